@@ -1,5 +1,5 @@
-//! Tasks that an agent takes over from the program that answered for it before; and what a program
-//! keeps with a task for the one after it.
+//! Taking over tasks after an agent's program was replaced, and the bytes that a program keeps with
+//! a task for its successor.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use crate::{
     service::{Handle, Scope},
 };
 
-/// An unfinished task of an agent whose program is another one now: see
-/// [`Agent::adopt`](super::Agent::adopt). It may be decided later and on any thread; dropped, the
-/// task fails and says why.
+/// An unfinished task after its agent's program was replaced: see
+/// [`Agent::adopt`](super::Agent::adopt). It may be decided later and on any thread. Dropping it
+/// fails the task with a reason.
 pub struct Adopted {
     task: TaskBuf,
     kept: Box<[u8]>,
@@ -19,7 +19,7 @@ pub struct Adopted {
 }
 
 impl Adopted {
-    /// The task as it is.
+    /// Wraps the task in its current state.
     pub(crate) fn new(
         (task, kept): (TaskBuf, Box<[u8]>),
         (scope, names): (Scope, [Option<&str>; 2]),
@@ -50,10 +50,10 @@ impl Adopted {
         self.task.view()
     }
 
-    /// What is known of the request: whose the task is.
+    /// The request's data that is left: tenant and owner of the task.
     ///
     /// # Panics
-    /// Never: what is taken is consumed.
+    /// Never: taking the job consumes the value.
     pub fn request(&self) -> &RequestInfo {
         match &self.job {
             Some(job) => job.request(),
@@ -61,15 +61,15 @@ impl Adopted {
         }
     }
 
-    /// What was kept with it; see [`Job::keep`].
+    /// The bytes kept with the task; see [`Job::keep`].
     pub fn kept(&self) -> &[u8] {
         &self.kept
     }
 
-    /// Goes on with the task. The job's message is the last one of the client.
+    /// Continues the task. The job's message is the client's latest.
     ///
     /// # Panics
-    /// Never: what is taken is consumed.
+    /// Never: taking the job consumes the value.
     pub fn into_job(mut self) -> Job {
         match self.job.take() {
             Some(job) => job,
@@ -83,19 +83,19 @@ impl Drop for Adopted {
         let Some(mut job) = self.job.take() else { return };
         let text = "the agent was replaced, and the new agent does not continue this task";
         let message = MessageBuf::agent(&PartsBuf::new().text(text));
-        // A task that has ended meanwhile needs no end.
+        // A task that has ended meanwhile needs no further status.
         let _ = job.status(TaskState::Failed, Some(&message));
     }
 }
 
-/// Why bytes could not be kept with a task; those from before are kept on.
+/// Why bytes could not be kept with a task; the previous bytes remain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotKept {
-    /// The task takes nothing more: see [`Closed`](super::Closed).
+    /// The task accepts no more changes: see [`Closed`](super::Closed).
     Closed,
     /// There are more bytes than `kept_bytes_max`.
     TooLong,
-    /// The server has no room for them (`store_bytes_max`), or its owner has no more.
+    /// The server has no room for them (`store_bytes_max`), or the owner's share is used up.
     NoRoom,
 }
 
@@ -112,9 +112,9 @@ impl std::fmt::Display for NotKept {
 impl std::error::Error for NotKept {}
 
 impl Job {
-    /// Keeps bytes of the agent's own with the task, in place of those before: what another program
-    /// needs to go on with it, which gets them as [`Adopted::kept`], and what later messages need
-    /// that refer to it ([`Deferred::kept_with`](super::Deferred::kept_with)). Clients never see
+    /// Keeps private bytes of the agent with the task, replacing the previous ones. A successor
+    /// program gets them as [`Adopted::kept`] to continue the task, and later messages that refer
+    /// to it get them from [`Deferred::kept_with`](super::Deferred::kept_with). Clients never see
     /// them. They count among the bytes of the store until the task is evicted.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl Job {
         self.host.keep(self.task, bytes)
     }
 
-    /// The bytes that are kept with the task; empty when it belongs to another program.
+    /// The bytes kept with the task; empty when it belongs to another program.
     pub fn kept(&self) -> Vec<u8> {
         self.host.kept(self.task)
     }

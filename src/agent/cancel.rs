@@ -1,4 +1,4 @@
-//! A client that wants a task to end: its agent agrees, refuses, or says so later.
+//! Cancel requests: the agent agrees, refuses, or decides later.
 
 use std::{borrow::Cow, sync::Arc, task::Waker};
 
@@ -8,50 +8,50 @@ use crate::{
     service::{Handle, JoinedCalls, Waiter, WantedBy},
 };
 
-/// Asks the agent of a running task whether it may be canceled. An agent that does nothing with it
+/// Asks the agent of a running task whether it may be canceled. An agent that ignores the request
 /// agrees.
 ///
-/// Until it has answered, it is not asked again by the same caller, as far as
-/// [`RequestView::identity`] and [`RequestView::headers`] tell: his other cancels of the task
-/// wait for the same answer, whichever worker they came to.
+/// Until the agent has decided, further cancels of the task by the same caller, compared by
+/// [`RequestView::identity`] and [`RequestView::headers`], wait for the same decision on all
+/// workers.
 pub struct CancelRequest<'a> {
     /// The task's id.
     pub task_id: RawText<'a>,
-    /// What else is known of the request.
+    /// Other data of the request.
     pub request: RequestView<'a>,
     /// The server.
     pub host: &'a mut dyn CancelHost,
 }
 
-/// The side of a request to cancel that belongs to the server.
+/// The server's side of a cancel request.
 pub trait CancelHost {
     /// Shows the task.
     fn read(&self, each: &mut dyn FnMut(TaskView<'_>));
     /// Fails the call.
     fn refuse(&mut self, text: Cow<'static, str>);
-    /// Lets the call wait; `held_bytes` is what the agent keeps of it.
+    /// Lets the call wait; `held_bytes` is the memory that the agent holds for it.
     fn defer(
         &mut self,
         held_bytes: usize,
     ) -> Result<(Arc<JoinedCalls>, Box<dyn CancelDecision>), Closed>;
 }
 
-/// The side of a deferred request to cancel that belongs to the server.
+/// The server's side of a deferred cancel request.
 pub trait CancelDecision: Send + Sync {
-    /// The task, for the program that was asked.
+    /// The task, for the program that decides.
     fn task(&self) -> (Handle, Arc<dyn JobHost>);
     /// Cancels the task and answers the calls, or fails them with this text.
     fn decide(self: Box<Self>, refusal: Option<Cow<'static, str>>);
 }
 
 impl CancelRequest<'_> {
-    /// Shows the task, with history and artifacts. The store waits meanwhile: take what is needed
+    /// Shows the task, with history and artifacts. Its lock is held meanwhile: copy what is needed
     /// and return.
     pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) {
         self.host.read(each);
     }
 
-    /// Refuses: the call fails with `TaskNotCancelable` and this text, and the task goes on.
+    /// Refuses: the call fails with `TaskNotCancelable` and this text, and the task continues.
     pub fn refuse(self, text: impl Into<Cow<'static, str>>) {
         self.host.refuse(text.into());
     }
@@ -59,8 +59,8 @@ impl CancelRequest<'_> {
     /// Lets the call wait until the agent agrees or refuses, on any thread, or the task has ended.
     ///
     /// # Errors
-    /// [`Closed`] when the server has no room for another call that waits like this
-    /// (`deferred_calls_max`, `store_bytes_max`); the client is told.
+    /// [`Closed`] when the server has no room for another deferred call (`deferred_calls_max`,
+    /// `store_bytes_max`); the client receives the error.
     pub fn defer(self) -> Result<DeferredCancel, Closed> {
         let task_id: Box<[u8]> = self.task_id.raw().into();
         let request = Box::new(RequestInfo::of(&self.request, None));
@@ -75,7 +75,7 @@ pub struct DeferredCancel {
     task_id: Box<[u8]>,
     request: Box<RequestInfo>,
     calls: Arc<JoinedCalls>,
-    /// `None` behind the decision.
+    /// `None` after the decision.
     host: Option<Box<dyn CancelDecision>>,
 }
 
@@ -85,36 +85,36 @@ impl DeferredCancel {
         RawText::known(&self.task_id)
     }
 
-    /// What else is known of the call; of calls that wait for the same decision, the first.
+    /// Other data of the call; if several calls wait for the decision, of the first.
     pub fn request(&self) -> &RequestInfo {
         &self.request
     }
 
-    /// Shows the task as it is now, with history and artifacts; false: it has left the store. The
-    /// store waits meanwhile: take what is needed and return.
+    /// Shows the current task, with history and artifacts; false: it was evicted. Its lock is held
+    /// meanwhile: copy what is needed and return.
     pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) -> bool {
         let host = self.host.as_ref().map(|host| host.task());
         host.is_some_and(|(task, host)| host.read(task, each))
     }
 
-    /// What the agent has kept with the task; see [`Job::keep`](super::Job::keep).
+    /// The bytes that the agent keeps with the task; see [`Job::keep`](super::Job::keep).
     pub fn kept(&self) -> Vec<u8> {
         let host = self.host.as_ref().map(|host| host.task());
         host.map_or_else(Vec::new, |(task, host)| host.kept(task))
     }
 
-    /// Ready when the decision is of no use any more: all callers have left, or the server has
-    /// answered them, because the task has ended or the server ends.
+    /// Ready when the decision is no longer needed: all callers have disconnected, or the server
+    /// has answered them because the task has ended or the server shuts down.
     ///
-    /// A caller that wants no answer (a notification of JSON-RPC) cannot leave, and whether its
-    /// connection lasts means nothing: it wants the task to end. For its sake the decision is of
-    /// use until the task has ended, or belongs to another program.
+    /// A caller that wants no answer (a JSON-RPC notification) cannot disconnect; it wants the task
+    /// to end. For such a caller the decision is needed until the task has ended or belongs to
+    /// another program.
     pub fn caller_gone(&self) -> CallerGone {
         let task = self.host.as_ref().map(|host| host.task());
         CallerGone::of_all(&self.calls, task.map(|(task, host)| Canceled::task(task, host)))
     }
 
-    /// True when the decision is of no use any more, as [`DeferredCancel::caller_gone`] says.
+    /// True when the decision is no longer needed, see [`DeferredCancel::caller_gone`].
     pub fn is_caller_gone(&self) -> bool {
         match self.calls.wanted_by() {
             WantedBy::Caller(_) => false,
@@ -133,7 +133,7 @@ impl DeferredCancel {
         }
     }
 
-    /// Refuses: the call fails with `TaskNotCancelable` and this text, and the task goes on.
+    /// Refuses: the call fails with `TaskNotCancelable` and this text, and the task continues.
     pub fn refuse(mut self, text: impl Into<Cow<'static, str>>) {
         if let Some(host) = self.host.take() {
             host.decide(Some(text.into()));

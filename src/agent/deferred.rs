@@ -1,7 +1,7 @@
-//! A turn whose agent does not know yet what will come of it: a message, a task or a refusal.
+//! A turn that the agent answers later with a message, a task or a refusal.
 //!
-//! Invariant: until then its call waits, and a turn that would start a task has stored none. The
-//! message to a task that exists is in its history already.
+//! Invariant: until then its call waits, and a turn that would start a task has stored none. A
+//! message to an existing task is in its history already.
 
 use std::{borrow::Cow, fmt::Display, sync::Arc};
 
@@ -32,14 +32,14 @@ pub struct Deferred {
     pub(super) request: Box<RequestInfo>,
     pub(super) call: Arc<LateCall>,
     pub(super) ids: FreshIds,
-    /// `None` behind its answer.
+    /// `None` after the answer.
     pub(super) host: Option<Box<dyn DeferredHost>>,
     /// As [`Job`] has it.
     pub(super) done: bool,
 }
 
 impl Deferred {
-    /// The task's id; if the turn starts one, the one that it would have.
+    /// The task's id; before a new task is stored, its future id.
     pub fn task_id(&self) -> RawText<'_> {
         RawText::known(&self.task_id)
     }
@@ -54,34 +54,33 @@ impl Deferred {
         Message(&self.message)
     }
 
-    /// What else is known of the call.
+    /// Other data of the call.
     pub fn request(&self) -> &RequestInfo {
         &self.request
     }
 
     /// Shows the task that the message continues, with history and artifacts; false: the message
-    /// starts a new one, or the task has left the store. The store waits meanwhile: take what is
-    /// needed and return.
+    /// starts a new one, or the task was evicted. Its lock is held meanwhile: copy what is needed
+    /// and return.
     pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) -> bool {
         self.task().is_some_and(|(task, host)| host.read(task, each))
     }
 
-    /// What the agent has kept with the task that the message continues; see [`Job::keep`]. Empty
-    /// where there is none.
+    /// The bytes that the agent keeps with the task that the message continues; see [`Job::keep`].
+    /// Empty if there are none.
     pub fn kept(&self) -> Vec<u8> {
         self.task().map_or_else(Vec::new, |(task, host)| host.kept(task))
     }
 
     /// The bytes that the agent keeps with another task of the same owner and tenant, finished or
-    /// not: one that the message refers to (`referenceTaskIds`). Empty: there are none, or no such
-    /// task.
+    /// not, for instance one that the message refers to (`referenceTaskIds`). Empty: there are
+    /// none, or no such task.
     pub fn kept_with(&self, task_id: RawText<'_>) -> Vec<u8> {
         let scope = self.request.scope();
         self.host.as_ref().map_or_else(Vec::new, |host| host.kept_with(scope, task_id))
     }
 
-    /// The bytes that the agent keeps with the newest task of the conversation that has any, of its
-    /// newest 32 tasks.
+    /// Of the conversation's newest 32 tasks, the bytes kept with the newest one that has any.
     pub fn kept_in_context(&self) -> Vec<u8> {
         let (scope, context_id) = (self.request.scope(), self.context_id());
         self.host.as_ref().map_or_else(Vec::new, |host| host.kept_in_context(scope, context_id))
@@ -115,7 +114,7 @@ impl Deferred {
         self.refuse(Fault::because(FaultKind::Internal, text));
     }
 
-    /// Refuses the message for an error of the agent's own, as [`Job::fail_for`] fails a task.
+    /// Refuses the message because of an error of the agent, like [`Job::fail_for`].
     pub fn fail_for(mut self, error: &dyn Display) {
         let text = text_of(error);
         if let Some(dropped) = self.dropped() {
@@ -123,13 +122,13 @@ impl Deferred {
         }
     }
 
-    /// What tells its turn from others.
+    /// Identifies its turn.
     #[cfg(feature = "net")]
     pub(crate) fn turn_key(&self) -> TurnKey {
         self.ids.key()
     }
 
-    /// What is left of it when it is dropped.
+    /// Takes the rest of the turn for its end when it is dropped.
     fn dropped(&mut self) -> Option<DroppedTurn> {
         let host = self.host.take()?;
         Some(DroppedTurn {
@@ -140,8 +139,8 @@ impl Deferred {
         })
     }
 
-    /// Publishes an event with the task that it becomes, in one step with all before it. Nothing
-    /// counts the event until then, so that is to be at once.
+    /// Publishes an event together with the task, in one step with all earlier ones. The event is
+    /// not counted until then, so the task must follow at once.
     #[cfg(feature = "gateway")]
     pub(crate) fn prepare(&mut self, event: &TaskEvent<'_>) {
         let Some(host) = &mut self.host else { return };
@@ -154,8 +153,7 @@ impl Deferred {
         }
     }
 
-    /// Keeps bytes with the task that it becomes, as [`Job::keep`] does. A new task without room
-    /// for them fails.
+    /// Keeps bytes with the task, like [`Job::keep`]. A new task without room for them fails.
     ///
     /// # Errors
     /// [`NotKept`].
@@ -164,12 +162,12 @@ impl Deferred {
         self.host.as_mut().map_or(Err(NotKept::Closed), |host| host.keep(bytes))
     }
 
-    /// Makes a task of it, unless there is one: the call gets what any call gets that sends a
-    /// message, and the job publishes.
+    /// Creates the task, unless it exists. The call is answered like any `SendMessage`, and the job
+    /// publishes.
     ///
     /// # Errors
     /// [`Closed`] when the server has no room for the task, or it has ended meanwhile; the client
-    /// is told.
+    /// receives the error.
     pub fn into_job(mut self) -> Result<Job, Closed> {
         let host = self.host.take().ok_or(Closed)?;
         let (task, host) = host.begin(Message(&self.message))?;
@@ -186,8 +184,8 @@ impl Deferred {
         })
     }
 
-    /// Ready when an answer is of no use any more: the task of the message has ended; or there is
-    /// none yet, and the caller has left or the server has answered it, because it ends.
+    /// Ready when an answer is no longer needed: the task of the message has ended; or there is
+    /// none yet, and the caller has disconnected or the server shuts down.
     pub fn canceled(&self) -> Canceled {
         match self.task() {
             Some((task, host)) => Canceled::task(task, host),
@@ -195,13 +193,13 @@ impl Deferred {
         }
     }
 
-    /// Ready when the caller has left, or the server has answered it because it ends. A caller that
-    /// wants no answer (a notification of JSON-RPC) does not leave.
+    /// Ready when the caller has disconnected or the server shuts down. A caller that wants no
+    /// answer (a JSON-RPC notification) does not disconnect.
     pub fn caller_gone(&self) -> CallerGone {
         CallerGone::of(Some(&self.call))
     }
 
-    /// True when the caller has left, or the server has answered it because it ends.
+    /// True when the caller has disconnected or the server shuts down.
     pub fn is_caller_gone(&self) -> bool {
         self.call.has_left()
     }

@@ -1,8 +1,8 @@
-//! The echo agent: what comes in goes out, as one artifact of a completed task.
+//! The echo agent: returns each message as one artifact of a completed task.
 //!
-//! Invariant: parts are copied once at most, packed as they came, into the turn's own
-//! list; echoing allocates nothing. Three texts are triggers for load tests: `ping`, `stream:N` and
-//! `hold:MS:N`. Anything that is not exactly a trigger is echoed.
+//! Invariant: parts are copied at most once, packed as received, into the turn's own list; echoing
+//! allocates nothing. Three texts are triggers for load tests: `ping`, `stream:N` and `hold:MS:N`.
+//! Anything that is not exactly a trigger is echoed.
 
 use super::{Agent, Profile, Turn};
 use crate::{
@@ -19,7 +19,7 @@ pub const STREAM_EVENTS_MAX: u64 = 16_384;
 /// Bytes of each chunk that `stream:N:BYTES` may ask for.
 pub const CHUNK_BYTES_MAX: u64 = 65_536;
 
-/// Milliseconds that `hold:MS:N` may ask for: ten minutes, so that a typing error ends some day.
+/// Milliseconds that `hold:MS:N` may ask for: ten minutes, to bound the effect of a typing error.
 pub const HOLD_MS_MAX: u64 = 600_000;
 
 /// The id of the one artifact.
@@ -27,15 +27,15 @@ const ARTIFACT_ID: RawText<'static> = RawText::known(b"echo");
 
 /// Answers every message with its own parts.
 ///
-/// `ping` alone is answered with a direct message `pong`. `stream:N` publishes N events: working,
-/// N - 2 chunks of an artifact, completed (N = 1: completed only). `hold:MS:N` waits MS
-/// milliseconds first; meanwhile a new task is submitted. With `:BYTES` behind it, each chunk has
-/// at least so many bytes. A number out of bounds is rejected.
+/// `ping` alone is answered with a direct message `pong`. `stream:N` publishes N events: working, N
+/// - 2 chunks of an artifact, completed (N = 1: completed only). `hold:MS:N` waits MS milliseconds
+/// first; meanwhile a new task is submitted. With `:BYTES` appended, each chunk has at least that
+/// many bytes. A number out of bounds is rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Echo;
 
 impl Echo {
-    /// What its card says.
+    /// The profile for its card.
     pub fn profile() -> Profile {
         let mut profile = Profile::new("echo", "Sends back the parts of every message");
         profile.skills[0].examples =
@@ -76,21 +76,21 @@ impl Agent for Echo {
     }
 }
 
-/// What a message asks for.
+/// The trigger in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trigger {
     Echo,
     Ping,
     Stream(WantedEvents),
-    /// Milliseconds first.
+    /// Wait this many milliseconds first.
     Hold(u64, WantedEvents),
 }
 
-/// Events of a stream. Numbers beyond u64 are as good as `u64::MAX`: both are out of bounds.
+/// Events of a stream. Numbers beyond u64 become `u64::MAX`: both are out of bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WantedEvents {
     events: u64,
-    /// Of each chunk, at least.
+    /// At least, in each chunk.
     chunk_bytes: u64,
 }
 
@@ -108,7 +108,7 @@ impl WantedEvents {
         self.events <= STREAM_EVENTS_MAX && self.chunk_bytes <= CHUNK_BYTES_MAX
     }
 
-    /// Both numbers, within their bounds, as one.
+    /// Both numbers, within their bounds, packed into one.
     fn token(self) -> u64 {
         self.chunk_bytes << 32 | self.events
     }
@@ -138,13 +138,13 @@ impl Trigger {
     }
 }
 
-/// What stands behind `hold:`.
+/// The part after `hold:`.
 fn hold(raw: &[u8]) -> Option<Trigger> {
     let colon = raw.iter().position(|&byte| byte == b':')?;
     Some(Trigger::Hold(number(&raw[..colon])?, WantedEvents::of(&raw[colon + 1..])?))
 }
 
-/// Decimal digits and nothing else.
+/// Decimal digits only.
 fn number(digits: &[u8]) -> Option<u64> {
     let (first, rest) = digits.split_first()?;
     let digit = |byte: u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
@@ -205,7 +205,7 @@ fn push_chunks(turn: &mut Turn<'_>, chunks: u64, push: impl Fn(&mut Vec<u8>, u64
     }
 }
 
-/// Appends text that says which chunk it is.
+/// Appends text with the number of the chunk.
 #[inline]
 fn push_numbered(text: &mut Vec<u8>, chunk: u64) {
     text.extend_from_slice(b"chunk ");
@@ -217,7 +217,7 @@ fn reject(turn: &mut Turn<'_>, why: String) {
     turn.status_with(TaskState::Rejected, &message);
 }
 
-/// The id of a message that ends its task: an id of a task is unique, so this is.
+/// The id of the final message of a task: unique because the task's id is.
 fn message_id(turn: &Turn<'_>) -> String {
     format!("{}-end", turn.task_id)
 }

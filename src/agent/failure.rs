@@ -1,7 +1,7 @@
-//! Errors and panics of agents: what the operator and the client are told of them.
+//! Errors and panics of agents, and their reports to the operator and the client.
 //!
-//! Invariant: the text of a failure is for the operator. The client is shown it where the server is
-//! set so, and else a reference, which the operator is told as well.
+//! Invariant: the text of a failure is for the operator. The client sees the text only if the
+//! server is configured to show it; otherwise a reference, which the operator also receives.
 
 use std::{
     any::Any,
@@ -21,7 +21,7 @@ use crate::{
     service::{AgentIndex, Handle},
 };
 
-/// Bytes of an error or panic that are told; the rest is cut.
+/// Bytes of an error or panic that are reported; the rest is cut.
 const TEXT_BYTES_MAX: usize = 4 * 1024;
 
 /// An agent has returned an error, or has panicked.
@@ -30,35 +30,35 @@ const TEXT_BYTES_MAX: usize = 4 * 1024;
 pub struct AgentFailure {
     /// The name of the agent.
     pub agent: String,
-    /// The task, or the one that its call would have made.
+    /// The task, or the task that its call would have created.
     pub task_id: String,
     /// The text of the error or panic, at most 4 KiB.
     pub text: String,
-    /// What the client is told where it is not shown the text: hexadecimal digits with a hyphen.
+    /// The client's text if it may not see the error: hexadecimal digits with a hyphen.
     pub reference: String,
-    /// True: a panic, and not an error.
+    /// True for a panic, false for an error.
     pub is_panic: bool,
 }
 
-/// What becomes of the failures of agents.
+/// The reporting of agents' failures.
 #[derive(Clone, Default)]
 pub struct FailureRules {
-    /// Whether clients are shown the texts. `None`: they are where `net::Server` listens on this
-    /// machine's loopback alone.
+    /// Whether clients see the texts. `None`: they do if `net::Server` listens only on the loopback
+    /// interface.
     pub shows_errors: Option<bool>,
-    /// Told of each failure, on the thread on which it happened.
+    /// Called for each failure, on the thread on which it happened.
     pub listener: Option<FailureListener>,
 }
 
-/// The function that is told of failures.
+/// The function that is called for each failure.
 pub type FailureListener = Arc<dyn Fn(&AgentFailure) + Send + Sync>;
 
 impl FailureRules {
-    /// Tells the listener, and returns the text for the client.
+    /// Calls the listener, and returns the text for the client.
     #[cold]
     pub(crate) fn tell(&self, failure: &AgentFailure) -> String {
         if let Some(listener) = &self.listener {
-            // The turn ends whatever the listener does; its panic was reported where it happened.
+            // The turn ends even if the listener panics; the panic hook has reported it.
             let _ = caught(|| listener(failure));
         }
         match self.shows_errors.unwrap_or(false) {
@@ -69,13 +69,13 @@ impl FailureRules {
     }
 }
 
-/// A failure as the server is told of it.
+/// A failure as reported to the server.
 pub struct FailureNote {
-    /// Whose it is.
+    /// The agent that failed.
     pub agent: AgentIndex,
-    /// As [`AgentFailure`] has it.
+    /// See [`AgentFailure`].
     pub task_id: String,
-    /// Why.
+    /// The cause.
     pub cause: FailureCause,
 }
 
@@ -83,7 +83,7 @@ pub struct FailureNote {
 pub struct FailureCause {
     /// Its text.
     pub text: String,
-    /// As [`AgentFailure`] has it.
+    /// See [`AgentFailure`].
     pub is_panic: bool,
 }
 
@@ -118,7 +118,7 @@ impl FailureNote {
     }
 }
 
-/// The text of an error, in its alternate form (`{:#}`), which has its sources with `anyhow`.
+/// The text of an error in its alternate form (`{:#}`), which includes the sources with `anyhow`.
 pub(super) fn text_of(error: &dyn Display) -> String {
     let written = caught(|| {
         let mut text = String::new();
@@ -132,11 +132,11 @@ fn caught<R>(run: impl FnOnce() -> R) -> Result<R, FailureCause> {
     catch_unwind(AssertUnwindSafe(run)).map_err(cause_of)
 }
 
-/// What a panic says.
+/// The text of a panic.
 #[cold]
 fn cause_of(payload: Box<dyn Any + Send>) -> FailureCause {
     let cause = FailureCause::panic(&*payload);
-    // The payload is the agent's, and its end may panic as well.
+    // The payload belongs to the agent, and dropping it may panic as well.
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(again);
     }
@@ -157,16 +157,16 @@ pub(crate) struct DroppedTurn {
     pub end: DroppedEnd,
 }
 
-/// How a dropped turn can be ended.
+/// How to end a dropped turn.
 pub(crate) enum DroppedEnd {
-    /// By the last status of its task.
+    /// With the last status of its task.
     Task(Handle, Arc<dyn JobHost>),
-    /// By the answer of its call.
+    /// With the answer to its call.
     Call(Box<dyn DeferredHost>),
 }
 
 impl DroppedTurn {
-    /// Ends it; without a cause there was just no result.
+    /// Ends it; without a cause the agent just gave no result.
     pub fn end(mut self, cause: Option<FailureCause>) {
         let (agent, task_id) = (self.agent, self.task_id);
         let failed = cause.map(|cause| FailureNote { agent, task_id, cause });
@@ -174,7 +174,8 @@ impl DroppedTurn {
             DroppedEnd::Task(task, host) => {
                 let mut is_over = true;
                 host.read(task, &mut |task| is_over = task.status().state.is_terminal());
-                // A task that has ended needs no end, and its agent may have failed for just that.
+                // A task that has ended needs no end; that may even be the cause of the agent's
+                // failure.
                 if is_over {
                     return;
                 }
@@ -198,8 +199,8 @@ impl DroppedTurn {
         }
     }
 
-    /// Ends it when the function of its turn has returned, which may say why; at once, where it was
-    /// dropped elsewhere.
+    /// Ends it when the function of its turn has returned, which may give the cause; if it was
+    /// dropped elsewhere, at once.
     #[cold]
     pub fn end_with_its_function(self) {
         let is_its_own = STEP.try_with(Cell::get).is_ok_and(|step| step == Some(self.ids.key()));
@@ -207,22 +208,23 @@ impl DroppedTurn {
             return self.end(None);
         }
         let mut dropped = Some(self);
-        // Without the slot, of a thread that ends, it is still there.
+        // If the thread is ending and its slot is gone, the turn stays in `dropped`.
         let before = DROPPED.try_with(|slot| slot.replace(dropped.take())).ok().flatten();
         before.into_iter().chain(dropped).for_each(|dropped| dropped.end(None));
     }
 }
 
 thread_local! {
-    /// The turn whose function runs on this thread now.
+    /// The turn of the function that runs on this thread now.
     static STEP: Cell<Option<TurnKey>> = const { Cell::new(None) };
-    /// What that function has dropped of its turn.
+    /// The turn's job or deferred turn that the function has dropped.
     static DROPPED: Cell<Option<DroppedTurn>> = const { Cell::new(None) };
 }
 
-/// What the function of an agent returns: nothing, or a result whose error fails its task or call.
+/// The result of an agent's function: nothing, or a result with an error that fails the task or the
+/// call.
 pub trait AgentOutcome {
-    /// The text of the error, if it is one.
+    /// The text of the error, if there is one.
     fn into_error(self) -> Option<String>;
 }
 
@@ -238,8 +240,8 @@ impl<T, E: Display> AgentOutcome for Result<T, E> {
     }
 }
 
-/// Runs a step of the function of a turn, which returns `None` where it goes on; says whether it is
-/// over. Then, and where it panics, the turn ends if the function has dropped it without an end.
+/// Runs a step of the function of a turn, which returns `None` to continue; returns whether it is
+/// over. After its end or a panic, ends the turn if the function has dropped it without a result.
 #[cfg(feature = "net")]
 pub(crate) fn run_step<R: AgentOutcome>(
     turn: Option<TurnKey>,
@@ -251,7 +253,7 @@ pub(crate) fn run_step<R: AgentOutcome>(
     let dropped = DROPPED.take();
     let (is_over, cause) = match returned {
         Ok(None) => (false, None),
-        // An error of the agent's own type may panic when it is written or dropped.
+        // An error of the agent's own type may panic when it is formatted or dropped.
         Ok(Some(outcome)) => match caught(|| outcome.into_error()) {
             Ok(error) => (true, error.map(FailureCause::error)),
             Err(cause) => (true, Some(cause)),

@@ -1,15 +1,15 @@
-//! Ids that an agent makes: UUIDs of random bits that its server drew.
+//! Ids made by an agent: UUIDs of random bits from its server.
 
 use crate::{model::uuid, service::Entropy};
 
-/// Tells a turn from others: random bits.
+/// Identifies a turn: random bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TurnKey(u128);
 
-/// How many low bits are counted up.
+/// Low bits that are counted up.
 const COUNTED_BITS: u32 = 62;
 
-/// Ids where no generator is at hand: from bits that were drawn once, and are counted up.
+/// Ids without a generator: from random bits that were drawn once and are counted up.
 #[derive(Clone, Copy)]
 pub(super) struct FreshIds(u128);
 
@@ -22,15 +22,15 @@ impl FreshIds {
         FreshIds(bits)
     }
 
-    /// What tells the turn from others.
+    /// Identifies the turn.
     pub fn key(self) -> TurnKey {
         TurnKey(self.0 >> COUNTED_BITS)
     }
 
-    /// The next one.
+    /// The next id.
     pub fn next(&mut self) -> String {
         let bits = self.0;
-        // The low 62 bits are all in the id, so that no two are alike.
+        // The low 62 bits are all in the id, so no two ids are equal.
         self.0 = bits.wrapping_add(1);
         id_of(bits)
     }

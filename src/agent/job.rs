@@ -24,7 +24,7 @@ pub struct Job {
     pub(super) context_id: Box<[u8]>,
     pub(super) message: Box<[u8]>,
     pub(super) request: Box<RequestInfo>,
-    /// The call that waits for the job, if one does.
+    /// The call that waits for the job, if there is one.
     pub(super) call: Option<Arc<LateCall>>,
     pub(super) task: Handle,
     pub(super) host: Arc<dyn JobHost>,
@@ -48,18 +48,18 @@ impl Job {
         Message(&self.message)
     }
 
-    /// What else is known of the call.
+    /// Other data of the call.
     pub fn request(&self) -> &RequestInfo {
         &self.request
     }
 
-    /// Shows the task as it is now, with history and artifacts; false: it has left the store. The
-    /// store waits meanwhile: take what is needed and return.
+    /// Shows the current task, with history and artifacts; false: it was evicted. Its lock is held
+    /// meanwhile: copy what is needed and return.
     pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) -> bool {
         self.host.read(self.task, each)
     }
 
-    /// The state of the task; `None`: it has left the store.
+    /// The state of the task; `None`: it was evicted.
     pub fn state(&self) -> Option<TaskState> {
         let mut state = None;
         self.read(&mut |task| state = Some(task.status().state));
@@ -89,14 +89,14 @@ impl Job {
         Canceled::task(self.task, Arc::clone(&self.host))
     }
 
-    /// Ready when the caller that waits for the task, or follows it by the stream that its message
-    /// opened, has left. The task runs on: others may ask for it.
+    /// Ready when the caller that waits for the task, or follows it on the stream of its message,
+    /// has disconnected. The task continues: other callers may request it.
     pub fn caller_gone(&self) -> CallerGone {
         CallerGone::of(self.call.as_ref())
     }
 
-    /// Completes the task with a message, or a text: its status message, as a direct message is on
-    /// a task that exists (A2A 1.0 §3.1.1).
+    /// Completes the task with a message or a text, which becomes its status message, like a direct
+    /// message on an existing task (A2A 1.0 §3.1.1).
     ///
     /// # Errors
     /// [`Closed`].
@@ -104,7 +104,7 @@ impl Job {
         self.status(TaskState::Completed, Some(&message.into()))
     }
 
-    /// Fails the task and says why.
+    /// Fails the task with this text.
     ///
     /// # Errors
     /// [`Closed`].
@@ -113,22 +113,22 @@ impl Job {
         self.status(TaskState::Failed, Some(&message))
     }
 
-    /// Fails the task for an error of the agent's own. The operator is told its text (`{:#}`, at
-    /// most 4 KiB); the client is shown it where the server shows errors, and else a reference
-    /// ([`FailureRules`](super::FailureRules)). A task that has ended stays as it is.
+    /// Fails the task because of an error of the agent. The operator receives its text (`{:#}`, at
+    /// most 4 KiB). The client receives the text if the server shows errors, and otherwise a
+    /// reference ([`FailureRules`](super::FailureRules)). A task that has ended stays unchanged.
     pub fn fail_for(mut self, error: &dyn Display) {
         let text = text_of(error);
         self.done = true;
         self.dropped().end(Some(FailureCause::error(text)));
     }
 
-    /// What tells its turn from others.
+    /// Identifies its turn.
     #[cfg(feature = "net")]
     pub(crate) fn turn_key(&self) -> TurnKey {
         self.ids.key()
     }
 
-    /// What is left of it when it is dropped.
+    /// Takes the rest of the job for its end when it is dropped.
     #[cold]
     fn dropped(&mut self) -> DroppedTurn {
         DroppedTurn {
@@ -139,12 +139,12 @@ impl Job {
         }
     }
 
-    /// Ends the turn without a status: another job of the same task goes on with it.
+    /// Ends the turn without a status: another job continues the task.
     pub fn leave(mut self) {
         self.done = true;
     }
 
-    /// Publishes a status, with a message if there is something to say.
+    /// Publishes a status, with or without a message.
     ///
     /// # Errors
     /// [`Closed`].
@@ -164,7 +164,7 @@ impl Job {
         self.publish(TaskEvent::Artifact { artifact, append, last_chunk, metadata: None })
     }
 
-    /// Publishes one chunk of an artifact: the first one makes it, `last` completes it.
+    /// Publishes one chunk of an artifact: the first one creates it, `last` completes it.
     ///
     /// # Errors
     /// [`Closed`].

@@ -1,9 +1,9 @@
-//! What users write: an [`Agent`] gets a [`Turn`] for every message and publishes what it does.
+//! The interface for agents: an [`Agent`] gets a [`Turn`] for every message and publishes events.
 //!
-//! A turn runs on the worker's thread and must not block. An agent that is ready publishes through
-//! the turn and returns: nothing is spawned, queued or woken. One that needs time either asks to
-//! be called again ([`Turn::resume_after`]), takes a [`Job`] along and publishes from anywhere, or,
-//! as long as it does not know whether there will be a task at all, takes a [`Deferred`].
+//! A turn runs on the worker's thread and must not block. An agent that can answer at once
+//! publishes through the turn and returns: nothing is spawned, queued or woken. An agent that needs
+//! time asks to be called again ([`Turn::resume_after`]), takes a [`Job`] and publishes from any
+//! thread, or, while it does not know whether there will be a task, takes a [`Deferred`].
 
 mod adopt;
 mod cancel;
@@ -60,51 +60,51 @@ pub trait Agent: Send + Sync {
     /// Called after [`Turn::resume_after`], unless the task has ended meanwhile.
     fn resume(&self, _turn: Turn<'_>, _token: u64) {}
 
-    /// Called for each unfinished task that another program of this agent was at work at, after it
-    /// was replaced; [`Adopted::into_job`] goes on with it. Without, the task fails and says why.
+    /// Called for each unfinished task of this agent's previous program after it was replaced;
+    /// [`Adopted::into_job`] continues the task. The default fails the task with a reason.
     ///
-    /// Tasks that wait for their client (`input-required`, `auth-required`) are not asked for: the
+    /// Not called for tasks that wait for their client (`input-required`, `auth-required`): the
     /// client's next message begins a turn.
     fn adopt(&self, _task: Adopted) {}
 
-    /// Called before a client's cancel ends a task that runs: the agent may refuse, or decide
-    /// later. One that does neither agrees.
+    /// Called before a client's cancel ends a running task: the agent may refuse, or decide later.
+    /// The default agrees.
     fn cancel(&self, _cancel: CancelRequest<'_>) {}
 
-    /// Called when a client wants to see, cancel or follow a task that is not stored: the agent may
-    /// know it all the same, and say so now or later. One that does nothing does not.
+    /// Called when a client wants to get, cancel or subscribe to a task that is not stored: the
+    /// agent may provide it, now or later. The default does not.
     ///
-    /// Any caller can ask for any id: an agent that goes to look for it bounds how often it does.
+    /// Any caller can request any id: an agent with an expensive lookup must bound its rate.
     fn missing(&self, _lookup: TaskLookup<'_>) {}
 
-    /// What the agent counts of the upstream that answers for it, for metrics; `None`: it has none.
+    /// Metrics of the upstream that answers for the agent; `None`: it has none.
     fn upstream(&self) -> Option<Arc<UpstreamMeter>> {
         None
     }
 }
 
-/// What became of a turn's events, and of the turn itself.
+/// How a turn ended.
 pub enum Ending {
-    /// The agent said all it wanted for now.
+    /// The agent has published everything for now.
     Returned,
     /// It answered with a direct message (no task may exist yet).
     Replied(MessageBuf),
-    /// It wants to be called again.
+    /// It asked to be called again.
     Resume {
         /// In this many milliseconds.
         after_ms: u64,
         /// With this token.
         token: u64,
     },
-    /// It took a [`Job`] along; the events before that are already applied.
+    /// It took a [`Job`]; the events before that are already applied.
     Detached,
-    /// It refused the message: the call fails, and no task is made.
+    /// It refused the message: the call fails, and no task is stored.
     Refused(Fault),
-    /// It took a [`Deferred`] along: the call waits.
+    /// It took a [`Deferred`]: the call waits.
     Deferred,
 }
 
-/// The side of a turn that belongs to the server.
+/// The server's side of a turn.
 pub trait TurnHost {
     /// Applies `events` to the task, which exists from now on, and empties the list.
     fn commit(&mut self, events: &mut EventBuf) -> Result<(Handle, Arc<dyn JobHost>), Closed>;
@@ -114,8 +114,8 @@ pub trait TurnHost {
     fn call(&mut self) -> Option<Arc<LateCall>> {
         None
     }
-    /// Lets the call wait; `held_bytes` is what the agent keeps of it. `events` are published when
-    /// there is a task.
+    /// Lets the call wait; `held_bytes` is the memory that the agent holds for it. `events` are
+    /// published when there is a task.
     fn defer(
         &mut self,
         _events: &mut EventBuf,
@@ -125,7 +125,7 @@ pub trait TurnHost {
     }
 }
 
-/// The side of a job that belongs to the server.
+/// The server's side of a job.
 pub trait JobHost: Send + Sync {
     /// Applies one event to a task.
     fn publish(&self, task: Handle, event: &TaskEvent<'_>) -> Result<(), Closed>;
@@ -133,24 +133,24 @@ pub trait JobHost: Send + Sync {
     fn unix_ms(&self) -> u64;
     /// Keeps bytes with a task.
     fn keep(&self, task: Handle, bytes: &[u8]) -> Result<(), NotKept>;
-    /// What is kept with a task.
+    /// The bytes kept with a task.
     fn kept(&self, task: Handle) -> Vec<u8>;
-    /// Shows the task as it is now; false: it has left the store, or belongs to another program.
+    /// Shows the current task; false: it was evicted, or belongs to another program.
     fn read(&self, task: Handle, each: &mut dyn FnMut(TaskView<'_>)) -> bool;
-    /// Tells the operator of a failure, and returns the text for the client.
+    /// Reports a failure to the operator, and returns the text for the client.
     fn failed(&self, failed: FailureNote) -> String;
-    /// Ready when the task has ended or left the store, or belongs to another program; registers
-    /// `wake` otherwise.
+    /// Ready when the task has ended, was evicted, or belongs to another program; registers `wake`
+    /// otherwise.
     fn poll_ended(&self, task: Handle, waiter: &mut Waiter, wake: &Waker) -> Poll<()>;
 }
 
-/// The side of a deferred turn that belongs to the server.
+/// The server's side of a deferred turn.
 pub trait DeferredHost: Send + Sync {
-    /// Publishes an event with the task that the turn becomes, when it does.
+    /// Publishes an event together with the task, once there is one.
     fn prepare(&mut self, event: &TaskEvent<'_>);
     /// Keeps bytes with the task: at once, or when it is stored.
     fn keep(&mut self, bytes: Box<[u8]>) -> Result<(), NotKept>;
-    /// Stores the task, unless it exists, and lets the call go on with it.
+    /// Stores the task, unless it exists, and continues the call with it.
     fn begin(self: Box<Self>, message: Message<'_>) -> Result<(Handle, Arc<dyn JobHost>), Closed>;
     /// Answers the call with a message.
     fn reply(self: Box<Self>, message: MessageBuf);
@@ -179,7 +179,7 @@ impl std::fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
-/// A message that is to be published and has no id yet, with one.
+/// A copy of the event's message with a fresh id, if it has none.
 fn with_id(event: &TaskEvent<'_>, fresh: impl FnOnce() -> String) -> Option<MessageBuf> {
     match *event {
         TaskEvent::Status { message: Some(message), .. } if message.message_id().is_empty() => {
@@ -191,7 +191,7 @@ fn with_id(event: &TaskEvent<'_>, fresh: impl FnOnce() -> String) -> Option<Mess
     }
 }
 
-/// The event with this message, if it is a status.
+/// The event with this message in place of its own, if it is a status.
 fn saying<'m>(event: &TaskEvent<'m>, said: &'m MessageBuf) -> TaskEvent<'m> {
     match *event {
         TaskEvent::Status { state, at_ms, metadata, .. } => {

@@ -1,5 +1,5 @@
-//! What is known of a request beside what it asks for: borrowed by an agent that answers it at
-//! once, owned by what outlives it.
+//! Data of a request other than its message: borrowed for an immediate answer, or owned for a later
+//! one.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -8,7 +8,7 @@ use crate::{
     service::{Caller, Principal, RequestFields, Scope},
 };
 
-/// The header fields that an agent is shown: those that its profile names.
+/// The header fields that the agent's profile names.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Headers<'a> {
     /// The names that the profile lists.
@@ -24,7 +24,7 @@ impl<'a> Headers<'a> {
         is_named.then(|| self.fields.value(name)).flatten()
     }
 
-    /// All of them.
+    /// An owned copy of all of them.
     pub(crate) fn keep(self) -> KeptHeaders {
         let each = |name: &String| Some((name.as_str().into(), self.fields.value(name)?.into()));
         KeptHeaders(self.names.iter().filter_map(each).collect())
@@ -36,7 +36,7 @@ impl<'a> Headers<'a> {
 pub(crate) struct KeptHeaders(Box<[(Box<str>, Box<str>)]>);
 
 impl KeptHeaders {
-    /// Bytes behind pointers.
+    /// Bytes on the heap.
     pub fn held_bytes(&self) -> usize {
         let pair = |(name, value): &(Box<str>, Box<str>)| {
             name.len() + value.len() + size_of::<(Box<str>, Box<str>)>()
@@ -52,24 +52,23 @@ impl fmt::Debug for KeptHeaders {
     }
 }
 
-/// What is known of the request behind a [`Turn`](super::Turn), a
-/// [`CancelRequest`](super::CancelRequest) or a [`TaskLookup`](super::TaskLookup), beside what it
-/// asks for; of a turn that was resumed, only whose the task is.
+/// Data of the request of a [`Turn`](super::Turn), a [`CancelRequest`](super::CancelRequest) or a
+/// [`TaskLookup`](super::TaskLookup), other than its message or task. A resumed turn has only the
+/// owner of the task.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestView<'a> {
     /// The request's metadata.
     pub metadata: Option<JsonObject<'a>>,
-    /// The media types that the client accepts, as a JSON array of strings; `None`: it has not
-    /// said.
+    /// The media types that the client accepts, as a JSON array of strings; `None`: not given.
     pub accepted_output_modes: Option<&'a [u8]>,
-    /// The extensions that the client asks for, comma separated as in `A2A-Extensions`.
+    /// The extensions that the client activates, comma separated as in `A2A-Extensions`.
     pub extensions: Option<&'a str>,
-    /// The client's name, as its verified certificate has it.
+    /// The client's name in its verified certificate.
     pub identity: Option<&'a str>,
     /// The header fields that the profile names.
     pub headers: Headers<'a>,
-    /// Whose the task is. The numbers of tenants and owners are given again when nothing refers to
-    /// them, and without a stored task say nothing: go by their names.
+    /// The scope of the task. Numbers of tenants and owners are reassigned when nothing refers to
+    /// them: without a stored task, use the names.
     pub scope: Scope,
     /// The name of the space of tasks that the client named.
     pub tenant: Option<&'a str>,
@@ -77,10 +76,9 @@ pub struct RequestView<'a> {
     pub owner: Option<&'a str>,
     /// The caller, where callers are authenticated: name, issuer, tenants and scopes.
     pub principal: Option<&'a Arc<Principal>>,
-    /// When the caller no longer wants the answer, in ms since the Unix epoch; `None`: it has not
-    /// said.
+    /// When the caller no longer wants the answer, in ms since the Unix epoch; `None`: not given.
     pub deadline_unix_ms: Option<u64>,
-    /// How many agents and proxies the call has come through, as `A2A-Hops` or `Via` say.
+    /// Agents and proxies that the call has passed, from `A2A-Hops` or `Via`.
     pub hops: u32,
 }
 
@@ -111,8 +109,7 @@ impl<'a> RequestView<'a> {
         }
     }
 
-    /// A request without a caller: of a task of this scope, with the names of its tenant and its
-    /// owner.
+    /// A request without a caller, for a task of this scope with the names of its tenant and owner.
     pub fn without_caller(scope: Scope, [tenant, owner]: [Option<&'a str>; 2]) -> RequestView<'a> {
         RequestView {
             metadata: None,
@@ -130,8 +127,8 @@ impl<'a> RequestView<'a> {
     }
 }
 
-/// What is known of the call that a [`Job`](super::Job) or a [`Deferred`](super::Deferred) is
-/// about, beside its message: a [`RequestView`] that is kept. Of a turn that was resumed, little.
+/// Data of the call of a [`Job`](super::Job) or a [`Deferred`](super::Deferred), other than its
+/// message: an owned [`RequestView`]. A resumed turn has little of it.
 #[derive(Clone, Debug)]
 pub struct RequestInfo {
     scope: Scope,
@@ -149,7 +146,7 @@ pub struct RequestInfo {
 }
 
 impl RequestInfo {
-    /// What a request is kept as that goes on with a task in this state, or begins one.
+    /// Copies a request that continues a task in this state, or starts one.
     pub(super) fn of(request: &RequestView<'_>, state: Option<TaskState>) -> RequestInfo {
         RequestInfo {
             scope: request.scope,
@@ -167,7 +164,7 @@ impl RequestInfo {
         }
     }
 
-    /// Whose the task is; go by the names of tenant and owner, as in [`RequestView::scope`].
+    /// The scope of the task; prefer the names of tenant and owner, see [`RequestView::scope`].
     pub fn scope(&self) -> Scope {
         self.scope
     }
@@ -192,7 +189,7 @@ impl RequestInfo {
         self.state
     }
 
-    /// The client's name, as its verified certificate has it.
+    /// The client's name in its verified certificate.
     pub fn identity(&self) -> Option<&str> {
         self.identity.as_deref()
     }
@@ -202,12 +199,12 @@ impl RequestInfo {
         self.deadline_unix_ms
     }
 
-    /// How many agents and proxies the call has come through.
+    /// Agents and proxies that the call has passed.
     pub fn hops(&self) -> u32 {
         self.hops
     }
 
-    /// The extensions that the client asks for, comma separated as in `A2A-Extensions`.
+    /// The extensions that the client activates, comma separated as in `A2A-Extensions`.
     pub fn extensions(&self) -> Option<&str> {
         self.extensions.as_deref()
     }
@@ -218,7 +215,7 @@ impl RequestInfo {
     }
 
     /// The media types that the client accepts (A2A 1.0 `acceptedOutputModes`), as a JSON array of
-    /// strings; `None`: it has not said.
+    /// strings; `None`: not given.
     pub fn accepted_output_modes(&self) -> Option<&str> {
         str::from_utf8(self.accepted_output_modes.as_ref()?).ok()
     }
@@ -229,7 +226,7 @@ impl RequestInfo {
         headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
     }
 
-    /// Bytes behind pointers.
+    /// Bytes on the heap.
     pub(crate) fn held_bytes(&self) -> usize {
         let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
         let metadata = self.metadata.as_ref().map_or(0, |own| own.view().as_str().len());

@@ -1,8 +1,8 @@
-//! An agent whose turns are traced: one span for each, from its begin until the agent has let go of
-//! it, on whichever thread that is.
+//! Tracing of turns: one span for each, from its start until the agent has dropped it, on any
+//! thread.
 //!
-//! Invariant: an agent is only wrapped like this where spans are kept, so others pay nothing. A
-//! turn without an end, because its agent panics, ends when it is dropped.
+//! Invariant: agents are wrapped only if spans are recorded, so others pay nothing. The span of a
+//! turn without an end, for instance after a panic, ends when it is dropped.
 
 use std::{
     collections::HashMap,
@@ -32,7 +32,7 @@ pub(crate) struct TracedAgent {
     /// Scheme, host and port of its upstream.
     upstream: Option<Arc<str>>,
     tracer: Arc<dyn Tracer>,
-    /// The spans of calls whose agent wants to be called again, by [`key_of`].
+    /// The spans of calls with resumed turns, by [`key_of`].
     resumed: Mutex<HashMap<Box<[u8]>, CallSpan>>,
 }
 
@@ -46,8 +46,8 @@ impl TracedAgent {
         self.resumed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the span of a call until its task is gone on with. A task that ends before that leaves
-    /// its own behind: when there are too many, all are forgotten.
+    /// Stores the span of a call until its turn resumes. A task that ends before leaves its span
+    /// behind; when there are too many, all are dropped.
     fn remember(&self, task: Box<[u8]>, call: CallSpan) {
         let mut resumed = self.resumed();
         if resumed.len() >= RESUMED_SPANS_MAX {
@@ -56,7 +56,7 @@ impl TracedAgent {
         resumed.insert(task, call);
     }
 
-    /// Has the agent do its turn, which belongs to this call.
+    /// Runs a turn of the agent that belongs to this call.
     fn traced(&self, turn: Turn<'_>, call: CallSpan, run: impl FnOnce(&dyn Agent, Turn<'_>)) {
         let key = key_of(&turn);
         let Turn { message, state, task_id, context_id, request, now, entropy, .. } = turn;
@@ -88,7 +88,7 @@ impl TracedAgent {
                 host: &mut host,
             },
         );
-        // One that was detached or deferred has taken its span along.
+        // A detached or deferred turn has taken its span along.
         if let Some(span) = host.span {
             if let Ending::Resume { .. } = ending {
                 self.remember(key, call);
@@ -131,14 +131,14 @@ impl Agent for TracedAgent {
     }
 }
 
-/// By what a task is known: ids that callers choose are their own.
+/// The key of a task: ids that callers choose are unique only per caller.
 fn key_of(turn: &Turn<'_>) -> Box<[u8]> {
     let RequestView { owner, tenant, .. } = turn.request;
     let whose = [tenant, owner].map(|name| name.unwrap_or_default().as_bytes());
     [whose[0], whose[1], turn.task_id.raw()].join(&0).into()
 }
 
-/// What came of a turn that is over when its agent comes back.
+/// The outcome of a turn that is over when its agent returns.
 fn end_of(ending: &Ending, events: &EventBuf) -> TurnEnd {
     match ending {
         Ending::Replied(_) => TurnEnd::Replied,
@@ -160,17 +160,17 @@ fn state_of(event: &TaskEvent<'_>) -> Option<TaskState> {
 /// The span of a turn that is not over.
 struct TurnSpan {
     tracer: Arc<dyn Tracer>,
-    /// `None` when its end was told.
+    /// `None` when its end was recorded.
     record: Option<TurnRecord>,
 }
 
 impl TurnSpan {
-    /// The turn has ended like this.
+    /// Ends the turn with this outcome.
     fn end(mut self, end: TurnEnd) {
         self.note(end);
     }
 
-    /// So far nothing else is known of its end.
+    /// Notes an outcome, which a later one may replace.
     fn note(&mut self, end: TurnEnd) {
         if let Some(record) = &mut self.record {
             record.end = end;
@@ -186,7 +186,7 @@ impl Drop for TurnSpan {
     }
 }
 
-/// The server's side of a turn, with the span that goes where the turn goes.
+/// The server's side of a turn, with the span, which moves with the turn.
 struct SpanTurn<'t> {
     host: &'t mut dyn TurnHost,
     span: Option<TurnSpan>,
@@ -240,7 +240,7 @@ impl DeferredHost for SpanDeferred {
     }
 
     fn reply(self: Box<Self>, message: MessageBuf) {
-        // First, so that it is told before the call is answered.
+        // First, so that the end is recorded before the call is answered.
         self.span.into_iter().for_each(|span| span.end(TurnEnd::Replied));
         self.host.reply(message);
     }
@@ -268,8 +268,8 @@ impl DeferredHost for SpanDeferred {
     }
 }
 
-/// The server's side of a job, with the span of its turn; `state`: that of its task, if the agent
-/// has published one.
+/// The server's side of a job, with the span of its turn; `state`: the last one that the agent has
+/// published.
 fn job(
     host: Arc<dyn JobHost>,
     span: Option<TurnSpan>,
@@ -279,7 +279,7 @@ fn job(
         Some(mut span) => {
             span.note(TurnEnd::Task(state));
             let has_ended = state.is_some_and(TaskState::is_terminal);
-            // Dropped, it ends.
+            // A span that is dropped ends.
             let span = (!has_ended).then_some(span);
             Arc::new(SpanJob { host, span: Mutex::new(span) })
         }

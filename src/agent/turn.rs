@@ -1,4 +1,4 @@
-//! One message to an agent, answered at once or taken along.
+//! One message to an agent, answered at once or later.
 
 use super::{
     Closed, Deferred, Ending, Job, RequestInfo, RequestView, TurnHost,
@@ -14,20 +14,21 @@ use crate::{
     service::{Entropy, Now},
 };
 
-/// Bytes of a message below which its parts take hardly more than the place where they are.
+/// Size of a message from which an artifact refers to its parts: smaller parts are hardly larger
+/// than the reference.
 const REPEAT_BYTES_MIN: usize = 96;
 
 /// One message, and the means to answer it at once.
 pub struct Turn<'a> {
-    /// The message that started the turn; on resume, the newest one of the client.
+    /// The message that started the turn; on resume, the client's latest.
     pub message: Message<'a>,
     /// The state of the task before this turn; `None` when the message starts a new one.
     pub state: Option<TaskState>,
-    /// The task's id; on a new task, the one it will have.
+    /// The task's id; for a new task, its future id.
     pub task_id: RawText<'a>,
     /// The id of the conversation.
     pub context_id: RawText<'a>,
-    /// What else is known of the request; on resume, only whose the task is.
+    /// Other data of the request; on resume, only the owner of the task.
     pub request: RequestView<'a>,
     /// The time.
     pub now: Now,
@@ -35,7 +36,7 @@ pub struct Turn<'a> {
     pub entropy: &'a mut dyn Entropy,
     /// Events published so far.
     pub events: &'a mut EventBuf,
-    /// How the turn ends; [`Ending::Returned`] unless the agent says otherwise.
+    /// How the turn ends; [`Ending::Returned`] by default.
     pub ending: &'a mut Ending,
     /// The server.
     pub host: &'a mut dyn TurnHost,
@@ -75,21 +76,21 @@ impl Turn<'_> {
         });
     }
 
-    /// Publishes one chunk of an artifact: `append` adds its parts to those of the artifact with
-    /// its id, `last` says that no more will come.
+    /// Publishes one chunk of an artifact: `append` adds its parts to the artifact with its id,
+    /// `last` marks the final chunk.
     pub fn chunk(&mut self, chunk: &ArtifactBuf, append: bool, last: bool) {
         let artifact = chunk.view();
         self.publish(&TaskEvent::Artifact { artifact, append, last_chunk: last, metadata: None });
     }
 
-    /// Publishes a whole artifact with the parts of the message, as they came. Parts of some size
-    /// are stored once, where the message begins its task.
+    /// Publishes a whole artifact with the parts of the message, unchanged. If the message begins
+    /// its task, larger parts are stored once.
     #[inline]
     pub fn artifact_of_message<'t>(&mut self, artifact_id: impl Into<Text<'t>>) {
         self.artifact_of_message_as(&artifact_id.into().canonical());
     }
 
-    /// The same, with the raw id in its one spelling.
+    /// The same, with the raw id in canonical form.
     fn artifact_of_message_as(&mut self, artifact_id: &[u8]) {
         let message = self.message;
         if self.state.is_none() && message.0.len() >= REPEAT_BYTES_MIN {
@@ -115,7 +116,7 @@ impl Turn<'_> {
     }
 
     /// Shows the task as it was before the turn, with history and artifacts; nothing when the
-    /// message starts a new one. The store waits meanwhile: take what is needed and return.
+    /// message starts a new one. Its lock is held meanwhile: copy what is needed and return.
     pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) {
         self.host.read(each);
     }
@@ -135,12 +136,12 @@ impl Turn<'_> {
         *self.ending = Ending::Resume { after_ms, token };
     }
 
-    /// Takes the task out of the turn: from now on the job publishes, from any thread.
+    /// Detaches the task from the turn: from now on the job publishes, from any thread.
     ///
     /// # Errors
     /// [`Closed`] when the server has no room for another running task, the task has ended
-    /// meanwhile, or what was published before is too much (`turn_events_max`), which fails the
-    /// task; the client is told.
+    /// meanwhile, or earlier events exceed `turn_events_max`, which fails the task; the client
+    /// receives the error.
     pub fn detach(self) -> Result<Job, Closed> {
         let (task_id, context_id) = (self.task_id.raw().into(), self.context_id.raw().into());
         let (message, request) =
@@ -151,24 +152,24 @@ impl Turn<'_> {
         Ok(Job { task_id, context_id, message, request, call, task, host, ids, done: false })
     }
 
-    /// Refuses the message: its call fails with this fault, and no task is stored. A task that
-    /// exists already stays as it is; one that was resumed fails.
+    /// Refuses the message: its call fails with this fault, and no task is stored. An existing task
+    /// stays unchanged; after a resume it fails.
     pub fn refuse(self, fault: impl Into<Fault>) {
         *self.ending = Ending::Refused(fault.into());
     }
 
-    /// Lets the call wait until the agent knows what will come of the message, on any thread: a
-    /// direct message, a task or a refusal. Until then no new task is stored. What was published
-    /// before is kept for the task, if there will be one.
+    /// Lets the call wait until the agent decides on a direct message, a task or a refusal, on any
+    /// thread. Until then no new task is stored. Earlier events are published with the task, if
+    /// there will be one.
     ///
     /// # Errors
-    /// [`Closed`] when the server has no room for another call that waits like this
-    /// (`deferred_calls_max`, `store_bytes_max`); the client is told.
+    /// [`Closed`] when the server has no room for another deferred call (`deferred_calls_max`,
+    /// `store_bytes_max`); the client receives the error.
     pub fn defer(self) -> Result<Deferred, Closed> {
         let (task_id, context_id) = (self.task_id.raw().into(), self.context_id.raw().into());
         let (message, request) =
             (self.message.0.into(), Box::new(RequestInfo::of(&self.request, self.state)));
-        // The place of a task that is not stored yet has its ids, too.
+        // The reservation of a task that is not stored yet holds its ids, too.
         let ids = 2 * (self.task_id.raw().len() + self.context_id.raw().len());
         let held_bytes = self.message.0.len() + request.held_bytes() + self.events.bytes_len();
         let held_bytes = held_bytes + ids;

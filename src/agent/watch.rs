@@ -1,5 +1,5 @@
-//! Futures that tell an agent that its work is of no use any more. They need no runtime: the agent
-//! that polls them with a waker is woken.
+//! Futures that report to an agent that its work is no longer needed. They need no runtime: the
+//! agent polls them with its own waker.
 
 use std::{
     future::Future,
@@ -14,7 +14,7 @@ use super::JobHost;
 use crate::service::{Handle, JoinedCalls, LateCall, Waiter, WatchedCall};
 
 /// Ready when a task has ended, for instance because a client canceled it, or when no client can
-/// see the answer of a deferred turn any more.
+/// receive the answer of a deferred turn any more.
 #[must_use = "a future does nothing unless it is polled"]
 pub struct Canceled(Watched);
 
@@ -28,7 +28,7 @@ impl Canceled {
         Canceled(Watched::Task { task, host, waiter: Waiter::default() })
     }
 
-    /// Of a call that leaves no task behind when its caller leaves before it is answered.
+    /// For a call that leaves no task behind if its caller disconnects before the answer.
     pub(super) fn unanswered(call: &Arc<LateCall>) -> Canceled {
         let (call, waiter) = (Arc::clone(call), Waiter::default());
         Canceled(Watched::Unanswered { call, waiter })
@@ -37,11 +37,11 @@ impl Canceled {
 
 #[cfg(feature = "gateway")]
 impl Canceled {
-    /// Runs a future until it is ready. It is pinned by its caller, since the state of an
-    /// `async fn` has room for a parameter twice.
+    /// Runs a future until it is ready. The caller pins it, since the state of an `async fn` stores
+    /// a parameter twice.
     ///
     /// # Errors
-    /// [`Closed`]: it was canceled before.
+    /// [`Closed`]: it was canceled first.
     pub(crate) async fn race<F: Future>(
         &mut self,
         mut run: Pin<&mut F>,
@@ -65,10 +65,9 @@ impl Future for Canceled {
     }
 }
 
-/// Ready when the caller of a waiting call or of a stream has left before its end. A caller that
-/// has its answer does not leave, nor does one that wants none, as behind a notification of
-/// JSON-RPC, which wants what comes of it: then this is never ready. Of a cancel it says more, see
-/// [`DeferredCancel::caller_gone`](super::DeferredCancel::caller_gone).
+/// Ready when the caller of a waiting call or a stream has disconnected before its end. Never ready
+/// once the caller has its answer, or for a JSON-RPC notification, which wants the effect without
+/// an answer. For cancels see [`DeferredCancel::caller_gone`](super::DeferredCancel::caller_gone).
 #[must_use = "a future does nothing unless it is polled"]
 pub struct CallerGone(WatchedCallers);
 
@@ -83,8 +82,8 @@ impl CallerGone {
         CallerGone(WatchedCallers::One { call, waiter })
     }
 
-    /// Of several calls: when all callers have left, and the task has ended if some of them want
-    /// no answer.
+    /// For several calls: ready when all callers have disconnected, and the task has ended if some
+    /// of them want no answer.
     pub(super) fn of_all(calls: &Arc<JoinedCalls>, task: Option<Canceled>) -> CallerGone {
         let (calls, watched) = (Arc::clone(calls), WatchedCall::default());
         CallerGone(WatchedCallers::All { calls, watched, task })

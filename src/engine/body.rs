@@ -1,5 +1,5 @@
-//! Bodies on their way: of known length, which wait in the input, and chunked ones, which are
-//! eaten as they come. Both must move on within every `body_idle_ms`.
+//! Request bodies in progress: bodies of known length, which wait in the input, and chunked ones,
+//! which are decoded as they arrive. Both must make progress within every `body_idle_ms`.
 
 use super::{
     conn::{Conn, Cx, FRESH, ParseTurn, State, Step},
@@ -16,17 +16,17 @@ use crate::{
     json::Source,
 };
 
-/// A chunked body on its way.
+/// A chunked body in progress.
 pub(super) struct Chunks {
     pub(super) head: SecretBytes,
     pub(super) layout: HeadLayout,
     body: Vec<u8>,
     decoder: Chunked,
-    /// How large it may become.
+    /// Its size limit.
     limit: BodyLimit,
-    /// Input that was eaten of it.
+    /// Input bytes that were decoded so far.
     eaten: u64,
-    /// True: all of it has come, and waits until it is parsed.
+    /// True: it is complete, and waits for a parse slot.
     is_whole: bool,
     /// The caller.
     admission: Admitted,
@@ -94,7 +94,7 @@ impl Conn {
         }
     }
 
-    /// Eats a chunked body and handles the request when it is complete.
+    /// Decodes a chunked body and handles the request when it is complete.
     pub(super) fn chunks(&mut self, cx: &mut Cx<'_>, rest: &[u8], eof: bool) -> Step {
         let State::Chunks(chunks) = &mut self.state else { return Step::Wait };
         if chunks.is_whole {
@@ -123,7 +123,7 @@ impl Conn {
         self.chunks_came(cx, step.consumed)
     }
 
-    /// Handles the request of a chunked body that is complete, of which `ate` bytes have just come.
+    /// Handles the request of a complete chunked body, whose last `ate` bytes have just arrived.
     fn chunks_came(&mut self, cx: &mut Cx<'_>, ate: usize) -> Step {
         let State::Chunks(chunks) = &self.state else { return Step::Wait };
         let is_coded = chunks.layout.head(&chunks.head).is_coded();
@@ -136,7 +136,7 @@ impl Conn {
             return Step::Wait;
         };
         let (head, body) = (chunks.layout.head(&chunks.head), Source::from(&chunks.body));
-        // It may have been on its way for long.
+        // It may have taken long: the credential may have expired.
         if chunks.admission.as_ref().is_some_and(|admission| !admission.holds(cx.now)) {
             return self.refuse_caller(cx, &head, &ENDED);
         }

@@ -6,46 +6,46 @@ use crate::{
     limits::AGENT_FIELDS_MAX,
 };
 
-/// Why a server cannot be set up; one line for its operator.
+/// Why a server cannot be set up; one line for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildError {
     /// There is no agent.
     NoAgent,
-    /// There are both a service, which brings its own agents and nodes, and one of those.
+    /// The setup has a service, which brings its own agents and nodes, and also agents or a node.
     AgentsBesideService,
     /// Two agents share a name.
     SameName(String),
     /// An agent's name does not fit into a path.
     Name(String),
-    /// An agent's profile names a header field that it cannot be shown, or too many.
+    /// An agent's profile names a header field that agents may not see, or too many.
     Field(String),
-    /// No name of a tenant, or an agent's.
+    /// Not a valid tenant name, or the name of an agent.
     Tenant(String),
     /// A mount's path is not absolute and clean.
     Path(String),
-    /// A mount names no dialect that exists.
+    /// A mount names an unknown dialect.
     Dialect(String),
-    /// A mount is where a page about the server is.
+    /// A mount has the path of a page about the server.
     PageMount(String),
-    /// Two mounts have one path.
+    /// Two mounts have the same path.
     SameMount(String),
     /// Not the URL of a server.
     PublicUrl(String),
-    /// A mount names no agent that exists.
+    /// A mount names an unknown agent.
     Agent(String),
     /// More agents than `agents_max`.
     TooManyAgents,
-    /// Not what browsers send as `Origin`.
+    /// Not a value of `Origin`.
     Origin(String),
-    /// No host, or one with a port.
+    /// Not a host, or a host with a port.
     Host(String),
-    /// A scheme of security without a name of its own, or a requirement that names none.
+    /// A security scheme without a unique name, or a requirement without a scheme.
     Security(String),
-    /// Pages cannot be let in like this.
+    /// Invalid CORS settings.
     Cors(CorsError),
     /// Cards cannot list this.
     Interfaces(InterfaceError),
-    /// The limit of this name is zero, or more than is counted with.
+    /// The limit with this name is zero, or above its maximum.
     Limit(&'static str),
 }
 

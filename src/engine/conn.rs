@@ -1,8 +1,8 @@
 //! One connection as a state machine.
 //!
-//! A request is handled when it is wholly in the input; until then nothing is consumed and only
-//! how much is missing is remembered (chunked bodies are eaten as they come). Output above the
-//! high-water mark stops input. After a framing error nothing is parsed again.
+//! A request is handled when it is complete in the input; until then nothing is consumed and only
+//! the number of missing bytes is stored (chunked bodies are decoded as they arrive). Output above
+//! the high-water mark stops input. After a framing error nothing is parsed again.
 
 mod admitting;
 mod large;
@@ -39,7 +39,7 @@ use crate::{
 
 use admitting::LateRefusal;
 
-/// What a connection is given each time.
+/// The context of each call to a connection.
 pub struct Cx<'a> {
     /// Shared by all connections.
     pub engine: &'a Engine,
@@ -47,20 +47,20 @@ pub struct Cx<'a> {
     pub worker: &'a mut Worker,
     /// The time.
     pub now: Now,
-    /// Woken when something other than the socket lets the connection go on.
+    /// Woken when the connection can continue for another reason than the socket.
     pub wake: &'a Waker,
-    /// Output is appended here; what is in it already counts as unsent.
+    /// Output is appended here; its content already counts as unsent.
     pub out: &'a mut Vec<u8>,
-    /// Bytes of earlier output that the socket has not taken, beside those in `out`.
+    /// Bytes of earlier output that the socket has not taken, in addition to those in `out`.
     pub unsent: usize,
-    /// What is known of the other side; the same each time.
+    /// The peer; the same each time.
     pub peer: Peer<'a>,
 }
 
-/// What a connection wants next.
+/// What a connection needs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes of the input that are done with.
+    /// Bytes of the input that are consumed.
     pub consumed: usize,
     /// Bytes of input, from the first unconsumed one, below which more input changes nothing;
     /// 0: unknown.
@@ -71,8 +71,8 @@ pub struct Progress {
     pub read: bool,
     /// What to do with the socket.
     pub next: Next,
-    /// The last record of the tasks that what was written shows: it may leave when the server's
-    /// [`Tap`](crate::service::tap::Tap) says that this one is durable. 0: it shows none.
+    /// The last record of the tasks in the output, which may be sent when the server's
+    /// [`Tap`](crate::service::tap::Tap) reports this record as durable. 0: it contains none.
     pub record: u64,
 }
 
@@ -81,9 +81,9 @@ pub struct Progress {
 pub enum Next {
     /// Keep it.
     Open,
-    /// Send what is unsent, then close for writing, ignore input for a while, and close.
+    /// Send the unsent output, shut down writing, ignore input for a while, then close.
     Close,
-    /// Close it now, by a reset: the peer has left, or does not answer.
+    /// Reset it now: the peer has disconnected, or does not respond.
     Abort,
     /// Serve HTTP/2 on it, from its first byte on: nothing is consumed.
     Http2,
@@ -94,9 +94,9 @@ pub(super) enum State {
     Reading { scanned: u32, need: u32, continued: bool },
     /// In the middle of a chunked body.
     Chunks(Box<Chunks>),
-    /// The caller of a request is not known yet, since then; nothing of it is consumed.
+    /// The request has waited for authentication since then; nothing of it is consumed.
     Admitting { since_ms: u64 },
-    /// A wrong key, which is answered late; nothing of its request is consumed.
+    /// A wrong key, which is refused after a delay; nothing of its request is consumed.
     Refusing(Box<LateRefusal>),
     /// An answer waits for its task.
     Pending(Box<PendingResponse>),
@@ -113,45 +113,45 @@ pub(super) const FRESH: State = State::Reading { scanned: 0, need: 0, continued:
 /// One connection.
 pub struct Conn {
     pub(super) state: State,
-    /// When the current head, or the current window of a body, began; or the last answer ended.
+    /// When the current head or body window began, or the last answer ended.
     pub(super) since_ms: u64,
     /// Input seen when the window of a body began.
     pub(super) seen: u64,
-    /// The place of a large body that waits until it is parsed.
+    /// The ticket of a large body that waits for a parse slot.
     pub(super) ticket: Option<Box<Ticket>>,
-    /// What an answer that is not complete depends on.
+    /// Data that an incomplete answer depends on.
     pub(super) kept: Http1Kept,
     /// True: nothing was consumed yet, so HTTP/2 can still begin.
     is_new: bool,
-    /// True: the last request whose head was complete was let in, and its caller is known if
-    /// callers are.
+    /// True: the last request with a complete head was admitted, and its caller was authenticated
+    /// if there is an authenticator.
     is_authenticated: bool,
-    /// What is said to the page of the current request if it is refused.
+    /// CORS fields for the current request if it is refused.
     cors: CorsAnswer,
 }
 
-/// What a connection does. Where one of many has to end, the first of these ends first.
+/// The activity of a connection. If one of many has to be closed, the lowest variant comes first.
 #[cfg(feature = "net")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Activity {
     /// No request has begun, and nothing is unsent.
     Idle,
-    /// A request whose caller is not known; where callers are not known, one whose head is not
-    /// complete.
+    /// A request without an authenticated caller; without an authenticator, one with an incomplete
+    /// head.
     Unauthenticated,
     /// Any other request.
     Authenticated,
 }
 
-/// What one step of a connection did.
+/// The result of one step of a connection.
 pub(super) enum Step {
-    /// It ate this much and there may be more to do.
+    /// It consumed this much and there may be more to do.
     Ate(usize),
-    /// It can do nothing until something happens.
+    /// It can do nothing until an event.
     Wait,
     /// It has no room for output.
     Full,
-    /// It ate this much and did all that it can; false: it has no room for output.
+    /// It consumed this much and can do nothing more; false: it has no room for output.
     Rest(usize, bool),
     /// It begins with the preface of HTTP/2.
     Http2,
@@ -174,11 +174,11 @@ impl Conn {
         }
     }
 
-    /// Goes on as far as possible: call it when input came, the waker fired, output was sent,
-    /// the deadline passed, or the peer ended its side.
+    /// Advances as far as possible: call it when input arrived, the waker was woken, output was
+    /// sent, the deadline passed, or the peer shut down writing.
     ///
-    /// `input` is everything received and not yet consumed. It stays as it is, but bodies in a
-    /// [`Source::roomy`] buffer are parsed where they are, and others on a copy.
+    /// `input` is everything received and not yet consumed. It stays unchanged, but bodies in a
+    /// [`Source::roomy`] buffer are parsed in place, and others on a copy.
     pub fn advance<'i>(
         &mut self,
         cx: &mut Cx<'_>,
@@ -192,14 +192,14 @@ impl Conn {
         if let State::Admitting { since_ms } = self.state
             && !eof
         {
-            // The head is read anew: there is one place that reads heads.
+            // The head is parsed again: heads are parsed in one function only.
             (asked_ms, self.state) = (Some(since_ms), FRESH);
         }
         let mut progress = loop {
             let rest = input.behind(consumed);
             let step = match &mut self.state {
                 State::Reading { .. } => self.reading(cx, rest, eof, asked_ms.take()),
-                // It has been told nothing, and need not be.
+                // It has received no answer, and needs none.
                 State::Admitting { .. } if eof => Step::Over(Next::Abort),
                 State::Admitting { .. } => Step::Wait,
                 State::Refusing(_) => self.refuse_late(cx, rest, eof),
@@ -255,7 +255,7 @@ impl Conn {
         }
     }
 
-    /// True: a request has begun, of which not all has come.
+    /// True: a request is partly received.
     #[cfg(feature = "net")]
     pub(crate) fn is_mid_request(&self) -> bool {
         match self.state {
@@ -269,7 +269,7 @@ impl Conn {
         }
     }
 
-    /// Bytes of buffers that the connection holds beside the caller's.
+    /// Bytes of buffers that the connection holds in addition to the caller's.
     pub fn held_bytes(&self) -> usize {
         match &self.state {
             State::Reading { .. } | State::Admitting { .. } | State::Closed => 0,
@@ -303,12 +303,13 @@ impl Conn {
             State::Upgraded(socket) => (Some(socket.deadline_ms(limits)), 0, room),
             State::Closed => (None, 0, true),
         };
-        // Without room time changes nothing, and a peer that does not read is the driver's to cut.
+        // Without room for output time changes nothing; the driver closes a peer that does not
+        // read.
         let deadline_ms = deadline_ms.filter(|_| room);
         Progress { consumed, need, deadline_ms, read, next: Next::Open, record: 0 }
     }
 
-    /// Looks for a whole request, which has waited since `asked_ms` until its caller is known.
+    /// Parses the next request, which has waited for authentication since `asked_ms`.
     #[inline(always)] // Its one caller passes on what it says.
     fn reading(
         &mut self,
@@ -339,7 +340,8 @@ impl Conn {
                 if scanned == 0 {
                     self.since_ms = cx.now.mono_ms;
                 }
-                // At least one byte was seen, which tells a begun head from an idle connection.
+                // At least one byte was seen, which distinguishes a partial head from an idle
+                // connection.
                 let scanned = upto.max(1) as u32;
                 self.state = State::Reading { scanned, need: 0, continued };
                 return self.not_yet(cx, seen, 0, eof);
@@ -389,14 +391,14 @@ impl Conn {
         Step::Ate(total)
     }
 
-    /// Notes what is missing; the peer has that long.
+    /// Notes the missing bytes, which the peer has to send in time.
     pub(super) fn not_yet(&mut self, cx: &mut Cx<'_>, seen: usize, need: usize, eof: bool) -> Step {
         let limits = cx.engine.limits();
         let waited = cx.now.mono_ms.saturating_sub(self.since_ms);
-        // The operator may ask it until it has ended, and no drain waits for them.
+        // The operator may send requests until the server ends, and no drain waits for them.
         let is_over = cx.engine.is_draining() && !cx.peer.is_admin;
         if eof || (seen == 0 && is_over) {
-            // What came before was a request, whose answer is not to be lost.
+            // An earlier request may have an unsent answer, which must not be lost.
             return Step::Over(Next::Close);
         }
         if seen == 0 {
@@ -414,7 +416,7 @@ impl Conn {
         Step::Wait
     }
 
-    /// Takes over what became of a request.
+    /// Applies the outcome of a request.
     #[inline(always)]
     pub(super) fn answered(&mut self, cx: &mut Cx<'_>, answered: Http1Handled) {
         let Http1Handled { handled, session, kept, record } = answered;

@@ -1,9 +1,8 @@
-//! One request that another library has parsed, and its answer: the entry above bytes.
+//! One request that another library has parsed, and its answer: the entry point above bytes.
 //!
-//! Invariants: the same requests are refused for the same reasons, in the same words and under the
-//! same limits as on a connection of HTTP/1.1. What a [`ResponseSink`] is given is final, and
-//! durable if the server has a [`Tap`](crate::service::tap::Tap). A body is handled when all of it
-//! is there.
+//! Invariants: requests are refused for the same reasons, with the same texts and under the same
+//! limits as on an HTTP/1.1 connection. The data given to a [`ResponseSink`] is final, and durable
+//! if the server has a [`Tap`](crate::service::tap::Tap). A body is handled when it is complete.
 
 mod admission;
 mod body;
@@ -36,14 +35,14 @@ use crate::{
     service::{Now, tap::DurableWait},
 };
 
-/// Takes the answer of an [`Exchange`]: its head once, then content any number of times, then its
-/// end once. Nothing of it is taken back.
+/// Receives the answer of an [`Exchange`]: its head once, then content any number of times, then
+/// its end once. Nothing is taken back.
 pub trait ResponseSink {
     /// Takes the status and the fields.
     fn head(&mut self, head: &HeadParts);
 
-    /// Takes the next bytes of the content out of the buffer, or copies them: what it leaves in
-    /// there is dropped.
+    /// Takes the next bytes of the content out of the buffer, or copies them: the rest of the
+    /// buffer is dropped.
     fn content(&mut self, bytes: &mut Vec<u8>);
 
     /// Takes the end of the answer. Only gRPC has trailers.
@@ -52,17 +51,16 @@ pub trait ResponseSink {
 
 /// One request and its answer.
 ///
-/// Make it of the head of the request ([`Exchange::new`]), give it the body as it comes
-/// ([`Exchange::push`], [`Exchange::end`]), and poll it: at first, when the body has ended, when
-/// its waker was woken, when its deadline has passed, and when what it gave to the sink has left. A
-/// host that loses interest, as when the client leaves, drops it. Any thread may poll it, always
-/// with the worker of the same number.
+/// Create it from the head of the request ([`Exchange::new`]), push the body as it arrives
+/// ([`Exchange::push`], [`Exchange::end`]), and poll it: first, when the body has ended, when its
+/// waker was woken, when its deadline has passed, and when the sink has sent its output. Drop it
+/// when the client disconnects. Any thread may poll it, always with the worker of the same number.
 pub struct Exchange {
     state: ExchangeState,
     parts: ResponseParts,
-    /// True: it is a call of gRPC, which hears in trailers why it is refused.
+    /// True: it is a gRPC call, which reports refusals in trailers.
     is_grpc: bool,
-    /// What is said to the page of a browser if its request is refused.
+    /// CORS fields if the request is refused.
     cors: CorsAnswer,
     /// The client that trusted proxies name.
     forwarded: Option<IpAddr>,
@@ -70,17 +68,17 @@ pub struct Exchange {
     due_ms: Option<u64>,
     /// True: the sink has the head of the answer.
     has_begun: bool,
-    /// True: the connection is to close behind the answer.
+    /// True: the connection is to close after the answer.
     closes: bool,
     body: Vec<u8>,
-    /// How large it may become.
+    /// Its size limit.
     limit: BodyLimit,
-    /// When the current window of the body began, and what had come until then.
+    /// When the current window of the body began, and the bytes received until then.
     since_ms: u64,
     seen: usize,
-    /// The place of a large body that waits until it is parsed.
+    /// The ticket of a large body that waits for a parse slot.
     ticket: Option<Box<Ticket>>,
-    /// Content that may not leave yet: it shows what is not durable.
+    /// Content that is held back because it shows a record that is not durable yet.
     held: Vec<u8>,
     /// The record that it waits for.
     record: Option<u64>,
@@ -88,11 +86,11 @@ pub struct Exchange {
 }
 
 enum ExchangeState {
-    /// The body is to come; `caller`: once it is known.
+    /// The body is incomplete; `caller`: after authentication.
     Body { head: HeadBuf, is_whole: bool, caller: Option<Admitted> },
     /// The request is refused.
     Refused(RequestRefusal),
-    /// The request is not let in.
+    /// The request is not admitted.
     NotAdmitted(HeadBuf, NotAdmitted),
     /// The answer waits for its task.
     Pending(Box<PendingResponse>),
@@ -100,13 +98,13 @@ enum ExchangeState {
     Streaming(Box<EventStream>),
     /// All of the answer is written.
     Written,
-    /// All of it was given to the sink.
+    /// All of the answer was given to the sink.
     Done,
 }
 
 impl Exchange {
-    /// A request with this head. Names may have any case; fields of a connection, such as
-    /// `Connection` and `Transfer-Encoding`, are left out.
+    /// A request with this head. Names may have any case; connection fields such as `Connection`
+    /// and `Transfer-Encoding` are ignored.
     pub fn new<'r>(
         cx: &mut Cx<'_>,
         request: RequestParts<'r, impl Iterator<Item = (&'r [u8], &'r [u8])>>,
@@ -116,8 +114,8 @@ impl Exchange {
         exchange
     }
 
-    /// A request of the embedding program itself, which names its caller: no credential is asked
-    /// for. `None`: an anonymous caller.
+    /// A request of the embedding program, which names its caller: no credential is needed. `None`:
+    /// an anonymous caller.
     #[cfg(feature = "embed")]
     pub(crate) fn vouched<'r>(
         cx: &mut Cx<'_>,
@@ -203,25 +201,25 @@ impl Exchange {
         }
     }
 
-    /// True: it is a call of gRPC whose head is in order.
+    /// True: it is a gRPC call with a valid head.
     #[cfg(feature = "grpc")]
     pub(crate) fn is_grpc(&self) -> bool {
         self.is_grpc && !matches!(self.state, ExchangeState::Refused(..))
     }
 
-    /// When it came, while nothing was done with it.
+    /// When it arrived, until it is handled.
     #[cfg(feature = "grpc")]
     pub(crate) fn began_ms(&self) -> u64 {
         self.since_ms
     }
 
-    /// When the client no longer wants the answer, in ms of the monotonic clock: over gRPC clients
-    /// may say so. What of the answer has not left by then is replaced by the status for that.
+    /// When the client no longer wants the answer, in ms of the monotonic clock: gRPC clients may
+    /// set it. A status replaces the part of the answer that is unsent at that time.
     pub fn due_ms(&self) -> Option<u64> {
         self.due_ms
     }
 
-    /// When to poll again, in ms of the monotonic clock, if nothing happens before.
+    /// When to poll again, in ms of the monotonic clock, without an earlier event.
     pub fn deadline_ms(&self, limits: &Limits) -> Option<u64> {
         let deadline_ms = self.own_deadline_ms(limits);
         let earlier = |due_ms: u64| deadline_ms.map_or(due_ms, |ms| ms.min(due_ms));
@@ -260,12 +258,11 @@ impl Exchange {
         state + self.body.capacity() + self.held.capacity() + self.parts.held_bytes()
     }
 
-    /// Goes on as far as possible, and gives `sink` what there is of the answer; ready when
-    /// that was all of it.
+    /// Advances as far as possible, and gives `sink` the available part of the answer; ready when
+    /// the answer is complete.
     ///
-    /// `cx.out` is where content is written: empty before, and after. `cx.unsent` is what the
-    /// sink was given of this answer and has not sent: above `output_bytes_max` a stream
-    /// waits.
+    /// Content is written to `cx.out`, which is empty before and after. `cx.unsent` is the part of
+    /// this answer that the sink has not sent: above `output_bytes_max` a stream waits.
     pub fn poll(&mut self, cx: &mut Cx<'_>, sink: &mut dyn ResponseSink) -> Poll<()> {
         debug_assert!(cx.out.is_empty());
         if let ExchangeState::Done = self.state {
@@ -278,8 +275,8 @@ impl Exchange {
         self.tell(cx, sink)
     }
 
-    /// As [`Exchange::push`], [`Exchange::end`] and [`Exchange::poll`] for a body that has come in
-    /// one piece: it is copied only if it has to wait.
+    /// As [`Exchange::push`], [`Exchange::end`] and [`Exchange::poll`] for a body in one piece: it
+    /// is copied only if it has to wait.
     pub fn poll_whole(
         &mut self,
         cx: &mut Cx<'_>,
@@ -297,7 +294,7 @@ impl Exchange {
         self.tell(cx, sink)
     }
 
-    /// Gives `sink` what was written, once it is durable, or says that it is too late for it.
+    /// Gives the output to `sink` once it is durable, or a timeout status.
     fn tell(&mut self, cx: &mut Cx<'_>, sink: &mut dyn ResponseSink) -> Poll<()> {
         if !self.is_durable(cx) {
             if !self.is_late(cx.now) {
@@ -314,13 +311,13 @@ impl Exchange {
         }
     }
 
-    /// True: the time that the client gave is over.
+    /// True: the client's deadline has passed.
     pub(crate) fn is_late(&self, now: Now) -> bool {
         self.due_ms.is_some_and(|due_ms| now.mono_ms >= due_ms)
     }
 
-    /// Says that the time is over, in place of what is not said. It shows nothing of any task, so
-    /// it waits for no record.
+    /// Writes a timeout status in place of the unsent part. It shows no task, so it waits for no
+    /// record.
     #[cold]
     fn time_out(&mut self, cx: &mut Cx<'_>) {
         (self.held, self.record) = (Vec::new(), None);
@@ -337,12 +334,12 @@ impl Exchange {
         self.state = ExchangeState::Written;
     }
 
-    /// Writes what can be written, and says which record that shows.
+    /// Writes as much as possible, and returns the record that it shows.
     fn advance(&mut self, cx: &mut Cx<'_>) -> u64 {
         let (is_late, mut record) = (self.is_late(cx.now), 0);
         loop {
             match &mut self.state {
-                // What is not begun by then need not be.
+                // After the deadline a request is not started any more.
                 ExchangeState::Body { .. } if is_late => {}
                 ExchangeState::Body { caller: None, .. } => {
                     if !self.admit(cx) {
@@ -358,7 +355,7 @@ impl Exchange {
                 }
                 ExchangeState::Body { head, is_whole: true, .. } => {
                     let mut lease = None;
-                    // One with a coding may become a large one.
+                    // A compressed body may count as large.
                     let is_coded = match self.is_grpc {
                         true => frame::is_compressed(&self.body),
                         false => head.head().is_coded(),
@@ -406,7 +403,7 @@ impl Exchange {
         }
     }
 
-    /// Handles a request that is whole, and says which record its answer shows.
+    /// Handles a complete request, and returns the record that its answer shows.
     fn handle(&mut self, cx: &mut Cx<'_>, body: &[u8], lease: Option<Box<Lease>>) -> u64 {
         let state = std::mem::replace(&mut self.state, ExchangeState::Written);
         let ExchangeState::Body { head: filed, caller, .. } = state else {
@@ -414,7 +411,7 @@ impl Exchange {
             return 0;
         };
         let admission = caller.flatten();
-        // Its body may have been on its way for long.
+        // Its body may have taken long: the credential may have expired.
         if admission.as_ref().is_some_and(|admission| !admission.holds(cx.now)) {
             self.state = ExchangeState::NotAdmitted(filed, ENDED.into());
             return 0;

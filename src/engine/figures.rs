@@ -1,4 +1,4 @@
-//! What an engine reports to metrics.
+//! Figures of an engine for metrics.
 
 #[cfg(feature = "metrics")]
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use crate::service::ServiceStats;
 use crate::service::{AgentIndex, upstream::UpstreamMeter};
 
 impl Engine {
-    /// What the service keeps, if it says so.
+    /// Figures of the service, if it has any.
     pub fn stats(&self) -> Option<ServiceStats> {
         self.service().stats()
     }
 
-    /// What an agent is called.
+    /// The name of an agent.
     #[cfg(feature = "metrics")]
     pub(crate) fn agent_name(&self, agent: AgentIndex) -> Option<String> {
         self.service().profile(agent).map(|profile| profile.name.clone())
     }
 
-    /// What the agents count of their upstreams, by the names of the agents.
+    /// The meters of the agents' upstreams, by the names of the agents.
     #[cfg(feature = "metrics")]
     pub(crate) fn upstreams(&self) -> Vec<(String, Arc<UpstreamMeter>)> {
         let named = |(agent, meter)| Some((self.agent_name(agent)?, meter));

@@ -1,4 +1,4 @@
-//! One turn of an open stream, whatever its transport.
+//! One round of an open stream, over any transport.
 
 use crate::{
     binding::{EventStream, answer::ResponseWriter},
@@ -10,27 +10,27 @@ use crate::{
 
 use std::task::Waker;
 
-/// What a turn did.
+/// The result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Followed {
-    /// It wrote as much as there was room for.
+    /// It filled the output.
     Full,
-    /// It wrote all that there is.
+    /// It wrote all new events.
     Waits,
     /// It wrote the end of the stream.
     Ended,
-    /// It wrote the end, because the server ends, or the credential of its client has.
+    /// It wrote the end because the server shuts down, or the client's credential has expired.
     Cut,
 }
 
-/// When a stream is to be looked at again if nothing happens, in ms of the monotonic clock.
+/// When to poll a stream without an earlier event, in ms of the monotonic clock.
 pub(super) fn next_ms(stream: &EventStream, limits: &Limits) -> u64 {
     let next_ms = (stream.wrote_ms + limits.sse_keep_alive_ms).min(stream.expires_ms);
     stream.due_ms.map_or(next_ms, |due_ms| due_ms.min(next_ms))
 }
 
-/// Writes what a stream has until the output holds `room` bytes, a sign of life when nothing was
-/// written for long, and its end.
+/// Writes the new events of a stream until the output holds `room` bytes, a keep-alive after a long
+/// silence, and its end.
 pub(super) fn follow(
     stream: &mut EventStream,
     (engine, now, wake): (&Engine, Now, &Waker),

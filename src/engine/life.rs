@@ -1,4 +1,4 @@
-//! What all connections of a server share, and its life.
+//! The state that all connections of a server share, and its lifecycle.
 
 use std::{
     sync::{
@@ -18,7 +18,7 @@ use crate::{
     service::{Now, Service, TickCx, tap::Tap},
 };
 
-/// What the clients of a server wait for.
+/// Calls and streams that clients wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     /// Calls that wait for their task.
@@ -27,7 +27,7 @@ pub struct Waiting {
     pub streams: usize,
 }
 
-/// What all connections of a server share.
+/// The state that all connections of a server share.
 pub struct Engine {
     pub(super) service: Arc<dyn Service>,
     pub(super) agents: Option<Agents>,
@@ -52,27 +52,27 @@ impl Engine {
         &self.config.shared.held_bytes
     }
 
-    /// The tap of what happens to tasks: a driver sends what [`Progress`](crate::engine::Progress)
-    /// names a record for when that is durable.
+    /// The journal hook of tasks: a driver sends output with a record in
+    /// [`Progress`](crate::engine::Progress) when the record is durable.
     pub fn tap(&self) -> Option<&Arc<dyn Tap>> {
         self.tap.as_ref()
     }
 
-    /// The agents, to change them while the server runs; `None` where a service answers in place of
-    /// them, which has its own.
+    /// The agents, to change them while the server runs; `None` for a custom service, which has its
+    /// own.
     pub fn agents(&self) -> Option<&Agents> {
         self.agents.as_ref()
     }
 
-    /// The waist.
+    /// The service that answers calls.
     pub(crate) fn service(&self) -> &dyn Service {
         &*self.service
     }
 
-    /// Runs the agents of this worker whose time has come, and forgets tasks that expired.
+    /// Resumes the agents of this worker that are due, and evicts expired tasks.
     ///
-    /// Returns when to come back, in ms of the monotonic clock; `wake` is woken when an earlier
-    /// time turns up meanwhile.
+    /// Returns when to call it again, in ms of the monotonic clock; `wake` is woken when it is due
+    /// earlier.
     pub fn tick(&self, worker: &mut Worker, now: Now, wake: &Waker) -> Option<u64> {
         let scratch = &mut worker.scratch;
         scratch.shrink(now);
@@ -95,8 +95,8 @@ impl Engine {
         self.service.drain();
     }
 
-    /// Answers calls that still wait, and ends streams that are still open, when their connections
-    /// are advanced next.
+    /// Answers calls that still wait, and ends open streams, when their connections are advanced
+    /// next.
     pub fn cut(&self) {
         self.service.cut();
         self.cut.store(true, Ordering::Relaxed);
@@ -107,7 +107,7 @@ impl Engine {
         self.cut.load(Ordering::Relaxed)
     }
 
-    /// True: requests may show credentials, which are not to stay in memory.
+    /// True: requests may contain credentials, which must be wiped from memory.
     #[cfg(feature = "net")]
     pub(crate) fn has_secrets(&self) -> bool {
         self.config.access.gate.is_some()
@@ -124,12 +124,12 @@ impl Engine {
         calls + streams
     }
 
-    /// What clients wait for.
+    /// Calls and streams that clients wait for.
     pub fn waiting(&self) -> Waiting {
         Waiting { calls: self.config.waiting.count(), streams: self.config.streams.count() }
     }
 
-    /// Tasks that are in no terminal state, whether or not a caller waits for them.
+    /// Tasks in a non-terminal state, with or without a waiting caller.
     pub fn unfinished_tasks(&self) -> usize {
         self.service.unfinished_tasks()
     }

@@ -1,4 +1,4 @@
-//! The core that agents run in, and what is checked of agents before there is one.
+//! The core that agents run in, and the checks of agents before it exists.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,20 +11,21 @@ use crate::{
     service::{AgentIndex, Service, Start, tap::Tap},
 };
 
-/// A service that runs these agents in this process and keeps their tasks in memory, for a service
-/// that has some of them behind it: what a [`Setup`](crate::engine::Setup) with agents makes by
-/// itself. For `node` see [`Setup::node`](crate::engine::Setup::node).
+/// A service that runs these agents in this process and stores their tasks in memory. A
+/// [`Setup`](crate::engine::Setup) with agents creates one itself; a service that routes to several
+/// cores creates them with this function. For `node` see
+/// [`Setup::node`](crate::engine::Setup::node).
 ///
-/// Of `start`, `base_url` is of no use here; `workers` is the server's number of them. `tap` keeps
-/// what happens to its tasks. Sends of callers with an owner are known again
+/// Of `start`, `base_url` is not used; `workers` is the server's number of workers. `tap` records
+/// the changes of its tasks. Repeated sends of callers with an owner are recognized
 /// ([`Idempotency::Authenticated`](crate::model::Idempotency::Authenticated)). The agents can be
-/// changed while it runs: what is in front
-/// of it must ask it, or another that has the same, for names ([`Service::agent`]).
+/// changed while it runs: a service in front of it must resolve names with this core, or with
+/// another that has the same agents ([`Service::agent`]).
 ///
 /// # Errors
-/// What is wrong with the limits or the agents: [`BuildError::Limit`], [`BuildError::NoAgent`],
-/// [`BuildError::Name`], [`BuildError::SameName`], [`BuildError::TooManyAgents`],
-/// [`BuildError::Field`], [`BuildError::Security`].
+/// Invalid limits or agents: [`BuildError::Limit`], [`BuildError::NoAgent`], [`BuildError::Name`],
+/// [`BuildError::SameName`], [`BuildError::TooManyAgents`], [`BuildError::Field`],
+/// [`BuildError::Security`].
 pub fn local_core(
     limits: &Limits,
     agents: Vec<(Profile, Arc<dyn Agent>)>,
@@ -43,7 +44,7 @@ pub fn local_core(
     Ok((Arc::clone(&core) as Arc<dyn Service>, core.agents()))
 }
 
-/// The indexes of agents with these names.
+/// The indexes of the agents with these names.
 pub(super) fn indexes(
     names: impl IntoIterator<Item = String>,
     limits: &Limits,
@@ -63,13 +64,13 @@ pub(super) fn indexes(
     if agents.is_empty() { Err(BuildError::NoAgent) } else { Ok(agents) }
 }
 
-/// Checks the header fields that agents ask for.
+/// Checks the header fields that agents request.
 pub(super) fn check_fields(agents: &[(Profile, Arc<dyn Agent>)]) -> Result<(), BuildError> {
     let wrong = agents.iter().find_map(|(profile, _)| profile.wrong_field());
     wrong.map_or(Ok(()), |name| Err(BuildError::Field(name.to_owned())))
 }
 
-/// What is said of all agents, and of each.
+/// Checks the security settings of the server and of each agent.
 pub(super) fn check_security(
     of_server: &CardSecurity,
     agents: &[(Profile, Arc<dyn Agent>)],

@@ -1,8 +1,8 @@
-//! The server without sockets: bytes in, bytes out, and when to come back.
+//! The server without sockets: bytes in, bytes out, and the time of the next call.
 //!
-//! An [`Engine`] is what all connections of a server share, a [`Worker`] what the connections of
-//! one thread share. A [`Conn`] is one connection, an [`Exchange`] one request that another library
-//! has parsed. Sockets, clocks and threads belong to the driver.
+//! All connections of a server share an [`Engine`], and those of one thread a [`Worker`]. A
+//! [`Conn`] is one connection, an [`Exchange`] one request that another library has parsed.
+//! Sockets, clocks and threads belong to the driver.
 
 mod body;
 mod build_error;
@@ -59,14 +59,14 @@ pub use crate::push::{
 use crate::service::{AgentIndex, LastCall};
 use crate::{binding::Scratch, http::HeadMemo, limits::Limits, service::Entropy};
 
-/// What the connections of one thread share: buffers that no request outlives. Behind a lock,
-/// several threads may share one.
+/// The state that the connections of one thread share: buffers that no request outlives. With a
+/// lock, several threads may share one.
 pub struct Worker {
     pub(crate) scratch: Scratch,
     heads: HeadMemo,
-    /// The newest record of the tasks that what was written in this turn shows.
+    /// The newest record of the tasks in the output of this call.
     record: u64,
-    /// The address that a trusted proxy has named in this turn.
+    /// The address that a trusted proxy has named in this call.
     forwarded: Option<IpAddr>,
 }
 
@@ -77,7 +77,7 @@ impl Worker {
         Worker { scratch: Scratch::new(index, limits, entropy), heads, record: 0, forwarded: None }
     }
 
-    /// The agent that was called last, if that was at this time or later.
+    /// The agent that was called last, if that was at `ms` or later.
     #[cfg(feature = "net")]
     pub(crate) fn called_since(&self, ms: u64) -> Option<AgentIndex> {
         let LastCall { agent, at_ms } = self.scratch.call.last_call;
@@ -91,8 +91,7 @@ impl Worker {
         self.forwarded.take()
     }
 
-    /// Notes that what was written shows a task whose last record is this one; 0: there is no
-    /// journal.
+    /// Notes that the output shows a task with this last record; 0: there is no journal.
     #[inline]
     fn shows(&mut self, record: u64) {
         self.record = self.record.max(record);

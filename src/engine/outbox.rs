@@ -1,7 +1,7 @@
-//! What a courier posts: the requests of webhooks, ready to be sent.
+//! The requests of webhooks for the webhook worker.
 //!
-//! Invariant: a request shows what lies in the log of its task, and is made when it is asked for.
-//! With a tap it leaves when the record that it shows is durable, as an answer does.
+//! Invariant: a request is built on demand from the log of its task. With a tap it is sent when the
+//! record that it shows is durable, like an answer.
 
 use std::{
     collections::VecDeque,
@@ -36,7 +36,7 @@ use crate::{
 };
 
 impl Engine {
-    /// What is posted to webhooks, for a courier; `None`: there are none.
+    /// The source of webhook requests; `None`: there are no webhooks.
     pub fn outbox(&self) -> Option<Arc<dyn Outbox>> {
         let core = self.agents.as_ref()?.core();
         let posts_max = core.push_settings()?.pace.posts_max;
@@ -62,12 +62,12 @@ impl Engine {
         self.agents.as_ref()?.core().registry()
     }
 
-    /// Whether an agent is at work at a task that has webhooks.
+    /// Whether an agent works on a task with webhooks.
     pub(crate) fn works_for_webhooks(&self) -> bool {
         self.agents.as_ref().is_some_and(|agents| agents.core().works_for_webhooks())
     }
 
-    /// Lets unfinished tasks that have webhooks fail; says how many that were.
+    /// Fails unfinished tasks with webhooks; returns how many.
     pub(crate) fn end_watched_tasks(&self) -> usize {
         self.agents.as_ref().map_or(0, |agents| agents.core().end_watched_tasks())
     }
@@ -78,20 +78,20 @@ struct CoreOutbox {
     core: Arc<Core>,
     tap: Option<Arc<dyn Tap>>,
     signer: Option<Arc<dyn PostSigner>>,
-    /// Decides whose webhooks go on; `None`: those of all owners.
+    /// Checks whether owners still have valid credentials; `None`: no owner is checked.
     authenticator: Option<Arc<dyn Authenticator>>,
-    /// [`Authenticator::changes`] when all webhooks were looked at last.
+    /// [`Authenticator::changes`] at the last check of all webhooks.
     rules_seen: AtomicU64,
-    /// Requests that wait for a record, the one that has waited longest first. Each is a post that
-    /// is under way, of which there is a bounded number.
+    /// Requests that wait for a record, the longest-waiting first. Each counts as in flight, so
+    /// their number is bounded.
     held: Mutex<VecDeque<(u64, PostRequest)>>,
     large: Mutex<LargePosts>,
-    /// When webhooks that were tried for too long were last looked for, in ms of the monotonic
+    /// When webhooks past their retry deadline were last searched for, in ms of the monotonic
     /// clock.
     looked_ms: AtomicU64,
 }
 
-/// How often that is: all that wait for hosts which are away are looked at.
+/// The interval of that search, which examines all webhooks that wait for unreachable hosts.
 const LOOK_MS: u64 = 60_000;
 
 impl CoreOutbox {
@@ -99,7 +99,7 @@ impl CoreOutbox {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives out the request that has waited longest, if its record is durable.
+    /// Returns the longest-waiting request, if its record is durable.
     fn release(&self, tap: &dyn Tap, request: &mut PostRequest) -> bool {
         let mut held = self.held();
         let durable = tap.durable();
@@ -112,7 +112,7 @@ impl CoreOutbox {
         }
     }
 
-    /// Keeps a request until its record is durable; true: it is.
+    /// Holds a request until its record is durable; true: it is durable already.
     fn hold(&self, record: u64, wake: &Waker, request: &mut PostRequest) -> bool {
         let Some(tap) = self.tap.as_ref().filter(|tap| tap.durable() < record) else { return true };
         self.held().push_back((record, std::mem::take(request)));
@@ -124,8 +124,8 @@ impl CoreOutbox {
         self.large.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a request that is made; false: it is large, there is no room for it now, and its
-    /// webhook waits until there is.
+    /// Counts a prepared request; false: it is large and there is no room for it now, so its
+    /// webhook is deferred.
     fn count(&self, webhooks: &Webhooks, request: &PostRequest, now: Now) -> bool {
         let mut large = self.large();
         let Some(size) = large.size(request) else {
@@ -140,8 +140,8 @@ impl CoreOutbox {
         false
     }
 
-    /// Where no large post is under way, whose end would do so, lets those go on that wait for
-    /// room: those that were let go on before may have left since, or wait for their hosts.
+    /// If no large request is in flight, whose end would do so, resumes deferred webhooks: those
+    /// that were resumed before may have been deleted since, or wait for their hosts.
     fn has_brought_back(&self, webhooks: &Webhooks) -> bool {
         let mut large = self.large();
         large.is_idle() && webhooks.bring_back(&mut large) > 0
@@ -156,8 +156,8 @@ impl CoreOutbox {
         name.is_none_or(|name| authenticator.vouches_for(&name, now))
     }
 
-    /// After other rules took effect: removes the webhooks of owners that have no valid credential
-    /// any more.
+    /// After a change of the authentication rules: removes the webhooks of owners without a valid
+    /// credential.
     fn withdraw(&self, webhooks: &Webhooks, now: Now, wake: &Waker) {
         let Some(authenticator) = &self.authenticator else { return };
         let changes = authenticator.changes(wake);
@@ -180,7 +180,7 @@ impl CoreOutbox {
         }
     }
 
-    /// Makes the request of a post; `None`: there is nothing to post.
+    /// Builds the request of a delivery; `None`: there is nothing to post.
     fn make(&self, post: &Post, now: Now, request: &mut PostRequest) -> Option<ShownPost> {
         request.clear();
         if !post.is_proven && self.is_challenged(post) {
@@ -226,7 +226,7 @@ impl CoreOutbox {
         Some(shown)
     }
 
-    /// Whether the URL of a post is asked first whether it wants any, or more.
+    /// Whether the URL of a delivery is sent a challenge first.
     fn is_challenged(&self, post: &Post) -> bool {
         match self.challenges() {
             PushChallenge::Never => false,
@@ -239,14 +239,14 @@ impl CoreOutbox {
         self.core.push_settings().map_or(PushChallenge::Never, |settings| settings.challenge)
     }
 
-    /// Makes the challenge of a webhook (wire §6, the sample of 0.1): a receiver that answers it
-    /// gets nothing else yet, and no secret.
+    /// Builds the challenge of a webhook (wire §6, the sample of 0.1): the receiver gets no event
+    /// and no secret yet.
     fn challenge(&self, post: &Post, request: &mut PostRequest) -> Option<ShownPost> {
         let bits = self.core.bits_of(post.task)?;
         let id = PushConfig(&post.config).id().unwrap_or_default().raw();
         (request.place, request.owner) = (post.place, post.owner);
         put_url(&mut request.url, post);
-        // A receiver at another URL does not know it.
+        // A receiver at another URL cannot compute it.
         let token = uuid(hash_of(bits, &[b"challenge", id, request.url.as_bytes()]));
         request.url.push(if request.url.contains('?') { '&' } else { '?' });
         request.expects.push_str(str::from_utf8(&token).unwrap_or_default());
@@ -259,8 +259,8 @@ impl CoreOutbox {
     }
 }
 
-/// An answer that is coded in an unknown way would hide its status, and all codings are welcome
-/// where none is named (RFC 9110 §12.5.3).
+/// An unknown coding of the answer would hide its content, and without this field any coding is
+/// allowed (RFC 9110 §12.5.3).
 const ANY_CODING: (&str, &str) = ("Accept-Encoding", "identity");
 
 fn put_url(out: &mut String, post: &Post) {
@@ -270,7 +270,7 @@ fn put_url(out: &mut String, post: &Post) {
     }
 }
 
-/// Wire §6: receivers that check the hash of a JWT write again what they have parsed.
+/// Wire §6: receivers that check the hash of a JWT serialize the parsed content again.
 fn make_compact(body: &mut Vec<u8>) {
     let written = std::mem::take(body);
     json::write::push_compact(body, str::from_utf8(&written).unwrap_or_default());
@@ -328,7 +328,7 @@ impl Outbox for CoreOutbox {
             PostOutcome::Delivered if !request.expects.is_empty() => {
                 webhooks.proven(place, now);
             }
-            // A challenge that only asks for a higher rate says nothing about posts.
+            // A challenge for a higher rate only says nothing about deliveries.
             _ if !request.expects.is_empty() && self.challenges() == PushChallenge::Auto => {
                 webhooks.unanswered(place, now);
             }
@@ -366,8 +366,8 @@ impl Outbox for CoreOutbox {
     }
 }
 
-/// A post that is being made. If that panics, it is posted again later: its webhook would
-/// be under way for ever.
+/// A request that is being built. After a panic it is retried later; otherwise its webhook would
+/// stay in flight forever.
 struct UnmadePost<'a> {
     webhooks: &'a Webhooks,
     place: PostPlace,
@@ -383,22 +383,22 @@ impl Drop for UnmadePost<'_> {
     }
 }
 
-/// What a notification is known by.
+/// The ids of a notification.
 struct NotificationNames {
-    /// The bits of its id, which is the same when it is posted again.
+    /// The bits of its id, the same on each retry.
     notification: u128,
-    /// The last event that it tells of.
+    /// The last event that it contains.
     event: u64,
-    /// The same for all of a task.
+    /// The same for all notifications of a task.
     trace: u128,
 }
 
 impl NotificationNames {
-    /// Those of a post that shows the task as it is, or else the event itself.
+    /// The ids of a delivery of the current task, or of the event itself.
     fn new(shown: &ShownPost, post: &Post, is_task: bool) -> NotificationNames {
         let ShownPost { bits, upto, .. } = *shown;
         let id = PushConfig(&post.config).id().unwrap_or_default().raw();
-        // In another form it is something else, though its webhook has the same id.
+        // Another form is a different notification, even under the same webhook id.
         let kind = [is_task.into(), post.form as u8];
         NotificationNames {
             notification: hash_of(bits, &[b"notification", id, &upto.to_be_bytes(), &kind]),
@@ -408,7 +408,7 @@ impl NotificationNames {
     }
 }
 
-/// What cannot be guessed without these bits.
+/// A keyed hash: without these bits it cannot be guessed.
 fn hash_of(bits: u128, parts: &[&[u8]]) -> u128 {
     let mut hasher = SipHasher24::new_with_key(&bits.to_be_bytes());
     parts.iter().for_each(|part| {
@@ -418,7 +418,7 @@ fn hash_of(bits: u128, parts: &[&[u8]]) -> u128 {
     hasher.finish128().as_u128()
 }
 
-/// Appends the fields that every notification has.
+/// Appends the fields of all notifications.
 fn put_head(
     out: &mut FieldLinesBuf,
     form: PushForm,

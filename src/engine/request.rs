@@ -1,5 +1,5 @@
-//! One request: where its body ends, and the context in which it is handled, whatever the responder
-//! of its answer.
+//! One request: the end of its body, and the context in which it is handled, for any form of its
+//! answer.
 
 use std::task::Waker;
 
@@ -27,7 +27,7 @@ use crate::{
 pub(super) enum BodyEnd {
     /// At this offset from the start of the head.
     At(usize),
-    /// Where its last chunk says.
+    /// At the end of its last chunk.
     Chunked,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn head_limits(limits: &Limits) -> HeadLimits {
         target_bytes_max: limits.target_bytes_max,
         query_bytes_max: limits.query_bytes_max,
         method_bytes_max: limits.method_bytes_max,
-        // That is for `refused_length` to say, when the path is known.
+        // `refused_length` applies the limit when the path is known.
         body_bytes_max: u64::MAX,
     }
 }
@@ -60,7 +60,7 @@ pub(super) fn chunk_limits(limits: &Limits, body: BodyLimit) -> ChunkLimits {
     }
 }
 
-/// The refusal of a request whose body is too long by what its head says.
+/// The refusal of a request with a declared body length above the limit.
 #[inline(always)]
 pub(super) fn refused_length(engine: &Engine, head: &Head<'_>) -> Option<RequestRefusal> {
     match head.body() {
@@ -71,21 +71,21 @@ pub(super) fn refused_length(engine: &Engine, head: &Head<'_>) -> Option<Request
     }
 }
 
-/// How large the body of a request may be.
+/// The size limit of a request's body.
 pub(super) fn body_limit(engine: &Engine, head: &Head<'_>) -> BodyLimit {
     BodyLimit::of(&engine.config, engine.service(), head)
 }
 
-/// What outlives this turn of an answer over HTTP/1.1, and which record it shows.
+/// The result of handling an HTTP/1.1 request, and the record that its answer shows.
 pub(super) struct Http1Handled {
     pub(super) handled: Handled,
-    /// What follows, if the client has asked for it.
+    /// The following protocol, if the client has requested an upgrade.
     pub(super) session: Option<Box<Session>>,
     pub(super) kept: Http1Kept,
     pub(super) record: u64,
 }
 
-/// Handles a request whose body is complete.
+/// Handles a request with a complete body.
 #[inline(always)]
 pub(super) fn handle<'x>(
     (engine, scratch, out): (&'x Engine, &'x mut Scratch, &'x mut Vec<u8>),
@@ -106,7 +106,7 @@ pub(super) fn handle<'x>(
     Http1Handled { handled, session, kept, record }
 }
 
-/// Answers a request of which nothing is read but its head, as the last one of its connection.
+/// Answers a request of which only the head is read, as the last one of its connection.
 #[cold]
 pub(super) fn handle_unread<'x>(
     (engine, scratch, out): (&'x Engine, &'x mut Scratch, &'x mut Vec<u8>),
@@ -118,11 +118,11 @@ pub(super) fn handle_unread<'x>(
     let writer = ResponseWriter::new(out, responder);
     let mut cx = context((engine, call, writer), (now, wake, peer), head, true, None);
     cx.note_page(head);
-    // What needs no caller shows no task, and waits for nothing.
+    // A request without authentication shows no task, and waits for nothing.
     let _ = binding::http::handle(&mut cx, head, decode, Source::from(&[][..]), None);
 }
 
-/// As [`handle`], for an answer that leaves in its parts; says which record it shows.
+/// As [`handle`], for an answer in parts; returns the record that it shows.
 pub(super) fn handle_parts<'x>(
     (engine, scratch, out): (&'x Engine, &'x mut Scratch, &'x mut Vec<u8>),
     (now, wake, peer): (Now, &'x Waker, Peer<'x>),
@@ -139,7 +139,7 @@ pub(super) fn handle_parts<'x>(
     (binding::http::handle(&mut cx, head, decode, body, None), cx.writer.record)
 }
 
-/// Answers a request that is not let in.
+/// Answers a request that is not admitted.
 #[cold]
 pub(super) fn refuse<'x>(
     (engine, scratch, out): (&'x Engine, &'x mut Scratch, &'x mut Vec<u8>),
@@ -159,7 +159,7 @@ pub(super) fn refuse<'x>(
     admission::refuse(&mut cx, head, refusal);
 }
 
-/// What a request is asked with that may be let in.
+/// The context for authenticating a request.
 #[inline(always)]
 pub(super) fn asking<'x>(
     engine: &'x Engine,

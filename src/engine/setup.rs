@@ -1,4 +1,4 @@
-//! From settings to an engine: names are resolved and checked once, here.
+//! From settings to an engine: names are resolved and checked here, once.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -41,100 +41,100 @@ use crate::{
     },
 };
 
-/// Everything a user decides about a server.
+/// All settings of a server.
 pub struct Setup {
     /// All limits.
     pub limits: Limits,
     /// Agents; the first one answers at the root.
     pub agents: Vec<(Profile, Arc<dyn Agent>)>,
-    /// What answers calls, in place of a local core with `agents`, which is then empty. The agents
-    /// that [`Service::profile`] knows when the server is built, from index 0 until it says `None`,
-    /// are checked, and mounts may name them; others may come and go later ([`Service::agent`]).
-    /// An agent keeps its name. [`local_core`](crate::engine::local_core) makes cores to put
-    /// behind one.
+    /// Answers calls in place of a local core with `agents`, which must then be empty. The agents
+    /// that [`Service::profile`] returns when the server is built, from index 0 until `None`, are
+    /// checked, and mounts may name them; others may be added and removed later
+    /// ([`Service::agent`]). An agent keeps its name. [`local_core`](crate::engine::local_core)
+    /// creates cores for such a service.
     pub service: Option<Arc<dyn Service>>,
-    /// The number of this server among those that serve the same agents: the ids of its tasks and
-    /// contexts tell it, and [`node_of`](crate::engine::node_of) reads it. A `service` has numbers
-    /// of its own.
+    /// The number of this server among those with the same agents: the ids of its tasks and
+    /// contexts contain it, and [`node_of`](crate::engine::node_of) reads it. A `service` has its
+    /// own numbers.
     pub node: Option<u16>,
-    /// Keeps what happens to tasks; answers wait until what they show is durable. Beside a
-    /// `service` it is for the answers alone: that service has given it to its cores, and says
-    /// which records its answers show ([`CallCx::record`](crate::service::CallCx::record)).
+    /// Records the changes of tasks; answers wait until the tasks that they show are durable. With
+    /// a `service` it is used for the answers only: that service has given it to its cores, and
+    /// reports the records that its answers show
+    /// ([`CallCx::record`](crate::service::CallCx::record)).
     pub tap: Option<Arc<dyn Tap>>,
-    /// Whose sends are known again when they are repeated. A `service` decides that for itself, and
-    /// its cards say nothing of it.
+    /// Callers for which repeated sends are recognized. A `service` decides that itself, and its
+    /// cards do not mention it.
     pub idempotency: Idempotency,
-    /// What a send is whose message id was used for other content.
+    /// The treatment of a send with a used message id and other content.
     pub idempotent_conflict: IdempotentConflict,
     /// The observer of calls, to count and log them.
     pub observer: Option<Arc<dyn CallObserver>>,
-    /// The tracer of calls and turns: the observer, which is told of
-    /// calls, and wants their details. A `service` traces the turns of its agents by itself
-    /// ([`RequestFields::span`](crate::service::RequestFields::span)).
+    /// The tracer of calls and turns, in addition to the observer. A `service` traces the turns of
+    /// its agents itself ([`RequestFields::span`](crate::service::RequestFields::span)).
     pub tracer: Option<Arc<dyn Tracer>>,
-    /// The source of the pages about the server, `/healthz`, `/readyz` and `/metrics`: a
-    /// [`net::Server`](crate::net::Server) does it by itself.
+    /// The source of the pages about the server, `/healthz`, `/readyz` and `/metrics`;
+    /// [`net::Server`](crate::net::Server) sets it itself.
     pub pages: Option<Arc<dyn PageSource>>,
-    /// Dialects at paths of their own.
+    /// Dialects at additional paths.
     pub mounts: Vec<Mount>,
-    /// Authenticates callers: then every operation needs one, but those of agents whose profile
-    /// says `anonymous`. `None`: callers are not authenticated.
+    /// Authenticates callers: then every operation needs an authenticated caller, except for agents
+    /// with `anonymous` in their profile. `None`: callers are not authenticated.
     pub authenticator: Option<Arc<dyn Authenticator>>,
-    /// True: each operation asks its caller for its scope, `a2a:read`, `a2a:send` or `a2a:cancel`
-    /// ([`ScopeSet`](crate::auth::ScopeSet)). What agents ask for is in their profiles.
+    /// True: each operation requires its scope, `a2a:read`, `a2a:send` or `a2a:cancel`
+    /// ([`ScopeSet`](crate::auth::ScopeSet)). Agents' own scopes are in their profiles.
     pub asks_scopes: bool,
-    /// What callers may take, those that are known and others.
+    /// Quotas of authenticated and of other callers.
     pub quotas: Quotas,
-    /// Hops that say the address of their client in `X-Forwarded-For`, which is counted then.
+    /// Trusted proxies, which name the address of their client in `X-Forwarded-For`.
     pub trusted_proxies: Vec<Network>,
-    /// Which names a `tenant` may have that are no agent's: each is a space of tasks of its own.
+    /// Valid values of `tenant` in addition to names of agents: each is a separate space of tasks.
     pub tenants: Tenants,
     /// The form of the public cards.
     pub card: CardForm,
-    /// What the cards list, in the order of preference: see [`Interface`].
+    /// The interfaces in the cards, in the order of preference: see [`Interface`].
     pub interfaces: Vec<Interface>,
-    /// The URL under which clients reach the server; otherwise cards name the host asked for.
+    /// The URL under which clients reach the server; without it, cards contain the requested host.
     pub public_url: Option<String>,
-    /// Hosts that are answered to beside those of the loopback interface, of `public_url` and of
-    /// the address that a call came in at: names or addresses without a port, or `*` for any host.
-    /// Where hosts are checked is told in `docs/guide/proxy.md`.
+    /// Accepted hosts in addition to those of the loopback interface, of `public_url` and of the
+    /// address of the connection: names or addresses without a port, or `*` for any host.
+    /// `docs/guide/proxy.md` describes where hosts are checked.
     pub allow_hosts: Vec<String>,
-    /// What becomes of errors and panics of agents. A `service` decides that for itself.
+    /// The reporting of errors and panics of agents. A `service` decides that itself.
     pub failures: FailureRules,
-    /// Believe `X-Forwarded-Proto`, `-Host`, `-Port` and `-Prefix` when a card's URLs are made.
-    /// Only for a server that is reached through a proxy alone which sets them.
+    /// Use `X-Forwarded-Proto`, `-Host`, `-Port` and `-Prefix` for the URLs of cards. Only for a
+    /// server behind a proxy that always sets them.
     pub trust_forwarded: bool,
-    /// Keep to the letter of A2A 1.0 §3.6.2: a 1.0 method needs the version header.
+    /// Enforce A2A 1.0 §3.6.2: a 1.0 method needs the version header.
     pub strict_version: bool,
-    /// Keep to the letter of A2A 1.0 where it is known to be broken by clients: a 1.0 method needs
-    /// the version header, as with `strict_version`, and a message needs its id (§5.7). Platforms'
-    /// dialects stay as lenient as they are.
+    /// Enforce A2A 1.0 where clients are known to violate it: a 1.0 method needs the version
+    /// header, as with `strict_version`, and a message needs its id (§5.7). Platforms' dialects
+    /// stay as lenient as they are.
     pub strict: bool,
-    /// Serve the extended card to every caller. With an authenticator it is served anyway, to
-    /// callers that are known (A2A 1.0 §13.3).
+    /// Serve the extended card to every caller. With an authenticator, authenticated callers always
+    /// get it (A2A 1.0 §13.3).
     pub extended_card: bool,
-    /// Origins whose pages may open WebSockets, beside those of the server's own host and of
-    /// `public_url`: as browsers send them (`https://app.example`), or `*` for all of them.
+    /// Origins of pages that may open WebSockets, in addition to the server's own host and
+    /// `public_url`: in browsers' form (`https://app.example`), or `*` for all.
     pub ws_origins: Vec<String>,
     /// Which pages of other origins may read answers; by default none.
     pub cors: Cors,
-    /// The signer of cards (A2A 1.0 §8.4), as `client::card::SigningKeys` does: those that name
-    /// `public_url` or one of `allow_hosts`. The public keys are at `/.well-known/jwks.json`.
+    /// The signer of cards (A2A 1.0 §8.4), for instance `client::card::SigningKeys`. It signs cards
+    /// with `public_url` or a host of `allow_hosts`. The public keys are at
+    /// `/.well-known/jwks.json`.
     pub card_signer: Option<Arc<dyn CardSigner>>,
-    /// Webhooks; `None`: there are none. They are configured from then on, and posted by the driver
-    /// that takes [`Engine::outbox`]: `net::Server` has a courier, and an engine without one posts
-    /// nothing, though its cards say that it does. A `service` serves its own, or none
-    /// ([`Service::has_push`]).
+    /// Webhook settings; `None`: no webhooks. The driver that takes [`Engine::outbox`] posts to
+    /// them: `net::Server` has a webhook worker; an engine without one posts nothing, though its
+    /// cards announce webhooks. A `service` has its own webhooks, or none ([`Service::has_push`]).
     #[cfg(feature = "push")]
     pub push: Option<PushSettings>,
-    /// The signer of posts to webhooks, as `client::WebhookKeys` does, beside what their
-    /// configurations ask for. The public keys are where those of cards are.
+    /// The signer of posts to webhooks, for instance `client::WebhookKeys`, in addition to the
+    /// signatures of their configurations. The public keys are served with those of cards.
     #[cfg(feature = "push")]
     pub webhook_signer: Option<Arc<dyn PostSigner>>,
-    /// What cards say that callers have to show, unless the agent has words of its own
-    /// ([`Profile::security`]); by default what the authenticator asks for.
+    /// The security requirements in cards, unless the agent has its own ([`Profile::security`]); by
+    /// default those of the authenticator.
     pub security: CardSecurity,
-    /// Give every body below this path back; for framing tests.
+    /// Echo every body below this path; for framing tests.
     #[cfg(feature = "test-echo")]
     pub test_echo: Option<String>,
 }
@@ -193,7 +193,7 @@ pub struct Mount {
 }
 
 impl Setup {
-    /// Says what [`Setup::build`] would refuse, for a program that must know before there is an
+    /// Makes the checks of [`Setup::build`], for a program that needs the result before it has an
     /// address.
     ///
     /// # Errors
@@ -202,7 +202,7 @@ impl Setup {
         self.resolve().map(drop)
     }
 
-    /// The mounts, with the agents that their names stand for.
+    /// The mounts, with their agents resolved.
     fn resolve(&self) -> Result<Vec<config::MountedEndpoint>, BuildError> {
         self.limits.check().map_err(BuildError::Limit)?;
         Interface::check(&self.interfaces).map_err(BuildError::Interfaces)?;
@@ -246,7 +246,7 @@ impl Setup {
         Ok(profiles.map(|profile| profile.name.clone()).collect())
     }
 
-    /// The public keys of all that signs.
+    /// The public keys of all signers.
     fn jwks(&self) -> Option<Box<[u8]>> {
         let sets = self.card_signer.iter().map(|signer| signer.jwks());
         #[cfg(feature = "push")]
@@ -254,7 +254,7 @@ impl Setup {
         key_set::of(&sets.collect::<Vec<_>>())
     }
 
-    /// Checks the settings and makes an engine of them.
+    /// Checks the settings and builds an engine.
     ///
     /// # Errors
     /// [`BuildError`].
@@ -334,7 +334,7 @@ impl Setup {
     }
 }
 
-/// The gate for callers, and what each has taken.
+/// The credential cache, and the usage of each caller.
 fn gate(
     authenticator: Option<Arc<dyn Authenticator>>,
     quotas: Quotas,
@@ -342,7 +342,7 @@ fn gate(
     secret: u128,
 ) -> Access {
     let credentials_max = limits.credentials_max;
-    // Where callers are not authenticated they cannot be told apart.
+    // Without an authenticator callers cannot be told apart.
     let share = authenticator.as_ref().map(|_| Quota::share_of(limits)).unwrap_or_default();
     let accounts = Arc::new(Accounts::new(credentials_max, quotas, share, secret));
     let gate = |by| Gate::new(by, Arc::clone(&accounts), credentials_max, secret);

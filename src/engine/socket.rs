@@ -1,9 +1,8 @@
-//! A connection that has become a WebSocket: messages in, messages out, and the signs of life
-//! between them (RFC 6455).
+//! A connection that has become a WebSocket: messages in, messages out, and pings (RFC 6455).
 //!
-//! What waits is written first, then what came is read, as long as there is room for output;
-//! streams leave the last quarter of it to the answers of what is read, so that a call can always
-//! overtake them. After a close frame of either side nothing is parsed.
+//! Pending output is written first, then new input is read, while there is room for output. Streams
+//! leave the last quarter of the room to the answers of new input, so a call can always overtake
+//! them. After a close frame of either side nothing is parsed.
 
 use super::{
     Engine,
@@ -23,23 +22,23 @@ use crate::{
 pub(super) struct Socket {
     reader: Reader,
     session: Session,
-    /// When input came last.
+    /// When the last input arrived.
     heard_ms: u64,
-    /// When the peer was asked whether it lives, and has said nothing since.
+    /// When the peer was pinged, if it has sent nothing since.
     pinged_ms: Option<u64>,
-    /// Input that was left at the last look.
+    /// Unread input after the last call.
     left: usize,
-    /// The message that is on its way, if one is.
+    /// The window of the message in progress, if there is one.
     window: Option<Window>,
-    /// A large message that waits until it is parsed; nothing behind it is read.
+    /// A large message that waits for a parse slot; nothing after it is read.
     whole: Option<(OpCode, Vec<u8>)>,
-    /// Its place among those that wait.
+    /// The ticket of that message.
     ticket: Option<Box<Ticket>>,
-    /// When the credential ends by which it was opened.
+    /// When the credential of its handshake expires.
     expires_ms: u64,
 }
 
-/// A stretch of time in which a message must move on: by bytes of its own, whatever else comes.
+/// A time window in which a message must make progress by its own bytes, not by other input.
 #[derive(Clone, Copy)]
 struct Window {
     since_ms: u64,
@@ -63,7 +62,7 @@ impl Socket {
         }
     }
 
-    /// Goes on as far as possible; see `Conn::advance`.
+    /// Advances as far as possible; see `Conn::advance`.
     ///
     /// Out of line, so that requests of HTTP do not pay for its registers.
     #[inline(never)]
@@ -90,7 +89,8 @@ impl Socket {
         if cx.out.len() >= room {
             return Step::Rest(ate, false);
         }
-        // A peer that left would hold what waits until its tasks end; they run on without it.
+        // A disconnected peer would hold its pending calls until their tasks end; the tasks
+        // continue.
         if eof {
             return Step::Over(Next::Abort);
         }
@@ -100,7 +100,7 @@ impl Socket {
         }
     }
 
-    /// When something is due that no input and no waker brings.
+    /// The next time that needs a call without input or a wake-up.
     pub(super) fn deadline_ms(&self, limits: &Limits) -> u64 {
         let ping_ms = self.pinged_ms.unwrap_or(self.heard_ms) + limits.ws_ping_ms;
         let ping_ms = ping_ms.min(self.expires_ms);
@@ -109,26 +109,26 @@ impl Socket {
         others.into_iter().flatten().fold(ping_ms, u64::min)
     }
 
-    /// Bytes of buffers, and of what waits.
+    /// Bytes of buffers and of pending calls.
     pub(super) fn held_bytes(&self) -> usize {
         let whole = self.whole.as_ref().map_or(0, |(_, body)| body.capacity());
         self.reader.held_bytes() + self.session.held_bytes() + whole
     }
 
-    /// Writes what is ready of everything that waits.
+    /// Writes the available output of all pending calls.
     fn poll_pending(&mut self, cx: &mut Cx<'_>, room: usize) {
         let room = room.saturating_sub(cx.engine.limits().output_bytes_max / 4);
         let record = self.session.poll(cx.engine.service(), (cx.now, cx.wake), cx.out, room);
         cx.worker.shows(record);
     }
 
-    /// Handles what has come, as long as there is room; says how much that was, or how it ended.
+    /// Handles input while there is room; returns the bytes consumed, or how the connection ends.
     fn read(&mut self, cx: &mut Cx<'_>, input: &[u8], room: usize) -> Result<usize, Next> {
         let rules = self.session.reader_rules(cx.engine.limits());
         if let Some((opcode, mut body)) = self.whole.take()
             && !self.message(cx, opcode, &mut body, room)
         {
-            // This side is the one that does not listen.
+            // This side stopped reading, so the peer's silence does not count.
             (self.heard_ms, self.pinged_ms) = (cx.now.mono_ms, None);
             return Ok(0);
         }
@@ -188,7 +188,7 @@ impl Socket {
         if is_done { EventOutcome::Done } else { EventOutcome::Partial }
     }
 
-    /// Handles a message; false: it waits for its turn to be parsed.
+    /// Handles a message; false: it waits for a parse slot.
     fn message(
         &mut self,
         cx: &mut Cx<'_>,
@@ -218,7 +218,7 @@ impl Socket {
         true
     }
 
-    /// What time and the server's end ask for, when there is nothing else to do.
+    /// Handles timers and the shutdown of the server when there is no input.
     fn keep_watch(&mut self, cx: &mut Cx<'_>) -> Option<Next> {
         let (limits, now_ms) = (cx.engine.limits(), cx.now.mono_ms);
         let is_idle =
@@ -239,7 +239,7 @@ impl Socket {
                 self.pinged_ms = Some(now_ms);
                 None
             }
-            // The ping may still be here: the driver cuts a peer that does not read.
+            // The ping may be unsent: the driver closes a peer that does not read.
             Some(pinged_ms) if now_ms >= pinged_ms + limits.ws_ping_ms && cx.unsent > 0 => {
                 self.pinged_ms = Some(now_ms);
                 None
@@ -249,7 +249,7 @@ impl Socket {
         }
     }
 
-    /// True when `body_idle_ms` passed in the middle of a message without enough more of it.
+    /// True when `body_idle_ms` passed within a message without enough progress.
     fn stalls(&mut self, limits: &Limits, now_ms: u64) -> bool {
         let Some(window) = self.window else { return false };
         if now_ms < window.since_ms + limits.body_idle_ms {
@@ -261,10 +261,10 @@ impl Socket {
     }
 }
 
-/// What became of one event.
+/// The result of one event.
 enum EventOutcome {
     Done,
-    /// There is nothing whole in the input.
+    /// The input holds no complete frame.
     Partial,
     /// A close frame is written.
     Over,
@@ -290,7 +290,7 @@ mod tests {
         }
     }
 
-    /// A call that is larger than what is handled at once, in a frame whose mask is zero.
+    /// A call above the size of a large body, in a frame with a zero mask.
     fn large_call() -> Vec<u8> {
         let text = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{{"id":"x","y":"{}"}}}}"#,
@@ -322,7 +322,7 @@ mod tests {
         let upgrade = "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
         assert!(advance(upgrade.as_bytes()).0.starts_with("HTTP/1.1 101"));
-        // Another one is handled meanwhile.
+        // Another large message is handled meanwhile.
         let busy = engine.config.large.take(&mut None, Waker::noop());
         assert!(busy.is_some());
         assert_eq!(advance(&large_call()), (String::new(), Next::Open));

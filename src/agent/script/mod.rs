@@ -44,17 +44,17 @@ use crate::{
 use reader::Location;
 use rules::{Act, Rule};
 
-/// Events after which a turn ends and another one goes on: well below `Limits::turn_events_max`.
+/// Events after which a turn ends and another one continues: well below `Limits::turn_events_max`.
 const TURN_EVENTS_MAX: usize = 1_024;
 
-/// Bytes of events after which a turn ends and another one goes on.
+/// Bytes of events after which a turn ends and another one continues.
 const TURN_BYTES_MAX: usize = 256 * 1024;
 
-/// An agent that does what a file says.
+/// An agent that follows the rules of a file.
 ///
-/// The rule with the longest matching prefixes is taken; of two equally long ones, the one with
-/// the longer `message_id`. `text` is compared with the first text part of the message. A message
-/// that no rule matches completes its task and says so.
+/// The rule with the longest matching prefixes is used; of two equally long ones, the one with the
+/// longer `message_id`. `text` is compared with the first text part of the message. A message that
+/// matches no rule completes its task with an explanation.
 #[derive(Debug)]
 pub struct Script {
     profile: Profile,
@@ -63,10 +63,10 @@ pub struct Script {
     reader: Option<PayloadReader>,
 }
 
-/// Says in JSON what it makes of a payload, which it reads as the words say.
+/// Parses a payload as described by `words`, and returns the result as JSON.
 pub type PayloadReader = fn(words: &str, payload: &[u8]) -> String;
 
-/// What is wrong with a script, and where.
+/// An error in a script, with its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptError {
     /// Line of the file, from 1.
@@ -98,20 +98,19 @@ impl Script {
         Ok(Script { profile: agent.into(), rules, reader: None })
     }
 
-    /// Gives it what its `parse` steps read payloads with; without it they say that there is no
-    /// reader.
+    /// Sets the reader for `parse` steps; without it they report that there is no reader.
     #[must_use]
     pub fn with_reader(self, reader: PayloadReader) -> Script {
         Script { reader: Some(reader), ..self }
     }
 
-    /// What its card says: the `[agent]` table.
+    /// The profile for its card: the `[agent]` table.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// What a `parse` step answers: what is made of the first data part of the message, or of its
-    /// second text part, which need not be JSON.
+    /// The answer of a `parse` step: the parsed form of the first data part of the message, or of
+    /// its second text part, which may be invalid JSON.
     fn parsed(&self, rule: &Rule, words: &str, message: Message<'_>) -> Parsed {
         let mut texts = texts_of(message);
         let first = texts.next().map(|text| text.to_str()).unwrap_or_default();
@@ -142,7 +141,7 @@ impl Script {
         self.rules.iter().position(|rule| rule.matches(&id, &text))
     }
 
-    /// Does the steps from `position` on; `waited`: the delay before that step is over.
+    /// Runs the steps from `position` on; `waited`: the delay before that step is over.
     fn run(&self, mut turn: Turn<'_>, mut position: Position, mut waited: bool) {
         let before = seq_of(&turn);
         let steps = self.rules.get(position.rule).map_or(&[][..], |rule| &rule.steps);
@@ -205,7 +204,7 @@ impl Agent for Script {
     }
 }
 
-/// Where a script stands.
+/// A position in a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Position {
     rule: usize,
@@ -224,7 +223,7 @@ impl Position {
         Position { rule, step, repetition: token as u32 }
     }
 
-    /// The position after one repetition of a step that is done `repeat` times.
+    /// The position after one repetition of a step that is repeated `repeat` times.
     fn after(self, repeat: u32) -> Position {
         let repetition = self.repetition + 1;
         if repetition < repeat {
@@ -234,16 +233,15 @@ impl Position {
     }
 }
 
-/// What a `parse` step answers.
+/// The answer of a `parse` step.
 struct Parsed {
     parts: PartsBuf,
-    /// True: the payload came as in the tests of the A2A conformance suite, which look for the
-    /// answer in an artifact.
+    /// True: the payload has the form of the A2A conformance suite, which expects the answer in an
+    /// artifact.
     is_acts: bool,
 }
 
-/// Whether a payload is a step `client_response` of ACTS: an operation, and what it was answered
-/// with.
+/// Whether a payload is a step `client_response` of ACTS: an operation and its answer.
 fn is_acts(payload: &[u8]) -> bool {
     let mut parser = Parser::new();
     let value = parser.parse(payload, JSON_DEPTH_MAX);

@@ -1,8 +1,8 @@
-//! The tables of a script, read by serde, with errors that say where and what was meant.
+//! Reads the tables of a script with serde, with precise errors.
 //!
-//! Invariant: no key is ignored and no value is converted; a value that was read is
-//! valid by itself. What depends on other keys is checked by [`super::rules`]. Every error names
-//! the line, and the rule, step and part as a human counts them.
+//! Invariant: no key is ignored and no value is converted; a value that was read is valid by
+//! itself. Conditions on several keys are checked by [`super::rules`]. Every error names the line,
+//! and the rule, step and part, counted from 1.
 
 use std::fmt;
 
@@ -27,10 +27,10 @@ pub(super) fn file(text: &str) -> Result<File, ScriptError> {
     read.map_err(|wrong| error(wrong.inner(), sentence(wrong.path(), wrong.inner().message())))
 }
 
-/// One of the tables of an array, and where it stands.
+/// A table in an array, with its position.
 pub(super) type TomlElement<T> = Spanned<TomlTable<T>>;
 
-/// A table. Without this, serde would read the values of an array as those of a table's keys.
+/// A table. Without this type, serde would read an array as the values of a table's keys, in order.
 pub(super) struct TomlTable<T>(pub T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for TomlTable<T> {
@@ -53,7 +53,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for TomlTable<T> {
     }
 }
 
-/// A whole number of these.
+/// A whole number in this range.
 #[derive(Clone, Copy)]
 pub(super) struct Whole<const MIN: u64, const MAX: u64>(pub u64);
 
@@ -74,7 +74,7 @@ pub(super) fn texts<'de, D: Deserializer<'de>>(
     texts.map(Some).map_err(|_| D::Error::custom("must be an array of strings"))
 }
 
-/// Where a table stands, and what a human calls it.
+/// The position of a table, and its name in errors.
 pub(super) struct Location<'s> {
     source: &'s str,
     start: usize,
@@ -86,19 +86,19 @@ impl<'s> Location<'s> {
         Location { source, start: 0, name: String::new() }
     }
 
-    /// The location of one of several tables; `index` is from 0.
+    /// The location of a table in an array; `index` is from 0.
     pub fn of<T>(&self, noun: &str, index: usize, table: &Spanned<T>) -> Location<'s> {
         let name = join(&self.name, &format!("{noun} {}", index + 1));
         Location { source: self.source, start: table.span().start, name }
     }
 
-    /// An error about a key, whose value stands at `span`.
+    /// An error about a key with its value at `span`.
     pub fn wrong<T>(&self, key: &str, value: &Option<Spanned<T>>, message: &str) -> ScriptError {
         let start = value.as_ref().map_or(self.start, |value| value.span().start);
         self.error(start, &format!("`{key}` {message}"))
     }
 
-    /// An error about a key that is not for this table, which stands at `start`.
+    /// An error about an unknown key of this table, which stands at `start`.
     pub fn unknown(&self, key: &str, start: usize, known: &[&str]) -> ScriptError {
         self.error(start, &unknown(key, known))
     }
@@ -114,11 +114,11 @@ impl<'s> Location<'s> {
     }
 }
 
-/// What [`TomlTable`] expects.
+/// The expectation of [`TomlTable`].
 const TABLE: &str = "a table";
 
-/// An error of serde, or of one of the types that it reads, in the words of a script: what is wrong
-/// with a value follows its key.
+/// An error of serde, or of one of the types that it reads, in the terms of a script: the key, then
+/// the error in its value.
 fn sentence(path: &Path, message: &str) -> String {
     let mut steps: Vec<&Segment> = path.iter().filter(|step| !is_wrapper(step)).collect();
     if let Some(key) = message.strip_prefix("missing field ") {
@@ -149,7 +149,7 @@ fn sentence(path: &Path, message: &str) -> String {
     prefixed(&place, &format!("`{key}` {what}"))
 }
 
-/// What [`Spanned`] puts between a key and its value.
+/// Whether a step was inserted by [`Spanned`] between a key and its value.
 fn is_wrapper(step: &Segment) -> bool {
     matches!(step, Segment::Map { key } if key.starts_with("$__"))
 }

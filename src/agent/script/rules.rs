@@ -1,7 +1,7 @@
 //! Rules and steps, checked and packed.
 //!
-//! Invariant: a [`Rule`] that exists can be run: nothing follows the end of its task,
-//! and its counts fit a token. That each value is valid by itself was seen to when it was read.
+//! Invariant: every [`Rule`] can run: no step follows the end of its task, and its counts fit a
+//! token. Single values were checked when they were read.
 
 use std::cmp::Reverse;
 
@@ -18,7 +18,7 @@ use crate::model::{
 /// One more than the rules of a script, and the steps of a rule: the tokens have 16 bits for each.
 pub(super) const COUNT_MAX: usize = 1 << 16;
 
-/// What to do with which messages.
+/// The steps for matching messages.
 #[derive(Debug)]
 pub(super) struct Rule {
     message_id: String,
@@ -26,7 +26,7 @@ pub(super) struct Rule {
     pub steps: Vec<ScriptStep>,
 }
 
-/// One thing to do, once or more often.
+/// A step, executed once or repeatedly.
 #[derive(Debug)]
 pub(super) struct ScriptStep {
     /// Before each repetition.
@@ -39,7 +39,7 @@ pub(super) struct ScriptStep {
 pub(super) enum Act {
     Status {
         state: TaskState,
-        /// Packed fields of the message, all but its id.
+        /// Packed fields of the message, except its id.
         says: Option<Vec<u8>>,
     },
     Artifact {
@@ -49,7 +49,7 @@ pub(super) enum Act {
     },
     /// A direct message.
     Message(PartsBuf),
-    /// A direct message that says what was made of a payload, read as these words say.
+    /// A direct message with the parsed form of a payload, parsed as described by this text.
     Parse(String),
 }
 
@@ -128,7 +128,7 @@ fn rule(at: &Location<'_>, table: RuleTable) -> Result<Rule, ScriptError> {
     Ok(Rule { message_id: table.message_id, text: table.text, steps })
 }
 
-/// The keys of every step, and those of each kind.
+/// The keys of all steps, and of each kind.
 const COMMON: [&str; 2] = ["delay_ms", "repeat"];
 const STATUS: [&str; 3] = ["status", "text", "payload_bytes"];
 const ARTIFACT: [&str; 8] = [
@@ -183,7 +183,7 @@ fn step(at: &Location<'_>, table: StepTable, index: usize) -> Result<ScriptStep,
     Ok(ScriptStep { delay_ms, repeat, act })
 }
 
-/// The first key of a step that is not for its kind, and where its value stands.
+/// The first key of a step that does not belong to its kind, and the position of its value.
 fn foreign(table: &StepTable, own: &[&str]) -> Option<(&'static str, usize)> {
     fn start<T>(key: &OptionalKey<T>) -> Option<usize> {
         key.as_ref().map(|value| value.span().start)
@@ -202,7 +202,7 @@ fn foreign(table: &StepTable, own: &[&str]) -> Option<(&'static str, usize)> {
     given.filter(|(key, _)| !own.contains(key)).min_by_key(|(_, start)| *start)
 }
 
-/// What a step does; exactly one of its kinds is there.
+/// The action of a step; exactly one kind is present.
 fn act(at: &Location<'_>, table: StepTable) -> Result<Act, ScriptError> {
     let filler = table.payload_bytes.map_or(0, |size| size.into_inner().0);
     let filler = (filler > 0).then(|| "x".repeat(filler as usize));

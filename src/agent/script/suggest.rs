@@ -1,4 +1,4 @@
-//! The known word that was meant, for errors.
+//! Suggestions of the nearest known word, for errors.
 
 /// A sentence that names the known word nearest to `word`, or all of them.
 pub(super) fn suggest(word: &str, known: &[&str]) -> String {

@@ -1,4 +1,4 @@
-//! What stands in a script: its tables, their keys, and the values that are valid by themselves.
+//! The tables of a script, their keys, and the values that are valid by themselves.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -21,7 +21,7 @@ pub(super) struct File {
     pub rule: Vec<TomlElement<RuleTable>>,
 }
 
-/// What the card says.
+/// Fields of the card.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AgentTable {
@@ -78,7 +78,7 @@ struct ExtensionTable {
     params: Option<Object>,
 }
 
-/// What to do with which messages.
+/// The steps for matching messages.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RuleTable {
@@ -90,19 +90,19 @@ pub(super) struct RuleTable {
     pub step: Vec<TomlElement<StepTable>>,
 }
 
-/// At most a day, so that a typing error ends some day.
+/// At most a day, to bound the effect of a typing error.
 pub(super) type DelayMs = Whole<0, 86_400_000>;
 
-/// A task of more has long outgrown its bytes.
+/// More repetitions would exceed the bytes of a task.
 pub(super) type Repeat = Whole<1, 1_000_000>;
 
-/// At most the largest body, which is the most a client could send.
+/// At most the largest body, the most that a client could send.
 pub(super) type PayloadBytes = Whole<0, { 4 * 1024 * 1024 }>;
 
-/// A key that may be left out, and where its value stands.
+/// An optional key, with the position of its value.
 pub(super) type OptionalKey<T> = Option<Spanned<T>>;
 
-/// One thing to do; which keys go together depends on its kind.
+/// A step; the valid combinations of keys depend on its kind.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StepTable {
@@ -158,7 +158,7 @@ impl TryFrom<String> for TaskStateName {
 
     fn try_from(name: String) -> Result<TaskStateName, String> {
         let words = TaskState::ALL.map(TaskState::word);
-        // The first one, `unknown`, is not for agents.
+        // The first state, `unknown`, is not for agents.
         TaskState::of_word(&name)
             .map(TaskStateName)
             .ok_or_else(|| format!("cannot be `{name}`; {}", suggest(&name, &words[1..])))

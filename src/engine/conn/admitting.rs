@@ -1,4 +1,4 @@
-//! Requests whose callers are not known yet, and those that are refused.
+//! Requests that wait for authentication, and their refusals.
 
 use std::task::Poll;
 
@@ -12,14 +12,14 @@ use crate::{
     limits::callers::ADMISSION_MS_MAX,
 };
 
-/// A refusal that waits until it is answered.
+/// A delayed refusal.
 pub(in crate::engine) struct LateRefusal {
     refusal: AuthRefusal,
     pub(super) delay: RefusalDelay,
 }
 
 impl Conn {
-    /// Refuses a request, or lets it wait, at most [`ADMISSION_MS_MAX`] from `asked_ms` on.
+    /// Refuses a request, or lets it wait for at most [`ADMISSION_MS_MAX`] from `asked_ms` on.
     #[inline(never)]
     pub(super) fn not_admitted(
         &mut self,
@@ -45,7 +45,7 @@ impl Conn {
         }
     }
 
-    /// Answers a wrong key once it has waited long enough.
+    /// Refuses a wrong key after its delay.
     pub(super) fn refuse_late(&mut self, cx: &mut Cx<'_>, rest: Source<'_>, eof: bool) -> Step {
         let State::Refusing(late) = &self.state else { return Step::Wait };
         if eof {
@@ -55,7 +55,7 @@ impl Conn {
             return Step::Wait;
         }
         let refusal = late.refusal;
-        // The head is complete and was read once already.
+        // The head is complete and was parsed before.
         let Ok(Found::Complete(layout)) = cx.worker.heads.read(rest.bytes(), 0, |_, _| true) else {
             return Step::Over(Next::Abort);
         };
@@ -63,8 +63,8 @@ impl Conn {
         self.refuse_caller(cx, &layout.head(rest.bytes()), &refusal)
     }
 
-    /// Writes the last answer of a connection whose request is known by its head, from a stranger
-    /// whose body is not read.
+    /// Writes the last answer of a connection for a request without authentication: its body is not
+    /// read.
     #[inline(never)]
     pub(in crate::engine) fn answer_unread(&mut self, cx: &mut Cx<'_>, head: &Head<'_>) -> Step {
         let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
@@ -72,8 +72,8 @@ impl Conn {
         Step::Over(Next::Close)
     }
 
-    /// Writes the last answer of a connection whose request is not let in: nothing behind its head
-    /// is read.
+    /// Writes the last answer of a connection for a request that is not admitted: nothing after its
+    /// head is read.
     pub(in crate::engine) fn refuse_caller(
         &mut self,
         cx: &mut Cx<'_>,

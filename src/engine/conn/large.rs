@@ -1,4 +1,4 @@
-//! Large bodies, which wait until it is their turn to be parsed; see `binding/large.rs`.
+//! Large bodies, which wait for a parse slot; see `binding/large.rs`.
 
 use super::{Conn, Cx, State, Step};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     json::Source,
 };
 
-/// Whether a body that has come can be handled.
+/// Whether a complete body can be parsed.
 pub(in crate::engine) enum ParseTurn {
     /// At once.
     Small,
@@ -22,8 +22,8 @@ pub(in crate::engine) enum ParseTurn {
 }
 
 impl Conn {
-    /// Whether a body of this length can be handled; time begins anew for one that waits. One with
-    /// a coding may become a large one.
+    /// Whether a body of this length can be parsed; if it waits, its time limit starts anew. A
+    /// compressed body may count as large.
     pub(in crate::engine) fn turn(
         &mut self,
         cx: &Cx<'_>,
@@ -42,9 +42,9 @@ impl Conn {
         }
     }
 
-    /// Handles a request whose body, which is large or has a coding, ends at `total`.
+    /// Handles a request with a large or compressed body that ends at `total`.
     ///
-    /// Out of line, so that small ones do not pay for it.
+    /// Out of line, so that small bodies do not pay for it.
     #[inline(never)]
     pub(super) fn large(
         &mut self,
@@ -69,7 +69,7 @@ impl Conn {
         Step::Ate(total)
     }
 
-    /// Handles a request whose body is complete, with the buffers of a large one if it is that.
+    /// Handles a request with a complete body, using the buffers of a large one if needed.
     pub(in crate::engine) fn respond(
         &mut self,
         cx: &mut Cx<'_>,

@@ -1,4 +1,4 @@
-//! A connection whose answer waits for its task.
+//! A connection with an answer that waits for its task.
 
 use std::task::Poll;
 
@@ -11,7 +11,7 @@ use crate::binding::{
 use super::{Conn, Cx, Next, State, Step};
 
 impl Conn {
-    /// Asks again for the answer, and writes it if it is there.
+    /// Polls the answer, and writes it if it is ready.
     pub(super) fn pending(&mut self, cx: &mut Cx<'_>, eof: bool) -> Step {
         let State::Pending(pending) = &mut self.state else { return Step::Wait };
         self.kept.closes |= cx.engine.is_draining();
@@ -25,10 +25,10 @@ impl Conn {
         let (kept, record) = (writer.responder.kept(), writer.record);
         cx.worker.shows(record);
         let Poll::Ready(handled) = polled else {
-            // The head of a stream may have left.
+            // The head of a stream may have been sent.
             self.kept = kept;
-            // A caller that left would hold its place until the task ends. One that only ended its
-            // side looks the same; nginx, too, takes it for gone (499).
+            // Otherwise a disconnected caller would hold its slot until the task ends. A peer that
+            // only shut down writing looks the same; nginx, too, treats it as disconnected (499).
             return if eof { Step::Over(Next::Abort) } else { Step::Wait };
         };
         self.set_state(cx, handled, kept);

@@ -1,4 +1,4 @@
-//! RFC 9113 §3.4: how a connection begins whose client knows that HTTP/2 is spoken.
+//! RFC 9113 §3.4: connections of clients with prior knowledge of HTTP/2.
 
 use super::{Conn, Cx, State, Step};
 
@@ -8,7 +8,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FRAME_HEAD: usize = 9;
 
 impl Conn {
-    /// Looks at the first bytes of a connection; `None`: they are HTTP/1.1.
+    /// Examines the first bytes of a connection; `None`: they are HTTP/1.1.
     pub(super) fn preface(&mut self, cx: &mut Cx<'_>, rest: &[u8], eof: bool) -> Option<Step> {
         if !cfg!(feature = "grpc") || !PREFACE.starts_with(&rest[..rest.len().min(PREFACE.len())]) {
             self.is_new = false;
@@ -22,7 +22,7 @@ impl Conn {
             self.is_new = false;
             return None;
         }
-        // It may become either; a head has its usual time.
+        // It may become either; the time limit of a head applies.
         if let State::Reading { scanned, .. } = &mut self.state
             && *scanned == 0
         {
@@ -33,7 +33,8 @@ impl Conn {
     }
 }
 
-/// The preface goes on with SETTINGS, so a peer that sends only its words gets no answer.
+/// Whether the frame after the preface is SETTINGS: a peer that sends only the preface gets no
+/// answer.
 fn begins_settings(head: &[u8; FRAME_HEAD]) -> bool {
     const SETTINGS: u8 = 4;
     head[3] == SETTINGS && head[4] == 0 && head[5..] == [0; 4]

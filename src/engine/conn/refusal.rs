@@ -1,4 +1,4 @@
-//! Requests that are refused before they are handled, and the page that may read why.
+//! Requests that are refused before they are handled, and their CORS fields.
 
 use std::net::IpAddr;
 
@@ -17,17 +17,17 @@ use crate::{
     service::{Peer, observe::RefusedRequest},
 };
 
-/// What the last request of a connection is told.
+/// The refusal of the last request of a connection.
 pub(super) struct HeadRefusal {
     refusal: RequestRefusal,
-    /// True: it asks for a head alone.
+    /// True for a HEAD request.
     to_head: bool,
-    /// The address that it came from, where its head says so.
+    /// The client's address, if its head names one.
     from: Option<IpAddr>,
 }
 
 impl Conn {
-    /// Notes what is said to the page of a request, whose host is known.
+    /// Notes the CORS fields for a request with an accepted host.
     #[inline(always)]
     pub(super) fn note_page(&mut self, config: &ServerConfig, head: &Head<'_>) {
         if config.cors.is_on() {
@@ -35,15 +35,15 @@ impl Conn {
         }
     }
 
-    /// Refuses the head that begins here: it is none, or is too large itself or by its body.
+    /// Refuses the head that begins here: it is malformed or too large, or its body is too large.
     #[cold]
     pub(super) fn reject_head(&mut self, cx: &mut Cx<'_>, bytes: &[u8], reject: Reject) -> Step {
         self.cors = cx.engine.config.cors.of_refused(bytes);
         self.reject(cx, reject)
     }
 
-    /// Why nothing of a request is read but its head, which is in order: its host is not ours, of
-    /// which no page is told anything, or its body is too long.
+    /// Why only the head of a request is read, although it is valid: its host is not accepted (then
+    /// without CORS fields), or its body is too long.
     #[inline(always)]
     pub(super) fn refused_head(
         &mut self,
@@ -68,7 +68,7 @@ impl Conn {
         self.reject_with(cx, reject.into())
     }
 
-    /// Answers what is not HTTP, or comes too slowly; nothing behind it is ever parsed.
+    /// Answers input that is not HTTP or arrives too slowly; nothing after it is parsed.
     pub(in crate::engine) fn reject_with(
         &mut self,
         cx: &mut Cx<'_>,

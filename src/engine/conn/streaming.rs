@@ -12,10 +12,10 @@ use crate::{
 use super::{Conn, Cx, Next, State, Step};
 
 impl Conn {
-    /// Writes what a stream has, and ends it.
+    /// Writes the new events of a stream, and its end.
     pub(super) fn streaming(&mut self, cx: &mut Cx<'_>, eof: bool) -> Step {
         let State::Streaming(stream) = &mut self.state else { return Step::Wait };
-        // A subscriber that leaves costs nothing more; its task runs on.
+        // A disconnected subscriber costs nothing more; its task continues.
         if eof {
             return Step::Over(Next::Abort);
         }

@@ -1,4 +1,4 @@
-//! The caller of a request: asked for when its head is there, and again until it is known.
+//! Authentication of a request: started when its head is there, and polled until it is decided.
 
 #[cfg(feature = "grpc")]
 use std::net::IpAddr;
@@ -15,8 +15,8 @@ use crate::{
 use crate::{engine::Engine, service::Peer};
 
 impl Exchange {
-    /// True: the credential of the request is not checked yet, or its refusal waits; the body is
-    /// not read meanwhile.
+    /// True: the credential of the request is not checked yet, or its refusal is delayed; the body
+    /// is not read meanwhile.
     #[cfg(feature = "grpc")]
     pub(crate) fn is_admitting(&self) -> bool {
         match &self.state {
@@ -26,13 +26,13 @@ impl Exchange {
         }
     }
 
-    /// True: the connection of the request is to close behind its answer.
+    /// True: the connection of the request is to close after its answer.
     #[cfg(feature = "grpc")]
     pub(crate) fn closes_connection(&self) -> bool {
         self.closes
     }
 
-    /// True: the refusal of the request waits until its time has come.
+    /// True: the refusal of the request is delayed.
     pub(super) fn refusal_waits(&self, now: Now) -> bool {
         match &self.state {
             ExchangeState::NotAdmitted(_, refused) => {
@@ -42,14 +42,14 @@ impl Exchange {
         }
     }
 
-    /// The address that the request came from, while nothing was done with it.
+    /// The client's address, until the request is handled.
     #[cfg(feature = "grpc")]
     pub(crate) fn address(&self, engine: &Engine, peer: Peer<'_>) -> Option<IpAddr> {
         let ExchangeState::Body { head, .. } = &self.state else { return None };
         request::asking(engine, peer, true).address(&head.head())
     }
 
-    /// The client that trusted proxies name, while nothing was done with the request.
+    /// The client that trusted proxies name, until the request is handled.
     #[cfg(feature = "grpc")]
     pub(crate) fn forwarded(&self, engine: &Engine, peer: Peer<'_>) -> Option<IpAddr> {
         let (ExchangeState::Body { head, .. } | ExchangeState::NotAdmitted(head, _)) = &self.state
@@ -59,14 +59,13 @@ impl Exchange {
         request::asking(engine, peer, true).forwarded(&head.head())
     }
 
-    /// True: the request was let in, and its caller is known.
+    /// True: the request was admitted, and its caller is authenticated.
     #[cfg(feature = "grpc")]
     pub(crate) fn has_caller(&self) -> bool {
         matches!(&self.state, ExchangeState::Body { caller: Some(Some(_)), .. })
     }
 
-    /// Asks for the caller of the request; false: that is not known yet. One that is not let in is
-    /// refused.
+    /// Authenticates the caller of the request, or refuses the request; false: not decided yet.
     pub(super) fn admit(&mut self, cx: &mut Cx<'_>) -> bool {
         let ExchangeState::Body { head, is_whole, caller: caller @ None } = &mut self.state else {
             return true;
@@ -79,7 +78,7 @@ impl Exchange {
                     (*is_whole, self.body) = (true, Vec::new());
                 }
                 *caller = Some(admission);
-                // Its body has its time from now on.
+                // The time limit of its body starts now.
                 self.since_ms = cx.now.mono_ms;
                 return true;
             }
@@ -95,7 +94,7 @@ impl Exchange {
         true
     }
 
-    /// Answers a request that is not let in.
+    /// Answers a request that is not admitted.
     pub(super) fn refuse_caller(&mut self, cx: &mut Cx<'_>) {
         let state = std::mem::replace(&mut self.state, ExchangeState::Written);
         let ExchangeState::NotAdmitted(filed, refused) = state else { return };

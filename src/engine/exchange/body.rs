@@ -1,4 +1,4 @@
-//! The body of a request on its way: how much of it may come, and how slowly.
+//! The body of a request in progress: limits on its size and its speed.
 
 use super::{Exchange, ExchangeState};
 use crate::{
@@ -12,10 +12,10 @@ use crate::{
     limits::Limits,
 };
 
-/// What is refused whose length is not the one that its head names.
+/// The error text for a body with another length than its head declares.
 const LENGTH_DIFFERS: &str = "the length of the body differs from Content-Length";
 
-/// How large the body of a request may be. Its path is looked at only if that matters.
+/// The size limit of a request's body. Its path is examined only if that matters.
 pub(super) fn limit(cx: &Cx<'_>, head: &Head<'_>, is_grpc: bool) -> BodyLimit {
     let limits = cx.engine.limits();
     match head.body() {
@@ -28,7 +28,7 @@ pub(super) fn limit(cx: &Cx<'_>, head: &Head<'_>, is_grpc: bool) -> BodyLimit {
     }
 }
 
-/// A request whose head is in order: its body is to come, unless it is too long.
+/// The state after a valid head: waiting for the body, unless it is too long.
 pub(super) fn begin(head: HeadBuf, has_body: bool, limit: BodyLimit) -> ExchangeState {
     let refusal = match head.head().body() {
         BodyFraming::Length(length) => limit.refusal(length),
@@ -41,14 +41,14 @@ pub(super) fn begin(head: HeadBuf, has_body: bool, limit: BodyLimit) -> Exchange
 }
 
 impl Exchange {
-    /// True: the body is wanted. What comes of one that is not may be thrown away.
+    /// True: the body is needed. Otherwise the host may drop its data.
     pub fn wants_body(&self) -> bool {
         matches!(self.state, ExchangeState::Body { is_whole: false, .. })
     }
 
-    /// Appends a piece of the body. Beyond `body_bytes_max`, or what its path has in place of it,
-    /// the request is refused; over gRPC the message is that large at most, and is refused as soon
-    /// as its length has come.
+    /// Appends a piece of the body. Beyond `body_bytes_max`, or the limit of its path, the request
+    /// is refused; a gRPC message has the same limit, and is refused as soon as its length has
+    /// arrived.
     pub fn push(&mut self, limits: &Limits, piece: &[u8]) {
         let ExchangeState::Body { head, is_whole, .. } = &mut self.state else { return };
         if *is_whole {
@@ -63,7 +63,7 @@ impl Exchange {
                 self.state = ExchangeState::Refused(self.limit.too_large());
             }
             BodyFraming::Length(said) => {
-                // What is announced is made room for when some of it has come.
+                // Memory for the declared length is reserved only in step with the bytes received.
                 let room = (said as usize).min(2 * length).max(length);
                 self.body.reserve_exact(room - self.body.len());
                 self.body.extend_from_slice(piece);
@@ -73,7 +73,7 @@ impl Exchange {
         match &mut self.state {
             ExchangeState::Body { head, is_whole, .. } if self.is_grpc => {
                 let bytes_max = grpc::message_bytes_max(head.head().path(), limits);
-                // Then there is nothing to wait for.
+                // The message is malformed or too long: do not wait for the rest.
                 *is_whole = frame::is_hopeless(&self.body, bytes_max);
             }
             ExchangeState::Body { .. } => {}
@@ -81,7 +81,7 @@ impl Exchange {
         }
     }
 
-    /// Whether this is the whole body, and can be handled as it is.
+    /// Whether this is the complete body, which can be handled without a copy.
     pub(super) fn takes_whole(&self, cx: &Cx<'_>, body: &[u8]) -> bool {
         let ExchangeState::Body { head, is_whole: false, caller: Some(_) } = &self.state else {
             return false;
@@ -108,7 +108,7 @@ impl Exchange {
         }
     }
 
-    /// Says that the body is there.
+    /// Ends the body.
     pub fn end(&mut self) {
         let ExchangeState::Body { head, is_whole: is_whole @ false, .. } = &mut self.state else {
             return;

@@ -1,4 +1,4 @@
-//! What an exchange says and gives to its sink: when it may leave, and in which order.
+//! The output of an exchange to its sink: its order, and when it may be sent.
 
 use super::{Exchange, ExchangeState, ResponseSink};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Exchange {
-    /// Writes what its stream has, and says which record that shows.
+    /// Writes the new events of its stream, and returns the record that they show.
     pub(super) fn follow_stream(&mut self, cx: &mut Cx<'_>) -> u64 {
         let ExchangeState::Streaming(stream) = &mut self.state else { return 0 };
         let room = cx.engine.limits().output_bytes_max.saturating_sub(cx.unsent);
@@ -29,7 +29,7 @@ impl Exchange {
         record
     }
 
-    /// Holds back what was written if it shows a record, which it does with a tap alone.
+    /// Holds back the output if it shows a record, which happens only with a tap.
     pub(super) fn note_record(&mut self, cx: &mut Cx<'_>, record: u64) {
         if record > 0 && (!cx.out.is_empty() || self.parts.has_news()) {
             self.held = std::mem::take(cx.out);
@@ -37,7 +37,7 @@ impl Exchange {
         }
     }
 
-    /// True: nothing is held back any more.
+    /// True: nothing is held back.
     pub(super) fn is_durable(&mut self, cx: &mut Cx<'_>) -> bool {
         let (Some(record), Some(tap)) = (self.record, &cx.engine.tap) else { return true };
         if !self.wait.is_durable(&**tap, record, cx.wake) {

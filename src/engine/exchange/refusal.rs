@@ -1,4 +1,4 @@
-//! The answer to a request that is refused before it is handled, and the page that may read it.
+//! The answer to a request that is refused before it is handled, and its CORS fields.
 
 use super::{Exchange, ExchangeState};
 use crate::binding::body_limit::RequestRefusal;
@@ -16,7 +16,7 @@ use crate::{
     service::{Peer, observe::RefusedRequest},
 };
 
-/// What is said to the page of a request: nothing if its host is not known.
+/// The CORS fields for a request: none if its host is not accepted.
 pub(super) fn page(
     config: &ServerConfig,
     peer: Peer<'_>,
@@ -35,7 +35,7 @@ pub(super) fn page(
 }
 
 impl Exchange {
-    /// Writes the answer to a request that is refused.
+    /// Writes the answer to a refused request.
     #[cold]
     pub(super) fn answer_refused(&mut self, cx: &mut Cx<'_>, refusal: RequestRefusal) {
         let RequestRefusal { status, why, limit } = refusal;
