@@ -1,4 +1,4 @@
-//! Every error a peer can be answered with, one row each; dialects choose codes from the row.
+//! All errors that a peer can receive, one row each; dialects choose codes from the row.
 
 #[cfg(feature = "client")]
 mod peer;
@@ -21,11 +21,11 @@ pub enum FaultKind {
     InvalidParams,
     /// Another message was sent under the same id before; see `docs/guide/calls.md`.
     IdempotencyConflict,
-    /// Our fault.
+    /// An error of this server.
     Internal,
-    /// No such task, or none the caller may see.
+    /// No such task, or one that the caller may not see.
     TaskNotFound,
-    /// The task is past cancelling.
+    /// The task cannot be canceled any more.
     TaskNotCancelable,
     /// Push notifications are not served.
     PushNotificationNotSupported,
@@ -47,21 +47,22 @@ pub enum FaultKind {
     VersionNotSupported,
     /// No room for another running task or stream; retry later.
     Overloaded,
-    /// The server ends, or the authentication backend did not respond; retry later, or elsewhere.
+    /// The server shuts down, or the authentication backend did not respond; retry later, or
+    /// elsewhere.
     ShuttingDown,
-    /// The caller must be authenticated, and is not (A2A 1.0 §7.4).
+    /// The caller must be authenticated (A2A 1.0 §7.4).
     Unauthenticated,
     /// The caller may not do this (A2A 1.0 §7.5).
     PermissionDenied,
-    /// The caller has taken its share; retry later.
+    /// The caller has used its quota; retry later.
     RateLimited,
-    /// The time is over that the caller has given the call.
+    /// The caller's deadline for the call has passed.
     DeadlineExceeded,
-    /// The call has come through more agents than it may (RFC 5842 §7.2).
+    /// The call has passed more agents than allowed (RFC 5842 §7.2).
     LoopDetected,
 }
 
-/// The canonical status of a fault (google.rpc.Code): what AIP-193 bodies and gRPC name it.
+/// The canonical status of a fault (google.rpc.Code), used in AIP-193 bodies and gRPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CanonicalCode {
     /// `INVALID_ARGUMENT`
@@ -103,7 +104,7 @@ impl CanonicalCode {
         }
     }
 
-    /// The HTTP status that stands for it (A2A 1.0.1 §5.4).
+    /// The corresponding HTTP status (A2A 1.0.1 §5.4).
     pub const fn http(self) -> u16 {
         match self {
             CanonicalCode::InvalidArgument | CanonicalCode::FailedPrecondition => 400,
@@ -119,8 +120,8 @@ impl CanonicalCode {
     }
 }
 
-/// The name of a status code of gRPC; one that is unknown, or not there, is `UNKNOWN` (gRPC over
-/// HTTP/2, "Responses").
+/// The name of a gRPC status code; an unknown or missing one is `UNKNOWN` (gRPC over HTTP/2,
+/// "Responses").
 pub fn grpc_code_name(code: Option<usize>) -> &'static str {
     /// In the order of their numbers, from 0.
     const NAMES: [&str; 17] = [
@@ -191,8 +192,8 @@ impl FaultKind {
         FaultKind::LoopDetected,
     ];
 
-    /// The limit that every fault of this kind is due to, if it does not name one of its own
-    /// ([`Fault::limit`]); `None`: such a fault is due to none.
+    /// The limit behind all faults of this kind, unless the fault has its own ([`Fault::limit`]);
+    /// `None`: not caused by a limit.
     pub const fn limit(self) -> Option<&'static str> {
         match self {
             FaultKind::Overloaded => Some("overload"),
@@ -272,75 +273,75 @@ impl FaultKind {
     }
 }
 
-/// A fault with what is known about this occurrence.
+/// A fault with the details of this occurrence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// What went wrong.
     pub kind: FaultKind,
-    /// One sentence for a human; the row's message when empty. Ordinary text, not yet escaped.
+    /// One sentence for humans; the row's message when empty. Ordinary text, not yet escaped.
     pub detail: Cow<'static, str>,
     /// The offending parameter, as a path from `params`.
     pub field: Option<&'static str>,
-    /// Raw id of the task that lives on although its call ends with this fault.
+    /// Raw id of the task that continues although its call ends with this fault.
     pub task: Option<Box<[u8]>>,
-    /// Seconds after which the same call may succeed, where that is known.
+    /// Seconds after which the same call may succeed, if known.
     pub retry_s: Option<u32>,
-    /// The limit that is reached, where it is one.
+    /// The limit that is reached, if there is one.
     pub limit: Option<&'static str>,
-    /// How many the caller may have of it at a time, or how many KiB, where the limit is its share.
+    /// The caller's share of the limit, in items or KiB, if the share is used up.
     pub share: Option<NonZeroU32>,
 }
 
 impl Fault {
-    /// A fault that says only what its row says.
+    /// A fault with the default message of its row.
     pub const fn new(kind: FaultKind) -> Fault {
         let detail = Cow::Borrowed("");
         Fault { kind, detail, field: None, task: None, retry_s: None, limit: None, share: None }
     }
 
-    /// A fault with a sentence of its own.
+    /// A fault with its own message.
     pub fn because(kind: FaultKind, detail: impl Into<Cow<'static, str>>) -> Fault {
         Fault { detail: detail.into(), ..Fault::new(kind) }
     }
 
-    /// No room: which limit is reached.
+    /// The limit with this name is reached.
     #[cold]
     pub fn at_limit(name: &'static str) -> Fault {
         let kind = FaultKind::Overloaded;
         Fault::because(kind, format!("{} ({name})", kind.row().message)).of_limit(name)
     }
 
-    /// The same, of a limit that is reached.
+    /// The same fault, caused by this limit.
     #[must_use]
     pub fn of_limit(self, name: &'static str) -> Fault {
         Fault { limit: Some(name), ..self }
     }
 
-    /// The caller has taken its share of what this limit counts: so many at a time, or KiB.
+    /// The caller has used its share of this limit, in items or KiB.
     #[cold]
     pub fn share_taken(limit: &'static str, share: u32, detail: String) -> Fault {
         let share = NonZeroU32::new(share);
         Fault { share, ..Fault::because(FaultKind::RateLimited, detail).of_limit(limit) }
     }
 
-    /// The limit that was hit, if it was one: the metric of refusals counts each by this name.
+    /// The limit that was hit, if there was one: the metric of refusals is labeled with this name.
     pub fn limit_hit(&self) -> Option<&'static str> {
         self.limit.or(self.kind.limit())
     }
 
-    /// Invalid parameters: which one, and what is wrong with it.
+    /// Invalid parameters: the field, and the error in it.
     pub fn param(field: &'static str, detail: impl Into<Cow<'static, str>>) -> Fault {
         let detail = detail.into();
         Fault { detail, field: Some(field), ..Fault::new(FaultKind::InvalidParams) }
     }
 
-    /// Seconds that `RetryInfo` names: what is known, and a moment at the end of the server. A
-    /// client is left to decide about a limit of ours, lest its library repeat the call by itself.
+    /// Seconds in `RetryInfo`: the known time, or a moment if the server shuts down. For other
+    /// limits of this server there is none, since client libraries would retry automatically.
     pub fn retry_after_s(&self) -> Option<u32> {
         self.retry_s.or((self.kind == FaultKind::ShuttingDown).then_some(1))
     }
 
-    /// The sentence to show.
+    /// The message to show.
     pub fn message(&self) -> &str {
         if self.detail.is_empty() { self.kind.row().message } else { &self.detail }
     }

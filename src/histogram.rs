@@ -1,9 +1,9 @@
-//! How many of something were how much, in buckets. Counting is two additions, without a wait.
+//! A histogram: counts of values in buckets. Counting takes two additions and never waits.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The upper bounds of times, in nanoseconds: most calls are answered in microseconds, and those
-/// that wait for their agents in seconds.
+/// The upper bounds of times, in nanoseconds: most calls take microseconds; calls that wait for
+/// their agents take seconds.
 pub const TIMES_NS: [u64; 21] = [
     10_000,
     25_000,
@@ -32,7 +32,7 @@ pub const TIMES_NS: [u64; 21] = [
 #[cfg(feature = "metrics")]
 pub const EVENTS: [u64; 7] = [0, 1, 4, 16, 64, 256, 1_024];
 
-/// A histogram with `N` bounds, and a last bucket for what is above all of them.
+/// A histogram with `N` bounds, and a last bucket for values above them.
 pub struct Histogram<const N: usize> {
     bounds: &'static [u64; N],
     below: [AtomicU64; N],
@@ -46,7 +46,7 @@ impl<const N: usize> Histogram<N> {
         Histogram { bounds, below, above: AtomicU64::new(0), sum: AtomicU64::new(0) }
     }
 
-    /// Counts one. What is little, as nearly always, is found first.
+    /// Counts a value. Small values, by far the most frequent, are found first.
     #[inline]
     pub fn count(&self, value: u64) {
         let at = self.bounds.iter().position(|bound| value <= *bound);
@@ -60,9 +60,9 @@ impl<const N: usize> Histogram<N> {
 #[cfg(feature = "metrics")]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sums {
-    /// Of all values.
+    /// The sum of all values.
     pub sum: u64,
-    /// How many there are in each bucket; the last one has no bound.
+    /// The upper bound and the count of each bucket; the last one has no bound.
     pub buckets: Vec<(u64, u64)>,
 }
 
@@ -79,7 +79,7 @@ impl Sums {
         self.sum += of.sum.load(Relaxed);
     }
 
-    /// How many values there are.
+    /// The number of values.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|bucket| bucket.1).sum()
     }

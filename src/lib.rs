@@ -30,7 +30,7 @@
 //! [`engine::Exchange`] to serve them below an HTTP server of your own, [`service::Service`] to put
 //! something else behind the wire, and `client::Client` to call agents.
 
-// The command line names the library as any other program does.
+// The command line names the library like any other program.
 #[cfg(feature = "cli")]
 extern crate self as peregrine;
 
@@ -58,8 +58,8 @@ pub mod model;
 pub mod net;
 pub mod service;
 
-// Everything else is for ourselves: public for the tests, benches and fuzz targets of this
-// repository, which have the feature `internals`, and have no other users.
+// All other modules are internal: public only for the tests, benches and fuzz targets of this
+// repository, with the feature `internals`.
 #[cfg(not(feature = "internals"))]
 mod binding;
 #[cfg(feature = "internals")]

@@ -1,8 +1,8 @@
-//! The limits that an operator can set, and their defaults. A number that only one module depends
-//! on stands in that module.
+//! The limits that an operator can set, and their defaults. A limit used by a single module is
+//! defined in that module.
 //!
-//! A limit is a number, a unit, a reason, a precedent and a test of the same name under `tests/`;
-//! `docs/limits.md` says what a peer sees when it is hit.
+//! A limit is a number, a unit, a reason, a precedent and a test with the same name under `tests/`;
+//! `docs/limits.md` describes the effect on a peer when it is reached.
 
 mod budget;
 pub mod callers;
@@ -45,8 +45,8 @@ macro_rules! limits {
             /// The name of every limit, in the order of declaration.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name),)+];
 
-            /// Sets one limit by name, to a number or to a size or a time as [`Unit::read`] takes
-            /// them: `64KiB`, `5s`.
+            /// Sets one limit by name, to a number, or to a size or a time in the form of
+            /// [`Unit::read`]: `64KiB`, `5s`.
             ///
             /// # Errors
             /// [`LimitError`] when the name is unknown, or the value is not a number above zero
@@ -64,7 +64,7 @@ macro_rules! limits {
                 Ok(())
             }
 
-            /// Checks what was set in code as [`Limits::set`] checks what was set by name.
+            /// Checks limits that were set in code, like [`Limits::set`].
             ///
             /// # Errors
             /// The name of the first limit that is zero or does not fit.
@@ -76,7 +76,7 @@ macro_rules! limits {
                 }
             }
 
-            /// What the limit of this name bounds, and why; empty for any other name.
+            /// The description of the limit with this name; empty for any other name.
             pub fn about(name: &str) -> &'static str {
                 match name {
                     $(stringify!($name) => concat!($($doc),+).trim_ascii_start(),)+
@@ -92,142 +92,141 @@ macro_rules! limits {
     };
 }
 
-/// Bytes of a body or message above which it counts among `large_bodies_max`: what is smaller is
-/// handled with what each worker has at hand.
+/// Bytes of a body or message above which it counts among `large_bodies_max`: smaller ones are
+/// parsed with the buffers of each worker.
 pub const LARGE_BODY_BYTES: usize = 64 * 1024;
 
-/// Bytes from which a message of an answer over gRPC is compressed for a client that reads gzip:
-/// what is longer does not arrive in the first round trip of a new connection (RFC 6928: 14,600
-/// bytes), and what is shorter costs more to compress than to send.
+/// Bytes from which a gRPC response message is compressed for a client that accepts gzip: a longer
+/// one does not fit into the first round trip of a new connection (RFC 6928: 14,600 bytes), and a
+/// shorter one costs more to compress than to send.
 #[cfg(feature = "compression")]
 pub const COMPRESSED_BYTES_MIN: usize = 16 * 1024;
 
-/// Bytes of a message to gRPC's health or reflection, which ask for a name.
+/// Bytes of a message to gRPC's health or reflection service, which contains a name.
 pub const SERVICE_MESSAGE_BYTES_MAX: usize = 4 * 1024;
 
-/// Sends that are known again under one lock: as many locks as that makes, and at most 64.
+/// Sends that are remembered per lock: there are as many locks as that takes, and at most 64.
 pub(crate) const IDEMPOTENCY_SHARD_ENTRIES: usize = 1024;
 
-/// Bytes of direct messages that each lock has for its sends at least.
+/// Bytes of direct messages that each lock retains at least for its sends.
 pub(crate) const IDEMPOTENCY_SHARD_BYTES: usize = 64 * 1024;
 
 /// Header fields that an agent's profile may name.
 pub const AGENT_FIELDS_MAX: usize = 16;
 
-/// Origins whose pages may read answers: one setting names them all, and each head is compared with
-/// each.
+/// Origins whose pages may read answers: one setting lists them all, and each request is compared
+/// with each.
 pub const CORS_ORIGINS_MAX: usize = 256;
 
-/// Threads of an agent of blocking code that was told no number (`net::blocking_agent`): such code
-/// waits more than it computes. tokio has 512 for a process.
+/// Default threads of an agent of blocking code (`net::blocking_agent`): such code waits more than
+/// it computes. tokio has 512 for a process.
 pub const BLOCKING_THREADS_MAX: usize = 64;
 
-/// Messages that wait for a thread of an agent of blocking code that was told no number: the
-/// sixteenth round of its threads. Each holds its message and its call.
+/// Default queue of an agent of blocking code: messages that wait for a thread, 16 for each thread.
+/// Each holds its message and its call.
 pub const BLOCKING_QUEUE_MAX: usize = 1_024;
 
-/// Processes of one agent that run at a time: each has memory of its own, which the bound of the
-/// server's memory does not count (an idle Python: 10 MiB).
+/// Concurrent processes of one agent: each has its own memory, which the memory bound of the server
+/// does not count (an idle Python: 10 MiB).
 pub const PROCESSES_MAX: usize = 16;
 
 /// Turns of an agent in another language that wait for a process, or to be sent to an HTTP
-/// function; as of blocking code ([`BLOCKING_QUEUE_MAX`]).
+/// function; as for blocking code ([`BLOCKING_QUEUE_MAX`]).
 pub const AGENT_TURNS_QUEUED_MAX: usize = 1_024;
 
-/// Turns in flight in one process that speaks lines, or at an HTTP function: what an agent of
-/// coroutines or threads takes.
+/// Concurrent turns in one process with the line protocol, or at an HTTP function: enough for an
+/// agent of coroutines or threads.
 pub const AGENT_TURNS_MAX: usize = 64;
 
 /// Bytes of a line of an agent in another language: a file of 3 MiB in base64.
 pub const AGENT_LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Milliseconds that a process or an HTTP function may be silent in a turn: a model that thinks for
-/// minutes is usual.
+/// Milliseconds of silence allowed to a process or an HTTP function in a turn: models often think
+/// for minutes.
 pub const AGENT_SILENCE_MS: u64 = 300_000;
 
-/// Calls of one remote agent whose answer has not begun; the others wait, as many as may
-/// ([`AGENT_TURNS_QUEUED_MAX`]). Both together are a quarter of the default `deferred_calls_max`,
-/// so that an agent that does not answer holds up no other.
+/// Concurrent calls of one remote agent before the first byte of its answer; up to
+/// [`AGENT_TURNS_QUEUED_MAX`] more wait. Both together are a quarter of the default
+/// `deferred_calls_max`, so that an agent that does not respond delays no other.
 pub const UPSTREAM_CALLS_MAX: usize = 1_024;
 
 /// Tasks of one remote agent that are followed: a quarter of the default `async_futures_max`.
 pub const UPSTREAM_STREAMS_MAX: usize = 16_384;
 
-/// Milliseconds after which the card of a remote agent is read again whose server does not say for
-/// how long it is good.
+/// Milliseconds after which the card of a remote agent is read again if its server declares no
+/// lifetime.
 pub const UPSTREAM_CARD_MS: u64 = 300_000;
 
-/// Milliseconds between two requests for the card of a remote agent, at least.
+/// Minimum milliseconds between two requests for the card of a remote agent.
 pub const UPSTREAM_CARD_MS_MIN: u64 = 60_000;
 
-/// Lines of a log that wait for their reader; those beyond are counted, and lost.
+/// Log lines that wait for their reader; further ones are counted and dropped.
 pub const LOG_LINES_MAX: usize = 8_192;
 
-/// Lines of the access log that refused requests have in a second, all workers together; the others
-/// are counted.
+/// Access log lines for refused requests per second, over all workers; further ones are counted.
 pub const REFUSED_LINES_MAX: u32 = 100;
 
-/// Spans that wait until they are sent, as of OpenTelemetry's own SDKs (maxQueueSize); more are
-/// counted and lost.
+/// Spans that wait to be sent, as in OpenTelemetry's SDKs (maxQueueSize); further ones are counted
+/// and dropped.
 pub const SPANS_QUEUED_MAX: usize = 2_048;
 
-/// Spans of one message to the collector, as of OpenTelemetry's own SDKs (maxExportBatchSize).
+/// Spans of one message to the collector, as in OpenTelemetry's SDKs (maxExportBatchSize).
 pub const SPANS_SENT_MAX: usize = 512;
 
-/// Milliseconds that spans wait for others, as of OpenTelemetry's own SDKs (scheduledDelayMillis).
+/// Milliseconds that spans wait for others, as in OpenTelemetry's SDKs (scheduledDelayMillis).
 pub const SPANS_WAIT_MS: u64 = 5_000;
 
 /// Milliseconds that a message to the collector may take (OTLP exporter: 10 s).
 pub const SPANS_SEND_MS: u64 = 10_000;
 
-/// Milliseconds that the end of a server waits for its last spans to be sent.
+/// Milliseconds that a server waits at its end for its last spans to be sent.
 pub const SPANS_FLUSH_MS: u64 = 3_000;
 
-/// The most milliseconds by which a collector puts off a message with `Retry-After`.
+/// Maximum delay in milliseconds by the `Retry-After` of a collector.
 pub const SPANS_RETRY_MS_MAX: u64 = 60_000;
 
-/// How often a message is sent at most that the collector puts off.
+/// Maximum attempts to send a message that the collector delays.
 pub const SPANS_TRIES_MAX: usize = 5;
 
 /// Bytes of the collector's answer.
 pub const SPANS_ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// Calls of one agent whose spans are remembered because it wants to be called again for them.
+/// Spans of one agent that are stored for its resumed turns.
 pub const RESUMED_SPANS_MAX: usize = 1_024;
 
-/// Earlier programs of one agent with which unfinished tasks go on
+/// Earlier programs of one agent that may still have unfinished tasks
 /// ([`AgentChange::Renew`](crate::engine::AgentChange::Renew)).
 pub const OLDER_PROGRAMS_MAX: usize = 16;
 
-/// Webhooks that have stopped and are remembered; the oldest is forgotten first.
+/// Dead letters that are retained; the oldest is dropped first.
 pub const PUSH_DEAD_LETTERS_MAX: usize = 1_024;
 
-/// Push configurations of one page of a list: as many as a task may have.
+/// Push configurations on one page of a list: the maximum of one task.
 pub const PUSH_PAGE_CONFIGS_MAX: usize = 100;
 
 /// Why a limit could not be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitError {
-    /// There is no limit of this name.
+    /// There is no limit with this name.
     Name,
     /// The value is not a whole number above zero that fits the limit.
     Value,
-    /// The limit counts something else than the value's unit.
+    /// The limit does not have the value's unit.
     Unit,
 }
 
-/// What a limit may be at most: more does not fit the numbers in which it is counted.
+/// The maximum value of a limit: more does not fit the integers in which it is counted.
 fn ceiling(name: &str) -> u64 {
     match name {
         // Lengths of ids and numbers of artifacts in the log of a task, and indexes of agents.
         "identifier_bytes_max" | "artifacts_max" | "agents_max" => u16::MAX as u64,
-        // Their numbers are from 1, and the highest is unused.
+        // Their numbers start at 1, and the highest is unused.
         "tenants_max" => u16::MAX as u64 - 1,
         "owners_max" => 1 << 24,
-        // Offsets in the log of a task, how much of a request is missing, what a window has seen.
+        // Offsets in the log of a task, missing bytes of a request, bytes seen in a window.
         "task_bytes_max" | "body_bytes_max" | "write_progress_bytes_min" => i32::MAX as u64,
         "evo_ai_body_bytes_max" => i32::MAX as u64,
-        // What is parsed has offsets of the same size.
+        // Offsets in parsed input have the same size.
         "ws_frame_bytes_max" | "ws_message_bytes_max" => i32::MAX as u64,
         // Sums of bytes, of milliseconds, and of the worst case of memory.
         _ => 1 << 48,
@@ -434,7 +433,7 @@ mod tests {
         assert!(limits.target_bytes_max < limits.head_bytes_max);
         assert!(limits.query_bytes_max < limits.target_bytes_max);
         assert!(2 * limits.body_bytes_max < limits.task_bytes_max);
-        // The message of the largest file is kept twice as well: as history and as artifact.
+        // The message of the largest file is stored twice as well: as history and as artifact.
         let base64 = limits.evo_ai_file_bytes_max.div_ceil(3) * 4;
         let message = base64 + limits.evo_ai_message_bytes_max;
         assert!(message < limits.evo_ai_body_bytes_max);
@@ -457,7 +456,7 @@ mod tests {
         assert_eq!(limits.set("store_bytes_max", "512M"), Ok(()));
         assert_eq!(limits.set("drain_ms", "5s"), Ok(()));
         assert_eq!((limits.store_bytes_max, limits.drain_ms), (512 << 20, 5_000));
-        // Whatever wraps or is cut short where it is used.
+        // A value that would wrap or be truncated where it is used.
         for name in Limits::NAMES {
             assert_eq!(limits.set(name, &u64::MAX.to_string()), Err(LimitError::Value), "{name}");
         }

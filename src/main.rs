@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// A library user keeps their own allocator; the binary takes the fast one.
+/// Programs that use the library choose their allocator; the binary uses a fast one.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -11,15 +11,15 @@ fn main() -> ExitCode {
     peregrine::cli::main()
 }
 
-/// Has new memory come in pages of 4 KiB, unless the allocator's own variable says something about
+/// Allocates new memory in pages of 4 KiB, unless the allocator's own environment variable sets
 /// transparent huge pages.
 ///
-/// `docs/adr/0012-memory-grows-by-small-pages.md`: a hypervisor that takes free huge pages back
-/// makes each new one cost milliseconds.
+/// `docs/adr/0012-memory-grows-by-small-pages.md`: with a hypervisor that reclaims free huge pages,
+/// each new one costs milliseconds.
 fn grow_by_small_pages() {
     #[cfg(target_os = "linux")]
     if std::env::var_os("MIMALLOC_ALLOW_THP").is_none() {
-        // Where the kernel refuses, memory grows as the allocator has it.
+        // If the kernel refuses, the allocator's default applies.
         let _ = rustix::thread::disable_transparent_huge_pages(true);
     }
 }

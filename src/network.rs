@@ -6,14 +6,14 @@ use std::{
     str::FromStr,
 };
 
-/// A network: an address and how many of its bits count.
+/// A network: an address and the number of its significant bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     bits: u128,
     prefix: u32,
 }
 
-/// That a text is no network.
+/// The text is not a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoNetwork;
 
@@ -28,8 +28,8 @@ impl std::error::Error for NoNetwork {}
 impl FromStr for Network {
     type Err = NoNetwork;
 
-    /// An address, or an address, a slash and a number of bits. Bits behind the prefix are refused:
-    /// the author of `10.0.0.1/8` means something else than it says.
+    /// An address, or an address, a slash and a number of bits. Set bits after the prefix are
+    /// refused: `10.0.0.1/8` is probably a mistake.
     fn from_str(text: &str) -> Result<Network, NoNetwork> {
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
@@ -53,23 +53,23 @@ impl FromStr for Network {
 }
 
 impl Network {
-    /// The one address.
+    /// The network of one address.
     pub fn host(address: IpAddr) -> Network {
         Network { bits: bits(address), prefix: 128 }
     }
 
-    /// How many bits of an address of IPv6 it fixes; of one of IPv4 96 more than it has.
+    /// The length of its prefix as an IPv6 network: 96 more for an IPv4 network.
     pub fn prefix_bits(self) -> u32 {
         self.prefix
     }
 
-    /// Whether an address is in it; one of IPv4 is the same in its IPv6 form.
+    /// Whether it contains an address; an IPv4 address equals its IPv6 form.
     pub fn contains(self, address: IpAddr) -> bool {
         bits(address) & mask(self.prefix) == self.bits
     }
 }
 
-/// An address as one of IPv6.
+/// The bits of an address in its IPv6 form.
 pub(crate) fn bits(address: IpAddr) -> u128 {
     let v6: Ipv6Addr = match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -78,9 +78,9 @@ pub(crate) fn bits(address: IpAddr) -> u128 {
     v6.to_bits()
 }
 
-/// The bits that a prefix fixes.
+/// The mask of a prefix.
 pub(crate) fn mask(prefix: u32) -> u128 {
-    // A shift by all bits is none.
+    // A shift by all 128 bits returns `None`.
     u128::MAX.checked_shl(128 - prefix).unwrap_or(0)
 }
 

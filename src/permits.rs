@@ -1,9 +1,9 @@
-//! How many of a kind there are at a time, in all: open streams, waiting calls.
+//! Permits for concurrent items of one kind, over all workers: open streams, waiting calls.
 //!
-//! Invariant: what is free lies in the middle or with one worker, and is taken before it is used:
-//! the limit is not exceeded even for a moment. A worker takes from the middle, and gives back to
-//! it, a portion at a time, so that workers seldom write what others write. No call is refused
-//! while another worker keeps what is free.
+//! Invariant: free permits are in the pool or with a worker, and are taken before use: the limit is
+//! never exceeded, even for a moment. A worker takes a portion at a time from the pool and returns
+//! a portion at a time, so workers seldom write shared memory. No call is refused while another
+//! worker has free permits.
 
 use std::sync::{
     Arc,
@@ -12,7 +12,7 @@ use std::sync::{
 
 use crossbeam_utils::CachePadded;
 
-/// All workers together keep at most one of so many permits, twice, without using them.
+/// All workers together cache at most two of this many parts of the permits.
 const PORTIONS: usize = 32;
 
 /// The permits of one kind.
@@ -21,25 +21,25 @@ pub struct Permits {
     most: usize,
 }
 
-/// What a worker has taken from the middle and does not use.
+/// Permits that a worker has taken from the pool and does not use.
 struct WorkerPermits {
     free: AtomicUsize,
     middle: Arc<Middle>,
 }
 
-/// What no worker has taken.
+/// Permits in the pool.
 struct Middle {
     free: CachePadded<AtomicUsize>,
-    /// What a worker takes beyond its need, and keeps when it gives back; 0 where the limit is so
-    /// small that no worker may keep any.
+    /// Permits that a worker takes beyond its need, and caches on return; 0 if the limit is too
+    /// small for caches.
     portion: usize,
 }
 
-/// One permit, for as long as it lives.
+/// One permit, returned on drop.
 pub struct Permit(Arc<CachePadded<WorkerPermits>>);
 
 impl Permits {
-    /// At most `most`, for so many workers.
+    /// At most `most` permits for `workers` workers.
     pub fn new(most: usize, workers: usize) -> Permits {
         let workers = workers.max(1);
         let free = CachePadded::new(AtomicUsize::new(most));
@@ -49,25 +49,26 @@ impl Permits {
         Permits { workers, most }
     }
 
-    /// A permit for this worker; `None`: all of them are out.
+    /// A permit for this worker; `None`: all are in use.
     #[inline]
     pub fn permit(&self, worker: usize) -> Option<Permit> {
         self.take(worker).then(|| Permit(Arc::clone(self.of(worker))))
     }
 
-    /// Takes one for this worker, which gives it back by [`Permits::release`]; false: all are out.
+    /// Takes a permit for this worker, to be returned by [`Permits::release`]; false: all are in
+    /// use.
     #[inline]
     pub fn take(&self, worker: usize) -> bool {
         let own = self.of(worker);
         own.take_free() || own.lend() || self.workers.iter().any(|other| other.take_free())
     }
 
-    /// Gives back so many that this worker took.
+    /// Returns `count` permits of this worker.
     pub fn release(&self, worker: usize, count: usize) {
         self.of(worker).release(count);
     }
 
-    /// How many are out, or were just now: workers take and give back meanwhile.
+    /// Permits in use, approximately: workers take and return some meanwhile.
     pub fn count(&self) -> usize {
         let kept: usize = self.workers.iter().map(|worker| worker.free.load(Relaxed)).sum();
         let free = self.workers[0].middle.free.load(Relaxed);
@@ -85,7 +86,7 @@ impl WorkerPermits {
         self.free.fetch_update(Relaxed, Relaxed, |free| free.checked_sub(1)).is_ok()
     }
 
-    /// Takes one from the middle, and a portion more if there is as much.
+    /// Takes a permit from the pool, and a portion more if available.
     #[inline(never)]
     fn lend(&self) -> bool {
         let Middle { free, portion } = &*self.middle;
@@ -103,7 +104,7 @@ impl WorkerPermits {
         }
     }
 
-    /// Gives the middle what a worker should not keep.
+    /// Returns a worker's surplus to the pool.
     #[inline(never)]
     fn return_surplus(&self) {
         let Middle { free, portion } = &*self.middle;
@@ -124,7 +125,7 @@ impl Drop for Permit {
 mod tests {
     use super::*;
 
-    /// As many permits as one worker gets.
+    /// All permits that one worker can get.
     fn all(permits: &Permits, worker: usize) -> Vec<Permit> {
         std::iter::from_fn(|| permits.permit(worker)).collect()
     }
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn nobody_is_refused_while_others_keep_some() {
         let permits = Permits::new(6_400, 2);
-        // Each worker keeps what it was lent beyond its need.
+        // Each worker caches the surplus of its portion.
         let first = [permits.permit(0), permits.permit(1)];
         assert!(permits.workers.iter().all(|worker| worker.free.load(Relaxed) == 100));
         let rest = all(&permits, 1);

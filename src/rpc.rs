@@ -1,7 +1,7 @@
 //! JSON-RPC 2.0 envelopes: requests read from a parsed document, responses written around a body.
 //!
-//! An id is kept as the text it came in and given back as that text, whatever it is. A request
-//! that is not one still gives its id back if that much could be read.
+//! An id is stored as its received text and returned unchanged. An invalid request is answered with
+//! its id if that could be read.
 
 use std::borrow::Cow;
 
@@ -26,9 +26,9 @@ pub struct RpcRequest<'p> {
     pub by_position: bool,
 }
 
-/// A request that is not one, and the id to answer it with.
+/// An invalid request, and the id for its answer.
 pub struct Invalid<'p> {
-    /// What is wrong.
+    /// The error.
     pub fault: Fault,
     /// The id, or [`NULL_ID`].
     pub id: &'p [u8],
@@ -43,12 +43,12 @@ pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<RpcRequest<'p>, Inv
         return Err(refuse(NULL_ID, "the request must be an object"));
     }
     let mut slots = [ValueSlot::default(); OTHER + 1];
-    // A bit for each slot: filled, and filled again.
+    // A bit for each slot: present, and present twice.
     let (mut seen, mut twice) = (0u8, 0u8);
     for (key, member) in value.members() {
         let index = match key.plain() {
             Some(name) => index(name),
-            // An escaped spelling of a member is still that member.
+            // A member name with escapes is still the same name.
             None => index(&key.text()),
         };
         let Some(slot) = slots.get_mut(index) else { continue };
@@ -71,7 +71,7 @@ pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<RpcRequest<'p>, Inv
         return Err(invalid);
     }
     let answer = if twice & 1 << ID != 0 { NULL_ID } else { id.unwrap_or(NULL_ID) };
-    // Which of two equal members counts is what two parsers disagree about; so neither does.
+    // Parsers disagree on which of two equal members counts, so both are refused.
     if twice & !(1 << OTHER) != 0 {
         return Err(refuse(answer, "a member of the request appears twice"));
     }
@@ -94,13 +94,13 @@ pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<RpcRequest<'p>, Inv
 
 /// The slot of the id.
 const ID: usize = 1;
-/// The slot of members that a request does not have.
+/// The slot of unknown members.
 const OTHER: usize = 4;
 
 /// The slot of a member.
 #[inline]
 fn index(name: &[u8]) -> usize {
-    // `==` compares whole words where a pattern compares byte by byte.
+    // `==` compares whole words; a pattern compares byte by byte.
     match name.len() {
         7 if name == b"jsonrpc" => 0,
         2 if name == b"id" => ID,
@@ -115,12 +115,12 @@ fn refuse<'p>(id: &'p [u8], detail: &'static str) -> Invalid<'p> {
     Invalid { fault: Fault::because(FaultKind::InvalidRequest, detail), id }
 }
 
-/// Opens a response with a result; write the result behind it, then [`close`].
+/// Opens a response with a result; append the result, then call [`close`].
 pub fn open_result(out: &mut Vec<u8>, id: &[u8]) {
     open(out, id, b",\"result\":");
 }
 
-/// Opens a response with an error; write the error object behind it, then [`close`].
+/// Opens a response with an error; append the error object, then call [`close`].
 pub fn open_error(out: &mut Vec<u8>, id: &[u8]) {
     open(out, id, b",\"error\":");
 }

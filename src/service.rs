@@ -1,7 +1,8 @@
-//! The waist: every binding calls a [`Service`], and whatever answers calls implements it.
+//! The service interface: every binding calls a [`Service`], and cores, routers and gateways
+//! implement it.
 //!
-//! A call is borrowed from its body and answered through a writer while the task is locked, so
-//! nothing is copied in between. Time, entropy and wake-ups are arguments.
+//! A call is borrowed from its body and answered through a writer while the task is locked, so no
+//! data is copied in between. Time, entropy and wake-ups are arguments.
 
 mod fields;
 mod grant;
@@ -53,7 +54,7 @@ pub use stats::ServiceStats;
 use upstream::UpstreamMeter;
 pub use wait::{TaskLook, WaitHandle};
 
-/// The time, read once per turn of a worker's loop.
+/// The time, read once per round of a worker's loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     /// Milliseconds on a clock that never goes back.
@@ -62,81 +63,80 @@ pub struct Now {
     pub unix_ms: u64,
 }
 
-/// What the world gives a server when it starts.
+/// The environment that a server receives when it starts.
 #[derive(Clone)]
 pub struct Start {
-    /// Unguessable bits that keep task ids, page tokens and hash tables from being predicted. Under
-    /// the same secret an id names the same place after a restart, and a token the same page.
+    /// Unguessable bits that make task ids, page tokens and hash tables unpredictable. With the
+    /// same secret, ids and page tokens stay valid after a restart.
     pub secret: u128,
-    /// Milliseconds since the Unix epoch, for agents that publish from threads of their own.
+    /// Milliseconds since the Unix epoch, for agents that publish from their own threads.
     pub unix_ms: fn() -> u64,
-    /// Threads.
+    /// Worker threads.
     pub workers: usize,
-    /// Named by cards when a request has no `Host`.
+    /// The base URL in cards when a request has no `Host`.
     pub base_url: String,
 }
 
-/// Unguessable bits; each worker has a generator of its own.
+/// Unguessable bits; each worker has its own generator.
 pub trait Entropy {
     /// 128 fresh bits from a cryptographic generator.
     fn bits(&mut self) -> u128;
 }
 
-/// The caller and the called.
+/// The caller and the target of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
-    /// Whose tasks the call is about. A service that keeps tasks gives the names of
-    /// [`Caller::tenant`] and [`Caller::owner`] numbers of its own, and takes those in here where
-    /// there are none.
+    /// The scope of the call's tasks. A service with a store maps the names [`Caller::tenant`] and
+    /// [`Caller::owner`] to its own numbers; without names it uses the numbers in this field.
     pub scope: Scope,
-    /// The name of the space of tasks that the caller named, which is no agent's.
+    /// The space of tasks that the caller named, not the name of an agent.
     pub tenant: Option<&'a str>,
-    /// The name of the owner of the tasks of the call: that of the principal
-    /// ([`Principal::owner`]), or what a service around others says.
+    /// The name of the owner of the call's tasks: that of the principal ([`Principal::owner`]), or
+    /// the one set by an outer service.
     pub owner: Option<&'a str>,
-    /// The caller, where callers are authenticated ([`crate::auth`]); `None`: an anonymous one.
+    /// The caller, if callers are authenticated ([`crate::auth`]); `None`: an anonymous one.
     pub principal: Option<&'a Arc<Principal>>,
-    /// True: the server knows its callers, and a caller without a principal is anonymous.
+    /// True: the server authenticates callers, and a caller without a principal is anonymous.
     pub knows_callers: bool,
-    /// How many of its tasks may run at a time; `None`: as many as there is room for.
+    /// The limit on the caller's running tasks; `None`: only the limits of the store.
     pub running: Option<&'a RunningShare>,
     /// The worker that handles the call.
     pub worker: usize,
-    /// `Idempotency-Key`, as it came with this call alone.
+    /// The `Idempotency-Key` of this call.
     pub idempotency_key: Option<&'a str>,
     /// When the caller no longer wants the answer, in ms since the Unix epoch.
     pub deadline_unix_ms: Option<u64>,
-    /// How many agents and proxies the call has come through.
+    /// Agents and proxies that the call has passed.
     pub hops: u32,
-    /// Values of the extension headers, comma separated, as they came.
+    /// Values of the extension headers, comma separated, as received.
     pub extensions: Option<&'a str>,
-    /// What its transport knows of the caller: also its name, if that was verified (A2A 1.0 §7.2).
+    /// The caller's address and transport, with its name if that was verified (A2A 1.0 §7.2).
     pub peer: &'a Peer<'a>,
     /// The header fields of its request.
     pub fields: RequestFields<'a>,
 }
 
-/// What a call may use beside its parameters.
+/// The context of a call, in addition to its parameters.
 pub struct CallCx<'a> {
-    /// The caller and the called.
+    /// The caller and the target.
     pub caller: Caller<'a>,
     /// The time.
     pub now: Now,
-    /// Woken when a call that waits, or a stream, may go on.
+    /// Woken when a waiting call or a stream can continue.
     pub wake: &'a Waker,
     /// Fresh bits for identifiers.
     pub entropy: &'a mut dyn Entropy,
     /// The worker's list in which an agent's events wait to be applied; empty between calls.
     pub events: &'a mut EventBuf,
-    /// What all calls of the server use.
+    /// State that all calls of the server share.
     pub shared: &'a SharedByCalls,
-    /// The newest record of the tasks that the answer shows, see [`tap::Tap`]: the service says it,
-    /// and the answer leaves when the record is durable. 0: there is none.
+    /// The newest record of the tasks that the answer shows, see [`tap::Tap`]: set by the service;
+    /// the answer is sent when the record is durable. 0: there is none.
     pub record: u64,
 }
 
 impl CallCx<'_> {
-    /// The owner that what the call leaves behind is charged to.
+    /// The holder that is charged for the data of the call.
     #[inline(always)]
     pub(crate) fn holder(&self) -> Holder {
         match self.caller.scope.owner {
@@ -145,7 +145,7 @@ impl CallCx<'_> {
         }
     }
 
-    /// The holder of a task without an owner: the caller's address, or 64 bits of one of IPv6.
+    /// The holder of a task without an owner: the caller's address, or 64 bits of an IPv6 address.
     #[inline]
     pub(crate) fn peer_holder(&self) -> Holder {
         let caller = &self.caller;
@@ -159,14 +159,14 @@ impl CallCx<'_> {
         Holder::peer(address, caller.knows_callers)
     }
 
-    /// Says that the answer shows a task whose last record is this one; 0: there is no journal.
+    /// Notes that the answer shows a task with this last record; 0: there is no journal.
     #[inline]
     pub fn shows(&mut self, record: u64) {
         self.record = self.record.max(record);
     }
 }
 
-/// What a tick of a worker may use.
+/// The context of a worker's tick.
 pub struct TickCx<'a> {
     /// Number of the worker.
     pub worker: usize,
@@ -176,48 +176,48 @@ pub struct TickCx<'a> {
     pub entropy: &'a mut dyn Entropy,
     /// The worker's list of events; empty between calls.
     pub events: &'a mut EventBuf,
-    /// Where a service notes the agent that it calls in the tick.
+    /// The last agent that the service calls in the tick.
     pub last_call: &'a mut LastCall,
 }
 
-/// By what a service finds again what a call or a stream is about. Opaque: only the service that
-/// made it reads it. One that has others behind it, like a router, numbers them in `service`.
+/// Identifies the task, call or stream in a service. Opaque: only the service that created it reads
+/// it. A service in front of others, like a router, numbers them in `service`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Handle {
-    /// Which of several services; a service that has none behind it leaves it alone.
+    /// The number of the inner service; a service without inner ones ignores it.
     pub service: u16,
-    /// What it is about: a task, a place in a table.
+    /// The key: a task, a position in a table.
     pub key: u64,
-    /// How far one got, or whatever spares a search; 0 in the beginning.
+    /// A position, or anything that saves a search; 0 at first.
     pub hint: u64,
 }
 
-/// A subscriber's place in a task's events: all that a stream costs.
+/// A subscriber's position in a task's events: the only cost of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct Cursor {
-    /// The task, and where in its events `seq` is.
+    /// The task, with the position of `seq` in its events.
     pub handle: Handle,
-    /// The last event the subscriber was given.
+    /// The last event that the subscriber has received.
     pub seq: u64,
-    /// True: a snapshot of the task as it was after `seq` goes first.
+    /// True: a snapshot of the task after `seq` comes first.
     pub snapshot: bool,
     /// True: the stream ends when the task asks for input; false: only when the task ends.
     pub ends_at_input: bool,
     /// How it is woken.
     pub waiter: Waiter,
-    /// What it shares with the agent that answers it, or wants to know when it leaves.
+    /// The link to the agent that answers it, or waits for its disconnect.
     pub link: CallLink,
-    /// The newest record of what the subscriber was given, as in [`CallCx::record`].
+    /// The newest record that the subscriber has received, see [`CallCx::record`].
     pub record: u64,
 }
 
 impl Cursor {
-    /// Gives what `task` has that the subscriber was not given yet: the snapshot, if one is due,
-    /// and the events behind it. An item on which `each` returns false counts as taken.
+    /// Gives the subscriber the new events of `task`, after a snapshot if one is due. An item on
+    /// which `each` returns false counts as taken.
     pub fn show_new(&mut self, task: &Task, each: &mut Each<'_>) -> Follow {
         let newest = task.seq();
         let is_end = task.state().is_terminal() || (self.ends_at_input && task.awaits_input());
-        // A resumed stream may name an event that never was.
+        // A resumed stream may name an event that never existed.
         self.seq = self.seq.min(newest);
         if self.snapshot || self.seq < task.base_seq() {
             if self.seq < task.base_seq() {
@@ -251,7 +251,7 @@ impl Cursor {
     }
 }
 
-/// What became of a call.
+/// The outcome of a call.
 pub enum Outcome {
     /// Answered.
     Answered,
@@ -261,7 +261,7 @@ pub enum Outcome {
     Stream {
         /// Where the stream begins.
         cursor: Cursor,
-        /// The wire family of the call that made the task.
+        /// The wire family of the call that created the task.
         generation: Generation,
     },
 }
@@ -276,7 +276,7 @@ pub enum StreamResponse<'a> {
         seq: u64,
         /// The event; never a client's message.
         event: TaskEvent<'a>,
-        /// Which of the task's artifacts the event is about, if it is about one; from 0.
+        /// The index of the event's artifact, if it has one; from 0.
         artifact_index: u32,
         /// The task's id.
         task_id: RawText<'a>,
@@ -295,7 +295,7 @@ pub enum StreamResponse<'a> {
 }
 
 impl<'a> StreamResponse<'a> {
-    /// The id of the task; empty where there is none.
+    /// The id of the task; empty if there is none.
     pub fn task_id(&self) -> RawText<'a> {
         match self {
             StreamResponse::Snapshot(view) => view.id(),
@@ -305,56 +305,57 @@ impl<'a> StreamResponse<'a> {
     }
 }
 
-/// What a follower can expect next.
+/// The state of a follower after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follow {
-    /// Nothing now; the waker is registered.
+    /// There is nothing new; the waker is registered.
     Pending,
-    /// The follower stopped early and should come back when it has room.
+    /// The follower stopped early and should call again when it has room.
     More,
     /// The stream is complete.
     End,
-    /// The task left the store; the stream ends.
+    /// The task was evicted; the stream ends.
     Gone,
 }
 
-/// Takes the pieces of an answer.
+/// Receives the pieces of an answer.
 pub type Answer<'f> = dyn FnMut(Reply<'_>) + 'f;
 
-/// Takes the items of a stream; false: enough for now.
+/// Receives the items of a stream; false: enough for now.
 pub type Each<'f> = dyn FnMut(StreamResponse<'_>) -> bool + 'f;
 
-/// What a server tells its service beside calls, and asks it. A service that needs none of it
-/// implements it with nothing inside: `impl Lifecycle for Table {}`.
+/// Notifications and requests of a server to its service other than calls. A service that needs
+/// none has an empty implementation: `impl Lifecycle for Table {}`.
 pub trait Lifecycle {
-    /// Does what is due on a worker; returns when to come back, in ms of the monotonic clock.
-    /// `wake` is woken when that becomes earlier.
+    /// Performs the due work of a worker; returns when to call it again, in ms of the monotonic
+    /// clock. `wake` is woken when it is due earlier.
     fn tick(&self, _cx: &mut TickCx<'_>, _wake: &Waker) -> Option<u64> {
         None
     }
 
-    /// From now on nothing new is begun: the server will end.
+    /// From now on no new work begins: the server shuts down.
     fn drain(&self) {}
 
-    /// From now on no call waits: each that is polled is answered, if need be with
+    /// From now on no call waits: each poll answers its call, if necessary with
     /// [`ShuttingDown`](crate::fault::FaultKind::ShuttingDown).
     fn cut(&self) {}
 
-    /// Tasks in no terminal state, whether or not a caller waits for them: an operator is told how
-    /// many there are when the server ends.
+    /// Tasks in a non-terminal state, with or without a waiting caller: the server reports the
+    /// number to the operator when it ends.
     fn unfinished_tasks(&self) -> usize {
         0
     }
 
-    /// What it keeps, for metrics; `None`: it does not say.
+    /// Figures for metrics; `None`: it has none.
     fn stats(&self) -> Option<ServiceStats> {
         None
     }
 }
 
-/// The narrow waist between bindings and everything that can answer them.
+/// The interface between bindings and the implementations that answer calls.
 pub trait Service: Lifecycle + Send + Sync {
-    /// Handles one call; before `Ok(Answered)`, `answer` has got what [`Call`] says of it.
+    /// Handles one call; before `Ok(Answered)`, `answer` has received the reply that [`Call`]
+    /// specifies.
     ///
     /// # Errors
     /// A [`Fault`]; `answer` has then not been called.
@@ -365,10 +366,10 @@ pub trait Service: Lifecycle + Send + Sync {
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault>;
 
-    /// Goes on with a call that waits, if it can, and registers `wake` otherwise.
+    /// Continues a waiting call if possible, and registers `wake` otherwise.
     ///
-    /// `Answered` and `Stream` are as from [`Service::call`]; a `Pending` takes the place of
-    /// `wait`, and is polled next.
+    /// `Answered` and `Stream` are as from [`Service::call`]; a `Pending` replaces `wait` and is
+    /// polled next.
     fn poll(
         &self,
         wait: &mut WaitHandle,
@@ -376,55 +377,54 @@ pub trait Service: Lifecycle + Send + Sync {
         answer: &mut Answer<'_>,
     ) -> Poll<Result<Outcome, Fault>>;
 
-    /// Gives what is new to `each` and registers `wake` if there is nothing more.
+    /// Gives the new items to `each` and registers `wake` if there are no more.
     fn follow(&self, cursor: &mut Cursor, wake: &Waker, each: &mut Each<'_>) -> Follow;
 
-    /// What the card of this agent says now; another `Arc` than the time before says that it may
-    /// have changed. `None`: there is no such agent, or none any more.
+    /// The current profile of this agent; a different `Arc` than before means that it may have
+    /// changed. `None`: there is no such agent (any more).
     fn profile(&self, agent: AgentIndex) -> Option<Arc<Profile>>;
 
-    /// The agent of this name: asked each time, so that agents may come and
-    /// go while the server runs. An index names no other agent ever.
+    /// The agent with this name: called for each lookup, so that agents may be added and removed
+    /// while the server runs. An index is never reused for another agent.
     ///
-    /// Unless it is written anew it looks at one profile after the other, from index 0 until there
-    /// is none.
+    /// The default compares all profiles, from index 0 until there is none.
     fn agent(&self, name: &str) -> Option<AgentIndex> {
         let mut agents = (0..=u16::MAX).map(AgentIndex);
         let mut profiles = agents.by_ref().map_while(|agent| Some((agent, self.profile(agent)?)));
         profiles.find(|(_, profile)| profile.name == name).map(|(agent, _)| agent)
     }
 
-    /// True when there is one agent and no other: any name may then be a tenant's
+    /// True when there is exactly one agent: then any other name may be a tenant's
     /// ([`Tenants::OfOneAgent`](crate::engine::Tenants)).
     fn has_one_agent(&self) -> bool {
         self.profile(AgentIndex(1)).is_none()
     }
 
-    /// True when push notifications are served: cards say so, and the calls of [`Call::Push`] and
-    /// [`Send::push`](crate::model::Send::push) are given to the service. Otherwise they are
-    /// refused before they are read (A2A 1.0 §3.3.4).
+    /// True when push notifications are supported: cards announce them, and the service receives
+    /// the calls of [`Call::Push`] and [`Send::push`](crate::model::Send::push). Otherwise such
+    /// calls are refused before they are read (A2A 1.0 §3.3.4).
     fn has_push(&self) -> bool {
         false
     }
 
-    /// False when no agent asks for scopes of its own ([`Profile::scopes`]), which spares the look
-    /// at its profile for each call of a caller that is known.
+    /// False when no agent has its own scopes ([`Profile::scopes`]), which saves a look at its
+    /// profile for each call of an authenticated caller.
     fn has_own_scopes(&self) -> bool {
         true
     }
 
-    /// The scopes that the agents and their skills ask for; `None`: unknown, and the server retains
-    /// each scope of its callers.
+    /// The scopes that agents and their skills require; `None`: unknown, and the server retains all
+    /// scopes of its callers.
     fn scopes_asked_for(&self) -> Option<Arc<ScopesAskedFor>> {
         None
     }
 
-    /// [`ScopesAskedFor::number`] of what [`Service::scopes_asked_for`] returns; 0 without it.
+    /// [`ScopesAskedFor::number`] of the current [`Service::scopes_asked_for`]; 0 without it.
     fn scopes_number(&self) -> u64 {
         0
     }
 
-    /// What each agent counts of the upstream that answers for it, where one does.
+    /// The meters of the agents' upstreams.
     fn upstreams(&self) -> Vec<(AgentIndex, Arc<UpstreamMeter>)> {
         Vec::new()
     }

@@ -1,23 +1,23 @@
 //! Equal shares of a full limit among the owners that hold it.
 //!
-//! Invariants: an owner that holds no more than its share never gives way to another owner. An
-//! anonymous caller is a stranger where other callers are authenticated; all strangers together
-//! hold at most half of a limit. Where no caller is authenticated, each address is an owner.
+//! Invariants: an owner that holds no more than its share never gives way to another owner. If the
+//! server authenticates callers, an anonymous caller is a stranger; all strangers together hold at
+//! most half of a limit. If it authenticates no callers, each address is an owner.
 
 use std::net::IpAddr;
 
-/// The owner that an entry is charged to: a caller with an owner number, or the address of an
-/// anonymous caller (for IPv6 its network of 64 bits).
+/// The holder that an entry is charged to: a caller with an owner number, or the address of an
+/// anonymous caller (for IPv6 its /64 network).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Holder(u64);
 
-/// Prefixes of the keys that are no networks of IPv6: no packet comes from multicast (ff00::/8).
+/// Prefixes of keys that are not IPv6 networks: no packet comes from multicast (ff00::/8).
 const OWNER: u64 = 0xfffe << 48;
 const IPV4: u64 = 0xffff << 48;
 const BUCKET: u64 = 0xfffd << 48;
 
-/// Inverted in the key of a stranger. In all other keys the first two bits are equal, as they are
-/// in all assigned networks.
+/// Inverted in the key of a stranger. In all other keys, as in all assigned networks, the first two
+/// bits are equal.
 const STRANGER: u64 = 1 << 62;
 
 impl Holder {
@@ -27,15 +27,15 @@ impl Holder {
         Holder(OWNER | number as u64)
     }
 
-    /// Its owner number; 0: it is anonymous.
+    /// Its owner number; 0: an anonymous caller.
     #[inline]
     #[cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone ask for it"))]
     pub const fn number(self) -> u32 {
         if self.0 & IPV4 == OWNER { self.0 as u32 } else { 0 }
     }
 
-    /// An anonymous caller; all without an address are one. `is_stranger`: the server
-    /// authenticates other callers.
+    /// An anonymous caller; all callers without an address are one holder. `is_stranger`: the
+    /// server authenticates other callers.
     pub fn peer(address: Option<IpAddr>, is_stranger: bool) -> Holder {
         let key = match address.map(|address| address.to_canonical()) {
             None => 0,
@@ -45,28 +45,28 @@ impl Holder {
         Holder(if is_stranger { key ^ STRANGER } else { key })
     }
 
-    /// Anonymous callers with this number together: further ones where very many have tasks.
+    /// A bucket of anonymous callers, used when very many of them have tasks.
     pub const fn bucket(number: u32, is_stranger: bool) -> Holder {
         let key = BUCKET | number as u64;
         Holder(if is_stranger { key ^ STRANGER } else { key })
     }
 
-    /// Whether it is anonymous.
+    /// Whether it is an anonymous caller.
     pub const fn is_peer(self) -> bool {
         self.0 >> 48 != OWNER >> 48
     }
 
-    /// Whether it is anonymous where other callers are authenticated.
+    /// Whether it is an anonymous caller of a server that authenticates others.
     #[inline]
     pub const fn is_stranger(self) -> bool {
         (self.0 ^ self.0 << 1) >> 63 == 1
     }
 }
 
-/// The holders of one limit: how many there are, and what strangers hold together.
+/// The holders of one limit: their number, and the sum that strangers hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holders {
-    /// Holders that are no strangers.
+    /// Holders other than strangers.
     pub owners: usize,
     /// Strangers.
     pub strangers: usize,
@@ -74,7 +74,7 @@ pub struct Holders {
     pub held_by_strangers: usize,
 }
 
-/// What each holder may hold of a limit that is full.
+/// The share of each holder in a full limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EqualShare {
     owner: usize,
@@ -82,7 +82,7 @@ pub struct EqualShare {
 }
 
 impl Holders {
-    /// The share of each; 0 where there are more holders than room.
+    /// The share of each; 0 if there are more holders than room.
     #[inline]
     pub fn share(&self, most: usize) -> EqualShare {
         if self.strangers <= self.owners {
@@ -93,7 +93,7 @@ impl Holders {
         EqualShare { owner: (most - half) / self.owners.max(1), stranger: half / self.strangers }
     }
 
-    /// Whether so much more exceeds the half of strangers, if `holder` is one.
+    /// Whether `more` exceeds the half of strangers, if `holder` is one.
     #[inline]
     pub fn strangers_full(&self, holder: Holder, more: usize, most: usize) -> bool {
         holder.is_stranger() && self.held_by_strangers + more > most / 2
@@ -101,28 +101,28 @@ impl Holders {
 }
 
 impl EqualShare {
-    /// That of a holder.
+    /// The share of a holder.
     #[inline]
     pub fn of(self, holder: Holder) -> usize {
         if holder.is_stranger() { self.stranger } else { self.owner }
     }
 }
 
-/// A holder that asks for more of a limit that is full.
+/// A holder that requests more of a full limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Newcomer {
     /// The holder.
     pub holder: Holder,
-    /// What it asks for; counts as held.
+    /// Its request; counts as held.
     pub more: usize,
     /// The whole limit.
     pub most: usize,
 }
 
 impl Newcomer {
-    /// The holder that has to give way: the one furthest above its equal share; the newcomer
-    /// itself, if none is further above. `held` lists holders with what they hold, none twice.
-    /// `None`: the newcomer holds nothing, and no other is above its share.
+    /// The holder that has to give way: the one furthest above its equal share, or the newcomer
+    /// itself if no other is further above. `held` lists each holder once, with the amount it
+    /// holds. `None`: the newcomer holds nothing, and no other is above its share.
     pub fn victim<I>(self, held: I) -> Option<Holder>
     where
         I: Iterator<Item = (Holder, usize)> + Clone,
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(victim(b, &[(a, 8), (b, 2)]), Some(a));
         assert_eq!(victim(b, &[(a, 5), (b, 5)]), Some(b));
         assert_eq!(victim(c, &[(a, 6), (b, 4)]), Some(a));
-        // Strangers have at most half, also where there is room.
+        // Strangers have at most half, even if the rest is free.
         let (s, t) = (stranger(1), stranger(2));
         assert_eq!(victim(s, &[(a, 1), (s, 5)]), Some(s));
         assert_eq!(victim(t, &[(a, 5), (s, 5)]), Some(s));

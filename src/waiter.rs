@@ -1,17 +1,17 @@
-//! How a waiting call or stream is woken, and how a store learns that nothing waits any more.
+//! Wake-ups of waiting calls and streams, and detection of abandoned ones.
 //!
-//! The waiting side owns a [`Waiter`]; what it waits for keeps the [`SharedWaker`] and wakes it.
-//! When the waiter is dropped, its waker has one owner left and can be forgotten.
+//! The waiting side owns a [`Waiter`]; the awaited side holds the [`SharedWaker`] and wakes it.
+//! When the waiter is dropped, its waker has one owner left and can be dropped.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Waker,
 };
 
-/// Bytes that a waiter takes of what it waits for: its other side, and places in lists.
+/// Bytes that a waiter costs the awaited side: the shared waker, and entries in lists.
 pub const WAITER_BYTES: usize = 64;
 
-/// The side that waits; it has at most one waker.
+/// The waiting side; it has at most one waker.
 #[derive(Debug, Default)]
 pub struct Waiter(Option<Arc<SharedWaker>>);
 
@@ -20,8 +20,8 @@ pub struct Waiter(Option<Arc<SharedWaker>>);
 pub struct SharedWaker(Mutex<Option<Waker>>);
 
 impl Waiter {
-    /// From now on `wake` is woken by the next change. The first time this returns the shared
-    /// waker, which the caller keeps for as long as it may wake it.
+    /// Registers `wake` for the next change. The first call returns the shared waker, which the
+    /// caller keeps for as long as it may wake it.
     pub fn arm(&mut self, wake: &Waker) -> Option<Arc<SharedWaker>> {
         if let Some(shared) = &self.0 {
             let mut armed = shared.lock();
@@ -53,7 +53,7 @@ impl SharedWaker {
         self.lock().take()
     }
 
-    /// False when the waiter is gone.
+    /// False after the waiter was dropped.
     pub fn is_awaited(self: &Arc<SharedWaker>) -> bool {
         Arc::strong_count(self) > 1
     }

@@ -1,8 +1,7 @@
-//! Notes that a task has changed which is watched for as long as it is stored.
+//! Change notifications of watched tasks, for as long as they are stored.
 //!
-//! Invariants: a task is noted once, until it is looked at, however often it changes; so what is
-//! noted is bounded by the tasks that are watched. The store of the task wakes its watch without a
-//! lock.
+//! Invariants: a changed task is noted once until it is examined, so the notes are bounded by the
+//! watched tasks. The store wakes the watch of a task without holding a lock.
 
 #![cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone watch tasks"))]
 
@@ -20,10 +19,10 @@ use crate::{model::Task, shares::Holder};
 
 pub use left::LeftTasks;
 
-/// Woken when a task changes, and when it leaves.
+/// Woken when a task changes, and when it is evicted.
 pub struct TaskWatch {
     key: u64,
-    /// The owner that the task is charged to when it has left and is still needed.
+    /// The holder that is charged for the task if it is retained after eviction.
     holder: Holder,
     id: TaskName,
     is_noted: AtomicBool,
@@ -36,15 +35,15 @@ pub struct TaskWatch {
     changes: Arc<Changes>,
 }
 
-/// A task's id; what a store has made takes no memory of its own.
+/// A task's id; one made by a store needs no allocation.
 enum TaskName {
-    /// As [`uuid`](crate::model::uuid) would write it.
+    /// The bits of a [`uuid`](crate::model::uuid) in its usual form.
     Uuid([u8; 16]),
     Raw(Box<[u8]>),
 }
 
 impl TaskWatch {
-    /// A watch of the task that its store knows by that key, and clients by that raw id.
+    /// A watch of the task with this key in its store and this raw id.
     pub fn new(key: u64, id: &[u8], holder: Holder, changes: &Arc<Changes>) -> TaskWatch {
         let id = uuid_bits(id).map_or_else(|| TaskName::Raw(id.into()), TaskName::Uuid);
         let (is_noted, is_needed, has_letters, is_over, seq, has_left) = Default::default();
@@ -71,47 +70,47 @@ impl TaskWatch {
         }
     }
 
-    /// It is looked at: what happens from now on is noted again, and what has happened before, when
-    /// it was noted already, is seen by the look that is due.
+    /// Starts an examination: later changes are noted again, and earlier ones, if already noted,
+    /// are seen by this examination.
     pub fn look(&self) {
-        // A swap, which sees what was done before the swap that found it noted.
+        // A swap, which synchronizes with the swap that found it noted.
         self.is_noted.swap(false, Ordering::AcqRel);
     }
 
-    /// The owner that the task is charged to.
+    /// The holder that the task is charged to.
     pub fn holder(&self) -> Holder {
         self.holder
     }
 
-    /// Says whether the task is still needed: one that is does not leave for its age alone.
+    /// Sets whether the task is still needed: a needed task does not expire.
     pub fn set_needed(&self, is_needed: bool) {
         self.is_needed.store(is_needed, Ordering::Release);
     }
 
-    /// Says whether webhooks of the task have stopped and may be replayed.
+    /// Sets whether the task has stopped webhooks that may be replayed.
     pub fn set_letters(&self, has_letters: bool) {
         self.has_letters.store(has_letters, Ordering::Release);
     }
 
-    /// Whether the task is still needed; one that is noted is, until it is looked at.
+    /// Whether the task is still needed; a noted one is, until it is examined.
     pub fn is_needed(&self) -> bool {
         let [is_noted, is_needed, is_over] =
             [&self.is_noted, &self.is_needed, &self.is_over].map(|is| is.load(Ordering::Acquire));
         (is_needed || is_noted) && !is_over
     }
 
-    /// The task has come to that event. It is noted by waking the watch.
+    /// Notes the latest event. Wake the watch to note the task.
     pub fn reach(&self, seq: u64) {
         self.seq.fetch_max(seq, Ordering::Relaxed);
     }
 
-    /// The last event that is known; 0: none is.
+    /// The latest event; 0: there is none.
     pub fn seq(&self) -> u64 {
         self.seq.load(Ordering::Relaxed)
     }
 
-    /// The task leaves its store: it is retained for its webhooks, if they still need it and there
-    /// is room ([`Changes::left`]).
+    /// The task is evicted: it is retained for its webhooks, if they still need it and there is
+    /// room ([`Changes::left`]).
     pub fn keep(&self, task: Option<Task>) {
         let has_letters = self.has_letters.load(Ordering::Acquire) && !self.is_over();
         if let Some(task) = task.filter(|_| has_letters || self.is_needed()) {
@@ -119,23 +118,24 @@ impl TaskWatch {
         }
     }
 
-    /// The task has left, with that last event. It is noted by waking the watch.
+    /// The task was evicted after this event. Wake the watch to note it.
     pub fn leave(&self, seq: u64) {
         self.reach(seq);
         self.has_left.store(true, Ordering::Release);
     }
 
-    /// The last event of the task, if it has left.
+    /// The last event of the task, if it was evicted.
     pub fn left(&self) -> Option<u64> {
         self.has_left.load(Ordering::Acquire).then(|| self.seq())
     }
 
-    /// Whether it is watched no more.
+    /// Whether the watch has ended.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// It is watched no more, whatever still holds it: nothing is noted, and no task is needed.
+    /// Ends the watch, even if it is still referenced: nothing is noted, and the task is not
+    /// needed.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Release);
     }
@@ -154,7 +154,7 @@ impl Wake for TaskWatch {
     }
 }
 
-/// The bits of an id that is a UUID in its usual form, in lower case.
+/// The bits of an id that is a UUID in its usual lower-case form.
 fn uuid_bits(id: &[u8]) -> Option<[u8; 16]> {
     let text = str::from_utf8(id).ok().filter(|text| text.len() == 36)?;
     let digits: String = text.chars().filter(|c| *c != '-').collect();
@@ -170,17 +170,17 @@ fn uuid_text(bits: [u8; 16]) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Tasks that have changed since they were looked at, the watcher, and those that have left and are
-/// still needed.
+/// Changed tasks that were not examined yet, the watcher's waker, and evicted tasks that are still
+/// needed.
 #[derive(Default)]
 pub struct Changes {
     noted: Mutex<(Vec<u64>, Option<Waker>)>,
-    /// Tasks that have left.
+    /// Evicted tasks.
     pub left: LeftTasks,
 }
 
 impl Changes {
-    /// None yet; tasks that have left may hold so many bytes.
+    /// No changes; evicted tasks may hold this many bytes.
     pub fn new(left_bytes_max: usize) -> Changes {
         Changes { left: LeftTasks::new(left_bytes_max), ..Changes::default() }
     }
@@ -193,7 +193,7 @@ impl Changes {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Takes the keys that were noted; without any `wake` is woken by what is noted next.
+    /// Takes the noted keys; if there are none, `wake` is woken by the next one.
     pub fn take(&self, wake: &Waker) -> Vec<u64> {
         let mut changes = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         if changes.0.is_empty() {
@@ -208,12 +208,12 @@ impl Changes {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether some are noted.
+    /// Whether any task is noted.
     pub fn has_noted(&self) -> bool {
         !self.noted.lock().unwrap_or_else(PoisonError::into_inner).0.is_empty()
     }
 
-    /// How many are noted.
+    /// Noted tasks.
     #[cfg(test)]
     pub fn noted(&self) -> usize {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner).0.len()
@@ -246,7 +246,7 @@ mod tests {
     fn whoever_looks_misses_no_task_that_leaves_meanwhile() {
         let changes = Arc::new(Changes::default());
         let turn = AtomicU64::new(0);
-        // Where one core has both, neither waits for its time to be over.
+        // On a single core, neither side spins until its time is over.
         let wait = |until: u64| {
             for spins in 1u32.. {
                 match turn.load(Ordering::Acquire) >= until {

@@ -1,30 +1,30 @@
-//! Errors that a server answers with, as a client sees them.
+//! Errors of a server, as received by a client.
 
 use std::fmt;
 
 use super::{CanonicalCode, FaultKind};
 
-/// What a server answered instead of a result.
+/// An error that a server returned instead of a result.
 ///
-/// `kind` is decided by `reason` first, then by the code as the generation has it, and never by an
-/// HTTP status alone: servers disagree about those (wire §2.3).
+/// `kind` is derived from `reason` first, then from the code in its generation, never from an HTTP
+/// status alone: servers disagree about those (wire §2.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerFault {
-    /// What went wrong, where it is an error that we know.
+    /// The kind, if the error is known.
     pub kind: Option<FaultKind>,
-    /// Its name, where it has one.
+    /// Its name, if it has one.
     pub name: Option<PeerFaultName>,
-    /// The code of JSON-RPC, or its equal for an error that came over another binding by name.
+    /// The JSON-RPC code; for an error received by name over another binding, the equivalent code.
     pub code: Option<i64>,
-    /// What the server says to a human; not to be trusted, and at most some KiB.
+    /// The server's message for humans; untrusted, and at most some KiB.
     pub message: String,
     /// `reason` of `google.rpc.ErrorInfo`.
     pub reason: Option<String>,
-    /// The canonical status by its name, as AIP-193 and gRPC have it.
+    /// The name of the canonical status, as in AIP-193 and gRPC.
     pub status: Option<String>,
-    /// The status of the HTTP response, where it came as one.
+    /// The status of the HTTP response, if it was one.
     pub http: Option<u16>,
-    /// `data` or `details` as the JSON that it came as.
+    /// `data` or `details` as received, in JSON.
     pub data: Option<String>,
 }
 
@@ -38,12 +38,12 @@ impl fmt::Display for PeerFaultName {
     }
 }
 
-/// Name, `reason` and code of an error of A2A 1.1, which servers of this crate never answer with.
+/// Name, `reason` and code of an error of A2A 1.1, which servers of this crate never return.
 const GENERATION_MISMATCH: (PeerFaultName, &str, i64) =
     (PeerFaultName("TaskGenerationMismatchError"), "TASK_GENERATION_MISMATCH", -32010);
 
 impl FaultKind {
-    /// The name that the specification of A2A, or of JSON-RPC as A2A cites it, gives the error.
+    /// The name of the error in the specification of A2A, or of JSON-RPC as cited by A2A.
     pub const fn error_name(self) -> &'static str {
         match self {
             FaultKind::Parse => "JSONParseError",
@@ -73,15 +73,15 @@ impl FaultKind {
         }
     }
 
-    /// The kind whose `reason` of `google.rpc.ErrorInfo` this is.
+    /// The kind with this `reason` of `google.rpc.ErrorInfo`.
     pub fn of_reason(reason: &str) -> Option<FaultKind> {
         FaultKind::ALL.into_iter().find(|kind| kind.row().reason == reason)
     }
 
-    /// The kind whose name this is, with its `Error` or without.
+    /// The kind with this name, with or without its suffix `Error`.
     pub fn of_error_name(name: &str) -> Option<FaultKind> {
         let bare = name.strip_suffix("Error").unwrap_or(name);
-        // Servers of 0.3 over gRPC, as ours are, may make the name of the reason: PARSE_ERROR.
+        // Servers of 0.3 over gRPC, like this one, may form the name from the reason: PARSE_ERROR.
         let bare = if bare == "Parse" { "JSONParse" } else { bare };
         FaultKind::ALL
             .into_iter()
@@ -90,8 +90,8 @@ impl FaultKind {
 }
 
 impl PeerFault {
-    /// Decides `kind`, `name` and `code` by what else there is; `is_v01`: by the codes of 0.1,
-    /// of which those from -32006 down mean something of their own (wire §2.2).
+    /// Derives `kind`, `name` and `code` from the other fields; `is_v01`: by the codes of 0.1,
+    /// where those from -32006 down have other meanings (wire §2.2).
     #[must_use]
     pub fn decided(mut self, is_v01: bool) -> PeerFault {
         let by_reason = self.reason.as_deref().and_then(FaultKind::of_reason);
@@ -112,7 +112,7 @@ impl PeerFault {
         self
     }
 
-    /// Whether a task had another generation than the caller expected (A2A 1.1 §3.2.2).
+    /// Whether the task had a different generation than the caller expected (A2A 1.1 §3.2.2).
     fn is_generation_mismatch(&self, is_v01: bool) -> bool {
         let (name, reason, code) = GENERATION_MISMATCH;
         match (self.reason.as_deref(), self.name) {
@@ -123,7 +123,7 @@ impl PeerFault {
         }
     }
 
-    /// The canonical status, where it is one that we answer with as well.
+    /// The canonical status, if it is one that this crate uses.
     pub fn canonical(&self) -> Option<CanonicalCode> {
         let name = self.status.as_deref()?;
         let all = [
@@ -142,13 +142,13 @@ impl PeerFault {
     }
 }
 
-/// The kind that has a code for its own; of several that share one, the general.
+/// The kind with this code; if several kinds share it, the general one.
 fn kind_of_code(code: i64, is_v01: bool) -> Option<FaultKind> {
     let of = |kind: &FaultKind| {
         let row = kind.row();
         i64::from(if is_v01 { row.code_v01 } else { row.code })
     };
-    // -32000 is what servers make up (wire §2.2), as are codes of 0.1 that ours map others to.
+    // Servers use -32000 freely (wire §2.2), and this server maps other errors to codes of 0.1.
     if code == -32000 {
         return None;
     }
@@ -206,7 +206,7 @@ mod tests {
         let by_reason = PeerFault { reason, ..PeerFault::default() }.decided(false);
         assert_eq!((by_reason.code, name(by_reason)), (Some(-32010), mismatch));
         assert_ne!(name(coded(-32010, true)), mismatch);
-        // A reason says more than a code.
+        // A reason takes precedence over a code.
         let reason = Some("QUOTA".to_owned());
         let other = PeerFault { code: Some(-32010), reason, ..PeerFault::default() };
         assert_eq!(name(other.decided(false)), None);

@@ -1,6 +1,6 @@
-//! Fields out of bytes.
+//! Reads fields from bytes.
 
-/// The bytes are no message: cut short, overlong, or of a wire type that is none.
+/// The bytes are not a message: truncated, overlong, or with an unknown wire type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -61,7 +61,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Iterates over the fields of a message: number and value. After an error it ends.
+/// Iterates over the fields of a message: number and value. It ends after an error.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a>(pub &'a [u8]);
 
@@ -86,7 +86,7 @@ impl<'a> Iterator for Fields<'a> {
 
 enum ProtoField<'a> {
     Value(u32, Value<'a>),
-    /// A whole group went by.
+    /// A whole group was skipped.
     Group,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Fields<'a> {
         self.value(wire_type).map(|value| ProtoField::Value(number, value))
     }
 
-    /// Number and wire type; a number is from 1 to 2^29 - 1.
+    /// Number and wire type; a number is between 1 and 2^29 - 1.
     #[inline]
     fn key(&mut self) -> Option<(u32, u8)> {
         let key = u32::try_from(self.varint()?).ok()?;
@@ -132,7 +132,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// At most ten bytes, of which the last has one bit.
+    /// At most ten bytes, the last with a single bit.
     #[inline]
     fn varint(&mut self) -> Option<u64> {
         let (&first, rest) = self.0.split_first()?;
@@ -154,9 +154,9 @@ impl<'a> Fields<'a> {
         None
     }
 
-    /// Skips to behind the end of the group, and of those within it.
+    /// Skips to the end of the group, including nested ones.
     fn skip_group(&mut self, number: u32) -> Option<()> {
-        // What is open lies in the bytes themselves, too: only the outermost number is compared.
+        // The nesting is in the bytes themselves, too: only the outermost number is compared.
         let mut depth = 1_usize;
         loop {
             match self.key()? {

@@ -1,16 +1,16 @@
-//! Fields into bytes.
+//! Writes fields to bytes.
 //!
-//! The length of a nested message is known only behind it. Its place is reserved by a guess; where
-//! the guess was wrong, the message moves by a byte or two.
+//! The length of a nested message is known only after its content. Space for it is reserved by a
+//! guess; after a wrong guess the message moves by a byte or two.
 
 /// Appends fields to a buffer.
 pub struct Writer<'v>(pub &'v mut Vec<u8>);
 
-/// Where a nested message began; give it back to [`Writer::close`].
+/// The start of a nested message; pass it to [`Writer::close`].
 #[must_use]
 #[derive(Clone, Copy, Debug)]
 pub struct Nested {
-    /// Where its content begins.
+    /// The start of its content.
     start: usize,
     /// Bytes reserved for its length, just before.
     reserved: usize,
@@ -23,7 +23,7 @@ pub const fn varint_len(value: u64) -> usize {
 }
 
 impl Writer<'_> {
-    /// Appends a number in base 128.
+    /// Appends a number as a varint.
     #[inline]
     pub fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
@@ -38,14 +38,14 @@ impl Writer<'_> {
         self.varint(u64::from(number << 3 | wire_type));
     }
 
-    /// Appends an integer, an enum or a boolean; the default is written, too.
+    /// Appends an integer, an enum or a boolean, even a default value.
     #[inline]
     pub fn number(&mut self, number: u32, value: u64) {
         self.key(number, 0);
         self.varint(value);
     }
 
-    /// Appends `true`; `false` is the default and left out.
+    /// Appends `true`; `false` is the default and omitted.
     #[inline]
     pub fn flag(&mut self, number: u32, value: bool) {
         if value {
@@ -60,11 +60,11 @@ impl Writer<'_> {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// Appends a string, bytes or a finished message; the empty one is written, too.
+    /// Appends a string, bytes or a finished message, even an empty one.
     #[inline]
     pub fn bytes(&mut self, number: u32, bytes: &[u8]) {
         match (number, bytes.len()) {
-            // Nearly always it is a byte of each, which are written at once.
+            // Usually each is one byte, and both are written at once.
             (..16, length @ ..0x80) => {
                 self.0.extend_from_slice(&[(number << 3 | 2) as u8, length as u8]);
             }
@@ -76,7 +76,7 @@ impl Writer<'_> {
         self.0.extend_from_slice(bytes);
     }
 
-    /// Opens a message of about `guess` bytes: what follows until [`Writer::close`] is in it.
+    /// Opens a message of about `guess` bytes: fields until [`Writer::close`] are in it.
     #[inline]
     pub fn open(&mut self, number: u32, guess: usize) -> Nested {
         self.key(number, 2);
@@ -89,7 +89,7 @@ impl Writer<'_> {
         Nested { start: self.0.len(), reserved }
     }
 
-    /// The message that [`Writer::open`] has opened at this offset, with this number and guess.
+    /// The message that [`Writer::open`] has opened at this offset with this number and guess.
     pub fn opened_at(at: usize, number: u32, guess: usize) -> Nested {
         let reserved = varint_len(guess as u64);
         Nested { start: at + varint_len(u64::from(number << 3)) + reserved, reserved }

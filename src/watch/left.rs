@@ -1,7 +1,8 @@
-//! Tasks that have left their store before all of their webhooks have got them.
+//! Tasks that were evicted before all of their webhooks had received them.
 //!
-//! Invariants: all retained tasks together hold no more than the limit. A full limit takes from the
-//! owner furthest above its equal share, oldest first. A retained task is named by its key.
+//! Invariants: all retained tasks together hold no more than the limit. A full limit drops tasks of
+//! the owner furthest above its equal share, oldest first. A retained task is identified by its
+//! key.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -13,16 +14,16 @@ use crate::{
     shares::{Holder, Newcomer},
 };
 
-/// What a task is charged for beside its log: its entries here.
+/// Bytes charged for a task in addition to its log: its entries.
 const ENTRY_BYTES: usize = 256;
 
-/// A log of so many bytes is copied.
+/// A log up to this size is copied.
 const SMALL_BYTES: usize = 64 * 1024;
 
-/// Tasks at most: each is charged at least that part of the limit.
+/// Maximum number of tasks: each is charged at least that part of the limit.
 const TASKS_MAX: usize = 1_024;
 
-/// See the module.
+/// The retained tasks, see the module.
 #[derive(Default)]
 pub struct LeftTasks(Mutex<Left>);
 
@@ -32,7 +33,7 @@ struct Left {
     bytes: usize,
     tasks: HashMap<u64, LeftTask>,
     owners: HashMap<Holder, OwnerLeft>,
-    /// Keys of those that have given way since [`LeftTasks::take_dropped`].
+    /// Keys of tasks dropped since [`LeftTasks::take_dropped`].
     dropped: Vec<u64>,
 }
 
@@ -42,17 +43,17 @@ struct LeftTask {
     task: Arc<Task>,
 }
 
-/// What one owner has.
+/// The tasks of one owner.
 #[derive(Default)]
 struct OwnerLeft {
     bytes: usize,
-    /// The oldest first; some are not there any more.
+    /// The oldest first; some are gone already.
     keys: VecDeque<u64>,
     tasks: usize,
 }
 
 impl LeftTasks {
-    /// None yet, and at most so many bytes.
+    /// No tasks, with this limit on their bytes.
     pub fn new(bytes_max: usize) -> LeftTasks {
         LeftTasks(Mutex::new(Left { bytes_max, ..Left::default() }))
     }
@@ -61,9 +62,9 @@ impl LeftTasks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Retains a task; one that is too large is dropped.
+    /// Retains a task, unless it is too large.
     pub fn keep(&self, key: u64, holder: Holder, task: Task) {
-        // A small log would keep its whole page of the store's memory.
+        // A small log would keep a whole page of the store's memory allocated.
         let task = if task.heap_bytes() <= SMALL_BYTES { task.clone() } else { task };
         let mut left = self.lock();
         let most = left.bytes_max;
@@ -83,27 +84,27 @@ impl LeftTasks {
         left.tasks.insert(key, LeftTask { holder, bytes, task: Arc::new(task) });
     }
 
-    /// The task of a key, if it is retained.
+    /// The task with a key, if it is retained.
     pub fn get(&self, key: u64) -> Option<Arc<Task>> {
         self.lock().tasks.get(&key).map(|left| Arc::clone(&left.task))
     }
 
-    /// Whether the task of a key is retained.
+    /// Whether the task with a key is retained.
     pub fn has(&self, key: u64) -> bool {
         self.lock().tasks.contains_key(&key)
     }
 
-    /// Drops a task that nothing needs any more.
+    /// Drops a task that is not needed any more.
     pub fn forget(&self, key: u64) {
         self.lock().remove(key);
     }
 
-    /// Keys of tasks that have given way to others, each once.
+    /// Takes the keys of tasks that were dropped for others, each once.
     pub fn take_dropped(&self) -> Vec<u64> {
         std::mem::take(&mut self.lock().dropped)
     }
 
-    /// What all of them are charged for.
+    /// Bytes charged for all of them.
     pub fn bytes(&self) -> usize {
         self.lock().bytes
     }
@@ -166,12 +167,12 @@ mod tests {
         (100..200).for_each(|key| left.keep(key, a, task()));
         assert!((0..5).chain(195..200).all(|key| left.has(key)));
         assert_eq!((left.bytes(), left.take_dropped()), (10 * bytes, (100..195).collect()));
-        // Beyond its share an owner loses its own oldest one.
+        // Above its share an owner loses its own oldest task.
         left.keep(5, v, task());
         assert_eq!((left.take_dropped(), left.get(1).is_some()), (vec![0], true));
         (0..200).for_each(|key| left.forget(key));
         assert!(left.bytes() == 0 && left.lock().owners.is_empty());
-        // One that is larger than all is not retained.
+        // A task larger than the limit is not retained.
         let left = LeftTasks::new(bytes - 1);
         left.keep(7, v, task());
         assert_eq!((left.take_dropped(), left.bytes()), (vec![7], 0));
