@@ -1,11 +1,11 @@
-//! What a call of the client costs, beside a bare client that writes fixed bytes and counts
+//! The cost of a client's call, compared with a bare client that writes fixed bytes and counts
 //! answers.
 //!
 //! `cargo bench --bench client [-- CASE...]`: `ratio` is the client's CPU time for a call divided
 //! by that of the bare client, the median of interleaved rounds over 16 connections; `instructions`
-//! are those of user space for a call, `memory` the resident bytes of an idle connection. Clients
-//! are processes of their own on core 1, the server has core 0. Needs Linux, `taskset` and, for
-//! instructions, `valgrind`.
+//! counts user-space instructions of a call, `memory` the resident bytes of an idle connection.
+//! Clients are processes of their own on core 1, the server has core 0. Needs Linux, `taskset` and,
+//! for instructions, `valgrind`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
@@ -34,14 +34,14 @@ use peregrine::{
 use served::{Served, VALGRIND};
 use support::{TEXT, call, post, send, task_id};
 
-/// The binary's, whose resident memory is measured.
+/// The binary's allocator, since the bench measures resident memory.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const CONNECTIONS: usize = 16;
 const ROUNDS: usize = 9;
 
-/// Idle connections whose memory is measured; a quarter as many warm the allocator.
+/// Idle connections for the memory measurement; a quarter as many warm the allocator.
 const IDLE: usize = 10_000;
 
 struct Case {
@@ -50,7 +50,7 @@ struct Case {
     /// Calls of a slice.
     calls: usize,
     at_most: f64,
-    /// How often in the answer, what.
+    /// A text of the answer, and how often it occurs.
     counts: &'static str,
 }
 
@@ -66,14 +66,14 @@ fn cases(id: &str) -> Vec<Case> {
     ]
 }
 
-/// Nanoseconds of CPU that this thread has had.
+/// Nanoseconds of CPU that this thread has used.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     text.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// Is one of the two clients: `client-of NAME PORT ID CALLS` or `bare-of ...`; or who holds idle
-/// connections: `idle-of PORT`.
+/// Runs as one of the two clients, `client-of NAME PORT ID CALLS` or `bare-of ...`, or as the
+/// holder of idle connections, `idle-of PORT`.
 fn be(args: &[String]) {
     if let [kind, port] = args {
         assert_eq!(kind, "idle-of");
@@ -121,7 +121,7 @@ fn idle_bytes(port: &str) -> u64 {
         hold_idle(&warm, &origin, IDLE / 4).await;
         let before = resident_bytes();
         hold_idle(&client, &origin, IDLE).await;
-        // What was freed goes back to the system a second later, with the next that is freed.
+        // The allocator returns freed memory to the system a second later, at the next free.
         for _ in 0..4 {
             tokio::time::sleep(Duration::from_millis(600)).await;
             drop(std::hint::black_box(vec![1_u8; 1 << 20]));
@@ -132,7 +132,7 @@ fn idle_bytes(port: &str) -> u64 {
     })
 }
 
-/// Opens connections, each for a request whose answer is read when the last one is open.
+/// Opens connections with one request each, and reads the answers once the last one is open.
 async fn hold_idle(client: &HttpClient, origin: &HttpOrigin, count: usize) {
     let mut responses = Vec::with_capacity(count);
     for _ in 0..count {
@@ -156,7 +156,7 @@ async fn hold_idle(client: &HttpClient, origin: &HttpOrigin, count: usize) {
     }
 }
 
-/// So many calls from as many tasks as there are connections.
+/// Makes this many calls, from one task per connection.
 async fn spread(client: &Client<HttpClient>, name: &str, id: &str, calls: usize) {
     let left = Rc::new(Cell::new(calls));
     let tasks = (0..CONNECTIONS).map(|_| {
@@ -193,7 +193,7 @@ async fn spread(client: &Client<HttpClient>, name: &str, id: &str, calls: usize)
     }
 }
 
-/// Runs one of the two clients, and gives what it printed and, of callgrind, said.
+/// Runs one of the two clients, and returns its output and that of callgrind.
 fn child(prefix: &[&str], words: &[&str]) -> (u64, String) {
     let me = std::env::current_exe().unwrap();
     let mut command = Command::new("taskset");

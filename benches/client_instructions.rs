@@ -1,8 +1,8 @@
-//! User-space instructions per call of the client alone, counted by callgrind: its request is
-//! written and its answer read, by its codec, but there is no socket and no runtime.
+//! User-space instructions per call of the client alone, counted by callgrind: its codec writes the
+//! request and reads the answer, without a socket and a runtime.
 //!
-//! `cargo bench --bench client_instructions` counts as `instructions` does, in a binary of its own:
-//! what the one has in it changes what is inlined in the other.
+//! `cargo bench --bench client_instructions` counts as `instructions` does, in a separate binary:
+//! the content of one binary changes what is inlined in the other.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, dead_code)]
 
@@ -19,7 +19,7 @@ use engine::{Bench, CARD, TEXT, get, message, post, with_room};
 
 /// Case, instructions per call at most, calls in one input.
 ///
-/// What is counted, and some 0.7 % for what another build does; of `send` 6,000 are allowed.
+/// The limit is the counted number plus 0.7 % for other builds; `send` may take 6,000.
 const CASES: &[(&str, u64, u64)] =
     &[("send", 6_020, 1), ("get", 5_820, 1), ("stream_100", 225_200, 1)];
 
@@ -32,7 +32,7 @@ fn answer(bench: &mut Bench, request: Vec<u8>) -> (String, String) {
     (head.to_owned(), content.to_owned())
 }
 
-/// What the client does with answers that the engine gave, `count` times.
+/// The client's work on answers of the engine, `count` times.
 fn run(case: &str, count: u64) {
     let mut bench = Bench::new();
     let id = bench.task_id("");

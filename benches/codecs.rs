@@ -1,6 +1,6 @@
-//! The codecs beside their twins on serde_json and httparse, in the same process.
+//! The codecs compared with serde_json and httparse, in the same process.
 //!
-//! `cargo bench --bench codecs`. Each case first proves that both say the same.
+//! `cargo bench --bench codecs`. Each case first asserts that both give the same result.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -25,7 +25,7 @@ use serde_json::value::RawValue;
 
 use support::{NOW, TEXT, post, send};
 
-/// What a server that uses serde would derive for the same body.
+/// The type that a server with serde would derive for the same body.
 #[derive(Deserialize)]
 struct Request<'a> {
     jsonrpc: &'a str,
@@ -92,7 +92,7 @@ fn reading(criterion: &mut Criterion) {
         let message = &typed.params.message;
         assert_eq!((&*message.message_id, &*message.role), ("0123456789abcdef", "ROLE_USER"));
         assert_eq!(message.parts[0].text, text);
-        // As in the driver's buffers, there is room behind the body.
+        // As in the driver's buffers, there is room after the body.
         let (length, mut buffer) = (bytes.len(), [bytes, &[0; 64]].concat());
         let source = Source::roomy(&mut buffer, length);
         assert_eq!(read_send(&mut parser, &mut pack, &limits, source), text.len());

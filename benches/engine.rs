@@ -1,4 +1,4 @@
-//! The whole engine without sockets: bytes of a request in, bytes of its answer out.
+//! The whole engine without sockets: from the bytes of a request to the bytes of its answer.
 //!
 //! `cargo bench --bench engine`. Throughput is in operations, events or delivered events.
 
@@ -25,7 +25,7 @@ use peregrine::{
 
 use support::{CARD, NOW, Server, TEXT, call, count, post, send, task_id};
 
-/// One case: a request, how many operations it is, and what its answer holds how often.
+/// One case: a request, the number of its operations, and a text of its answer with its count.
 struct Case {
     name: &'static str,
     request: Vec<u8>,
@@ -50,7 +50,7 @@ fn cases(id: &str) -> Vec<Case> {
         case("batch_100", post(&batch), 100, done, 100),
         case("card", CARD.to_vec(), 1, "supportedInterfaces", 1),
         case("stream_3", stream(3), 3, "\ndata: ", 4),
-        // The snapshot that opens the stream is no event of the agent.
+        // The snapshot that opens the stream is not an event of the agent.
         case("stream_100", stream(100), 100, "\ndata: ", 101),
     ]
 }
@@ -64,7 +64,7 @@ fn requests(criterion: &mut Criterion) {
     for case in cases(&id) {
         group.throughput(Throughput::Elements(case.operations));
         group.bench_function(case.name, |bencher| {
-            // The task that is read is the newest again, whatever was evicted meanwhile.
+            // The task to read is the newest again, whatever was evicted meanwhile.
             let (mut server, mut conn) = (Server::new(Arc::new(Echo)), Conn::new(NOW));
             server.advance(&mut conn, &post(&send("SendMessage", TEXT)), Waker::noop(), &mut out);
             assert_eq!(task_id(&out), id);
@@ -129,7 +129,7 @@ impl Crowd {
         Crowd { server, job, clients, out }
     }
 
-    /// Publishes a burst and lets every subscriber read it; returns what that took.
+    /// Publishes a burst and lets every subscriber read it; returns the time taken.
     fn burst(&mut self, inspect: &mut dyn FnMut(&[u8])) -> Duration {
         let text = PartsBuf::new().text("a chunk of some forty bytes, as models say");
         let chunk = ArtifactBuf::new("a", &text);

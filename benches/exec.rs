@@ -1,8 +1,7 @@
-//! What a turn of a program that speaks lines costs this server; the program's own time is not
-//! counted.
+//! The server's cost of a turn of a line-protocol program; the program's own time is not counted.
 //!
 //! `cargo bench --bench exec`: the server with an `exec+jsonl` agent on core 0; the agent, which is
-//! this program, and the load on core 1. 16 connections ask in turns. CPU time of the server for a
+//! this program, and the load on core 1. 16 connections send in turns. CPU time of the server for a
 //! turn, the median of rounds. Needs Linux and `taskset`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
@@ -45,7 +44,7 @@ fn answer_turns(lines: &[&str]) {
     }
 }
 
-/// Prints what a turn costs.
+/// Prints the cost of a turn.
 fn measure(name: &str, found: &str) {
     let me = std::env::current_exe().unwrap();
     let agent = format!("exec+jsonl:taskset -c 1 {} agent {name}", me.to_str().expect("a path"));

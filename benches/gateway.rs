@@ -1,10 +1,10 @@
-//! What a gateway costs, beside nginx that passes the same bytes.
+//! The cost of a gateway, compared with nginx that forwards the same bytes.
 //!
-//! `cargo bench --bench gateway`: an echo agent on core 1, and before it, on core 0, this server as
-//! a gateway, and nginx as a reverse proxy that keeps its connections to the agent. 16 connections
-//! ask in turns. `ratio` is the gateway's CPU time for a request divided by nginx's, the median of
-//! interleaved rounds. `stream` lines are events of relayed streams of 100, delivered in a second of
-//! the gateway's CPU time. Needs Linux, `taskset` and `nginx`.
+//! `cargo bench --bench gateway`: an echo agent on core 1, and in front of it, on core 0, this
+//! server as a gateway, and nginx as a reverse proxy that keeps its connections to the agent. 16
+//! connections send in turns. `ratio` is the gateway's CPU time for a request divided by nginx's,
+//! the median of interleaved rounds. `stream` lines are events of relayed streams of 100, delivered
+//! in a second of the gateway's CPU time. Needs Linux, `taskset` and `nginx`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -35,7 +35,7 @@ struct Nginx {
 }
 
 impl Nginx {
-    /// One process that passes everything to this port.
+    /// One process that forwards everything to this port.
     fn before(port: u16) -> Nginx {
         let folder = std::env::temp_dir().join(format!("peregrine-nginx-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
@@ -74,7 +74,7 @@ impl Drop for Nginx {
     }
 }
 
-/// Prints the ratio of two servers for requests that are answered with the same state.
+/// Prints the ratio of two servers for requests with the same answer.
 fn ratio(name: &str, [below, ours]: [(&Served, &[u8]); 2]) {
     let mut loads = [below, ours].map(|(served, request)| {
         let answer = served.ask(request);
@@ -100,7 +100,7 @@ fn ratio(name: &str, [below, ours]: [(&Served, &[u8]); 2]) {
 /// Events of a relayed stream.
 const EVENTS: usize = 100;
 
-/// The events that a connection gets until its stream ends, after what `before` has of it.
+/// The events of a connection until its stream ends, in addition to those in `before`.
 fn events(stream: &mut TcpStream, before: Vec<u8>) -> usize {
     let mut text = before;
     let mut buffer = vec![0; 1 << 16];
@@ -157,7 +157,7 @@ fn many_subscribers(gateway: &Served) {
     println!("stream, {SUBSCRIBERS} subscribers: {rate:.0} events/s");
 }
 
-/// Reads until this has come.
+/// Reads up to `end`.
 fn read_until(stream: &mut TcpStream, end: &[u8]) -> Vec<u8> {
     let (mut text, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
     while count(&text, end) == 0 {

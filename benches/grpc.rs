@@ -1,12 +1,13 @@
-//! gRPC over loopback, beside a tonic server that answers with fixed messages of the same size.
+//! gRPC over loopback, compared with a tonic server that answers with fixed messages of the same
+//! size.
 //!
 //! `cargo bench --bench grpc [-- [engine | instructions | alone | json | one_by_one] CASE...]`:
 //! `ratio` is the server's CPU time for a call divided by that of tonic, the median of interleaved
 //! rounds. `instructions` counts user-space instructions of a whole server and of tonic, `alone`
 //! those of the server, `json` those of JSON-RPC over HTTP/2, `engine` the time of a stream without
 //! sockets, `one_by_one` shows the slowest of many calls that wait for each other. As in `server`,
-//! CPU time is read from schedstat. Needs Linux, `taskset` and, for instructions, `valgrind`. Results
-//! are asserted, times are not.
+//! CPU time is read from schedstat. Needs Linux, `taskset` and, for instructions, `valgrind`.
+//! Results are asserted, times are not.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -56,13 +57,13 @@ use served::Served;
 use support::{NOW, TEXT, call, post, send, task_id};
 use tonic_floor::{framed, messages};
 
-/// The server's, so that no allocator is compared with another.
+/// The server's allocator, so that the allocators do not differ.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const ROUNDS: usize = 7;
 
-/// A case: what is called, on how many connections, and how many calls at a time on each.
+/// A case: the rpc, the number of connections, and the concurrent calls on each.
 struct Case {
     name: &'static str,
     rpc: &'static str,
@@ -92,7 +93,7 @@ const fn case(
     Case { name, rpc, shape, messages, calls }
 }
 
-/// Tonic servers that a case is compared with.
+/// The tonic servers that a case is compared with.
 const FLOORS: [&str; 2] = ["typed", "bytes"];
 
 impl Case {
@@ -107,7 +108,7 @@ impl Case {
         Load::new(port, self.rpc, framed(&request), self.messages, self.shape)
     }
 
-    /// A tonic server that gives the answer which `load` gets, and a load for it.
+    /// A tonic server with the answer that `load` gets, and a load for it.
     fn floor(&self, kind: &str, id: &str, load: &mut Load, prefix: &[&str]) -> (Served, Load) {
         let answer = load.ask();
         assert_eq!(messages(answer.clone()).len(), self.messages, "{}", self.name);
@@ -119,7 +120,7 @@ impl Case {
         let words = [me.to_str().unwrap(), "floor", "PORT", kind, self.rpc, &path];
         let floor = Served::start(&[prefix, &words].concat());
         let mut load = self.load(floor.port, id);
-        // The same size; tonic may have other ideas of the order of fields.
+        // The same size; tonic may order the fields differently.
         assert_eq!(load.ask().len(), answer.len(), "{}", self.name);
         (floor, load)
     }
@@ -150,7 +151,7 @@ fn ratios(wanted: &dyn Fn(&str) -> bool) {
     for case in CASES.iter().filter(|case| wanted(case.name)) {
         let mut ours = case.load(server.port, &id);
         let mut floors = FLOORS.map(|kind| case.floor(kind, &id, &mut ours, &[]));
-        // What grows grows before it counts.
+        // Buffers grow before the count begins.
         ours.run(case.calls / 8);
         for (_, load) in &mut floors {
             load.run(case.calls / 8);
@@ -238,7 +239,7 @@ fn json_instructions(wanted: &dyn Fn(&str) -> bool) {
     }
 }
 
-/// Calls that wait for each other: 40 ms would be a delayed acknowledgement.
+/// Calls that wait for each other: a delayed acknowledgement would take 40 ms.
 fn one_by_one(_: &dyn Fn(&str) -> bool) {
     let server = Served::server(&[]);
     let id = completed(&server);
@@ -407,7 +408,7 @@ fn main() {
         ratios(&wanted);
     }
     for (name, show) in modes {
-        // What tonic needs is counted beside it.
+        // The instructions of tonic are counted as well.
         if args.is_empty() && name != "alone" || args.iter().any(|word| word == name) {
             show(&wanted);
         }

@@ -21,12 +21,12 @@ use engine::{Bench, CARD, TEXT, get, message, post, send, with_room};
 
 /// Case, instructions per request at most, requests in one input.
 ///
-/// The ceiling is what was counted and some 0.7 % for what another build does. Before the store had
-/// equal shares, `send` took 9,318, `send_key` 12,192 and `send_key_once` 12,634.
+/// The ceiling is the counted number plus 0.7 % for other builds. Before the store had equal
+/// shares, `send` took 9,318, `send_key` 12,192 and `send_key_once` 12,634.
 const CASES: &[(&str, u64, u64)] = &[
     ("send", 9_440, 1),
     ("get", 5_150, 1),
-    // As `get`, counted for `/metrics`.
+    // Like `get`, counted for `/metrics`.
     ("get_counted", 5_340, 1),
     ("get_pipelined_16", 4_950, 16),
     ("batch_100", 361_380, 1),
@@ -40,18 +40,18 @@ const CASES: &[(&str, u64, u64)] = &[
     ("get_traced", 5_680, 1),
     ("get_authorized", 5_990, 1),
     ("get_authorized_4k", 8_410, 1),
-    // Every request has a field that none before had, so every head is a new one.
+    // Every request has a new field, so every head is new.
     ("get_new", 10_020, 1),
-    // Callers that are known, beside the same bytes where nobody is: 600 at most.
+    // Authenticated callers, and the same bytes for anonymous callers: 600 more at most.
     ("get_key_anonymous", 5_750, 1),
     ("get_key", 6_475, 1),
     ("get_key_quota", 7_090, 1),
     ("get_token_anonymous", 5_880, 1),
     ("get_token", 7_440, 1),
-    // A head that none was like, too.
+    // The same with a new head.
     ("get_new_key_anonymous", 10_620, 1),
     ("get_new_key", 11_320, 1),
-    // Messages with ids of their own, known again or not: 200 at most.
+    // Messages with their own ids, with and without detection of repeats: 200 more at most.
     ("send_key", 12_350, 1),
     ("send_key_once", 12_880, 1),
     ("get_ws", 5_290, 1),
@@ -60,7 +60,7 @@ const CASES: &[(&str, u64, u64)] = &[
     ("rest_get", 4_430, 1),
     // Sixteen tasks in turn: every target is a new one.
     ("rest_get_any", 4_690, 16),
-    // An event for a webhook: the request is made, and told of as delivered. There is no socket.
+    // A webhook event: the request is made, and reported as delivered. There is no socket.
     ("webhook", 8_840, 1),
 ];
 
@@ -70,16 +70,16 @@ fn post_with(lines: &str, body: &str) -> Vec<u8> {
     plain.replacen("Content-Length", &format!("{lines}Content-Length"), 1).into_bytes()
 }
 
-/// What is another one in each request.
+/// Replaced by a different text in each request.
 const ANOTHER: &[u8] = b"<>";
 
-/// What is the number of its turn in each request.
+/// Replaced by the number of its turn in each request.
 const NUMBER: &[u8] = b"<number>";
 
 /// A trace (W3C Trace Context).
 const TRACE: &str = "traceparent: 00-<>f92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n";
 
-/// Credentials in a line of so many bytes, and the name of a request.
+/// Credentials in a line of this many bytes, and the name of a request.
 fn credentials(bytes: usize) -> String {
     let token = "0123456789abcdef".repeat(bytes / 16 + 1);
     format!(
@@ -112,7 +112,7 @@ fn masked(text: &str) -> Vec<u8> {
     frame
 }
 
-/// Whether a case has callers that are known.
+/// Whether a case has authenticated callers.
 fn knows_callers(case: &str) -> bool {
     case.contains("_key") && !case.ends_with("_anonymous") || case == "get_token"
 }
@@ -136,7 +136,7 @@ fn run(case: &str, count: u64) {
         case if knows_callers(case) => callers::KEY,
         _ => "",
     };
-    // Beside what it is compared with: the head of the first message is alike.
+    // The first message has the same head as in the case to compare with.
     let lines = match case {
         "get_key_anonymous" => callers::KEY,
         "get_token_anonymous" => callers::TOKEN,
@@ -212,7 +212,7 @@ fn run(case: &str, count: u64) {
     let (others, numbers) = (places(ANOTHER), places(NUMBER));
     for turn in 0..count {
         for &at in &others {
-            // Far more than are remembered.
+            // Far more values than the cache holds.
             input[at] = b'a' + (turn % 6) as u8;
             input[at + 1] = b'0' + (turn / 6 % 10) as u8;
         }

@@ -1,11 +1,11 @@
-//! What a call costs more when threads share one engine than when each has its own.
+//! How much more a call costs when threads share one engine than when each has its own.
 //!
 //! `cargo bench --bench scale` prints the ratio for SendMessage, of anonymous callers and of one
-//! known owner, a stream of 100 events and GetTask, once the stores are full. Two threads, each with
-//! a worker of its own, do the same calls on one engine and on one engine each, in turns; of what
-//! each round cost more, in CPU time of the threads, the median counts. A round in which a thread
-//! had to wait for a core does not count: threads share memory only while both run. `-- CASE` runs
-//! one case, `-- CASE THREADS` with more threads. Answers are asserted, times are not.
+//! authenticated owner, a stream of 100 events and GetTask, once the stores are full. Two threads,
+//! each with its own worker, make the same calls on one engine and on one engine each, in turns;
+//! the result is the median of the rounds' additional CPU time. A round in which a thread had to
+//! wait for a core does not count: threads share memory only while both run. `-- CASE` runs one
+//! case, `-- CASE THREADS` with more threads. Answers are asserted, times are not.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -36,16 +36,16 @@ use support::{Counter, NOW, TEXT, call, count, post, send, task_id};
 
 type Requests = Arc<[Vec<u8>]>;
 
-/// The allocator of the binary: what another thread has allocated costs more to free.
+/// The allocator of the binary: memory that another thread has allocated costs more to free.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Tasks that are read in turns.
+/// The tasks to read in turns.
 const READ: usize = 512;
 const ROUNDS: usize = 101;
 
-/// Name, tasks that fill the store of one thread (a store that is shared holds as many for each),
-/// calls of a thread in one round, and what each answer holds how often.
+/// Name, tasks that fill the store of one thread (a shared store holds as many for each), calls of
+/// a thread in one round, and a text of each answer with its count.
 struct Case {
     name: &'static str,
     tasks: usize,
@@ -56,7 +56,7 @@ struct Case {
 
 const DONE: &str = "\"TASK_STATE_COMPLETED\"";
 
-/// The case whose calls all have one owner.
+/// The case with one owner for all calls.
 const OWNED: &str = "send_owner";
 
 const CASES: [Case; 4] = [
@@ -70,7 +70,7 @@ fn engine(workers: usize, tasks: usize, is_owned: bool) -> Arc<Engine> {
     let agents: Vec<(_, Arc<dyn peregrine::agent::Agent>)> =
         vec![(Echo::profile(), Arc::new(Echo))];
     let limits = Limits { tasks_max: tasks * workers, ..Limits::default() };
-    // Without rates, which are counted once for each caller. All messages have one id.
+    // Without rates, which are counted once per caller. All messages have one id.
     let setup = if is_owned { callers::setup(false, false) } else { Setup::default() };
     let setup = Setup { agents, limits, ..setup };
     let base_url = "http://127.0.0.1:3000".to_owned();
@@ -87,16 +87,16 @@ struct Thread {
     start: Instant,
 }
 
-/// What a thread is told to do: requests in turn, so many calls; all begin together.
+/// An order to a thread: requests in turn, and the number of calls; all threads begin together.
 struct Order {
     requests: Requests,
     calls: usize,
-    /// How many of the last tasks that were made it is to name.
+    /// How many of the last created tasks to report.
     keep: usize,
     begin: Arc<Barrier>,
 }
 
-/// What it did: CPU time, when it began and ended, the last answer, the last tasks it made.
+/// The thread's result: CPU time, start and end, the last answer, the last created tasks.
 struct Report {
     cpu: Duration,
     start: Instant,
@@ -151,7 +151,7 @@ fn cpu() -> Duration {
 struct Team {
     orders: Vec<Sender<Order>>,
     reports: Vec<Receiver<Report>>,
-    /// What each of them asks for.
+    /// The requests of each thread.
     requests: Vec<Requests>,
 }
 
@@ -203,7 +203,7 @@ impl Team {
                 }
             };
         }
-        // The store was full: what was made first is gone.
+        // The store was full: the first task is evicted.
         let gone = |report: &Report| -> Requests { Arc::new([get(&report.made[0], is_owned)]) };
         let gone: Vec<Requests> = first.iter().map(gone).collect();
         for report in team.round(&gone, 1, 0) {
@@ -212,7 +212,7 @@ impl Team {
         team
     }
 
-    /// Lets all threads do so many calls at the same time.
+    /// Makes all threads execute this many calls at the same time.
     fn round(&self, requests: &[Requests], calls: usize, keep: usize) -> Vec<Report> {
         let begin = Arc::new(Barrier::new(self.orders.len()));
         for (order, requests) in self.orders.iter().zip(requests) {

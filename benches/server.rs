@@ -1,9 +1,9 @@
-//! The whole server over loopback, beside a floor that answers any request with fixed bytes.
+//! The whole server over loopback, compared with a floor that answers any request with fixed bytes.
 //!
-//! `cargo bench --bench server [-- CASE...]`: `ratio` is the floor's CPU time for a request
-//! divided by the server's, the median of interleaved rounds; `memory` and `instructions` print
-//! bytes and counts. CPU time is read from schedstat, so a busy neighbour moves it little; the
-//! server has core 0, the load core 1. Needs Linux, `taskset` and, for instructions, `valgrind`.
+//! `cargo bench --bench server [-- CASE...]`: `ratio` is the floor's CPU time for a request divided
+//! by the server's, the median of interleaved rounds; `memory` and `instructions` print bytes and
+//! counts. CPU time is read from schedstat, so a busy neighbour moves it little; the server has
+//! core 0, the load core 1. Needs Linux, `taskset` and, for instructions, `valgrind`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -26,14 +26,14 @@ use support::{CARD, TEXT, call, count, post, send, task_id};
 
 const ROUNDS: usize = 7;
 
-/// A case: what is sent on how many connections, how many at once, and the ratio to reach.
+/// A case: the request, the number of connections, the concurrent requests, and the ratio to reach.
 struct Case {
     name: &'static str,
     request: Vec<u8>,
     connections: usize,
     depth: usize,
     at_least: f64,
-    /// In the answer, this often.
+    /// A text of the answer, and its count.
     holds: (&'static str, usize),
     /// Turns before the first round, and rounds.
     turns: usize,
@@ -104,7 +104,7 @@ fn ratios(server: &Served, wanted: &dyn Fn(&str) -> bool) {
     }
 }
 
-/// Bytes of resident memory that `count` calls of `hold` add, each.
+/// The bytes of resident memory that each of `count` calls of `hold` adds.
 fn growth<T>(server: &Served, count: usize, hold: &mut dyn FnMut(usize) -> T) -> f64 {
     let warm: Vec<T> = (0..count / 4).map(&mut *hold).collect();
     let before = server.resident_bytes();

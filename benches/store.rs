@@ -1,7 +1,7 @@
-//! The store: making, reading, following and listing tasks, small and full.
+//! The store: creating, reading, following and listing tasks, small and full.
 //!
 //! `cargo bench --bench store`. The case of a million tasks needs about 1 GiB, is filled once, and
-//! is compared with a thousand in turns; `-- make` and the like leave it out.
+//! is compared with a thousand in turns; `-- make` and the like omit it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -86,7 +86,7 @@ impl Maker {
         maker
     }
 
-    /// Reads the first page; returns how many tasks it shows and how many there are.
+    /// Reads the first page; returns the number of its tasks and the total.
     fn page(&self) -> (u32, u64) {
         let list = List { page_size: Some(PAGE), ..List::default() };
         let mut shown = 0;
@@ -137,7 +137,7 @@ fn tasks(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A stream's reading of a task that has a hundred events.
+/// A stream's read of a task that has a hundred events.
 fn following(criterion: &mut Criterion) {
     let mut maker = Maker::new(16);
     let key = maker.make(false);
@@ -183,7 +183,7 @@ fn pages(criterion: &mut Criterion) {
     }
 }
 
-/// The fastest of many interleaved rounds: a neighbour on the machine slows both.
+/// The fastest of many interleaved rounds: other load on the machine slows both.
 fn print_ratio(few: &Maker, many: &Maker) {
     let time = |maker: &Maker| {
         let start = Instant::now();

@@ -1,11 +1,11 @@
-//! A stream of 100 events over sockets, beside a floor that writes the same bytes.
+//! A stream of 100 events over sockets, compared with a floor that writes the same bytes.
 //!
 //! `cargo bench --bench streams`: CPU time of a stream while the store fills and once it is full,
-//! and user-space instructions of an event (with `valgrind`); with `-- filling`, `full` or
-//! `instructions` that one alone. `-- against PATH` measures another build of the server in the same
-//! rounds, and prints this one's share of its CPU time, the median of the rounds. Sixteen
-//! connections, one worker on core 0, the load on core 1. The load never sleeps: whoever sends
-//! something to a program that does pays for waking it. Needs Linux and `taskset`.
+//! and user-space instructions of an event (with `valgrind`); `-- filling`, `full` or
+//! `instructions` runs only that part. `-- against PATH` measures another build of the server in
+//! the same rounds, and prints this one's share of its CPU time, the median of the rounds. Sixteen
+//! connections, one worker on core 0, the load on core 1. The load never sleeps, since the sender
+//! pays for waking a sleeping receiver. Needs Linux and `taskset`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -28,10 +28,10 @@ const CONNECTIONS: usize = 16;
 /// Streams of one slice: a small part of a store.
 const SLICE: u64 = 1_600;
 const ROUNDS: usize = 31;
-/// Streams that more than fill the store of the defaults, 1 GiB.
+/// Streams that more than fill a store of the default limits, 1 GiB.
 const FILL: u64 = 260_000;
 
-/// Connections on which one stream after another is asked for; all are of the same length.
+/// Connections that request one stream after another; all streams have the same length.
 struct Load {
     served: Served,
     streams: Vec<TcpStream>,
@@ -50,7 +50,7 @@ impl Load {
         self.streams.iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
     }
 
-    /// So many streams, at least; says how many.
+    /// Runs at least this many streams; returns the number.
     fn run(&mut self, least: u64) -> u64 {
         let mut done = 0;
         while done < least {
@@ -74,7 +74,7 @@ impl Load {
     }
 }
 
-/// As [`Read::read_exact`], for a stream that does not block.
+/// Like [`Read::read_exact`], for a stream that does not block.
 fn read_exact(stream: &mut TcpStream, mut output: &mut [u8]) {
     while !output.is_empty() {
         match stream.read(output) {
@@ -90,10 +90,10 @@ fn request() -> Vec<u8> {
     post(&send("SendStreamingMessage", &format!("stream:{EVENTS}")))
 }
 
-/// Bytes of an answer, all events of which are there.
+/// The length of an answer, asserted to have all events.
 fn answer_bytes(served: &Served) -> usize {
     let answer = served.ask(&request());
-    // The snapshot that opens the stream is no event of the agent.
+    // The snapshot that opens the stream is not an event of the agent.
     assert_eq!(count(&answer, b"\ndata: "), EVENTS as usize + 1);
     answer.len()
 }
@@ -103,7 +103,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// One round measures all of them, each a slice.
+/// Each round measures all of them, one slice each.
 fn compare(name: &str, fill: u64, against: Option<&str>) {
     let mut servers = vec![Served::server(&[])];
     servers.extend(against.map(|path| Served::program(path, &[])));
@@ -114,7 +114,7 @@ fn compare(name: &str, fill: u64, against: Option<&str>) {
         servers.into_iter().zip(lengths).map(|(s, n)| Load::new(s, n)).collect();
     let last = loads.len() - 1;
     for (at, load) in loads.iter_mut().enumerate() {
-        // While another store is filled a server ends idle connections.
+        // While another store is filled, a server ends idle connections.
         load.connect();
         load.run(if at == last { SLICE } else { fill.max(SLICE) });
     }

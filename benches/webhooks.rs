@@ -1,13 +1,13 @@
-//! What a delivery to a webhook costs, beside a floor that writes the same bytes and reads the
-//! answer, and what webhooks cost that wait for a receiver which is away.
+//! The cost of a delivery to a webhook, compared with a floor that writes the same bytes and reads
+//! the answer, and the cost of webhooks that wait for an unreachable receiver.
 //!
-//! `cargo bench --bench webhooks [-- CASE...]`: `ratio` is the CPU time that the courier needs for
-//! a post over a kept connection, kernel included, divided by that of the floor, the median of
-//! interleaved rounds; `instructions` are those of user space. Both sides are processes of their
-//! own on core 0, the receiver has core 1. `waiting` has 100,000 tasks with a dead receiver: the
-//! CPU time of 20 s in which nothing is asked, the resident memory of each, and what a SendMessage
-//! costs beside them; `waiting_instructions` the same as instructions. Needs Linux, `taskset` and,
-//! for instructions, `valgrind`.
+//! `cargo bench --bench webhooks [-- CASE...]`: `ratio` is the webhook worker's CPU time for a post
+//! over a pooled connection, kernel included, divided by that of the floor, the median of
+//! interleaved rounds; `instructions` counts user-space instructions. Both sides are processes of
+//! their own on core 0, the receiver has core 1. `waiting` has 100,000 tasks with a dead receiver:
+//! the CPU time of 20 idle seconds, the resident memory of each task, and the cost of a SendMessage
+//! meanwhile; `waiting_instructions` the same as instructions. Needs Linux, `taskset` and, for
+//! instructions, `valgrind`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, dead_code)]
 
@@ -47,13 +47,13 @@ use rustix::time::{ClockId, clock_gettime};
 use receiver::Receiver;
 use served::VALGRIND;
 
-/// The binary's.
+/// The binary's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const ROUNDS: usize = 15;
 
-/// Posts before the clock runs, and while it does.
+/// Posts before the measurement, and during it.
 const WARM: usize = 2_000;
 const COUNTED: usize = 20_000;
 
@@ -62,11 +62,11 @@ const KEPT: usize = 20 * posts::OF_A_TASK;
 
 struct Case {
     name: &'static str,
-    /// What is configured beside the URL.
+    /// The configuration in addition to the URL.
     with: &'static str,
-    /// Connections.
+    /// Concurrent connections.
     at_a_time: u32,
-    /// `None`: no bound was set.
+    /// `None`: without a limit.
     at_most: Option<f64>,
 }
 
@@ -76,13 +76,13 @@ const CASES: [Case; 3] = [
     Case { name: "signed", with: posts::SIGNED, at_a_time: 8, at_most: None },
 ];
 
-/// Nanoseconds of CPU that this thread has had.
+/// Nanoseconds of CPU that this thread has used.
 fn cpu_ns() -> u64 {
     let spent = clock_gettime(ClockId::ThreadCPUTime);
     spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64
 }
 
-/// An outbox that reads the clock of its courier's thread at two of its posts.
+/// An outbox that reads the CPU clock of the webhook worker's thread at two of its posts.
 struct Clocked {
     outbox: Arc<dyn Outbox>,
     from: usize,
@@ -119,7 +119,8 @@ impl Outbox for Clocked {
     }
 }
 
-/// Posts to a receiver, with as many tasks as `all` posts need; what those took that were counted.
+/// Posts to a receiver, with as many tasks as `all` posts need; returns the CPU time of the counted
+/// posts.
 fn post(case: &Case, port: u16, (warm, count, all): (usize, usize, usize)) -> u64 {
     let url = format!("http://localhost:{port}/hooks/a2a");
     let tasks = all.div_ceil(posts::OF_A_TASK);
@@ -139,8 +140,8 @@ fn post(case: &Case, port: u16, (warm, count, all): (usize, usize, usize)) -> u6
     spent.recv().unwrap()
 }
 
-/// Is one of the two senders: `post-of NAME PORT WARM COUNT ALL`, or `floor-of NAME PORT WARM COUNT
-/// FILE`, where the file has posts, each behind its length.
+/// Runs as one of the two senders: `post-of NAME PORT WARM COUNT ALL`, or `floor-of NAME PORT WARM
+/// COUNT FILE`, where the file has posts, each after its length.
 fn be(args: &[String]) {
     let [kind, name, port, warm, count, last] = args else { panic!("{args:?}") };
     let case = CASES.iter().find(|case| case.name == name).unwrap();
@@ -171,7 +172,7 @@ fn read_posts(path: &str) -> Vec<Vec<u8>> {
     posts
 }
 
-/// Runs one of the two senders, and gives what it printed and, of callgrind, said.
+/// Runs one of the two senders, and returns its output and that of callgrind.
 fn child(prefix: &[&str], words: &[&str]) -> (u64, String) {
     let me = std::env::current_exe().unwrap();
     let mut command = Command::new("taskset");
@@ -182,7 +183,7 @@ fn child(prefix: &[&str], words: &[&str]) -> (u64, String) {
     (String::from_utf8_lossy(&said).trim().parse().unwrap(), log)
 }
 
-/// Both senders of a case: what the floor writes is what the courier has posted.
+/// Both senders of a case: the floor writes the posts of the webhook worker.
 struct Senders {
     name: &'static str,
     receiver: Receiver,

@@ -1,5 +1,5 @@
-//! A client that writes the same bytes again and again, and looks for what ends an answer: the least
-//! that one of its kind can do.
+//! A client that writes the same bytes again and again, and searches for the end of an answer: the
+//! minimum of a client's work.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -10,12 +10,12 @@ use rustix::event::epoll;
 
 struct Line {
     stream: TcpStream,
-    /// What was read of an answer, in which the sign may begin.
+    /// The end of the input so far, where the sign may begin.
     input: Vec<u8>,
     filled: usize,
 }
 
-/// Connections, each with one request under way.
+/// Connections with one request in flight each.
 pub struct Bare {
     poll: std::os::fd::OwnedFd,
     lines: Vec<Line>,
@@ -39,7 +39,7 @@ impl Bare {
         Bare { poll, lines, request: request.to_vec(), sign: sign.as_bytes() }
     }
 
-    /// So many answers.
+    /// Runs until this many answers.
     pub fn run(&mut self, calls: usize) {
         let (mut begun, mut done) = (0, 0);
         for line in &mut self.lines {
@@ -66,7 +66,7 @@ impl Bare {
 }
 
 impl Line {
-    /// Reads once; true: that was the end of an answer.
+    /// Reads once; true: the read ended an answer.
     fn is_answered(&mut self, sign: &[u8]) -> bool {
         let before = self.filled;
         match self.stream.read(&mut self.input[before..]) {
@@ -75,7 +75,7 @@ impl Line {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => panic!("{error}"),
         }
-        // An answer in one read, as they are here, but for the long streams.
+        // An answer is one read here, except for the long streams.
         let from = before.saturating_sub(sign.len());
         let is_end = memchr::memmem::find(&self.input[from..self.filled], sign).is_some();
         if is_end {

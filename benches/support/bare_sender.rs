@@ -1,5 +1,5 @@
-//! The floor of a delivery: connections on which prepared posts are written, each when the one
-//! before it was answered, on one tokio `current_thread` runtime.
+//! The floor of a delivery: connections that write prepared posts, each after the answer to the
+//! last, on one tokio `current_thread` runtime.
 
 use std::{future::poll_fn, io, pin::Pin, rc::Rc, task::ready};
 
@@ -10,8 +10,8 @@ use tokio::{
     task::{LocalSet, spawn_local},
 };
 
-/// Posts so many times on as many connections, twice; says what `cpu_ns` has grown by meanwhile the
-/// second time.
+/// Posts this many times on as many connections, twice; returns the growth of `cpu_ns` in the
+/// second round.
 pub fn run(
     (port, connections): (u16, usize),
     posts: Vec<Vec<u8>>,
@@ -34,7 +34,7 @@ pub fn run(
     })
 }
 
-/// So many posts, spread over the connections.
+/// This many posts, spread over the connections.
 async fn round(streams: Vec<TcpStream>, posts: &Rc<Vec<Vec<u8>>>, count: usize) -> Vec<TcpStream> {
     let step = streams.len();
     let tasks = streams.into_iter().enumerate().map(|(first, mut stream)| {
@@ -54,7 +54,7 @@ async fn round(streams: Vec<TcpStream>, posts: &Rc<Vec<Vec<u8>>>, count: usize) 
     streams
 }
 
-/// Writes a post, and reads until its answer is whole.
+/// Writes a post, and reads its whole answer.
 async fn deliver(stream: &mut TcpStream, post: &[u8], input: &mut [u8]) -> io::Result<()> {
     let (mut sent, mut filled) = (0, 0);
     poll_fn(|cx| {
@@ -76,7 +76,7 @@ async fn deliver(stream: &mut TcpStream, post: &[u8], input: &mut [u8]) -> io::R
     .await
 }
 
-/// Whether an answer of success is there to its end.
+/// Whether a successful answer is complete.
 fn is_whole(input: &[u8]) -> bool {
     let Some(head) = find(input, b"\r\n\r\n") else { return false };
     assert!(input.starts_with(b"HTTP/1.1 2"));

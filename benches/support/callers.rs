@@ -1,4 +1,4 @@
-//! Engines that know callers, and the lines by which those are known.
+//! Engines with authenticated callers, and the header lines of their credentials.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use peregrine::{
 /// The line with a key.
 pub const KEY: &str = "X-API-Key: 0123456789abcdef0123456789abcdef\r\n";
 
-/// The line with a token of HS256 that [`setup`] believes: of `alice`, until 2100.
+/// The line with an HS256 token that [`setup`] accepts: of `alice`, until 2100.
 pub const TOKEN: &str = "Authorization: Bearer eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.\
     eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIiwic3ViIjoiYWxpY2UiLCJleHAiOjQxMDI0NDQ4MDAsInNjb3BlIjoi\
     YTJhOnJlYWQgYTJhOnNlbmQifQ.sEakkYMIANOooA2uGZ5Rhi0TJWD9FGP2sXAswmro8mw\r\n";
 
-/// As many as nobody takes.
+/// More than any case uses.
 const MUCH: Option<Rate> = Some(Rate { per_minute: u32::MAX, burst: u32::MAX });
 
-/// A server that knows these callers, with or without quotas, and knows their sends again or not.
+/// A server with these callers, with or without quotas, and with or without idempotent sends.
 pub fn setup(quotas: bool, idempotency: bool) -> Setup {
     let quota = Quota {
         calls: MUCH,

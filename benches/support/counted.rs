@@ -1,8 +1,8 @@
-//! Counting the instructions of cases by callgrind, and holding them to their ceilings.
+//! Counts the instructions of cases by callgrind, and checks them against their ceilings.
 
 use std::process::Command;
 
-/// Instructions of a whole run of `count` rounds, as callgrind says them.
+/// Instructions of a whole run of `count` rounds, as reported by callgrind.
 fn instructions(case: &str, count: u64) -> u64 {
     let me = std::env::current_exe().expect("own path");
     let output = Command::new("valgrind")
@@ -17,7 +17,7 @@ fn instructions(case: &str, count: u64) -> u64 {
     line.rsplit(' ').next().and_then(|count| count.parse().ok()).expect("a number")
 }
 
-/// Counts each case, or the one that is named: instructions per request at most, requests in one
+/// Counts each case, or only the named one: instructions per request at most, requests in one
 /// input. `-- CASE COUNT` runs one without valgrind.
 pub fn main(cases: &[(&str, u64, u64)], run: fn(&str, u64)) {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();

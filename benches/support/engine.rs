@@ -1,4 +1,4 @@
-//! The pure engine with the echo agent, one connection to it, and what is said on it.
+//! The pure engine with the echo agent, and one connection to it.
 
 use std::{sync::Arc, task::Waker};
 
@@ -52,7 +52,7 @@ pub struct Bench {
     worker: Worker,
     conn: Conn,
     out: Vec<u8>,
-    /// What every answer begins with.
+    /// The beginning of every answer.
     begins: &'static [u8],
 }
 
@@ -63,7 +63,7 @@ impl Bench {
         Bench::with(Setup::default())
     }
 
-    /// The same with something else in its setup.
+    /// The same with another setup.
     pub fn with(setup: Setup) -> Bench {
         let agents: Vec<(_, Arc<dyn peregrine::agent::Agent>)> =
             vec![(Echo::profile(), Arc::new(Echo))];
@@ -86,12 +86,12 @@ impl Bench {
         self.begins = b"HTTP/1.1 101 ";
         let (mut input, length) = with_room(UPGRADE.to_vec());
         self.round(&mut input, length);
-        // Text, whole, not masked.
+        // An unmasked, final text frame.
         self.begins = b"\x81";
     }
 
-    /// One `advance` with the first `length` bytes of `input`; behind them there is room, as in
-    /// the driver's buffers.
+    /// One `advance` with the first `length` bytes of `input`; there is room after them, as in the
+    /// driver's buffers.
     pub fn round(&mut self, input: &mut [u8], length: usize) {
         self.out.clear();
         let mut cx = Cx {
@@ -124,7 +124,7 @@ impl Bench {
     }
 }
 
-/// A block of room behind the input, and the length of the input.
+/// The input with a block of room after it, and its length.
 pub fn with_room(mut input: Vec<u8>) -> (Vec<u8>, usize) {
     let length = input.len();
     input.resize(length + 64, 0);

@@ -9,7 +9,7 @@ pub fn start(request_bytes: usize, answer_bytes: usize) -> Served {
     Served::start(&[me.to_str().unwrap(), "floor", "PORT", &sizes[0], &sizes[1]])
 }
 
-/// Is the floor, if these arguments say so, until somebody ends it.
+/// Runs the floor until it is killed, if these arguments request it.
 pub fn is_asked_for(args: &[String]) -> bool {
     let is_floor = args.first().is_some_and(|word| word == "floor");
     if is_floor {
@@ -19,7 +19,8 @@ pub fn is_asked_for(args: &[String]) -> bool {
     is_floor
 }
 
-/// The floor: for every so many bytes of input the same bytes of output, one write for each read.
+/// The floor: for every `request_bytes` of input, `answer_bytes` of output, one write for each
+/// read.
 fn serve(port: u16, request_bytes: usize, answer_bytes: usize) {
     use tokio::io::Interest;
     let mut answer = b"HTTP/1.1 200 OK\r\n".to_vec();

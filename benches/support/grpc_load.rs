@@ -1,4 +1,5 @@
-//! A bounded load of calls over HTTP/2, of gRPC or of JSON-RPC: some connections, some calls at a time on each, so many in all.
+//! A bounded load of calls over HTTP/2, of gRPC or of JSON-RPC: a number of connections, of
+//! concurrent calls on each, and of calls in all.
 
 use std::{
     cell::{Cell, RefCell},
@@ -13,7 +14,7 @@ use tokio::task::LocalSet;
 
 use super::tonic_floor::messages;
 
-/// More than any answer, so that a server never waits for room.
+/// More than any answer, so that a server never waits for the window.
 const WINDOW: u32 = 1 << 24;
 
 /// The same call, again and again.
@@ -29,12 +30,12 @@ struct Call {
     uri: Uri,
     headers: HeaderMap,
     request: Bytes,
-    /// Messages that every answer has; JSON: none, the answer is one result.
+    /// The number of messages in every answer; JSON: `None`, the answer is one result.
     messages: Option<usize>,
 }
 
 impl Load {
-    /// `connections` to a port of loopback; `at_once` calls at a time on each.
+    /// `connections` to a port of loopback; `at_once` concurrent calls on each.
     pub fn new(
         port: u16,
         name: &str,
@@ -49,7 +50,7 @@ impl Load {
         Load::of(port, &path, headers, request, Some(messages), shape)
     }
 
-    /// The same for calls of JSON-RPC.
+    /// The same for JSON-RPC calls.
     pub fn json(port: u16, request: Bytes, shape: (usize, usize)) -> Load {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
@@ -96,7 +97,7 @@ impl Load {
         self.local.block_on(&self.runtime, async move { call.make(&mut send).await })
     }
 
-    /// Makes so many calls in all; every one has to be answered. Returns how long each took, the
+    /// Makes this many calls in all, asserting an answer to each. Returns the duration of each, the
     /// fastest first.
     pub fn run(&mut self, calls: usize) -> Vec<Duration> {
         let left = Rc::new(Cell::new(calls));

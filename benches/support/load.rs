@@ -18,7 +18,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// `depth` requests at once on each of so many connections.
+    /// `depth` concurrent requests on each of these connections.
     pub fn new(
         served: &Served,
         (connections, depth): (usize, usize),
@@ -33,7 +33,7 @@ impl Load {
         }
     }
 
-    /// One request, or one pipeline, on every connection; returns how many requests that were.
+    /// One request, or one pipeline, on every connection; returns the number of requests.
     pub fn turn(&mut self) -> u64 {
         for stream in &mut self.streams {
             stream.write_all(&self.input).unwrap();

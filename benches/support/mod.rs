@@ -12,7 +12,7 @@ use peregrine::{
 
 pub const NOW: Now = Now { mono_ms: 1, unix_ms: 1_790_000_000_000 };
 
-/// What a user says: a hundred bytes, as in the load tests.
+/// A user's text: a hundred bytes, as in the load tests.
 pub const TEXT: &str = "Please summarise the attached quarterly numbers and tell me which region \
                         grew the fastest this year.";
 
@@ -41,7 +41,7 @@ pub fn send(method: &str, text: &str) -> String {
     call(method, &format!(r#"{{"message":{message}}}"#))
 }
 
-/// The request that carries it.
+/// The request with this body.
 pub fn post(body: &str) -> Vec<u8> {
     format!(
         "POST / HTTP/1.1\r\nHost: 127.0.0.1:3000\r\nContent-Type: application/json\r\nAccept: \
@@ -51,7 +51,7 @@ pub fn post(body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// What connections share.
+/// The engine that connections share.
 pub struct Server {
     engine: Arc<Engine>,
     worker: Worker,
@@ -68,7 +68,7 @@ impl Server {
         Server { engine, worker }
     }
 
-    /// One `advance` with all of `input`; what is written stands in `out`.
+    /// One `advance` with all of `input`; writes the output to `out`.
     pub fn advance(&mut self, conn: &mut Conn, input: &[u8], wake: &Waker, out: &mut Vec<u8>) {
         out.clear();
         let (engine, worker) = (&self.engine, &mut self.worker);
@@ -79,7 +79,7 @@ impl Server {
     }
 }
 
-/// How often `what` stands in `bytes`.
+/// How often `what` occurs in `bytes`.
 pub fn count(bytes: &[u8], what: &[u8]) -> usize {
     bytes.windows(what.len()).filter(|found| *found == what).count()
 }

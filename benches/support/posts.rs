@@ -1,4 +1,4 @@
-//! An engine whose tasks have webhooks, with everything that there is of them still to be posted.
+//! An engine with tasks and all their webhook deliveries still due.
 
 #![allow(dead_code)]
 
@@ -15,14 +15,14 @@ use peregrine::{
 
 use crate::engine::{Bench, post, with_room};
 
-/// Posts of each task: as it begins, at work, six pieces of its artifact, completed.
+/// Posts of each task: its start, working, six chunks of its artifact, completed.
 pub const OF_A_TASK: usize = 9;
 
-/// What is configured of a webhook beside its URL.
+/// A webhook's configuration in addition to its URL.
 pub const BEARER: &str =
     r#","authentication":{"scheme":"Bearer","credentials":"0123456789abcdef"}"#;
 
-/// The same, where posts are signed (Standard Webhooks) and nothing is told.
+/// The same, with signed posts (Standard Webhooks) and without a bearer token.
 pub const SIGNED: &str = r#","authentication":{"scheme":"StandardWebhooks","credentials":
     "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}"#;
 
@@ -36,7 +36,7 @@ pub fn hooked(text: &str, url: &str, with: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{params}}}"#)
 }
 
-/// Tasks that are completed, each with a webhook at that URL; so many posts at a time.
+/// Completed tasks, each with a webhook at that URL; `at_a_time` concurrent posts.
 pub fn outbox(tasks: usize, (url, with): (&str, &str), at_a_time: u32) -> Arc<dyn Outbox> {
     let targets = PushTargets { allow: vec!["localhost".parse().unwrap()], ..Default::default() };
     let pace = Pace { per_host: at_a_time, ..Pace::default() };
@@ -50,7 +50,7 @@ pub fn outbox(tasks: usize, (url, with): (&str, &str), at_a_time: u32) -> Arc<dy
     bench.engine().outbox().unwrap()
 }
 
-/// Makes so many requests of posts, each of which is delivered before the next one is made.
+/// Makes this many post requests, each of which is delivered before the next.
 pub fn run(count: u64) {
     let outbox = outbox(100, ("http://localhost:9999/hooks/a2a", BEARER), 8);
     let now = Now { mono_ms: 2, unix_ms: 1_790_000_000_001 };

@@ -1,5 +1,5 @@
-//! A transport that has its answers ready: the client's own work on a call, without a socket and
-//! without a runtime. Its heads are written and read by the client's codec, as over sockets.
+//! A transport with prepared answers: the client's own work on a call, without a socket and without
+//! a runtime. The client's codec writes and reads the heads, as over sockets.
 
 use std::{
     future::{Future, ready},
@@ -17,10 +17,10 @@ use peregrine::{
     service::Now,
 };
 
-/// What an answer has in place of the id of its call.
+/// The placeholder of the call's id in an answer.
 pub const ID: &str = "{id}";
 
-/// What one call needs, from call to call.
+/// Buffers that one call passes to the next.
 #[derive(Default)]
 struct Exchange {
     http1: Http1Connection,
@@ -32,7 +32,7 @@ struct Exchange {
     read: usize,
 }
 
-/// An answer, and where it has the id of its call, which has so many digits.
+/// An answer, and the positions of the call's id, which has this many digits.
 #[derive(Default)]
 struct Answer {
     media: &'static str,
@@ -49,14 +49,14 @@ struct Shared {
     limits: ClientLimits,
 }
 
-/// A server that answers whatever it is asked with the same content.
+/// A server that answers every request with the same content.
 #[derive(Clone, Default)]
 pub struct Prepared(Arc<Shared>);
 
 pub struct PreparedResponse(Option<Box<Exchange>>, Prepared);
 
 impl Prepared {
-    /// From now on this is what it answers, with [`ID`] in places of the id.
+    /// Sets the answer to later requests, with [`ID`] in place of the id.
     pub fn answer(&self, media: &'static str, body: &str) {
         let answer = Answer { media, body: body.to_owned(), ..Answer::default() };
         *self.0.answer.lock().unwrap() = answer;
@@ -80,7 +80,7 @@ impl Answer {
             let head_len = self.bytes.len() - body.len();
             self.digits = id.len();
             let places = self.body.match_indices(ID).enumerate();
-            // Each that stands before made the body longer or shorter.
+            // Each earlier id made the body longer or shorter.
             let at = |(before, (at, _)): (usize, (usize, &str))| {
                 head_len + at - before * ID.len() + before * id.len()
             };
@@ -177,7 +177,7 @@ impl HttpResponse for PreparedResponse {
     }
 }
 
-/// What comes of a future that waits for nothing.
+/// The result of a future that never waits.
 pub fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
@@ -186,7 +186,7 @@ pub fn now<T>(future: impl Future<Output = T>) -> T {
     done
 }
 
-/// A client of an agent that is as its card says.
+/// A client of an agent with this card.
 pub fn client(transport: &Prepared, card: &str) -> Client<Prepared> {
     let card = AgentCard::read(card.as_bytes()).unwrap();
     ClientBuilder::new().connect_over(transport.clone(), card, None).unwrap()

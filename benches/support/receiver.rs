@@ -1,5 +1,5 @@
-//! A receiver of webhooks on a thread of its own, which takes every post and never sleeps: whoever
-//! sends something to a program that does pays for waking it.
+//! A receiver of webhooks on a thread of its own, which accepts every post. It never sleeps, since
+//! the sender pays for waking a sleeping receiver.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -13,14 +13,14 @@ use std::{
 
 use memchr::memmem::find;
 
-/// What every post is answered with.
+/// The answer to every post.
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
 #[derive(Default)]
 struct Shared {
     is_stopped: AtomicBool,
     connections: AtomicUsize,
-    /// The first posts, up to so many.
+    /// The first posts, up to a limit.
     kept: Mutex<Vec<Vec<u8>>>,
     kept_max: usize,
 }
@@ -33,7 +33,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// One that keeps so many posts as they came.
+    /// A receiver that records this many posts.
     pub fn new(kept_max: usize) -> Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -48,7 +48,7 @@ impl Receiver {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
-    /// The first posts, each whole.
+    /// The first posts, each complete.
     pub fn kept(&self) -> Vec<Vec<u8>> {
         self.shared.kept.lock().unwrap().clone()
     }
@@ -67,7 +67,7 @@ fn receive(listener: &TcpListener, shared: &Shared) {
     let mut turns = 0_u64;
     while !shared.is_stopped.load(Ordering::Relaxed) {
         turns += 1;
-        // Seldom where there are connections: to ask is a system call.
+        // Rarely if there are connections: accepting is a system call.
         if (peers.is_empty() || turns.is_multiple_of(64))
             && let Ok((stream, _)) = listener.accept()
         {
@@ -80,7 +80,7 @@ fn receive(listener: &TcpListener, shared: &Shared) {
     }
 }
 
-/// Answers what has come; false: the peer has left.
+/// Answers the available posts; false: the peer has closed.
 fn is_served(stream: &mut TcpStream, input: &mut Vec<u8>, shared: &Shared) -> bool {
     let mut some = [0; 1 << 14];
     match stream.read(&mut some) {
@@ -103,7 +103,7 @@ fn is_served(stream: &mut TcpStream, input: &mut Vec<u8>, shared: &Shared) -> bo
     true
 }
 
-/// Where the first post ends, if all of it is there.
+/// The end of the first post, if it is complete.
 fn post_end(input: &[u8]) -> Option<usize> {
     let head = find(input, b"\r\n\r\n")? + 4;
     let at = find(&input[..head], b"Content-Length: ").expect("a length") + 16;

@@ -1,4 +1,4 @@
-//! The real binary, or another program, as a process of its own on core 0, and what it spends.
+//! The real binary, or another program, as a process of its own on core 0, and its CPU time.
 
 #![allow(dead_code)]
 
@@ -13,12 +13,12 @@ use std::{
 
 pub const SERVER: &str = env!("CARGO_BIN_EXE_peregrine");
 
-/// What goes before a program whose user-space instructions are to be counted.
+/// The prefix of a program for counting its user-space instructions.
 pub const VALGRIND: [&str; 3] = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"];
 
 /// Keeps this process, which is the load, off the core of the servers.
 pub fn pin_load() {
-    // With one core there is nothing to keep apart.
+    // With one core there is nothing to separate.
     let pin = ["-pc", "1", &std::process::id().to_string()].map(str::to_owned);
     let _ = Command::new("taskset").args(pin).output();
 }
@@ -69,14 +69,14 @@ impl Served {
         Served::start(&[prefix, &words].concat())
     }
 
-    /// Has callgrind count from now on, or no more; it was started with `--instr-atstart=no`.
+    /// Starts or stops the count of callgrind, which was started with `--instr-atstart=no`.
     pub fn count_instructions(&self, is_on: bool) {
         let (id, word) = (self.child.id().to_string(), if is_on { "on" } else { "off" });
         let done = Command::new("callgrind_control").args(["-i", word, &id]).output();
         assert!(done.expect("callgrind_control").status.success());
     }
 
-    /// Nanoseconds of CPU that all threads have had.
+    /// Nanoseconds of CPU that all threads have used.
     pub fn cpu_ns(&self) -> u64 {
         let folder = format!("/proc/{}/task", self.child.id());
         let threads = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -100,7 +100,7 @@ impl Served {
         stream
     }
 
-    /// The whole answer to one request, read until nothing more comes.
+    /// The whole answer to one request, read until nothing more arrives.
     pub fn ask(&self, request: &[u8]) -> Vec<u8> {
         let mut stream = self.connect();
         stream.write_all(request).unwrap();
@@ -114,7 +114,7 @@ impl Served {
         answer
     }
 
-    /// Asks it to end, and gives what it wrote to its standard error.
+    /// Ends it, and returns its standard error.
     pub fn end(mut self) -> String {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
@@ -123,7 +123,7 @@ impl Served {
         text
     }
 
-    /// Asks it to end, and gives the instructions that callgrind counted.
+    /// Ends it, and returns the instructions that callgrind counted.
     pub fn end_counted(self) -> u64 {
         let log = self.end();
         let line = log.lines().find(|line| line.contains("Collected :")).expect(&log);

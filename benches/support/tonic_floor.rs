@@ -1,9 +1,9 @@
-//! What gRPC is compared with: a tonic server that answers every call with the same messages.
+//! The comparison for gRPC: a tonic server that answers every call with the same messages.
 //!
-//! It decodes nothing that it does not have to, stores nothing and has one thread, as the server
-//! has one worker. There are two of them: `typed` is what a service made by tonic's generator does,
-//! with prost on both sides and a message that it clones; `bytes` leaves out prost and the clone,
-//! which no server that means something by its messages could.
+//! It decodes nothing that it need not, stores nothing and has one thread, as the server has one
+//! worker. There are two variants: `typed` does what a service made by tonic's generator does, with
+//! prost on both sides and a message that it clones; `bytes` omits prost and the clone, which a
+//! server that uses its messages could not.
 
 use std::{
     convert::Infallible,
@@ -41,7 +41,7 @@ pub fn messages(mut body: Bytes) -> Vec<Bytes> {
     messages
 }
 
-/// A message between its five bytes.
+/// A message after its five bytes.
 pub fn framed(message: &[u8]) -> Bytes {
     let mut frame = Vec::with_capacity(PREFIX + message.len());
     frame.put_u8(0);
@@ -50,7 +50,7 @@ pub fn framed(message: &[u8]) -> Bytes {
     frame.into()
 }
 
-/// Answers every call with the same.
+/// Answers every call with the same message.
 #[derive(Clone)]
 struct Same<M>(M);
 
@@ -91,7 +91,7 @@ impl<M: Clone> Iterator for Each<M> {
     }
 }
 
-/// Messages as they are.
+/// Messages as bytes.
 #[derive(Clone, Copy, Default)]
 struct Plain;
 
@@ -130,7 +130,7 @@ impl Decoder for Plain {
     }
 }
 
-/// What is answered, as bytes and as values.
+/// The answer, as bytes and as values.
 struct Answers {
     is_typed: bool,
     bytes: Arc<[Bytes]>,

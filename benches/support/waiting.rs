@@ -1,5 +1,5 @@
-//! Two servers with as many tasks: those of one have webhooks whose receiver is dead, those of the
-//! other have none.
+//! Two servers with the same number of tasks: those of one have webhooks with a dead receiver,
+//! those of the other have none.
 
 use std::{
     io::{Read, Write},
@@ -20,9 +20,9 @@ const ROUNDS: usize = 61;
 /// Calls of a slice.
 const SLICE: usize = 1_600;
 const QUIET: Duration = Duration::from_secs(20);
-/// When memory that was freed is given back, and the receiver is known to be dead.
+/// Time until freed memory is returned, and the receiver counts as dead.
 const SETTLED: Duration = Duration::from_secs(2);
-/// Calls whose instructions are counted.
+/// Calls of a counted run.
 const COUNTED: usize = 8_000;
 
 struct Load {
@@ -43,7 +43,7 @@ impl Load {
         Load { served, streams }
     }
 
-    /// So many calls, each of which makes a task.
+    /// Makes this many calls, each of which creates a task.
     fn run(&mut self, request: &[u8], count: usize) {
         let mut answer = [0; 1 << 14];
         for _ in 0..count / CONNECTIONS {
@@ -71,12 +71,12 @@ fn plain() -> Vec<u8> {
     engine::send("SendMessage", engine::TEXT)
 }
 
-/// The same with a webhook, of which nothing but its URL is said.
+/// The same with a webhook that has only a URL.
 fn hooked(url: &str) -> Vec<u8> {
     engine::post(&posts::hooked(engine::TEXT, url, ""))
 }
 
-/// A URL at a port where nobody listens.
+/// A URL at a port without a listener.
 fn dead_url() -> String {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     format!("http://localhost:{port}/hooks/a2a")
@@ -90,7 +90,7 @@ fn pair(prefix: &[&str], tasks: usize) -> [Load; 2] {
     })
 }
 
-/// CPU time while nothing happens, memory, and CPU time of a SendMessage.
+/// CPU time while idle, memory, and CPU time of a SendMessage.
 pub fn cpu() {
     let [mut without, mut with] = pair(&[], TASKS);
     sleep(SETTLED);
@@ -118,8 +118,8 @@ pub fn cpu() {
     );
 }
 
-/// User-space instructions of the whole server for a SendMessage. Nothing is counted before, as
-/// what the courier does meanwhile depends on the time.
+/// User-space instructions of the whole server for a SendMessage. The count starts late, since the
+/// webhook worker's earlier work depends on the time.
 pub fn instructions() {
     let prefix = [&served::VALGRIND[..], &["--instr-atstart=no"]].concat();
     let [none, some] = pair(&prefix, TASKS).map(|mut load| {

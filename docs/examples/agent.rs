@@ -155,7 +155,7 @@ async fn later(mut job: Job) -> Result<(), Closed> {
     job.status(TaskState::Completed, None)
 }
 
-/// Finds out what comes of a message before there is a task; an order is one, and is binding.
+/// Decides on a message before there is a task; an order becomes a task, and is binding.
 struct Clerk;
 
 impl Agent for Clerk {
@@ -207,7 +207,7 @@ fn fetch(lookup: DeferredLookup) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Tells its stops one after the other, and keeps with its task which one is next.
+/// Reports its stops one after the other, and stores the next one with its task.
 struct Courier;
 
 impl Agent for Courier {
@@ -241,7 +241,7 @@ pub fn hire(agents: &Agents) -> Result<(), AgentError> {
     Ok(())
 }
 
-/// Lets another program answer for the courier; what is on its way goes on with that one.
+/// Replaces the courier's program; the new one continues its tasks.
 pub fn update(agents: &Agents) -> Result<(), AgentError> {
     agents.replace(Profile::new("courier", "Delivers as well."), Arc::new(Courier))?;
     Ok(())

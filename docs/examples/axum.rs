@@ -1,8 +1,8 @@
-//! A2A in an axum router: a tower service that answers with the engine, JSON and gRPC alike, beside
-//! routes of your own.
+//! A2A in an axum router: a tower service that answers with the engine, JSON and gRPC alike, next
+//! to your own routes.
 //!
-//! `cargo run --example axum` serves the echo agent on 127.0.0.1:3000, over HTTP/1.1 and HTTP/2.
-//! In a runtime of many threads each polls any request, since the engine never waits: it locks the
+//! `cargo run --example axum` serves the echo agent on 127.0.0.1:3000, over HTTP/1.1 and HTTP/2. In
+//! a runtime of many threads each polls any request, since the engine never waits: it locks the
 //! request's worker for some microseconds, or for as long as an agent's `start` takes.
 
 use std::{
@@ -46,9 +46,9 @@ pub struct A2a(Arc<Shared>);
 
 struct Shared {
     engine: Arc<Engine>,
-    /// As many as there are cores. A request keeps the one that it began with.
+    /// One per core. A request keeps the worker that it began with.
     workers: Vec<Mutex<Worker>>,
-    /// As many as there may be requests at once.
+    /// One per concurrent request.
     permits: Arc<Semaphore>,
     peer: Peer<'static>,
     began: Instant,
@@ -66,7 +66,8 @@ impl A2a {
         let a2a = A2a(Arc::new(Shared {
             workers: workers.collect::<Result<_, _>>()?,
             permits: Arc::new(Semaphore::new(engine.limits().connections_max)),
-            // No foreign page in a browser of this machine is answered. Behind TLS: `is_secure`.
+            // Foreign pages in a browser of this machine get no answer. With TLS in front:
+            // `is_secure`.
             peer: Peer { is_loopback: addr.ip().is_loopback(), ..Peer::default() },
             began: Instant::now(),
             unix_ms,
@@ -85,7 +86,7 @@ impl A2a {
         work(&mut Cx { engine, worker, now, wake, out: &mut Vec::new(), unsent: 0, peer: *peer })
     }
 
-    /// Runs agents whose time has come, and forgets tasks that are too old.
+    /// Calls agents that are due, and evicts expired tasks.
     async fn tick(self, worker: usize) {
         let mut sleep = Box::pin(tokio::time::sleep(Duration::ZERO));
         poll_fn(|cx| {
@@ -117,7 +118,7 @@ impl A2a {
             has_body: !body.is_end_stream(),
             takes_trailers: head.version == Version::HTTP_2,
         };
-        // Requests that are there at once share the workers.
+        // Concurrent requests share the workers.
         let worker = self.0.permits.available_permits() % self.0.workers.len();
         let exchange = self.with_cx(worker, Waker::noop(), |cx| Exchange::new(cx, parts));
         let sleep = Box::pin(tokio::time::sleep(Duration::ZERO));
@@ -145,8 +146,8 @@ impl Service<Request<Body>> for A2a {
     }
 }
 
-/// A request and its answer, which goes on when hyper asks for more. It is dropped when the client
-/// leaves, and the exchange ends with it.
+/// A request and its answer, which advances when hyper polls it. It is dropped when the client
+/// disconnects, and the exchange ends with it.
 struct Answer {
     a2a: A2a,
     worker: usize,
@@ -158,7 +159,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Hands on the body, then waits for the head of the answer; `Err`: the body broke off.
+    /// Forwards the body, then waits for the head of the answer; `Err`: the body broke off.
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<()>, axum::Error>> {
         while self.exchange.wants_body() {
             match Pin::new(&mut self.body).poll_frame(cx) {
@@ -205,7 +206,7 @@ impl HttpBody for Answer {
     }
 }
 
-/// What the exchange has said and hyper has not taken.
+/// Output of the exchange that hyper has not taken.
 #[derive(Default)]
 struct Said {
     head: Option<Response<()>>,
@@ -237,7 +238,7 @@ impl ResponseSink for Said {
     }
 }
 
-/// Serves A2A for everything that no other route is for.
+/// Serves A2A on every path without another route.
 pub async fn serve(listener: TcpListener) -> Result<(), BoxError> {
     let setup = Setup { agents: vec![(Echo::profile(), Arc::new(Echo))], ..Setup::default() };
     let a2a = A2a::new(setup, listener.local_addr()?)?;
@@ -245,7 +246,7 @@ pub async fn serve(listener: TcpListener) -> Result<(), BoxError> {
     Ok(axum::serve(listener, router).await?)
 }
 
-// Yours is `#[tokio::main]`: this repository does without that feature of tokio.
+// Use `#[tokio::main]`: this repository does without that feature of tokio.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), BoxError> {
     let addr = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());

@@ -1,11 +1,11 @@
 //! The driver of `docs/guide/engine.md`, which explains it: the pure engine on blocking sockets.
 //!
 //! `cargo run --no-default-features --example engine` serves the echo agent on 127.0.0.1:3000 with
-//! nothing but the standard library: one thread for each connection, one that reads for it, and one
-//! for what is due.
+//! only the standard library: one thread for each connection, one that reads for it, and one for
+//! timers.
 
 #![allow(clippy::expect_used)]
-// Without random bits nothing can be served.
+// The server needs random bits.
 
 use std::{
     fs::File,
@@ -47,7 +47,7 @@ impl Entropy for Urandom {
     }
 }
 
-/// The one clock, and when it began.
+/// The only clock, by its start.
 #[derive(Clone, Copy)]
 struct Clock(Instant);
 
@@ -56,7 +56,7 @@ impl Clock {
         Now { mono_ms: self.0.elapsed().as_millis() as u64, unix_ms: unix_ms() }
     }
 
-    /// How long it is until then; a second if there is nothing to wait for.
+    /// The time until `due_ms`; a second if there is nothing to wait for.
     fn until(self, due_ms: Option<u64>) -> Duration {
         let wait_ms = due_ms.map_or(1_000, |due| due.saturating_sub(self.now().mono_ms));
         Duration::from_millis(wait_ms)
@@ -123,7 +123,7 @@ pub fn serve(listener: &TcpListener) -> io::Result<()> {
     Ok(())
 }
 
-/// Calls agents again that asked for it, and forgets tasks that are too old.
+/// Calls agents again that asked for it, and evicts expired tasks.
 fn tick(engine: &Engine, mut worker: Worker, clock: Clock) {
     let wake = Waker::from(Arc::new(Unpark(thread::current())));
     loop {
@@ -147,7 +147,7 @@ fn converse(
     thread::spawn(move || read(reader, &events));
     stream.set_write_timeout(Some(Duration::from_millis(limits.write_stall_ms)))?;
     let local = stream.local_addr()?.ip();
-    // A page whose name leads to this machine is refused, as it names another host.
+    // A page that resolves its name to this machine is refused, since it names another host.
     let peer = Peer { local: Some(local), is_loopback: local.is_loopback(), ..Peer::default() };
     let mut conn = Conn::new(clock.now());
     let (mut input, mut out, mut eof) = (Vec::new(), Vec::new(), false);
@@ -168,7 +168,7 @@ fn converse(
         out.clear();
         match progress.next {
             Next::Open if said => continue,
-            // Who sends requests ahead and ahead is not listened to for ever.
+            // A client that pipelines without end is disconnected.
             Next::Open if input.len() > ahead_bytes_max => return Ok(()),
             Next::Open => wait(&arrived, clock.until(progress.deadline_ms), &mut input, &mut eof),
             Next::Close => {
@@ -181,7 +181,7 @@ fn converse(
     }
 }
 
-/// Reads what comes, one piece ahead of the connection.
+/// Reads the socket, one piece ahead of the connection.
 fn read(mut stream: TcpStream, events: &SyncSender<Event>) {
     let mut piece = vec![0; 64 * 1024];
     while let Ok(length @ 1..) = stream.read(&mut piece) {
@@ -189,7 +189,7 @@ fn read(mut stream: TcpStream, events: &SyncSender<Event>) {
             return;
         }
     }
-    // The client is gone if this fails.
+    // If this fails, the client is gone.
     let _ = events.send(Event::End);
 }
 
@@ -203,7 +203,7 @@ fn wait(arrived: &Receiver<Event>, most: Duration, input: &mut Vec<u8>, eof: &mu
     }
 }
 
-/// Ignores what still comes, so that the peer reads our last answer before it sees a reset.
+/// Discards further input, so that the peer reads our last answer before it sees a reset.
 fn linger(arrived: &Receiver<Event>, most_ms: u64) -> io::Result<()> {
     let until = Instant::now() + Duration::from_millis(most_ms);
     while let Ok(Event::Input(_) | Event::Wake) =

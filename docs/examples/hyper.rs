@@ -1,4 +1,4 @@
-//! A2A below hyper: requests that hyper has parsed are answered by the engine, JSON and gRPC alike.
+//! A2A below hyper: the engine answers requests that hyper has parsed, JSON and gRPC alike.
 //!
 //! `cargo run --example hyper` serves the echo agent on 127.0.0.1:3000, over HTTP/1.1 and HTTP/2.
 //! Everything runs on one thread, so that one worker serves all connections.
@@ -52,7 +52,7 @@ fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// What all requests share.
+/// The state that all requests share.
 struct A2a {
     engine: Arc<Engine>,
     worker: RefCell<Worker>,
@@ -94,7 +94,7 @@ impl A2a {
     }
 }
 
-/// What the exchange has said and hyper has not taken.
+/// Output of the exchange that hyper has not taken.
 #[derive(Default)]
 struct Said {
     head: Option<Response<()>>,
@@ -131,7 +131,7 @@ impl ResponseSink for Said {
     }
 }
 
-/// A request and its answer, which goes on when hyper asks for more.
+/// A request and its answer, which advances when hyper polls it.
 struct Answer {
     a2a: Rc<A2a>,
     exchange: Exchange,
@@ -141,7 +141,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Hands on the body, then waits for the head of the answer; `Err`: the body broke off.
+    /// Forwards the body, then waits for the head of the answer; `Err`: the body broke off.
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<hyper::Result<Response<()>>> {
         while self.exchange.wants_body() {
             match Pin::new(&mut self.body).poll_frame(cx) {
@@ -177,7 +177,7 @@ impl Body for Answer {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        // Nothing more is written while something is not taken.
+        // Nothing more is written while output is pending.
         if self.said.frames.is_empty() && !self.said.is_over {
             self.go_on(cx);
         }
@@ -193,7 +193,7 @@ impl Body for Answer {
     }
 }
 
-/// Runs agents whose time has come.
+/// Calls agents that are due.
 async fn tick(a2a: Rc<A2a>) {
     loop {
         let now = a2a.now();

@@ -1,5 +1,5 @@
-//! A long task without a stream or a webhook: it is begun, and looked at until it has ended or asks
-//! for something: `cargo run --example poll -- http://127.0.0.1:3000 "hold:3000:2"`.
+//! A long task without a stream or a webhook: the client starts it, and polls it until it has ended
+//! or asks for input: `cargo run --example poll -- http://127.0.0.1:3000 "hold:3000:2"`.
 
 use std::time::Duration;
 

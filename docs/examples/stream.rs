@@ -1,5 +1,5 @@
-//! A stream that goes on when its connection breaks:
-//! `cargo run --example stream -- http://127.0.0.1:3000 "stream:10"`.
+//! A stream that resumes when its connection breaks: `cargo run --example stream --
+//! http://127.0.0.1:3000 "stream:10"`.
 
 use peregrine::{
     client::{Client, EventKind, SendRequest},

@@ -1,4 +1,4 @@
-//! A request is admitted exactly if its head shows a credential that the rules know.
+//! A request is admitted exactly if its head has a credential that the rules accept.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,4 +1,4 @@
-//! An answer is read the same after another one that differs in a text.
+//! An answer is read the same after another answer with a different text.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

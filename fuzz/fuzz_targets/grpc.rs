@@ -1,4 +1,4 @@
-//! Any bytes of gRPC are understood or refused, and what was read is written as the same.
+//! Any gRPC bytes are read or refused, and a read message is written back unchanged.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,4 +1,4 @@
-//! A head means the same whether it was seen before or not.
+//! A head means the same whether it is cached or not.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]
@@ -7,7 +7,7 @@ mod http;
 #[cfg(not(fuzzing))]
 use crate::http;
 
-/// The property, for heads that are divided by NUL behind the byte that says where they are cut.
+/// The property, for heads that are divided by NUL after the byte that says where they are cut.
 pub fn property(bytes: &[u8]) {
     let Some((cut, heads)) = bytes.split_first() else { return };
     let heads: Vec<Vec<u8>> = heads.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();

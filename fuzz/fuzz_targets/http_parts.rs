@@ -1,4 +1,4 @@
-//! A head in parts means the same whatever came before it, and what it means in HTTP/1.1.
+//! A head in parts means the same after any other head, and the same as in HTTP/1.1.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,4 +1,4 @@
-//! Whatever a server answers is understood, and then means the same when written anew, or refused.
+//! Any answer of a server is refused, or read and written anew with the same meaning.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,4 +1,4 @@
-//! Any body is answered once, and a batch once for each call, with the id as it stood.
+//! Any body is answered once, and a batch once for each call, with the original id.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

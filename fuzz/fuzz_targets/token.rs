@@ -1,4 +1,4 @@
-//! Whatever bytes are shown, only a token that the issuer has signed is let in.
+//! Whatever the bytes, only a token that the issuer has signed is accepted.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

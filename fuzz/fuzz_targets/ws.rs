@@ -1,4 +1,4 @@
-//! Any bytes cut anywhere are the same messages, which are those of a slow reading of RFC 6455.
+//! Any bytes cut anywhere give the same messages as a slow reading of RFC 6455.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,4 +1,4 @@
-//! A server's frames cut anywhere are the same messages, those of a slow reading of RFC 6455.
+//! A server's frames cut anywhere give the same messages as a slow reading of RFC 6455.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

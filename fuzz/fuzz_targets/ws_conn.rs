@@ -1,4 +1,4 @@
-//! Any bytes behind an upgrade, cut anywhere: no panic, an end, bounded output, the same messages.
+//! Any bytes after an upgrade, cut anywhere: no panic, an end, bounded output, the same messages.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -44,7 +44,7 @@ fn card_is_found_below_a_url_that_refuses_get() {
         let user = User::of(&format!("{}/agents/a", fake.url));
         assert_eq!(user.ok(&["card", "get"]).field("Name"), "fake", "{shown}");
     }
-    // Where no URL has one, a refusal explains more than the 404 after it.
+    // If no URL has a card, a refusal explains more than the later 404.
     let fake = Fake::start(|heard, _, _| match heard.target.as_str() {
         "/rpc" => status("401 Unauthorized", "text/plain", "no"),
         _ => status("404 Not Found", "text/plain", "no"),
@@ -56,7 +56,7 @@ fn card_is_found_below_a_url_that_refuses_get() {
 #[test]
 fn a_card_below_the_floor_is_shown_as_well() {
     let (_server, url) = echo(&["--card", "v03"]);
-    // As a card of 1.0, the only type of a card that the output has.
+    // Printed as a 1.0 card, the only type of card in the output.
     let card = User::of(&url).json(&["card", "get"]);
     assert_eq!(card["supportedInterfaces"][0]["protocolVersion"], "0.3.0", "{card}");
     assert!(card.get("protocolVersion").is_none(), "{card}");
@@ -98,7 +98,7 @@ fn lint_names_everything_and_fails_for_errors_alone() {
     let findings = said.document()["findings"].clone();
     let errors = findings.as_array().unwrap().iter().filter(|one| one["level"] == "error");
     assert!(errors.count() > 2, "{findings}");
-    // What is no card at all has one finding, and what is not there has none.
+    // A file that is not a card has one finding, and a missing file none.
     user.write("work/none.json", "no");
     assert!(user.run(&["card", "lint", "none.json"]).out.contains("Errors: 1\n"));
     user.failure(&["card", "lint", "nowhere.json"], "A2ACLI_ERR_CARD_NOT_FOUND", 3);
@@ -184,7 +184,7 @@ fn get_says_what_comes_of_the_signatures() {
     user.write("work/card.json", &card);
     user.write("work/changed.json", &card.replace("https://a.example/", "https://b.example/"));
     user.write("work/keys.json", &fixture["keys"].to_string());
-    // Without a key nothing is said for them.
+    // Without a key the command reports nothing about signatures.
     let said = user.ok(&["card", "get", "card.json"]);
     assert_floor(&said.out);
     let unverifiable =
@@ -224,7 +224,7 @@ fn verify_tells_verified_from_unverifiable_and_absent() {
         assert_eq!(said.code, Some(1), "{said:?}");
         assert!(said.field("Signature").starts_with("unverifiable"), "{said:?}");
     }
-    // Whoever has no key is not told that all is well, and a card need not be signed.
+    // Without a key the command does not report success; a card need not be signed.
     let said = user.run(&["card", "verify", "card.json"]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.field("Signature").starts_with("unverifiable"), "{said:?}");
@@ -259,7 +259,7 @@ fn sign_writes_a_card_that_verify_verifies() {
     let verify = ["card", "verify", "signed.json", "--public-key", "public.pem"];
     let said = user.ok(&verify);
     assert!(said.field("Signature").starts_with("verified with the key \"k-1\""), "{said:?}");
-    // Another key signs beside it; what is signed by nobody else stays good.
+    // Another key adds its signature; existing signatures stay valid.
     user.write("work/other.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
     let both = user.ok(&["card", "sign", "signed.json", "--key", "other.pem"]);
     user.write("work/signed.json", &both.out);

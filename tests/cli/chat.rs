@@ -24,7 +24,7 @@ fn turns_go_on_with_their_context_and_task() {
             all.dedup();
             all
         };
-        // The answer went to the task that asked; the third turn made another one beside it.
+        // The answer went to the task that asked; the third turn made a second task.
         assert_eq!(tasks("Task").len(), 2, "{said:?}");
         assert_eq!(tasks("Context").len(), 1, "{said:?}");
         assert_eq!(user.json(&["task", "list"])["totalSize"], 2);
@@ -38,7 +38,7 @@ fn an_input_that_has_ended_ends_the_chat() {
     assert!(said.out.is_empty() && said.err.is_empty(), "{said:?}");
 }
 
-/// An agent whose tasks end while it waits for their answers.
+/// An agent that ends its tasks while it waits for their answers.
 fn forgetful(code: i64) -> Fake {
     Fake::start(move |heard, _, url| {
         let task =
@@ -104,7 +104,7 @@ fn the_time_is_that_of_a_turn() {
     let said = user.run_with(&["chat", "--timeout", "500ms"], "never\nlarge\n");
     assert_eq!(said.code, Some(5), "{said:?}");
     assert!(said.err.contains("peregrine task get --wait"), "{said:?}");
-    // Whoever writes the lines takes longer.
+    // The writer of the lines takes longer.
     let limit = Duration::from_secs(4);
     let words = ["chat", "--timeout", &format!("{}s", limit.as_secs())];
     let mut child = user.command(&words).stdin(Stdio::piped()).spawn().unwrap();

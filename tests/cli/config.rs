@@ -1,5 +1,5 @@
-//! The configuration of a server as an operator makes it: `serve config`, who wins, and a server
-//! whose file changes while it runs.
+//! The configuration of a server as an operator writes it: `serve config`, the order of precedence,
+//! and a running server with a changing file.
 
 use std::{
     collections::BTreeSet,
@@ -24,20 +24,20 @@ use crate::{
 /// The example of the documentation.
 const EXAMPLE: &str = include_str!("../../docs/peregrine.toml");
 
-/// What `serve config` says with these words, and how it ends.
+/// The output and exit code of `serve config` with these words.
 fn config(user: &User, words: &[&str]) -> (Option<i32>, String, String) {
     let said = user.run(&[&["serve", "config"], words].concat());
     (said.code, said.out, said.err)
 }
 
-/// A user whose `p.toml` says this.
+/// A user with this text in `p.toml`.
 fn user_with(text: &str) -> User {
     let user = User::new();
     user.write("work/p.toml", text);
     user
 }
 
-/// From there and not from where the command runs.
+/// Not in the folder where the command runs.
 #[test]
 fn keys_are_in_the_folder_of_the_configuration() {
     let user = User::new();
@@ -122,7 +122,7 @@ fn check_says_ok_or_what_is_wrong_and_where() {
         ("card = 3\n", "p.toml:1: card: must be a string"),
         ("public_url = \"${NOT_SET}\"\n", "p.toml:1: public_url: the variable NOT_SET is not set"),
         ("workers = \n", "p.toml:1: "),
-        // What the engine refuses, and what files do not hold, have their lines, too.
+        // Values that the engine refuses, and errors of files, have their lines, too.
         ("\npublic_url = \"ftp://x\"\n", "p.toml:2: public_url: the public URL"),
         (
             "[[mounts]]\npath = \"/x\"\ndialect = \"standard\"\nagent = \"eve\"\n",
@@ -138,7 +138,7 @@ fn check_says_ok_or_what_is_wrong_and_where() {
         ),
     ] {
         let (code, out, err) = config(&user_with(text), &["check", "--config", "p.toml"]);
-        // A file of TLS is refused by the system.
+        // The system refuses a TLS file.
         let expected = if text.contains("[tls]") { 1 } else { 2 };
         assert_eq!((code, out.as_str()), (Some(expected), ""), "{text}: {err}");
         assert!(err.starts_with(&format!("peregrine: {said}")), "{text}: {err}");
@@ -148,7 +148,7 @@ fn check_says_ok_or_what_is_wrong_and_where() {
     assert!(code == Some(2) && err.contains("add --config FILE"), "{err}");
     let (code, _, err) = config(&user, &["check", "--config", "none.toml"]);
     assert!(code == Some(2) && err.contains("cannot read none.toml"), "{err}");
-    // The variable names the file as well, and the server itself says the same.
+    // The variable names the file as well, and the server itself prints the same.
     let user = user_with("workrs = 1\n").with("PEREGRINE_CONFIG", "p.toml");
     let said = user.run(&["serve"]);
     assert!(said.code == Some(2) && said.err.contains("p.toml:1: unknown key"), "{said:?}");
@@ -268,13 +268,13 @@ fn flags_go_before_variables_and_those_before_the_file() {
         assert!(said.lines().any(|other| other == line), "{line}: {said}");
     }
     assert!(!said.contains("path = \"/x\""), "a list takes the place of the whole list: {said}");
-    // What is shown is a configuration, and means the same.
+    // The output is a configuration with the same meaning.
     let again = user_with(&said);
     let (code, out, err) = config(&again, &["check", "--config", "p.toml"]);
     assert_eq!((code, out.as_str()), (Some(0), "p.toml: ok\n"), "{err}");
 }
 
-/// Whether a document is one of this schema.
+/// Validates documents against this schema.
 fn validator(schema: &Value) -> impl Fn(&Value) -> bool + use<> {
     let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
     compiler.set_default_draft(Draft::V2020_12);
@@ -289,7 +289,7 @@ fn schema() -> Value {
     serde_json::from_str(&out).unwrap()
 }
 
-/// The example with all that is commented out: `#key`, where prose has a space.
+/// The example with all comments uncommented: `#key`, where prose has a space.
 fn whole_example() -> String {
     let lines = EXAMPLE.lines().map(|line| match line.strip_prefix('#') {
         Some(rest) if rest.starts_with(|c: char| c != ' ') => rest,
@@ -298,7 +298,7 @@ fn whole_example() -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// The paths of all keys of a document; of arrays and agents the first one stands for all.
+/// The paths of all keys of a document; the first array element and the first agent stand for all.
 fn keys_of(document: &Value, path: &str, keys: &mut BTreeSet<String>) {
     match document {
         Value::Object(members) => {
@@ -413,7 +413,7 @@ fn completion_and_the_manual_know_the_configuration() {
     }
 }
 
-/// A server with a file, and what it says on stderr.
+/// A server with a file, and its stderr.
 struct Configured {
     user: User,
     server: Binary,
@@ -430,13 +430,13 @@ impl Configured {
         Configured { user, server }
     }
 
-    /// Puts another file in the place of this one, all at once.
+    /// Replaces the file atomically.
     fn replace(&self, text: &str) {
         let fresh = self.user.write("work/fresh.toml", text);
         fs::rename(fresh, self.user.path("work/p.toml")).unwrap();
     }
 
-    /// The lines of stderr, of those that are JSON the message.
+    /// The lines of stderr; of JSON lines the message.
     fn said(&self) -> String {
         let raw = self.raw();
         let said = raw.lines().map(|line| match serde_json::from_str::<Value>(line) {
@@ -450,7 +450,7 @@ impl Configured {
         fs::read_to_string(self.user.path("stderr")).unwrap()
     }
 
-    /// Waits for this in what it says.
+    /// Waits until stderr has these words.
     fn hears(&self, words: &str) {
         eventually(words, || self.said().contains(words));
     }
@@ -471,7 +471,7 @@ impl Configured {
     }
 }
 
-/// A script that answers `hello`, and is at work at `wait` for a long time.
+/// A script that answers `hello`, and works for a long time at `wait`.
 fn script(answer: &str) -> String {
     format!(
         "[[rule]]\ntext = \"hello\"\n[[rule.step]]\nmessage = [{{ text = \"{answer}\" }}]\n\
@@ -493,7 +493,7 @@ fn a_signal_adds_replaces_and_removes_agents_while_calls_run() {
     server.server.signal("-HUP");
     server.hears("was read again: agents added bob, zoe");
     assert_eq!(text_of(&server.send("bob", "hello")["message"]), "one");
-    // Calls that run: they go on where their agent stays, or has other rules.
+    // Running calls: they continue if their agent stays, or has other rules.
     let held = |agent: &str| {
         let mut line = server.server.connect();
         let call = rpc("SendStreamingMessage", &V1.params(say("wait")));
@@ -519,7 +519,7 @@ fn a_signal_adds_replaces_and_removes_agents_while_calls_run() {
     server.server.assert_lives();
 }
 
-/// A script that asks, and one step later says its name; or does so after a while.
+/// A script that asks, and one step later states its name; or does so after a while.
 fn asking_script(name: &str) -> String {
     let done = format!("status = \"completed\"\ntext = \"{name} is done\"\n");
     format!(
@@ -555,7 +555,7 @@ fn tasks_end_with_the_rules_that_they_began_with() {
     let call = rpc("SendStreamingMessage", &V1.params(say("slow")));
     slow.write(&post("/agents/bob", &[], &call));
     slow.read_until("TASK_STATE_WORKING");
-    // A change that follows another one forgets neither the first rules nor the second.
+    // A second change forgets neither the first rules nor the second.
     write("middle");
     let middle = server.send("bob", "ask");
     write("new");
@@ -563,14 +563,14 @@ fn tasks_end_with_the_rules_that_they_began_with() {
     let fresh = server.send("bob", "hello");
     assert_eq!(text_of(&fresh["task"]["status"]["message"]), "new is done");
     slow.read_until("old is done");
-    // What is no script any more has no use for their tasks.
+    // The echo agent that replaces the script answers the script's tasks.
     server.replace(&format!("{ONE}[agents.bob]\nkind = \"echo\"\ndescription = \"echo\"\n"));
     server.server.signal("-HUP");
     eventually("echo", || server.described("bob").as_deref() == Some("echo"));
     assert_eq!(next(&asked[1])["artifacts"][0]["artifactId"], "echo");
 }
 
-/// A file that the system refuses is no contradiction in what was said.
+/// A file that the system refuses is not an error of the configuration.
 #[test]
 fn check_ends_with_the_code_of_serve() {
     for (text, code) in [
@@ -595,7 +595,7 @@ fn a_changed_file_is_read_without_a_signal() {
     server.replace(&format!("{ONE}description = \"another\"\n"));
     server.hears("was read again: agents with a changed card first");
     assert_eq!(server.described("first").as_deref(), Some("another"));
-    // It is written over, as editors do that keep the file.
+    // Overwritten in place, as some editors do.
     server.user.write("work/p.toml", &format!("{ONE}[agents.second]\nkind = \"echo\"\n"));
     server.hears("agents added second; with a changed card first");
     assert_eq!(server.said().lines().count(), 2, "{}", server.said());
@@ -611,7 +611,7 @@ fn a_bad_file_changes_nothing_and_is_one_line() {
             ":1: unknown key \"workrs\"; did you mean workers?; the running \
              configuration is unchanged",
         ),
-        // All of it was good but the last thing.
+        // Everything is valid but the last line.
         (
             "[agents.first]\nkind = \"echo\"\ndescription = \"new\"\n[agents.b]\nkind = \"echo\"\n\
              [limits]\ndrain_ms = \"1s\"\n[tls]\ncert = \"none\"\nkey = \"none\"\n",
@@ -649,7 +649,7 @@ fn a_log_of_warnings_has_what_a_reload_could_not_do() {
     server.replace(&format!("{text}[agents.second]\nkind = \"echo\"\n"));
     server.server.signal("-HUP");
     eventually("the second agent", || server.described("second").is_some());
-    // That is as it should be, and no line of a log of warnings.
+    // That is normal, and not a line in a log of warnings.
     let lines: Vec<Value> =
         server.raw().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((lines.len(), &lines[0]["level"]), (1, &json!("WARN")), "{lines:?}");
@@ -665,7 +665,7 @@ fn keys_that_need_a_restart_are_named_and_change_nothing() {
     server.server.signal("-HUP");
     server.hears("need a restart: strict, limits.tasks_max, default_agent\n");
     assert!(server.said().contains("agents added second"), "{}", server.said());
-    // The new time for a drain is that of the next drain.
+    // The new drain time applies to the next drain.
     let mut line = server.server.connect();
     let call = rpc("SendStreamingMessage", &V1.params(say("hold:60000:1")));
     line.write(&post("/agents/first", &[], &call));
@@ -690,7 +690,7 @@ fn a_name_that_a_tenant_has_changes_nothing_at_all() {
     assert_eq!((server.described("alice"), server.described("bob")), (None, None));
 }
 
-/// A call of this agent with this line in its head: the status of the answer.
+/// Calls this agent with this line in the head; returns the status.
 fn status(server: &Configured, line: &str) -> u16 {
     let mut tcp = server.server.connect();
     let call = rpc("ListTasks", &json!({}));
@@ -710,14 +710,14 @@ fn callers_and_their_quotas_are_those_of_the_file_as_it_is_now() {
     let key = |name: &str, digest: &str, more: &str| {
         format!("[[auth.api_keys]]\nname = \"{name}\"\nsha256 = \"{digest}\"\n{more}")
     };
-    // Of `abc`, and of `abd`.
+    // Hashes of `abc` and `abd`.
     let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     let abd = "a52d159f262b2c6ddb724a61840befc36eb30c88877a4030b65cbe86298449c9";
     let server = Configured::start(&text(&key("alice", abc, ""), 1));
     assert_eq!(status(&server, ""), 401);
     assert_eq!(status(&server, "X-API-Key: abc"), 200);
     assert_eq!(status(&server, "X-API-Key: abd"), 401);
-    // Another key comes, with a quota of its own, and the first one goes.
+    // Adds another key with its own quota, and removes the first one.
     server.replace(&text(&key("bob", abd, "quota = \"small\"\n"), 1));
     server.server.signal("-HUP");
     server.hears("was read again: callers changed; the agents are unchanged");
@@ -728,7 +728,7 @@ fn callers_and_their_quotas_are_those_of_the_file_as_it_is_now() {
     server.server.signal("-HUP");
     server.hears("was read again: quotas changed; the agents are unchanged");
     eventually("the larger quota holds", || status(&server, "X-API-Key: abd") == 200);
-    // Rules that cannot hold change nothing.
+    // Invalid rules change nothing.
     server.replace(&text(&format!("{0}{0}", key("bob", abd, "")), 1));
     server.server.signal("-HUP");
     server.hears(
@@ -736,14 +736,14 @@ fn callers_and_their_quotas_are_those_of_the_file_as_it_is_now() {
          unchanged",
     );
     assert_eq!(status(&server, "X-API-Key: abd"), 200);
-    // A list without anybody in it lets everybody go.
+    // An empty list removes all callers.
     server.replace(&text("[auth]\napi_keys = []\n", 1));
     server.server.signal("-HUP");
     eventually("nobody is known", || status(&server, "X-API-Key: abd") == 401);
     server.replace(&text(&key("bob", abd, ""), 100_000));
     server.server.signal("-HUP");
     eventually("bob is known again", || status(&server, "X-API-Key: abd") == 200);
-    // To ask nobody needs a restart; until then nobody is known.
+    // To require no authentication needs a restart; until then no key is valid.
     server.replace(ONE);
     server.server.signal("-HUP");
     server.hears("need a restart: auth");
@@ -761,7 +761,7 @@ fn the_log_is_that_of_the_file_as_it_is_now() {
     assert_eq!(calls(&server), 0);
     assert_eq!(status(&server, ""), 200);
     eventually("a line a call", || calls(&server) == 1);
-    // A level above that of calls and reloads: neither is said.
+    // At a level above that of calls and reloads, neither is logged.
     server.replace(&format!("{ONE}[logs]\naccess = 1\nlevel = \"error\"\n"));
     server.server.signal("-HUP");
     let quiet = || {
@@ -784,7 +784,7 @@ fn a_server_is_ready_when_it_has_the_keys_of_its_issuers() {
         let reply = line.reply();
         (reply.status, String::from_utf8(reply.body).unwrap())
     };
-    // Nobody answers yet.
+    // No server answers yet.
     let (status, body) = ready();
     assert_eq!(status, 503, "{body}");
     assert!(body.contains(&format!("no keys of {url}: ")), "{body}");

@@ -1,4 +1,4 @@
-//! `conformance`: what is asked of any agent, and the kit of the user.
+//! `conformance`: the checks for any agent, and the user's kit.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -33,7 +33,7 @@ fn what_cannot_be_asked_is_skipped_and_says_why() {
     assert!(said.out.contains("the card declares no streams"), "{said:?}");
     assert!(said.out.contains("Skip: CORE-CANCEL-002 "), "{said:?}");
     assert!(said.out.contains("the task has not ended"), "{said:?}");
-    // A2A 0.3 has no words for it but over HTTP+JSON.
+    // A2A 0.3 has no form for it but HTTP+JSON.
     let said = User::of(&clerk.url()).ok(&["conformance", "--a2a-version", "0.3"]);
     assert_eq!(said.field("Failed"), "0", "{said:?}");
     assert!(said.out.contains("Skip: CORE-LIST-003 "), "{said:?}");
@@ -44,7 +44,7 @@ fn what_1_0_alone_requires_is_asked_of_1_0_alone() {
     let task = json!({
         "kind": "task", "id": "t-1", "contextId": "c-1", "status": { "state": "completed" },
     });
-    // As the official SDK of 0.3 refuses a message to a task that has ended.
+    // As the official SDK of 0.3 refuses a message to a finished task.
     let fake = Fake::start(move |heard, _, url| {
         let card = json!({
             "name": "old", "description": "", "version": "1", "protocolVersion": "0.3.0",
@@ -137,7 +137,7 @@ fn what_ends_servers_is_asked_for_by_name_alone() {
 
 #[test]
 fn what_an_agent_gets_wrong_is_named() {
-    // It answers everything with the same task, whoever asks for what.
+    // It answers every request with the same task.
     let task = json!({
         "id": "t-1", "contextId": "c-1", "status": { "state": "TASK_STATE_COMPLETED" },
         "history": [
@@ -193,7 +193,7 @@ fn the_kit_that_is_named_is_run() {
         assert_eq!(said.code, Some(code), "{said:?}");
         let report: Value = said.document();
         assert_eq!(report["checks"][0]["outcome"], outcome, "{report}");
-        // What the kit says is no part of the document.
+        // The kit's output is not a part of the document.
         assert!(said.err.contains(&format!("kit --sut-host {url} --level must")), "{said:?}");
     }
     let error = user.failure(&["conformance", "--tck", "none"], "A2ACLI_ERR_USAGE", 2);
@@ -213,7 +213,7 @@ fn the_kit_ends_with_the_command_and_is_told_no_secret() {
     let said = user.run(&arguments);
     assert_eq!(said.code, Some(5), "{said:?}");
     assert!(said.err.lines().any(|line| line == "0"), "{said:?}");
-    // What the kit has started ends as well.
+    // A process that the kit has started ends as well.
     std::thread::sleep(std::time::Duration::from_secs(4));
     assert!(!user.path("work/kit/late").exists());
 }

@@ -1,4 +1,5 @@
-//! Credentials: where they go, what is said of them, and how they are had.
+//! Credentials: where they are sent, what the output shows of them, and how the client obtains
+//! them.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -18,7 +19,7 @@ fn message(heard: &Heard) -> Vec<u8> {
     } }))
 }
 
-/// An agent whose card has these members, and who answers everybody.
+/// An agent with these members in its card, which answers every caller.
 fn agent(members: Value) -> Fake {
     Fake::start(move |heard, _, url| match heard.rpc() {
         "" => ok("application/json", &card(url, &members)),
@@ -59,12 +60,12 @@ fn credentials_go_as_the_card_says() {
             _ => heard.field("cookie") == Some("x-a=k-1"),
         };
         assert!(is_there, "{location}: {heard:?}");
-        // The card itself is public: nobody shows anything for it.
+        // The card itself is public: the request has no credential.
         let card = &fake.heard()[0];
         assert!(card.field("x-a").is_none() && card.field("cookie").is_none(), "{card:?}");
         assert!(!card.target.contains("k-1"), "{card:?}");
     }
-    // A card that wants a key gets no token, and nothing is sent without it.
+    // A card that requires a key gets no token, and nothing is sent without the key.
     let key = json!({ "apiKeySecurityScheme": { "location": "header", "name": "x-a" } });
     let fake = agent(scheme("k", key));
     let user = User::of(&fake.url).with("A2ACLI_BEARER", "t-1");
@@ -110,7 +111,7 @@ fn what_has_no_effect_is_warned_of() {
         let expected = if warned.is_empty() { vec![] } else { vec![expected.as_str()] };
         assert_eq!(lines, expected, "{words:?}");
     }
-    // By the name under which it was said.
+    // Under the name of its variable.
     let user = User::of(&agent(json!({})).url).with("A2ACLI_API_KEY", "k-1");
     let said = user.ok(&["send", "x"]);
     assert!(said.err.contains("A2ACLI_API_KEY in the environment is not sent"), "{said:?}");
@@ -129,7 +130,7 @@ fn a_binding_that_is_passed_over_is_warned_of() {
     assert_eq!(said(User::new(), &flags), line);
     assert_eq!(said(User::new(), &flags[..2]), line);
     assert_eq!(said(User::new(), &[flags[2], flags[3], flags[0], flags[1]]), "");
-    // A list for many agents has its effect.
+    // A list for many agents is applied as well.
     let standing = |list| User::new().with("A2ACLI_TRANSPORT", list);
     assert_eq!(said(standing("grpc,jsonrpc"), &[]), "");
     assert!(said(standing("grpc,rest"), &[]).contains("no grpc, http+json that can"));
@@ -265,7 +266,7 @@ fn a_service_parameter_is_a_field() {
     assert_eq!(last(&fake).field("x-other"), Some("c"));
 }
 
-/// A server that asks for certificates, and the flags of a client that has one.
+/// A server that requires client certificates, and the flags of a client that has one.
 struct Secured {
     server: Binary,
     authority: String,
@@ -309,7 +310,7 @@ fn mutual_tls_shows_a_certificate() {
     let words = secured.send(&url, &[&authority[..], &identity].concat());
     assert_eq!(user.ok(&words).block("Text"), "hello");
     user.failure(&secured.send(&url, &authority), "A2ACLI_ERR_UNREACHABLE", 3);
-    // An authority that nobody knows is not believed.
+    // A certificate of an unknown authority is not trusted.
     user.failure(&secured.send(&url, &identity), "A2ACLI_ERR_UNREACHABLE", 3);
 }
 
@@ -326,7 +327,7 @@ fn an_unverified_server_is_warned_of() {
     assert!(said.err.contains("SECURITY") && !said.err.contains("hidden"), "{said:?}");
 }
 
-/// An agent that wants the token that its own authorization server gives.
+/// An agent that requires a token of its own authorization server.
 fn guarded() -> Fake {
     Fake::start(|heard, number, url| match heard.target.as_str() {
         "/device" => ok(
@@ -381,14 +382,14 @@ fn a_token_by_client_credentials_is_kept_and_attached() {
     assert_eq!(user.ok(&["send", "x"]).block("Text"), "hello");
     let said = user.ok(&["send", "x", "--debug"]);
     assert!(said.err.contains("Authorization: ***") && !said.err.contains("hidden"), "{said:?}");
-    // What an agent repeats is no secret that the user gave.
+    // Text that the agent repeats is not a secret of the user.
     for more in [&["--debug"][..], &["-o", "json"]] {
         let said = user.run(&[&["send", "repeat it"], more].concat());
         assert!(!said.err.contains("hidden") && !said.out.contains("hidden"), "{said:?}");
     }
     let said = user.run(&["send", "repeat it", "--debug"]);
     assert!(said.err.contains("not for ***"), "{said:?}");
-    // One that others may read is not believed.
+    // A file that other users can read is rejected.
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     let error = user.failure(&["send", "x"], "A2ACLI_ERR_USAGE", 2);
     assert!(error["hint"].as_str().unwrap().starts_with("chmod 600"), "{error}");

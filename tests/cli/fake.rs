@@ -1,4 +1,4 @@
-//! An agent of a few lines that answers what a test says, to show what no well-behaved one does.
+//! A small agent that answers as a test says, for behaviour that no correct agent has.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// A request, as it came.
+/// A request as received.
 #[derive(Clone, Debug)]
 pub struct Heard {
     pub method: String,
@@ -25,12 +25,12 @@ impl Heard {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The method of JSON-RPC.
+    /// The JSON-RPC method.
     pub fn rpc(&self) -> &str {
         self.body["method"].as_str().unwrap_or_default()
     }
 
-    /// An answer of JSON-RPC.
+    /// A JSON-RPC response.
     pub fn result(&self, result: &Value) -> Vec<u8> {
         let body = json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": result });
         ok("application/json", &body.to_string())
@@ -43,7 +43,7 @@ impl Heard {
             let event = json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": result });
             text.push_str(&format!("data: {event}\n\n"));
         }
-        // A length that never comes.
+        // Announces more content than it sends.
         let length = text.len() + 1000;
         format!(
             "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {length}\r\n\r\n{text}"
@@ -65,7 +65,7 @@ pub fn status(status: &str, media_type: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A card with one interface of JSON-RPC at `url`, and these members beside.
+/// A card with one JSON-RPC interface at `url`, and these additional members.
 pub fn card(url: &str, more: &Value) -> String {
     let mut card = json!({
         "name": "fake", "description": "", "version": "1",
@@ -85,7 +85,7 @@ pub struct Fake {
 }
 
 impl Fake {
-    /// Answers every request with what `answer` makes of it, of its number and of the agent's URL.
+    /// Answers every request with `answer` of the request, its number and the agent's URL.
     pub fn start(answer: impl Fn(&Heard, usize, &str) -> Vec<u8> + Send + 'static) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -99,14 +99,14 @@ impl Fake {
                     kept.push(request.clone());
                     kept.len() - 1
                 };
-                // A client that has left wants no answer.
+                // A client that has disconnected needs no answer.
                 let _ = (&stream).write_all(&answer(&request, number, &base));
             }
         });
         Fake { url, heard }
     }
 
-    /// What came so far.
+    /// The requests so far.
     pub fn heard(&self) -> Vec<Heard> {
         self.heard.lock().unwrap().clone()
     }

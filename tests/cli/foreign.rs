@@ -1,5 +1,5 @@
-//! Agents as they are in the field: what is not quite A2A is read where its meaning is plain, and
-//! named where it is not.
+//! Agents in the field: a deviation from A2A is read where its meaning is plain, and named where it
+//! is not.
 
 use std::net::TcpListener;
 
@@ -21,7 +21,7 @@ pub fn message(text: &str) -> Value {
     json!({ "message": { "messageId": "a-1", "role": "ROLE_AGENT", "parts": [{ "text": text }] } })
 }
 
-/// An agent that answers its calls so; its card has these members beside.
+/// An agent that answers its calls so; its card has these additional members.
 pub fn agent(more: Value, answer: impl Fn(&Heard, usize) -> Vec<u8> + Send + 'static) -> Fake {
     Fake::start(move |heard, number, url| match heard.method.as_str() {
         "GET" => ok("application/json", &card(&format!("{url}/rpc"), &more)),
@@ -33,7 +33,7 @@ pub fn streaming() -> Value {
     json!({ "capabilities": { "streaming": true } })
 }
 
-/// An agent of 0.3, whose interface may be of another version.
+/// An agent of 0.3 with an interface of any version.
 pub fn old_card(url: &str, version: &str, streams: bool) -> String {
     json!({
         "name": "old", "version": "1", "url": format!("{url}/rpc"), "protocolVersion": version,
@@ -42,7 +42,7 @@ pub fn old_card(url: &str, version: &str, streams: bool) -> String {
     .to_string()
 }
 
-/// The events of a stream that ends as it should.
+/// The events of a stream that ends normally.
 pub fn stream(events: &[String]) -> Vec<u8> {
     ok("text/event-stream", &events.concat())
 }
@@ -156,7 +156,7 @@ fn authentication_alone_is_no_proof_of_0_1_in_agent_card_json() {
     let user = User::of(&fake.url).with("A2ACLI_A2A_VERSION", "0.3");
     assert!(user.ok(&["send", "hi"]).out.contains("fine"));
     assert_eq!(fake.heard().last().unwrap().rpc(), "message/send");
-    // Where only clients of 0.1 and 0.2 look, it is one.
+    // At the path of 0.1 and 0.2 it is a card.
     let error = User::of(&format!("{}/.well-known/agent.json", fake.url)).failure(
         &["send", "hi"],
         "VersionNotSupportedError",
@@ -273,7 +273,7 @@ fn the_next_interface_is_called_where_the_first_is_down() {
         let said = User::of(&fake.url).ok(&["send", "hi"]);
         assert!(said.out.contains("fine"), "{said:?}");
         assert!(said.err.contains("/rest") && said.err.contains("instead"), "{said:?}");
-        // Who names a binding means it.
+        // An explicit binding is not replaced.
         let words = ["send", "hi", "--transport", "jsonrpc"];
         User::of(&fake.url).failure(&words, "A2ACLI_ERR_UNREACHABLE", 3);
     }
@@ -473,16 +473,16 @@ fn what_ends_a_wait_names_the_task() {
     let user = User::of(&fake.url);
     let failure = user.failure(&["send", "hi"], "InvalidParamsError", 1);
     assert!(failure["hint"].as_str().unwrap().contains("--wait t-1"), "{failure}");
-    // A task that is not there is reported at once.
+    // A missing task is reported at once.
     let fake = agent(json!({}), |heard, _| error(heard, -32001));
     User::of(&fake.url).failure(&["task", "get", "t-9", "--wait"], "TaskNotFoundError", 1);
     assert_eq!(fake.heard().len(), 2);
 }
 
-/// As Python writes what it cannot pair.
+/// A lone surrogate, as Python writes it.
 const LONE: &str = r"lone \ud83d end \udc00";
 
-/// A task in whose answer every kind of text has half a surrogate pair.
+/// A task with half a surrogate pair in every kind of text.
 fn task_of_halves() -> String {
     format!(
         r#"{{"id":"t-1","contextId":"c-1","status":{{"state":"TASK_STATE_COMPLETED"}},"artifacts":[{{
@@ -518,7 +518,7 @@ fn halves_of_surrogate_pairs_are_passed_on_as_they_came() {
         let said = user.ok(&["send", "hi"]);
         assert!(said.out.contains("lone \u{fffd} end \u{fffd}"), "{said:?}");
     }
-    // Written anew in 1.0, they are still as they came.
+    // Converted to 1.0, they are unchanged.
     let fake = Fake::start(|heard, _, url| match heard.method.as_str() {
         "GET" => ok("application/json", &old_card(url, "0.3.0", false)),
         _ => {
@@ -549,19 +549,19 @@ fn halves_of_surrogate_pairs_are_relayed_as_they_came() {
     let user = User::of(&format!("http://{}", gateway.addr()));
     for binding in ["jsonrpc", "http+json", "websocket"] {
         let said = user.ok(&["send", "hi", "-o", "json", "--transport", binding]);
-        // Metadata of a task is its agent's own.
+        // The metadata of a task belongs to its agent.
         assert!(said.out.matches(LONE).count() >= 4, "{said:?}");
     }
-    // What gRPC cannot carry is named, in an answer and in a stream.
+    // The error names what gRPC cannot carry, in an answer and in a stream.
     for more in [&[][..], &["--stream"]] {
         let words = [&["send", "hi", "--transport", "grpc"], more].concat();
         let said = user.run(&words);
         assert_ne!(said.code, Some(0), "{said:?}");
         assert!(said.err.contains("artifact") && said.err.contains(".name has half"), "{said:?}");
     }
-    // Other answers of the same connections are whole.
+    // Other answers on the same connections are complete.
     user.ok(&["task", "list", "--transport", "grpc"]);
-    // So is a direct message, also where a stream consists of it.
+    // The same holds for a direct message, and for a stream that consists of one.
     let part = format!(r#"{{"messageId":"m","role":"ROLE_AGENT","parts":[{{"text":"{LONE}"}}]}}"#);
     let said = format!(r#"{{"message":{part}}}"#);
     let fake = agent(json!({}), move |heard, _| answered(heard, &said));

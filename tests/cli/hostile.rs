@@ -1,4 +1,4 @@
-//! What a hostile agent does to the terminal, the folder and the memory of its caller.
+//! A hostile agent and the terminal, the folder and the memory of its caller.
 
 use serde_json::json;
 
@@ -7,11 +7,11 @@ use crate::{
     run::{PATH, Said, User, files},
 };
 
-/// All that steers a terminal or a viewer of logs.
+/// All characters that control a terminal or a log viewer.
 const STEERING: &str = "\u{1b}[31m\u{7f}\u{85}\u{9b}\u{61c}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\
                         \u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}";
 
-/// Panics where a character of [`STEERING`] is in what was said as it is.
+/// Panics if the output has an unescaped character of [`STEERING`].
 fn assert_plain(said: &Said) {
     let steers = |c: char| c != '\n' && (c.is_control() || STEERING.contains(c) && !c.is_ascii());
     for text in [&said.out, &said.err] {
@@ -88,7 +88,7 @@ fn downloaded_names_are_no_options_and_hide_nothing() {
     assert!(saved.iter().all(|name| !name.starts_with(['-', '.'])), "{saved:?}");
 }
 
-/// Kilobytes of the most memory that a run has held, and what it said.
+/// The peak memory of a run in kilobytes, and its output.
 #[cfg(target_os = "linux")]
 fn peak(user: &User, words: &[&str]) -> (u64, Said) {
     let mut child = user.command(words).spawn().unwrap();
@@ -107,7 +107,7 @@ fn peak(user: &User, words: &[&str]) -> (u64, Said) {
 #[cfg(target_os = "linux")]
 #[test]
 fn an_endless_body_takes_its_limit_once() {
-    /// What a run takes beside the content, and how far content may be ahead of its check.
+    /// The memory of a run without the content, and how far content may run ahead of its check.
     const REST_KB: u64 = 40 * 1024;
     let fake = Fake::start(|heard, number, url| match (heard.rpc(), number) {
         ("", _) => ok("application/json", &card(url, &json!({}))),

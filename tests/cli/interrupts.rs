@@ -1,4 +1,4 @@
-//! Ctrl-C, and a reader that leaves.
+//! Ctrl-C, and a reader that closes.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -22,7 +22,7 @@ fn ctrl_c_leaves_the_task_and_says_how_to_cancel_it() {
     for format in ["text", "json"] {
         let words = ["send", "never", "--debug", "-o", format];
         let mut child = user.command(&words).spawn().unwrap();
-        // What came is shown before it is looked at, and signals are looked at behind that.
+        // The client prints each event before it reads the next one, and checks signals after that.
         let mut shown = BufReader::new(child.stderr.take().unwrap());
         let mut seen = String::new();
         while !seen.contains("TASK_STATE_WORKING") {

@@ -1,4 +1,4 @@
-//! The command line of the client as its users and their scripts meet it: the real binary in pipes,
+//! The client's command line as its users and their scripts run it: the real binary in pipes,
 //! against the real server.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

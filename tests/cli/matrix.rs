@@ -1,5 +1,5 @@
-//! Every way to call one server: transports × generations × places, with credentials and without,
-//! by the URLs that the server prints and the tenants that it has.
+//! Every way to call one server: transports × generations × addresses, with and without
+//! credentials, by the URLs that the server prints and its tenants.
 
 use std::{process::Command, thread};
 
@@ -11,17 +11,17 @@ use crate::{
 
 const TRANSPORTS: [&str; 4] = ["jsonrpc", "http+json", "grpc", "websocket"];
 const VERSIONS: [&str; 2] = ["1.0", "0.3"];
-/// Where a webhook would be; the tasks that it is set for post nothing before they are cancelled.
+/// The URL of a webhook; its tasks post nothing before they are cancelled.
 const HOOK: &str = "http://127.0.0.1:49999/";
 
-/// Which agent and tenant a user means, and how.
+/// The agent and tenant that a user addresses, and how.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// Behind the server's URL.
+    /// The path after the server's URL.
     path: &'static str,
     /// `--tenant`, if there is one.
     flag: Option<&'static str>,
-    /// Who answers; the default one is `clerk`.
+    /// The agent that answers; the default one is `clerk`.
     agent: &'static str,
     /// The space of its tasks.
     tenant: Option<&'static str>,
@@ -49,14 +49,14 @@ const PLACES: [Place; 10] = [
     place("/agents/bob", Some("acme"), "bob", Some("acme")),
 ];
 
-/// What becomes of a transport at a place.
+/// The result of choosing a transport for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// It is taken.
+    /// The client uses it.
     Taken,
-    /// The card has none of it, and another is taken with a warning.
+    /// The card does not have it, and the client uses another one with a warning.
     PassedOver,
-    /// The version has no place for the tenant.
+    /// The version has no field for the tenant.
     Refused,
 }
 
@@ -72,7 +72,7 @@ impl Place {
         }
     }
 
-    /// The same place over JSON-RPC of 1.0, or its neighbour with or without the tenant.
+    /// The same address over JSON-RPC 1.0, or the neighbouring one with or without the tenant.
     fn reference(self, is_here: bool) -> Vec<String> {
         let mut words = vec![format!("/agents/{}", self.agent)];
         let tenant = if is_here { self.tenant } else { Some("acme").xor(self.tenant) };
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-/// One server for all of it: two agents with callers and one without, two tenants.
+/// One server for all cases: two agents with callers and one without, two tenants.
 struct City {
     server: Binary,
     folder: User,
@@ -117,7 +117,7 @@ impl City {
     }
 }
 
-/// One user at one place over one transport.
+/// One user at one address over one transport.
 struct Traveller<'c> {
     city: &'c City,
     user: User,
@@ -133,7 +133,7 @@ impl Traveller<'_> {
         self.user.run(&words)
     }
 
-    /// A success, without a warning where the transport is taken.
+    /// A success, without a warning if the transport is used.
     fn ok(&self, outcome: Outcome, words: &[&str]) -> Said {
         let said = self.run(words);
         let context = || format!("{words:?} {:?} {:?}: {said:?}", self.place, self.flags);
@@ -144,7 +144,7 @@ impl Traveller<'_> {
         said
     }
 
-    /// Whether a task is at this place, read over JSON-RPC of 1.0.
+    /// Whether a task is at this address, read over JSON-RPC 1.0.
     fn has(&self, is_here: bool, id: &str) -> bool {
         let reference = self.place.reference(is_here);
         let agent = format!("{}{}", self.city.url(), reference[0]);
@@ -178,11 +178,11 @@ impl Traveller<'_> {
             assert!(list.contains(&id), "{list}");
         }
         if self.place.agent == "open" {
-            // Webhooks are for authenticated callers, and the card says how to be one.
+            // Webhooks need an authenticated caller, and the card lists the schemes.
             let words = ["task", "push-config", "create", &id, "--url", HOOK];
             let said = self.run(&words);
             assert!(said.err.contains("only authenticated callers"), "{:?} {said:?}", self.flags);
-            // What 0.3 says on a WebSocket has neither a status nor a name.
+            // An error of 0.3 on a WebSocket has neither a status nor a name.
             let is_named = (transport, version) != ("websocket", "0.3");
             let is_hinted = said.err.contains("A2ACLI_API_KEY");
             assert!(is_hinted || !is_named, "{:?} {said:?}", self.flags);

@@ -1,4 +1,4 @@
-//! Errors of agents that name nothing: a bare status means the same over every binding.
+//! Errors of agents without a name: a bare status means the same over every binding.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::{
     run::User,
 };
 
-/// Answers the card, and everything else with this status of HTTP and this body.
+/// Answers with the card, and every other request with this HTTP status and body.
 fn refusing(line: &'static str, body: &'static str) -> Fake {
     Fake::start(move |heard, _, url| match heard.target.as_str() {
         "/.well-known/agent-card.json" => {
@@ -141,7 +141,7 @@ fn what_an_agent_breaks_is_its_own_error() {
             _ => head.as_bytes().to_vec(),
         });
         User::of(&fake.url).failure(&["task", "get", "t"], name, 1);
-        // A card that is broken so is no card; who does not speak HTTP has none.
+        // An answer that is broken like this is not a card; a server without HTTP has none.
         let fake = Fake::start(move |_, _, _| head.as_bytes().to_vec());
         let (name, exit) = match head.starts_with("HTTP") {
             true => ("A2ACLI_ERR_CARD_INVALID", 1),

@@ -1,5 +1,5 @@
-//! The script agent's step `parse` over a socket: what the client's readers make of payloads that
-//! are right, and of broken ones.
+//! The script agent's step `parse` over a socket: how the client's readers treat valid and broken
+//! payloads.
 
 use std::{fs, path::PathBuf};
 
@@ -9,7 +9,7 @@ use crate::{run::User, support::binary::Binary};
 
 const RULE: &str = "[[rule]]\ntext = \"parse \"\n[[rule.step]]\nparse = \"result\"\n";
 
-/// An agent that reads what it is told to, and who asks it.
+/// A server with the reading agent, and a client of it.
 struct Reader {
     _server: Binary,
     script: PathBuf,
@@ -30,7 +30,7 @@ impl Reader {
         Reader { _server: server, script, user }
     }
 
-    /// What is made of a payload that comes as text.
+    /// The result of reading a text payload.
     fn read(&self, words: &str, payload: &str) -> Value {
         let text = format!("parse {words}");
         let message = self.user.json(&["send", &text, "--text", payload])["message"].clone();
@@ -58,7 +58,7 @@ impl Drop for Reader {
     }
 }
 
-/// A card of 1.0, as one of 0.3 or 0.1 is shown.
+/// A 1.0 card, or its form of 0.3 or 0.1.
 fn card(version: &str) -> Value {
     json!({
         "name": "a", "description": "", "version": "1", "capabilities": {},
@@ -158,7 +158,7 @@ fn faults_of_each_version_are_read() {
     reader.fails("tea", "{}", "UnknownWord", "tea");
 }
 
-/// A step `client_response` of the A2A conformance suite, and what it is answered with.
+/// A step `client_response` of the A2A conformance suite, and the answer to it.
 fn acts(reader: &Reader, operation: &str, wire: &Value) -> Value {
     let step = json!({"operation": operation, "wire_payload": wire}).to_string();
     let file = reader.script.with_extension("json");
@@ -186,7 +186,7 @@ fn steps_of_the_conformance_suite_are_answered_as_it_reads_them() {
     assert_eq!(read["task"]["artifacts"][0]["parts"][0]["text"], "x");
     let read = acts(&reader, "get_task", &rpc(task.clone()));
     assert_eq!((&read["id"], read["history"].as_array().map(Vec::len)), (&json!("t"), Some(1)));
-    // CLIENT-PARSE-006, in each of the forms that the suite has had for a file.
+    // CLIENT-PARSE-006, in each form that the suite has used for a file.
     let (raw, url) = (json!("aGVsbG8="), json!("https://e.example/a.txt"));
     let flat = |member: &str, content: &Value| json!({member: content, "filename": "a.txt", "mediaType": "text/plain"});
     for (member, content, spelled) in [

@@ -1,8 +1,8 @@
-//! The command line at a terminal, which `script` of util-linux makes: what it shows there alone,
-//! and Ctrl-C as a terminal sends it.
+//! The command line at a terminal, which `script` of util-linux makes: output that only a terminal
+//! gets, and Ctrl-C as a terminal sends it.
 //!
-//! Nothing is waited for but text. Each command has a `--timeout`, so that a test whose text never
-//! comes ends; a `chat` has it for each turn, and its prompt waits without end.
+//! The tests wait only for text. Each command has a `--timeout`, so that a test ends even if its
+//! text never comes; in a `chat` it applies to each turn, and the prompt waits without end.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ struct Terminal {
     keys: ChildStdin,
     screen: ChildStdout,
     shown: String,
-    /// Up to where it was looked at.
+    /// The end of the output that was checked.
     seen: usize,
 }
 
@@ -35,7 +35,7 @@ impl Terminal {
         Terminal::of(user, words, "xterm")
     }
 
-    /// The same, at a terminal of a kind.
+    /// The same, at a terminal of this kind.
     fn of(user: &User, words: &str, kind: &str) -> Terminal {
         let line = format!("exec \"$CLIENT\" {words} --timeout 60s");
         let words = ["--quiet", "--return", "--flush", "--command", &line, "/dev/null"];
@@ -46,7 +46,7 @@ impl Terminal {
         Terminal { script, keys, screen, shown: String::new(), seen: 0 }
     }
 
-    /// Waits until this stands behind all that was waited for.
+    /// Waits until this text follows all earlier text.
     fn until(&mut self, text: &str) {
         loop {
             if let Some(at) = self.shown[self.seen..].find(text) {
@@ -69,7 +69,7 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits for the end: the exit code, and all that the screen has shown.
+    /// Waits for the end; returns the exit code, and the whole screen.
     fn ends(mut self) -> (Option<i32>, String) {
         while self.read() {}
         (self.script.wait().unwrap().code(), self.shown.replace("\r\n", "\n"))
@@ -81,7 +81,7 @@ fn progress_is_shown_at_a_terminal_and_ctrl_c_leaves_the_task() {
     let clerk = Clerk::start("pty-send", &[]);
     let user = User::of(&clerk.url());
     let mut terminal = Terminal::run(&user, "send never >out.txt");
-    // What is asked for goes elsewhere, so this is said on stderr.
+    // The result goes to a file, so the state is printed on stderr.
     terminal.until(" WORKING\r\n");
     terminal.types(CTRL_C);
     let (code, shown) = terminal.ends();
@@ -89,7 +89,7 @@ fn progress_is_shown_at_a_terminal_and_ctrl_c_leaves_the_task() {
     let progress = shown.lines().find_map(|line| line.strip_prefix("task ")).unwrap();
     let id = progress.split(' ').next().unwrap();
     let said = |label| field(&shown, label).unwrap_or_else(|| panic!("no {label} in {shown}"));
-    // Behind the ^C that the terminal echoes.
+    // After the ^C that the terminal echoes.
     assert!(
         shown.contains(&format!("Error: interrupted; task {id} is still running\n")),
         "{shown}"
@@ -134,7 +134,7 @@ fn chat_prompts_and_shows_words_alone() {
     let (code, shown) = terminal.ends();
     assert_eq!(code, Some(0), "{shown}");
     assert!(!shown.contains("Text:") && !shown.contains("Artifact:"), "{shown}");
-    // How to go on stands behind the last of them.
+    // The next command follows the last task.
     assert!(field(&shown, "Next").unwrap().contains("--task-id"), "{shown}");
 }
 

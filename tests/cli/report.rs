@@ -1,4 +1,4 @@
-//! `docs/cli-compliance.yaml` says of itself what is true: its sums, and the tests that it names.
+//! `docs/cli-compliance.yaml` is consistent: its sums are right, and the tests that it names exist.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! One run of the client, with a folder and an environment of its own.
+//! A run of the client, with its own folder and environment.
 
 use std::{
     ffi::OsStr,
@@ -14,13 +14,13 @@ use serde_json::Value;
 /// The executable.
 pub const PATH: &str = env!("CARGO_BIN_EXE_peregrine");
 
-/// The folder of a user, which is gone with the test.
+/// The folder of a user, deleted on drop.
 pub struct User {
     folder: PathBuf,
     variables: Vec<(String, String)>,
 }
 
-/// What a run said.
+/// The output of a run.
 #[derive(Debug)]
 pub struct Said {
     pub code: Option<i32>,
@@ -39,7 +39,7 @@ impl User {
         User { folder, variables: Vec::new() }
     }
 
-    /// One with this agent in the environment.
+    /// A user with this agent in the environment.
     pub fn of(url: &str) -> User {
         User::new().with("A2ACLI_AGENT_CARD", url)
     }
@@ -87,27 +87,27 @@ impl User {
         Said::of(self.command(words).spawn().unwrap())
     }
 
-    /// Runs it with something to read.
+    /// Runs it with this standard input.
     pub fn run_with(&self, words: &[&str], input: &str) -> Said {
         let mut child = self.command(words).stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         Said::of(child)
     }
 
-    /// Runs it, expects success, and gives what it said.
+    /// Runs it, expects success, and returns its output.
     pub fn ok(&self, words: &[&str]) -> Said {
         let said = self.run(words);
         assert_eq!(said.code, Some(0), "{words:?}: {said:?}");
         said
     }
 
-    /// The one document of a run with `-o json`.
+    /// The only document of a run with `-o json`.
     pub fn json(&self, words: &[&str]) -> Value {
         let words: Vec<&str> = words.iter().copied().chain(["-o", "json"]).collect();
         self.ok(&words).document()
     }
 
-    /// Runs it with `-o json`, expects this code and exit, and gives the error object.
+    /// Runs it with `-o json`, expects this code and exit code, and returns the error object.
     pub fn failure(&self, words: &[&str], code: &str, exit: i32) -> Value {
         let words: Vec<&str> = words.iter().copied().chain(["-o", "json"]).collect();
         let said = self.run(&words);
@@ -133,23 +133,23 @@ impl Said {
         Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
-    /// The one document that it said.
+    /// The only document of its output.
     pub fn document(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The documents that it said, one a line.
+    /// The documents of its output, one a line.
     pub fn lines(&self) -> Vec<Value> {
         let read = |line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
         self.out.lines().map(read).collect()
     }
 
-    /// The value of the first field of this label.
+    /// The value of the first field with this label.
     pub fn field(&self, label: &str) -> &str {
         field(&self.out, label).unwrap_or_else(|| panic!("no {label} in {self:?}"))
     }
 
-    /// The content of the first block of this label.
+    /// The content of the first block with this label.
     pub fn block(&self, label: &str) -> &str {
         let begin = format!("{label}:\n");
         let at = self.out.find(&begin).unwrap_or_else(|| panic!("no {label} in {self:?}"));
@@ -158,7 +158,7 @@ impl Said {
     }
 }
 
-/// The value of the first field of this label.
+/// The value of the first field with this label.
 pub fn field<'t>(text: &'t str, label: &str) -> Option<&'t str> {
     text.lines().find_map(|line| line.strip_prefix(label)?.strip_prefix(": "))
 }

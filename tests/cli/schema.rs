@@ -1,5 +1,4 @@
-//! What is printed with `-o json`, against the types of A2A 1.0 (the command line's specification,
-//! §11.3).
+//! The output of `-o json` against the types of A2A 1.0 (the command line's specification, §11.3).
 
 use serde_json::{Value, json};
 
@@ -45,7 +44,7 @@ fn every_command(user: &User, has_lists: bool) {
         let task = user.json(&["send", "hold:300:2", "--async"]);
         task["task"]["id"].as_str().unwrap().to_owned()
     };
-    // From its first event on: a slow machine may come when the task has ended.
+    // From its first event on: on a slow machine the task may have ended.
     document(user, "Task", &["task", "subscribe", &short(), "--last-event-id", "1"]);
     lines(user, "StreamResponse", &["task", "subscribe", &short(), "--last-event-id", "1"]);
     if has_lists {

@@ -1,4 +1,4 @@
-//! `send`: every outcome in text and in JSON, parts, continuing, and what cannot be done.
+//! `send`: every outcome in text and in JSON, parts, continuations, and invalid uses.
 
 use std::net::TcpListener;
 
@@ -43,11 +43,11 @@ fn a_text_comes_through_a_pipe_and_its_answer_goes_on() {
         let said = user.run_with(words, "two\nlines\n");
         assert_eq!((said.code, said.out.as_str()), (Some(0), "two\nlines\n"), "{said:?}");
     }
-    // A message, and what is asked for later.
+    // A message, and the options that follow it.
     assert_eq!(user.ok(&["send", &url, "ping", "-q"]).out, "pong\n");
     let task = user.json(&["send", &url, "hello"])["task"]["id"].as_str().unwrap().to_owned();
     assert_eq!(user.ok(&["task", "get", &url, &task, "-q"]).out, "hello\n");
-    // Parts leave the standard input alone, and JSON goes before -q.
+    // With part flags the standard input is not read, and JSON takes precedence over -q.
     assert_eq!(user.run_with(&["send", &url, "--text", "a", "-q"], "b").out, "a\n");
     assert!(user.json(&["send", &url, "hello", "-q"])["task"].is_object());
     let said = user.run_with(&["send", &url], "");
@@ -96,7 +96,7 @@ fn async_gives_the_ids_at_once() {
     assert_floor(&said.out);
     let next = format!("peregrine task get --wait {}", said.field("Task"));
     assert_eq!(said.field("Next"), next);
-    // What the environment says, a flag takes back.
+    // A flag overrides the environment.
     let user = User::of(&clerk.url()).with("A2ACLI_ASYNC", "true");
     assert!(user.ok(&["send", "slow"]).field("State") != "COMPLETED");
     assert_eq!(user.ok(&["send", "slow", "--wait"]).field("State"), "COMPLETED");
@@ -140,7 +140,7 @@ fn the_printed_command_resumes_the_task() {
     let done = user.ok(&words);
     assert_eq!(done.block("Text"), "one large coffee");
     assert_eq!(done.field("Task"), asked.field("Task"));
-    // With its context as well, and with the wrong one.
+    // With the right context as well, and with a wrong one.
     let asked = user.ok(&["send", &clerk.url(), "ask"]);
     let user = User::of(&clerk.url());
     let (task, context) = (asked.field("Task"), asked.field("Context"));
@@ -168,7 +168,7 @@ fn a_task_that_is_not_there_makes_no_new_one() {
         assert!(error["hint"].as_str().unwrap().contains("--debug"), "{error}");
     }
     assert_eq!(user.json(&["task", "list"])["totalSize"], 0);
-    // One that has ended is refused as well.
+    // A finished task is refused as well.
     let task = user.json(&["send", "hello"])["task"]["id"].clone();
     let words = ["send", "hello", "--task-id", task.as_str().unwrap(), "-o", "json"];
     let refused = user.run(&words);
@@ -184,7 +184,7 @@ fn nothing_is_kept_between_two_calls() {
     let first = user.json(&["send", "one"])["task"].clone();
     let second = user.json(&["send", "two"])["task"].clone();
     assert_ne!(first["contextId"], second["contextId"]);
-    // A card is no state of a session, and is kept unless the user does not want it.
+    // A card is not session state, and is cached unless the user disables it.
     assert_eq!(files(&user.path("home/.config/a2a-cli")), ["cards"]);
     for name in files(&user.path("home/.config/a2a-cli/cards")) {
         let kept = user.path("home/.config/a2a-cli/cards").join(name);
@@ -297,7 +297,8 @@ fn every_binding_gives_the_same() {
         let wire = user.ok(&with(&["send", "large", "--debug"])).err;
         assert!(wire.contains(mark), "{binding}: {wire}");
     }
-    // The first that the card has is taken, and where it has none its own order decides.
+    // The first listed transport that the card has is used; if it has none, the card's own order
+    // decides.
     let (_server, url) = echo(&["--interfaces", "http+json"]);
     let words = ["send", &url, "hello", "--transport", "grpc", "--transport", "rest"];
     assert_eq!(User::new().ok(&words).block("Text"), "hello");
@@ -318,7 +319,7 @@ fn a_dialect_that_is_named_is_spoken() {
         let said = User::new().ok(&words);
         assert_eq!((said.field("State"), said.block("Text")), ("COMPLETED", "hello"), "{name}");
     }
-    // What the dialect cannot say is not sent.
+    // A message that the dialect cannot express is not sent.
     let words = ["task", "get", &format!("{url}/m/langsmith"), "t-1", "--dialect", "langsmith"];
     let words = [&words[..], &["--a2a-version", "0.3", "--history", "11"]].concat();
     User::new().failure(&words, "UnsupportedOperationError", 1);

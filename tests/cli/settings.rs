@@ -16,7 +16,7 @@ fn config_show_names_the_source_of_each_value() {
     assert_eq!(said.field("transport"), format!("rest, grpc ({})", local.display()));
     assert!(said.field("verbose").starts_with("true (") && said.out.contains("a2a-cli/.env)"));
     assert_eq!(said.field("output"), "text (built-in)");
-    // An explicit file takes the place of the local one alone.
+    // An explicit file replaces only the local one.
     let other = user.write("other.env", "A2ACLI_TRANSPORT=websocket\n");
     let shown = user.json(&["config", "show", "--config", other.to_str().unwrap()]);
     assert_eq!(shown["transport"]["value"], serde_json::json!(["websocket"]));

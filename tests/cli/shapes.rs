@@ -1,4 +1,4 @@
-//! Agents of shapes that no guide shows: what can be read is shown whole and in the shape of 1.0.
+//! Agents with undocumented shapes: readable parts are printed completely and in the shape of 1.0.
 
 use serde_json::{Value, json};
 
@@ -145,7 +145,7 @@ fn a_card_with_empty_lists_for_objects_is_called() {
     });
     let user = User::of(&fake.url).with("A2ACLI_A2A_VERSION", "0.3");
     assert!(user.ok(&["send", "hi"]).out.contains("fine"));
-    // It is no good card for all that.
+    // It is still not a valid card.
     let said = user.run(&["card", "lint"]);
     assert!(said.out.contains("securitySchemes: it is an array"), "{said:?}");
 }

@@ -1,4 +1,4 @@
-//! `--stream`: events as they come, in text and as JSON lines.
+//! `--stream`: events as they arrive, in text and as JSON lines.
 
 use crate::{
     agent::{Clerk, echo},
@@ -86,7 +86,7 @@ fn subscribe_follows_a_task_to_its_end() {
     assert_floor(&said.out);
     assert_eq!(said.field("State"), "COMPLETED");
     user.failure(&["task", "subscribe", "none"], "TaskNotFoundError", 1);
-    // Whoever cannot subscribe is shown what can be done instead.
+    // If the task cannot be subscribed to, the output shows the alternative.
     let id = user.json(&["send", "hello"])["task"]["id"].as_str().unwrap().to_owned();
     let error = user.failure(&["task", "subscribe", &id], "UnsupportedOperationError", 1);
     assert_eq!(error["hint"], format!("peregrine task get {id}"));

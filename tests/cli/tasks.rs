@@ -74,7 +74,7 @@ fn cancel_shows_the_resulting_state() {
     assert_floor(&said.out);
     assert_eq!(said.field("State"), "CANCELED");
     assert!(said.err.is_empty(), "what was asked for is no warning: {said:?}");
-    // Once more changes nothing; what has ended in another way cannot be canceled.
+    // A second cancel changes nothing; a task that has ended otherwise cannot be canceled.
     assert_eq!(user.ok(&["task", "cancel", &id]).field("State"), "CANCELED");
     let ended = user.ok(&["send", "large"]).field("Task").to_owned();
     let error = user.failure(&["task", "cancel", &ended], "TaskNotCancelableError", 1);
@@ -109,7 +109,7 @@ fn lists_have_filters_and_pages() {
     let said = user.ok(&["task", "list", "--page-size", "2"]);
     assert_floor(&said.out);
     assert_eq!(said.field("Total"), "3");
-    // What is printed shows the rest, and asks in the same way.
+    // The printed command shows the next page, with the same filters.
     let next: Vec<&str> = said.field("Next").split(' ').skip(1).collect();
     assert!(next.contains(&"--page-size") && next.contains(&"--page-token"), "{said:?}");
     let rest = user.ok(&next);
@@ -131,7 +131,7 @@ fn download_saves_what_an_agent_names_where_the_user_says() {
     assert_eq!(files(&folder), ["hello.txt", "the bundle.json", "the bundle.txt"]);
     assert_eq!(fs::read_to_string(folder.join("hello.txt")).unwrap(), "hello");
     assert_eq!(said.field("URL"), "https://files.example/big.bin");
-    // Nothing is written over unless the user says so.
+    // No file is overwritten without the flag.
     fs::write(folder.join("hello.txt"), "mine").unwrap();
     user.failure(&["task", "download", &id, "--dir", "got"], "A2ACLI_ERR_USAGE", 2);
     assert_eq!(fs::read_to_string(folder.join("hello.txt")).unwrap(), "mine");

@@ -7,7 +7,7 @@ use crate::{
     run::User,
 };
 
-/// An agent that answers every method over JSON-RPC, and whose interface names the tenant `own`.
+/// An agent that answers every method over JSON-RPC, and names the tenant `own` in its interface.
 fn every_method() -> Fake {
     Fake::start(|heard, _, url| {
         let state = if heard.rpc() == "GetTask" { "COMPLETED" } else { "WORKING" };
@@ -90,7 +90,7 @@ fn a_named_tenant_goes_with_every_request_of_every_command() {
             assert!(methods.iter().all(|method| was_called(&method)), "{words:?} {calls:?}");
         }
     }
-    // A talk, and the checks of conformance, which send many.
+    // A chat, and the conformance checks, which send many messages.
     let fake = every_method();
     let user = User::of(&fake.url).with("A2ACLI_TENANT", "acme");
     user.run_with(&["chat", "--poll-interval", "10ms"], "x\n");
@@ -107,13 +107,13 @@ fn a_tenant_is_a_setting_like_any_other() {
     let file = user.write("agent.env", "A2ACLI_TENANT=other\n");
     let words = ["config", "show", "--config", file.to_str().unwrap()];
     assert_eq!(User::new().json(&words)["tenant"]["value"], "other");
-    // The next command that is offered is about the same tenant.
+    // The suggested next command has the same tenant.
     let fake = every_method();
     let said = User::new().ok(&["send", &fake.url, "x", "--async", "--tenant", "acme"]);
     assert!(format!("{}{}", said.out, said.err).contains("--tenant acme"), "{said:?}");
 }
 
-/// An agent of 0.3 whose interface is at this path.
+/// An agent of 0.3 with its interface at this path.
 fn of_03(path: &'static str) -> Fake {
     Fake::start(move |heard, _, url| match heard.rpc() {
         "" => {
@@ -144,7 +144,7 @@ fn a_tenant_that_cannot_be_named_is_an_error_with_a_way_out() {
     );
     assert!(error["hint"].as_str().unwrap().contains("/tenants/acme"), "{error}");
     assert!(named(&fake).is_empty());
-    // Where the URL has a tenant, that is the place.
+    // A tenant in the URL takes precedence.
     let fake = of_03("/a/tenants/own?k=v");
     let user = User::of(&fake.url);
     user.ok(&OLD);
@@ -161,7 +161,7 @@ fn a_tenant_without_effect_is_warned_of() {
         let words = [words, &["--tenant", "acme"]].concat();
         let said = User::of(&fake.url).run(&words);
         assert!(said.err.contains("--tenant has no effect: a tenant's card"), "{said:?}");
-        // In the environment it is for other commands.
+        // The environment variable applies to other commands.
         let said = User::of(&fake.url).with("A2ACLI_TENANT", "acme").run(&words[..2]);
         assert!(!said.err.contains("no effect"), "{said:?}");
     }

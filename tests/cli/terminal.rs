@@ -1,4 +1,5 @@
-//! What an agent says reaches a terminal as text, and what is printed to be pasted can be.
+//! An agent's text reaches a terminal without control characters, and printed commands can be
+//! pasted.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use crate::{
     run::User,
 };
 
-/// An agent whose one task has a name like a flag, and words that steer a terminal.
+/// An agent with one task that has a name like a flag, and control characters in its text.
 fn steering() -> Fake {
     const SAID: &str = "\u{9b}31m\u{7f}\u{85}\u{202e}";
     Fake::start(|heard, _, url| {

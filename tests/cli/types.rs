@@ -1,6 +1,6 @@
-//! What a document of the command line must be: a type of A2A 1.0, read as ProtoJSON by the proto
-//! files, which refuse a member that they do not know, and the same when it is written again. What
-//! is required is listed here by hand.
+//! The form of the command line's documents: a type of A2A 1.0, read as ProtoJSON by the proto
+//! files, which refuse unknown members, and the same when it is written again. Required members are
+//! listed here by hand.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     DescriptorPool::decode(&files[..]).unwrap()
 });
 
-/// What each type must have (A2A 1.0 §4, members that its proto file marks as required).
+/// The required members of each type (A2A 1.0 §4, marked as required in its proto file).
 const REQUIRED: &[(&str, &[&str])] = &[
     ("Task", &["id", "contextId", "status"]),
     ("Message", &["messageId", "role", "parts"]),
@@ -35,7 +35,7 @@ const REQUIRED: &[(&str, &[&str])] = &[
     ("TaskPushNotificationConfig", &["taskId", "url"]),
 ];
 
-/// The members of the two unions, of which exactly one is there, and their types.
+/// The members of the two unions, of which exactly one is present, and their types.
 const UNIONS: &[(&str, &[(&str, &str)])] = &[
     ("SendMessageResponse", &[("task", "Task"), ("message", "Message")]),
     (
@@ -49,7 +49,7 @@ const UNIONS: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// Panics unless the document is one of this type.
+/// Panics unless the document has this type.
 pub fn assert_type(name: &str, document: &Value) {
     let descriptor = POOL.get_message_by_name(&format!("lf.a2a.v1.{name}")).unwrap();
     let read = DynamicMessage::deserialize(descriptor, document);
@@ -77,7 +77,7 @@ fn assert_required(name: &str, document: &Value) {
     }
 }
 
-/// ProtoJSON may leave out what has its default, and writes times in its own way.
+/// ProtoJSON may omit default values, and has its own format of times.
 fn without_defaults(value: &Value) -> Value {
     let is_default = |value: &Value| match value {
         Value::Null => true,
@@ -94,7 +94,7 @@ fn without_defaults(value: &Value) -> Value {
             .filter(|(_, value)| !is_default(value))
             .map(|(name, value)| (name.clone(), without_defaults(value)))
             .collect(),
-        // Of a whole second ProtoJSON writes no fraction, and reads any.
+        // ProtoJSON writes a whole second without a fraction, and reads any.
         Value::String(text) => match text.strip_suffix(".000Z") {
             Some(whole) => json!(format!("{whole}Z")),
             None => value.clone(),

@@ -1,4 +1,4 @@
-//! Agents on a socket that has a path.
+//! Agents on a Unix socket.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ fn serve(user: &User) -> Child {
 fn agents_are_served_on_a_socket_with_a_path() {
     let user = User::new();
     let path = user.path("work/a.sock");
-    // One that a server left behind is replaced.
+    // A socket file that a stopped server left is replaced.
     drop(UnixListener::bind(&path).unwrap());
     let mut server = serve(&user);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -63,7 +63,8 @@ fn the_call_of_the_banner_goes_to_the_socket() {
     server.wait().unwrap();
 }
 
-/// What listens elsewhere, or is no socket at all, is no socket that a server left behind.
+/// A listener that is not a server of ours, or a file that is not a socket, is not a leftover
+/// socket.
 #[test]
 fn what_is_in_use_at_a_path_is_refused_and_stays() {
     let user = User::new();
@@ -77,7 +78,7 @@ fn what_is_in_use_at_a_path_is_refused_and_stays() {
     let datagrams = UnixDatagram::bind(&path).unwrap();
     refused("a socket for datagrams");
     drop(datagrams);
-    // One whose listener does not accept.
+    // A listening socket that accepts nothing.
     let busy = UnixListener::bind(&path).unwrap();
     let mut waiting = Vec::new();
     let connect = || {
@@ -102,7 +103,7 @@ fn what_is_in_use_at_a_path_is_refused_and_stays() {
     assert_eq!(fs::read_to_string(user.path("work/other")).unwrap(), "kept");
 }
 
-/// A socket that took its place belongs to another server.
+/// A socket that replaced it belongs to another server.
 #[test]
 fn a_server_that_ends_removes_its_own_socket_alone() {
     let user = User::new();

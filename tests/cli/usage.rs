@@ -1,4 +1,4 @@
-//! Help, versions, completions, manual pages, and what is said of wrong words.
+//! Help, versions, completions, manual pages, and the errors for wrong words.
 
 use crate::{
     agent::echo,
@@ -164,7 +164,7 @@ fn wrong_words_are_a_usage_error_in_both_formats() {
         assert!(text.err.contains("Code: A2ACLI_ERR_USAGE\n"), "{text:?}");
         let error = user.failure(words, "A2ACLI_ERR_USAGE", 2);
         assert!(error["message"].as_str().unwrap().contains(said), "{error}");
-        // The format may come from the environment, and stand anywhere.
+        // The format may come from the environment, and the flag may be anywhere.
         let user = User::new().with("A2ACLI_OUTPUT", "json");
         assert_eq!(user.run(words).document()["error"]["code"], "A2ACLI_ERR_USAGE");
     }

@@ -1,4 +1,4 @@
-//! Waiting through what agents should not do: streams that break, states that say nothing.
+//! Waiting despite faults of agents: streams that break, states without meaning.
 
 use serde_json::{Value, json};
 

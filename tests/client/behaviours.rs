@@ -1,4 +1,5 @@
-//! Servers that misbehave over each binding: what they say, and what the whole client calls it.
+//! Servers with faults over each binding: the bytes that they send, and the client's expected
+//! error.
 
 use std::{
     io::{Read, Write},
@@ -24,14 +25,14 @@ use super::{
     wire::{gzip, hold, read_request},
 };
 
-/// Bytes of an event that these clients take.
+/// The limit of an event's bytes for these clients.
 pub const EVENT_BYTES_MAX: usize = 64 * 1024;
 
-/// What an error is expected to be; where it says a sentence, the name is enough.
+/// An expected error; of an error with a sentence only the name is compared.
 #[derive(Clone, Debug)]
 pub enum Expected {
     Transport(TransportError),
-    /// The connection, or the stream before it said anything.
+    /// The connection closed, or the stream ended before its first event.
     Lost,
     Http2,
     NotA2a(u16),
@@ -69,16 +70,16 @@ impl Expected {
     }
 }
 
-/// What a server does to a call.
+/// How a server answers a call.
 pub struct Behaviour {
     pub name: &'static str,
-    /// Of HTTP/2 its argument is the stream, else the id of the call.
+    /// The answer; over HTTP/2 its argument is the stream, otherwise the id of the call.
     says: Box<dyn Fn(u32) -> Vec<u8> + Send + Sync>,
-    /// Over WebSocket: it says so in answer to a call, and not to the upgrade.
+    /// Over WebSocket: the server sends it in answer to a call, not to the upgrade.
     upgrades: bool,
-    /// The connection goes on, if the client wants it to.
+    /// The connection stays open, if the client wants it.
     goes_on: bool,
-    /// One of these; calls and streams may differ.
+    /// The acceptable errors; calls and streams may differ.
     pub expected: Vec<Expected>,
 }
 
@@ -99,7 +100,7 @@ fn behaviour(
     Behaviour { name, says: Box::new(says), upgrades: true, goes_on, expected: expected.to_vec() }
 }
 
-/// All of them that end by themselves; of each the call comes to an error.
+/// All that end by themselves; a call of each ends with an error.
 pub fn behaviours(over: Over) -> Vec<Behaviour> {
     let mut all = match over {
         Over::JsonRpc | Over::Rest => answers(over),
@@ -119,7 +120,7 @@ pub fn behaviours(over: Over) -> Vec<Behaviour> {
     all
 }
 
-/// Says nothing, and waits.
+/// Sends nothing, and waits.
 pub fn stall() -> Behaviour {
     behaviour("stalls", true, &[], |_| Vec::new())
 }
@@ -189,7 +190,7 @@ fn answers(over: Over) -> Vec<Behaviour> {
     ]
 }
 
-/// A frame of a server with this first byte, and its length in the second.
+/// A server's frame with this first byte, and its length in the second.
 fn ws_frame(first: u8, content: &[u8]) -> Vec<u8> {
     [&[first, content.len() as u8], content].concat()
 }
@@ -232,7 +233,7 @@ fn messages() -> Vec<Behaviour> {
     ]
 }
 
-/// The head of an answer of gRPC.
+/// The head of a gRPC response.
 fn head(stream: u32) -> Vec<u8> {
     headers(stream, 0, &[(":status", "200"), ("content-type", "application/grpc")])
 }
@@ -241,7 +242,7 @@ fn trailers(stream: u32, status: &str) -> Vec<u8> {
     headers(stream, END_STREAM, &[("grpc-status", status)])
 }
 
-/// What a message says, of so many bytes: what of it comes.
+/// The prefix of a message of `length` bytes, and the part of it that is sent.
 fn message(stream: u32, first: u8, length: u32, content: &[u8]) -> Vec<u8> {
     let message = [&[first], length.to_be_bytes().as_slice(), content].concat();
     frame(DATA, 0, stream, &message)
@@ -287,7 +288,7 @@ fn frames_of_http2() -> Vec<Behaviour> {
     all
 }
 
-/// What HTTP/2 allows, and gRPC does not.
+/// Responses that HTTP/2 allows, and gRPC does not.
 fn wrong_answers() -> Vec<Behaviour> {
     let coding = Transport(TransportError::Coding(""));
     vec![
@@ -345,7 +346,7 @@ fn wrong_answers() -> Vec<Behaviour> {
     ]
 }
 
-/// Serves a connection of a server that does what `next` says to each request.
+/// Serves a connection of a server that answers each request with `next`.
 pub fn serve<'b>(over: Over, mut stream: TcpStream, next: impl Fn() -> &'b Behaviour) {
     let answer = |id: u32, stream: &mut TcpStream| {
         let behaviour = next();
@@ -377,13 +378,13 @@ pub fn serve<'b>(over: Over, mut stream: TcpStream, next: impl Fn() -> &'b Behav
             }
         }
     }
-    // Whose socket closes with bytes unread takes back what it has said.
+    // Closing a socket with unread bytes discards the answer.
     if stream.shutdown(Shutdown::Write).is_ok() {
         hold(stream);
     }
 }
 
-/// The id of a call of JSON-RPC; 0: it has none.
+/// The id of a JSON-RPC call; 0: it has none.
 fn call_id(request: &str) -> u32 {
     let id = request.split_once(r#""id":""#).and_then(|(_, rest)| rest.split_once('"'));
     id.and_then(|(id, _)| id.parse().ok()).unwrap_or(0)
@@ -397,7 +398,7 @@ fn upgrade(stream: &mut TcpStream, request: &str) {
     let _ = stream.write_all(format!("{head}Sec-WebSocket-Accept: {accept}\r\n\r\n").as_bytes());
 }
 
-/// A text message of the client; `None`: it has left.
+/// A text message of the client; `None`: the client has disconnected.
 fn read_message(stream: &mut TcpStream) -> Option<String> {
     let (frame_bytes_max, message_bytes_max) = (1 << 20, 1 << 20);
     let rules = ReaderRules { frame_bytes_max, message_bytes_max, binary: false, masked: true };
@@ -440,7 +441,7 @@ pub enum Way {
 pub const WAYS: [Way; 3] = [Way::Send, Way::Get, Way::Stream];
 
 impl Way {
-    /// What the call comes to.
+    /// The result of the call.
     pub async fn call(self, client: &Client<HttpClient>) -> Result<(), ClientError> {
         let request = SendRequest::text("hello").task_id("asked");
         match self {

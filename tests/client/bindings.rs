@@ -1,4 +1,4 @@
-//! What misbehaving servers do over each binding, and the error by name that it comes to.
+//! Faults of servers over each binding, and the name of the error that each gives.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -27,8 +27,8 @@ fn client(over: Over, transport: Scripted, limits: ClientLimits) -> Client<Scrip
     ClientBuilder::new().limits(limits).connect_over(transport, card, None).unwrap()
 }
 
-/// What a stream comes to whose first connection says this, and whose next ones say nothing: its
-/// changes, and its error.
+/// Follows a stream: its first connection sends these pieces, its later ones nothing. Returns the
+/// number of changes and the error.
 fn followed(
     over: Over,
     limits: ClientLimits,
@@ -111,7 +111,7 @@ fn an_event_of_a_mebibyte_is_read_and_one_beyond_the_limit_is_not() {
     }
 }
 
-/// The rest of it never comes, however often the stream is taken up.
+/// The other half never comes, however often the stream is resumed.
 #[test]
 fn half_an_event_is_none() {
     for over in ALL {
@@ -128,7 +128,7 @@ fn half_an_event_is_none() {
     }
 }
 
-/// A call that is no stream, whose answer is this.
+/// The error of a unary call that is answered with these pieces.
 fn called(over: Over, pieces: impl Fn() -> Vec<Piece> + Send + Sync + 'static) -> ClientErrorKind {
     let transport = Scripted::new(move |request| {
         let media = if over == Over::Grpc { "application/grpc" } else { "application/json" };

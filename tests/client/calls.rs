@@ -1,4 +1,4 @@
-//! How calls are written: the frames of each generation, to the byte.
+//! How calls are written: the exact bytes of each generation's frames.
 
 use peregrine::{
     binding::interfaces::Binding,
@@ -24,7 +24,7 @@ fn written(format: Format, call: &OutgoingCall<'_>, tenant: Option<&str>) -> Str
     format!("{} {} {body}", out.method.name(), out.path).trim_end().to_owned()
 }
 
-/// Method and params of a call over JSON-RPC.
+/// Method and params of a JSON-RPC call.
 fn rpc(generation: Generation, call: &OutgoingCall<'_>) -> String {
     params(Format::standard(Binding::JsonRpc, generation), call)
 }

@@ -1,5 +1,5 @@
-//! Each way of a server to misbehave, over each binding and through the whole client, is an error
-//! by name before its deadline.
+//! Each fault of a server, over each binding and through the whole client, gives a named error
+//! before its deadline.
 
 use std::sync::{
     Arc, OnceLock,

@@ -1,4 +1,4 @@
-//! Content codings: decoded as they come, within limits, and never believed further than they go.
+//! Content codings: decoded as the bytes arrive, and within limits for any announced length.
 
 use std::{
     future::poll_fn,
@@ -20,7 +20,7 @@ fn deflate(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A server whose content is this, coded so.
+/// A server with this coded content.
 pub fn server(fields: &str, content: Vec<u8>) -> RawServer {
     let length = content.len();
     let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\nContent-Length: {length}\r\n\r\n");
@@ -31,7 +31,7 @@ pub fn server(fields: &str, content: Vec<u8>) -> RawServer {
     })
 }
 
-/// What a client makes of it.
+/// The client's decoding of it.
 fn read(fields: &str, content: Vec<u8>) -> Result<String, TransportError> {
     let server = server(fields, content);
     run(async {
@@ -40,7 +40,7 @@ fn read(fields: &str, content: Vec<u8>) -> Result<String, TransportError> {
     })
 }
 
-/// Text that a compressor can do something with, but not everything.
+/// Text that compresses partly.
 fn text(length: usize) -> String {
     let mut state = 7_u64;
     let letters = std::iter::repeat_with(|| {
@@ -60,7 +60,7 @@ fn gzip_and_deflate_are_decoded() {
         assert!(read("Content-Encoding: deflate", deflate(bytes)).unwrap() == content, "{length}");
         assert!(read("Content-Encoding: identity", bytes.to_vec()).unwrap() == content);
     }
-    // What has no content has no coding.
+    // Empty content has no coding.
     assert_eq!(read("Content-Encoding: gzip", Vec::new()), Ok(String::new()));
 }
 

@@ -1,4 +1,4 @@
-//! What a stream makes of the numbers with which a server goes on after a break.
+//! How a stream uses the event numbers with which a server continues after a break.
 
 use peregrine::{
     client::{ClientBuilder, EventKind, SendRequest, StreamEvent},
@@ -11,7 +11,8 @@ use crate::{
     scripted::*,
 };
 
-/// The task as it is read beside the stream: it has what is said before the break and after it.
+/// The task that a read returns in addition to the stream: it has the events from before and after
+/// the break.
 const READ: &str = concat!(
     r#"{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"},"#,
     r#""artifacts":[{"artifactId":"a","parts":[{"text":"one"},{"text":"two"},{"text":"lost"}]}]}"#
@@ -45,8 +46,8 @@ fn word(event: &StreamEvent<'_>) -> String {
     }
 }
 
-/// What a stream says that is cut after the first events, taken up with the others, and read beside
-/// that if need be; and how many requests that took.
+/// Reads a stream that breaks after the first events, resumes with the others, and reads the task
+/// if need be; returns its words, and the number of requests.
 fn said(before: &[String], after: &[String]) -> (Vec<String>, usize) {
     let (before, after) = (before.to_vec(), after.to_vec());
     let pieces = |texts: &[String], ends: bool| {
@@ -77,7 +78,7 @@ fn a_server_that_goes_on_where_it_was_is_believed() {
     let before = [task(1), text(2, "one"), text(3, "two")];
     for after in [
         vec![text(4, "three"), done(5)],
-        // The last one once more.
+        // The last event again.
         vec![text(3, "two"), text(4, "three"), done(5)],
     ] {
         let (words, asked) = said(&before, &after);
@@ -131,8 +132,8 @@ fn a_server_that_counts_anew_behind_a_task_without_a_number_loses_nothing() {
     assert_eq!(asked, 2);
 }
 
-/// As a2a-protocol-server 0.15 does: a subscription begins with the task, without a number, and
-/// then has all events after the one that was named, whether the task has them or not.
+/// Like a2a-protocol-server 0.15: a subscription begins with the task, without a number, and then
+/// sends all events after the requested one, whether or not the task contains them.
 #[test]
 fn a_server_that_does_not_count_its_task_repeats_nothing() {
     let unnumbered = |task: &str| format!("data: {{\"task\":{task}}}\n\n");

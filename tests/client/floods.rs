@@ -1,5 +1,5 @@
-//! What has no end, or grows when it is unpacked, through the whole client over each binding that
-//! HTTP/1.1 carries: an error by name each.
+//! Responses without end, or that grow when decompressed, through the whole client over each
+//! binding that HTTP/1.1 carries: each gives a named error.
 
 use std::io::Write;
 
@@ -15,14 +15,14 @@ use crate::{scripted::card, wire::*};
 
 const BINDINGS: [&str; 3] = ["JSONRPC", "HTTP+JSON", "WEBSOCKET"];
 
-/// A client of an agent there.
+/// A client of an agent at this server.
 fn agent(binding: &str, server: &RawServer) -> Client<HttpClient> {
     let card = card(binding, &format!("http://{}", server.addr));
     let card = AgentCard::read(card.as_bytes()).unwrap();
     ClientBuilder::new().connect_over(client(), card, None).unwrap()
 }
 
-/// A server that answers with `first`, and then with `again` for as long as somebody reads.
+/// A server that answers with `first`, and then with `again` for as long as the client reads.
 fn endless(first: String, again: &'static [u8]) -> RawServer {
     RawServer::new(move |_, mut stream| {
         let again = again.repeat(1_000);
@@ -32,7 +32,7 @@ fn endless(first: String, again: &'static [u8]) -> RawServer {
     })
 }
 
-/// What a stream comes to whose server says no event.
+/// The error of a stream without events.
 async fn streamed(client: &Client<HttpClient>) -> ClientError {
     match client.stream(&SendRequest::text("hello")).await {
         Ok(mut stream) => stream.next().await.expect("no end").err().expect("no event"),
@@ -71,7 +71,7 @@ fn a_head_without_an_end_is_cut() {
     assert_eq!(found.err().unwrap().kind, ClientErrorKind::Transport(expected));
 }
 
-/// The upgrade to WebSocket is answered with it as well: what is no 101 is read as an error.
+/// The upgrade to WebSocket gets the same answer: a response other than 101 is read as an error.
 #[test]
 fn a_bomb_of_gzip_is_defused() {
     let bomb = gzip(&vec![b'\n'; 10_000_000]);
@@ -89,7 +89,7 @@ fn a_bomb_of_gzip_is_defused() {
         });
         assert_ends(&server, "decoded_ratio_max");
         let found = run(ClientBuilder::new().discover_over(client(), &server.url()));
-        // A card is no stream of events, so nothing of that is read.
+        // A card is not a stream of events, so nothing of that is read.
         let expected = match media_type {
             "application/json" => {
                 ClientErrorKind::Transport(TransportError::TooLarge("decoded_ratio_max"))

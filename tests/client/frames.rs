@@ -1,4 +1,4 @@
-//! Servers of HTTP/2 that say what they say frame by frame.
+//! HTTP/2 servers that write their answers frame by frame.
 
 use std::{
     io::{Read, Write},
@@ -16,7 +16,7 @@ pub const GOAWAY: u8 = 7;
 pub const WINDOW_UPDATE: u8 = 8;
 pub const CONTINUATION: u8 = 9;
 
-/// Flags, as the frames have them that they are for.
+/// Flags, grouped by the frames that have them.
 pub const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
 pub const END_HEADERS: u8 = 4;
@@ -28,7 +28,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
     [head.as_slice(), &stream.to_be_bytes(), content].concat()
 }
 
-/// Fields, none of which is to be remembered (RFC 7541 §6.2.2).
+/// Fields as literals that are never indexed (RFC 7541 §6.2.2).
 pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
@@ -42,13 +42,13 @@ pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     block
 }
 
-/// All of a head, or of the trailers.
+/// A complete head, or complete trailers.
 pub fn headers(stream: u32, flags: u8, fields: &[(&str, &str)]) -> Vec<u8> {
     frame(HEADERS, END_HEADERS | flags, stream, &block(fields))
 }
 
-/// Serves a connection: each request that has come whole is answered by `answer`, which says
-/// whether the connection goes on. `None`: one of both has left.
+/// Serves a connection: `answer` answers each complete request, and returns whether the connection
+/// stays open. `None`: one side has closed.
 pub fn serve(
     stream: &mut TcpStream,
     mut answer: impl FnMut(u32, &mut TcpStream) -> bool,

@@ -1,5 +1,5 @@
-//! Frames without end in answer to a call of gRPC, before its head and behind it: an error by name
-//! each, and before the deadline.
+//! Endless frames in answer to a gRPC call, before its head and after it: each gives a named error
+//! before the deadline.
 
 use std::{
     io::{Write, copy, sink},
@@ -15,7 +15,7 @@ use crate::{
     wire::*,
 };
 
-/// Says `first` and then `again`, for as long as the client reads, and hears what that says.
+/// Writes `first` and then `again`, for as long as the client reads, and reads the client's frames.
 fn flood(stream: &mut TcpStream, first: &[u8], again: &[u8]) {
     let mut heard = stream.try_clone().unwrap();
     std::thread::spawn(move || copy(&mut heard, &mut sink()));
@@ -24,10 +24,10 @@ fn flood(stream: &mut TcpStream, first: &[u8], again: &[u8]) {
     while stream.write_all(&again).is_ok() {}
 }
 
-/// What is said without end: what it is, and its bytes in answer to a stream.
+/// A flood: its name, and the bytes to repeat in answer to a stream.
 type Flood = (&'static str, fn(u32) -> Vec<u8>);
 
-/// Asks each way to call and checks the name of its error.
+/// Tries each way to call, and checks the name of its error.
 fn assert_ends(
     all: &[Flood],
     first: fn(u32) -> Vec<u8>,
@@ -86,7 +86,7 @@ fn frames_that_carry_nothing_end_a_call() {
 fn fields_without_end_end_a_call() {
     let is_http2 = |error: &TransportError| matches!(error, TransportError::Http2(_));
     let continued = |id| frame(CONTINUATION, 0, id, &block(&[("x", "y")]));
-    // Of the head, and of the trailers.
+    // In the head, and in the trailers.
     let begun = |id| frame(HEADERS, 0, id, &block(&[(":status", "200"), ("x", "y")]));
     assert_ends(&[("CONTINUATION", continued)], begun, is_http2);
     let begun =
@@ -111,7 +111,7 @@ fn what_no_stream_has_asked_for_ends_a_call() {
     ];
     assert_ends(&all, nothing, is_http2);
     assert_ends(&all, head, is_http2);
-    // A message of two GiB; what is read of it is beyond a limit before the window is.
+    // A message of two GiB: the bytes read exceed a limit before they exceed the window.
     let data: Flood = ("data beyond the window", |id| frame(DATA, 0, id, &[b'x'; 16_000]));
     let is_too_large = |error: &TransportError| matches!(error, TransportError::TooLarge(_));
     assert_ends(&[data], head, |error| is_http2(error) || is_too_large(error));

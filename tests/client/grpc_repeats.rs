@@ -1,4 +1,4 @@
-//! What a status of gRPC without a reason of A2A says about its call, as its twin of HTTP does.
+//! What a gRPC status without an A2A reason means for its call, like the corresponding HTTP status.
 
 use peregrine::{
     client::{
@@ -18,7 +18,7 @@ const MEDIA: (&str, &str) = ("content-type", "application/grpc");
 const UNAVAILABLE: &str = "14";
 const EXHAUSTED: &str = "8";
 
-/// A client of a server that answers request after request, from 1.
+/// A client of a server that numbers its requests from 1.
 fn numbered(
     is_idempotent: bool,
     script: impl Fn(u64, &HttpRequest<'_>) -> Reply + Send + Sync + 'static,
@@ -27,15 +27,15 @@ fn numbered(
     repeats::numbered(Over::Grpc, ClientBuilder::new().options(options), script)
 }
 
-/// `grpc-status-details-bin` with RetryInfo of so many seconds and one nanosecond, of which a
-/// client makes a millisecond.
+/// `grpc-status-details-bin` with RetryInfo of this many seconds and one nanosecond, which the
+/// client rounds up to a millisecond.
 fn retry_info(seconds: u8) -> String {
     let delay = pb(1, &[8, seconds, 16, 1]);
     let any = [pb(1, b"type.googleapis.com/google.rpc.RetryInfo"), pb(2, &delay)].concat();
     base64::encode(&pb(3, &any))
 }
 
-/// A call that ends so: in the head, or in trailers behind it.
+/// A call that fails: by its head, or by later trailers.
 fn refused(code: &str, seconds: Option<u8>, is_late: bool) -> Reply {
     let details = seconds.map(retry_info).unwrap_or_default();
     let mut end = vec![("grpc-status", code)];
@@ -77,7 +77,7 @@ fn a_read_that_is_refused_for_now_is_made_again_when_the_server_says() {
             assert!(settled(client.get_task("t", None)).is_ok(), "{name} {is_late}");
             assert_eq!(asked(&client), 4, "{name}");
             assert!(clock(&client) >= 31_002, "{name}");
-            // Four times in all, and never when it is to wait for too long.
+            // Four attempts in all, and only one if the server asks for too long a wait.
             for (seconds, times) in [(Some(1), 4), (None, 4), (Some(60), 1)] {
                 let client = numbered(false, move |_, _| refused(code, seconds, is_late));
                 let error = settled(client.get_task("t", None)).unwrap_err();
@@ -88,7 +88,7 @@ fn a_read_that_is_refused_for_now_is_made_again_when_the_server_says() {
             }
         }
     }
-    // Anything else would come again.
+    // Any other call would be retried.
     let client = numbered(true, |_, _| refused("13", Some(1), false));
     assert!(settled(client.get_task("t", None)).is_err());
     assert_eq!(asked(&client), 1);
@@ -124,7 +124,7 @@ fn a_stream_that_is_refused_for_now_is_opened_when_the_server_says() {
         assert_eq!(first(&client).unwrap(), Some(TaskState::Working), "{is_late}");
         assert_eq!(asked(&client), 3, "{is_late}");
         assert!(clock(&client) >= 21_002, "{is_late}");
-        // A server that may have done it is not asked again.
+        // A server that may have executed the call is not called again.
         let client = numbered(false, move |_, _| refused(UNAVAILABLE, None, is_late));
         let error = first(&client).unwrap_err();
         assert_eq!(status_of(&error), Some("UNAVAILABLE"), "{is_late}");
@@ -161,7 +161,7 @@ fn a_stream_that_a_gateway_gives_up_is_taken_up_again() {
         let asked_ms = 10_000 + u64::from(seconds.unwrap_or_default()) * 1_000;
         assert!(clock(&client) >= asked_ms, "{seconds:?}");
     }
-    // One that wants to be waited for too long is not.
+    // The client does not wait if the server asks for too long a wait.
     let client = numbered(false, |number, _| match number {
         1 => {
             let mut reply = refused(UNAVAILABLE, Some(61), true);

@@ -1,4 +1,4 @@
-//! Servers, cards and networks that are out to harm their client.
+//! Servers, cards and networks that try to harm the client.
 
 use std::{
     pin::pin,
@@ -21,8 +21,8 @@ use peregrine::{
 
 use crate::scripted::*;
 
-/// Where a card leads from one origin to another, whose interface is asked for a message: what was
-/// asked, and what came of it.
+/// Finds a card by a redirect from one origin to another, and calls its agent; returns the
+/// requests, and the error.
 fn redirected(from: &str, to: &'static str) -> (Vec<String>, Option<ClientErrorKind>) {
     let transport = Scripted::new(move |request| {
         let is_moved = request.origin.to_string() == to;
@@ -42,7 +42,7 @@ fn redirected(from: &str, to: &'static str) -> (Vec<String>, Option<ClientErrorK
     (asked, sent.err().map(|error| error.kind.clone()))
 }
 
-/// Who answers for plain http is anybody on the way.
+/// Over plain http, any machine on the path can answer.
 #[test]
 fn a_redirect_to_another_origin_takes_no_credentials_there() {
     for from in ["http://agent.test", "https://agent.test"] {
@@ -73,7 +73,7 @@ fn the_query_of_an_interface_stays_behind_the_path() {
     );
 }
 
-/// Bytes that are no content, as those of an endless coding, never come as any.
+/// Bytes that yield no content, such as an endless coding, do not extend the time.
 #[test]
 fn a_body_that_never_goes_on_has_the_time_of_its_call() {
     let transport = Scripted::new(|_| {
@@ -93,7 +93,7 @@ fn a_body_that_never_goes_on_has_the_time_of_its_call() {
 fn a_session_that_its_server_has_left_is_not_called_over() {
     let opened = AtomicU64::new(0);
     let transport = Scripted::new(move |request| {
-        // Each takes one call, and then closes.
+        // Each session answers one call, and then closes.
         let id = opened.fetch_add(1, Relaxed) + 1;
         Reply::socket(request, vec![vec![result(id, MESSAGE)]])
     });
@@ -117,7 +117,7 @@ fn a_session_that_says_nothing_is_not_waited_for() {
     });
 }
 
-/// A server that repeats itself and breaks off, over and over, is not asked for ever.
+/// The client stops following a server that repeats itself and breaks off, over and over.
 #[test]
 fn what_was_seen_already_is_no_progress() {
     const FIELDS: &[(&str, &str)] = &[("content-type", "text/event-stream")];
@@ -139,7 +139,8 @@ fn what_was_seen_already_is_no_progress() {
     });
 }
 
-/// Who drops `next` while the subscription says nothing yet: what was missed before it is not lost.
+/// A caller that drops `next` before the subscription has sent anything loses none of the missed
+/// events.
 #[test]
 fn who_gives_up_while_a_stream_is_taken_up_misses_nothing() {
     const FIELDS: &[(&str, &str)] = &[("content-type", "text/event-stream")];
@@ -186,7 +187,7 @@ fn cut_behind(item: &str) -> Reply {
     reply
 }
 
-/// Reads a stream to its end; the newest state, and how often the task was subscribed to and read.
+/// Reads a stream to its end; returns the last state, and the numbers of subscriptions and reads.
 fn followed(client: &Client<Scripted>) -> (Option<TaskState>, usize, usize) {
     let state = settled(async {
         let mut stream = client.stream(&SendRequest::text("hello")).await.unwrap();
@@ -200,7 +201,7 @@ fn followed(client: &Client<Scripted>) -> (Option<TaskState>, usize, usize) {
     (state, count(":subscribe"), count("/tasks/t"))
 }
 
-/// Each taking-up works, and says nothing that is new: the task is asked until it has ended.
+/// Each subscription succeeds, and sends nothing new: the client polls the task until it has ended.
 #[test]
 fn a_stream_that_is_cut_over_and_over_is_polled() {
     let reads = AtomicU64::new(0);
@@ -224,7 +225,7 @@ fn a_subscription_that_lasts_is_taken_up_as_often_as_it_is_cut() {
             cut_behind(&format!(r#"{{"task":{COMPLETED}}}"#))
         }
         _ => {
-            // A gateway that cuts what is silent for a minute.
+            // A gateway that cuts connections after a silent minute.
             let mut reply = cut_behind(TASK);
             reply.pieces.insert(1, Piece::Passes(Arc::clone(&time), 60_000));
             reply
@@ -249,7 +250,7 @@ fn a_task_that_can_be_neither_followed_nor_read_is_given_up() {
     });
 }
 
-/// A task of so many artifacts, as events and as a whole.
+/// A task of this many artifacts, as events and as a whole.
 fn artifacts(count: usize) -> (String, String) {
     let one = |n: usize| format!(r#"{{"artifactId":"a{n}","parts":[{{"text":"x"}}]}}"#);
     let event = |n: usize| {
@@ -292,7 +293,7 @@ fn as_many_artifacts_are_remembered_as_a_task_may_have() {
             Ok::<_, ClientError>(changes)
         })
     };
-    // Each once, and the end.
+    // Each artifact once, and the end.
     assert_eq!(followed(20), Ok(21));
     assert!(matches!(followed(19).unwrap_err().kind, ClientErrorKind::Unreadable(_)));
 }
@@ -318,7 +319,7 @@ fn a_card_is_read_within_the_limit_that_it_came_within() {
     assert_eq!(error, ClientErrorKind::Transport(expected));
 }
 
-/// What one server calls its card by would tell another one who asks.
+/// A card's validator could identify the client to another server.
 #[test]
 fn the_validators_of_a_card_stay_at_its_origin() {
     let json = card("HTTP+JSON", "http://agent.test");
@@ -334,7 +335,7 @@ fn the_validators_of_a_card_stay_at_its_origin() {
     });
     let client = settled(ClientBuilder::new().discover_over(transport, "http://agent.test"));
     let client = client.unwrap();
-    // It cannot say of a card that it never gave that it has not changed.
+    // A server that never sent a card cannot declare it unchanged.
     let error = settled(client.refresh_card()).unwrap_err().kind.clone();
     assert_eq!(error, ClientErrorKind::NoCard(304));
     let fields = client.transport().fields.lock().unwrap().clone();

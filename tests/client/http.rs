@@ -1,4 +1,4 @@
-//! HTTP/1.1 over sockets: what is reused, what is made again, what an early answer does.
+//! HTTP/1.1 over sockets: reused connections, retried requests, early answers.
 
 use std::{
     future::poll_fn,
@@ -70,12 +70,12 @@ fn a_connection_is_used_again_once_its_response_was_read() {
             assert_eq!(GET.whole(&client, &server.url()).await.unwrap(), (200, "ok".to_owned()));
         }
         assert_eq!(server.connections(), 1);
-        // Dropped before its end, it is closed.
+        // A response that is dropped before its end closes its connection.
         let unread = GET.head(&client, &server.url()).await.unwrap();
         drop(unread);
         GET.whole(&client, &server.url()).await.unwrap();
         assert_eq!(server.connections(), 2);
-        // Two at the same time need two; a clone uses the same ones.
+        // Two concurrent requests need two connections; a clone shares the pool.
         let mut first = GET.head(&client, &server.url()).await.unwrap();
         GET.whole(&client.clone(), &server.url()).await.unwrap();
         body(&mut first).await.unwrap();
@@ -109,7 +109,7 @@ fn a_server_that_closes_after_each_answer_is_no_error() {
     assert_eq!(server.connections(), 20);
 }
 
-/// Closes the connection when its second request has come; says which requests came.
+/// Closes the connection at its second request; reports which requests came.
 fn closing_on_second() -> (RawServer, mpsc::Receiver<String>) {
     let (sender, came) = mpsc::channel();
     let server = RawServer::new(move |number, mut stream| {
@@ -150,7 +150,7 @@ fn a_kept_connection_that_dies_is_replaced_only_for_what_may_be_repeated() {
     });
 }
 
-/// The frames of chunks take room as well, and nothing of what has come is left out for them.
+/// Chunk framing takes room as well; the content is still complete.
 #[test]
 fn content_is_whole_however_little_room_there_is() {
     let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
@@ -174,7 +174,7 @@ fn content_is_whole_however_little_room_there_is() {
 
 #[test]
 fn bytes_that_nobody_asked_for_end_a_kept_connection() {
-    // A second response behind the first one would be taken for that of the next request.
+    // A second response after the first would be taken as the answer to the next request.
     let smuggled = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n\
         Content-Length: 4\r\n\r\nevil";
     let server = RawServer::new(move |number, mut stream| {
@@ -205,8 +205,8 @@ fn bytes_that_nobody_asked_for_end_a_kept_connection() {
 
 #[test]
 fn an_answer_before_the_request_is_whole_is_heard() {
-    // It reads the head alone, ever, and answers; the client has more than all buffers hold. Some
-    // systems let one grow to as much as that.
+    // The server only ever reads the head, and answers; the client sends more than all buffers
+    // hold. Some systems let a buffer grow to this size.
     let open = Mutex::new(Vec::new());
     let server = RawServer::new(move |_, mut stream| {
         socket2::SockRef::from(&stream).set_recv_buffer_size(64 * 1024).unwrap();
@@ -220,7 +220,7 @@ fn an_answer_before_the_request_is_whole_is_heard() {
         let large = vec![b'x'; 32 * 1024 * 1024];
         let answer = post(&large).whole(&client, &server.url()).await;
         assert_eq!(answer, Ok((401, "no".to_owned())));
-        // The rest of the request was never sent: the connection is not used again.
+        // The rest of the request was never sent: the connection is not reused.
         GET.whole(&client, &server.url()).await.unwrap();
         assert_eq!(server.connections(), 2);
     });
@@ -273,7 +273,7 @@ fn content_of_any_size_and_cut_comes_in_whole() {
         }
         assert_eq!(content.len(), 520_101);
         assert!(content.iter().all(|byte| *byte == b'y'));
-        // The trailers are there, and the connection is given back.
+        // The trailers are there, and the connection returns to the pool.
         assert_eq!(response.field("done"), Some(&b"yes"[..]));
     });
 }
@@ -319,7 +319,7 @@ fn every_wait_has_its_end() {
         let ask = Ask { idle_ms: 50, ..GET };
         let late = ask.whole(&client, &stalls.url()).await;
         assert_eq!(late, Err(TransportError::Timeout("byte of the body")));
-        // A stream may be silent: nothing comes, and that is all.
+        // A stream may be silent: the client just waits.
         let ask = Ask { idle_ms: u64::MAX, ..GET };
         let url = stalls.url();
         let waiting = ask.whole(&client, &url);

@@ -1,4 +1,4 @@
-//! HTTP/2 over sockets: one connection for all, and what is made again when the server goes.
+//! HTTP/2 over sockets: one connection for all requests, and retries when the server closes it.
 
 use std::{
     future::{Future, poll_fn},
@@ -28,10 +28,10 @@ fn h2_post(body: &[u8]) -> Ask<'_> {
     Ask { version: HttpVersion::Http2, ..post(body) }
 }
 
-/// What a server does with a request: its number, itself, and how to answer it.
+/// How a server answers a request: its number, the request, and the handle for the response.
 type Serve = fn(usize, Request<RecvStream>, SendResponse<Bytes>);
 
-/// A server of HTTP/2 in the test's runtime, and how many connections it has had.
+/// An HTTP/2 server in the test's runtime, and the number of its connections.
 async fn server(
     builder: h2::server::Builder,
     goes_after: usize,
@@ -83,7 +83,7 @@ async fn asked(client: &HttpClient, addr: SocketAddr) -> Result<(u16, String), T
     H2.whole(client, &url(addr)).await
 }
 
-/// Polls all of them side by side.
+/// Polls all of them concurrently.
 async fn all<T>(works: Vec<impl Future<Output = T>>) -> Vec<T> {
     let mut works: Vec<_> = works.into_iter().map(|work| (Box::pin(work), None)).collect();
     poll_fn(|cx| {
@@ -105,7 +105,7 @@ async fn all<T>(works: Vec<impl Future<Output = T>>) -> Vec<T> {
 fn requests_at_the_same_time_share_one_connection() {
     run(async {
         let mut builder = h2::server::Builder::new();
-        // Those that the server does not take yet wait their turn.
+        // Requests beyond the server's limit wait.
         builder.max_concurrent_streams(2);
         let (addr, connections) = server(builder, 0, ok).await;
         let client = client();
@@ -153,7 +153,7 @@ fn what_the_server_has_refused_is_made_again() {
             respond.send_reset(Reason::REFUSED_STREAM);
         })
         .await;
-        // But not for ever.
+        // But not indefinitely.
         let refused = h2_post(b"x").whole(&client(), &url(addr)).await.unwrap_err();
         assert!(matches!(refused, TransportError::Http2(why) if why.contains("refused")));
     });
@@ -184,7 +184,7 @@ fn what_may_be_repeated_is_made_again_once_where_a_kept_connection_has_closed() 
                 let (stream, _) = listener.accept().await.unwrap();
                 let number = AtomicUsize::fetch_add(&count, 1, Relaxed);
                 let mut h2 = h2::server::handshake(stream).await.unwrap();
-                // The first connection is good for one answer, the others for none.
+                // The first connection answers one request, the others none.
                 let mut answers = usize::from(number == 0);
                 while let Some(Ok((_, respond))) = h2.accept().await {
                     AtomicUsize::fetch_add(&came, 1, Relaxed);
@@ -201,7 +201,7 @@ fn what_may_be_repeated_is_made_again_once_where_a_kept_connection_has_closed() 
         assert_eq!(post.whole(&client, &url(addr)).await, Ok((200, "ok".to_owned())));
         assert!(post.whole(&client, &url(addr)).await.is_err());
         assert_eq!((connections.load(Relaxed), requests.load(Relaxed)), (2, 3));
-        // A connection that was opened for the request is no kept one.
+        // A connection opened for the request is not a pooled one.
         assert!(post.whole(&client, &url(addr)).await.is_err());
         assert_eq!((connections.load(Relaxed), requests.load(Relaxed)), (3, 4));
     });
@@ -296,11 +296,11 @@ fn who_takes_no_request_is_not_waited_for() {
     });
 }
 
-/// What comes of a request to a server that begins with `first` and goes on with `again` for ever.
+/// The error of a request to a server that sends `first` and then `again` without end.
 fn flooded(first: Vec<u8>, again: Vec<u8>) -> TransportError {
     let server = RawServer::new(move |_, mut stream| {
         let mut heard = stream.try_clone().unwrap();
-        // What the client says is heard, or it would wait for that.
+        // The server reads the client's frames; otherwise the client would block.
         std::thread::spawn(move || std::io::copy(&mut heard, &mut std::io::sink()));
         let settings = frame(4, 0, 0, &[]);
         let _ = stream.write_all(&[settings, first.clone()].concat());
@@ -328,8 +328,8 @@ fn a_flood_of_frames_is_an_error_by_name() {
     let interim = [&[0x08, 3], b"100".as_slice()].concat();
     let error = flooded(Vec::new(), frame(1, 4, 1, &interim));
     assert!(matches!(error, TransportError::Http2(_)), "{error:?}");
-    // What h2 itself ends: a window that does not grow, fields without end, streams that nobody
-    // has opened.
+    // Floods that h2 ends: frames without window, fields without end, streams that the client has
+    // not opened.
     let endless = frame(9, 0, 1, &[0x40, 1, b'x', 1, b'y']);
     let reset = frame(3, 0, 9, &[0, 0, 0, 8]);
     let pushed = frame(5, 4, 1, &[0, 0, 0, 2]);

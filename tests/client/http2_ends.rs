@@ -1,5 +1,5 @@
-//! When the client ends its connection of HTTP/2 to a server: when nobody uses it, and when the
-//! server has gone silent.
+//! The client ends its HTTP/2 connection to a server when it is idle, and when the server has gone
+//! silent.
 
 use std::{
     io::Write,
@@ -21,17 +21,17 @@ use crate::{
 
 const H2: Ask<'static> = Ask { version: HttpVersion::Http2, ..GET };
 
-/// One that is not waited for.
+/// A request with short timeouts.
 const HASTY: Ask<'static> = Ask { head_ms: 100, idle_ms: 100, ..H2 };
 
-/// A server that calls `answer` with the number of the connection, the stream of a request, and
-/// where to answer it; says which connections have ended.
+/// A server that calls `answer` with the number of the connection, the stream of a request, and the
+/// socket; reports which connections have ended.
 fn server(
     answer: impl Fn(usize, u32, &mut TcpStream) + Send + Sync + 'static,
 ) -> (RawServer, mpsc::Receiver<usize>) {
     let (sender, ended) = mpsc::channel();
     let server = RawServer::new(move |number, mut stream| {
-        // Whoever ends a connection is the client.
+        // It is always the client that ends a connection.
         stream.set_read_timeout(None).unwrap();
         serve(&mut stream, |id, stream| {
             answer(number, id, stream);
@@ -42,7 +42,7 @@ fn server(
     (server, ended)
 }
 
-/// The head of an answer, and all of it where `flags` say so.
+/// The head of an answer, or the whole answer, depending on `flags`.
 fn says(stream: &mut TcpStream, id: u32, flags: u8) {
     stream.write_all(&headers(id, flags, &[(":status", "200")])).unwrap();
 }
@@ -69,7 +69,7 @@ async fn asked(
     Ok((status, "ok"))
 }
 
-/// What comes over a channel, while the test's runtime goes on.
+/// The next value of a channel, while the test's runtime keeps running.
 async fn next<T: Send + 'static>(channel: mpsc::Receiver<T>) -> T {
     let waits = move || channel.recv_timeout(PATIENCE).unwrap();
     tokio::task::spawn_blocking(waits).await.unwrap()
@@ -104,7 +104,7 @@ fn one_with_a_request_under_way_is_not_idle() {
     run(async {
         let client = idle_client();
         let mut long = H2.head(&client, &server.url()).await.unwrap();
-        // Many looks for what is old.
+        // Time for many checks for idle connections.
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(asked(&H2, &client, &server).await, OK);
         assert_eq!(body(&mut long).await.unwrap(), b"ok");
@@ -146,7 +146,7 @@ fn one_that_is_silent_takes_no_other_request_and_those_on_it_go_on() {
         let (patient, ()) = tokio::join!(asked(&H2, &client, &server), others);
         assert_eq!(patient, OK);
         assert_eq!(server.connections(), 2);
-        // Nobody is left there.
+        // The first connection has no request left.
         assert_eq!(next(ended).await, 0);
     });
 }
@@ -191,6 +191,6 @@ fn one_on_which_anything_comes_is_kept_whoever_waits_in_vain() {
             server.connections() == 1
         })
     };
-    // On a machine that stands still for so long, it may be that nothing comes in time.
+    // A machine that stalls for this long may deliver no frame in time.
     assert!([200, 1_000, 5_000].into_iter().any(is_kept));
 }

@@ -1,4 +1,5 @@
-//! Who a call says that it is: where that may go, how long it is good, and who shares it.
+//! The credentials of a call: where they may go, how long they are valid, and which calls share
+//! them.
 
 use std::sync::{
     Arc,
@@ -20,7 +21,7 @@ use crate::{
     scripted::*,
 };
 
-/// A client of the card of `card_url` whose interface is at `url`.
+/// A client with this field, of a card from `card_url` with its interface at `url`.
 fn with_field(name: &str, url: &str, given: Credentials) -> Client<Scripted> {
     let card = AgentCard::read(card("HTTP+JSON", url).as_bytes()).unwrap();
     let card_url = HttpOrigin::parse("https://agent.test/card").unwrap();
@@ -59,13 +60,13 @@ fn a_field_that_proves_who_calls_goes_where_credentials_go() {
         let (sent, fields) = said(&with_field(name, "http://other.test", allows_other_origins));
         assert!(sent.is_ok() && fields.contains("hidden"), "{fields}");
     }
-    // Over plain http to another machine even where the card came from there.
+    // Over plain http to another machine, even if the card came from there.
     let given = Credentials { allows_other_origins: true, ..Credentials::default() };
     let (sent, fields) = said(&with_field("Cookie", "http://other.test", given));
     let kind = sent.unwrap_err().kind.clone();
     let is_plain = matches!(kind, ClientErrorKind::Credentials(CredentialsError::PlainHttp(_)));
     assert!(is_plain && fields.is_empty(), "{kind:?}");
-    // Any other field goes everywhere.
+    // Any other field goes to every origin.
     let (sent, fields) = said(&with_field("X-Tenant", "https://evil.test", Credentials::default()));
     assert!(sent.is_ok() && fields.contains("X-Tenant: hidden"));
 }
@@ -92,7 +93,7 @@ fn oauth() -> OAuthClient {
     OAuthClient { secret, ..OAuthClient::new("me", OAuthSource::Server(server)) }
 }
 
-/// A client whose token comes from `login.test`, and whose agent is at `agent.test`.
+/// A client with a token of `login.test`, and its agent at `agent.test`.
 fn with_tokens(transport: Scripted, binding: &str) -> Client<Scripted> {
     let card = AgentCard::read(card(binding, "https://agent.test").as_bytes()).unwrap();
     let given = Credentials { oauth: Some(oauth()), ..Credentials::default() };
@@ -124,7 +125,7 @@ fn a_refusal_costs_the_token_that_was_refused_and_no_other() {
         }
         let lines = String::from_utf8(request.fields.lines().to_vec()).unwrap();
         if lines.contains("token-1\r\n") {
-            // The token grows old while it is refused.
+            // The token expires while it is refused.
             time.store(80_000, Relaxed);
             return Reply::of(401, &[], "");
         }
@@ -132,11 +133,11 @@ fn a_refusal_costs_the_token_that_was_refused_and_no_other() {
     });
     let client = with_tokens(transport, "HTTP+JSON");
     settled(client.send(&SendRequest::text("hello"))).unwrap();
-    // Nobody fetches one to forget it.
+    // The client does not fetch a token only to drop it.
     assert_eq!(asked_of(&client, "https://login.test"), 2);
 }
 
-/// How a token is refused: by the head of the response, or in gRPC by trailers behind it.
+/// A refusal of a token: by the head of the response, or in gRPC by the trailers.
 fn unauthorized(over: Over, is_late: bool) -> Reply {
     const END: (&str, &str) = ("grpc-status", "16");
     let media = ("content-type", "application/grpc");
@@ -147,13 +148,13 @@ fn unauthorized(over: Over, is_late: bool) -> Reply {
     }
 }
 
-/// The number of a call of JSON-RPC: `{"jsonrpc":"2.0","id":"7"`.
+/// The number of a JSON-RPC call: `{"jsonrpc":"2.0","id":"7"`.
 fn rpc_id(request: &HttpRequest<'_>) -> u64 {
     let body = String::from_utf8_lossy(request.body);
     body.split('"').nth(7).unwrap().parse().unwrap()
 }
 
-/// The only answer to a call, or all of a stream, which is the second to be opened.
+/// The only answer to a call, or the whole of a stream, which is the second to be opened.
 fn answered(over: Over, request: &HttpRequest<'_>, is_stream: bool) -> Reply {
     let id = match (over, is_stream) {
         (Over::JsonRpc, _) => rpc_id(request),
@@ -203,7 +204,7 @@ fn a_token_that_is_refused_is_renewed_once_over_each_binding() {
             });
             let case = format!("{over:?} {is_stream} {is_late}");
             assert_eq!(call(renews), (None, [2, 2]), "{case}");
-            // A server that refuses every token is asked twice, and no more.
+            // The client tries twice, and no more, if the server refuses every token.
             let refuses = Scripted::new(move |request| match is_for_token(request) {
                 true => token(1),
                 false => unauthorized(over, is_late),
@@ -214,7 +215,7 @@ fn a_token_that_is_refused_is_renewed_once_over_each_binding() {
     }
 }
 
-/// A stream whose first item refuses the token, or in gRPC the trailers.
+/// A stream that refuses the token by its first item, or in gRPC by the trailers.
 fn refused_late(over: Over, request: &HttpRequest<'_>, number: u64) -> Reply {
     const ERROR: &str = r#""error":{"code":401,"status":"UNAUTHENTICATED","message":"who?"}"#;
     let said = format!(r#"{{"jsonrpc":"2.0","id":"{number}",{ERROR}}}"#);
@@ -227,9 +228,9 @@ fn refused_late(over: Over, request: &HttpRequest<'_>, number: u64) -> Reply {
     stream(over, request, pieces)
 }
 
-/// What a stream comes to whose connections are answered so: `T` the task, `A` an artifact, both
-/// and then a break, `R` a token that is refused late, `H` by the head, `B` not now; and how often
-/// a token was fetched and the agent was asked.
+/// Follows a stream over connections that are answered by `script`: `T` the task, `A` an artifact,
+/// both and then a break, `R` a token that is refused late, `H` refused by the head, `B`
+/// overloaded. Returns the error, and how often the token endpoint and the agent were called.
 fn taken_up(over: Over, script: &'static str) -> (Option<ClientErrorKind>, [usize; 2]) {
     let (fetched, opened) = (AtomicU64::new(0), AtomicU64::new(0));
     let client = with_tokens(
@@ -268,7 +269,7 @@ fn taken_up(over: Over, script: &'static str) -> (Option<ClientErrorKind>, [usiz
 #[test]
 fn a_token_that_is_refused_when_a_stream_is_taken_up_is_renewed_once() {
     let unauthorized = Some(ClientErrorKind::Unauthorized);
-    // The end is one by name, behind all that was asked for before.
+    // The stream ends with a named error, after all earlier requests.
     let end = Some(ClientErrorKind::NotA2a(418));
     for over in ALL {
         for (script, error, asked) in [
@@ -277,7 +278,7 @@ fn a_token_that_is_refused_when_a_stream_is_taken_up_is_renewed_once() {
             ("TRR", &unauthorized, [2, 3]),
             ("TRH", &unauthorized, [2, 3]),
             ("THR", &unauthorized, [2, 3]),
-            // What is refused for now is no progress.
+            // An answer that refuses for now is not progress.
             ("TRBR", &unauthorized, [2, 4]),
             ("TBRT", &end, [2, 5]),
             ("TRTRT", &end, [3, 6]),
@@ -351,7 +352,7 @@ fn a_task_of_langsmith_may_have_its_conversation_before_its_id() {
     let get = |id| settled(client.get_task(TaskAddress::new(id).within("c"), None));
     assert!(get("c:t-2").is_ok() && get("t-2").is_ok());
     assert_eq!(get("ct-2").unwrap_err().kind, ClientErrorKind::OtherTask);
-    // Each message makes a run of its own there.
+    // Each message creates its own run there.
     assert!(settled(client.send(&SendRequest::text("more").task_id("t-1"))).is_ok());
 }
 
@@ -400,13 +401,13 @@ fn a_message_for_a_task_is_not_answered_with_another() {
     }
     assert!(is_other(&of(ARTIFACT), &named("t-1")) && !is_other(&of(ARTIFACT), &named("t")));
     assert!(!is_other(&of(TASK), &SendRequest::text("new")));
-    // A subscriber may spell the id in another way, too.
+    // A subscriber may also encode the id differently.
     let client = of(ESCAPED);
     let mut stream = settled(client.subscribe("\u{fc}", None)).unwrap();
     assert!(settled(stream.next()).unwrap().is_ok());
 }
 
-/// Nobody knows whether the message was taken: the task that it names may not have it.
+/// Whether the message was accepted is unknown: the task that it names may not contain it.
 #[test]
 fn a_stream_for_a_task_that_ends_before_it_says_anything_is_lost() {
     let transport = Scripted::new(|_| Reply::of(200, &[("content-type", "text/event-stream")], ""));
@@ -458,7 +459,7 @@ fn a_session_is_not_used_for_whom_it_was_not_opened() {
     let clock = Arc::new(AtomicU64::new(1));
     let transport = Scripted::with_clock(&clock, move |request| match is_for_token(request) {
         true => token(fetched.fetch_add(1, Relaxed) + 1),
-        // The first is good for two calls, and would be for a third.
+        // The first session answers two calls, and could answer a third.
         false => answering(request, opened.fetch_add(2, Relaxed) + 1),
     });
     let client = with_tokens(transport, "WEBSOCKET");
@@ -466,7 +467,7 @@ fn a_session_is_not_used_for_whom_it_was_not_opened() {
         settled(client.send(&SendRequest::text("hello"))).unwrap();
     }
     assert_eq!(asked_of(&client, "https://agent.test"), 1);
-    // The token is renewed half a minute before it expires, and the session is still young.
+    // The token is renewed half a minute before it expires, while the session is still young.
     clock.store(71_000, Relaxed);
     settled(client.send(&SendRequest::text("hello"))).unwrap();
     assert_eq!(asked_of(&client, "https://agent.test"), 2);
@@ -491,7 +492,7 @@ fn a_session_is_kept_no_longer_than_any_connection() {
     assert_eq!(asked_of(&client, "http://agent.test"), 2);
 }
 
-/// A client of a card with these interfaces, one below the other, and its warnings.
+/// A client of a card with these interfaces, in this order.
 fn of_interfaces(urls: &[&str], given: Credentials, transport: Scripted) -> Client<Scripted> {
     let one = |url: &&str| {
         format!(r#"{{"url":"{url}","protocolBinding":"HTTP+JSON","protocolVersion":"1.0"}}"#)
@@ -510,7 +511,7 @@ fn of_interfaces(urls: &[&str], given: Credentials, transport: Scripted) -> Clie
 
 #[test]
 fn a_dead_server_is_reported_within_10_s() {
-    // A connection has no longer, and one that has waited so long is not tried again.
+    // A connection attempt has no longer, and one that took this long is not retried.
     assert!(ClientLimits::default().connect_ms <= 10_000);
     let client = of_interfaces(
         &["https://agent.test/a"],
@@ -519,7 +520,7 @@ fn a_dead_server_is_reported_within_10_s() {
     );
     settled(client.send(&SendRequest::text("hello"))).unwrap_err();
     assert_eq!(client.transport().asked.lock().unwrap().len(), 1);
-    // What is refused at once is tried again for some seconds of the clock.
+    // A refused attempt is retried for some seconds of the clock.
     let client = of_interfaces(
         &["https://agent.test/a"],
         Credentials { bearer: Some(Secret::new("t")), ..Credentials::default() },
@@ -538,7 +539,7 @@ fn the_next_interface_is_never_less_safe() {
         is_first.then(|| TransportError::Connect("refused".to_owned()))
     };
     for (second, third) in [
-        // Never without TLS in place of TLS, not even on the way to a third.
+        // Never from TLS to plain http, not even on the way to a third interface.
         ("http://agent.test:81/b", "http://127.0.0.1/c"),
         // Never a credential to another origin.
         ("https://evil.test/b", "https://agent.test.evil.test/c"),
@@ -550,7 +551,7 @@ fn the_next_interface_is_never_less_safe() {
         let asked = client.transport().asked.lock().unwrap().clone();
         assert!(asked.iter().all(|asked| asked.starts_with("https://agent.test/")), "{asked:?}");
     }
-    // Without one to send, another origin with TLS is called.
+    // Without a credential, another origin with TLS is called.
     let card = card("HTTP+JSON", "https://agent.test/a");
     let second = r#"{"url":"http://other.test/b","protocolBinding":"HTTP+JSON","protocolVersion":"1.0"},
         {"url":"https://other.test/c","protocolBinding":"HTTP+JSON","protocolVersion":"1.0"}"#;

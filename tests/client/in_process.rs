@@ -1,5 +1,5 @@
-//! A transport without sockets: requests are answered by an engine in the same process, and what
-//! comes back can be cut anywhere.
+//! A transport without sockets: an engine in the same process answers requests, and its responses
+//! can be cut anywhere.
 
 use std::{
     future::poll_fn,
@@ -30,20 +30,21 @@ impl Entropy for Counter {
     }
 }
 
-/// What is done to responses.
+/// The faults that the transport adds to responses.
 #[derive(Default)]
 pub struct Mischief {
-    /// Bytes of the next streams after which each breaks, in their order; then none does.
+    /// The numbers of bytes after which the next streams break, in order; later streams do not
+    /// break.
     pub cuts: Vec<usize>,
-    /// True: events have no ids, and `Last-Event-ID` is not passed on.
+    /// True: events have no ids, and `Last-Event-ID` is not forwarded.
     pub without_numbers: bool,
     /// True: no stream ever ends.
     pub without_end: bool,
-    /// True: everything has its caller wait once before it goes on.
+    /// True: every operation yields once before it continues.
     pub is_slow: bool,
 }
 
-/// An engine, and what is done to its responses.
+/// An engine, and the faults of its transport.
 pub struct InProcess {
     engine: Arc<Engine>,
     worker: Arc<Mutex<Worker>>,
@@ -75,7 +76,7 @@ impl InProcess {
 }
 
 impl InProcess {
-    /// Gives way once, if everything is slow.
+    /// Yields once, if everything is slow.
     async fn wait(&self) {
         let mut left = u32::from(self.mischief.lock().unwrap().is_slow);
         poll_fn(|cx| match left.checked_sub(1) {
@@ -95,7 +96,7 @@ fn now(ms: &AtomicU64) -> Now {
     Now { mono_ms, unix_ms: 1_790_000_000_000 + mono_ms }
 }
 
-/// What the engine said and nobody has read.
+/// Output of the engine that the client has not read.
 #[derive(Default)]
 struct Said {
     status: u16,
@@ -260,7 +261,7 @@ impl Transport for InProcess {
         Ok(response)
     }
 
-    /// Time passes when somebody waits for it.
+    /// Time passes when a caller waits for it.
     async fn sleep_until(&self, due_ms: u64) {
         const STEP_MS: u64 = 250;
         while self.mischief.lock().unwrap().is_slow && self.now().mono_ms + STEP_MS < due_ms {

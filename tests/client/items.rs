@@ -16,7 +16,7 @@ pub const ALL: [Over; 4] = [Over::JsonRpc, Over::Rest, Over::WebSocket, Over::Gr
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
     Task,
-    /// An artifact of a task, with so many letters.
+    /// An artifact of a task, with this many letters.
     Artifact(&'static str, usize),
     Garbage,
 }
@@ -34,7 +34,7 @@ pub fn pb(number: u8, content: &[u8]) -> Vec<u8> {
 
 fn proto(said: Said) -> Vec<u8> {
     match said {
-        // WORKING is 2, behind the key of the first field.
+        // WORKING is 2, after the key of the first field.
         Said::Task => pb(1, &[pb(1, b"t"), pb(2, b"c"), pb(3, &[8, 2])].concat()),
         Said::Artifact(task, letters) => {
             let part = pb(4, &pb(1, &vec![b'x'; letters]));
@@ -58,7 +58,7 @@ fn json(said: Said) -> String {
     }
 }
 
-/// An item as it comes as the answer to call `id`.
+/// An item as sent in answer to call `id`.
 pub fn item(over: Over, said: Said, id: u64) -> Vec<u8> {
     let response = || format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{}}}"#, json(said));
     match over {

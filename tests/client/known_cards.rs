@@ -1,4 +1,4 @@
-//! Cards that are known already: what is asked for one, and who is believed after that.
+//! Cached cards: which requests they save, and which cards are trusted with credentials afterwards.
 
 use std::sync::{
     Arc, Mutex,
@@ -19,12 +19,12 @@ use crate::{scripted::*, signed::Signer, wire};
 const AGENT: &str = "https://agent.test";
 const NEW: &str = "https://agent.test/.well-known/agent-card.json";
 const OLD: &str = "https://agent.test/.well-known/agent.json";
-/// Redirects of `AGENT` lead to there.
+/// The target of `AGENT`'s redirects.
 const OTHER: &str = "https://other.test/card";
-/// What the server of a card says that is good for a second.
+/// The fields of a card that is fresh for a second.
 const FIELDS: &[(&str, &str)] = &[("cache-control", "max-age=1"), ("etag", "\"1\"")];
 
-/// A card of this name, whose interface is at the origin that it came from.
+/// A card of this name, with its interface at the origin of the request.
 fn named(name: &str, request: &HttpRequest<'_>) -> String {
     card("HTTP+JSON", &request.origin.to_string()).replace(r#""A""#, &format!("{name:?}"))
 }
@@ -42,7 +42,7 @@ fn is_conditional(request: &HttpRequest<'_>) -> bool {
     request.fields.iter().any(|(name, value)| name == "If-None-Match" && value == "\"1\"")
 }
 
-/// A client whose calls say who calls, made at this time, and what it asked for its card.
+/// A client with credentials, made at this time, and its requests for the card.
 fn discovered(
     known: Option<KnownCard>,
     at_ms: u64,
@@ -60,14 +60,14 @@ fn discovered(
     (client, asked)
 }
 
-/// The card as it was read first, at 1 ms.
+/// The first card, read at 1 ms.
 fn first() -> KnownCard {
     let (client, asked) = discovered(None, 1, |request| serve("first", request));
     assert_eq!(asked, [NEW]);
     client.unwrap().known_card().unwrap()
 }
 
-/// The same from another origin than the caller named.
+/// The same card, served by another origin than the caller named.
 fn first_elsewhere() -> KnownCard {
     let (client, asked) = discovered(None, 1, lead_elsewhere);
     assert_eq!(asked, [NEW, OTHER]);
@@ -85,7 +85,7 @@ fn unasked(request: &HttpRequest<'_>) -> Reply {
     unreachable!("{} is not asked", request.origin)
 }
 
-/// True: what says who calls goes to the interface.
+/// True: the credentials go to the interface.
 fn says_who_calls(client: &Client<Scripted>) -> bool {
     let before = client.transport().asked.lock().unwrap().len();
     let sent = settled(client.send(&SendRequest::text("hello")));
@@ -108,7 +108,7 @@ fn a_fresh_card_is_not_asked_for() {
     let client = client.unwrap();
     assert_eq!((&*client.card().name, asked.len()), ("first", 0));
     assert!(!settled(client.refresh_card()).unwrap());
-    // It is known to the next one as well, and no longer than at first.
+    // The next client has it cached as well, and for no longer than the first.
     let known = client.known_card();
     let (_, asked) = discovered(known.clone(), 1_000, unasked);
     assert_eq!(asked.len(), 0);
@@ -128,7 +128,7 @@ fn a_stale_card_is_asked_about_once_and_good_again() {
     assert_eq!((&*client.unwrap().card().name, asked.len()), ("first", 0));
 }
 
-/// Within an origin its validators hold, and the next question goes to where it is now.
+/// Within an origin its validators stay valid, and the next request goes to the new URL.
 #[test]
 fn a_card_that_has_moved_within_its_origin_is_the_same() {
     const MOVED: &str = "https://agent.test/moved";
@@ -158,7 +158,7 @@ fn a_card_that_has_changed_takes_the_place_of_the_known_one() {
     assert_eq!(client.unwrap().card().name, "second");
 }
 
-/// As if none were known: the server has been put in place of one that is older.
+/// As if no card were cached: an older server has replaced the new one.
 #[test]
 fn a_card_that_has_gone_is_looked_for_from_the_start() {
     for (name, gone) in [
@@ -192,8 +192,8 @@ fn a_card_that_has_gone_is_looked_for_from_the_start() {
     assert_eq!(asked, [NEW, NEW, OLD]);
 }
 
-/// Whoever can answer for the origin that was named must not choose who gets credentials, whatever
-/// is known already.
+/// A machine that can answer for the named origin must not choose which origin gets credentials,
+/// even with a cached card.
 #[test]
 fn a_card_from_another_origin_stays_one_from_there() {
     type Script = fn(&HttpRequest<'_>) -> Reply;
@@ -234,14 +234,14 @@ fn a_card_from_another_origin_stays_one_from_there() {
         let client = client.unwrap();
         assert_eq!(asked, expected, "{name}");
         assert!(!says_who_calls(&client), "{name}");
-        // Nor does it come back by being used again.
+        // Reusing the card does not restore its trust either.
         let (client, _) = discovered(client.known_card(), at_ms, unasked);
         assert!(!says_who_calls(&client.unwrap()), "{name}");
     }
 }
 
-/// What was at home may be led elsewhere, and what was elsewhere comes home when the origin that
-/// was named has the card itself.
+/// A card from the named origin may be redirected elsewhere, and a redirected card is trusted again
+/// when the named origin serves the card itself.
 #[test]
 fn where_a_card_came_from_is_known_anew_with_each_one() {
     let (client, asked) = discovered(Some(first()), 5_000, lead_elsewhere);
@@ -257,8 +257,8 @@ fn where_a_card_came_from_is_known_anew_with_each_one() {
     assert!(says_who_calls(&client.unwrap()));
 }
 
-/// A client's own question leaves the interface as it is, but what is known for the next one says
-/// where the card came from.
+/// A refresh leaves the client's interface unchanged, but its cached card records the new origin
+/// for the next client.
 #[test]
 fn what_a_client_asks_again_is_known_as_well() {
     let is_moved = Arc::new(AtomicUsize::new(0));
@@ -291,7 +291,7 @@ fn what_must_not_be_kept_is_not_known() {
     });
     let client = client.unwrap();
     assert!(client.known_card().is_none());
-    // The client itself still asks by what was said, and a short answer changes nothing.
+    // The client itself still revalidates with the card's validator, and a 304 changes nothing.
     assert!(!settled(client.refresh_card()).unwrap());
     assert!(client.known_card().is_none());
     let read = |url: Option<&str>| {
@@ -300,7 +300,7 @@ fn what_must_not_be_kept_is_not_known() {
         ClientBuilder::new().connect_over(Scripted::new(unasked), card, url).unwrap()
     };
     assert!(read(None).known_card().is_none());
-    // One that its caller has from a URL is known, and asked for there.
+    // A card that the caller has read from a URL is cached, and requested there.
     let known = read(Some(AGENT)).known_card();
     let (_, asked) = discovered(known, 1, |request| serve("first", request));
     assert_eq!(asked, ["https://agent.test/"]);

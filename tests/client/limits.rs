@@ -1,5 +1,5 @@
-//! Limits of the client that no other test reaches: each ends with its error by name, or with what
-//! it closes.
+//! Limits of the client that no other test reaches: each ends with its named error, or with the
+//! connections that it closes.
 
 use std::io::Write;
 
@@ -13,7 +13,7 @@ use peregrine::{
 
 use crate::{codings, scripted, wire::*};
 
-/// Longer than a test may take: what ends before it has ended by another limit.
+/// Longer than a test may take: an earlier end is due to another limit.
 const FOREVER_MS: u64 = 3_600_000;
 
 const NO_CONNECTION: TransportError = TransportError::Timeout("connection");
@@ -51,7 +51,7 @@ fn a_tunnel_that_is_never_made_has_the_time_of_a_connection() {
         });
         let ask = patient(HttpVersion::Any);
         let error = ask.whole(&client, "https://origin.example/").await.unwrap_err();
-        // Whether the proxy or the connection is said to be late, both are at the same moment.
+        // Both time out at the same moment, so the error may name either.
         let is_late = match &error {
             TransportError::Proxy(why) => why.contains("in time"),
             other => *other == NO_CONNECTION,
@@ -60,7 +60,7 @@ fn a_tunnel_that_is_never_made_has_the_time_of_a_connection() {
     });
 }
 
-/// What a stream comes to whose server says its head and nothing more.
+/// The error of a stream after its head, without an event.
 fn silent_stream(binding: &str, head: &'static [u8]) -> ClientErrorKind {
     let server = RawServer::saying(head, hold);
     let card = scripted::card(binding, &format!("http://{}", server.addr));
@@ -86,7 +86,7 @@ fn a_stream_that_says_nothing_is_broken() {
     }
 }
 
-/// A server that keeps its connections.
+/// A server that keeps its connections open.
 fn keeping() -> RawServer {
     RawServer::new(|_, mut stream| {
         while read_request(&mut stream).is_some() {
@@ -133,7 +133,7 @@ fn the_ratio_of_a_coding_is_looked_at_beyond_what_is_free() {
     assert_eq!(decoded(64 * KIB + 1, Some(64 * KIB + 1)), Ok(64 * KIB + 1));
 }
 
-/// What a call comes to that so many frames without a word are said before its answer.
+/// The error of a call that gets this many frames without data before its answer.
 fn behind_silent_frames(frame: &[u8], count: usize) -> Option<ClientErrorKind> {
     let frames = frame.repeat(count);
     let transport = scripted::Scripted::new(move |request| {

@@ -1,4 +1,5 @@
-//! Servers that misbehave: a clear error by name each time, nothing that hangs, nothing that leaks.
+//! Faulty HTTP/1.1 servers: each fault gives a named error, no request hangs, and no connection
+//! leaks.
 
 use std::{io::Write, time::Duration};
 
@@ -6,7 +7,7 @@ use peregrine::client::TransportError;
 
 use crate::{misbehaviours::cases, wire::*};
 
-/// Whether it is the error that was expected; of those with a sentence the name is enough.
+/// Whether it is the expected error; of an error with a sentence only the name is compared.
 fn is_kind(error: &TransportError, expected: &TransportError) -> bool {
     match (error, expected) {
         (TransportError::Malformed(_), TransportError::Malformed(_)) => true,
@@ -14,7 +15,7 @@ fn is_kind(error: &TransportError, expected: &TransportError) -> bool {
     }
 }
 
-/// Patient enough for a machine that is busy, and no longer than a test should take.
+/// Long enough for a busy machine, and short enough for a test.
 const ASK: Ask<'static> = Ask { head_ms: 300, idle_ms: 300, is_repeatable: false, ..GET };
 
 #[test]

@@ -1,4 +1,4 @@
-//! What misbehaving servers answer over HTTP/1.1, and what the client calls it.
+//! Faulty answers of servers over HTTP/1.1, and the client's error for each.
 
 use std::net::TcpStream;
 
@@ -9,10 +9,10 @@ use super::wire::hold;
 const CUT_BEFORE: TransportError = TransportError::Closed { before_response: true };
 const CUT: TransportError = TransportError::Closed { before_response: false };
 
-/// What a server says to a request, what it does then, and what the client calls it.
+/// The case's name, the server's answer, what it does afterwards, and the client's error.
 pub type Case = (&'static str, &'static [u8], fn(TcpStream), TransportError);
 
-/// Head and content, whole but for what is wrong with them.
+/// Head and content, complete except for the fault.
 pub fn cases() -> Vec<Case> {
     const BAD: TransportError = TransportError::Malformed("");
     let large = TransportError::TooLarge;

@@ -19,7 +19,7 @@ pub async fn client(builder: ClientBuilder) -> Client<InProcess> {
     builder.discover_over(InProcess::echo(), "http://agent.test").await.unwrap()
 }
 
-/// A client of an agent whose card is of 0.1.
+/// A client of an agent with a 0.1 card.
 fn connected(builder: ClientBuilder) -> Client<InProcess> {
     const CARD: &[u8] = br#"{"name":"echo","url":"http://agent.test/","version":"1",
         "capabilities":{"streaming":true},"skills":[]}"#;
@@ -45,7 +45,7 @@ fn a_message_is_sent_and_its_task_read_and_canceled_no_more() {
     for (binding, version) in VARIANTS {
         run(async {
             let client = match version {
-                // Its cards know no versions, and this one lists no others.
+                // Cards of 0.1 have no versions, and this one lists no others.
                 "0.1" => connected(builder(binding, version)),
                 _ => client(builder(binding, version)).await,
             };
@@ -129,7 +129,7 @@ fn a_caller_that_knows_better_has_webhooks_sent() {
         let builder = ClientBuilder::new().options(options);
         let builder = builder.on_warning(move |line| sink.lock().unwrap().push(line.to_owned()));
         let client = client(builder).await;
-        // This agent has none, and says so itself.
+        // This agent has none, and reports so itself.
         for _ in 0..2 {
             let error = client.list_push_configs("t", None, None).await.unwrap_err();
             let kind = error.fault_kind();

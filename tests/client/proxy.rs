@@ -1,4 +1,4 @@
-//! Requests through proxies: whole URLs, tunnels, and whose credentials go where.
+//! Requests through proxies: absolute URLs, tunnels, and which credentials go to which hop.
 
 use std::{
     io::Write,
@@ -31,7 +31,7 @@ fn through(proxy: SocketAddr, exempt: &str, tls: ClientTls) -> HttpClient {
 const USER_AGENT: &str = concat!("User-Agent: peregrine/", env!("CARGO_PKG_VERSION"), "\r\n");
 const CREDENTIALS: &str = "Proxy-Authorization: Basic YWwgaWNlOnNlY3JldA==\r\n";
 
-/// A proxy that makes tunnels, and says which heads came.
+/// A proxy that opens tunnels, and reports the heads that came.
 fn tunnels() -> (RawServer, mpsc::Receiver<String>) {
     let (sender, came) = mpsc::channel();
     let proxy = RawServer::new(move |_, mut stream| {
@@ -92,7 +92,7 @@ fn https_goes_through_a_tunnel_and_the_origin_sees_no_credentials() {
         for version in [HttpVersion::Http1, HttpVersion::Http1, HttpVersion::Any] {
             assert_eq!(Ask { version, ..GET }.whole(&client, &url).await.unwrap().0, 200);
         }
-        // Of plain http what needs the connection for itself is tunnelled as well.
+        // Plain http is tunnelled as well if it needs the connection for itself.
         let mut h2 = Ask { version: HttpVersion::Http2, head_ms: 2_000, ..GET };
         h2.is_repeatable = false;
         let _ = h2.whole(&client, &format!("http://origin.example:{port}/")).await;

@@ -1,4 +1,4 @@
-//! Redirects that real servers answer with: those of a card, and those of calls.
+//! Redirects as real servers send them: of a card, and of calls.
 
 use std::{
     io::{Read, Write},
@@ -25,7 +25,7 @@ use crate::{
     wire::*,
 };
 
-/// A server that sends everybody on to `location`, and how often it did.
+/// A server that redirects every request to `location`, and the number of redirects.
 fn sending_on(status: &'static str, location: String) -> (RawServer, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let asked = Arc::clone(&count);
@@ -39,7 +39,7 @@ fn sending_on(status: &'static str, location: String) -> (RawServer, Arc<AtomicU
     (server, count)
 }
 
-/// Why no card is found there.
+/// The error of a card that is not found there.
 fn not_found(client: HttpClient, url: &str) -> (ClientErrorKind, String) {
     let found = run(ClientBuilder::new().discover_over(client, url));
     let error = found.err().expect("no card");
@@ -91,7 +91,7 @@ fn agent(binding: &str, url: &str) -> Client<HttpClient> {
     ClientBuilder::new().connect_over(client(), card, None).unwrap()
 }
 
-/// Whether a call failed since it is redirected there.
+/// Whether a call failed because of a redirect there.
 fn leads_to(kind: &ClientErrorKind, code: u16, location: &str) -> bool {
     match kind {
         ClientErrorKind::Redirect(RedirectError::Call { status, to, .. }) => {
@@ -101,7 +101,7 @@ fn leads_to(kind: &ClientErrorKind, code: u16, location: &str) -> bool {
     }
 }
 
-/// What a message says, and who says it, is for the origin that the caller has, and for no other.
+/// A message and its credentials go only to the origin that the caller named.
 #[test]
 fn a_call_is_never_sent_to_another_origin() {
     let other = RawServer::new(|_, _| {});

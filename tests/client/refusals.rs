@@ -1,4 +1,4 @@
-//! What servers do instead of a stream, as those of the official SDKs were seen to.
+//! What servers of the official SDKs send instead of a stream.
 
 use std::{
     collections::VecDeque,
@@ -17,7 +17,7 @@ use peregrine::{
 
 use crate::operations::run;
 
-/// A response as it comes: all in one read, and its end or a broken connection with it.
+/// A response as it arrives: in one read, together with its end or a broken connection.
 #[derive(Clone, Copy)]
 struct Scripted {
     media: &'static str,
@@ -25,7 +25,7 @@ struct Scripted {
     is_cut: bool,
 }
 
-/// Answers request after request from a script, and keeps their bodies.
+/// Answers request after request from a script, and records their bodies.
 struct Script {
     answers: Mutex<VecDeque<Scripted>>,
     asked: Mutex<Vec<String>>,
@@ -93,7 +93,7 @@ fn client(script: &[Scripted]) -> Client<Script> {
     builder.connect_over(script, AgentCard::read(card).unwrap(), None).unwrap()
 }
 
-/// What subscribing to the task says: each event's state, `None` for a gap, or the error.
+/// The events of a subscription: each event's state, `None` for a gap, or the error.
 async fn subscribed(client: &Client<Script>) -> Result<Vec<String>, ClientError> {
     let mut stream = client.subscribe("t", None).await?;
     let mut states = Vec::new();
@@ -107,7 +107,7 @@ const EVENTS: &str = "text/event-stream; charset=utf-8";
 
 #[test]
 fn a_fault_that_comes_with_the_end_of_its_stream_is_no_half_event() {
-    // Python and JavaScript, of 0.3.
+    // The official Python and JavaScript SDKs of 0.3.
     for body in [
         concat!(
             r#"data: {"jsonrpc":"2.0","id":null,"error":{"code":-32004,"message":"ended"}}"#,

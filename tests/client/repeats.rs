@@ -1,4 +1,4 @@
-//! What a client makes again, when, and how often, over each binding.
+//! Which requests a client retries, when, and how often, over each binding.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -18,7 +18,7 @@ use crate::{
     scripted::*,
 };
 
-/// A client of a server that answers request after request, from 1.
+/// A client of a server that numbers its requests from 1.
 pub fn numbered(
     over: Over,
     builder: ClientBuilder,
@@ -42,10 +42,10 @@ fn later(status: u16, seconds: &str) -> Reply {
     Reply::of(status, &[("retry-after", seconds)], "")
 }
 
-/// A task as HTTP+JSON has it where it is not one of several answers.
+/// A task in HTTP+JSON where the answer has only one form.
 const READ: &str = r#"{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}"#;
 
-/// A call of JSON-RPC that is refused at the server's limit.
+/// A JSON-RPC call that is refused at the server's limit.
 const OVERLOADED: &str = concat!(
     r#""error":{"code":-32000,"message":"busy","data":[{"reason":"RESOURCE_EXHAUSTED","#,
     r#""@type":"type.googleapis.com/google.rpc.ErrorInfo"}]}"#
@@ -62,7 +62,7 @@ fn a_read_that_is_refused_for_now_is_made_again_when_the_server_says() {
         assert!(settled(client.get_task("t", None)).is_ok(), "{status}");
         assert_eq!(asked(&client), 3, "{status}");
         assert!(clock(&client) >= 31_000, "{status}");
-        // Four times in all, and never when it is to wait for too long.
+        // Four attempts in all, and only one if the server asks for too long a wait.
         for (seconds, times) in [("1", 4), ("61", 1)] {
             let refuses = move |_, _: &HttpRequest<'_>| later(status, seconds);
             let client = numbered(Over::Rest, ClientBuilder::new(), refuses);
@@ -102,7 +102,7 @@ fn a_send_is_made_again_only_where_it_cannot_be_done_twice() {
     }
 }
 
-/// The agent's card where it declares that a message is handled once.
+/// The card of an agent that declares idempotent sends.
 fn declaring(callers: &str, asks_for_key: bool) -> AgentCard {
     let mut card =
         AgentCard::read(card(Over::Rest.binding(), "http://agent.test").as_bytes()).unwrap();
@@ -180,12 +180,12 @@ fn a_stream_that_is_refused_for_now_is_opened_when_the_server_says() {
         assert_eq!(first(&client).unwrap(), Some(TaskState::Working), "{over:?}");
         assert_eq!(asked(&client), 3, "{over:?}");
         assert!(clock(&client) >= 21_000, "{over:?}");
-        // A server that may have read it is not asked again.
+        // A server that may have read it is not called again.
         let lost = move |_, _: &HttpRequest<'_>| Reply::of(502, &[], "");
         let client = numbered(over, ClientBuilder::new(), lost);
         assert_eq!(first(&client).unwrap_err().kind, ClientErrorKind::NotA2a(502), "{over:?}");
         assert_eq!(asked(&client), 1, "{over:?}");
-        // What changes nothing may be.
+        // A call that changes nothing may be retried.
         assert!(settled(client.subscribe("t", None)).is_err());
         assert_eq!(asked(&client), 5, "{over:?}");
     }
@@ -228,7 +228,7 @@ fn a_stream_whose_first_item_refuses_it_for_now_is_opened_again() {
     }
 }
 
-/// A fault of the version over each binding, and the calls in which it comes.
+/// A version fault over each binding, and the calls that it answers.
 #[test]
 fn a_version_that_is_refused_is_asked_again_in_one_that_the_server_names() {
     const WHY: &str = "VersionNotSupportedError: only 0.3 is served";
@@ -304,7 +304,7 @@ fn a_subscription_that_is_refused_for_now_is_made_when_the_server_says() {
     });
     assert_eq!(asked(&client), 5);
     assert!(clock(&client) >= 12_000);
-    // A server that wants to be waited for too long is not.
+    // The client does not wait if the server asks for too long a wait.
     let client = numbered(Over::Rest, ClientBuilder::new(), move |number, request| match number {
         1 => {
             let task = Piece::Bytes(item(Over::Rest, Said::Task, number));

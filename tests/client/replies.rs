@@ -1,5 +1,5 @@
-//! What our client makes of what servers say: every generation, wrapped or bare, lenient where it
-//! does no harm, and an error that names the member where it would be a guess.
+//! How our client reads servers' answers: every generation, wrapped or bare; lenient where it does
+//! no harm, and with an error that names the member where it would have to guess.
 
 use peregrine::{
     binding::interfaces::Binding,
@@ -11,7 +11,7 @@ use Generation::{V01, V1, V03};
 
 const HEAD: ReplyHead<'_> = ReplyHead { status: 200, content_type: Some(b"application/json") };
 
-/// The canonical JSON of an HTTP+JSON body or of a bare result over JSON-RPC.
+/// The canonical JSON of an HTTP+JSON body or of a bare JSON-RPC result.
 fn read(generation: Generation, op: Op, result: &str) -> Result<String, String> {
     let envelope = format!(r#"{{"jsonrpc":"2.0","id":"7","result":{result}}}"#);
     let format = Format::standard(Binding::JsonRpc, generation);
@@ -39,7 +39,7 @@ fn a_task_is_the_same_in_whatever_form_it_comes() {
     let tail = r#""artifacts":[{"artifactId":"a","parts":[{"kind":"text","text":"x"}]}]"#;
     for (generation, result) in [
         (V1, expected.to_owned()),
-        // Bare, as documentation of a2a-rust shows it; British; an offset; a number.
+        // Bare, as in the documentation of a2a-rust; British; an offset; a number.
         (
             V1,
             format!(
@@ -61,7 +61,7 @@ fn a_task_is_the_same_in_whatever_form_it_comes() {
             "timestamp":"2026-01-01T00:00:00Z"}},{tail},"history":[],"metadata":null}}"#
             ),
         ),
-        // A time without an offset, as Python's older servers write it; a dialect without `kind`.
+        // A time without an offset, as in older Python servers; a dialect without `kind`.
         (
             V03,
             format!(
@@ -94,7 +94,7 @@ fn what_a_log_has_no_place_for_is_kept_beside_it() {
         r#""metadata":{"big":12345678901234567890}}"#,
     );
     assert_eq!(read(V1, Op::Get, task).as_deref(), Ok(task));
-    // The same by the next reader: nothing of the last is left.
+    // Read again into the same buffers: nothing of the last result is left.
     let page = format!(
         r#"{{"tasks":[{task},{{"id":"u","contextId":"","status":{{"state":"TASK_STATE_SUBMITTED"}}}}],"#
     );
@@ -362,7 +362,7 @@ fn an_answer_to_another_call_is_an_error() {
         let text = format!(r#"{{"jsonrpc":"2.0",{id}"result":{task}}}"#);
         format.read_item(&mut buffers, 7, text.as_bytes(), false, &mut received)
     };
-    // The exchange over HTTP says what is answered.
+    // Over HTTP the exchange identifies the call.
     for ours in [r#""id":"7","#, "", r#""id":null,"#] {
         assert_eq!(of(ours), Ok(()), "{ours}");
     }

@@ -1,4 +1,4 @@
-//! A transport that answers as it is told, with a clock that goes on when somebody waits for it.
+//! A transport that gives scripted answers, with a clock that advances when a caller waits for it.
 
 use std::{
     collections::VecDeque,
@@ -20,14 +20,14 @@ use peregrine::{
     ws::{self, OpCode, Reader, ReaderRules, WsEvent},
 };
 
-/// What a response says next.
+/// The next step of a response.
 pub enum Piece {
     Bytes(Vec<u8>),
-    /// Nothing ever again, and no end.
+    /// Neither a byte nor the end, ever.
     Silence,
-    /// Nothing, the first time that it is looked for.
+    /// Pending at the first poll.
     Wait,
-    /// So many milliseconds of this clock.
+    /// The clock advances by this many milliseconds.
     Passes(Arc<AtomicU64>, u64),
     /// The connection breaks.
     Break,
@@ -37,9 +37,9 @@ pub struct Reply {
     status: u16,
     fields: Vec<(&'static str, String)>,
     pub pieces: VecDeque<Piece>,
-    /// What `field` knows as soon as all has been read.
+    /// The trailers that `field` returns once all has been read.
     trailers: Vec<(&'static str, String)>,
-    /// Of a WebSocket: what each call of JSON-RPC is answered with.
+    /// Of a WebSocket: the answers to its JSON-RPC calls.
     results: Option<VecDeque<Vec<Piece>>>,
     reader: Reader,
 }
@@ -52,7 +52,7 @@ impl Reply {
         Reply { status, fields, pieces, trailers, results: None, reader }
     }
 
-    /// What ends it.
+    /// Its trailers.
     pub fn trailers(mut self, fields: &[(&'static str, &str)]) -> Reply {
         let fields = fields.iter().map(|(name, value)| (*name, (*value).to_owned()));
         self.trailers.extend(fields);
@@ -123,7 +123,7 @@ impl HttpResponse for Reply {
                 self.pieces.push_front(Piece::Silence);
                 Poll::Pending
             }
-            // A WebSocket waits for its next call, if it takes another.
+            // A WebSocket waits for its next call, if it answers another.
             None if self.results.as_ref().is_some_and(|results| !results.is_empty()) => {
                 Poll::Pending
             }
@@ -153,10 +153,10 @@ impl HttpResponse for Reply {
 pub type Script = dyn Fn(&HttpRequest<'_>) -> Reply + Send + Sync;
 pub type FailureScript = dyn Fn(&HttpRequest<'_>) -> Option<TransportError> + Send + Sync;
 
-/// Answers as it is told, and notes what it was asked.
+/// Gives scripted answers, and records the requests.
 pub struct Scripted {
     script: Box<Script>,
-    /// What a request fails with before it is answered.
+    /// The error of a request that fails before its answer.
     failure: Box<FailureScript>,
     pub asked: Arc<Mutex<Vec<String>>>,
     /// The fields of each request.
@@ -175,14 +175,14 @@ impl Scripted {
         }
     }
 
-    /// Answers with a message where a request does not fail.
+    /// Answers with a message unless the request fails.
     pub fn failing(
         failure: impl Fn(&HttpRequest<'_>) -> Option<TransportError> + Send + Sync + 'static,
     ) -> Scripted {
         Scripted { failure: Box::new(failure), ..Scripted::new(|_| Reply::json(MESSAGE)) }
     }
 
-    /// The same with a clock that others move, too.
+    /// The same with a clock that the test moves, too.
     pub fn with_clock(
         now_ms: &Arc<AtomicU64>,
         script: impl Fn(&HttpRequest<'_>) -> Reply + Send + Sync + 'static,
@@ -221,7 +221,7 @@ impl Transport for Scripted {
     }
 }
 
-/// What comes of it; it waits for nothing but the clock, which nobody waits for.
+/// Runs a future that waits for nothing but the scripted clock.
 pub fn settled<R>(future: impl Future<Output = R>) -> R {
     let mut future = pin!(future);
     let cx = &mut Context::from_waker(Waker::noop());

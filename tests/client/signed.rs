@@ -1,4 +1,4 @@
-//! Cards that somebody has signed, for callers who say whose signature they want.
+//! Signed cards, for callers that require a certain signer.
 
 use std::sync::{Arc, Mutex};
 
@@ -62,7 +62,7 @@ pub fn card(description: &str) -> String {
     )
 }
 
-/// The same with another word, under the same signature.
+/// The same card with a changed word, under the same signature.
 fn tampered(card: &str) -> String {
     card.replace(r#""name":"A""#, r#""name":"B""#)
 }
@@ -93,7 +93,7 @@ fn a_card_is_one_that_a_key_of_the_caller_has_signed() {
         let error = discovered(Some(keys), card).map(|_| ()).unwrap_err();
         let read = AgentCard::read(card.as_bytes()).unwrap();
         assert!(discovered(None, card).is_ok(), "without keys nobody asks");
-        // One that is here already is no better.
+        // A card passed directly gets no exemption.
         let transport = Scripted::new(|_| unreachable!("it is here"));
         let builder = ClientBuilder::new().card_keys(signer.keys());
         let connected = builder.connect_over(transport, read, None).map(|_| ());
@@ -120,7 +120,7 @@ fn what_the_python_sdk_signs_is_believed() {
     assert!(error.to_string().starts_with("no signature of the card is valid"), "{error}");
 }
 
-/// The card that was believed stays, and is asked about by what its own server said of it.
+/// The verified card stays, and is revalidated with its own server's validator.
 #[test]
 fn a_card_that_is_read_anew_is_checked_as_the_first_one_was() {
     let signer = Signer::new();

@@ -1,4 +1,4 @@
-//! The whole client over real sockets, against a server of ours.
+//! The whole client over real sockets, against our own server.
 
 use std::{net::TcpListener, sync::mpsc, thread, time::Duration};
 
@@ -104,8 +104,8 @@ fn a_server_that_is_not_there_is_an_error_by_name() {
     assert!(matches!(error.kind, ClientErrorKind::Transport(_)), "{error:?}");
 }
 
-/// A server of WebSockets that answers each call with a message; the codes with which its sessions
-/// are closed, 0 for one that is closed without.
+/// A WebSocket server that answers each call with a message; the close codes of its sessions, 0 for
+/// a session that closes without one.
 fn websockets() -> (String, mpsc::Receiver<u16>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -137,7 +137,7 @@ fn websockets() -> (String, mpsc::Receiver<u16>) {
     (url, closed)
 }
 
-/// A client of a server of WebSockets, whose sessions wait for so long.
+/// A client of a WebSocket server that keeps idle sessions open for this long.
 fn patient(url: &str, pool_idle_ms: u64) -> Client<HttpClient> {
     let limits = ClientLimits { pool_idle_ms, ..ClientLimits::default() };
     let card = AgentCard::read(card("WEBSOCKET", url).as_bytes()).unwrap();
@@ -145,7 +145,7 @@ fn patient(url: &str, pool_idle_ms: u64) -> Client<HttpClient> {
     ClientBuilder::new().limits(limits).connect_over(transport, card, None).unwrap()
 }
 
-/// Waits until so many sessions were closed as they should, without a call.
+/// Waits, without a call, until this many sessions have closed properly.
 async fn closes(closed: mpsc::Receiver<u16>, count: usize) -> mpsc::Receiver<u16> {
     let waits = move || {
         for _ in 0..count {
@@ -181,7 +181,7 @@ fn idle_websockets_are_closed_without_a_call() {
             assert_eq!(tasks(), 0);
             let (one, two) = tokio::join!(client.send(&request), client.send(&request));
             assert!(one.is_ok() && two.is_ok());
-            // One looks after both.
+            // One task watches both sessions.
             assert_eq!(tasks(), 1);
             closed = closes(closed, 2).await;
             is_alone().await;
@@ -211,7 +211,7 @@ fn a_client_may_be_dropped_outside_of_its_runtime_and_behind_it() {
         runtime.block_on(client.send(&SendRequest::text("hello"))).unwrap();
         let runtime = (!is_behind).then_some(runtime);
         drop(client);
-        // A runtime that has ended may send no frame more.
+        // A runtime that has ended may not send another frame.
         let code = closed.recv_timeout(PATIENCE).expect("an end");
         assert!(is_behind || code == 1000);
         drop(runtime);

@@ -1,4 +1,4 @@
-//! Streams, and how they go on when they break.
+//! Streams, and how they resume after a break.
 
 use std::{future::poll_fn, pin::pin, task::Poll};
 
@@ -14,7 +14,7 @@ use crate::{
     operations::{client, run},
 };
 
-/// All that a stream says, each event in a word; a gap as `gap`.
+/// All events of a stream, each as a word; a gap as `gap`.
 async fn words(stream: &mut ClientStream<InProcess>) -> Vec<String> {
     let mut words = Vec::new();
     while let Some(event) = stream.next().await {
@@ -40,7 +40,7 @@ fn word(event: &StreamEvent<'_>) -> String {
     }
 }
 
-/// The same, by a reader who gives up waiting after 0 to 11 times and then waits anew.
+/// The same, for a reader that drops `next` after 0 to 11 polls and then waits again.
 async fn words_of_the_impatient(stream: &mut ClientStream<InProcess>, seed: u32) -> Vec<String> {
     let (mut words, mut patience) = (Vec::new(), seed);
     for _ in 0..10_000 {
@@ -98,7 +98,7 @@ fn a_direct_message_is_the_only_event_of_its_stream() {
     });
 }
 
-/// Wherever a stream of a server that counts is cut, its reader sees what it would have seen.
+/// Wherever a numbered stream is cut, its reader gets the same events as without the cut.
 #[test]
 fn a_counted_stream_that_is_cut_anywhere_says_the_same() {
     for (binding, version) in
@@ -115,7 +115,7 @@ fn a_counted_stream_that_is_cut_anywhere_says_the_same() {
                 let mut seen = Vec::new();
                 match stream.next().await.unwrap() {
                     Ok(_) => seen.push(whole[0].clone()),
-                    // It broke before it said its task.
+                    // It broke before it sent its task.
                     Err(error) => {
                         assert!(cut < 800, "{cut}: {error}");
                         continue;
@@ -130,7 +130,7 @@ fn a_counted_stream_that_is_cut_anywhere_says_the_same() {
     }
 }
 
-/// A server that does not count: what was missed is read from the task, and a gap says so.
+/// Without numbers, missed events are read from the task, and a gap marks them.
 #[test]
 fn an_uncounted_stream_that_is_cut_loses_and_repeats_nothing() {
     run(async {
@@ -152,7 +152,7 @@ fn an_uncounted_stream_that_is_cut_loses_and_repeats_nothing() {
     });
 }
 
-/// Whoever drops `next` wherever it waits, also while the stream is taken up, misses nothing.
+/// A reader that drops `next` at any point, even during a resumption, misses nothing.
 #[test]
 fn a_stream_whose_reader_gives_up_waiting_now_and_then_says_the_same() {
     for without_numbers in [false, true] {
@@ -178,7 +178,7 @@ fn a_stream_whose_reader_gives_up_waiting_now_and_then_says_the_same() {
     }
 }
 
-/// A stream whose task has ended is not waited for.
+/// The reader does not wait for the end of the stream once its task has ended.
 #[test]
 fn a_server_that_never_ends_its_stream_does_not_keep_its_reader() {
     run(async {

@@ -1,4 +1,5 @@
-//! TLS of the client against our own server: whom it believes, whom it does not, and why not.
+//! TLS of the client against our own server: which certificates it trusts, which it rejects, and
+//! why.
 
 use peregrine::{
     agent::{Profile, echo::Echo},
@@ -80,7 +81,7 @@ fn who_cannot_be_believed_is_refused_by_name() {
         let wrong = status(&ours, &url("[::ffff:127.0.0.1]", &server)).await;
         assert!(tls_reason(wrong.unwrap_err()).contains("another name"));
         tls_reason(status(&ours, &url("localhost", &plain)).await.unwrap_err());
-        // Who asks for it by name believes everybody.
+        // `insecure` explicitly trusts every certificate.
         let believing = client(ClientTls::default().insecure());
         assert_eq!(status(&believing, &url("localhost", &server)).await, Ok(200));
         assert_eq!(status(&believing, &url("localhost", &expired)).await, Ok(200));
@@ -100,7 +101,7 @@ fn a_server_that_wants_to_know_its_clients_is_shown_a_certificate() {
             let refused = Ask { version, ..GET }.whole(&nobody, &url("localhost", &server)).await;
             match refused.unwrap_err() {
                 TransportError::Tls(why) => assert!(why.contains("CertificateRequired"), "{why}"),
-                // Its alert is lost when the server's close meets bytes on their way to it.
+                // Its alert is lost if the server's close meets bytes in flight.
                 TransportError::Closed { before_response: true } => {}
                 other => panic!("{version:?}: {other}"),
             }
@@ -145,7 +146,7 @@ fn a_server_without_http2_is_said_to_have_none() {
             for _ in 0..3 {
                 assert_eq!(status(&client, &url).await, Ok(200));
             }
-            // One for the question that was refused; HTTP/1.1 is kept.
+            // One connection for the refused request; the HTTP/1.1 connection is reused.
             assert_eq!(server.connections(), 2);
         });
     }
@@ -174,7 +175,7 @@ fn the_systems_authorities_do_not_vouch_for_a_private_one() {
     let authority = Authority::new("client-system");
     let server = serve(files(&authority.server("server")));
     run(async {
-        // Whether or not this system has any.
+        // Whether or not this system has root certificates.
         let error = status(&client(ClientTls::default()), &url("localhost", &server)).await;
         assert!(tls_reason(error.unwrap_err()).contains("trusted"));
     });

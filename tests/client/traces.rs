@@ -1,4 +1,4 @@
-//! Which calls say the trace that they belong to.
+//! Which calls carry the trace that they belong to.
 
 use peregrine::{
     client::{
@@ -24,7 +24,7 @@ fn trace(text: &str) -> TraceParent {
     TraceParent::parse(text).unwrap()
 }
 
-/// A client whose requests all have the trace of all.
+/// A client with one trace for all requests.
 fn client(transport: Scripted, binding: &str) -> Client<Scripted> {
     let more = r#""streaming":true,"pushNotifications":true,"extendedAgentCard":true"#;
     let card = card(binding, "http://agent.test").replace(r#""streaming":true"#, more);
@@ -33,7 +33,7 @@ fn client(transport: Scripted, binding: &str) -> Client<Scripted> {
     builder.connect_over(transport, card, None).unwrap()
 }
 
-/// The traces that the requests since the last time said.
+/// The traces of the requests since the last call.
 fn said(client: &Client<Scripted>) -> Vec<String> {
     let mut asked = client.transport().fields.lock().unwrap();
     asked
@@ -96,7 +96,7 @@ fn every_operation_of_a_client_says_its_trace() {
     }
 }
 
-/// The answer to the call of this number, which reads a task that goes on.
+/// The answer to the call of this number, which reads a running task.
 fn task(over: Over, id: usize) -> Reply {
     let json = r#"{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}"#;
     match over {
@@ -115,7 +115,7 @@ fn task(over: Over, id: usize) -> Reply {
     }
 }
 
-/// A stream that breaks, whose subscriptions break, so that the task is read again and again.
+/// The stream and its subscriptions break, so that the task is read again and again.
 #[test]
 fn what_takes_a_stream_up_again_says_its_trace() {
     const CALLS: usize = 9;
@@ -150,7 +150,7 @@ fn what_takes_a_stream_up_again_says_its_trace() {
     }
 }
 
-/// Who opens a session says nothing for who uses it later.
+/// The caller that opens a session does not set the trace of later callers.
 #[test]
 fn no_trace_of_one_call_goes_out_over_websocket() {
     let transport = Scripted::new(|request| {

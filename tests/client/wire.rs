@@ -1,4 +1,4 @@
-//! What the tests of the sockets share: a client, requests in one line, and servers of raw bytes.
+//! Shared by the socket tests: a client, requests in one line, and servers of raw bytes.
 
 use std::{
     future::{Future, poll_fn},
@@ -20,10 +20,10 @@ use peregrine::{
     net::{HttpClient, HttpClientOptions, HttpClientResponse},
 };
 
-/// How long anything may take that takes no time.
+/// The limit of an operation that should take no time.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Runs a test on a runtime of one thread, and not for ever.
+/// Runs a test on a runtime of one thread, within [`PATIENCE`].
 pub fn run<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let done = runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await });
@@ -43,7 +43,7 @@ pub fn client_with(change: impl FnOnce(&mut HttpClientOptions)) -> HttpClient {
     HttpClient::new(options).unwrap()
 }
 
-/// A request in parts; the rest of it is as a test does not mind.
+/// A request; a test sets the parts that matter to it.
 #[derive(Clone)]
 pub struct Ask<'a> {
     pub method: HttpMethod,
@@ -118,11 +118,10 @@ pub async fn body(response: &mut HttpClientResponse) -> Result<Vec<u8>, Transpor
     Ok(content)
 }
 
-/// A server of raw bytes: `serve` is called with each connection, on a thread of its own, and with
-/// its number.
+/// A server of raw bytes: `serve` gets each connection and its number, on a thread of its own.
 pub struct RawServer {
     pub addr: SocketAddr,
-    /// Connections that came.
+    /// Connections so far.
     pub accepted: Arc<AtomicUsize>,
     is_over: Arc<AtomicBool>,
 }
@@ -147,7 +146,7 @@ impl RawServer {
         RawServer { addr, accepted, is_over }
     }
 
-    /// Answers each request that it reads with the same bytes, then what `after` does.
+    /// Answers each request that it reads with the same bytes, then calls `after`.
     pub fn saying(answer: &'static [u8], after: fn(TcpStream)) -> RawServer {
         RawServer::new(move |_, mut stream| {
             if read_request(&mut stream).is_some() && stream.write_all(answer).is_ok() {
@@ -172,7 +171,7 @@ impl Drop for RawServer {
     }
 }
 
-/// Reads a head and the content that `Content-Length` says; `None`: the client has left.
+/// Reads a head and its `Content-Length` bytes of content; `None`: the client has disconnected.
 pub fn read_request(stream: &mut TcpStream) -> Option<String> {
     let head = read_head(stream)?;
     let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
@@ -191,7 +190,7 @@ pub fn read_head(stream: &mut TcpStream) -> Option<String> {
     Some(String::from_utf8(head).unwrap())
 }
 
-/// Keeps a connection open until the client closes it.
+/// Holds a connection open until the client closes it.
 pub fn hold(mut stream: TcpStream) {
     let _ = std::io::copy(&mut stream, &mut std::io::sink());
 }

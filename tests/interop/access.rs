@@ -1,7 +1,8 @@
-//! Who is let in: each kind of credential, at each place that can be called, in each of its states.
+//! Authentication and authorization: each kind of credential, in each of its states, at each
+//! endpoint.
 //!
-//! The rules of refusals are in `docs/guide/callers.md`; its forms are those of wire §2, and of the
-//! dialects where they say something else.
+//! The rules of refusals are in `docs/guide/callers.md`; their forms are those of wire §2, and
+//! those of dialects that differ.
 
 use serde_json::{Value, json};
 
@@ -20,30 +21,30 @@ use super::{
 };
 use crate::support::reply::Reply;
 
-/// A place that can be called.
+/// An endpoint: a dialect and a pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Door {
     pub dialect: &'static str,
     pub variant: Variant,
 }
 
-/// What a dialect makes of a refusal, where it is not as in the standard.
+/// How a dialect refuses, where it differs from the standard.
 struct Refusal {
     dialect: &'static str,
     /// The codes of 401 and 403.
     codes: [i64; 2],
-    /// What its message is whatever happened; then `data.details` says that.
+    /// Its fixed message; the text is then in `data.details`.
     message: Option<[&'static str; 2]>,
 }
 
 #[rustfmt::skip]
 const REFUSALS: &[Refusal] = &[
     Refusal { dialect: "langsmith", codes: [-32000, -32000], message: None },
-    // Wire §8: -32000 "Agent error" for all that is not JSON-RPC's own.
+    // Wire §8: -32000 "Agent error" for every error outside JSON-RPC.
     Refusal { dialect: "evo_ai", codes: [-32000, -32000], message: Some(["Agent error", "Agent error"]) },
     // Wire §2.2: AuthenticationRequired and AuthorizationFailed of 0.1.
     Refusal { dialect: "rabbithole", codes: [-32007, -32008], message: None },
-    // Its messages are its own; what is not among them has the words of the others.
+    // It has its own messages; other errors have the standard text.
     Refusal { dialect: "fasta2a", codes: [-32000, -32000], message: Some(["Authentication is required", "This is not allowed"]) },
     Refusal { dialect: "tutorial", codes: [-32000, -32000], message: None },
 ];
@@ -58,7 +59,7 @@ pub const fn door(
     Door { dialect, variant }
 }
 
-/// Every pair of the standard, and every place of the other dialects.
+/// Every pair of the standard, and every endpoint of the other dialects.
 pub fn doors() -> Vec<Door> {
     use Binding::{Grpc, JsonRpc, Rest, WebSocket};
     let standard = VARIANTS.iter().map(|variant| Door { dialect: "", variant: *variant });
@@ -85,19 +86,19 @@ pub fn doors() -> Vec<Door> {
     all
 }
 
-/// What came of a call.
+/// The result of a call.
 pub struct Attempt {
     pub answer: Result<Value, Fault>,
     pub reply: Reply,
 }
 
 impl Door {
-    /// Where a client with this approach goes.
+    /// The path and fields of a client at this endpoint.
     pub fn approach(self, approach: &Approach) -> Approach {
         let is_grpc = self.variant.binding == Binding::Grpc;
         let path = match self.dialect {
             "" => String::new(),
-            // Paths name no place in gRPC.
+            // gRPC has no path for a dialect.
             _ if is_grpc => String::new(),
             name => format!("/{name}"),
         };
@@ -109,12 +110,12 @@ impl Door {
         approach
     }
 
-    /// As what a stranger hears who names no version.
+    /// The pair that decides the form of errors for an anonymous caller without a version.
     pub fn heard_by_strangers(self) -> Variant {
         let Variant { generation, binding, .. } = self.variant;
         let is_rpc = self.variant.is_rpc();
         let generation = if is_rpc && self.dialect.is_empty() { V1 } else { generation };
-        // At the upgrade of a WebSocket there is HTTP.
+        // The upgrade of a WebSocket is an HTTP request.
         let binding = if is_rpc { Binding::JsonRpc } else { binding };
         Variant { generation, binding, ..self.variant }
     }
@@ -130,7 +131,7 @@ impl Door {
         params
     }
 
-    /// Makes a call, in a tenant if one is named.
+    /// Makes a call, in a tenant if `tenant` is not empty.
     pub fn call(self, place: &Place, approach: &Approach, mut ask: Ask, tenant: &str) -> Attempt {
         let variant = self.variant;
         let approach = self.approach(approach).in_tenant(variant, tenant);
@@ -148,24 +149,24 @@ impl Door {
     }
 }
 
-/// Panics unless a stranger is sent away.
+/// Panics unless an anonymous caller is refused.
 fn assert_stranger(door: Door, attempt: &Attempt, why: &str, challenge: &str) {
     let (what, reply) = (format!("{door:?}"), &attempt.reply);
     // RFC 9110 §11.6.1: with every 401.
     assert_eq!(reply.field("www-authenticate"), Some(challenge), "{what}");
     let is_grpc = door.variant.binding == Binding::Grpc;
     assert_eq!(reply.status, if is_grpc { 200 } else { 401 }, "{what}");
-    // Its body was not read, so that nothing can come behind it.
+    // The server did not read the body, so no request can follow it.
     let closes = door.variant.carrier == Carrier::Http1;
     assert_eq!(reply.closes(), closes, "{what}");
     if door.variant.is_rpc() {
         assert!(reply.json()["id"].is_null(), "{what}");
     }
-    // What would tell the generation is in the body, but for a version in the head.
+    // Only a version in the head tells the generation; the body is not read.
     assert_form(door, (door.heard_by_strangers(), Op::Send), "Unauthenticated", attempt, why);
 }
 
-/// Panics unless a caller is told that it may not do this.
+/// Panics unless a caller is refused this operation.
 fn assert_forbidden(door: Door, op: Op, attempt: &Attempt, why: &str) {
     let (what, reply) = (format!("{door:?}"), &attempt.reply);
     let status = match door.variant.binding {
@@ -179,7 +180,7 @@ fn assert_forbidden(door: Door, op: Op, attempt: &Attempt, why: &str) {
     assert_form(door, (door.variant, op), "PermissionDenied", attempt, why);
 }
 
-/// Panics unless a refusal has the form of its door, where it is heard like this.
+/// Panics unless a refusal has the form of its endpoint for this pair.
 fn assert_form(door: Door, (heard, op): (Variant, Op), name: &str, attempt: &Attempt, why: &str) {
     let what = format!("{door:?} {op:?}");
     let fault = attempt.answer.as_ref().expect_err(&what);
@@ -203,10 +204,10 @@ fn assert_form(door: Door, (heard, op): (Variant, Op), name: &str, attempt: &Att
     }
 }
 
-/// Why somebody is sent away, and what is asked for instead.
+/// The reason of a refusal, and its challenge.
 fn refusal(kind: Kind, who: Who) -> (&'static str, String) {
     let why = match (who, kind) {
-        // A certificate in which nobody is named is none.
+        // A certificate without a name authenticates no caller.
         (Who::Nobody, _) | (Who::Wrong, Kind::Certificate) => "Authentication is required",
         (Who::Wrong, Kind::Key | Kind::NamedKey) => "the API key is unknown",
         (Who::Wrong, Kind::Bearer) => "the token is unknown",
@@ -218,7 +219,7 @@ fn refusal(kind: Kind, who: Who) -> (&'static str, String) {
     };
     let challenge = match kind {
         Kind::Key | Kind::Bearer | Kind::Jwt | Kind::SignedJwt | Kind::Proxy => {
-            // RFC 6750 §3.1: about a token that was shown.
+            // RFC 6750 §3.1: only for a token that was presented.
             let is_of_bearer = !matches!(kind, Kind::Key | Kind::Proxy);
             let is_token = who != Who::Nobody && is_of_bearer;
             let error = format!(", error=\"invalid_token\", error_description=\"{why}\"");
@@ -232,14 +233,14 @@ fn refusal(kind: Kind, who: Who) -> (&'static str, String) {
     (why, challenge)
 }
 
-/// How many tasks somebody has, in its own tenant.
+/// The number of a caller's tasks, in its own tenant.
 pub fn tasks(guarded: &Guarded, kind: Kind, who: Who) -> u64 {
     let (place, approach) = guarded.caller(kind, who).expect("somebody who is known");
     let mut client = Server::client_at(&place, OBSERVER, &approach);
     client.list(&Filter::default()).expect("a page").total
 }
 
-/// A refusal of which the head tells the generation.
+/// The version in the head decides the form of a refusal.
 fn try_versions(guarded: &Guarded) {
     for carrier in [Carrier::Http1, Carrier::Http2] {
         for (generation, version) in [(V01, "0.1"), (V03, "0.2"), (V03, "0.3"), (V1, "1.0")] {
@@ -255,7 +256,7 @@ fn try_versions(guarded: &Guarded) {
     }
 }
 
-/// All that can come of one kind at one door.
+/// All outcomes of one kind of credential at one endpoint.
 fn try_door(guarded: &Guarded, kind: Kind, door: Door) {
     let context = format!("{kind:?}-{}-{:?}", door.dialect, door.variant);
     let context: String = context.chars().filter(|c| c.is_alphanumeric()).collect();
@@ -280,7 +281,7 @@ fn try_door(guarded: &Guarded, kind: Kind, door: Door) {
     let made = attempt.answer.unwrap_or_else(|fault| panic!("{door:?}: {fault:?}"));
     assert_eq!(tasks(guarded, kind, Who::Right), before + 1, "{door:?}");
     let id = if made["task"].is_object() { &made["task"]["id"] } else { &made["id"] };
-    // What it may not do to a task of its own.
+    // An operation on its own task that its scopes do not allow.
     let mut cancel = Ask::new(Op::Cancel, json!({"id": id}));
     if door.dialect == "langsmith" {
         cancel.params["contextId"] = json!(context);

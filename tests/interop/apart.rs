@@ -1,5 +1,5 @@
-//! Callers side by side: under the same names each has tasks, conversations and sends of its own,
-//! and what one does leaves what another has as it is.
+//! Isolation of callers: under the same names each has its own tasks, conversations and sends, and
+//! no caller changes another's.
 
 use serde_json::{Value, json};
 
@@ -17,8 +17,8 @@ use super::{
     variants::{Binding, Carrier, OBSERVER, VARIANTS, Variant},
 };
 
-/// Everybody but alice in acme, each once: a tenant that she names is the one that a token of hers
-/// names.
+/// Every caller but alice in acme, each once: naming a tenant in the call equals naming it in the
+/// token.
 fn strangers() -> Vec<Person> {
     others().into_iter().filter(|person| person.what != NAMED).collect()
 }
@@ -48,7 +48,7 @@ fn a_list_and_a_conversation_hold_what_is_ones_own() {
         let mut caller = Caller::new(&server, OBSERVER, person);
         id_of(&caller.send(&say("done").within(context)).expect("a task"))
     };
-    // The same name for the conversations of all of them.
+    // All their conversations have the same name.
     let own: Vec<String> = strangers().iter().map(|person| make(person, "shared")).collect();
     make(&alice(), "shared");
     let mut hers = Caller::new(&server, OBSERVER, &alice());
@@ -66,13 +66,13 @@ fn a_list_and_a_conversation_hold_what_is_ones_own() {
             let own = std::slice::from_ref(own);
             assert_eq!(ids(&list(json!({}))), own, "{} {variant:?}", person.what);
             assert_eq!(ids(&list(json!({"contextId": "shared"}))), own);
-            // Where alice's next page begins nothing of hers does for others.
+            // The token of alice's next page shows another caller none of her tasks.
             let ask = Ask::new(Op::List, json!({"pageSize": 1, "pageToken": token}));
             match caller.call(&ask) {
                 Ok(page) => assert!(ids(&page).iter().all(|id| own.contains(id)), "{page}"),
                 Err(fault) => assert_fault(variant, Op::List, "InvalidParams", &fault),
             }
-            // One of alice's alone, and one of nobody's.
+            // A context of alice's alone, and one that does not exist.
             let [hers, nobodys] = ["context-of-hold", "context-of-h0ld"].map(|context| {
                 let mut caller = Caller::new(&server, variant, &person);
                 caller.call(&Ask::new(Op::List, json!({"contextId": context}))).expect("a page");
@@ -104,7 +104,7 @@ fn a_conversation_and_a_reference_of_others_give_nothing_of_theirs() {
                 let made = caller.send(&spec).expect("a task of its own");
                 let made = get(&server, &person, &caller.made(&made));
                 assert_eq!(made["contextId"], json!(task.context));
-                // Its own word and the answer; nothing of what was said there before.
+                // Its own message; no message from alice's conversation.
                 let history = made["history"].as_array().expect("a history");
                 assert_eq!(history.len(), 1, "{made}");
                 made["status"]["state"].clone()
@@ -124,7 +124,7 @@ fn a_message_id_and_a_key_are_ones_own() {
     let server = server("apart-repeats");
     for &variant in VARIANTS {
         for by_key in [false, true] {
-            // What names a send; 0.1 has no message ids, and the head of a WebSocket is of no send.
+            // The key of a send; 0.1 has no message ids, and a WebSocket's head belongs to no send.
             if (by_key, variant.generation) == (false, V01)
                 || by_key && variant.binding == Binding::WebSocket
             {
@@ -142,7 +142,7 @@ fn a_message_id_and_a_key_are_ones_own() {
             for (index, person) in everybody().iter().enumerate() {
                 eprintln!("{} in {variant:?}, by key: {by_key}", person.what);
                 let mut caller = Caller::with(&server, variant, person, more);
-                // Whoever is not alice says the same, or something else under the same name.
+                // Other callers send the same text, or another text under the same name.
                 let texts = [["done", "ask"], ["ask", "done"]][index % 2];
                 let first = id_of(&caller.send(&spec(texts[0], 0)).expect("no conflict"));
                 let again = id_of(&caller.send(&spec(texts[0], 0)).expect("the same"));
@@ -157,7 +157,7 @@ fn a_message_id_and_a_key_are_ones_own() {
                 }
                 made.push((person.what, first));
             }
-            // 0.1 names its tasks, and all have named it the same.
+            // Clients of 0.1 name their tasks, and all have chosen the same name.
             if variant.generation != V01 {
                 let mut ids: Vec<_> = made.iter().map(|(_, id)| id).collect();
                 ids.sort();
@@ -181,7 +181,7 @@ fn a_name_that_0_1_gives_is_of_its_own_task() {
         }
         let (_, first) = &seen[0];
         assert!(seen.iter().all(|(_, target)| target.id == first.id));
-        // What one says to it the others do not hear.
+        // A message to one caller's task does not reach the others' tasks.
         for (index, (person, target)) in seen.iter().enumerate() {
             let mut caller = Caller::new(&server, variant, person);
             let task = Some(target.id.clone());
@@ -203,7 +203,7 @@ fn a_stream_tells_of_nothing_that_others_do() {
     let target = caller.made(&task);
     let mut stream = caller.client.subscribe(&target).expect("a stream");
     stream.expect();
-    // In 0.1 they have tasks of their own under the same name, which all generations find then.
+    // In 0.1 they have their own tasks under the same name, which all generations then find.
     let (named, others): (Vec<_>, Vec<_>) = VARIANTS.iter().partition(|v| v.names_tasks());
     for variant in others.into_iter().chain(named).copied() {
         for person in strangers() {
@@ -258,7 +258,8 @@ fn a_tenant_in_a_path_or_metadata_is_the_one_of_params_and_tokens() {
                         assert_fault(variant, Op::Get, name, &fault);
                     }
                 }
-                // Another one in the call is none that could be meant; a path of REST has no such.
+                // Another tenant in the call contradicts this one; a REST path leaves no field for
+                // it.
                 if variant != grpc_v03 && variant.binding != Binding::Rest {
                     params["tenant"] = json!("acme2");
                     let fault = client.link.call(&Ask::new(Op::Get, params)).expect_err("two");
@@ -269,7 +270,7 @@ fn a_tenant_in_a_path_or_metadata_is_the_one_of_params_and_tokens() {
     }
 }
 
-/// A batch by somebody: the answers, by the numbers of the calls.
+/// Sends a batch as this caller; returns the answers, by the numbers of the calls.
 fn batch(server: &Server, carrier: Carrier, person: &Person, calls: &[Value]) -> Vec<Value> {
     let place = &server.place;
     let mut fields = person.fields.clone();
@@ -328,7 +329,7 @@ fn members_of_a_batch_are_answered_each_for_itself() {
                 assert_eq!(pair[0]["error"]["code"], -32001, "{pair:?}");
                 assert_eq!(pair[0]["error"], pair[1]["error"]);
             }
-            // Her own tenants, and one that is not hers.
+            // Her own tenants, and one of another caller.
             let of = |tenant: &str| json!({"id": id, "tenant": tenant});
             let answers = batch(
                 &server,

@@ -1,4 +1,4 @@
-//! How a client comes to a server, and what it hears there, byte by byte.
+//! A client's path and header fields, and the replies that it got, byte by byte.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -12,19 +12,19 @@ use super::{
 };
 use crate::support::reply::Reply;
 
-/// Below which path a client calls, what stands in the head of each request, and what came back.
+/// The path prefix of a client, the fields of each of its requests, and the replies.
 #[derive(Clone, Default)]
 pub struct Approach {
     /// `""` for the root, or `/langsmith`.
     pub path: String,
     pub fields: Vec<(&'static str, String)>,
     pub heard: Heard,
-    /// Messages of gRPC are JSON, as dialect a2a_rust has it.
+    /// gRPC messages are JSON, as in dialect a2a_rust.
     pub has_json_messages: bool,
 }
 
-/// All that came back, also what nobody parsed. Of gRPC the trailers stand behind the fields; of
-/// what a WebSocket brings there is a body and nothing else.
+/// All replies, parsed or not. For gRPC the trailers follow the fields; a WebSocket message has
+/// only a body.
 #[derive(Clone, Default)]
 pub struct Heard(Arc<Mutex<Vec<Reply>>>);
 
@@ -37,24 +37,24 @@ impl Heard {
         self.all().push(reply.clone());
     }
 
-    /// A message of a WebSocket.
+    /// A WebSocket message.
     pub fn note_text(&self, text: &str) {
         let (fields, body) = (Vec::new(), text.as_bytes().to_vec());
         self.all().push(Reply { status: 0, fields, body, complete: true });
     }
 
-    /// The end of a WebSocket.
+    /// The close of a WebSocket.
     pub fn note_close(&self, code: u16) {
         let (fields, body) = (Vec::new(), Vec::new());
         self.all().push(Reply { status: code, fields, body, complete: true });
     }
 
-    /// Takes what came last.
+    /// Takes the last reply.
     pub fn last(&self) -> Reply {
         self.all().pop().expect("something was heard")
     }
 
-    /// Takes all of it.
+    /// Takes all replies.
     pub fn take(&self) -> Vec<Reply> {
         std::mem::take(&mut *self.all())
     }
@@ -71,7 +71,7 @@ impl Approach {
         Approach { path: path.to_owned(), ..self }
     }
 
-    /// In a tenant, where the head names it; where the params do, [`name_tenant`] does.
+    /// In a tenant, if the head names it; otherwise [`name_tenant`] adds it to the params.
     pub fn in_tenant(mut self, variant: Variant, tenant: &str) -> Approach {
         match (variant.binding, variant.generation) {
             _ if tenant.is_empty() => {}
@@ -82,20 +82,20 @@ impl Approach {
         self
     }
 
-    /// Another client of the same kind, who hears for itself.
+    /// Another client of the same kind, with its own replies.
     pub fn again(&self) -> Approach {
         Approach { heard: Heard::default(), ..self.clone() }
     }
 
-    /// Where a WebSocket is opened.
+    /// The URL for opening a WebSocket.
     pub fn ws_url(&self, place: &Place) -> String {
         let path = if self.path.is_empty() { "/" } else { &self.path };
-        // The sequence numbers of events are asked for: strict clients see nothing new.
+        // Requests the sequence numbers of events, which strict clients ignore.
         format!("ws://{}{path}?eventIds=1", place.addr)
     }
 }
 
-/// Says in the params which tenant is meant, where the head does not.
+/// Names the tenant in the params, unless the head does.
 pub fn name_tenant(variant: Variant, params: &mut Value, tenant: &str) {
     match (variant.binding, variant.generation) {
         (Binding::Rest, V1) | (Binding::Grpc, V03) => {}
@@ -104,7 +104,7 @@ pub fn name_tenant(variant: Variant, params: &mut Value, tenant: &str) {
     }
 }
 
-/// HTTP, as a client with this approach speaks it.
+/// HTTP with the path, the fields and the recorder of an approach.
 pub struct Approaching {
     pub http: Box<dyn Http>,
     pub approach: Approach,

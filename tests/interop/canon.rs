@@ -1,15 +1,15 @@
-//! What was said, in no spelling: every answer of every binding and generation is read into these,
-//! and compared here.
+//! The canonical form of messages: every answer of every binding and generation is read into these
+//! types, and compared here.
 //!
-//! A generation that cannot express something says so in [`Form`]: `Task::shown_in` and
-//! `Event::shown_in` are the table of legitimate differences, each with its clause. Whatever else
-//! differs between two pairs is a failure.
+//! What a generation cannot express is in [`Form`]: `Task::shown_in` and `Event::shown_in` are the
+//! table of legitimate differences, each with its clause. Any other difference between two pairs is
+//! a failure.
 
 use serde_json::Value;
 
 pub use crate::support::ask::{Gen, V01, V1, V03};
 
-/// A spelling of objects.
+/// A JSON form of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// JSON of 0.1.
@@ -20,7 +20,8 @@ pub enum Form {
     Proto03,
     /// ProtoJSON of `lf.a2a.v1`: everything of 1.0.
     V1,
-    /// What our client makes of any of them: as 1.0, without what the other did not say.
+    /// Our client's reading of any of them: the 1.0 form, without the fields that the other form
+    /// lacks.
     Canonical,
 }
 
@@ -36,7 +37,7 @@ pub struct Part {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     Text(String),
-    /// Base64, as the script and the requests have it: padded, of the standard alphabet.
+    /// Base64, as in the script and the requests: padded, of the standard alphabet.
     Raw(String),
     Url(String),
     Data(Value),
@@ -74,7 +75,7 @@ pub struct Artifact {
 pub struct Task {
     pub id: String,
     pub context: String,
-    /// As 0.3 spells it.
+    /// In the form of 0.3.
     pub state: String,
     pub says: Option<Message>,
     pub artifacts: Vec<Artifact>,
@@ -82,7 +83,7 @@ pub struct Task {
     pub metadata: Value,
 }
 
-/// What a send is answered with.
+/// The answer to a send.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     Task(Task),
@@ -97,8 +98,8 @@ pub enum Event {
     Artifact { task: String, artifact: Artifact, append: bool, last_chunk: bool },
 }
 
-/// `final`; none where the generation has no such member, or who reads it does not say: then it is
-/// any.
+/// `final`; `None` matches any: the generation has no such member, or the reader does not report
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub struct Last(pub Option<bool>);
 
@@ -108,7 +109,7 @@ impl PartialEq for Last {
     }
 }
 
-/// An event and its sequence number, where the binding tells it.
+/// An event and its sequence number, if the binding has one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Numbered {
     pub seq: Option<u64>,
@@ -229,8 +230,8 @@ impl Task {
         }
     }
 
-    /// What can be known of a task that this generation made: a message of 0.1 has no id, so the
-    /// server makes one up (wire §1.9, G0.1→G0.3), and no test can know it.
+    /// The expected task without what no test can know: a 0.1 message has no id, so the server
+    /// generates one (wire §1.9, G0.1→G0.3).
     pub fn known_of(mut self, made: Gen) -> Task {
         if made == V01 {
             let users = self.history.iter_mut().filter(|message| message.role == Role::User);
@@ -291,8 +292,7 @@ impl Event {
     }
 }
 
-/// A whole stream, expected in the words of 1.0 with `last` as a stream of 0.3 has it, as `form`
-/// shows it.
+/// A whole stream in `form`; `events` are in the form of 1.0, with `last` as in a stream of 0.3.
 pub fn stream_in(form: Form, events: &[Event]) -> Vec<Event> {
     let mut indexes: Vec<String> = Vec::new();
     let mut know = |artifact: &Artifact| {

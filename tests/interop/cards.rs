@@ -1,4 +1,4 @@
-//! The card names what is served, and every pair gives the same extended one.
+//! The card names the served interfaces, and every pair returns the same extended card.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ fn the_extended_card_is_the_same_in_every_pair() {
             assert_eq!(card[member], known[member], "{variant:?}: {card}");
         }
         assert_eq!(card["capabilities"]["streaming"], true, "{variant:?}: {card}");
-        // Our client says every card as one of 1.0.
+        // Our client converts every card to 1.0.
         let is_v1 = variant.generation == V1;
         let names_all = is_v1 || variant.speaker == Speaker::Client;
         assert_eq!(card.get("supportedInterfaces").is_some(), names_all, "{variant:?}: {card}");

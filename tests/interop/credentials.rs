@@ -1,4 +1,4 @@
-//! Who calls in the scenarios of callers, what each shows, and servers that know them.
+//! The callers of the scenarios, their credentials, and servers that accept these.
 
 use std::{
     fs,
@@ -32,22 +32,22 @@ pub enum Kind {
     /// In a field that the configuration names.
     NamedKey,
     Bearer,
-    /// Signed with a secret of both sides.
+    /// Signed with a shared secret.
     Jwt,
-    /// Signed with a key whose public half the server has.
+    /// Signed with a private key; the server has the public one.
     SignedJwt,
     Proxy,
     Certificate,
 }
 
-/// Who calls.
+/// The caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// Shows nothing.
+    /// Presents no credential.
     Nobody,
-    /// Shows what nobody has.
+    /// Presents an unknown credential.
     Wrong,
-    /// Shows what was right once.
+    /// Presents an expired credential.
     Late,
     /// May read, and nothing else.
     Reader,
@@ -55,7 +55,7 @@ pub enum Who {
     Right,
 }
 
-/// Servers that ask for credentials.
+/// Servers that require credentials.
 pub struct Guarded {
     /// Without TLS: keys, tokens, a proxy.
     pub plain: Server,
@@ -64,16 +64,16 @@ pub struct Guarded {
     authority: Authority,
 }
 
-/// Tenants of everybody who is known, the first of them by default.
+/// Tenants of every authenticated caller; the first is the default.
 pub const TENANTS: [&str; 2] = ["acme", "other"];
 
-/// Issuers whose tokens are known.
+/// Trusted issuers.
 pub const ISSUERS: [&str; 2] = ["https://issuer.example", "https://second.example"];
 
-/// One that signs with [`SIGNING_KEY`].
+/// An issuer that signs with [`SIGNING_KEY`].
 const SIGNING_ISSUER: &str = "https://signing.example";
 
-/// Ed25519, whose signatures are those of `EdDSA` (RFC 8037 §3.1).
+/// Ed25519, for `EdDSA` signatures (RFC 8037 §3.1).
 static SIGNING_KEY: LazyLock<KeyPair> =
     LazyLock::new(|| KeyPair::generate_for(&PKCS_ED25519).expect("a key"));
 
@@ -87,7 +87,7 @@ impl Kind {
     pub const SECURE: [Kind; 2] = [Kind::NamedKey, Kind::Certificate];
 }
 
-/// The dialects with a place of their own, each at its name.
+/// The dialects with their own path, each mounted at its name.
 pub const MOUNTED: [&str; 6] =
     ["langsmith", "evo_ai", "rabbithole", "a2a_rust", "tutorial", "fasta2a"];
 
@@ -96,7 +96,7 @@ fn list(items: &[&str]) -> String {
     format!("{items:?}")
 }
 
-/// The secrets that are known, as sections of the configuration.
+/// The accepted secrets, as sections of the configuration.
 fn secrets(section: &str, member: &str) -> String {
     let both = list(&READ_AND_SEND.split(' ').collect::<Vec<_>>());
     let (tenants, read) = (list(&TENANTS), list(&[READ]));
@@ -110,7 +110,7 @@ fn secrets(section: &str, member: &str) -> String {
     [one("right", &both, ""), one("reader", &read, ""), one("late", &both, late)].concat()
 }
 
-/// What both have: the agent at every place.
+/// Shared by both servers: the agent at every path.
 pub fn places() -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/interop.toml");
     let mounts =
@@ -118,7 +118,7 @@ pub fn places() -> String {
     format!("[agents.scenarios]\nscript = \"{script}\"\n{}", mounts.concat())
 }
 
-/// Where configurations are.
+/// The folder of the configurations.
 fn folder() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
     fs::create_dir_all(&folder).expect("a folder");
@@ -154,7 +154,7 @@ fn issuers() -> String {
     ISSUERS.map(one).concat()
 }
 
-/// Issuers, and a key of somebody who may do everything.
+/// Issuers, and a key of a caller with all scopes.
 pub fn known(name: &str) -> String {
     let (issuers, tenants) = (issuers(), list(&TENANTS));
     format!(
@@ -208,8 +208,8 @@ impl Guarded {
         Guarded { plain, secure, authority }
     }
 
-    /// What clients have in their hands, and whether TLS knows it: nothing, a certificate of its
-    /// authority, one that has ended, one of another authority.
+    /// The certificates of clients, and whether TLS accepts them: none, one of its authority, an
+    /// expired one, one of another authority.
     pub fn certificates(&self) -> Vec<(ClientConfig, bool)> {
         let other = Authority::new("guarded-by-nobody");
         let with = |issued: Issued| {
@@ -232,15 +232,15 @@ impl Guarded {
         if Kind::PLAIN.contains(&kind) { &self.plain } else { &self.secure }
     }
 
-    /// Where somebody calls and how; `None`: the kind has no such caller.
+    /// The address and the credential of a caller; `None`: the kind has no such caller.
     pub fn caller(&self, kind: Kind, who: Who) -> Option<(Place, Approach)> {
         let mut place = self.server(kind).place.clone();
         if kind == Kind::Certificate && who != Who::Nobody {
             let name = match who {
                 Who::Right => Some("right"),
-                // Nobody who could be told from another.
+                // A certificate without a name.
                 Who::Wrong => None,
-                // What certificates may do is one for all of them, and TLS refuses what has ended.
+                // All certificates have the same scopes, and TLS refuses an expired one.
                 Who::Nobody | Who::Late | Who::Reader => return None,
             };
             let issued = self.authority.client(&format!("{who:?}"), name, &[]);
@@ -249,7 +249,7 @@ impl Guarded {
             place.trust = Some(Arc::new(config.expect("a certificate")));
         }
         let mut fields = shown(kind, who)?;
-        // Each of them from an address of its own, which the gate has not sent away.
+        // Each caller has its own address, which no wrong credential has blocked.
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let number = NEXT.fetch_add(1, Relaxed);
         let address = Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 0, 0, 0)) + number);
@@ -258,7 +258,7 @@ impl Guarded {
     }
 }
 
-/// The fields by which somebody is known; `None`: the kind has no such caller.
+/// The fields with a caller's credential; `None`: the kind has no such caller.
 fn shown(kind: Kind, who: Who) -> Option<Vec<(&'static str, String)>> {
     let name = match who {
         Who::Nobody => return Some(Vec::new()),
@@ -283,7 +283,7 @@ fn shown(kind: Kind, who: Who) -> Option<Vec<(&'static str, String)>> {
             }
             vec![("Authorization", format!("Bearer {token}"))]
         }
-        // One of the two may be the client's own.
+        // With two, the client may have added one itself.
         Kind::Proxy if who == Who::Wrong => {
             vec![("X-User", "right".to_owned()), ("X-User", "right".to_owned())]
         }

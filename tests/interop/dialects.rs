@@ -1,5 +1,5 @@
 //! The platforms' dialects, spoken by our client: a task made through each is the same task for an
-//! observer of 1.0, and what each cannot say is said here, with its clause.
+//! observer of 1.0. What a dialect cannot express is listed here, with its clause.
 
 use serde_json::json;
 
@@ -13,18 +13,18 @@ use super::{
     variants::{Binding, Carrier, Speaker, Variant},
 };
 
-/// A dialect as its clients know it (docs/dialects.md).
+/// A dialect's properties (docs/dialects.md).
 struct Spoken {
     name: &'static str,
     variant: Variant,
-    /// False: it has only tasks, so a direct message is a completed one.
+    /// False: it has only tasks, so a direct message is a completed task.
     has_messages: bool,
-    /// False: a stream has no task, the status goes in its place.
+    /// False: a stream has no task; its status is sent instead.
     streams_tasks: bool,
     has_subscribe: bool,
-    /// False: a send says nothing but its message.
+    /// False: a send has no configuration.
     has_configuration: bool,
-    /// False: all errors that are A2A's own have one code.
+    /// False: all A2A errors have one code.
     names_errors: bool,
 }
 
@@ -68,7 +68,7 @@ const fn rabbithole(binding: Binding) -> Spoken {
     }
 }
 
-/// Every place that a platform's dialect has, as `doors` of the scenarios of callers has them.
+/// Every endpoint of a platform's dialect, as in `doors`.
 const SPOKEN: &[Spoken] = &[
     langsmith(Binding::JsonRpc),
     langsmith(Binding::WebSocket),
@@ -85,7 +85,7 @@ const SPOKEN: &[Spoken] = &[
     spoken("fasta2a", Binding::JsonRpc, V03),
 ];
 
-/// A client of a dialect, and what is said by none other.
+/// A client of a dialect.
 struct Speaking<'s> {
     spoken: &'s Spoken,
     link: Ours,
@@ -94,7 +94,7 @@ struct Speaking<'s> {
 impl Speaking<'_> {
     fn form(&self) -> Form {
         match self.spoken.name {
-            // Its status is that of 0.1, its artifacts are those of 0.3.
+            // Its status is in the form of 0.1, its artifacts are in that of 0.3.
             "fasta2a" => Form::V1,
             _ => self.spoken.variant.form(),
         }
@@ -148,7 +148,7 @@ fn in_every_dialect(mut scenario: impl FnMut(&mut Speaking<'_>, &mut Client)) {
     }
 }
 
-/// A message in a conversation of its own: LangSmith knows no task without one.
+/// A message in its own conversation: LangSmith has no task without one.
 fn said(text: &str, speaking: &Speaking<'_>) -> MessageSpec {
     let spec = say(text);
     let context = format!("{}-{}", speaking.spoken.name, spec.id);

@@ -1,4 +1,4 @@
-//! Every error that a peer can provoke, in every pair, as wire §2 has it.
+//! Every error that a peer can provoke, in every pair, as in wire §2.
 //!
 //! [`ROWS`] is the suite's own copy of wire §2.1 to §2.3 (1.0.1 columns): nothing here is taken
 //! from the crate.
@@ -13,7 +13,7 @@ use super::{
     variants::{Binding, Speaker, VARIANTS, Variant, every_way},
 };
 
-/// What an error is called in each binding.
+/// The codes of an error in each binding.
 struct Row {
     name: &'static str,
     code: i64,
@@ -69,7 +69,7 @@ const fn row(
 }
 
 impl Row {
-    /// The status of gRPC before 1.0.1 (wire §2.3, column gRPC 1.0.0), which is that of 0.3.
+    /// The gRPC status before 1.0.1 (wire §2.3, column gRPC 1.0.0), which 0.3 uses.
     fn status_v03(&self) -> &'static str {
         match self.reason {
             "PUSH_NOTIFICATION_NOT_SUPPORTED"
@@ -87,20 +87,21 @@ impl Row {
     }
 }
 
-/// Panics unless a pair says this error about this operation as its generation does.
+/// Panics unless a pair reports this error of this operation in the form of its generation.
 pub fn assert_fault(variant: Variant, op: Op, name: &str, fault: &Fault) {
     let row = ROWS.iter().find(|row| row.name == name).expect("a row");
     let what = format!("{variant:?} {op:?} {name}: {fault:?}");
-    // Our client says which error it is, in one word for all pairs.
+    // Our client reports the error by one name for all pairs.
     if variant.speaker == Speaker::Client {
         assert_eq!(fault.reason, Some(row.error_name()), "{what}");
         return;
     }
-    // Wire §1.2: the names that 0.1 shares with 0.3 are 0.3's where no task says otherwise.
+    // Wire §1.2: a method name that 0.1 shares with 0.3 counts as 0.3, unless a task decides
+    // otherwise.
     let is_v01 = variant.generation == V01
         && matches!(op, Op::Send | Op::Stream | Op::PushSet | Op::PushGet);
     let code = if is_v01 { row.code_v01 } else { row.code };
-    // Wire §1.4: 200 for all errors of JSON-RPC; these are HTTP's own.
+    // Wire §1.4: 200 for all JSON-RPC errors; these are errors of HTTP.
     let of_http = ["Overloaded", "Unauthenticated", "PermissionDenied", "RateLimited"];
     let is_of_http = of_http.contains(&name);
     match variant.binding {
@@ -116,12 +117,12 @@ pub fn assert_fault(variant: Variant, op: Op, name: &str, fault: &Fault) {
             assert_eq!((said, text.is_empty()), (&*row.error_name(), false), "{what}");
         }
         Binding::Grpc => {
-            // What is no rpc is gRPC's own error (wire §2.3: UNIMPLEMENTED with js).
+            // An unknown rpc is an error of gRPC itself (wire §2.3: UNIMPLEMENTED with js).
             let status = if name == "MethodNotFound" { "UNIMPLEMENTED" } else { row.status };
             assert_eq!(fault.status.as_deref(), Some(status), "{what}");
         }
-        // Wire §2.4: HTTP+JSON of 0.3 says the code of JSON-RPC; its status is that of Python's
-        // SDK (wire §2.3, last column).
+        // Wire §2.4: HTTP+JSON of 0.3 has the code of JSON-RPC; its status is that of Python's SDK
+        // (wire §2.3, last column).
         Binding::Rest if variant.generation == V03 => {
             assert_eq!(fault.code, Some(code), "{what}");
             assert_eq!(fault.http, Some(row.http_v03), "{what}");
@@ -131,7 +132,7 @@ pub fn assert_fault(variant: Variant, op: Op, name: &str, fault: &Fault) {
             assert_eq!(fault.status.as_deref(), Some(row.status), "{what}");
         }
     }
-    // Wire §2.4: ErrorInfo came with 1.0; always sent with what is an error of A2A.
+    // Wire §2.4: 1.0 introduced ErrorInfo; every A2A error has it.
     let is_a2a = variant.binding != Binding::Grpc || name != "MethodNotFound";
     let reason = (variant.generation == V1 && is_a2a).then_some(row.reason);
     assert_eq!(fault.reason.as_deref(), reason, "{what}");
@@ -142,11 +143,10 @@ pub fn assert_fault(variant: Variant, op: Op, name: &str, fault: &Fault) {
     assert!(!fault.message.is_empty(), "{what}");
 }
 
-/// Panics unless a stream is told so that the server ends before its task. There is no answer any
-/// more that could have a status of HTTP.
+/// Panics unless a stream reports that the server ends before its task. No HTTP status can follow.
 pub fn assert_cut(variant: Variant, fault: &Fault) {
     if variant.binding == Binding::Grpc {
-        // The status by which gRPC tells its clients to try again elsewhere.
+        // The status by which gRPC tells its clients to retry elsewhere.
         assert_eq!(fault.status.as_deref(), Some("UNAVAILABLE"), "{variant:?}: {fault:?}");
         return;
     }
@@ -162,7 +162,7 @@ pub fn assert_cut(variant: Variant, fault: &Fault) {
     assert_fault(variant, Op::Stream, "ShuttingDown", &Fault { http, ..fault.clone() });
 }
 
-/// Runs a scenario in every pair, by hand: it says what our client would not.
+/// Runs a scenario in every pair, by hand: it sends what our client would not.
 fn by_hand(server: &Server, mut scenario: impl FnMut(&mut Client)) {
     for &variant in VARIANTS {
         eprintln!("in {variant:?}:");
@@ -206,15 +206,15 @@ fn what_is_no_call_is_refused_and_the_client_goes_on() {
             (Junk::NoSuchMethod, "MethodNotFound"),
             (Junk::MediaType, "ContentTypeNotSupported"),
         ] {
-            // Bytes that are no protobuf are no JSON that could not be parsed.
+            // Bytes that are not a protobuf are not JSON that failed to parse.
             let is_proto = client.variant.binding == Binding::Grpc && junk == Junk::Unreadable;
             let name = if is_proto { "InvalidRequest" } else { name };
             let Some(fault) = client.link.junk(junk) else {
                 eprintln!("cannot be said in {:?}: {junk:?}", client.variant);
                 continue;
             };
-            // What is no call is of no generation; in JSON-RPC it is answered in the first
-            // form of the dialect, or in that which its method looks like.
+            // An invalid call has no generation; JSON-RPC answers it in the first form of the
+            // dialect, or in the form that its method suggests.
             let looks_old = junk == Junk::NoSuchMethod && client.variant.generation != V1;
             let generation = match client.variant.binding {
                 Binding::JsonRpc | Binding::WebSocket if looks_old => V03,
@@ -258,7 +258,7 @@ fn a_finished_task_takes_no_message_no_cancel_and_no_subscriber() {
                 assert_refused(client, "TerminalTask", &ask);
             }
             assert_refused(client, "TaskNotCancelable", &about(Op::Cancel, &task.id));
-            // Wire §2.5: UnsupportedOperation, also where 0.1 has a code of its own for sends.
+            // Wire §2.5: UnsupportedOperation, although 0.1 has its own code for sends.
             assert_refused(client, "UnsupportedOperation", &about(Op::Subscribe, &task.id));
         }
     });
@@ -279,13 +279,13 @@ fn a_message_that_is_none_is_refused_with_its_field() {
                 assert!(client.variant.names_fields() != fault.fields.is_empty(), "{fault:?}");
             }
         }
-        // A missing id: a path of REST has no such hole.
+        // A missing id: a REST path always has one.
         if client.variant.binding != Binding::Rest {
             for op in [Op::Get, Op::Cancel, Op::Subscribe] {
                 assert_refused(client, "InvalidParams", &Ask::new(op, json!({})));
             }
         }
-        // Nothing of it reached the task.
+        // The task got none of these messages.
         let target = client.target(&task);
         assert_eq!(client.get(&target).expect("a task").shows(), ["ask"]);
     });
@@ -297,7 +297,7 @@ fn push_notifications_are_refused_wherever_they_are_asked_for() {
     in_every_way(&server, |client| {
         let task = client.send(&say("hold")).expect("an answer").task();
         let url = "http://127.0.0.1:9/hook";
-        // Our client is asked in the words of 1.0, whatever it speaks.
+        // Our client takes params in the form of 1.0 for every generation.
         let params = match (client.variant.speaker, client.variant.generation) {
             (Speaker::Client, _) | (_, V1) => json!({"taskId": task.id, "url": url}),
             (_, V03) => json!({"taskId": task.id, "pushNotificationConfig": {"url": url}}),
@@ -382,7 +382,7 @@ fn the_extended_card_is_refused_where_there_is_none() {
             assert_ne!(card["capabilities"]["extendedAgentCard"], true, "{card}");
             return;
         }
-        // 0.3 has a code for it; in 1.0 that is for a card that is announced and not there.
+        // 0.3 has a code for it; in 1.0 that code is for a card that is announced and missing.
         let is_v1 = client.variant.generation == V1;
         let name = if is_v1 { "UnsupportedOperation" } else { "ExtendedCardNotConfigured" };
         assert_refused(client, name, &ask);
@@ -425,7 +425,7 @@ fn a_page_that_cannot_be_is_refused_and_generations_without_a_list_say_so() {
             let params: Value = json!({key: value});
             assert_refused(client, "InvalidParams", &Ask::new(Op::List, params));
         }
-        // What a protobuf has no words for.
+        // A value that a protobuf cannot express.
         if client.variant.is_json() {
             for (key, value) in
                 [("status", json!("TASK_STATE_DONE")), ("statusTimestampAfter", json!("yesterday"))]

@@ -1,4 +1,4 @@
-//! What the agent of `tests/data/interop.toml` does, in the words of 1.0.
+//! The expected behaviour of the agent of `tests/data/interop.toml`, in the form of 1.0.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::{
     message_spec::MessageSpec,
 };
 
-/// One part of each kind, with all that a part can have.
+/// One part of each kind, with all members that a part can have.
 pub fn rich_parts() -> Vec<Part> {
     let metadata = json!({"k": {"deep": [1.5, "é\"\\"]}});
     vec![
@@ -31,17 +31,17 @@ fn text_artifact(id: &str, text: &str) -> Artifact {
     }
 }
 
-/// A task of the agent, and what becomes of it event by event.
+/// A task of the agent, and its expected events.
 #[derive(Clone, Debug)]
 pub struct Expected {
     pub task: Task,
     pub seq: u64,
-    /// What the script calls its next message, less the events of this turn: it counts from the
-    /// task as it was before the turn, and before the first there is none.
+    /// The script's number of its next message, less the events of this turn: it counts from the
+    /// task before the turn, and before the first turn there is none.
     base: u64,
-    /// All that was said, in its order.
+    /// All messages, in order.
     said: Vec<Message>,
-    /// Which of it the status still says; the rest is history (wire §5.1).
+    /// The message that is still in the status; the others are history (wire §5.1).
     saying: Option<usize>,
 }
 
@@ -60,7 +60,7 @@ impl Expected {
         Expected { said: task.history.clone(), task, seq: 1, base: 1, saying: None }
     }
 
-    /// The task as a stream or an answer shows it now.
+    /// The current task, as a stream or an answer shows it.
     pub fn shown(&self) -> Numbered {
         Numbered { seq: Some(self.seq), event: Event::Task(self.task.clone()) }
     }
@@ -78,7 +78,7 @@ impl Expected {
         self.task.history = history.map(|(_, message)| message.clone()).collect();
     }
 
-    /// The agent changes the state; at input-required a stream of 0.3 is at its end.
+    /// The agent changes the state; at input-required a stream of 0.3 ends.
     pub fn status(&mut self, state: &str, says: &str) -> Numbered {
         self.seq += 1;
         self.task.state = state.to_owned();
@@ -135,7 +135,7 @@ impl Expected {
         ]
     }
 
-    /// The task as a form shows it, and as its maker's generation lets it be known.
+    /// The task in a form, without what its maker's generation cannot determine.
     pub fn in_form(&self, form: Form, made: Gen) -> Task {
         self.task.clone().known_of(made).shown_in(form)
     }

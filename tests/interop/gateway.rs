@@ -1,4 +1,4 @@
-//! A relayed agent beside the agent itself: each client sees the same of both.
+//! A relayed agent compared with the agent itself: each client gets the same from both.
 
 use std::{cell::Cell, collections::HashMap, fmt::Write as _, net::TcpListener};
 
@@ -12,8 +12,8 @@ use super::{
 };
 use crate::support::binary::Binary;
 
-/// The debug form of what a client saw, with a number for each id: ids of two servers differ, and
-/// those of a message may be made of its task's.
+/// The debug form of a client's results, with a number for each id: the ids of two servers differ,
+/// and a message's id may derive from its task's id.
 #[derive(Default)]
 struct Plain {
     ids: HashMap<String, usize>,
@@ -28,7 +28,7 @@ impl Plain {
                 piece.get(..36).filter(|uuid| uuid.bytes().filter(|b| *b == b'-').count() == 4);
             match uuid {
                 None => self.text.push_str(piece),
-                // The script calls its messages after the task that it has.
+                // The script derives the ids of its messages from its task.
                 Some(_) if piece[36..].starts_with('-') => {
                     let _ = write!(self.text, "<message>{}", &piece[36..]);
                 }
@@ -42,10 +42,10 @@ impl Plain {
     }
 }
 
-/// What a client sees of an agent: calls, streams and refusals, in one text.
+/// A client's results with an agent, calls, streams and refusals, in one text.
 fn seen_by(client: &mut Client, label: &str) -> String {
     let mut plain = Plain::default();
-    // The same ids on both sides; a task of 0.1 is called after its message.
+    // The same ids on both sides; a 0.1 task is named after its message.
     let next = Cell::new(0);
     let fresh = |text: &str| {
         next.set(next.get() + 1);
@@ -59,9 +59,9 @@ fn seen_by(client: &mut Client, label: &str) -> String {
             client.stream(&fresh(text)).map(|s| s.rest()).unwrap_or_default();
         plain.add(&stream);
     }
-    // 0.1 has no end of a stream at auth-required.
+    // In 0.1 a stream does not end at auth-required.
     plain.add(&client.send(&fresh("sign in")));
-    // A task that asks, and goes on with the next message.
+    // A task that asks, and continues with the next message.
     let asked = client.send(&fresh("ask")).expect("an answer").task();
     plain.add(&asked);
     let stream = client.stream(&fresh("done").to(&asked)).expect("a stream").rest();
@@ -90,7 +90,7 @@ const UPSTREAMS: [(&str, &str); 6] = [
     ("0.3", "grpc"),
 ];
 
-/// Compares what clients see of an agent with what they see of it through a gateway.
+/// Compares clients' results with an agent and through a gateway.
 fn compare(upstreams: &[(&str, &str)], clients: impl Iterator<Item = Variant> + Clone) {
     let upstream = Server::start();
     for (version, transport) in upstreams {
@@ -134,7 +134,7 @@ fn unused_address() -> [String; 2] {
     [address.to_string(), format!("a2a:http://{address}")]
 }
 
-/// A server with these flags, for agents that are not those of the scenarios.
+/// A server with these flags, for other agents than the scenarios' own.
 fn started(flags: &[&str]) -> Server {
     let binary = Binary::start(&[&["--no-push"], flags].concat());
     let place = Place { addr: binary.addr(), trust: None, authority: None };

@@ -30,7 +30,7 @@ fn rpc(op: Op, generation: Gen) -> Rpc {
         (Op::Stream, _) => ("SendStreamingMessage", "SendMessageRequest", "StreamResponse"),
         (Op::Get, _) => ("GetTask", "GetTaskRequest", "Task"),
         (Op::Cancel, _) => ("CancelTask", "CancelTaskRequest", "Task"),
-        // No rpc of 0.3: asked for under the name of 1.0.
+        // 0.3 has no such rpc; the test uses the name of 1.0.
         (Op::List, Gen::V1) => ("ListTasks", "ListTasksRequest", "ListTasksResponse"),
         (Op::List, _) => ("ListTasks", "GetAgentCardRequest", "Task"),
         (Op::Subscribe, Gen::V1) => ("SubscribeToTask", "SubscribeToTaskRequest", "StreamResponse"),
@@ -118,7 +118,7 @@ const NAMES: [&str; 17] = [
     "UNAUTHENTICATED",
 ];
 
-/// What trailers say: `None` is OK (wire §2.4).
+/// The fault in trailers: `None` is OK (wire §2.4).
 fn fault(trailers: &HeaderMap) -> Option<Fault> {
     let status = Status::from_header_map(trailers).expect("a status");
     if status.code() == Code::Ok {
@@ -233,7 +233,7 @@ impl Grpc {
         let (method, request, _) = rpc(ask.op, self.generation);
         let message = self.package().write(request, &params(ask, self.generation));
         let mut fields = Vec::new();
-        // Metadata alone: there is no query.
+        // Only metadata: gRPC has no query.
         let version = version(ask, self.generation);
         fields.extend(version.map(|(version, _)| ("a2a-version", version.to_owned())));
         fields.extend(ask.after.map(|(seq, _)| ("a2a-last-event-id", seq.to_string())));
@@ -264,16 +264,16 @@ impl Link for Grpc {
         let mut answer = match junk {
             Junk::Unreadable => self.ask("GetTask", &[0x0f, 0xff], &[]),
             Junk::NoSuchMethod => self.ask("Nothing", &[], &[]),
-            // Its methods are paths, and all that can be read is a message.
+            // Its methods are paths, and every readable payload is a message.
             Junk::NotARequest => return None,
-            // Then it is no gRPC.
+            // With another type it is not gRPC.
             Junk::MediaType => return None,
         };
         answer.next().expect_err("a fault")
     }
 }
 
-/// The number of the first message stands in the initial metadata; each later one is one more.
+/// The initial metadata has the number of the first message; the others follow consecutively.
 struct Stream {
     answer: Answer,
     seq: Option<u64>,

@@ -1,4 +1,5 @@
-//! HTTP/2 with prior knowledge, and by ALPN above TLS: the same requests as over HTTP/1.1, and what gRPC needs beside.
+//! HTTP/2 with prior knowledge, and by ALPN over TLS: the same requests as over HTTP/1.1, and the
+//! additions that gRPC needs.
 
 use std::{future::Future, sync::Arc};
 
@@ -21,7 +22,7 @@ use crate::support::{
     reply::{Event, Reply},
 };
 
-/// A connection. It moves on while somebody waits for something of it.
+/// A connection. It makes progress while a caller waits for one of its responses.
 #[derive(Clone)]
 pub struct Http2 {
     runtime: Arc<Runtime>,
@@ -29,7 +30,7 @@ pub struct Http2 {
     place: Place,
 }
 
-/// What comes back, as it comes.
+/// A response as it arrives.
 pub struct Incoming {
     runtime: Arc<Runtime>,
     body: RecvStream,
@@ -102,7 +103,7 @@ impl Incoming {
         })
     }
 
-    /// What comes behind the body.
+    /// The trailers.
     pub fn trailers(&mut self) -> Option<HeaderMap> {
         let body = &mut self.body;
         in_time(&self.runtime, async move { body.trailers().await.expect("an orderly end") })
@@ -114,7 +115,7 @@ fn reply_of(head: &Response<()>) -> Reply {
         (name.as_str().to_owned(), value.to_str().expect("a value").to_owned())
     };
     let fields: Vec<_> = head.headers().iter().map(field).collect();
-    // RFC 9113 §8.2.2: what belongs to a connection of HTTP/1.1 has no place here.
+    // RFC 9113 §8.2.2: connection-specific fields of HTTP/1.1 are not allowed.
     for (name, _) in &fields {
         let hop = ["connection", "transfer-encoding", "keep-alive", "upgrade"];
         assert!(!hop.contains(&name.as_str()), "{fields:?}");

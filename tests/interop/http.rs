@@ -25,10 +25,10 @@ pub trait Blocks {
 
 /// A version of HTTP.
 pub trait Http: Send {
-    /// Asks for a response that is complete.
+    /// Requests a complete response.
     fn ask(&mut self, request: &Request) -> Reply;
 
-    /// Asks for an event stream; any other response is an error.
+    /// Requests an event stream; any other response is an error.
     fn open(&mut self, request: &Request) -> Result<Box<dyn Blocks>, Reply>;
 }
 

@@ -15,7 +15,7 @@ pub fn method(op: Op, generation: Gen) -> Option<&'static str> {
         Op::Send => ["tasks/send", "message/send", "SendMessage"],
         Op::Stream => ["tasks/sendSubscribe", "message/stream", "SendStreamingMessage"],
         Op::Get => ["tasks/get", "tasks/get", "GetTask"],
-        // Not in 0.1 nor in 0.3 over JSON-RPC: the name that 0.3's text mentions.
+        // Not in 0.1 nor in 0.3 over JSON-RPC: the name in the text of 0.3.
         Op::List => ["tasks/list", "tasks/list", "ListTasks"],
         Op::Cancel => ["tasks/cancel", "tasks/cancel", "CancelTask"],
         Op::Subscribe => ["tasks/resubscribe", "tasks/resubscribe", "SubscribeToTask"],
@@ -46,7 +46,7 @@ pub fn request(id: u64, ask: &Ask, generation: Gen) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": ask.params})
 }
 
-/// What a response says; it holds nothing else than JSON-RPC 2.0 §5 has.
+/// The result of a response; the response has only the members of JSON-RPC 2.0 §5.
 pub fn response(id: &Value, value: &Value) -> Result<Value, Fault> {
     let object = value.as_object().unwrap_or_else(|| panic!("no response: {value}"));
     assert_eq!((&value["jsonrpc"], &value["id"]), (&json!("2.0"), id), "{value}");
@@ -113,7 +113,7 @@ impl JsonRpc {
     }
 }
 
-/// Says in the request which version is spoken and what was seen already.
+/// Adds the version and the last event seen to the request.
 pub fn place(request: &mut Request, ask: &Ask, generation: Gen) {
     let mut say = |field: &'static str, parameter: &str, value: String, by: By| match by {
         By::Field => request.fields.push((field, value)),
@@ -130,7 +130,7 @@ pub fn place(request: &mut Request, ask: &Ask, generation: Gen) {
     }
 }
 
-/// A2A 1.0 §3.6.1: its clients say the version in every request; older ones do not.
+/// A2A 1.0 §3.6.1: its clients send the version in every request; older ones do not.
 pub fn version(ask: &Ask, generation: Gen) -> Option<(&'static str, By)> {
     ask.version.or((generation == Gen::V1).then_some(("1.0", By::Field)))
 }
@@ -144,7 +144,8 @@ fn post(body: &str, media: &str) -> Request {
     }
 }
 
-/// The id in an answer: that of a stranger's request is in its body, which nobody reads.
+/// The expected id in an answer: null in a refusal (401, 429) that was sent before the body was
+/// read.
 fn id_in<'i>(reply: &Reply, id: &'i Value) -> &'i Value {
     let is_strangers = matches!(reply.status, 401 | 429) && reply.json()["id"].is_null();
     if is_strangers { &Value::Null } else { id }

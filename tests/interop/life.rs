@@ -9,8 +9,8 @@ use super::{
     variants::{Variant, every_way},
 };
 
-/// Runs a scenario in every pair, by hand and by our client, against one server; a failure says in
-/// which.
+/// Runs a scenario in every pair, by hand and by our client, against one server; a failure names
+/// the pair.
 pub fn in_every_way(server: &Server, mut scenario: impl FnMut(&mut Client)) {
     for variant in every_way() {
         eprintln!("in {variant:?}:");
@@ -18,11 +18,12 @@ pub fn in_every_way(server: &Server, mut scenario: impl FnMut(&mut Client)) {
     }
 }
 
-/// A message that leaves nothing out that its generation can say.
+/// A message with every member that its generation can express.
 fn rich(text: &str, variant: Variant) -> MessageSpec {
     let mut spec = say(text).with(&rich_parts());
     spec.metadata = serde_json::json!({"trace": {"id": "t-1", "n": 2.5}});
-    // What the generation cannot express is not sent, and so not to be shown elsewhere.
+    // Fields that the generation cannot express are not sent, so other generations do not show
+    // them.
     let sent = Message {
         parts: spec.parts.clone(),
         extensions: vec!["https://example.com/ext/v1".to_owned()],
@@ -107,7 +108,7 @@ fn send_returns_at_once_where_it_is_asked_to() {
         }
         let task = client.send(&say("later").at_once()).expect("an answer").task();
         assert_eq!(task.state, "working");
-        // A task that is done at once is not affected.
+        // It does not affect a task that completes at once.
         let task = client.send(&say("done").at_once()).expect("an answer").task();
         assert_eq!(task.state, "completed");
     });
@@ -173,7 +174,7 @@ fn a_conversation_goes_on_with_new_tasks() {
         let tasks = [(); 2].map(|()| send(&say("done").within(&context)));
         assert!(tasks.iter().all(|task| task.context == context));
         assert_ne!(tasks[0].id, tasks[1].id);
-        // Made by the server where the client names none, and never the same (A2A 1.0 §3.4.1).
+        // The server generates it if the client names none, and never twice (A2A 1.0 §3.4.1).
         let fresh = [(); 2].map(|()| send(&say("done")).context);
         assert!(fresh[0] != fresh[1] && fresh.iter().all(|id| id.len() == 36), "{fresh:?}");
     });
@@ -209,7 +210,7 @@ fn cancel_ends_a_task_and_a_second_one_is_as_the_generation_says() {
         expects.status("working", "");
         expects.status("canceled", "");
         let form = client.variant.form_for(target.made);
-        // The answers of 0.1 to reads and cancels hold no history that nobody asked for.
+        // In 0.1 the answers to reads and cancels have no history unless requested.
         let mut expected = expects.in_form(form, client.variant.generation);
         if form == Form::V01 {
             expected.history.clear();

@@ -1,4 +1,4 @@
-//! What a binding is to a scenario: values in and out, over a real socket.
+//! The interface between a scenario and a binding: values in and out, over a real socket.
 
 use serde_json::{Value, json};
 
@@ -24,27 +24,27 @@ pub enum Op {
     ExtendedCard,
 }
 
-/// Where a client says what belongs to no operation: the version, the last event it has seen.
+/// Where a client sends the version and the last event seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// A header, or what the binding has in its place.
+    /// A header, or the binding's equivalent.
     Field,
     /// The query, where the binding has one.
     Query,
 }
 
-/// A call, in the spelling of its form.
+/// A call, with params in its own form.
 #[derive(Clone, Debug)]
 pub struct Ask {
     pub op: Op,
     pub params: Value,
     /// The last event seen.
     pub after: Option<(u64, By)>,
-    /// Another version than the generation's.
+    /// A version other than the generation's.
     pub version: Option<(&'static str, By)>,
 }
 
-/// A refusal, with what the binding says of it.
+/// A refusal, with all that the binding reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fault {
     /// JSON-RPC code.
@@ -60,7 +60,7 @@ pub struct Fault {
     pub message: String,
 }
 
-/// What comes out of a stream.
+/// An item of a stream.
 #[derive(Clone, Debug)]
 pub enum Item {
     Event { seq: Option<u64>, value: Value },
@@ -73,29 +73,29 @@ pub trait Items {
     fn next(&mut self) -> Item;
 }
 
-/// What is no call.
+/// Requests that are not valid calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Junk {
     /// Bytes that cannot be parsed.
     Unreadable,
-    /// Parsed, and still no request.
+    /// Parsed, but not a request.
     NotARequest,
     /// A method, path or rpc that does not exist.
     NoSuchMethod,
-    /// Content of a type that nobody takes.
+    /// Content of an unsupported type.
     MediaType,
 }
 
 /// A binding.
 pub trait Link: Send {
-    /// Asks for one answer.
+    /// Requests one answer.
     fn call(&mut self, ask: &Ask) -> Result<Value, Fault>;
 
-    /// Asks for a stream. A binding that has nothing in front of the first event says a refusal
-    /// in its place.
+    /// Requests a stream. A binding that sends nothing before the first event reports a refusal in
+    /// its place.
     fn open(&mut self, ask: &Ask) -> Result<Box<dyn Items>, Fault>;
 
-    /// Sends junk; `None` where the binding cannot express it.
+    /// Sends junk; `None` if the binding cannot express it.
     fn junk(&mut self, junk: Junk) -> Option<Fault>;
 }
 
@@ -196,7 +196,7 @@ impl Client {
         Ok(Stream { items, form: self.form_for(target), made: target.made })
     }
 
-    /// Whatever the call is answered with, in one word.
+    /// The fault that the call is answered with, unary or streamed.
     pub fn fault(&mut self, ask: &Ask) -> Fault {
         let variant = self.variant;
         let answer = match ask.op {
@@ -209,12 +209,12 @@ impl Client {
         answer.map_or_else(|fault| fault, |answer| panic!("{variant:?}, {ask:?}: {answer}"))
     }
 
-    /// The spelling of a task in the answer to a read, a cancel or a subscription.
+    /// The form of a task in the answer to a read, a cancel or a subscription.
     fn form_for(&self, target: &Target) -> super::canon::Form {
         self.variant.spelling(self.variant.form_for(target.made))
     }
 
-    /// A task that was made by this client.
+    /// A task that this client made.
     pub fn target(&self, task: &Task) -> Target {
         Target { id: task.id.clone(), made: self.variant.generation }
     }
@@ -233,12 +233,12 @@ impl Stream {
         }
     }
 
-    /// Whatever comes next.
+    /// The next item.
     pub fn item(&mut self) -> Item {
         self.items.next()
     }
 
-    /// The next event, which there is.
+    /// The next event, which must exist.
     pub fn expect(&mut self) -> Numbered {
         self.next().expect("an event before the end")
     }
@@ -251,12 +251,12 @@ impl Stream {
         }
     }
 
-    /// All that comes up to the end.
+    /// All events up to the end.
     pub fn rest(mut self) -> Vec<Numbered> {
         std::iter::from_fn(|| self.next()).collect()
     }
 
-    /// The task that the first event is about, and that event.
+    /// The task of the first event, and that event.
     pub fn begin(&mut self) -> (String, Numbered) {
         let first = self.expect();
         let id = match &first.event {

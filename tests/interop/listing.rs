@@ -1,4 +1,4 @@
-//! Lists, in every pair that has them (wire §1.3: those of 1.0).
+//! Lists, in every pair that supports them (wire §1.3: the pairs of 1.0).
 
 use super::{
     link::{Client, Filter},

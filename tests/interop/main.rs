@@ -1,10 +1,10 @@
 //! One suite of scenarios over every pair of binding and generation, against the real binary.
 //!
 //! A scenario speaks in operations and canonical nouns ([`canon`]); a [`link::Link`] turns them
-//! into the bytes of its binding on a socket, and [`spell`] turns the answers back, strictly. What
-//! every pair does alike stands in the scenario, what a generation does differently in a table:
-//! objects in [`canon`], behaviour in [`variants`], codes in [`errors`]. Every pair is spoken twice:
-//! by hand, byte by byte, and by our own client ([`ours`]).
+//! into the bytes of its binding on a socket, and [`spell`] turns the answers back, strictly. The
+//! scenario has what every pair does alike; tables have the differences of generations: objects in
+//! [`canon`], behaviour in [`variants`], codes in [`errors`]. Every pair runs twice: by hand, byte
+//! by byte, and by our own client ([`ours`]).
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

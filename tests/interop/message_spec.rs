@@ -1,4 +1,4 @@
-//! What a client says, in no spelling.
+//! A client's message, independent of the wire format.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -9,7 +9,7 @@ use super::canon::{Part, Task};
 /// A message to send.
 #[derive(Clone, Debug)]
 pub struct MessageSpec {
-    /// Never the same twice; a fresh task of 0.1 is called after it.
+    /// Unique; a fresh 0.1 task is named after it.
     pub id: String,
     pub parts: Vec<Part>,
     pub metadata: Value,
@@ -17,7 +17,7 @@ pub struct MessageSpec {
     pub references: Vec<String>,
     pub task: Option<String>,
     pub context: Option<String>,
-    /// True: answer as soon as there is a task.
+    /// True: the server answers as soon as there is a task.
     pub at_once: bool,
 }
 
@@ -51,7 +51,7 @@ impl MessageSpec {
         MessageSpec { at_once: true, ..self }
     }
 
-    /// With more content behind the text.
+    /// With more parts after the text.
     pub fn with(mut self, parts: &[Part]) -> MessageSpec {
         self.parts.extend_from_slice(parts);
         self

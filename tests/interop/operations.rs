@@ -1,5 +1,5 @@
-//! Each operation, of whoever calls it: a stranger makes none of them in any place, and a caller
-//! those of its scopes.
+//! Each operation by each caller: an anonymous caller can execute none at any endpoint, an
+//! authenticated caller only the operations of its scopes.
 
 use std::{
     collections::BTreeSet,
@@ -70,7 +70,7 @@ fn ask(variant: Variant, op: Op) -> Ask {
     Ask::new(op, params)
 }
 
-/// Counts what it is asked to do, and does it at once.
+/// Counts its messages, and completes each at once.
 #[derive(Default)]
 struct Counts(AtomicUsize);
 
@@ -81,7 +81,7 @@ impl Agent for Counts {
     }
 }
 
-/// A server in this process that knows one key.
+/// A server in this process that accepts one key.
 fn serve(agent: &Arc<Counts>) -> Running {
     let caller = KnownCaller {
         name: "right".to_owned(),
@@ -107,7 +107,7 @@ fn serve(agent: &Arc<Counts>) -> Running {
     Serving::with(setup).listen("127.0.0.1:0").workers(1).start().expect("a server")
 }
 
-/// One that shows a key, from an address of its own.
+/// A client with this key, from its own address.
 fn showing(key: Option<&str>, number: &mut u32) -> Approach {
     *number += 1;
     let address = std::net::Ipv4Addr::from(0x0a00_0000 + *number).to_string();
@@ -134,7 +134,7 @@ fn an_agent_hears_nothing_of_strangers() {
             }
             let mut client = Server::client_at(&place, variant, &approach);
             for op in OPS.into_iter().filter(|op| has(variant, *op)) {
-                // Each may be the one that is too many of its address, but for those without a key.
+                // With a key, each attempt may be the one above the limit of its address.
                 if key.is_some() && !matches!(op, Op::Send | Op::Stream | Op::Cancel) {
                     continue;
                 }
@@ -152,12 +152,12 @@ fn an_agent_hears_nothing_of_strangers() {
         assert_eq!(agent.0.load(Relaxed), 0, "{door:?}");
     }
     assert!(tried > 300, "{tried}");
-    // It is there for whoever is known.
+    // An authenticated caller reaches the agent.
     let expected: usize = doors().into_iter().map(|door| known(&place, door, &mut number)).sum();
     assert_eq!(agent.0.load(Relaxed), expected);
 }
 
-/// A send of whoever is known, which is one turn.
+/// A send of an authenticated caller, which is one turn.
 fn known(place: &Place, door: Door, number: &mut u32) -> usize {
     let approach = door.approach(&showing(Some("key-of-caller-right"), number));
     let mut client = Server::client_at(place, door.variant, &approach);
@@ -177,7 +177,7 @@ fn scope_of(op: Op) -> &'static str {
     }
 }
 
-/// What comes of a call: the fault, or nothing.
+/// The result of a call: the fault, or nothing.
 fn tried(place: &Place, variant: Variant, scopes: &str, op: Op) -> Option<super::link::Fault> {
     let token = token("somebody", scopes, &[], 3600);
     let fields = [("Authorization", format!("Bearer {token}"))];
@@ -199,7 +199,7 @@ fn each_operation_asks_for_its_scope() {
     let (place, _) = guarded.caller(Kind::Jwt, Who::Nobody).expect("a place");
     let all = BTreeSet::from(["a2a:read", "a2a:send", "a2a:cancel", "a2a:admin"]);
     for &variant in VARIANTS {
-        // The carriers differ in nothing here.
+        // The carriers do not differ here.
         if variant.carrier == Carrier::Http2 && variant.binding != Binding::Grpc {
             continue;
         }
@@ -213,7 +213,7 @@ fn each_operation_asks_for_its_scope() {
                 let why = format!("missing scope {scope:?}");
                 assert!(fault.message.ends_with(&why), "{fault:?}");
             }
-            // With it alone the call is made, and comes to what it comes to.
+            // With this scope alone the call is executed, with its own result.
             let name = match op {
                 Op::Send | Op::Stream | Op::List | Op::ExtendedCard => None,
                 Op::Get | Op::Cancel | Op::Subscribe => Some("TaskNotFound"),

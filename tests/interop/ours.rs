@@ -1,5 +1,5 @@
-//! Our own client as a binding of the scenarios: it speaks the pair, and what it makes of the
-//! answers is read as canonical objects, in the JSON of 1.0.
+//! Our own client as a binding of the scenarios: it speaks the pair, and its results are read as
+//! canonical objects, in the JSON of 1.0.
 
 use std::sync::Arc;
 
@@ -66,12 +66,12 @@ struct Events {
 }
 
 impl Ours {
-    /// Of a pair, as the specification has it.
+    /// Of a pair, by the specification.
     pub fn new(place: &Place, variant: Variant) -> Ours {
         Ours::in_dialect(place, variant, None)
     }
 
-    /// Of a pair, and of a dialect where the server has one under its name.
+    /// Of a pair, and of a dialect that the server has mounted under its name.
     pub fn in_dialect(place: &Place, variant: Variant, dialect: Option<&'static str>) -> Ours {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = Arc::new(runtime.expect("a runtime"));
@@ -88,12 +88,12 @@ impl Ours {
         let carried = Carried { http: HttpClient::new(options).expect("a client"), version };
         let (binding, version) = (binding_name(variant.binding), version_name(variant.generation));
         let mut url = url(place, variant.binding);
-        // The service is the path of gRPC.
+        // The service name is the path of gRPC.
         if let Some(name) = dialect.filter(|_| variant.binding != Binding::Grpc) {
             url = format!("{}/{name}", url.trim_end_matches('/'));
         }
         let interface = json!({"url": url, "protocolBinding": binding, "protocolVersion": version});
-        // It declares all there is, so that whatever a scenario asks for is asked of the server.
+        // It declares every capability, so that each request of a scenario reaches the server.
         let all = json!({"streaming": true, "pushNotifications": true, "extendedAgentCard": true});
         let card = json!({"name": "a", "description": "b", "version": "1", "skills": [],
             "capabilities": all, "defaultInputModes": [], "defaultOutputModes": [],
@@ -108,7 +108,7 @@ impl Ours {
         Ours { runtime: Arc::clone(&runtime), client, generation: variant.generation }
     }
 
-    /// What the params of a send, in the spelling of 1.0, ask for.
+    /// The request for a send's params in the form of 1.0.
     fn request(&self, params: &Value) -> SendRequest {
         let (message, configuration) = (&params["message"], &params["configuration"]);
         let said = Form::Canonical.message(message);
@@ -163,7 +163,7 @@ impl Ours {
                 }
                 Op::PushSet => {
                     let mut config = PushConfigBuf::new(params["url"].as_str().expect("a URL"));
-                    // 0.1 has no id for it, and 0.3 over HTTP+JSON cannot do without one.
+                    // 0.1 has no id for it, and 0.3 over HTTP+JSON requires one.
                     if self.generation != V01 {
                         config = config.id("hook");
                     }

@@ -1,5 +1,5 @@
-//! A task made in any pair is read, listed, streamed, continued and canceled in every other, and
-//! is the same task there.
+//! A task made in any pair is read, listed, streamed, continued and canceled in every other, and is
+//! the same task there.
 
 use super::{
     canon::{Event, Numbered, V01},
@@ -44,7 +44,7 @@ fn a_task_is_read_and_listed_in_every_other_pair() {
         let page = asker.list(&Filter { history: Some(10), ..filter.clone() }).expect("a page");
         let listed: Vec<_> = page.tasks.into_iter().map(|t| t.known_of(target.made)).collect();
         assert_eq!(listed, [expects.in_form(asker.variant.form(), target.made)]);
-        // Nothing of it that was not asked for (A2A 1.0 §3.1.4).
+        // Without the members that were not requested (A2A 1.0 §3.1.4).
         let bare = asker.list(&Filter { artifacts: false, ..filter }).expect("a page");
         assert!(bare.tasks[0].artifacts.is_empty() && bare.tasks[0].history.is_empty());
     });
@@ -53,7 +53,7 @@ fn a_task_is_read_and_listed_in_every_other_pair() {
 #[test]
 fn a_task_is_streamed_in_every_other_pair() {
     in_every_pair("streamed", |maker, asker| {
-        // Made by a stream, which tells it all; subscribed to, from where it is.
+        // The maker's stream has all events; the subscription starts at the current state.
         let spec = say("hold");
         let mut first = maker.stream(&spec).expect("a stream");
         let (id, begun) = first.begin();
@@ -74,7 +74,7 @@ fn a_task_is_streamed_in_every_other_pair() {
         }
         let mut later = vec![expects.shown()];
         let mut seen_second = vec![snapshot];
-        // The one who asked moves it on, and both see it.
+        // The asker continues it, and both see the events.
         let told = finish(asker, &mut expects);
         all.extend(told.iter().cloned());
         later.extend(told);
@@ -109,7 +109,7 @@ fn a_task_is_continued_in_every_other_pair() {
         expects.told(&end);
         let mut told = vec![expects.shown()];
         told.extend(expects.done());
-        // Some of them have no ids of their own: see `known_of`.
+        // Some messages have no ids of their own: see `known_of`.
         let known = |one: Numbered| Numbered { event: one.event.known_of(V01), ..one };
         let seen: Vec<_> = stream.rest().into_iter().map(known).collect();
         assert_eq!(seen, stream_in(asker.variant.form(), V01, &told));

@@ -1,5 +1,5 @@
-//! Messages of gRPC as ProtoJSON and back, by reflection on the proto files: so gRPC and HTTP+JSON
-//! share their spelling (wire §1.7), and nothing of the crate's codec is used.
+//! gRPC messages to ProtoJSON and back, by reflection on the proto files: so gRPC and HTTP+JSON
+//! share their JSON form (wire §1.7), and nothing of the crate's codec is used.
 
 use std::sync::LazyLock;
 
@@ -26,17 +26,17 @@ pub const V1: Package = Package { name: "lf.a2a.v1", service: "lf.a2a.v1.A2AServ
 /// As of 0.3.
 pub const V03: Package = Package { name: "a2a.v1", service: "a2a.v1.A2AService" };
 
-/// JSON in every message, as dialect a2a_rust has it.
+/// JSON in every message, as in dialect a2a_rust.
 pub const JSON: Package = Package { name: "", service: "a2a.v1.A2aService" };
 
-/// The one message of that.
+/// The only message of this package.
 #[derive(Clone, PartialEq, Message)]
 struct JsonPayload {
     #[prost(bytes = "vec", tag = "1")]
     data: Vec<u8>,
 }
 
-/// What `grpc-status-details-bin` holds.
+/// The types in `grpc-status-details-bin`.
 pub const RPC: Package = Package { name: "google.rpc", service: "" };
 
 impl Package {
@@ -54,8 +54,8 @@ impl Package {
         read.unwrap_or_else(|error| panic!("{message}: {error}: {value}")).encode_to_vec()
     }
 
-    /// The ProtoJSON of a message. Members with default values are left out, but for the four of
-    /// a list (wire §1.7).
+    /// The ProtoJSON of a message. Members with default values are omitted, except the four of a
+    /// list (wire §1.7).
     pub fn read(&self, message: &str, bytes: &[u8]) -> Value {
         if self.service == JSON.service {
             let payload = JsonPayload::decode(bytes).expect(message);
@@ -74,7 +74,7 @@ impl Package {
     }
 }
 
-/// A field number that no proto file knows is a failure.
+/// A field number that is not in the proto files is a failure.
 fn all_known(message: &DynamicMessage) {
     let name = message.descriptor().full_name().to_owned();
     assert_eq!(message.unknown_fields().count(), 0, "{name} has fields that nobody knows");

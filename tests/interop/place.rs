@@ -1,4 +1,4 @@
-//! Where a server is, and how its bytes are carried there: by TCP, or by TLS above it.
+//! The address of a server, and its transport: TCP, or TLS over TCP.
 
 use std::{
     io::{Read, Write},
@@ -16,13 +16,13 @@ pub trait Socket: Read + Write + Send {}
 
 impl<S: Read + Write + Send> Socket for S {}
 
-/// An address, and whom to trust there.
+/// An address, and the certificate to trust there.
 #[derive(Clone)]
 pub struct Place {
     pub addr: SocketAddr,
-    /// `None`: there is no TLS.
+    /// `None`: without TLS.
     pub trust: Option<Arc<ClientConfig>>,
-    /// The certificate of whom to trust, as a file.
+    /// The trusted certificate, as a file.
     pub authority: Option<PathBuf>,
 }
 
@@ -32,7 +32,7 @@ impl Place {
         if self.trust.is_some() { "https" } else { "http" }
     }
 
-    /// What a client trusts, for one protocol above TLS.
+    /// The TLS configuration for one protocol over TLS.
     pub fn trust_for(&self, protocol: &str) -> Option<Arc<ClientConfig>> {
         let mut config = ClientConfig::clone(self.trust.as_deref()?);
         config.alpn_protocols = vec![protocol.as_bytes().to_vec()];

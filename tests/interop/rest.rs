@@ -13,7 +13,7 @@ use super::{
 pub struct Rest {
     pub http: Box<dyn Http>,
     pub generation: Gen,
-    /// How often it has subscribed: by POST and GET in turn (wire §3.1).
+    /// The number of subscriptions: POST and GET alternate (wire §3.1).
     pub subscribed: usize,
 }
 
@@ -94,7 +94,7 @@ pub fn read_fault(generation: Gen, body: &Value) -> Fault {
     fault
 }
 
-/// The params as a query, without the one that stands in the path (wire §3.2).
+/// The params as a query, without the one in the path (wire §3.2).
 fn query(params: &Value, path_key: &str) -> String {
     let mut query = String::new();
     for (key, value) in params.as_object().expect("params") {
@@ -108,7 +108,7 @@ fn query(params: &Value, path_key: &str) -> String {
     query
 }
 
-/// Percent-encoding of all that is not unreserved (RFC 3986 §2.3).
+/// Percent-encodes all characters that are not unreserved (RFC 3986 §2.3).
 fn escaped(text: &str) -> String {
     let byte = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
@@ -119,7 +119,7 @@ fn escaped(text: &str) -> String {
     text.bytes().map(byte).collect()
 }
 
-/// What params say of a tenant.
+/// The tenant in the params.
 fn tenant(params: &Value) -> Value {
     params.get("tenant").map_or_else(|| json!({}), |name| json!({"tenant": name}))
 }
@@ -155,7 +155,7 @@ impl Link for Rest {
         let mut request = self.request(&send);
         match junk {
             Junk::Unreadable => request.body = Some("{".to_owned()),
-            // Its paths are its methods, and all JSON is params.
+            // Its paths are its methods, and any JSON is params.
             Junk::NotARequest => return None,
             Junk::NoSuchMethod => request.target += "-nothing",
             Junk::MediaType => request.fields[0].1 = "text/plain".to_owned(),

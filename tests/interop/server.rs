@@ -35,11 +35,12 @@ impl Server {
         Server { binary, place }
     }
 
-    /// A gateway in front of a server, whose agent it calls in this version over this transport.
+    /// A gateway in front of a server; it calls the server's agent in this version over this
+    /// transport.
     pub fn relaying(upstream: &Server, version: &str, transport: &str) -> Server {
         let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
         std::fs::create_dir_all(&folder).unwrap();
-        // Each its own: a server reads its file again when it changes.
+        // Each has its own file: a server reads its file again when it changes.
         let (port, transport_name) = (upstream.place.addr.port(), transport.replace('+', "-"));
         let file = folder.join(format!("gateway-{port}-{version}-{transport_name}.toml"));
         let agent = format!(
@@ -53,7 +54,7 @@ impl Server {
         Server { binary, place }
     }
 
-    /// One that speaks TLS and nothing else; the name is that of the scenario.
+    /// A server that accepts only TLS; the name is that of the scenario.
     pub fn secure(name: &str, flags: &[&str]) -> Server {
         let authority = Authority::new(&format!("scenario-{name}"));
         let issued = authority.server("server");
@@ -78,7 +79,7 @@ impl Server {
         }
     }
 
-    /// A client by hand that comes in this way.
+    /// A client by hand with this approach.
     pub fn client_with(&self, variant: Variant, approach: &Approach) -> Client {
         Server::client_at(&self.place, variant, approach)
     }

@@ -1,7 +1,7 @@
-//! Callers who never stop, over every binding, while the configuration of their server is another
-//! one each second: none of their calls fails.
+//! Clients call continuously, over every binding, while the configuration of their server changes
+//! every second: no call fails.
 //!
-//! `PEREGRINE_SOAK_SECONDS=600` makes it long; without it, it lasts some seconds.
+//! `PEREGRINE_SOAK_SECONDS=600` makes it long; the default is some seconds.
 
 use std::{
     fs::{self, File},
@@ -27,16 +27,16 @@ use super::{
 };
 use crate::support::binary::{Binary, eventually};
 
-/// Between two calls of one caller.
+/// The pause between two calls of one client.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What a caller shows.
+/// A client's credential.
 #[derive(Clone, Copy, Debug)]
 enum Shows {
     Key,
     Token,
     Jwt,
-    /// Calls the agent that anybody may call.
+    /// None: it calls the public agent.
     Nothing,
 }
 
@@ -59,7 +59,7 @@ const CALLERS: &[Row] = &[
     (Binding::Grpc,      V1,  Carrier::Http2, Shows::Nothing),
 ];
 
-/// The configuration of one second. What the callers use is the same in all of them.
+/// The configuration of one second. The parts that the clients use never change.
 fn configuration(round: u64) -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/interop.toml");
     let mut text = format!(
@@ -75,7 +75,7 @@ fn configuration(round: u64) -> String {
         1_000 + round % 7,
         20_000_000 - round % 1000,
     );
-    // Keys, tokens and an issuer that come and go.
+    // Keys, tokens and an issuer that vary.
     for other in 0..round % 4 {
         text += &format!(
             "[[auth.api_keys]]\nname = \"other-{other}\"\nkey = \
@@ -87,31 +87,31 @@ fn configuration(round: u64) -> String {
         text += "[[auth.issuers]]\nissuer = \"https://third.example\"\n\
             secret = \"fedcba9876543210fedcba9876543210\"\n";
     }
-    // Agents that nobody calls.
+    // Agents without calls.
     for other in 0..round % 5 {
         let description = if other == 0 { round } else { 0 };
         text += &format!(
             "[agents.extra-{other}]\nkind = \"echo\"\ndescription = \"As of {description}.\"\n"
         );
     }
-    // Tasks are to leave, too, while the long one runs.
+    // Finished tasks expire, too, while the long soak runs.
     let drain_ms = 1_000 + round % 100;
     text + &format!("[limits]\ntask_ttl_ms = \"20s\"\ndrain_ms = {drain_ms}\n")
 }
 
-/// What is wrong with the configuration of every fourth second.
+/// An invalid configuration for every fourth second.
 fn broken(round: u64) -> String {
     let good = configuration(round);
     match round / 4 % 4 {
         0 => format!("workrs = 1\n{good}"),
         1 => good[..good.len() / 2].to_owned() + "\n[[[",
         2 => format!("{good}[agents.gone]\nscript = \"no-such-file.toml\"\n"),
-        // The same key for two people.
+        // The same key for two callers.
         _ => format!("{good}[[auth.api_keys]]\nname = \"thief\"\nkey = \"key-of-caller-caller\"\n"),
     }
 }
 
-/// A server whose configuration changes.
+/// A server with a changing configuration.
 pub struct Changing {
     pub server: Server,
     file: PathBuf,
@@ -131,7 +131,7 @@ impl Changing {
         Changing { server: Server { binary, place }, file, errors }
     }
 
-    /// Puts another file in the place of this one, all at once, and says so.
+    /// Replaces the file atomically, and signals the server.
     pub fn replace(&self, text: &str) {
         let fresh = self.file.with_extension("fresh");
         fs::write(&fresh, text).expect("a file");
@@ -139,14 +139,14 @@ impl Changing {
         self.server.binary.signal("-HUP");
     }
 
-    /// How many lines of what the server says hold these words.
+    /// The number of lines in the server's output with these words.
     pub fn said(&self, words: &str) -> u64 {
         let said = fs::read_to_string(&self.errors).expect("what it says");
         said.lines().filter(|line| line.contains(words)).count() as u64
     }
 }
 
-/// What was done.
+/// Counts of calls.
 #[derive(Default)]
 struct Tally {
     calls: AtomicU64,
@@ -178,7 +178,7 @@ impl Tally {
         thread::sleep(PAUSE);
     }
 
-    /// One round of calls, each of which has to come to what it comes to without reloads.
+    /// One round of calls, with the same results as without reloads.
     fn round(&self, client: &mut Client) {
         let task = client.send(&say("done")).expect("an answer").task();
         assert_eq!(task.state, "completed");
@@ -197,7 +197,7 @@ impl Tally {
         self.streams.fetch_add(1, Relaxed);
     }
 
-    /// A task whose stream is open until the configuration has been another one.
+    /// A task with a stream that stays open until the configuration has changed.
     fn hold(&self, client: &mut Client, other: &mut Client) {
         let task = client.send(&say("hold")).expect("an answer").task();
         self.called();
@@ -265,7 +265,7 @@ fn calls_do_not_fail_while_the_configuration_changes_every_second() {
                     good += 1;
                 }
             }
-            // Each of them is read, the bad ones as well.
+            // The server reads each file, the invalid ones as well.
             eventually("the file is read", || {
                 changing.said("was read again") >= good
                     && changing.said("the running configuration is unchanged") >= bad

@@ -1,5 +1,5 @@
-//! The four spellings, read strictly: a member that the form does not define, a wrong
-//! discriminator or a status without its time is a failure.
+//! The JSON forms of the generations, read strictly: a member that the form does not define, a
+//! wrong discriminator or a status without its time is a failure.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use super::{
 
 impl Form {
     /// The params of send and stream: always with ten messages of history in the answer, since the
-    /// generations do not agree on what is meant by nothing (wire §1.5).
+    /// generations differ in the default (wire §1.5).
     pub fn send_params(self, spec: &MessageSpec) -> Value {
         let parts: Vec<Value> = spec.parts.iter().map(|part| self.write_part(part)).collect();
         let mut message = match self {
@@ -82,7 +82,7 @@ impl Form {
         out
     }
 
-    /// Wire §1.9: before 1.0, data that is no object is wrapped, and marked; 0.1 takes arrays.
+    /// Wire §1.9: before 1.0, data other than an object is wrapped and marked; 0.1 also has arrays.
     fn wrapped(self, part: &Part) -> Part {
         let mut part = part.clone();
         match &part.content {
@@ -116,7 +116,7 @@ fn set(object: &mut Value, key: &str, value: Value) {
 
 // --- Reading -------------------------------------------------------------------------------------
 
-/// Takes the members of an object one by one; what is left at the end is unknown to the form.
+/// Takes the members of an object one by one; a member left at the end is unknown to the form.
 struct Members<'v> {
     whole: &'v Value,
     left: Map<String, Value>,
@@ -158,7 +158,7 @@ impl<'v> Members<'v> {
         value == true
     }
 
-    /// An object of the user's, or null.
+    /// A free-form object, or null.
     fn object(&mut self, key: &str) -> Value {
         let value = self.take(key);
         assert!(value.is_null() || value.is_object(), "{key} in {}", self.whole);
@@ -188,7 +188,7 @@ impl Form {
         self == Form::Proto03 || self.is_v1()
     }
 
-    /// Spelled as 1.0 has it.
+    /// Whether it has the names of 1.0.
     fn is_v1(self) -> bool {
         matches!(self, Form::V1 | Form::Canonical)
     }
@@ -199,7 +199,7 @@ impl Form {
             return name.to_owned();
         }
         let state = name.strip_prefix("TASK_STATE_").unwrap_or_else(|| panic!("state {name}"));
-        // Wire §1.6: 0.3's proto writes it with two Ls, 1.0 with one.
+        // Wire §1.6: the proto of 0.3 has two Ls, 1.0 has one.
         let spelled = if self == Form::Proto03 { "CANCELLED" } else { "CANCELED" };
         assert!(!state.starts_with("CANCEL") || state == spelled, "{self:?}: {name}");
         let state = if state == spelled { "CANCELED" } else { state };
@@ -285,12 +285,12 @@ impl Form {
         let text = |value: &Value| value.as_str().expect("a string").to_owned();
         let (mut extensions, mut references) = (Vec::new(), Vec::new());
         if self != Form::V01 {
-            // 0.1 says neither, whoever reads it.
+            // 0.1 has neither, in any reading.
             id = members.text("messageId").unwrap_or_default();
             let is_bare = self == Form::Canonical && id.is_empty();
             assert!(is_bare || !id.is_empty(), "no messageId in {value}");
             let context = members.text("contextId");
-            // A2A 1.0 §4.1.4: what an agent says names its conversation.
+            // A2A 1.0 §4.1.4: an agent's message names its conversation.
             assert!(
                 is_bare || role == Role::User || context.is_some_and(|id| !id.is_empty()),
                 "{value}"
@@ -328,7 +328,7 @@ impl Form {
         let mut members = Members::of(value);
         let state = self.state(&members.need_text("state"));
         let timestamp = members.need_text("timestamp");
-        // A2A 1.0 §5.6.1: UTC, and milliseconds where there are any.
+        // A2A 1.0 §5.6.1: UTC, with milliseconds if available.
         assert!(timestamp.ends_with('Z') && timestamp.len() <= 24, "{timestamp}");
         let says = members.take("message");
         members.end();
@@ -358,7 +358,7 @@ impl Form {
         task
     }
 
-    /// What a send is answered with (wire §1.5).
+    /// The answer to a send (wire §1.5).
     pub fn answer(self, value: &Value) -> Answer {
         match self {
             Form::V01 => Answer::Task(self.task(value)),
@@ -403,7 +403,7 @@ impl Form {
         members.kind(self, "status-update");
         let (state, says) = self.status(&members.need("status"));
         let last = match self {
-            // Wire §1.6: required in 0.3, and written in 0.1; ProtoJSON leaves false out.
+            // Wire §1.6: required in 0.3, and written in 0.1; ProtoJSON omits false.
             Form::V01 | Form::V03 => Some(members.need("final") == true),
             Form::Proto03 => Some(members.flag("final")),
             Form::V1 | Form::Canonical => None,
@@ -448,8 +448,8 @@ impl Form {
 }
 
 impl Part {
-    /// Wire §1.9: data that is no object is wrapped, and marked in the part's metadata; 0.1 has
-    /// arrays, too.
+    /// Wire §1.9: data other than an object is wrapped, and marked in the part's metadata; 0.1 also
+    /// has arrays.
     fn data(&mut self, data: Value, form: Form) {
         assert!(form.takes(&data), "{form:?}: {data}");
         let is_wrapped = self.metadata["data_part_compat"] == true;
@@ -475,8 +475,9 @@ fn only_member(value: &Value) -> (&str, &Value) {
     (key, inner)
 }
 
-/// The form in which a pair answers about a task: over JSON-RPC and WebSocket, the names that the
-/// slash generations share answer as the task was made (wire Appendix B step 2).
+/// The form in which a pair answers about a task: over JSON-RPC and WebSocket, method names that
+/// the slash generations share are answered in the form of the task's maker (wire Appendix B step
+/// 2).
 pub fn form_of(is_rpc: bool, generation: Gen, made: Gen) -> Form {
     match (is_rpc, generation, made) {
         (_, Gen::V1, _) => Form::V1,

@@ -1,5 +1,5 @@
-//! What nobody who is known sends: what is read of it, and what TLS and pages in browsers show
-//! instead of a field.
+//! Anonymous requests: which parts of them the server reads, and credentials that TLS and browser
+//! pages send instead of a header field.
 
 use std::{
     io::{Read, Write},
@@ -49,7 +49,7 @@ fn what_comes_behind_a_stranger_is_not_read() {
             )
         };
         let length = format!("Content-Length: {}\r\n", body.to_string().len());
-        // Who is known is served; so the second of two would be, if anybody read it.
+        // An authenticated request is served; so would be a second one, if the server read it.
         let right = format!("{}{body}", head(Who::Right, &length));
         let mut line = guarded.plain.binary.connect();
         line.write(right.as_bytes());
@@ -57,7 +57,7 @@ fn what_comes_behind_a_stranger_is_not_read() {
         let before = tasks(&guarded, Kind::Key, Who::Right);
         for stranger in [
             format!("{}{body}", head(Who::Nobody, &length)),
-            // Its body never comes: what is in its place is the next request.
+            // Its body never comes: the next request follows directly.
             head(Who::Nobody, &length),
             format!("{}5\r\n", head(Who::Nobody, "Transfer-Encoding: chunked\r\n")),
             head(Who::Nobody, &format!("Expect: 100-continue\r\n{length}")),
@@ -80,7 +80,7 @@ fn a_certificate_that_tls_does_not_know_opens_nothing() {
     for (config, is_known) in guarded.certificates() {
         let place = Place { trust: Some(Arc::new(config)), ..guarded.secure.place.clone() };
         let mut line = Line::over(place.dial());
-        // TLS 1.3 lets a client end its handshake before its certificate is looked at.
+        // TLS 1.3 lets a client end its handshake before the server verifies its certificate.
         let card = "GET /.well-known/agent-card.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
         let sent = line.stream.write_all(card.as_bytes()).is_ok();
         let mut first = [0; 12];
@@ -138,7 +138,7 @@ fn right_keys_pass_at_every_door_after_wrong_ones() {
     }
     let mut tried = Vec::new();
     for door in all {
-        // The wait of a wrong key is one of its connection, whatever is spoken over it.
+        // The delay after a wrong key applies to its connection, for every binding.
         let over = (door.variant.binding, door.variant.carrier);
         if !tried.contains(&over) {
             tried.push(over);
@@ -150,7 +150,7 @@ fn right_keys_pass_at_every_door_after_wrong_ones() {
             }
             assert!(reply.field("www-authenticate").is_some(), "{door:?}");
         }
-        // A key that was not shown before, and one that was.
+        // A key that was not presented before, and one that was.
         for key in ["key-of-caller-reader", "key-of-caller-right"] {
             let answer = send(door, &from(Some(key))).answer;
             let is_reader = key.ends_with("reader");

@@ -1,4 +1,4 @@
-//! Streams in every pair: what they hold, in which order, where they end, and how they go on.
+//! Streams in every pair: their events, the order, the end, and resumption.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use super::{
     variants::{VARIANTS, every_way},
 };
 
-/// Begins a task that the observer moves on, and tells what it has become.
+/// Begins a task that the observer continues, and the expected task.
 fn held(server: &Server) -> (Target, Expected) {
     held_by(&mut server.observer())
 }
@@ -33,7 +33,7 @@ pub fn tell(client: &mut Client, expects: &mut Expected, text: &str) {
     expects.told(&spec);
 }
 
-/// The rest of a held task's life, told by this client: three chunks and the end.
+/// Completes a held task with this client: three chunks and the end.
 pub fn finish(client: &mut Client, expects: &mut Expected) -> Vec<Numbered> {
     let mut told = Vec::new();
     for (text, chunk, append, last) in [
@@ -115,7 +115,7 @@ fn a_stream_ends_at_input_required_and_the_next_message_opens_another() {
         told.push(expects.status("working", ""));
         told.push(expects.status("input-required", "What next?"));
         assert_eq!(seen, stream_in(form, client.variant.generation, &told));
-        // Always led by the task as it is (wire §5.1), with the message in its history.
+        // It always begins with the current task (wire §5.1), with the message in its history.
         let next = say("done").to(&expects.task);
         expects.told(&next);
         let seen = open(client, &next).rest();
@@ -139,7 +139,7 @@ fn a_stream_stays_open_at_auth_required() {
                 if *s == state && *last == Last(Some(false))),
             "{asked:?}"
         );
-        // The credentials come out of band (A2A 1.0 §7.6.1), here as an end.
+        // The credentials come out of band (A2A 1.0 §7.6.1); here the task ends instead.
         client.cancel(&Target { id, made: client.variant.generation }).expect("a canceled task");
         let end = stream.rest();
         assert!(
@@ -157,7 +157,7 @@ fn a_subscriber_sees_the_task_and_then_all_that_follows() {
     in_every_way(&server, |client| {
         let (target, mut expects) = held(&server);
         let mut stream = client.subscribe(&target).expect("a stream");
-        // The first event says that it is attached; only then does the task go on.
+        // The first event shows that it is attached; only then does the task continue.
         let mut told = vec![expects.shown()];
         let mut seen = vec![stream.expect()];
         told.extend(finish(&mut observer, &mut expects));
@@ -172,7 +172,7 @@ fn all_subscribers_of_all_pairs_see_the_same_events_in_the_same_order() {
     for &made in VARIANTS {
         let mut maker = server.client(made);
         let (target, mut expects) = held_by(&mut maker);
-        // Two of each pair; one more leaves early, and nobody misses it.
+        // Two of each pair; one more disconnects early, without an effect on the others.
         let mut streams = Vec::new();
         for variant in every_way().chain(every_way()) {
             let mut client = server.client(variant);
@@ -209,7 +209,7 @@ fn a_subscriber_that_comes_back_misses_nothing_and_sees_nothing_twice() {
         let (target, mut expects) = held(&server);
         let form = client.variant.form_for(target.made);
         let whole = client.subscribe(&target).expect("a stream");
-        // Comes back before there is anything new, and waits.
+        // Returns before there is a new event, and waits.
         let waits =
             client.subscribe_after(&target, Some((expects.seq, By::Field))).expect("a stream");
         let mut told = vec![expects.shown()];
@@ -217,7 +217,7 @@ fn a_subscriber_that_comes_back_misses_nothing_and_sees_nothing_twice() {
         let expected = stream_in(form, target.made, &told);
         assert_eq!(whole.rest(), expected);
         assert_eq!(waits.rest(), expected[1..]);
-        // Comes back after the end, having seen all but some.
+        // Returns after the end, having seen all but some events.
         for (count, one) in told.iter().enumerate().take(told.len() - 1) {
             for by in [By::Field, By::Query] {
                 let after = one.seq.expect("a number");
@@ -225,7 +225,7 @@ fn a_subscriber_that_comes_back_misses_nothing_and_sees_nothing_twice() {
                 assert_eq!(back.rest(), expected[count + 1..], "{after} by {by:?}");
             }
         }
-        // Who has seen all of a finished task has nothing to come for.
+        // A client that has seen all events of a finished task cannot subscribe.
         let ask = Ask::new(Op::Subscribe, json!({"id": target.id}));
         let fault = client.fault(&Ask { after: Some((expects.seq, By::Field)), ..ask });
         super::errors::assert_fault(client.variant, Op::Subscribe, "UnsupportedOperation", &fault);

@@ -1,5 +1,5 @@
-//! What is somebody's is nobody else's: for whoever has no right to a task, a context or a message
-//! id it is not there, by the same bytes as what never was, in every pair.
+//! Ownership: for a caller without the right to it, a task, a context or a message id does not
+//! exist, with the same bytes as for an unknown id, in every pair.
 
 use serde_json::{Value, json};
 
@@ -16,19 +16,19 @@ use super::{
 };
 use crate::support::reply::Reply;
 
-/// Alice in another tenant, as her token has it.
+/// Alice in another tenant, named by her token.
 pub const CLAIMED: &str = "alice in the tenant of her token";
-/// Alice in another tenant, as her call has it.
+/// Alice in another tenant, named by her call.
 pub const NAMED: &str = "alice in a tenant that she names";
 
 const ALL: &str = "a2a:read a2a:send a2a:cancel";
 
-/// Somebody, in a tenant.
+/// A caller in a tenant.
 #[derive(Clone, Debug)]
 pub struct Person {
     pub what: &'static str,
     pub fields: Vec<(&'static str, String)>,
-    /// The tenant that is named; else the credential's first.
+    /// The tenant in the call; empty: the first of the credential.
     pub tenant: &'static str,
 }
 
@@ -45,7 +45,7 @@ pub fn bob() -> Person {
     by_token("bob in acme", 0, "bob", &["acme", "other"])
 }
 
-/// All who are not alice in acme; some of them are called so.
+/// Every other caller than alice in acme; some have the name alice.
 pub fn others() -> Vec<Person> {
     let key = |name: &str| vec![("X-API-Key", format!("key-of-caller-{name}"))];
     vec![
@@ -66,7 +66,7 @@ pub fn server(name: &str) -> Server {
     Server { binary, place }
 }
 
-/// A client of somebody, and what it hears.
+/// A caller's client, and its replies.
 pub struct Caller {
     pub client: Client,
     pub heard: Heard,
@@ -96,7 +96,7 @@ impl Caller {
         ask
     }
 
-    /// A refusal, and all of its bytes that do not name the task.
+    /// A refusal, and all of its bytes except the task's id.
     pub fn refused(&mut self, ask: &Ask, id: &str) -> (Fault, String) {
         self.heard.take();
         let fault = self.client.fault(&self.place(ask));
@@ -114,7 +114,7 @@ impl Caller {
         Target { id, made: self.client.variant.generation }
     }
 
-    /// The task of a send that is streamed, by its first event.
+    /// The task of a streamed send, from its first event.
     pub fn streamed(&mut self, spec: &MessageSpec) -> String {
         let params = self.client.variant.form().send_params(spec);
         let ask = self.place(&Ask::new(Op::Stream, params));
@@ -135,7 +135,7 @@ impl Caller {
     }
 }
 
-/// An answer without its time, and with another name for the task.
+/// An answer without its time, and with the task's id replaced.
 pub fn told(reply: &Reply, id: &str) -> String {
     let fields = reply.fields.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("date"));
     let fields: Vec<_> = fields.collect();
@@ -143,14 +143,13 @@ pub fn told(reply: &Reply, id: &str) -> String {
     format!("{} {fields:?} {body}\n", reply.status)
 }
 
-/// An id like this one, of nothing.
+/// An id of the same form, of no task.
 pub fn unlike(id: &str) -> String {
     let last = if id.ends_with('0') { "1" } else { "0" };
     format!("{}{last}", &id[..id.len() - 1])
 }
 
-/// All that can be asked about a task and changes none, with what it is called where there is no
-/// such task.
+/// All operations that read a task, with the error for a missing task.
 fn asks(variant: Variant, id: &str, context: &str) -> Vec<(Ask, &'static str)> {
     let about = |op| Ask::new(op, json!({"id": id}));
     let after = |by| Ask { after: Some((1, by)), ..about(Op::Subscribe) };
@@ -201,11 +200,11 @@ pub fn push_params(variant: Variant, op: Op, id: &str) -> Value {
     }
 }
 
-/// A task of alice's.
+/// One of alice's tasks.
 pub struct Hers {
     pub target: Target,
     pub context: String,
-    /// How she sees it.
+    /// Her view of it.
     pub seen: Value,
 }
 
@@ -214,7 +213,7 @@ pub fn get(server: &Server, person: &Person, target: &Target) -> Value {
     caller.call(&Ask::new(Op::Get, json!({"id": target.id}))).expect("a task of hers")
 }
 
-/// Tasks of alice in acme: of each generation, one that waits, one that runs, and one that ended.
+/// Alice's tasks in acme, across the generations: waiting, running and completed.
 pub fn hers(server: &Server) -> Vec<Hers> {
     let rpc = |generation: Gen| Variant { generation, ..OBSERVER };
     let made = [(V01, "ask"), (V03, "hold"), (V1, "done"), (V1, "hold")];
@@ -235,13 +234,13 @@ fn what_is_anothers_is_answered_as_what_never_was() {
     let server = server("theirs-tasks");
     let hers = hers(&server);
     for &variant in VARIANTS {
-        // The head can say that a reader waits.
+        // The head announces that the client waits.
         let patient = [("Prefer", "wait=9".to_owned())];
         let (others, bob) = (others(), bob());
         let all = others.iter().map(|one| (one, &[][..])).chain([(&bob, &patient[..])]);
         for (person, more) in all {
             eprintln!("{} in {variant:?}:", person.what);
-            // Two of them in step, so that even the ids of requests are the same.
+            // Two clients in step, so that even the ids of requests are the same.
             let [mut one, mut two] = [(); 2].map(|()| Caller::with(&server, variant, person, more));
             for task in &hers {
                 let id = &task.target.id;
@@ -257,7 +256,7 @@ fn what_is_anothers_is_answered_as_what_never_was() {
                 }
             }
         }
-        // Which alice would not say of any of them.
+        // Alice finds each of them.
         let mut alice = Caller::new(&server, variant, &alice());
         for task in &hers {
             alice.client.get(&task.target).expect("a task of hers");

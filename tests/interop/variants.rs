@@ -1,4 +1,4 @@
-//! The pairs of binding and generation, and what each of them lacks.
+//! The pairs of binding and generation, and the features that each lacks.
 
 use super::{
     canon::{Form, Gen, V01, V1, V03},
@@ -13,7 +13,7 @@ pub enum Binding {
     Grpc,
 }
 
-/// What carries it.
+/// The protocol that carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
     Http1,
@@ -21,7 +21,7 @@ pub enum Carrier {
     Http2,
 }
 
-/// Who speaks.
+/// The side that speaks the pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaker {
     /// The scenarios themselves, byte by byte.
@@ -52,7 +52,7 @@ const fn http2(binding: Binding, generation: Gen) -> Variant {
 }
 
 /// Every pair: 0.1 was JSON-RPC only (wire §1.1), which a WebSocket carries, too; REST and gRPC
-/// begin with 0.2 and 0.3. What HTTP/1.1 carries, HTTP/2 does as well.
+/// begin with 0.2 and 0.3. HTTP/2 carries all that HTTP/1.1 does.
 #[rustfmt::skip]
 pub const VARIANTS: &[Variant] = &[
     variant(Binding::JsonRpc, V01),
@@ -78,11 +78,11 @@ pub fn every_way() -> impl Iterator<Item = Variant> + Clone {
     VARIANTS.iter().copied().chain(VARIANTS.iter().map(by_client))
 }
 
-/// What the scenarios look at with, beside the pair under test.
+/// The observer of the scenarios, in addition to the pair under test.
 pub const OBSERVER: Variant = variant(Binding::JsonRpc, V1);
 
 impl Variant {
-    /// JSON-RPC messages, whatever carries them.
+    /// JSON-RPC messages, over any carrier.
     pub fn is_rpc(self) -> bool {
         match self.binding {
             Binding::JsonRpc | Binding::WebSocket => true,
@@ -90,7 +90,7 @@ impl Variant {
         }
     }
 
-    /// How a card names it (A2A 1.0 §4.4.6): binding, version and URL. Cards know no 0.1, and one
+    /// Its entry in a card (A2A 1.0 §4.4.6): binding, version and URL. Cards have no 0.1, and one
     /// entry for all carriers of a binding.
     pub fn interface(self, place: &Place) -> Option<(&'static str, &'static str, String)> {
         let version = match self.generation {
@@ -116,7 +116,7 @@ impl Variant {
         Some((binding, version, url))
     }
 
-    /// Bodies of JSON, with words that a protobuf does not have.
+    /// JSON bodies, which can have members that a protobuf cannot.
     pub fn is_json(self) -> bool {
         match self.binding {
             Binding::JsonRpc | Binding::Rest | Binding::WebSocket => true,
@@ -124,9 +124,9 @@ impl Variant {
         }
     }
 
-    /// A stream has a head, and a refusal comes in its place (wire §3.5); of a WebSocket there
-    /// are only messages, and gRPC says how a call ended behind them. Our client says it where the
-    /// first event would be.
+    /// Whether a refusal can come in place of a stream's head (wire §3.5); a WebSocket has only
+    /// messages, and gRPC reports the status after them. Our client reports it in place of the
+    /// first event.
     pub fn heads_streams(self) -> bool {
         if self.speaker == Speaker::Client {
             return false;
@@ -146,7 +146,7 @@ impl Variant {
         }
     }
 
-    /// The spelling of a form where its values go into the link and come out of it.
+    /// The form of values between a scenario and the link.
     pub fn spelling(self, form: Form) -> Form {
         match self.speaker {
             Speaker::Hand => form,
@@ -154,7 +154,7 @@ impl Variant {
         }
     }
 
-    /// The form of what it sends, and of answers to it.
+    /// The form of its requests, and of their answers.
     pub fn form(self) -> Form {
         super::spell::form_of(self.is_rpc(), self.generation, self.generation)
     }
@@ -164,18 +164,18 @@ impl Variant {
         super::spell::form_of(self.is_rpc(), self.generation, made)
     }
 
-    /// Wire §1.3: the list came with 1.0. The text of 0.3 mentions it for REST and gRPC; it has a
+    /// Wire §1.3: 1.0 introduced the list. The text of 0.3 mentions it for REST and gRPC; it has a
     /// path for REST (wire §3.1) and no rpc, and JSON-RPC has no such method.
     pub fn lists(self) -> bool {
         self.generation == V1 || (self.binding, self.generation) == (Binding::Rest, V03)
     }
 
-    /// Wire §1.5: `tasks/send` of 0.1 cannot ask to be answered at once.
+    /// Wire §1.5: `tasks/send` of 0.1 cannot request an immediate answer.
     pub fn can_return_at_once(self) -> bool {
         self.generation != V01
     }
 
-    /// Wire §1.5: the `history_length` of 0.3's proto has no presence: 0 is what is not said.
+    /// Wire §1.5: the `history_length` of 0.3's proto has no presence: 0 means unset.
     pub fn can_ask_for_no_history(self) -> bool {
         (self.binding, self.generation) != (Binding::Grpc, V03)
     }
@@ -190,8 +190,8 @@ impl Variant {
         self.generation == V01
     }
 
-    /// A2A 1.0 §3.1.6: a subscription lasts to the end of the task; before 1.0 a stream pauses
-    /// with its task (wire §5.1, "closes at").
+    /// A2A 1.0 §3.1.6: a subscription lasts until the task ends; before 1.0 a stream pauses with
+    /// its task (wire §5.1, "closes at").
     pub fn subscription_outlasts_input(self) -> bool {
         self.generation == V1
     }
@@ -201,7 +201,7 @@ impl Variant {
         self.generation == V1
     }
 
-    /// Wire §1.9: 0.1 has only tasks, so a direct message is a completed one.
+    /// Wire §1.9: 0.1 has only tasks, so a direct message is a completed task.
     pub fn has_messages(self) -> bool {
         self.generation != V01
     }

@@ -1,5 +1,5 @@
-//! Webhooks that our client makes, reads, lists and deletes at our own server, in every binding of
-//! 0.3 and 1.0. An observer of 1.0 sees each of them.
+//! Webhooks that our client creates, reads, lists and deletes at our own server, in every binding
+//! of 0.3 and 1.0. An observer of 1.0 sees each of them.
 
 use std::net::TcpListener;
 
@@ -29,7 +29,7 @@ fn a_client_makes_reads_lists_and_deletes_webhooks_in_every_binding() {
     let agent = concat!("script:", env!("CARGO_MANIFEST_DIR"), "/tests/data/interop.toml");
     let server = Binary::start(&["--push-allow", "localhost", "--agent", agent]);
     let place = Place { addr: server.addr(), trust: None, authority: None };
-    // Nothing answers there, and nothing has to.
+    // Accepts no connection, which the test does not need.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://localhost:{}/hook", silent.local_addr().expect("an address").port());
     let mut observer = Ours::new(&place, OBSERVER);

@@ -1,5 +1,5 @@
-//! A key that goes lets go whoever it let in, and the next one of the same caller goes on from there;
-//! whose key stays notices nothing.
+//! Withdrawing a key ends the streams that it opened, and they resume with the caller's next key;
+//! streams of other keys continue.
 
 use std::{sync::mpsc::channel, thread};
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::support::binary::eventually;
 
-/// Two people, each with a key of this name, and streams that nothing wakes but the withdrawal.
+/// Two callers with these keys, and streams that wake only for the withdrawal.
 fn keys(one: &str, other: &str) -> String {
     let key = |name: &str, key: &str| {
         format!("[[auth.api_keys]]\nname = \"{name}\"\nkey = \"key-of-caller-{key}\"\n")
@@ -31,8 +31,8 @@ fn showing(key: &str) -> Approach {
     Approach::with(&[("X-API-Key", format!("key-of-caller-{key}"))])
 }
 
-/// A stream of a task that waits for the next message, which is read all the time: whoever does not
-/// answer a ping is cut off.
+/// A stream of a task that waits for the next message. The test reads it all the time, since the
+/// server cuts off a client that does not answer a ping.
 struct Open {
     variant: Variant,
     approach: Approach,
@@ -55,11 +55,11 @@ impl Open {
         Open { variant, approach, target, stream, seq }
     }
 
-    /// The key goes: the stream ends, and goes on where it was with the caller's next key.
+    /// The key is withdrawn: the stream ends, and resumes with the caller's next key.
     fn ends_and_goes_on(mut self, changing: &Changing) {
         match (self.variant.binding, self.stream.item()) {
             (Binding::JsonRpc | Binding::Rest, Item::End) => {}
-            // What is registered for those who are not let in (RFC 6455 §7.4.2).
+            // The close code for unauthorized clients (RFC 6455 §7.4.2).
             (Binding::WebSocket, Item::End) => assert_eq!(self.approach.heard.last().status, 3000),
             (Binding::Grpc, Item::Fault(fault)) => {
                 assert_eq!(fault.status.as_deref(), Some("UNAUTHENTICATED"), "{fault:?}");
@@ -99,7 +99,7 @@ fn streams_end_with_their_key_and_go_on_with_the_next() {
                 let open = Open::new(changing, variant, "stays");
                 opened_here.send(Some(open.target.clone())).expect("somebody waits");
                 drop(opened_here);
-                // The same stream all the time.
+                // The same stream, without a break.
                 assert_eq!(open.stream.rest().len(), 1, "{variant:?}");
             }));
         }

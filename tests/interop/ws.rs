@@ -1,5 +1,5 @@
-//! WebSocket: JSON-RPC messages in text frames, all calls and streams of a client on one
-//! connection (wire §8, a2a_rust).
+//! WebSocket: JSON-RPC messages in text frames, all calls and streams of a client on one connection
+//! (wire §8, a2a_rust).
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -30,19 +30,19 @@ pub struct Ws {
     next_id: u64,
 }
 
-/// A connection that its calls and streams share.
+/// A connection that all its calls and streams share.
 #[derive(Clone)]
 struct Line(Arc<Mutex<Shared>>);
 
 struct Shared {
     socket: WebSocket<Box<dyn Socket>>,
-    /// What came for somebody else, by the id of the request.
+    /// Messages for other requests, by the id of the request.
     inbox: HashMap<String, VecDeque<Value>>,
     heard: Heard,
 }
 
 impl Line {
-    /// Upgrades a connection; the version is that of all its calls.
+    /// Upgrades a connection; the version applies to all its calls.
     fn open(
         place: &Place,
         approach: &Approach,
@@ -78,12 +78,12 @@ impl Line {
         self.shared().socket.send(Message::text(text)).expect("the server takes it");
     }
 
-    /// The next message for a request, which comes.
+    /// The next message for a request, which must come.
     fn expect(&self, id: &Value) -> Value {
         self.receive(id).unwrap_or_else(|code| panic!("closed: {code}"))
     }
 
-    /// The next message for a request, or the code by which the server closes.
+    /// The next message for a request, or the server's close code.
     fn receive(&self, id: &Value) -> Result<Value, u16> {
         let mut shared = self.shared();
         loop {
@@ -110,7 +110,7 @@ impl Line {
     }
 }
 
-/// The answer to an upgrade that was refused.
+/// The answer to a refused upgrade.
 fn refusal(reply: Response<Option<Vec<u8>>>) -> Reply {
     let field = |(name, value): (&HeaderName, &HeaderValue)| {
         (name.as_str().to_owned(), value.to_str().expect("a value").to_owned())
@@ -125,7 +125,7 @@ impl Ws {
         Ws::try_new(place, approach, generation).expect("an upgrade")
     }
 
-    /// Opens a WebSocket, or says why there is none.
+    /// Opens a WebSocket, or returns the refusal.
     pub fn try_new(place: &Place, approach: &Approach, generation: Gen) -> Result<Ws, Reply> {
         let version = (generation == Gen::V1).then_some(("1.0", By::Field));
         let line = Line::open(place, approach, version)?;
@@ -133,11 +133,11 @@ impl Ws {
         Ok(Ws { place, approach, generation, line, next_id: 0 })
     }
 
-    /// Sends a request, and says where its answer will come.
+    /// Sends a request; returns the connection and the id of its answer.
     fn ask(&mut self, ask: &Ask) -> (Line, Value) {
         self.next_id += 1;
         let mut request = request(self.next_id, ask, self.generation);
-        // There is no header and no query here: params have it, as a number or as its text.
+        // There is no header and no query: the params have it, as a number or as its text.
         match ask.after {
             Some((seq, By::Field)) => request["params"]["lastEventId"] = json!(seq),
             Some((seq, By::Query)) => request["params"]["lastEventId"] = json!(seq.to_string()),
@@ -174,7 +174,7 @@ impl Link for Ws {
                 let call = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": {}});
                 (json!(7), call.to_string())
             }
-            // A frame of bytes is an error of WebSocket's own (close code 1003).
+            // A binary frame is an error of WebSocket itself (close code 1003).
             Junk::MediaType => return None,
         };
         self.line.send(&text);
@@ -182,7 +182,7 @@ impl Link for Ws {
     }
 }
 
-/// One frame an event, then one that says that it was the last.
+/// One frame an event, then one that is marked as the last.
 struct Stream {
     line: Line,
     id: Value,

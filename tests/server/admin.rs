@@ -1,4 +1,5 @@
-//! Operators over real sockets: who may operate a server, and what happens to the tasks of others.
+//! Operators over real sockets: which credentials may operate a server, and how an operator lists
+//! and cancels callers' tasks.
 
 use std::{
     net::SocketAddr,
@@ -32,7 +33,7 @@ fn server() -> Server {
 fn start(server: Server) -> (Running, SocketAddr) {
     let running = server.start().unwrap();
     let admin = running.admin().unwrap().strip_prefix("http://").unwrap();
-    // This machine reaches what listens on all addresses.
+    // The test connects over loopback to the listener on all addresses.
     let admin = admin.replace("0.0.0.0", "127.0.0.1").parse().unwrap();
     (running, admin)
 }
@@ -46,7 +47,7 @@ fn ask(admin: SocketAddr, line: &str, fields: &str, body: &str) -> Reply {
     tcp.reply()
 }
 
-/// Sends a message as this caller, and returns at once; the id of the task.
+/// Sends a message as this caller without waiting for the task; returns the task's id.
 fn send(agents: SocketAddr, caller: &str, text: &str) -> String {
     static SENT: AtomicUsize = AtomicUsize::new(0);
     let id = format!("m-{}", SENT.fetch_add(1, Relaxed));
@@ -126,7 +127,7 @@ fn a_loopback_admin_needs_no_credential_and_no_page() {
     assert_eq!(tcp.reply().status, 421);
 }
 
-/// Holds each task until it is canceled, and decides about that when the test says so.
+/// Holds each task until it is canceled; the test decides on the cancel.
 #[derive(Clone, Default)]
 struct Slow(Arc<Mutex<Vec<DeferredCancel>>>);
 
@@ -229,7 +230,7 @@ fn an_operator_fails_a_task_and_its_stream_sees_it() {
     let again = ask(admin, &path, "", "");
     assert_eq!(again.status, 409, "{}", again.text());
     assert_eq!(ask(admin, &format!("POST /tasks/{id}/cancel"), "", "").status, 409);
-    // Without a reason the task has one all the same.
+    // Without a reason the task still gets a status message.
     let id = send(agents, "bob", "hold:600000:1");
     assert_eq!(ask(admin, &format!("POST /tasks/{id}/fail"), "", "").status, 200);
     let bob = [("Authorization", "Bearer bob a2a:send,a2a:read")];
@@ -257,7 +258,7 @@ fn an_operator_cancels_through_the_agent() {
         let id = send(agents, "", "hold");
         let asked = ask(admin, &format!("POST /tasks/{id}/cancel"), "", "");
         assert_eq!((asked.status, asked.json()), (202, json!({ "id": id, "state": "submitted" })));
-        // The operator has gone, and the decision still counts.
+        // The operator has disconnected; the decision still counts.
         let deferred = slow.0.lock().unwrap().pop().unwrap();
         assert!(!deferred.is_caller_gone());
         match decision {
@@ -297,7 +298,7 @@ fn an_id_that_several_callers_chose_needs_a_filter() {
     running.join();
 }
 
-/// A run of `peregrine admin task`: its exit code, and what it printed.
+/// Runs `peregrine admin task`; returns its exit code and its output.
 #[cfg(feature = "cli")]
 fn run(admin: &str, words: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(PATH);

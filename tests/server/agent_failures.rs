@@ -1,5 +1,5 @@
-//! Errors and panics of agents fail the task or call that they belong to: the operator is told the
-//! text, and the client is shown it or a reference to it.
+//! Errors and panics of agents fail the task or call that they belong to. The operator gets the
+//! text; the client gets the text or a reference to it.
 
 use std::{
     error::Error,
@@ -103,7 +103,7 @@ fn server() -> (Server, Receiver<AgentFailure>) {
     (server.allow_host("*").listen("127.0.0.1:0").workers(1), told)
 }
 
-/// Calls an agent; what comes.
+/// Calls an agent; returns the answer.
 fn ask(running: &Running, agent: &str, method: &str, params: &Value) -> Value {
     let mut line = Tcp::to(running.addrs()[0]);
     line.write(&post(&format!("/agents/{agent}"), &[], &rpc(method, params)));
@@ -126,7 +126,8 @@ fn failed(answer: &Value) -> String {
     }
 }
 
-/// That a text is the client's, once shown and once by its reference, and the operator's.
+/// Asserts that the client gets a text, once verbatim and once by its reference, and that the
+/// operator gets it too.
 fn is_told(text: &str, agent: &str, is_panic: bool, ask: impl Fn(&Running) -> Value) {
     for shows in [true, false] {
         let (server, told) = server();
@@ -141,7 +142,7 @@ fn is_told(text: &str, agent: &str, is_panic: bool, ask: impl Fn(&Running) -> Va
         let by_reference = format!("the agent has failed (reference {reference})");
         let expected = if shows { format!("{words}{text}") } else { by_reference };
         assert!(shown.ends_with(&expected), "{shown} is not {expected}");
-        // The server goes on.
+        // The server still answers.
         assert_eq!(text_of(&send(&running, "fragile", "on")["result"]["message"]), "fine");
         assert!(told.try_recv().is_err());
     }
@@ -172,7 +173,7 @@ fn a_panic_behind_detach_or_defer_is_told() {
     }
 }
 
-/// An error that cannot be written, and a payload of a panic that panics again.
+/// Returns an error that cannot be written, and panics with a payload that panics again.
 struct Mean;
 
 impl fmt::Display for Mean {
@@ -258,7 +259,7 @@ fn an_error_of_a_task_that_was_canceled_is_not_told() {
     let canceled = ask(&running, "canceled", V1.cancel(), &id);
     assert_eq!(canceled["result"]["status"]["state"], "TASK_STATE_CANCELED", "{canceled}");
     assert_eq!(failed(&send(&running, "fragile", "start")), "the agent has panicked: no start: 2");
-    // Of the two, this one alone.
+    // Of the two failures, only this one is reported.
     assert_eq!(told.recv_timeout(PATIENCE).unwrap().text, "no start: 2");
     running.shutdown();
     running.join();

@@ -1,5 +1,5 @@
-//! Agents that are added, replaced and removed under load: every call is answered by a program that
-//! was the agent's at some moment of the call, and nothing is lost.
+//! Agents are added, replaced and removed under load: every call is answered by a program that the
+//! agent had at some moment of the call, and no task is lost.
 
 use std::{
     net::SocketAddr,
@@ -27,7 +27,7 @@ use crate::support::{
 const CALLERS: usize = 4;
 const ROUNDS: usize = 150;
 
-/// Says the number of its program; a task of it waits until a program adopts it.
+/// Answers with the number of its program; a task of it waits until a program adopts it.
 struct Numbered(u64);
 
 impl Agent for Numbered {
@@ -73,7 +73,7 @@ fn number_of(holder: &Value) -> u64 {
     text_of(holder).parse().unwrap_or_else(|_| panic!("{holder}"))
 }
 
-/// Changes agents for as long as callers have work, each of which says when it is done.
+/// Changes agents until all callers are done.
 fn change_until_done(done: &AtomicUsize, mut change: impl FnMut()) {
     eventually("all callers are done", || {
         change();
@@ -99,7 +99,7 @@ fn agents_that_are_replaced_under_load_answer_as_who_they_are() {
                 for round in 0..ROUNDS {
                     let at = (caller + round) % CALLERS;
                     let earliest = ended.load(SeqCst);
-                    // One that waits is answered by the next program of its agent.
+                    // A waiting task is answered by the agent's next program.
                     let text = ["hi", "task", "wait"][round % 3];
                     line.write(&send(&names[at], text));
                     let answer = line.reply().json();
@@ -152,7 +152,7 @@ fn agents_that_come_and_go_under_load_answer_or_say_that_they_are_gone() {
                     line.write(&send(&name, text));
                     let reply = line.reply();
                     if reply.status == 404 {
-                        // Nothing is at its place before it was there first.
+                        // Before its first start the agent has no tasks.
                         assert!(tasks.is_empty());
                         refused.fetch_add(1, SeqCst);
                         continue;
@@ -175,7 +175,7 @@ fn agents_that_come_and_go_under_load_answer_or_say_that_they_are_gone() {
                     }
                     if text != "hi" {
                         let id = task["id"].clone();
-                        // Whoever answers now, the task is there.
+                        // The task is there, whichever program answers now.
                         assert_eq!(read(&mut line, &name, &id)["result"]["id"], id);
                         tasks.push(id);
                     }

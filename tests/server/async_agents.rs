@@ -1,5 +1,5 @@
-//! Async agents over real sockets: a future goes on as long as somebody may see what comes of it,
-//! and is dropped when nobody can.
+//! Async agents over real sockets: a future runs while a client can see its result, and is dropped
+//! when none can.
 
 use std::{
     future::pending,
@@ -19,7 +19,7 @@ use crate::support::{
     binary::{PATIENCE, Tcp, eventually},
 };
 
-/// Says when it is dropped.
+/// Sends an event when it is dropped.
 struct Guard(Sender<&'static str>);
 
 impl Drop for Guard {
@@ -33,7 +33,8 @@ fn words(text: &str) -> MessageBuf {
     MessageBuf::agent(&PartsBuf::new().text(text))
 }
 
-/// "wait" and "stubborn" never end; "long" ends when its task is canceled; "task" ends its task when its caller has left; the others are given back.
+/// "wait" and "stubborn" never end; "long" ends when its task is canceled; "task" ends its task
+/// when its caller has disconnected; other texts are echoed.
 async fn answer(deferred: Deferred, events: Sender<&'static str>) -> Result<(), Closed> {
     match deferred.message().text().as_str() {
         "wait" => {
@@ -65,7 +66,7 @@ async fn answer(deferred: Deferred, events: Sender<&'static str>) -> Result<(), 
     }
 }
 
-/// A server of one worker with room for one deferred call, and what happens to its futures.
+/// A server of one worker with room for one deferred call, and the events of its futures.
 fn serve() -> (Running, Receiver<&'static str>) {
     serve_under(Limits { deferred_calls_max: 1, ..Limits::default() })
 }
@@ -94,7 +95,7 @@ fn a_future_whose_caller_leaves_before_its_answer_is_dropped() {
         assert!(refused.text().contains("deferred_calls_max"), "{}", refused.text());
         drop(line);
         assert_eq!(heard.recv_timeout(PATIENCE), Ok("dropped"));
-        // Its place is somebody else's.
+        // Its slot is free for another call.
         let result = call(&running, V1.send(), &V1.params(say("hello"))).reply().result();
         assert_eq!(text_of(&result["message"]), "hello");
     }
@@ -134,7 +135,7 @@ fn async_futures_max() {
         let reply = call(&running, V1.send(), &now("hello")).reply();
         reply.text().contains("hello")
     });
-    // One that its task does not end keeps its place.
+    // A future that outlives its task keeps its slot.
     let task = call(&running, V1.send(), &now("stubborn")).reply().result()["task"].take();
     call(&running, V1.cancel(), &json!({ "id": task["id"] })).reply().result();
     let refused = call(&running, V1.send(), &now("hello")).reply();

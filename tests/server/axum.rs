@@ -78,7 +78,7 @@ async fn ask(addr: SocketAddr, head: &str, body: &str) -> String {
     answer
 }
 
-/// Reads until the answer ends so.
+/// Reads until the answer ends with `end`.
 async fn read_to(stream: &mut TcpStream, end: &str) -> String {
     let mut read = String::new();
     while !read.contains(end) {
@@ -219,7 +219,7 @@ fn events_leave_an_axum_router_one_by_one() {
     });
 }
 
-/// Is called again for each message, and panics then if it is told to.
+/// Is invoked again for each message, and panics if the message says so.
 struct Restless(UnboundedSender<()>);
 
 impl Agent for Restless {

@@ -1,5 +1,5 @@
-//! Agents of blocking code over real sockets: they hold up no worker, their threads and queue are
-//! bounded, and neither a panic nor the end of the server harms what is not theirs.
+//! Agents of blocking code over real sockets: they block no worker, their threads and queue are
+//! bounded, and a panic or the end of the server harms no other call.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -19,7 +19,7 @@ use crate::support::{
     binary::Tcp,
 };
 
-/// What the agent was asked, in this order; and what lets one that waits go on.
+/// The texts that the agent got, in order, and the sender that releases a waiting call.
 pub struct Gate {
     asked: Arc<Mutex<Vec<String>>>,
     pub open: Sender<()>,
@@ -29,19 +29,19 @@ fn words(text: &str) -> MessageBuf {
     MessageBuf::agent(&PartsBuf::new().text(text))
 }
 
-/// Says what it hears; waits at the gate before it hears "wait", and panics at "panic".
+/// Records each text; before "wait" it waits at the gate, and at "panic" it panics.
 fn answer(job: Job, asked: &Mutex<Vec<String>>, gate: &Mutex<Receiver<()>>) -> Result<(), Closed> {
     let text = job.message().text();
     asked.lock().unwrap_or_else(PoisonError::into_inner).push(text.clone());
     assert_ne!(text, "panic", "a test of panics in blocking code");
     if text == "wait" {
-        // It goes on when the test opens the gate, or is over.
+        // It continues when the test opens the gate or has ended.
         let _ = gate.lock().unwrap_or_else(PoisonError::into_inner).recv();
     }
     job.reply(words(&text))
 }
 
-/// A server of one worker whose agent has so many threads and so much room.
+/// A server of one worker, and an agent with this many threads and queue slots.
 pub fn serve(threads: usize, queue: usize, limits: Limits) -> (Running, Gate) {
     let (open, gate) = channel();
     let (asked, gate) = (Arc::<Mutex<Vec<String>>>::default(), Mutex::new(gate));
@@ -68,7 +68,7 @@ pub fn call(running: &Running, generation: Gen, method: &str, text: &str) -> Tcp
     line
 }
 
-/// A task that the agent has, or that waits for a thread; the stream that follows it, and its id.
+/// A task that the agent runs, or that waits for a thread; the stream that follows it, and its id.
 pub fn begun(running: &Running, text: &str) -> (Tcp, Value) {
     let mut line = call(running, V1, V1.stream(), text);
     line.read_until("TASK_STATE_SUBMITTED");

@@ -1,4 +1,4 @@
-//! Calls over gRPC that say something beside their message.
+//! Calls over gRPC with parameters in the metadata in addition to the message.
 
 use peregrine::model::{Idempotency, IdempotentConflict};
 use tonic::{Code, Request};
@@ -68,7 +68,7 @@ fn metadata_of_grpc_lets_a_reader_wait_for_news() {
         let read = read.unwrap();
         assert_eq!(read.metadata().get("preference-applied").unwrap(), "wait=60");
         assert_eq!(state(&read.into_inner()), v1::TaskState::Canceled);
-        // It ends by itself, too.
+        // The task also ends by itself.
         let mut hold = say("hold:30000:1");
         hold.configuration =
             Some(v1::SendMessageConfiguration { return_immediately: true, ..Default::default() });

@@ -61,7 +61,7 @@ fn reply(rig: &Rig, request: &[u8]) -> Reply {
     reply
 }
 
-/// Code and message of an error of either form.
+/// Code and message of an error in either form.
 fn error(reply: &Reply) -> (i64, String) {
     let error = &reply.json()["error"];
     (error["code"].as_i64().unwrap(), error["message"].as_str().unwrap().to_owned())
@@ -116,7 +116,7 @@ fn requests_with_a_coding_are_read() {
     }
 }
 
-/// Once, also where extensions are named, which are looked up again for the tenant's agent.
+/// Once, also where the request names extensions, which are looked up again for the tenant's agent.
 #[test]
 fn accepted_codings_are_listed_once() {
     let rig = Rig::echo();
@@ -251,7 +251,7 @@ fn grpc_messages_of_gzip_are_read() {
         (Some("gzip"), 1, &plain, 13),
         (None, 1, &packed, 13),
         (Some("snappy"), 1, &packed, 12),
-        // Nothing is compressed in it.
+        // A message without compression.
         (Some("gzip"), 0, &plain, 0),
     ] {
         let fields: Vec<_> = encoding.map(|name| ("grpc-encoding", name)).into_iter().collect();

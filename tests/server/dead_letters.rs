@@ -1,5 +1,5 @@
-//! Dead letters over real sockets: a receiver that has failed for too long, an operator who looks,
-//! and the receiver that comes back.
+//! Dead letters over real sockets: a receiver fails for too long, an operator inspects and replays,
+//! and the receiver recovers.
 
 #[cfg(feature = "cli")]
 use std::process::Command;
@@ -30,7 +30,7 @@ use crate::webhooks::receiver::{Receiver, says};
 /// Where webhooks go.
 pub const HOOK: &str = "/hook?secret=1";
 
-/// A receiver that fails until it is told not to.
+/// A receiver that fails until the flag is cleared.
 pub fn failing() -> (Receiver, Arc<AtomicBool>) {
     let is_back = Arc::<AtomicBool>::default();
     let asked = Arc::clone(&is_back);
@@ -46,12 +46,12 @@ fn server(admin: &str) -> Running {
     with_push(admin, Limits { tasks_max: 4, ..Limits::default() }, |server| server)
 }
 
-/// The same, changed.
+/// The same server after `change`.
 pub fn with_push(admin: &str, limits: Limits, change: impl FnOnce(Server) -> Server) -> Running {
     with_pace(admin, Pace { give_up_ms: 0, ..Pace::default() }, limits, change)
 }
 
-/// The same with another pace.
+/// The same with another retry policy.
 fn with_pace(
     admin: &str,
     pace: Pace,
@@ -74,7 +74,7 @@ fn configured(receiver: &Receiver) -> Value {
     params
 }
 
-/// Sends a message with a webhook; the id of its task.
+/// Sends a message with a webhook; returns the id of its task.
 fn send(running: &Running, receiver: &Receiver) -> Value {
     let params = configured(receiver);
     let mut tcp = Tcp::to(running.addrs()[0]);
@@ -99,7 +99,7 @@ pub fn letters(admin: SocketAddr) -> Vec<Value> {
     reply.json().as_array().unwrap().clone()
 }
 
-/// Waits for so many letters.
+/// Waits for this many letters.
 pub fn wait_for_letters(admin: SocketAddr, count: usize) -> Vec<Value> {
     eventually("there are letters", || letters(admin).len() == count);
     letters(admin)
@@ -231,7 +231,7 @@ fn letters_are_the_admin_listeners_alone_and_say_what_cannot_be_done() {
         format!("POST {one}/replay HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\n");
     tcp.write(format!("{origin}Content-Length: 0\r\n\r\n").as_bytes());
     assert_eq!(tcp.reply().status, 403);
-    // Its task makes room for others, and takes the webhook with it.
+    // New tasks evict its task, and the webhook with it.
     let mut tcp = Tcp::to(agents);
     eventually("the configuration is gone", || {
         tcp.write(&post("/", &[], &rpc(V1.send(), &V1.params(say("hi")))));
@@ -257,7 +257,7 @@ fn dead_letter_is_replayed_after_its_task_left() {
         let (admin, (receiver, is_back)) = (admin(&running), failing());
         let task = send(&running, &receiver);
         eventually("the first post has failed", || receiver.count() > 0);
-        // Its task makes room for others.
+        // New tasks evict its task.
         let mut tcp = Tcp::to(running.addrs()[0]);
         let get = rpc("GetTask", &json!({ "id": task }));
         eventually("the task has left", || {
@@ -302,11 +302,11 @@ fn push_dead_bytes_max() {
         letters.iter().map(|letter| letter["replayable"].as_bool().unwrap()).collect()
     };
     (0..40).for_each(|_| send("hi"));
-    // Those that have left last can be replayed.
+    // The most recently evicted tasks can be replayed.
     let all = replayable(38);
     let retained = all.iter().filter(|is| **is).count();
     assert!((2..20).contains(&retained) && all.is_sorted(), "{all:?}");
-    // One that is too large is not retained.
+    // A task that is too large is not retained.
     send(&"x".repeat(9_000));
     (0..2).for_each(|_| send("hi"));
     let all = replayable(41);
@@ -329,12 +329,12 @@ fn flood_of_dead_letters_leaves_those_of_others() {
         tcp.write(&post("/", &[("x-api-key", owner)], &rpc(V1.send(), &params)));
         tcp.reply().result()["task"]["id"].clone()
     };
-    // One more than there is room for: the first one leaves.
+    // One task more than fits: the first one is evicted.
     let tasks = ["1", "2", "3", "4", "5"].map(|id| send("victim", id));
     wait_for_letters(admin, 1);
     let of = |task: &Value| letters(admin).into_iter().find(|letter| letter["taskId"] == *task);
     let (task, number) = (&tasks[0], 0);
-    // More letters than there may be, and more tasks than are retained.
+    // More letters than fit, and more tasks than are retained.
     (number..number + 1_200).for_each(|number| drop(send("attacker", &number.to_string())));
     eventually("letters of the attacker give way", || {
         let all = letters(admin);
@@ -357,7 +357,7 @@ fn flood_of_dead_letters_leaves_those_of_others() {
     running.join();
 }
 
-/// A run of `peregrine push dead`: its exit code, and what it said.
+/// Runs `peregrine push dead`; returns its exit code and its output.
 #[cfg(feature = "cli")]
 fn run(admin: &str, words: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(PATH);
@@ -426,7 +426,7 @@ fn a_webhook_that_stops_has_a_line_in_the_log() {
     tcp.reply();
     let line =
         format!("a webhook at {} has stopped (task_left), dead letter 1: ", receiver.url(""));
-    // Its task makes room for others.
+    // New tasks evict its task.
     eventually("the line is there", || {
         tcp.write(&post("/", &[], &rpc(V1.send(), &V1.params(say("hi")))));
         tcp.reply();

@@ -1,4 +1,4 @@
-//! Peers that leave: what they held is given back, however much they had sent before.
+//! Peers that disconnect: the server frees what they held, however much they had sent.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -17,7 +17,8 @@ use crate::support::{
 
 const CARD: &str = "/.well-known/agent-card.json";
 
-/// A call that waits for ten minutes, and more pipelined behind it than is read meanwhile.
+/// A call that waits for ten minutes, followed by more pipelined requests than the server reads
+/// meanwhile.
 fn call_and_flood(method: &str) -> Vec<u8> {
     let call = post("/", &[], &rpc(method, &V1.params(say("hold:600000:1"))));
     [call, get(CARD).repeat(1_000)].concat()
@@ -53,7 +54,7 @@ fn a_caller_that_leaves_much_unread_is_noticed() {
             if method == V1.stream() {
                 tcp.read_until("TASK_STATE_SUBMITTED");
             } else {
-                // Nothing is answered, and its place is taken.
+                // The call is not answered, and its slot is taken.
                 tcp.stream.set_nonblocking(true).unwrap();
                 assert_eq!(tcp.stream.peek(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
                 assert_eq!(server.connect().read_first(), Some(503));
@@ -79,7 +80,8 @@ fn a_peer_that_only_ends_its_side_is_served() {
         stream.write_all(&get(CARD).repeat(requests)).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
     });
-    // Nobody reads, so the server stops reading, too: what waits stays the same for a while.
+    // The client does not read, so the server stops reading too: the queued bytes stay constant for
+    // a while.
     let (mut before, mut same) = (0, 0);
     eventually("the server stops reading", || {
         let now = unread(&[&tcp.stream]);
@@ -106,7 +108,7 @@ fn ends_by_reset(stream: &mut TcpStream) -> bool {
     }
 }
 
-/// What the kernel holds for it is freed at once: a close would let it wait for minutes.
+/// The kernel frees its socket buffers at once: after a close they would wait for minutes.
 #[test]
 fn a_peer_that_answers_no_ping_is_reset() {
     let server = Binary::limited(&["ws_ping_ms=200"]);
@@ -125,7 +127,7 @@ fn a_subscriber_that_ends_its_side_is_reset() {
     assert!(ends_by_reset(&mut tcp.stream));
 }
 
-/// Who ends in the middle of a request still hears what was asked before.
+/// A client that ends in the middle of a request still gets the answers to its earlier requests.
 #[test]
 fn a_request_that_is_cut_short_ends_without_a_reset() {
     let server = Binary::limited(&[]);

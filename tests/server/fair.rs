@@ -1,4 +1,5 @@
-//! One client of a real server cannot take another's tasks: what it stores makes room for itself.
+//! A client of a real server cannot evict another client's tasks: its own tasks make room for the
+//! ones it stores.
 
 use std::{
     fs,
@@ -65,7 +66,7 @@ impl<'k> Client<'k> {
         serde_json::from_str(&self.ask(&rpc(method, params)).1).unwrap()
     }
 
-    /// A message that no message before repeats.
+    /// Params of a message with a new id.
     fn params(&mut self, text: &str) -> Value {
         self.sent += 1;
         let id = format!("{}-{}", self.tcp.local_addr().unwrap(), self.sent);
@@ -91,7 +92,7 @@ impl<'k> Client<'k> {
     }
 }
 
-/// A folder with a configuration, which goes with it.
+/// A folder with a configuration, deleted on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -135,7 +136,7 @@ anonymous = true
 
 const OPEN: &str = "[agents.ask]\nscript = 'ask.toml'\n";
 
-/// Answers what begins with "done", and asks about everything else.
+/// Completes a text that begins with "done", and asks for input otherwise.
 const SCRIPT: &str = "[agent]\nname = 'ask'\n[[rule]]\ntext = 'done'\n[[rule.step]]\n\
                       status = 'completed'\n[[rule]]\n[[rule.step]]\nstatus = 'input-required'\n\
                       text = '?'\n";
@@ -154,7 +155,7 @@ fn a_flood_of_one_key_evicts_no_task_of_another() {
     let first = flood.make("first");
     flood.flood("x", 2_000);
     assert!(made.iter().all(|id| victim.has(id)) && !flood.has(&first));
-    // Questions without an answer are no more than its share either.
+    // Unanswered questions get no more than the client's share either.
     let mut asks = Client::new(&server, HOME, "/agents/ask", A);
     asks.flood("x", 2_000);
     assert!(made.iter().all(|id| victim.has(id)));
@@ -171,7 +172,7 @@ fn a_flood_of_one_address_evicts_no_task_of_another() {
     flood.flood("done", 2_000);
     flood.flood("x", 2_000);
     assert!(made.iter().all(|id| victim.has(id)));
-    // The server is ready: what waits makes room.
+    // The server is ready: waiting tasks make room.
     let mut page = Client::new(&server, HOME, "/", None);
     page.tcp.write_all(&get_with("/readyz", "")).unwrap();
     assert_eq!(page.answer().0, 200);

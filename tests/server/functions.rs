@@ -18,12 +18,12 @@ use crate::support::{
     reply::Reply,
 };
 
-/// A function that answers each request with `respond`, by its turn.
+/// A function that answers each request with `respond`, given the request's turn.
 fn function(respond: impl Fn(&Value, &mut TcpStream) + Send + Sync + 'static) -> ByHand {
     ByHand::new(move |asked, stream| respond(&asked.body, stream))
 }
 
-/// One that answers with these bytes, and closes.
+/// A function that answers with these bytes, and closes.
 fn fixed(answer: &str) -> ByHand {
     let answer = answer.to_owned();
     function(move |_, stream| stream.write_all(answer.as_bytes()).unwrap())
@@ -33,7 +33,7 @@ fn url(function: &ByHand) -> String {
     format!("http://{}/turn?a=b", function.addr)
 }
 
-/// A server whose default agent is a function.
+/// A server with a function as its default agent.
 fn serve(function: &ByHand) -> Binary {
     Binary::start(&["--agent", &format!("http:{}", url(function))])
 }
@@ -48,7 +48,7 @@ fn send(server: &Binary, text: &str) -> Reply {
     ask(server, V1.send(), &V1.params(say(text))).reply()
 }
 
-/// What the task of a reply has: its state, and the text of its artifacts and of its status.
+/// The task of a reply: its state, and the text of its artifacts and of its status.
 fn shown(reply: &Reply) -> String {
     let result = reply.result();
     if result["message"].is_object() {
@@ -201,7 +201,7 @@ fn a_function_that_goes_silent_is_given_up() {
             let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n";
             writeln!(stream, "{head}\r\n{{\"artifact\":{{\"text\":\"a\"}}}}").unwrap();
         }
-        // Until the server leaves.
+        // Until the server disconnects.
         let _ = stream.read(&mut [0]);
     });
     let url = url(&function);
@@ -242,7 +242,7 @@ fn a_connection_that_is_reset_is_an_error_or_fails_the_task() {
         if text_of(&turn["message"]) == "begin" {
             let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n";
             writeln!(stream, "{head}\r\n{{\"artifact\":{{\"text\":\"a\"}}}}").unwrap();
-            // The server has read it when it has closed the connection, or after a while.
+            // The server has read it once it closes the connection, or after a while.
             by_hand::stall(stream);
         }
         by_hand::reset(stream);
@@ -291,7 +291,7 @@ fn events_reach_clients_as_they_come_and_a_cancel_closes_the_connection() {
     assert_eq!(is_closed.recv_timeout(Duration::from_secs(10)), Ok(0));
 }
 
-/// A server whose file has one function with these keys.
+/// A server with one function of these keys in its configuration.
 fn configured(test: &str, keys: &str) -> Binary {
     let file = std::env::temp_dir().join(format!("peregrine-{test}-{}.toml", std::process::id()));
     fs::write(&file, format!("[agents.function]\nkind = \"http\"\n{keys}\n")).unwrap();
@@ -358,7 +358,7 @@ fn a_turn_beyond_the_queue_is_refused() {
     }
 }
 
-/// A process that is killed in the end.
+/// A process that is killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -377,7 +377,7 @@ fn the_example_in_node_asks_for_input() {
         .env("PORT", port.to_string())
         .stdout(Stdio::null())
         .spawn();
-    // Where there is no Node, nothing is to be tried.
+    // Without Node the test does nothing.
     let Ok(node) = node.map(Running) else { return };
     eventually("the function listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
     let server = Binary::start(&["--agent", &format!("http://127.0.0.1:{port}/")]);

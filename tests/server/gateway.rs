@@ -1,4 +1,5 @@
-//! Remote agents by the command line and by the configuration: the real binary before itself.
+//! Remote agents from the command line and from the configuration: the real binary as a gateway in
+//! front of itself.
 
 use serde_json::{Value, json};
 
@@ -68,7 +69,7 @@ fn an_agent_that_is_gone_is_served_under_its_host() {
 
 #[test]
 fn an_agent_that_does_not_answer_holds_up_no_other() {
-    // Connections come, and nobody accepts them.
+    // The kernel queues connections, and the test accepts none.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream = Binary::start(&[]);
     let text = format!(
@@ -115,7 +116,7 @@ fn an_agent_that_is_switched_off_refuses_and_its_tasks_end() {
         &V1.params(say("hi")).to_string(),
     ));
     assert_eq!(line.reply().status, 503);
-    // What it has done is still there.
+    // The task is still there.
     let task = call(&on.server, "/", V1.get(), &json!({"id": id})).reply();
     assert_eq!(task.result()["status"]["state"], "TASK_STATE_FAILED", "{}", task.text());
     on.reload(&text(true));

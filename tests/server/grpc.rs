@@ -293,7 +293,7 @@ fn a_stream_begins_with_its_task_and_counts_its_events() {
         let kinds: Vec<_> = items.iter().map(kind).collect();
         assert_eq!(kinds, ["task", "status", "artifact", "artifact", "artifact", "status"]);
         let Some(Payload::Task(first)) = items[0].payload.clone() else { panic!("no task") };
-        // Whoever has seen the first three messages gets the others, each once.
+        // A client that resumes after the first three messages gets the others, each once.
         let mut request = Request::new(subscribe(&first.id));
         request.metadata_mut().insert("a2a-last-event-id", "3".parse().unwrap());
         let response = client.subscribe_to_task(request).await.unwrap();
@@ -343,7 +343,7 @@ fn a_tenant_is_an_agent_by_its_name() {
         let mut client = rig.v1().await;
         let asked = task(client.send_message(other(say("ask"))).await.unwrap().into_inner());
         assert_eq!(state(&asked), TaskState::InputRequired);
-        // Another agent's task is none of the default agent's.
+        // The default agent does not find another agent's task.
         assert_eq!(client.get_task(get(&asked.id)).await.unwrap_err().code(), Code::NotFound);
         let mut next = other(say("ask"));
         next.message.as_mut().unwrap().task_id = asked.id.clone();
@@ -413,7 +413,7 @@ fn v03_wraps_data_that_is_no_object() {
         assert_eq!(part.part, Some(v03::part::Part::Data(wrapped)));
         let mark = Value { kind: Some(Kind::BoolValue(true)) };
         assert_eq!(part.metadata, Some(object(&[("data_part_compat", mark)])));
-        // What comes back wrapped is what it was.
+        // The wrapped message comes back unchanged.
         let mut request = say_v03("", true);
         request.request.as_mut().unwrap().content = vec![part];
         let response = old.send_message(request).await.unwrap().into_inner();
@@ -506,7 +506,7 @@ fn push_configurations_are_the_same_in_every_family() {
         let set = json!({ "taskId": task, "id": "json", "url": url });
         let set = json.create_task_push_notification_config(payload(set)).await.unwrap();
         assert_eq!(value(set.into_inner())["id"], "json");
-        // Each sees those of all.
+        // Each binding lists the configurations of all bindings.
         let list = v1::ListTaskPushNotificationConfigsRequest {
             task_id: task.clone(),
             ..Default::default()
@@ -531,7 +531,7 @@ fn push_configurations_are_the_same_in_every_family() {
         let get = v03::GetTaskPushNotificationConfigRequest { name: name("json") };
         let got = old.get_task_push_notification_config(get).await.unwrap().into_inner();
         assert_eq!(got.push_notification_config.unwrap().url, url);
-        // And deletes what another has set.
+        // And deletes a configuration that another binding has set.
         let delete = payload(json!({ "taskId": task, "id": "new" }));
         json.delete_task_push_notification_config(delete).await.unwrap();
         let delete = v03::DeleteTaskPushNotificationConfigRequest { name: name("json") };
@@ -554,8 +554,8 @@ fn push_configurations_are_the_same_in_every_family() {
     });
 }
 
-/// What 0.3 has for every card.
-/// The messages of gRPC have no field for the events that a webhook is to get, and the card says so.
+/// The fields of 0.3 in every card. gRPC messages have no field for the events that a webhook gets,
+/// and the card says so.
 #[cfg(feature = "push")]
 #[test]
 fn the_card_names_the_bindings_that_have_events_of_webhooks() {
@@ -586,7 +586,7 @@ fn the_card_names_the_bindings_that_have_events_of_webhooks() {
         let get = rpc("GetTaskPushNotificationConfig", &json!({ "taskId": task, "id": "one" }));
         let shown = ask(&post("/", &[], &get));
         assert_eq!(shown["result"].get("events"), None, "{shown}");
-        // The way round: the same configuration over another binding.
+        // In reverse: the same configuration over another binding.
         named["events"] = json!(["final"]);
         let set = rpc("CreateTaskPushNotificationConfig", &named);
         assert_eq!(ask(&post("/", &[], &set))["result"]["events"], json!(["final"]));
@@ -627,7 +627,7 @@ fn the_card_names_what_is_served() {
         let grpc = card.supported_interfaces.iter().filter(|one| one.protocol_binding == "GRPC");
         let grpc: Vec<_> = grpc.map(|one| (&one.url, one.tenant.as_str())).collect();
         assert_eq!(grpc, [(&authority, "other")]);
-        // 0.3 has one operation for cards, and no tenant.
+        // 0.3 has one operation for cards, without a tenant.
         let old = old_card(&rig).await;
         assert!(old.supports_authenticated_extended_card);
         assert_eq!(old.preferred_transport, "JSONRPC");
@@ -696,7 +696,7 @@ fn large_messages_wait_for_their_turn() {
         let first = scope.spawn(|| run(async { rig.v1().await.send_message(first).await }));
         hear.recv_timeout(Duration::from_secs(20)).unwrap();
         run(async {
-            // A connection of the other worker is one that is answered.
+            // A connection of the other worker is answered.
             let mut client = loop {
                 let mut client = rig.v1().await;
                 let small = tokio::time::timeout(short, client.send_message(say("small")));
@@ -753,7 +753,7 @@ fn health_is_told_and_watched() {
     });
 }
 
-/// Watches so often, each from one of these addresses; says how many were let in.
+/// Opens `count` watches, each from one of these addresses; returns how many were accepted.
 async fn watches(rig: &Rig, origins: &[&str], count: usize) -> (usize, Vec<Kept>) {
     use crate::grpc_client::health::{HealthCheckRequest, health_client::HealthClient};
     let mut client = HealthClient::new(rig.channel().await);
@@ -770,7 +770,7 @@ async fn watches(rig: &Rig, origins: &[&str], count: usize) -> (usize, Vec<Kept>
             }
         }
     }
-    // Asking once is no stream.
+    // `Check` is not a stream.
     assert!(client.check(HealthCheckRequest::default()).await.is_ok());
     (open.len(), open)
 }
@@ -787,7 +787,7 @@ fn service_streams_max() {
         let origins = ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"];
         let (count, open) = watches(&rig, &origins, 4).await;
         assert_eq!(count, 3);
-        // Who takes all of them takes no place of a call.
+        // A client with the maximum of watches takes no slot of a call.
         let mut client = rig.v1().await;
         assert!(client.send_streaming_message(say("hi")).await.is_ok());
         drop(open);
@@ -978,8 +978,8 @@ fn cards_of_both_generations_say_what_the_profile_says() {
     });
 }
 
-/// Wire §1.8: what is in effect is named in the initial metadata, and nothing else.
-/// Says what it is shown of the metadata.
+/// Wire §1.8: the initial metadata names the active extensions, and nothing else. The agent answers
+/// with the metadata that it gets.
 struct Shown;
 
 impl Agent for Shown {
@@ -1092,7 +1092,7 @@ fn the_card_says_what_callers_have_to_show_and_who_has_signed_it() {
         assert_eq!((&*flow.token_url, &*flow.scopes["a"]), ("https://i/t", "A"));
         assert_eq!(card.security_requirements[1].schemes["oauth"].list, ["a", "b"]);
         assert!(card.skills[0].security_requirements[0].schemes.contains_key("key"));
-        // What is signed is the card of 1.0 that JSON shows.
+        // The signature is over the 1.0 card that JSON returns.
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"});
         let shown = http_post(&rig, &request.to_string()).await;
         assert_eq!(card.signatures[0].signature, shown["signatures"][0]["signature"]);
@@ -1139,7 +1139,7 @@ fn the_card_shows_each_caller_what_its_scopes_are_enough_for() {
     });
 }
 
-/// The result of a call of JSON-RPC 1.0.
+/// The result of a JSON-RPC 1.0 call.
 async fn http_post(rig: &Rig, body: &str) -> serde_json::Value {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(rig.0.addrs()[0]).await.unwrap();

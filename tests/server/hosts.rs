@@ -1,5 +1,5 @@
-//! Hosts: a page that has its own name lead to this machine (DNS rebinding) reaches nothing, and
-//! what the operator names is let in.
+//! Hosts: a page that resolves its own name to this machine (DNS rebinding) gets no answer, and
+//! hosts that the operator names are accepted.
 
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 
@@ -59,7 +59,7 @@ fn upgraded(addr: SocketAddr, request: &[u8]) -> Option<u16> {
     tcp.read_first()
 }
 
-/// An address of this machine that is not its loopback interface's; no packet is sent for it.
+/// An address of this machine outside the loopback interface; sends no packet.
 fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
@@ -89,7 +89,7 @@ fn a_page_of_another_host_reaches_nothing_on_loopback() {
         ),
         ("a tunnel", format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n").into()),
         ("an old client", format!("GET {CARD} HTTP/1.0\r\nHost: {host}\r\n\r\n").into()),
-        // It need not send its body to hear of it.
+        // The server refuses it before the body is complete.
         ("half a body", post("/", &host, &send)[..300].to_vec()),
     ] {
         let mut tcp = server.connect();
@@ -115,11 +115,11 @@ fn a_loopback_listener_answers_to_its_names_with_any_port() {
     assert_hosts(server.addr(), 200, &ours);
     let others = ["localhost.example", "127.0.0.1.example", "10.0.0.1", "0.0.0.0", "a.example"];
     assert_hosts(server.addr(), 421, &others);
-    // Who names no host is no browser.
+    // A client without a host is not a browser.
     let mut tcp = server.connect();
     tcp.write(format!("GET {CARD} HTTP/1.0\r\n\r\n").as_bytes());
     assert_eq!(tcp.reply().status, 200);
-    // A head that came before is remembered, and lets no other in.
+    // A head that came before is cached, and admits no other host.
     let mut tcp = server.connect();
     for _ in 0..3 {
         tcp.write(&card("Host: localhost\r\n"));
@@ -181,7 +181,7 @@ fn the_address_at_which_a_call_comes_in_is_a_host() {
     for _ in 0..2 {
         assert_hosts(at, 200, &[&host, "localhost"]);
         assert_hosts(at, 421, &["evil.example", "192.0.2.1"]);
-        // On the loopback interface it is another machine's, as far as this one knows.
+        // To the server on the loopback interface, this is the host of another machine.
         assert_hosts(everywhere.addr(), 421, &[&host]);
     }
     let there = Binary::start_at(&SocketAddr::new(own, 0).to_string(), &flags);
@@ -200,16 +200,16 @@ fn a_forwarded_host_is_checked_beside_the_host() {
         assert_eq!(reply.json()["url"], "http://mesh.example:8443/");
         for lines in [
             "Host: localhost\r\nX-Forwarded-Host: evil.example\r\n",
-            // A page that passes the proxy by says what it likes, but for `Host`.
+            // A page that reaches the server through the proxy controls every field but `Host`.
             "Host: evil.example\r\nX-Forwarded-Host: mesh.example\r\n",
         ] {
             assert_eq!(ask(trusting.addr(), lines).status, 421, "{lines}");
         }
-        // Who is not believed is not looked at.
+        // Fields of an untrusted peer are ignored.
         let lines = "Host: localhost\r\nX-Forwarded-Host: evil.example\r\n";
         assert_eq!(ask(untold.addr(), lines).json()["url"], "http://localhost/");
     }
-    // A page behind the proxy is of the host that the proxy was asked for.
+    // The host of a page that comes through the proxy is the host in the request to the proxy.
     let addr = trusting.addr();
     let request = upgrade("localhost", "mesh.example", "X-Forwarded-Host: mesh.example\r\n");
     assert_eq!(upgraded(addr, &request), Some(101));
@@ -239,7 +239,7 @@ fn an_engine_without_sockets_checks_hosts_as_it_is_told() {
     let loopback = Peer { is_loopback: true, ..unknown };
     let local = "10.0.0.1".parse().ok();
     let mut lab = Lab::echo();
-    // The same heads again and again, on connections of which different things are known.
+    // The same heads repeatedly, on connections with different cached heads.
     for _ in 0..2 {
         for (peer, host, expected) in [
             (unknown, "evil.example", 200),

@@ -1,5 +1,5 @@
-//! HTTP/2 on the port of HTTP/1.1: what is served over it beside gRPC, what a client can do wrong,
-//! and that the server outlives it.
+//! HTTP/2 on the port of HTTP/1.1: what is served over it in addition to gRPC, which errors a
+//! client can make, and that the server survives them.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -41,7 +41,7 @@ pub async fn connect(addr: SocketAddr) -> SendRequest<Bytes> {
     client.ready().await.unwrap()
 }
 
-/// Sends a request whose body is `body`, and waits for the head of the answer.
+/// Sends a request with this body, and waits for the head of the answer.
 pub async fn ask(
     client: &mut SendRequest<Bytes>,
     request: Request<()>,
@@ -49,7 +49,7 @@ pub async fn ask(
 ) -> Response<RecvStream> {
     let (response, mut stream) = client.send_request(request, body.is_empty()).unwrap();
     if !body.is_empty() {
-        // A server that refuses the body may do so before it has come.
+        // A server that refuses the body may do so before it arrives.
         let _ = stream.send_data(Bytes::copy_from_slice(body), true);
     }
     tokio::time::timeout(PATIENCE, response).await.unwrap().unwrap()
@@ -94,7 +94,7 @@ pub fn grpc(path: &str) -> http::request::Builder {
 const SEND: &str = "/lf.a2a.v1.A2AService/SendMessage";
 const STREAM: &str = "/lf.a2a.v1.A2AService/SendStreamingMessage";
 
-/// `grpc-status` of an answer, wherever it is.
+/// `grpc-status` of an answer, in its headers or its trailers.
 pub async fn status_of(response: Response<RecvStream>) -> (u32, String) {
     assert_eq!(response.status(), 200);
     let (head, _, trailers) = rest(response).await;
@@ -233,11 +233,11 @@ fn bodies_without_a_length_and_bodies_that_are_too_long() {
         let (_, body, _) = rest(response.await.unwrap()).await;
         let task: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(task["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED");
-        // From its length: before any of it is sent.
+        // By its `content-length`: before any of it is sent.
         let request = post("application/json", "/").header("content-length", "50001");
         let (response, _stream) = client.send_request(request.body(()).unwrap(), false).unwrap();
         assert_eq!(response.await.unwrap().status(), 413);
-        // Without one: once it is too long.
+        // Without `content-length`: once it is too long.
         let request = post("application/json", "/").body(()).unwrap();
         let answer = ask(&mut client, request, &vec![b' '; 60_000]).await;
         assert_eq!(answer.status(), 413);
@@ -262,14 +262,14 @@ fn an_early_answer_waits_for_the_rest_of_the_body() {
             rest(response).await;
             sent.1
         };
-        // A reset that followed the answer at once would have come before the PONG.
+        // An immediate reset after the answer would have come before the PONG.
         let mut body = early(&mut client, 100_000).await;
         pings.ping(h2::Ping::opaque()).await.unwrap();
         let is_open = std::future::poll_fn(|cx| Poll::Ready(body.poll_reset(cx).is_pending()));
         assert!(is_open.await);
         body.send_data(Bytes::from(vec![b'x'; 100_000]), true).unwrap();
         pings.ping(h2::Ping::opaque()).await.unwrap();
-        // Of more than the window of a stream the rest is not taken.
+        // Of a body beyond the stream's window the rest is not read.
         for sent in [1_000_000, 0] {
             let mut body = early(&mut client, 2_000_000).await;
             body.send_data(Bytes::from(vec![b'x'; sent]), false).unwrap();
@@ -282,7 +282,7 @@ fn an_early_answer_waits_for_the_rest_of_the_body() {
     });
 }
 
-/// Debian 12's curl (7.88) loses an answer whose stream is reset at once.
+/// curl 7.88 of Debian 12 loses an answer if the stream is reset at once.
 #[test]
 fn curl_reads_every_early_answer() {
     if Command::new("curl").arg("--version").output().is_err() {
@@ -360,11 +360,11 @@ fn a_deadline_lets_the_call_go() {
             let answer = ask(&mut client, request, &framed(&say("hold:60000:3"))).await;
             assert_eq!(status_of(answer).await.0, 4, "{path}");
         }
-        // A message that never comes is not waited for, either.
+        // Nor does the deadline wait for a message that never comes.
         let request = grpc(SEND).header("grpc-timeout", "100m").body(()).unwrap();
         let (response, _stream) = client.send_request(request, false).unwrap();
         assert_eq!(status_of(response.await.unwrap()).await.0, 4);
-        // What is none is no deadline.
+        // A malformed deadline is ignored.
         let request = grpc(SEND).header("grpc-timeout", "soon").body(()).unwrap();
         let answer = ask(&mut client, request, &framed(&say("x"))).await;
         assert_eq!(status_of(answer).await.0, 0);
@@ -399,7 +399,7 @@ fn calls_that_are_not_as_grpc_wants_them() {
             let status = status_of(ask(&mut client, request, body).await).await;
             assert_eq!(status, (code, says.to_owned()), "{path} {body:?}");
         }
-        // Another content type is no gRPC: the path is none of HTTP's.
+        // Another content type is not gRPC, and the path is unknown over HTTP.
         let request = post("text/plain", SEND).body(()).unwrap();
         assert_eq!(ask(&mut client, request, &whole).await.status(), 404);
         let request = post("application/grpcx", SEND).body(()).unwrap();
@@ -410,7 +410,7 @@ fn calls_that_are_not_as_grpc_wants_them() {
             request.headers_mut().insert(name, "1".parse().unwrap());
         }
         assert_eq!(status_of(ask(&mut client, request, &whole).await).await.0, 8);
-        // RESOURCE_EXHAUSTED, too: a head of more bytes than may be.
+        // RESOURCE_EXHAUSTED as well: a head above the limit of bytes.
         let request = grpc(SEND).header("x", "y".repeat(20_000)).body(()).unwrap();
         assert_eq!(status_of(ask(&mut client, request, &whole).await).await.0, 8);
         let request = grpc(SEND).header("x", "y".repeat(60_000)).body(()).unwrap();
@@ -444,7 +444,7 @@ fn raw(rig: &Rig, pieces: &[&[u8]]) -> Vec<u8> {
     let mut stream = TcpStream::connect(rig.0.addrs()[0]).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     for piece in pieces {
-        // A server that has had enough may be gone before the last piece.
+        // The server may have closed the connection before the last piece.
         if stream.write_all(piece).is_err() {
             break;
         }
@@ -478,7 +478,7 @@ fn frames(mut answer: &[u8]) -> (Vec<u8>, Option<u32>) {
 
 #[test]
 fn a_host_of_somebody_else_is_refused_to_every_binding() {
-    // Nothing is let in but what a loopback listener answers to anyway.
+    // Only the hosts that a loopback listener accepts anyway.
     let rig = Rig::with(|setup| setup.allow_hosts.clear());
     let at = |host: &str, media: &str, path: &str| {
         let request = Request::post(format!("http://{host}{path}"));
@@ -487,7 +487,7 @@ fn a_host_of_somebody_else_is_refused_to_every_binding() {
     let body = rpc("SendMessage", &params("hi"));
     run(async {
         let mut client = connect(rig.0.addrs()[0]).await;
-        // By turns, so that nothing is taken for what was let in before.
+        // Alternating, so that no accepted head is cached for a refused one.
         for _ in 0..2 {
             for (host, http, grpc) in [
                 ("localhost:9", 200, 0),
@@ -507,7 +507,7 @@ fn a_host_of_somebody_else_is_refused_to_every_binding() {
                 assert_eq!(status, grpc, "{host}");
             }
         }
-        // What was refused has run nothing.
+        // The refused calls created no task.
         let list = crate::grpc_client::v1::ListTasksRequest::default();
         assert_eq!(rig.v1().await.list_tasks(list).await.unwrap().into_inner().total_size, 8);
     });
@@ -557,7 +557,7 @@ fn connections_that_break_the_protocol_end_alone() {
         let (_, goaway) = frames(&raw(&rig, &[PREFACE, SETTINGS, &bytes]));
         assert!(goaway.is_some_and(|error| error != 0), "{what}: {goaway:?}");
     }
-    // RFC 9113 §3.4: what does not go on with SETTINGS is no preface.
+    // RFC 9113 §3.4: a preface that SETTINGS does not follow is invalid.
     let refused = raw(&rig, &[PREFACE, b"GET / HTTP/1.1\r\n\r\n"]);
     assert!(refused.starts_with(b"HTTP/1.1 505 "), "{}", refused.escape_ascii());
     run(assert_serves(&rig));
@@ -582,12 +582,12 @@ fn http2_resets_max() {
     run(assert_serves(&rig));
 }
 
-/// What was under way to a call that is refused is no mistake of its peer.
+/// Frames that were in flight to a refused call are not an error of the peer.
 #[test]
 fn refused_calls_are_not_counted_as_mistakes() {
     let rig = Rig::limited(|limits| limits.http2_resets_max = 5);
     let calls = 100_u32;
-    // POST to a host of somebody else, with a body behind it.
+    // POST to another host, followed by a body.
     let post = [0x83, 0x86, 0x84, 0x41, 0x01, b'y'];
     let heads: Vec<u8> = (0..calls).flat_map(|n| frame(1, 4, 2 * n + 1, &post)).collect();
     let bodies: Vec<u8> = (0..calls).flat_map(|n| frame(0, 1, 2 * n + 1, b"{}")).collect();
@@ -627,7 +627,7 @@ fn http2_control_frames_max() {
         ("an answer to no PING", frame(6, 1, 0, &[7; 8])),
         ("RST_STREAM", frame(3, 0, 1, &8_u32.to_be_bytes())),
     ] {
-        // The last ones lie unread when the server has had enough, and do not take its goodbye away.
+        // The last ones are unread when the server closes; the GOAWAY still arrives.
         let (_, goaway) = frames(&raw(&rig, &[&begun, &flood.repeat(20_000)]));
         assert_eq!(goaway, Some(11), "{what}");
         let calm = [&begun[..], &flood.repeat(40), &frame(6, 0, 0, b"the last")].concat();
@@ -652,12 +652,12 @@ fn read_to(stream: &mut TcpStream, kind: u8) {
     }
 }
 
-/// h2 ignores what comes for a call that we have reset, for as long as it remembers it.
+/// h2 ignores frames for a call that we have reset, for as long as it remembers the call.
 #[test]
 fn frames_of_a_call_that_was_refused_are_no_use() {
     const RST_STREAM: u8 = 3;
     let rig = Rig::limited(|limits| limits.http2_control_frames_max = 50);
-    // POST to a host of somebody else, whose body is not waited for.
+    // POST to another host; the server does not wait for the body.
     let post = [0x83, 0x86, 0x84, 0x41, 0x01, b'y'];
     for (what, flood) in
         [("HEADERS", frame(1, 4, 1, &post)), ("empty DATA that ends", frame(0, 1, 1, b""))]
@@ -685,7 +685,7 @@ fn a_request_names_one_host() {
         let heads = [1, 2].map(|hosts| {
             let fields = [(":path", path), ("content-type", media), ("a2a-version", "1.0")];
             let hosts = vec![("host", "x"); hosts];
-            // Without the `:authority` that stands before the other fields.
+            // Without the `:authority` in front of the other fields.
             let block = call_of(&[&fields[..], &hosts].concat());
             let block = [&block[..2], &block[5..]].concat();
             let call = [frame(1, 4, 1, &block), frame(0, 1, 1, &body)].concat();
@@ -693,14 +693,14 @@ fn a_request_names_one_host() {
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
             stream.write_all(&[PREFACE, SETTINGS, &call].concat()).unwrap();
             let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
-            // Up to the frame that ends the stream; the first one that has fields begins it.
+            // Up to the frame that ends the stream; the first frame with fields begins it.
             while !answer.windows(9).any(|head| head[3] < 2 && head[4] & 1 == 1 && head[8] == 1) {
                 let count = stream.read(&mut piece).unwrap();
                 assert!(count > 0, "the connection ended");
                 answer.extend_from_slice(&piece[..count]);
             }
             let head = answer.windows(9).position(|head| head[3] == 1 && head[8] == 1).unwrap();
-            // Which static entry `:status` is, and whether anything is behind the fields.
+            // Which static entry `:status` is, and whether a body follows the fields.
             (answer[head + 9], frames(&answer).0.contains(&0))
         });
         let expected = match media {
@@ -735,7 +735,8 @@ fn acknowledging_what_was_sent_is_no_flood() {
 
 const WINDOW_UPDATE: u8 = 8;
 
-/// Opens `count` calls, sends each of them `piece` and nothing more, and counts those that are cut.
+/// Opens `count` calls, sends `piece` on each and nothing more, and counts the calls that the
+/// server cuts.
 fn cut(rig: &Rig, count: u32, fields: &[(&str, &str)], piece: &[u8]) -> usize {
     let call = call_of(fields);
     let mut calls = Vec::new();
@@ -748,9 +749,9 @@ fn cut(rig: &Rig, count: u32, fields: &[(&str, &str)], piece: &[u8]) -> usize {
     let mut stream = TcpStream::connect(rig.0.addrs()[0]).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(&[PREFACE, SETTINGS].concat()).unwrap();
-    // The pieces together need the window that is opened by this.
+    // Together the pieces need the window that this opens.
     read_to(&mut stream, WINDOW_UPDATE);
-    // What is answered to the ping behind them has seen them all.
+    // The PING comes last: its answer shows that the server has read all of them.
     calls.extend(frame(6, 0, 0, b"the last"));
     stream.write_all(&calls).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -804,7 +805,7 @@ fn what_a_waiting_call_holds_is_counted() {
 #[test]
 fn a_preface_that_is_none_ends_the_connection() {
     let rig = Rig::echo();
-    // RFC 9113 §3.4: it may be answered by nothing but a close; here it is HTTP/1.1, and broken.
+    // RFC 9113 §3.4: the server may just close; here it treats the bytes as malformed HTTP/1.1.
     let answer = raw_open(&rig, &[b"INVALID CONNECTION PREFACE\r\n\r\n"]);
     assert!(answer.starts_with(b"HTTP/1.1 400 "), "{}", answer.escape_ascii());
 }
@@ -829,7 +830,7 @@ fn questions_may_come_while_an_answer_is_not_taken() {
         let path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
         let request = grpc(path).body(()).unwrap();
         let (response, mut stream) = client.send_request(request, false).unwrap();
-        // One by one byte, while the window for the first answer is shut.
+        // Byte by byte, while the window for the first answer is closed.
         for byte in question.repeat(3) {
             stream.send_data(Bytes::copy_from_slice(&[byte]), false).unwrap();
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -860,7 +861,7 @@ fn http2_connections_max() {
         let (_refused, second) = connect().await;
         let reason = second.await.unwrap().unwrap_err().reason();
         assert_eq!(reason, Some(h2::Reason::ENHANCE_YOUR_CALM));
-        // The one before it lives, and when it is gone there is room again.
+        // The earlier call lives; when it has ended there is room again.
         let request = grpc(SEND).body(()).unwrap();
         status_of(ask(&mut client, request, &framed(&say("x"))).await).await;
         drop(client);
@@ -877,7 +878,7 @@ fn http2_streams_max() {
         let (client, connection) = h2::client::handshake(stream).await.unwrap();
         tokio::spawn(connection);
         let mut client = client.ready().await.unwrap();
-        // The client hears of it with the first answer, and holds further calls back.
+        // The client learns the limit with the first answer, and holds further calls back.
         let request = grpc(SEND).body(()).unwrap();
         status_of(ask(&mut client, request, &framed(&say("x"))).await).await;
         let mut held = Vec::new();
@@ -896,7 +897,7 @@ fn http2_streams_max() {
         drop(held);
         assert_serves(&rig).await;
     });
-    // Whoever does not hold back is refused, one call at a time.
+    // Calls beyond the limit are refused one by one.
     let mut burst = Vec::new();
     for n in 0..6_u32 {
         burst.extend(frame(1, 4, 2 * n + 1, &[&[0x83], &GET[1..]].concat()));
@@ -922,7 +923,7 @@ fn a_body_that_does_not_move_is_not_waited_for() {
     });
 }
 
-/// The first `content-type` decides, for whoever takes in the body as for whoever reads it.
+/// The first `content-type` decides, both when the body is buffered and when it is read.
 #[test]
 fn a_body_of_two_types_is_handled_when_all_of_it_is_there() {
     let rig = Rig::echo();
@@ -930,7 +931,7 @@ fn a_body_of_two_types_is_handled_when_all_of_it_is_there() {
         let mut client = connect(rig.0.addrs()[0]).await;
         for (types, expected) in [
             (["application/json", "application/grpc"], "TASK_STATE_COMPLETED"),
-            // Not even the five bytes before a message.
+            // Not even the five bytes in front of a message.
             (["application/grpc", "application/json"], ""),
         ] {
             let request = post(types[0], "/").header("content-type", types[1]).body(()).unwrap();
@@ -938,7 +939,7 @@ fn a_body_of_two_types_is_handled_when_all_of_it_is_there() {
             let mut body = rpc("SendMessage", &params("hello"));
             let rest_of_it = body.split_off(body.len() / 2);
             stream.send_data(body.into(), false).unwrap();
-            // A round trip behind the first piece: it is there.
+            // A round trip after the first piece: the server has it.
             let card = Request::get("http://test.example/.well-known/agent-card.json");
             let (behind, _) = client.send_request(card.body(()).unwrap(), true).unwrap();
             assert_eq!(behind.await.unwrap().status(), 200);
@@ -958,7 +959,7 @@ fn a_client_that_ends_its_side_hears_the_answers_that_are_ready() {
     for calls in [1, 5, 50] {
         let mut stream = TcpStream::connect(rig.0.addrs()[0]).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        // The calls and the end come together, to a connection that waits for them.
+        // The calls and the end arrive together, on an idle connection.
         let ping = frame(6, 0, 0, b"anything");
         stream.write_all(&[PREFACE, SETTINGS, &ping].concat()).unwrap();
         read_to(&mut stream, 6);
@@ -976,7 +977,7 @@ fn a_client_that_ends_its_side_hears_the_answers_that_are_ready() {
     }
 }
 
-/// The client could not know that it was told to go.
+/// The client had not seen the GOAWAY when it sent the call.
 #[test]
 fn a_call_that_meets_the_goodbye_of_an_idle_connection_is_answered() {
     let rig = Rig::limited(|limits| {
@@ -1002,10 +1003,11 @@ fn a_connection_that_is_idle_or_silent_is_ended() {
         limits.write_stall_ms = 300;
         limits.head_timeout_ms = 300;
     });
-    // Idle: told to go. This client never answers, so it is closed.
+    // Idle: the server sends GOAWAY. This client never answers, so the server closes the
+    // connection.
     let (kinds, goaway) = frames(&raw_open(&rig, &[PREFACE, SETTINGS]));
     assert_eq!(goaway, Some(0), "{kinds:?}");
-    // With a call that waits: asked whether it is still there.
+    // With a waiting call: the server sends PING.
     let request = framed(&say("hold:600000:3"));
     let mut block = vec![0x83, 0x86, 0x41, 0x01, b'x'];
     for (name, value) in [(":path", STREAM), ("content-type", "application/grpc")] {
@@ -1018,13 +1020,13 @@ fn a_connection_that_is_idle_or_silent_is_ended() {
     let call = [frame(1, 4, 1, &block), frame(0, 1, 1, &request)].concat();
     let (kinds, _) = frames(&raw_open(&rig, &[PREFACE, SETTINGS, &call]));
     assert!(kinds.contains(&6) && kinds.contains(&0), "{kinds:?}");
-    // A preface without anything behind it.
+    // A preface that nothing follows.
     raw_open(&rig, &[PREFACE]);
     raw_open(&rig, &[&PREFACE[..10]]);
     run(assert_serves(&rig));
 }
 
-/// As [`raw`], but leaves its own side open.
+/// Like [`raw`], but leaves its own side open.
 fn raw_open(rig: &Rig, pieces: &[&[u8]]) -> Vec<u8> {
     let mut stream = TcpStream::connect(rig.0.addrs()[0]).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -1041,7 +1043,7 @@ fn raw_open(rig: &Rig, pieces: &[&[u8]]) -> Vec<u8> {
 fn the_connection_that_holds_most_is_reset() {
     let rig = Rig::limited(|limits| {
         limits.buffers_bytes_max = 16_000_000;
-        // Else its calls would wait for each other.
+        // Otherwise its calls would wait for each other.
         limits.output_bytes_max = 16_000_000;
     });
     run(async {
@@ -1050,7 +1052,7 @@ fn the_connection_that_holds_most_is_reset() {
         let (mut greedy, connection) = h2::client::handshake(stream).await.unwrap();
         let greedy_end = tokio::spawn(connection);
         let words = "x".repeat(1_000_000);
-        // Nothing is released: what is beyond the window of 64 KiB waits.
+        // The client releases nothing: bytes beyond the window of 64 KiB wait.
         let mut unread = Vec::new();
         for _ in 0..7 {
             let request = grpc(SEND).body(()).unwrap();
@@ -1069,7 +1071,7 @@ fn the_connection_that_holds_most_is_reset() {
     });
 }
 
-/// Calls of one connection that overlap, so that it always holds something, but nothing for long.
+/// Overlapping calls of one connection, which always holds some bytes, but none for long.
 struct Busy {
     client: SendRequest<Bytes>,
     under_way: Vec<(h2::client::ResponseFuture, h2::SendStream<Bytes>, Bytes)>,
@@ -1077,7 +1079,7 @@ struct Busy {
 }
 
 impl Busy {
-    /// Begins a call in every third round, and sends a piece of each that has begun.
+    /// Begins a call in every third round, and sends a piece of each call that has begun.
     fn round(&mut self, round: usize, body: &Bytes) {
         if round.is_multiple_of(3) {
             let request = post("application/json", "/").body(()).unwrap();
@@ -1111,7 +1113,7 @@ fn those_that_move_outlive_readers_that_never_read() {
     run(async {
         let stream = tokio::net::TcpStream::connect(addr).await.unwrap();
         let mut builder = h2::client::Builder::new();
-        // It takes its answers at once.
+        // It reads its answers at once.
         builder.initial_window_size(1 << 20).initial_connection_window_size(1 << 24);
         let (mut client, connection) = builder.handshake::<_, Bytes>(stream).await.unwrap();
         tokio::spawn(connection);
@@ -1124,12 +1126,11 @@ fn those_that_move_outlive_readers_that_never_read() {
 
         let words = Bytes::from(rpc("SendMessage", &params(&"x".repeat(60_000))));
         let mut busy = Busy { client, under_way: Vec::new(), answers: Vec::new() };
-        // Its answer is short, so that only the body is held.
+        // Its answer is short, so only the body takes memory.
         let upload = rpc("Unknown", &params(&"x".repeat(200_000)));
         let mut slow = tokio::net::TcpStream::connect(addr).await.unwrap();
         slow.write_all(head(upload.len()).as_bytes()).await.unwrap();
-        // 17 to 32 readers fill the buffers, as their answers fill theirs; many more come, and none
-        // of them reads.
+        // 17 to 32 readers fill the buffers; many more connect, and none reads its answer.
         let (rounds, mut readers) = (72, Vec::new());
         for (round, piece) in upload.chunks(upload.len().div_ceil(rounds)).enumerate() {
             busy.round(round, &words);
@@ -1154,13 +1155,13 @@ fn those_that_move_outlive_readers_that_never_read() {
     });
 }
 
-/// Calls wait while answers of more than 80,000 bytes are not taken.
+/// Makes calls wait while more than 80,000 bytes of answers are unread.
 fn wait_behind_80_kb(limits: &mut Limits) {
     limits.output_bytes_max = 40_000;
     limits.answer_bytes_max = 40_000;
 }
 
-/// How many tasks there are.
+/// The number of tasks.
 async fn tasks(client: &mut SendRequest<Bytes>) -> Value {
     let request = post("application/json", "/").body(()).unwrap();
     let (_, body, _) = rest(ask(client, request, &rpc("ListTasks", &json!({}))).await).await;
@@ -1180,7 +1181,7 @@ fn calls_wait_while_their_connection_does_not_take_its_answers() {
         for (round, (request, message)) in calls.into_iter().enumerate() {
             let mut client = connect(rig.0.addrs()[0]).await;
             let request = request.body(()).unwrap();
-            // Its window of 64 KiB holds back some of the answer, which has over 100 KB.
+            // Its window of 64 KiB holds back a part of the answer, which has over 100 KB.
             let first = ask(&mut client, request.clone(), &message).await;
             let mut waiting = JoinSet::new();
             for _ in 0..9 {
@@ -1226,7 +1227,7 @@ fn a_call_behind_answers_that_trickle_is_refused() {
             stream.send_data(message.into(), true).unwrap();
             waiting.push(response);
         }
-        // All of it takes ten seconds.
+        // The whole body takes ten seconds.
         let trickle = async {
             while let Some(piece) = body.data().await {
                 body.flow_control().release_capacity(piece.unwrap().len()).unwrap();
@@ -1248,12 +1249,12 @@ fn a_call_behind_answers_that_trickle_is_refused() {
         while let Some(piece) = body.data().await {
             body.flow_control().release_capacity(piece.unwrap().len()).unwrap();
         }
-        // There is room again, and what was refused has made no task.
+        // There is room again, and the refused calls created no task.
         assert_eq!(tasks(&mut client).await, json!(1));
     });
 }
 
-/// A call that waits for its task needs no place for it.
+/// A call that waits for its task needs no slot for it.
 #[test]
 fn a_call_that_has_begun_is_answered_beside_answers_that_nobody_reads() {
     let rig = Rig::limited(|limits| {
@@ -1312,7 +1313,7 @@ fn a_reader_that_stops_is_given_up() {
         let (response, mut stream) = client.send_request(request, false).unwrap();
         stream.send_data(framed(&say(&words)).into(), true).unwrap();
         let (_, mut body) = response.await.unwrap().into_parts();
-        // Nothing is released: the window of 64 KiB stays shut.
+        // The client releases nothing: the window of 64 KiB stays closed.
         let mut end = None;
         while let Some(piece) = body.data().await {
             if let Err(error) = piece {
@@ -1331,7 +1332,7 @@ fn a_reader_that_trickles_is_given_up() {
     let rig = Rig::limited(|limits| limits.write_stall_ms = 300);
     let mut stream = TcpStream::connect(rig.0.addrs()[0]).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-    // A window of ten bytes, which is opened by one byte at a time.
+    // A window of ten bytes, opened by one byte at a time.
     let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, 10]);
     let path = b"/.well-known/agent-card.json";
     let card = [&[0x82, 0x86, 0x41, 0x01, b'x', 0x04, path.len() as u8], &path[..]].concat();
@@ -1358,12 +1359,12 @@ fn a_draining_server_ends_its_connections() {
         let request = grpc(SEND).body(()).unwrap();
         let (response, mut stream) = client.send_request(request, false).unwrap();
         stream.send_data(framed(&say("hold:1000:3")).into(), true).unwrap();
-        // A round trip behind it on the same connection: it is there.
+        // A round trip after it on the same connection: the server has it.
         let card = Request::get("http://test.example/.well-known/agent-card.json");
         let (behind, _) = client.send_request(card.body(()).unwrap(), true).unwrap();
         assert_eq!(behind.await.unwrap().status(), 200);
         rig.0.shutdown();
-        // What runs is answered; then the connection ends by itself.
+        // A running call is answered; then the connection ends by itself.
         assert_eq!(status_of(response.await.unwrap()).await.0, 0);
     });
     rig.0.join();
@@ -1402,7 +1403,7 @@ fn calls_that_wait_are_answered_at_the_end_of_the_server() {
         for (path, body) in [
             ("/", rpc("SendMessage", &held)),
             ("/message:send", held.to_string().into_bytes()),
-            // A round trip behind the others: they are there.
+            // A round trip after the others: the server has them.
             ("/", rpc("GetTask", &json!({ "id": "none" }))),
         ] {
             let request = post("application/json", path).body(()).unwrap();
@@ -1459,7 +1460,7 @@ fn a_page_of_another_origin_reads_every_answer_over_http2() {
             let is_preflight = head.contains_key("access-control-allow-methods");
             assert_eq!(is_preflight, status == 204, "{what}");
         }
-        // What is refused before its body has come.
+        // The server refuses it before its body arrives.
         let large = json("/").header("content-length", "99999999").header("origin", APP);
         let (answer, _body) = client.send_request(large.body(()).unwrap(), false).unwrap();
         let answer = tokio::time::timeout(PATIENCE, answer).await.unwrap().unwrap();

@@ -13,7 +13,7 @@ use crate::grpc_client::{V1, say, task};
 #[path = "../../docs/examples/hyper.rs"]
 mod example;
 
-/// The answer to one request of HTTP/1.1.
+/// The answer to one HTTP/1.1 request.
 async fn ask(addr: std::net::SocketAddr, head: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(addr).await.unwrap();
     let length = body.len();
@@ -27,7 +27,7 @@ async fn ask(addr: std::net::SocketAddr, head: &str, body: &str) -> String {
     answer
 }
 
-/// A task and a stream, by tonic's client; which it gives back.
+/// Makes a task and a stream with tonic's client; returns the client.
 pub async fn assert_grpc_is_served(addr: std::net::SocketAddr) -> V1 {
     let endpoint = Endpoint::from_shared(format!("http://{addr}")).unwrap();
     let mut client = V1::new(endpoint.connect().await.unwrap());

@@ -1,4 +1,4 @@
-//! Tasks without an event end on a server as its users start it: by the limits, and by an agent's
+//! Tasks without an event end on a server as its users start it: by the limits, and by the agent's
 //! own times.
 
 use std::{fs, path::PathBuf, process::id};
@@ -27,7 +27,7 @@ unfinished_idle_ms = "200ms"
 
 const SCRIPT: &str = "[[rule]]\n[[rule.step]]\nstatus = 'input-required'\ntext = 'Which one?'\n";
 
-/// A folder with a configuration, which goes with it.
+/// A folder with a configuration, deleted on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -57,7 +57,7 @@ fn idle_tasks_fail_by_limits_and_by_an_agents_own_times() {
     let folder = Folder::new();
     let config = folder.0.join("peregrine.toml");
     let server = Binary::start(&["--config", config.to_str().unwrap()]);
-    // The call waits for a task whose agent has nothing to say for a minute.
+    // The call waits for a task without an event for a minute.
     let task = ask(&server, "/", V1.send(), &V1.params(say("hold:60000:1")))["task"].clone();
     assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
     let why = &task["status"]["message"]["parts"][0]["text"];
@@ -70,7 +70,7 @@ fn idle_tasks_fail_by_limits_and_by_an_agents_own_times() {
     eventually("it fails", || state()["state"] == "TASK_STATE_FAILED");
     let why = "failed: no event for 100 ms (input_required_ttl_ms)";
     assert_eq!(state()["message"]["parts"][0]["text"], why);
-    // A message that comes too late is refused as any to a finished task.
+    // A late message is refused like any message to a finished task.
     let late = Say { task: asked["id"].as_str(), text: "this one", ..Say::default() };
     let mut tcp = server.connect();
     tcp.write(&post(quick, &[], &rpc(V1.send(), &V1.params(late))));

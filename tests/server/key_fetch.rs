@@ -1,4 +1,5 @@
-//! Keys of an issuer over sockets: an issuer that is dead, slow, huge or wrong, and one that is not.
+//! Keys of an issuer over sockets: the issuer is dead, slow, correct or wrong, or its answer is too
+//! large.
 
 use std::{
     borrow::Cow,
@@ -25,13 +26,13 @@ use peregrine::{
 
 const KEYS: &str = include_str!("../data/tokens/keys.json");
 const TOKENS: &str = include_str!("../data/tokens/pyjwt.txt");
-/// When the tokens hold.
+/// A time at which the tokens are valid.
 const UNIX_MS: u64 = 1_700_000_000_000;
 
-/// What the issuer says next: bytes of an answer, and whether it closes behind them.
+/// The issuer's next answer: its bytes, and whether the issuer closes after them.
 type Answer = (Vec<u8>, bool);
 
-/// An issuer that answers as it is told, and counts.
+/// An issuer that gives scripted answers, and counts requests.
 struct Issuer {
     addr: SocketAddr,
     answer: Arc<Mutex<Answer>>,
@@ -66,7 +67,7 @@ impl Issuer {
         self.asked.lock().unwrap().len()
     }
 
-    /// Callers that trust it, by its keys at `/keys`.
+    /// The [`Callers`] that trust it, by its keys at `/keys`.
     fn callers(&self) -> Arc<Callers> {
         self.callers_at(KeyPlace::Jwks(format!("http://{}/keys", self.addr)), ISSUER)
     }
@@ -100,12 +101,12 @@ fn serve(mut peer: TcpStream, says: &Mutex<Answer>, heard: &Mutex<Vec<String>>) 
     let (answer, closes) = says.lock().unwrap().clone();
     _ = peer.write_all(&answer);
     if !closes {
-        // Until the client has had enough.
+        // Until the client closes.
         while let Ok(1..) = peer.read(&mut byte) {}
     }
 }
 
-/// The clock of the test, and who is waited for.
+/// The clock of the test, and the callers under test.
 #[derive(Default)]
 struct Clock {
     ms: AtomicU64,
@@ -144,7 +145,7 @@ impl Test {
         self.callers.check(&presented, now, &self.waker)
     }
 
-    /// Asks until there is an answer, woken each time.
+    /// Polls until there is an answer, woken each time.
     fn check(&self, token: &str) -> Result<Admission, AuthRefusal> {
         loop {
             let before = *self.clock.woken.lock().unwrap();
@@ -160,12 +161,12 @@ impl Test {
         self.callers.key_status().remove(0)
     }
 
-    /// Sets the clock, which nothing notices by itself, and has the rules read again, which does.
+    /// Sets the clock, and reloads the rules, since a changed clock wakes nothing.
     fn at(&self, ms: u64) {
         self.clock.ms.store(ms, Ordering::SeqCst);
     }
 
-    /// Waits until the state of the keys is such.
+    /// Waits until the state of the keys satisfies `is_so`.
     fn until(&self, is_so: impl Fn(&KeyStatus) -> bool) {
         while !is_so(&self.status()) {
             thread::sleep(Duration::from_millis(2));
@@ -207,11 +208,11 @@ fn a_rotated_key_lets_in_anew_and_lets_go_and_a_storm_of_kids_asks_once() {
     let test = Test::of(issuer.callers());
     let es256 = TOKENS.lines().find(|token| token.starts_with("eyJhbGciOiJFUzI1NiI")).unwrap();
     let first = test.check(es256).unwrap();
-    // A `kid` that is new: the issuer is asked, and has it now.
+    // A new `kid`: the issuer is requested again, and has it now.
     issuer.has(KEYS);
     let admitted = test.check(token()).unwrap();
     assert_eq!(issuer.asked(), 2);
-    // One that is unknown, again and again, within a minute and after it.
+    // An unknown `kid`, repeatedly, within a minute and after it.
     let header = base64url(r#"{"alg":"EdDSA","kid":"made-up"}"#);
     let rest = token().split_once('.').unwrap().1;
     let made_up = format!("{header}.{rest}");
@@ -226,7 +227,7 @@ fn a_rotated_key_lets_in_anew_and_lets_go_and_a_storm_of_kids_asks_once() {
         assert_eq!(test.check(&made_up).unwrap_err(), unknown);
     }
     assert_eq!(issuer.asked(), 3);
-    // The key is gone, and with it whoever it let in; the other one stays.
+    // The key is gone, and with it the callers that it admitted; the other key stays.
     issuer.has(&other_keys());
     test.at(120_002);
     assert_eq!(test.check(&made_up).unwrap_err(), unknown);
@@ -239,7 +240,7 @@ fn base64url(text: &str) -> String {
     peregrine::json::base64::encode(text.as_bytes()).trim_end_matches('=').replace('+', "-")
 }
 
-/// Each answer is one that gives no keys, and the next one that does is taken.
+/// None of these answers has keys; the next answer that has some is accepted.
 #[test]
 fn an_issuer_that_is_wrong_is_asked_again_until_it_is_not() {
     let huge = ok(&format!("{KEYS}{}", " ".repeat(256 * 1024)));
@@ -276,7 +277,7 @@ fn asked_again(bad: Vec<u8>, problem: &str) {
     assert!(matches!(refused, AuthRefusal::Unavailable { .. }), "{refused:?}");
     let said = test.status().problem.unwrap();
     assert!(said.contains(problem), "{said} for {problem}");
-    // Nobody waits for a second attempt, which is made all the same.
+    // No caller waits for the second attempt, which is made all the same.
     assert!(matches!(test.poll(token()), Poll::Ready(Err(AuthRefusal::Unavailable { .. }))));
     issuer.has(KEYS);
     test.at(1_000);
@@ -292,7 +293,8 @@ fn redirect(to: &str) -> Vec<u8> {
     format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n").into_bytes()
 }
 
-/// One that accepts nothing, and one that says nothing more: within five seconds both are given up.
+/// One issuer accepts no connection, one stops in its answer: the client gives up both within five
+/// seconds.
 #[test]
 fn an_issuer_that_is_dead_or_slow_is_given_up() {
     let dead = Issuer::start();
@@ -312,7 +314,7 @@ fn an_issuer_that_is_dead_or_slow_is_given_up() {
 fn metadata_leads_to_the_keys() {
     let issuer = Issuer::start();
     let url = format!("http://{}", issuer.addr);
-    // The keys are at the same server, which says both in one document.
+    // One server has both the discovery document and the keys.
     let keys: serde_json::Value = serde_json::from_str(KEYS).unwrap();
     let document = serde_json::json!({
         "issuer": url, "jwks_uri": format!("{url}/jwks"), "keys": keys["keys"],
@@ -322,7 +324,7 @@ fn metadata_leads_to_the_keys() {
     test.until(|status| status.keys == Some(5));
     let asked = ["GET /.well-known/openid-configuration HTTP/1.1", "GET /jwks HTTP/1.1"];
     assert_eq!(*issuer.asked.lock().unwrap(), asked);
-    // The tokens are another issuer's.
+    // The tokens come from another issuer.
     let refused = AuthRefusal::Wrong("the issuer of the token is not trusted here");
     assert_eq!(test.check(token()).unwrap_err(), refused);
 }
@@ -343,6 +345,6 @@ fn who_fetches_keys_ends_with_the_server() {
     }
     running.shutdown();
     running.join();
-    // It held the callers.
+    // The running fetch held the callers.
     assert_eq!(Arc::strong_count(&callers), 1);
 }

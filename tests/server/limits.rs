@@ -1,4 +1,4 @@
-//! One test for each limit that only a socket shows, of the same name: what the peer sees at the
+//! One test, of the same name, for each limit that only a socket shows: what the peer sees at the
 //! limit, what it sees one beyond, and that the server lives.
 
 use std::{
@@ -20,14 +20,14 @@ use crate::support::{
 
 const CARD: &str = "/.well-known/agent-card.json";
 
-/// What a limit of time ended has lasted as long as that, by a clock that is read in whole
-/// milliseconds. How much longer is the machine's affair: whoever waits for it has patience.
+/// Asserts that a time limit lasted at least its length, by a clock of whole milliseconds. The
+/// upper bound depends on the machine, so it is generous.
 fn assert_lasted(began: Instant, limit_ms: u64) {
     let lasted = began.elapsed();
     assert!(lasted >= Duration::from_millis(limit_ms - 1), "{lasted:?} of {limit_ms} ms");
 }
 
-/// What a large document took is given back, to the system too, when nothing follows it.
+/// The memory of a large document goes back to the system when no request follows.
 #[test]
 #[cfg(target_os = "linux")]
 fn memory_of_a_large_body_is_given_back() {
@@ -44,7 +44,7 @@ fn memory_of_a_large_body_is_given_back() {
         peer.write(&post("/", &[], &brackets));
         assert_eq!(peer.reply().code(), -32600);
     }
-    // The marks of four million tokens, and a body that is kept for the next.
+    // The JSON marks of four million tokens, and a body buffer that is reused.
     let most = resident();
     assert!(most > before + 14_000, "{before} and {most} kB");
     eventually("it is given back", || resident() <= before + 10_000);
@@ -53,7 +53,7 @@ fn memory_of_a_large_body_is_given_back() {
 #[test]
 fn write_stall_ms() {
     let server = Binary::limited(&["write_stall_ms=300"]);
-    // Its answers do not fit into the kernel's buffers, and nobody reads them.
+    // Its answers exceed the kernel's buffers, and the client reads none.
     let mut stalled = server.connect();
     let body = rpc(V1.send(), &V1.params(say(&"x".repeat(1 << 20))));
     let request = post("/", &[], &body);
@@ -62,7 +62,7 @@ fn write_stall_ms() {
     eventually("it is cut", || match stalled.stream.write(&request) {
         Ok(_) => false,
         Err(error) if error.kind() == ErrorKind::WouldBlock => {
-            // The server has stopped reading. Others are served meanwhile.
+            // The server has stopped reading. Other clients are served meanwhile.
             server.assert_lives();
             false
         }
@@ -72,7 +72,7 @@ fn write_stall_ms() {
     server.assert_lives();
 }
 
-/// How many connections to `peers` the server's side still knows, as `/proc/net/tcp` tells them.
+/// How many connections to `peers` the server's side still has, according to `/proc/net/tcp`.
 #[cfg(target_os = "linux")]
 fn queues_for(peers: &[Tcp]) -> usize {
     let ports = |tcp: &Tcp| {
@@ -98,10 +98,10 @@ fn what_the_kernel_queues_for_a_peer_that_does_not_read_goes_after_write_stall_m
     assert_lasted(began, 500);
 }
 
-/// Asks for one answer of 8 MB and reads at most as much a second; says whether it came whole.
+/// Requests one answer of 8 MB and reads at a limited rate; returns whether it arrived whole.
 fn read_slowly(server: &Binary) -> bool {
     let mut tcp = server.connect();
-    // The less waits in the kernel, the steadier is what the server sees.
+    // The smaller the kernel's buffer, the steadier the rate that the server sees.
     socket2::SockRef::from(&tcp.stream).set_recv_buffer_size(64 * 1024).unwrap();
     let body = rpc(V1.send(), &V1.params(say(&"x".repeat(4_000_000))));
     tcp.write(&post("/", &[], &body));
@@ -116,12 +116,12 @@ fn read_slowly(server: &Binary) -> bool {
 
 #[test]
 fn write_progress_bytes_min() {
-    // It keeps moving, and in each window by less than is asked for.
+    // It progresses, but in each window by less than the minimum.
     let strict = ["write_stall_ms=300", "write_progress_bytes_min=1_000_000_000"];
     let server = Binary::limited(&strict);
     assert!(!read_slowly(&server));
     server.assert_lives();
-    // The same reader is fast enough for a bound that it keeps.
+    // The same reader meets a lower minimum.
     assert!(read_slowly(&Binary::limited(&["write_stall_ms=5000"])));
 }
 
@@ -129,7 +129,7 @@ fn write_progress_bytes_min() {
 fn linger_ms() {
     let server = Binary::limited(&["linger_ms=200"]);
     let mut peer = server.connect();
-    // The answer to bytes that are no HTTP arrives although we go on sending.
+    // The answer to bytes that are not HTTP arrives although the client keeps sending.
     let began = Instant::now();
     peer.write(b"\x16\x03\x01");
     let replies = Reply::parse_all(&peer.read_to_end(), true);
@@ -150,7 +150,7 @@ fn drain_ms() {
     short.read_until("submitted");
     let began = Instant::now();
     server.terminate();
-    // What ends within the time ends well; what does not hears why.
+    // A call that ends within the time ends normally; a longer one gets the reason.
     let short = Reply::parse_all(&short.read_to_end(), true).remove(0);
     assert!(short.complete && short.text().contains("completed"), "{}", short.text());
     let endless = Reply::parse_all(&endless.read_to_end(), true).remove(0);
@@ -159,7 +159,7 @@ fn drain_ms() {
     assert_eq!(events.last().unwrap().name.as_deref(), Some("error"));
     assert_lasted(began, 300);
     assert!(server.wait(), "the end of a drain is a success");
-    // Else it would have waited for the task.
+    // Otherwise it would have waited for the task.
     assert!(began.elapsed() < Duration::from_secs(600));
 }
 
@@ -179,7 +179,7 @@ fn blocking_queue_max() {
     for line in [&mut runs, &mut waits] {
         line.read_until("TASK_STATE_COMPLETED");
     }
-    // There is room again as soon as a thread has nothing to do.
+    // There is room again as soon as a thread is idle.
     eventually("the next is served", || {
         let reply = blocking::call(&running, V1, V1.send(), "third").reply();
         reply.text().contains("TASK_STATE_COMPLETED")
@@ -198,13 +198,13 @@ fn connections_max() {
     let refusal = String::from_utf8(third.read_to_end()).unwrap();
     assert!(refusal.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{refusal}");
     assert!(refusal.contains("retry-after: 1") && refusal.contains("connection: close"));
-    // The two go on, and a place that becomes free is given again.
+    // Both continue, and a freed slot is given out again.
     first.write(&get(CARD));
     assert_eq!(first.reply().status, 200);
     drop(second);
     eventually("the place is given again", || {
         let mut again = server.connect();
-        // A refused connection may be gone before it is written to.
+        // The server may close a refused connection before the client writes.
         let _ = again.stream.write_all(&get(CARD));
         again.read_first() == Some(200)
     });
@@ -235,11 +235,11 @@ fn large_bodies_max() {
     };
     let call = |text: &str| rpc(V1.send(), &V1.params(say(text)));
     let filler = "x".repeat(200_000);
-    // A large body is being handled, and holds its worker.
+    // The server handles a large body, which holds its worker.
     let mut first = connect();
     first.write_all(&post("/", &[], &call(&format!("hold{filler}")))).unwrap();
     hear.recv_timeout(PATIENCE).unwrap();
-    // Connections of the other worker are those that are answered.
+    // Connections of the other worker are answered.
     let mut others = Vec::new();
     for _ in 0..64 {
         let mut stream = connect();
@@ -260,7 +260,7 @@ fn large_bodies_max() {
     };
     socket.write_all(&upgrade("/", "")).unwrap();
     assert!(raw(&socket).unwrap().starts_with(b"HTTP/1.1 101"));
-    // Whole bodies and chunked ones wait, however they come; one leaves.
+    // Bodies with a length and chunked bodies wait, in pieces of any size; one client disconnects.
     let large = call(&filler);
     for (at, stream) in others.iter_mut().enumerate() {
         let bytes = match at % 2 {
@@ -281,7 +281,7 @@ fn large_bodies_max() {
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let answer = raw(&socket).unwrap();
     assert!(answer.windows(8).any(|some| some == b"\"result\""), "{answer:?}");
-    // And again, on connections that have waited.
+    // And again, on the connections that have waited.
     for stream in &mut others {
         stream.write_all(&post("/", &[], &large)).unwrap();
         assert_eq!(read(stream).unwrap(), 200);
@@ -290,7 +290,7 @@ fn large_bodies_max() {
 
 #[test]
 fn reuse_bytes_max() {
-    // Without a buffer that is kept, everything is served all the same.
+    // Without a reused buffer, every call is served all the same.
     let server = Binary::limited(&["reuse_bytes_max=1"]);
     let body = rpc(V1.send(), &V1.params(say(&"x".repeat(300_000))));
     let mut peer = server.connect();
@@ -303,20 +303,20 @@ fn reuse_bytes_max() {
 #[test]
 fn buffers_bytes_max() {
     let server = Binary::limited(&["buffers_bytes_max=262144"]);
-    // A body that is announced takes what it sends, and some room for more.
+    // An announced body takes the memory of the bytes sent, plus some room for more.
     let announce = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
           Content-Length: 1048576\r\n\r\n{";
     let mut idle: Vec<_> = (0..3).map(|_| server.connect()).collect();
     idle.iter_mut().for_each(|peer| peer.write(announce));
     server.assert_lives();
     drop(idle);
-    // A body of 1 MiB would take more than all connections together may hold.
+    // A body of 1 MiB would exceed the sum for all connections.
     let mut large = server.connect();
     large.write(announce);
     let _ = large.stream.write_all(&vec![b' '; 600_000]);
     assert!(large.read_to_end().is_empty(), "it is cut off without an answer");
     server.assert_lives();
-    // Nor does one that stops where its buffer has just grown hold what it has not filled.
+    // Nor does a body that stops right after its buffer grew hold the unfilled part.
     let mut halted = server.connect();
     halted.write(announce);
     #[cfg(target_os = "linux")]
@@ -324,7 +324,7 @@ fn buffers_bytes_max() {
     halted.write(&vec![b' '; 65_536 - announce.len()]);
     assert!(halted.read_to_end().is_empty(), "it is cut off without an answer");
     server.assert_lives();
-    // What fits is served, again and again: the sum goes down with each answer.
+    // Bodies that fit are served again and again: the sum falls with each answer.
     let body = rpc(V1.send(), &V1.params(say(&"x".repeat(50_000))));
     for _ in 0..8 {
         let mut small = server.connect();
@@ -342,20 +342,20 @@ fn who_holds_most_of_the_buffers_is_cut_first() {
         tcp.write(&post("/", &[("Connection", "close")], &rpc(method, params)));
         tcp.reply().json()
     };
-    // A task of 3 MB is shown as 6 MB: as message and as artifact.
+    // A task of 3 MB serializes to 6 MB: as message and as artifact.
     let task = ask(V1.send(), &V1.params(say(&"x".repeat(3_000_000))));
     let body = rpc("GetTask", &json!({"id": V1.task(&task["result"])["id"]}));
     let request = post("/", &[("Connection", "close")], &body);
-    // The observer is served whatever the others, who do not read, have asked for.
+    // The observer is served, however much the others have requested without reading.
     let (mut readers, call) = (Vec::new(), V1.params(say(&"y".repeat(200_000))));
     for _ in 0..30 {
         let mut reader = server.connect_narrow();
-        // It may be cut before the next one is there.
+        // The server may cut it before the next one connects.
         let _ = reader.stream.write_all(&request);
         readers.push(reader);
         assert!(ask(V1.send(), &call).to_string().len() > 400_000);
     }
-    // So are those whose bodies take what room the others have left.
+    // So are clients with bodies that take the room that is left.
     let late = post("/", &[], &rpc(V1.send(), &call));
     let mut slow: Vec<_> = (0..100).map(|_| server.connect()).collect();
     slow.iter_mut().for_each(|tcp| tcp.write(&late[..500]));
@@ -364,7 +364,7 @@ fn who_holds_most_of_the_buffers_is_cut_first() {
         tcp.write(&late[500..]);
         assert_eq!(tcp.reply().status, 200);
     }
-    // It was the readers that were cut.
+    // The server cut the readers.
     let is_whole = |reader: &mut Tcp| reader.read_to_end().len() > 6_000_000;
     let whole = readers.iter_mut().map(is_whole).filter(|is_whole| *is_whole).count();
     assert!(whole < 20, "{whole}");
@@ -388,13 +388,13 @@ fn pages_are_smaller_the_more_answers_wait() {
     };
     observer.write(&request);
     let alone = tasks(&mut observer);
-    // A whole page is 1 MB. All of them are answered, and nobody is cut.
+    // A whole page is 1 MB. All requests are answered, and no connection is cut.
     let mut readers: Vec<_> = (0..100).map(|_| server.connect()).collect();
     readers.iter_mut().for_each(|reader| reader.write(&request));
     let pages: Vec<_> = readers.iter_mut().map(tasks).collect();
     let least = pages.iter().min().unwrap();
     assert!((10..100).contains(&alone) && (1..alone).contains(least), "{alone} {pages:?}");
-    // What they have read is free again.
+    // The bytes that they have read are free again.
     observer.write(&request);
     assert_eq!(tasks(&mut observer), alone);
 }
@@ -408,7 +408,7 @@ fn batches_that_wait_count_as_buffers() {
         json!({"jsonrpc": "2.0", "id": id, "method": V1.send(), "params": params})
     };
     let batch: Vec<Value> = (0..60).map(call).collect();
-    // The ids alone of 60 calls that wait are 28,920 bytes.
+    // The ids alone of 60 waiting calls are 28,920 bytes.
     let mut peer = server.connect();
     peer.write(&post("/", &[], &Value::from(batch).to_string()));
     assert!(peer.read_to_end().is_empty(), "it is cut off without an answer");
@@ -422,7 +422,7 @@ fn messages_on_their_way_count_as_buffers() {
     peer.write(&upgrade("/", ""));
     peer.read_until("\r\n\r\n");
     let bytes = frame(0x81, &vec![b' '; 2_000_000]);
-    // It may be cut off before all of it is taken.
+    // The server may cut it off before it has read all of it.
     let _ = peer.stream.write_all(&bytes[..1_900_000]);
     peer.read_to_end();
     server.assert_lives();

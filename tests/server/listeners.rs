@@ -1,4 +1,4 @@
-//! Sockets that the caller has bound: they are served as the server's own are.
+//! Sockets that the embedding program has bound are served like the server's own.
 
 use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
@@ -32,7 +32,7 @@ fn bound() -> (TcpListener, SocketAddr) {
     (socket, addr)
 }
 
-/// A socket on a port that others may be bound to as well, which does not listen yet.
+/// A socket that shares its port with others, and does not listen yet.
 fn reusable(port: u16) -> (TcpListener, SocketAddr) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap();
     socket.set_reuse_port(true).unwrap();
@@ -62,12 +62,12 @@ fn a_socket_that_is_bound_already_is_served_with_what_came_before_the_start() {
         (0..16).for_each(|_| assert_served(addr));
         running.shutdown();
         running.join();
-        // Nobody listens any more: the port is free.
+        // The listener is gone: the port is free.
         drop(TcpListener::bind(addr).unwrap());
     }
 }
 
-/// Says that a call has come, and answers it when another one has come to another worker.
+/// Reports that a call has come, and answers it when another worker has got one.
 struct Meeting {
     came: Mutex<Sender<()>>,
     both: Barrier,
@@ -92,7 +92,7 @@ fn workers_share_one_socket() {
     let mut clients = [(); 2].map(|()| {
         let mut tcp = Tcp::to(addr);
         tcp.write(&send);
-        // Its worker waits, so that the next connection is taken by the other one.
+        // Its worker waits, so the other worker accepts the next connection.
         hear.recv_timeout(PATIENCE).expect("a worker that is free takes it");
         tcp
     });

@@ -1,4 +1,4 @@
-//! The log of the binary: what a line says and what it does not, and that nobody waits for it.
+//! The log of the binary: what a line contains and what it omits, and that no call waits for it.
 
 use std::{
     fs::File,
@@ -14,14 +14,14 @@ use crate::support::{
     binary::{Binary, Tcp, eventually},
 };
 
-/// A file for what a server says on stderr.
+/// A file for the server's stderr.
 fn file(name: &str) -> (std::path::PathBuf, Stdio) {
     let path = std::env::temp_dir().join(format!("peregrine-{name}-{}", id()));
     let stderr = File::create(&path).unwrap();
     (path, stderr.into())
 }
 
-/// The lines of a log, and the file gone.
+/// The lines of a log; deletes the file.
 fn lines(path: std::path::PathBuf) -> Vec<Value> {
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::remove_file(path).unwrap();
@@ -86,7 +86,7 @@ fn config(name: &str, text: &str) -> std::path::PathBuf {
 
 const KEY: &str = "0123456789abcdef0123456789abcdef";
 
-/// Callers that may read alone, one of them one stream at a time; a second agent.
+/// Callers with read scope only, one of them limited to one stream at a time; a second agent.
 fn callers(logs: &str) -> String {
     format!(
         "[logs]\n{logs}\n[auth]\nask_scopes = true\n[[auth.api_keys]]\nname = \"alice\"\n\
@@ -95,7 +95,7 @@ fn callers(logs: &str) -> String {
     )
 }
 
-/// Starts a server with this configuration, has `ask` talk to it, and reads its access lines.
+/// Starts a server with this configuration, has `ask` call it, and returns its access lines.
 #[cfg(feature = "auth")]
 fn access_lines(name: &str, text: &str, ask: impl FnOnce(&Binary)) -> Vec<Value> {
     let (path, stderr) = file(name);
@@ -122,7 +122,7 @@ fn a_refused_request_has_a_line_whatever_the_sample() {
             tcp.write(bytes);
             assert_eq!(tcp.reply().status, status);
         };
-        // The first of a million has a line.
+        // The first of a million calls has a line.
         ask(&post("/", &key, &list), 200);
         ask(&post("/", &[("A2A-Version", "1.0")], &list), 401);
         ask(&post("/", &wrong, &list), 401);
@@ -132,7 +132,7 @@ fn a_refused_request_has_a_line_whatever_the_sample() {
         ask(b"GET / HTTP/1.1\r\nHost: hush-hush.example\r\n\r\n", 421);
         let long = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20000000\r\n\r\n";
         ask(long.as_bytes(), 413);
-        // Three calls are left.
+        // Three calls of the quota are left.
         ask(&post("/", &key, &send), 403);
         ask(&post("/", &key, &list), 200);
         ask(&post("/", &key, &list), 200);
@@ -167,7 +167,7 @@ fn the_peer_of_a_refused_request_is_what_trusted_proxies_say() {
                 curl.args(["-s", "-o", "/dev/null", "-w", "%{http_code}", version]);
                 curl.args(["-H", forwarded, "-H", "Expect:"]).args(more).arg(url(path));
                 let mut curl = curl.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-                // The server may refuse it before all of it came.
+                // The server may refuse it before all of it arrived.
                 let _ = curl.stdin.take().unwrap().write_all(large.as_bytes());
                 let said = curl.wait_with_output().unwrap().stdout;
                 assert_eq!(String::from_utf8_lossy(&said), status, "{path} {more:?}");
@@ -353,7 +353,7 @@ fn a_limit_that_is_hit_is_said_once_a_second() {
         message.starts_with("the limit streams_max was hit")
     };
     let count = all.iter().filter(said).count();
-    // Twenty calls take seconds on a machine that has much to do, but never one each.
+    // Twenty calls take seconds on a busy machine, but never a second each.
     assert!((1..20).contains(&count), "{all:?}");
 }
 
@@ -365,7 +365,7 @@ fn a_log_that_nobody_reads_holds_up_no_call() {
     let mut server = Binary::start_with(&flags, stderr);
     let one = post("/", &[("A2A-Version", "1.0")], &rpc("ListTasks", &Value::Null));
     let mut tcp = server.connect();
-    // Far more lines than a pipe and the queue have room for.
+    // Far more lines than a pipe and the queue hold.
     for _ in 0..150 {
         tcp.write(&one.repeat(100));
         for _ in 0..100 {
@@ -381,7 +381,7 @@ fn a_log_that_nobody_reads_holds_up_no_call() {
             text.lines().find_map(|line| line.strip_prefix("peregrine_log_lines_lost_total "));
         lost.is_some_and(|lost| lost.parse::<u64>().unwrap() > 0)
     });
-    // The end of the process waits for it a moment, and no longer.
+    // The process waits for the log briefly at its end, and no longer.
     drop(tcp);
     server.terminate();
     assert!(server.wait());

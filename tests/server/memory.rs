@@ -1,5 +1,5 @@
-//! The terms of the memory sum are ceilings: each is driven to its bound over real sockets, and what
-//! the kernel says of the process grows by no more.
+//! The terms of the memory sum are upper bounds: each test drives one to its limit over real
+//! sockets, and the resident memory of the process grows by no more.
 
 #[cfg(feature = "auth")]
 mod callers;
@@ -22,7 +22,7 @@ use watched::{SLACK_BYTES, Watched, assert_within, growth};
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 /// The terms of HTTP/2.
 const HTTP2: [&str; 2] = ["calls and tables of HTTP/2", "current HTTP/2 heads"];
-/// The term of what is on its way.
+/// The term of requests and answers in transfer.
 const ON_ITS_WAY: &str = "partial requests and unsent output";
 /// The term of one request and its answer.
 const AT_HAND: &str = "the current request and answer";
@@ -63,18 +63,18 @@ const PING: u8 = 6;
 /// GOAWAY before any stream, with ENHANCE_YOUR_CALM.
 const REFUSED: &[u8] = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11];
 
-/// Sends a ping, whose answer says that everything before it was taken.
+/// Sends a PING; its answer shows that the server has read everything before it.
 fn ping(tcp: &mut Tcp) {
     tcp.write(&frame(PING, 0, 0, b"the last"));
     tcp.stream.set_nonblocking(true).unwrap();
 }
 
-/// Reads what has come; true: the ping was answered.
+/// Reads the available bytes; true: they answer the PING.
 fn has_answered(tcp: &mut Tcp, came: &mut Vec<u8>) -> bool {
     has_read(tcp, came, b"the last")
 }
 
-/// Reads what has come; true: these bytes are among it.
+/// Reads the available bytes; true: all bytes so far contain `words`.
 fn has_read(tcp: &mut Tcp, came: &mut Vec<u8>, words: &[u8]) -> bool {
     use std::io::Read;
     let mut some = [0; 16 * 1024];
@@ -84,7 +84,7 @@ fn has_read(tcp: &mut Tcp, came: &mut Vec<u8>, words: &[u8]) -> bool {
     came.windows(words.len()).any(|some| some == words)
 }
 
-/// Waits until all of these have taken what they were sent.
+/// Waits until the server has read everything that these connections sent.
 fn settled(watched: &Watched, all: &mut [Tcp]) -> u64 {
     all.iter_mut().for_each(ping);
     let mut came = vec![Vec::new(); all.len()];
@@ -94,7 +94,7 @@ fn settled(watched: &Watched, all: &mut [Tcp]) -> u64 {
     })
 }
 
-/// Calls of gRPC with heads of nearly a hundred fields, whose messages never come.
+/// gRPC calls with heads of nearly a hundred fields and no message.
 #[test]
 fn http2_calls_whose_message_never_comes() {
     let streams = 1_500;
@@ -115,13 +115,13 @@ fn http2_calls_whose_message_never_comes() {
     }
     let grown = settled(&watched, &mut all);
     watched.assert_within(grown, &HTTP2);
-    // They are all there.
+    // The server holds all of them.
     assert!(grown > 2 * u64::from(streams) * 1024, "{grown}");
     drop(all);
     watched.server.assert_lives();
 }
 
-/// What they sent before they were told to go is not kept.
+/// The frames that they sent before the GOAWAY are not retained.
 #[test]
 fn http2_connections_that_are_refused() {
     let (refused, rest) = (400, frame(0xfe, 0, 0, &[0; 16_000]).repeat(4));
@@ -141,25 +141,25 @@ fn http2_connections_that_are_refused() {
         let mut each = all.iter_mut().zip(&mut came).skip(1);
         each.all(|(tcp, came)| has_read(tcp, came, REFUSED))
     });
-    // What each connection costs that waits for its peer to go.
+    // The cost of a connection that waits for its peer to close.
     assert_within(grown, SLACK_BYTES + refused * 4096);
     drop(all);
     watched.server.assert_lives();
 }
 
-/// Each entry of the table of fields keeps alive the buffer in which it came.
+/// Each entry of the HPACK table keeps its receive buffer alive.
 #[test]
 fn http2_tables_of_fields() {
     let watched = Watched::new(&["http2_connections_max=8", "http2_streams_max=8"]);
     let mut all: Vec<Tcp> = (0..8).map(|_| watched.server.connect()).collect();
     all.iter_mut().for_each(|tcp| tcp.write(PREFACE));
     for n in 0..110_u8 {
-        // GET of a path that is kept, with a field that fills its frame.
+        // GET of a cached path, with a field that fills its frame.
         let mut block = vec![0x82, 0x86, 0x41, 0x01, b'x', 0x44, 0x02, b'/', b'!' + n % 90];
         field(&mut block, b"x-long", &[b'v'; 16_100]);
         for tcp in &mut all {
             tcp.write(&frame(1, 5, 2 * u32::from(n) + 1, &block));
-            // No more at a time than are allowed.
+            // No more at a time than the limit allows.
             if n % 4 == 3 {
                 tcp.write(&frame(PING, 0, 0, b"go on..."));
                 tcp.read_until("go on...");
@@ -174,7 +174,7 @@ fn http2_tables_of_fields() {
     watched.server.assert_lives();
 }
 
-/// Heads of which the last frame never comes.
+/// Heads without their last frame.
 #[test]
 fn http2_heads_that_do_not_end() {
     let watched = Watched::new(&["http2_connections_max=8", "http2_streams_max=1"]);
@@ -188,7 +188,7 @@ fn http2_heads_that_do_not_end() {
         tcp.write(PREFACE);
         tcp.write(&frame(PING, 0, 0, b"the last"));
         tcp.write(&frame(1, 0, 1, &block));
-        // A field whose value is as long as four frames.
+        // A field value of four frames.
         let mut more = vec![0, 1, b'x', 127, 0xff, 0xff, 0x07];
         more.resize(16_000, b'v');
         for _ in 0..4 {
@@ -204,7 +204,7 @@ fn http2_heads_that_do_not_end() {
     watched.server.assert_lives();
 }
 
-/// Reads up to the answer to the ping that says so; false: the connection was reset.
+/// Reads up to the answer to the PING; false: the connection was reset.
 fn is_let_go_on(tcp: &mut Tcp) -> bool {
     use std::io::Read;
     let (mut came, mut some) = (Vec::new(), [0; 4096]);
@@ -217,7 +217,7 @@ fn is_let_go_on(tcp: &mut Tcp) -> bool {
     true
 }
 
-/// First pieces of messages over HTTP/2, of which all together would be ten times the bound.
+/// First pieces of messages over HTTP/2, which would together be ten times the limit.
 #[test]
 fn partial_requests_over_http2() {
     let watched = Watched::new(&[
@@ -227,7 +227,7 @@ fn partial_requests_over_http2() {
     ]);
     let block = call(b"/lf.a2a.v1.A2AService/SendMessage", b"application/grpc");
     let piece = [&b"\0\0\x10\0\0"[..], &[b'x'; 16_000]].concat();
-    // Nobody new is let in once the buffers are full.
+    // The server accepts no new connection once the buffers are full.
     let mut all: Vec<Tcp> = (0..4).map(|_| watched.server.connect()).collect();
     for tcp in &mut all {
         tcp.write(&[PREFACE, &frame(PING, 0, 0, b"go on...")].concat());
@@ -238,9 +238,9 @@ fn partial_requests_over_http2() {
     for tcp in &mut all {
         for n in 0..400 {
             let call = [frame(1, 4, 2 * n + 1, &block), frame(0, 0, 2 * n + 1, &piece)].concat();
-            // The window of the connection has to be open.
+            // The window of the connection must be open.
             let call = [call, frame(PING, 0, 0, b"go on...")].concat();
-            // Whoever holds most is cut off.
+            // The server cuts off the connection that holds most.
             if tcp.stream.write_all(&call).is_err() || !is_let_go_on(tcp) {
                 break;
             }
@@ -248,13 +248,13 @@ fn partial_requests_over_http2() {
         }
     }
     watched.assert_within(grown, &[HTTP2[0], HTTP2[1], ON_ITS_WAY]);
-    // One of them got as far as it could.
+    // One of them reached its limit.
     assert!(grown > 3_000_000, "{grown}");
     drop(all);
     watched.server.assert_lives();
 }
 
-/// Sends messages one behind the other on one connection, `count` of them.
+/// Sends `count` messages one after the other on one connection.
 fn send_all(server: &Binary, count: usize, words: &str) {
     let mut tcp = server.connect();
     let ask = post("/", &[], &rpc(V1.send(), &V1.params(say(words))));
@@ -273,7 +273,7 @@ fn store_of_large_tasks() {
     let mut watched = Watched::new(&["store_bytes_max=16_000_000"]);
     send_all(&watched.server, 10, "warm");
     watched.begin();
-    // Each is in its history and in an artifact: three times the bound.
+    // Each is in its history and in an artifact: three times the limit.
     send_all(&watched.server, 400, &"x".repeat(60_000));
     let grown = watched.grown();
     watched.assert_within(grown, &["store: task logs"]);
@@ -289,8 +289,8 @@ fn store_of_many_tasks() {
     watched.assert_within(watched.grown(), &["store: task logs", "slots and indexes"]);
 }
 
-/// Some tasks run on while those that were stored with them leave, and the next ones are larger, so
-/// that nothing fits where they were.
+/// Some tasks keep running while tasks stored with them are evicted; the next tasks are larger, so
+/// none fits into the freed memory.
 #[test]
 fn store_of_tasks_of_which_some_run_on() {
     let mut watched = Watched::new(&["tasks_max=2_000", "store_bytes_max=6_000_000"]);
@@ -311,7 +311,7 @@ fn store_of_tasks_of_which_some_run_on() {
             (0..20).for_each(|_| assert_eq!(tcp.reply().status, 200));
         }
     }
-    // Tasks of each size share pages of their own.
+    // Tasks of each size have their own pages.
     let pages = 3 * SLACK_BYTES;
     assert_within(
         watched.grown(),
@@ -329,7 +329,7 @@ fn partial_requests_over_http1() {
     let mut all = Vec::new();
     for _ in 0..120 {
         let mut tcp = watched.server.connect();
-        // Who would need more than there is, is cut off.
+        // The server cuts off a connection that needs more than there is.
         let sent = tcp.stream.write_all(&head).and_then(|()| tcp.stream.write_all(&body));
         if sent.is_ok() {
             all.push(tcp);
@@ -367,7 +367,7 @@ fn connections_that_are_idle() {
     assert_within(grown, watched.bound(&["connections: state"]) + SLACK_BYTES / 4);
 }
 
-/// Handshakes whose first message is as long as can be and lacks its end.
+/// Handshakes with a first message of the maximum length that lacks its end.
 #[cfg(feature = "tls")]
 #[test]
 fn tls_handshakes_that_do_not_end() {
@@ -395,7 +395,7 @@ fn tls_handshakes_that_do_not_end() {
     assert_within(grown, bound + SLACK_BYTES);
 }
 
-/// A page of large tasks, and who asked for it reads none of it.
+/// A page of large tasks that its client does not read.
 #[test]
 fn an_answer_that_nobody_reads() {
     let mut watched = Watched::new(&["answer_bytes_max=4_000_000", "task_bytes_max=4_000_000"]);
@@ -409,7 +409,7 @@ fn an_answer_that_nobody_reads() {
     watched.assert_within(watched.grown(), &[AT_HAND]);
 }
 
-/// One message of a WebSocket, as long as one may be.
+/// One WebSocket message of the maximum length.
 #[test]
 fn a_message_of_a_websocket() {
     let watched = Watched::new(&["answer_bytes_max=1_000_000"]);
@@ -444,11 +444,11 @@ fn http2_streams_that_wait() {
     }
     let grown = settled(&watched, &mut all);
     watched.assert_within(grown, &[HTTP2[0], HTTP2[1], ON_ITS_WAY]);
-    // They are all there.
+    // The server holds all of them.
     assert!(grown > 1_000 * 1024, "{grown}");
 }
 
-/// Calls that wait behind a message, each with trailers of many fields and in a frame of its own.
+/// Calls that wait behind a message, each with many trailers in a frame of its own.
 #[test]
 fn http2_trailers_of_calls_that_wait() {
     let streams = 500;
@@ -489,7 +489,7 @@ fn a_budget_of_memory_is_divided() {
     assert!(error.to_string().starts_with("1 MiB of memory are too little"), "{error}");
 }
 
-/// True: these bytes are somewhere in the pages of a process that are in memory.
+/// True: a resident page of the process contains these bytes.
 fn holds(pid: u32, secret: &str) -> bool {
     use std::{fs::File, os::unix::fs::FileExt};
     const PAGE: usize = 4096;
@@ -501,13 +501,13 @@ fn holds(pid: u32, secret: &str) -> bool {
     maps.lines().filter(|line| line.contains(" rw")).any(|line| {
         let range = line.split(' ').next().unwrap().split_once('-').unwrap();
         let [from, to] = [range.0, range.1].map(|at| usize::from_str_radix(at, 16).unwrap());
-        // No heap is so large: it is AddressSanitizer's own.
+        // Too large for a heap: a region of AddressSanitizer.
         if to - from > 1 << 36 {
             return false;
         }
         let mut entries = vec![0; (to - from) / PAGE * 8];
         let count = pages.read_at(&mut entries, (from / PAGE * 8) as u64).unwrap_or(0);
-        // The highest bit says that a page is there.
+        // The highest bit marks a resident page.
         let is_there: Vec<bool> =
             entries[..count].chunks_exact(8).map(|entry| entry[7] & 0x80 != 0).collect();
         let mut at = from;
@@ -523,7 +523,7 @@ fn holds(pid: u32, secret: &str) -> bool {
 
 #[test]
 fn no_credential_outlives_its_request() {
-    // Far longer than what a hash takes at a time.
+    // Far longer than the block of a hash function.
     let token = |name: &str| format!("{name}-{}", "0123456789abcdef".repeat(20));
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("secrets.toml");
     let [waits, whole, parts, left] = ["waits", "whole", "parts", "left"].map(token);
@@ -537,7 +537,7 @@ fn no_credential_outlives_its_request() {
         format!("{line} HTTP/1.1\r\nHost: a.example\r\nAuthorization: Bearer {token}\r\n{rest}\r\n")
     };
     let card = "GET /.well-known/agent-card.json";
-    // One that stays is found, so that one that is gone would be.
+    // A token in use is found, which shows that the search would find an expired one.
     let mut open = server.connect();
     open.write(&head(card, &waits, "").as_bytes()[..400]);
     server.wait_until_read(&[&open.stream]);
@@ -567,8 +567,8 @@ fn no_credential_outlives_its_request() {
     }
 }
 
-/// Cached tokens hold no more than their term, whatever their issuer writes into them: names,
-/// tenants and scopes of some kilobytes each.
+/// Cached tokens stay within their term, even with names, tenants and scopes of some kilobytes
+/// each.
 #[cfg(feature = "auth")]
 #[test]
 fn cached_tokens_are_within_their_term() {
@@ -600,11 +600,11 @@ fn cached_tokens_are_within_their_term() {
             tcp.write(&post("/", &fields, &rpc("ListTasks", &serde_json::json!({}))));
             assert_eq!(tcp.reply().status, 200);
         };
-        // The paths that serve them have run once.
+        // The code paths that serve them have run once.
         (0..50).for_each(|number| ask(&token(number, 200)));
         watched.begin();
         for number in 0..1_500 {
-            // Of half of them little is retained, so that all slots are taken.
+            // Half of them are small, so that all slots are taken.
             ask(&token(number, if number % 2 == 0 { 200 } else { 2 }));
         }
         let grown = watched.grown();

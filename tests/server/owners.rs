@@ -1,5 +1,5 @@
-//! More callers than `owners_max` over real sockets: a newcomer displaces the one whose finished
-//! tasks ended longest ago, and shares nothing with it.
+//! More callers than `owners_max` over real sockets: a new caller displaces the owner that finished
+//! its last task longest ago, and shares nothing with it.
 
 use std::{
     sync::{Arc, atomic::Ordering::SeqCst},
@@ -41,7 +41,7 @@ impl Callers {
         params
     }
 
-    /// Sends a message; the id of its task.
+    /// Sends a message; returns the id of its task.
     fn send(&self, name: &str, params: &Value) -> Value {
         let answer = self.call(name, V1.send(), params);
         let id = &answer["result"]["task"]["id"];
@@ -74,7 +74,7 @@ fn a_fourth_caller_displaces_the_one_used_least_recently() {
     let of_bob = callers.send("bob", &Callers::params("m", "hold:600000:2", None));
     let of_cat = callers.send("cat", &Callers::params("m", "hi", None));
 
-    // Its message has the id of another caller's, and its webhook is the first of its own.
+    // Its message has the id of another caller's message, and its webhook is its own first.
     let of_dan = callers.send("dan", &mine);
     assert_ne!(of_dan, of_ann);
     let evicted = || metric(admin, "peregrine_tasks_evicted_total{limit=\"owners_max\"}");
@@ -93,7 +93,7 @@ fn a_fourth_caller_displaces_the_one_used_least_recently() {
     }
     assert_eq!((callers.tasks("ann"), callers.has("ann", &of_ann)), (json!(0), false));
 
-    // Of its webhook the operator still has the letter, which is replayed from the retained task.
+    // The operator still has the letter of its webhook, and replays it from the retained task.
     let all = wait_for_letters(admin, 2);
     assert_eq!((&all[0]["taskId"], &all[0]["replayable"]), (&of_ann, &json!(true)));
     is_back.store(true, SeqCst);
@@ -105,7 +105,7 @@ fn a_fourth_caller_displaces_the_one_used_least_recently() {
     assert!(posted.json().to_string().contains(of_ann.as_str().unwrap()), "{posted:?}");
     assert_eq!(letters(admin).len(), 1);
 
-    // It comes back as a new caller: its message is new, and the next idle one leaves.
+    // It comes back as a new caller: its message is new, and the next idle owner is displaced.
     let again = callers.send("ann", &mine);
     assert!(again != of_ann && callers.has("ann", &again));
     assert_eq!(
@@ -122,7 +122,7 @@ fn a_fourth_caller_displaces_the_one_used_least_recently() {
         let refused = callers.call("eve", V1.send(), &mine);
         assert_eq!(refused["error"]["code"], -32000, "{refused}");
         assert!(refused["error"]["message"].as_str().unwrap().contains("owners_max"), "{refused}");
-        // The second one has the shards looked through.
+        // The second one makes the server search the shards.
         thread::sleep(Duration::from_millis(1_100));
     }
     assert!(callers.has("ann", &again) && callers.has("bob", &of_bob));

@@ -1,4 +1,5 @@
-//! The pages about the server over real sockets: what they say, to whom, and where.
+//! The pages about the server over real sockets: their content, which clients get them, and at
+//! which paths.
 
 use std::{
     os::unix::{fs::PermissionsExt, net::UnixStream},
@@ -32,7 +33,7 @@ fn ask(server: &Binary, request: &[u8]) -> Reply {
     tcp.reply()
 }
 
-/// The number on the line of a metric that begins so; 0: there is none.
+/// The number on the line of a metric that begins with `line`; 0: there is none.
 fn count(text: &str, line: &str) -> f64 {
     let found = text.lines().find_map(|one| one.strip_prefix(line)?.strip_prefix(' '));
     found.map_or(0.0, |number| number.parse().unwrap())
@@ -131,7 +132,7 @@ fn who_asks_through_a_proxy_is_a_stranger() {
     }
     let ready = ask(&server, &get("/readyz")).json();
     assert_eq!(ready["checks"], json!({ "store": "ok", "listeners": "ok" }));
-    // The Host check holds here, too.
+    // The Host check applies here, too.
     for path in ["/healthz", "/readyz", "/metrics"] {
         let other = format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\n\r\n");
         assert_eq!(ask(&server, other.as_bytes()).status, 421, "{path}");
@@ -207,7 +208,7 @@ fn an_admin_socket_is_its_owners_alone_and_leaves_with_the_server() {
         line.write(&get("/readyz"));
         assert_eq!(line.reply().json()["checks"]["store"], "ok");
         drop(line);
-        // One that is killed leaves its file, which is nobody's then.
+        // A killed server leaves its socket file, which has no owner then.
         server.signal("-KILL");
         server.exit_code();
         assert!(path.exists());
@@ -247,7 +248,7 @@ fn admin_connections_max() {
     let limits = ["--limit", "admin_connections_max=1", "--limit", "connections_max=1"];
     let server = Binary::start(&[&["--admin", "127.0.0.1:0"][..], &limits].concat());
     let admin = server.said("admin").strip_prefix("http://").unwrap().parse().unwrap();
-    // The server is full, and can still be asked.
+    // The server is full, and still answers here.
     let _held = server.connect();
     eventually("the server is full", || {
         let mut tcp = server.connect();

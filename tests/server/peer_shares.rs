@@ -22,7 +22,7 @@ use crate::{
 };
 
 const CARD: &str = "/.well-known/agent-card.json";
-/// What a client of HTTP/2 begins with: its preface and an empty SETTINGS frame.
+/// The start of an HTTP/2 client: its preface and an empty SETTINGS frame.
 const BEGIN: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0pingpong";
 
@@ -37,7 +37,7 @@ pub fn from(last: u8, addr: SocketAddr) -> Tcp {
 }
 
 fn served(tcp: &mut Tcp) -> bool {
-    // A refused connection may be gone before it is written to.
+    // The server may close a refused connection before the client writes.
     let _ = std::io::Write::write_all(&mut tcp.stream, &get(CARD));
     tcp.read_first() == Some(200) && tcp.reply().status == 200
 }
@@ -81,7 +81,7 @@ fn http2_slots_of_one_peer_go_to_newcomers() {
         let message = crate::http2::framed(&say("hello"));
         let (status, why) = status_of(ask(&mut client, request, &message).await).await;
         assert_eq!((status, why.as_str()), (0, ""));
-        // The oldest has ended by GOAWAY with NO_ERROR, and the others live.
+        // The oldest has ended by GOAWAY with NO_ERROR; the others live.
         let goaway = held[0].read_to_end();
         assert!(goaway.ends_with(b"\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\0"), "{goaway:?}");
         for tcp in &mut held[1..] {
@@ -114,7 +114,7 @@ fn half_heads_of_one_peer_go_to_newcomers() {
         assert!(refusal.starts_with("HTTP/1.1 408 "), "{refusal}");
         assert!(refusal.contains("connection: close"));
     }
-    // Now both peers hold half of them, and neither takes from the other.
+    // Now both peers hold half of the slots, and neither takes from the other.
     assert!(!served(&mut from(2, rig.0.addrs()[0])) && !served(&mut from(3, rig.0.addrs()[0])));
     assert!(held[2].is_silent() && held[3].is_silent() && newcomers.iter_mut().all(served));
 }
@@ -163,14 +163,15 @@ fn clients_of_a_trusted_proxy_are_peers() {
         tcp.write(&get_with(CARD, &format!("X-Forwarded-For: {client}\r\n")));
         assert_eq!(tcp.reply().status, 200);
     }
-    // A newcomer takes from the client with the most, be it a peer or the proxy for a client.
+    // A newcomer takes from the client with the most connections, a direct peer or a client of the
+    // proxy.
     let mut direct = from(3, rig.0.addrs()[0]);
     assert!(served(&mut direct) && held[1].read_to_end().is_empty());
     let mut proxied = from(2, rig.0.addrs()[0]);
     proxied.write(&get_with(CARD, "X-Forwarded-For: 192.0.2.3\r\n"));
     assert!(proxied.reply().status == 200 && held[2].read_to_end().is_empty());
     assert!(served(&mut direct) && served(&mut held[0]) && served(&mut held[3]));
-    // Now each holds one, which nobody takes.
+    // Now each holds one slot, which no newcomer takes.
     assert!(!served(&mut from(4, rig.0.addrs()[0])));
 }
 
@@ -183,7 +184,7 @@ fn anonymous_callers_share_half_of_the_room_for_webhooks() {
         setup.push = Some(PushSettings { anonymous: true, ..PushSettings::default() });
     });
     let mut number = 0;
-    // Configurations with origins of their own, until one is refused; how many there were.
+    // Sets configurations with origins of their own until one is refused; returns their number.
     let mut fill = |tcp: &mut Tcp, fields: &[(&str, &str)]| {
         for set in 0.. {
             number += 1;

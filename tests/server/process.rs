@@ -1,4 +1,4 @@
-//! The binary as its users meet it: flags, the banner, exit codes and signals.
+//! The binary as its users run it: flags, the banner, exit codes and signals.
 
 use std::{
     fs::File,
@@ -19,7 +19,7 @@ fn output(args: &[&str]) -> Output {
     Command::new(PATH).args(args).output().unwrap()
 }
 
-/// Asserts the exit code, and one line on stderr that says `said`.
+/// Asserts the exit code, and one line on stderr that contains `said`.
 fn assert_refused(args: &[&str], code: i32, said: &str) {
     let output = output(args);
     let line = String::from_utf8(output.stderr).unwrap();
@@ -129,7 +129,7 @@ fn a_taken_port_is_one_line_and_exit_1() {
     let server = Binary::start_plain(&["--workers", "2"]);
     let addr = server.addr().to_string();
     assert_refused(&["serve", "--listen", &addr], 1, "port is in use");
-    // Who is wrong twice hears of the flag first: another port would not help.
+    // With two errors, the error of the flag comes first: another port would not help.
     assert_refused(&["serve", "--listen", &addr, "--mount", "/x=nope"], 2, "nope");
     assert_refused(
         &["serve", "--listen", &addr, "--agent", "a=echo", "--agent", "a=echo"],
@@ -183,7 +183,7 @@ fn the_printed_call_works_when_pasted() {
     std::fs::remove_file(script).unwrap();
 }
 
-/// An agent that answers nobody who does not name its extension.
+/// An agent that requires its extension.
 const SCRIPT: &str = r#"
 [agent]
 name = "scripted"
@@ -214,7 +214,7 @@ fn the_banner_names_every_agent_and_mount() {
 fn run_banner_call(server: &Binary) -> Option<serde_json::Value> {
     let call = server.said("try").replace("YOUR_KEY", KEY).replace("YOUR_TOKEN", KEY);
     let output = Command::new("sh").args(["-c", &call]).output().unwrap();
-    // There may be no curl.
+    // curl may be missing.
     (output.status.code() != Some(127)).then(|| {
         serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|error| panic!("{error}: {call} {output:?}"))
@@ -289,7 +289,7 @@ fn a_drain_says_what_it_waits_for_and_what_it_cuts() {
     busy.write_all(&send_message("hold:60000:2")).unwrap();
     server.wait_for_tasks(1);
     server.signal("-TERM");
-    // Who waits is told to come back, and for which task.
+    // A waiting client gets `Retry-After` and the id of its task.
     let (head, body) = response(&mut BufReader::new(&busy));
     let head = head.to_ascii_lowercase();
     assert!(head.starts_with("http/1.1 503 ") && head.contains("retry-after: 1"), "{head}");
@@ -297,7 +297,7 @@ fn a_drain_says_what_it_waits_for_and_what_it_cuts() {
     drop(busy);
     assert_eq!(server.exit_code(), Some(0));
     let text = std::fs::read_to_string(&said).unwrap();
-    // A machine that has much to do may have held up the agent, which is said, too.
+    // On a busy machine the agent may block its worker, which is logged too.
     let lines: Vec<&str> = text.lines().filter(|line| !line.contains("held up")).collect();
     let [begin, end] = lines[..] else { panic!("{text}") };
     let message = |line: &str| -> String {
@@ -305,7 +305,8 @@ fn a_drain_says_what_it_waits_for_and_what_it_cuts() {
         line["message"].as_str().unwrap().to_owned()
     };
     let what = "1 waiting call, 0 streams, 1 open connection; 1 unfinished task";
-    // On a busy machine the end of the connection that asked for tasks may not have been seen yet.
+    // On a busy machine the server may not have seen the end of the connection that requested
+    // tasks.
     let begin = message(begin).replace("2 open connections", "1 open connection");
     assert_eq!(begin, format!("draining, for 0.2 s at most: {what}"));
     let what = "1 waiting call, 0 streams cut; 1 unfinished task in memory";
@@ -323,7 +324,7 @@ fn a_second_signal_ends_at_once() {
     server.wait_until_refused();
     assert!(server.runs());
     server.signal("-INT");
-    // A drain that comes to its end exits with 0.
+    // A drain that completes exits with 0.
     assert_eq!(server.exit_code(), Some(1));
 }
 
@@ -340,7 +341,7 @@ fn sighup_without_tls_says_that_there_is_nothing_to_read() {
     std::fs::remove_file(said).unwrap();
 }
 
-/// ADR 0012; only Linux has the line, from 5.0 on.
+/// ADR 0012; only Linux from 5.0 on has the line.
 #[test]
 fn memory_grows_by_small_pages_unless_the_allocator_is_told() {
     let usual = Binary::start(&[]).status("THP_enabled");

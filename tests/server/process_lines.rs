@@ -1,4 +1,4 @@
-//! Agents that speak lines: the real binary, and shells that answer it.
+//! Agents that speak the line protocol: the real binary, and shell scripts that answer it.
 
 use std::{fs, path::PathBuf};
 
@@ -10,7 +10,7 @@ use crate::support::{
     binary::{Binary, Tcp, eventually},
 };
 
-/// Answers by the words of a message; what it is told of cancels it repeats when it is asked.
+/// Answers by the text of a message; repeats the cancels that it got on request.
 const PROGRAM: &str = r#"
 while read -r line; do
   turn=${line#*'"turn":"'}
@@ -77,7 +77,7 @@ impl Program {
         text_of(&self.send(say(text))["message"]).to_owned()
     }
 
-    /// The task that becomes of this text.
+    /// The task that results from this text.
     fn task(&self, text: &str) -> Value {
         self.send(say(text))["task"].clone()
     }
@@ -182,7 +182,7 @@ fn a_caller_that_leaves_before_an_answer_cancels_its_turn() {
     let program = Program::start("leave", "");
     program.answer("direct");
     let line = program.call(V1.send(), &V1.params(say("silent")));
-    // The turn has reached the program once the next one is answered.
+    // The program has the turn once it answers the next one.
     eventually("it is sent", || {
         program.server.wait_until_read(&[&line.stream]);
         program.answer("direct") == "hello"
@@ -227,7 +227,7 @@ fn a_silent_program_with_turns_is_killed() {
     let first = program.answer("pid");
     let task = program.task("silent");
     assert_eq!(said(&task), "the program wrote nothing for 100 ms");
-    // Silence without a turn is fine: the process that was started since then answers.
+    // Silence without a turn is fine: the process started since then answers.
     let second = program.answer("pid");
     assert_ne!(second, first);
     std::thread::sleep(std::time::Duration::from_millis(250));
@@ -277,13 +277,13 @@ fn a_replaced_program_ends_and_its_turns_fail() {
     eventually("the replaced program ends", || has_ended(&first));
 }
 
-/// Whether a process is gone, or a zombie that nothing reaps.
+/// Whether a process has ended; an unreaped zombie counts.
 fn has_ended(pid: &str) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/stat"));
     status.map_or(true, |line| line.contains(") Z "))
 }
 
-/// Whether there is an interpreter for an example.
+/// Whether the interpreter of an example is installed.
 fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())

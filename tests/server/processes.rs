@@ -13,10 +13,10 @@ fn serve(command: &str) -> Binary {
     Binary::start(&["--agent", &format!("exec:{command}")])
 }
 
-/// A server whose file has one agent with these keys.
+/// A server with one agent of these keys in its configuration.
 fn configured(test: &str, keys: &str) -> Binary {
     let file = std::env::temp_dir().join(format!("peregrine-{test}-{}.toml", std::process::id()));
-    // A dollar begins the name of a variable there.
+    // A dollar sign begins the name of a variable there.
     let keys = keys.replace('$', "$$");
     fs::write(&file, format!("[agents.program]\n{keys}\n")).unwrap();
     let server = Binary::start(&["--config", file.to_str().expect("a path")]);
@@ -30,7 +30,7 @@ fn call(server: &Binary, method: &str, params: &serde_json::Value) -> Tcp {
     line
 }
 
-/// The task that a message becomes in the end.
+/// The final task of a message.
 fn task(server: &Binary, text: &str) -> serde_json::Value {
     let result = call(server, V1.send(), &V1.params(say(text))).reply().result();
     V1.task(&result).clone()
@@ -46,7 +46,7 @@ fn state(task: &serde_json::Value) -> &str {
     task["status"]["state"].as_str().expect("a state")
 }
 
-/// A stream whose program runs a child, and the number of that child.
+/// A stream of a program that runs a child, and the child's process id.
 fn begun(server: &Binary) -> (Tcp, String, String) {
     let mut line = call(server, V1.stream(), &V1.params(say("hi")));
     line.read_until("pid=");
@@ -60,7 +60,7 @@ fn begun(server: &Binary) -> (Tcp, String, String) {
 }
 
 fn is_alive(pid: &str) -> bool {
-    // A zombie that nothing reaps, as in a container without an init, is dead.
+    // An unreaped zombie, as in a container without an init, counts as dead.
     let status = fs::read_to_string(format!("/proc/{pid}/stat"));
     status.is_ok_and(|line| !line.contains(") Z "))
 }
@@ -105,7 +105,7 @@ fn a_program_that_fails_fails_its_task_with_its_status() {
 fn a_program_gets_path_and_three_descriptors() {
     let server = serve("sh -c 'env; ls /proc/self/fd'");
     let text = output(&task(&server, "hi"));
-    // The shell sets some itself; `ls` opens the folder.
+    // The shell sets some variables itself; `ls` opens the folder.
     let lines = text.lines().filter(|line| {
         !["PWD=", "OLDPWD=", "SHLVL=", "_="].iter().any(|own| line.starts_with(own))
     });

@@ -1,7 +1,7 @@
 //! Refusals by limits over real sockets: each is counted once, under the name of the limit.
 //!
-//! Which limits there are is read from the code: from the tables of faults and rejects, and from
-//! each place of `src` that names the limit of a refusal.
+//! The list of limits comes from the code: from the tables of faults and rejects, and from each
+//! line of `src` that names the limit of a refusal.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -49,7 +49,7 @@ impl Small {
         Tcp::to(self.running.addrs()[0])
     }
 
-    /// Sends bytes on a connection of their own, and waits for what comes of them.
+    /// Sends bytes on a connection of their own, and waits for the answer.
     fn tell(&self, bytes: &[u8]) {
         let mut tcp = self.connect();
         tcp.write(bytes);
@@ -69,7 +69,7 @@ impl Small {
         reply.text().lines().filter_map(line).filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Asserts that what `provoke` does is one refusal by this limit, and no other.
+    /// Asserts that `provoke` causes one refusal by this limit, and no other.
     fn assert_counted(&self, limit: &str, provoke: &dyn Fn(&Small)) {
         let mut wanted = self.refused();
         *wanted.entry(limit.to_owned()).or_default() += 1;
@@ -102,7 +102,7 @@ fn hold_stream() -> Vec<u8> {
     send(&rpc(V1.stream(), &V1.params(say("hold:600000:1"))))
 }
 
-/// What one request shows.
+/// Limits that one request exceeds.
 fn requests() -> (Limits, Vec<Case>) {
     let limits = Limits {
         head_bytes_max: 2_048,
@@ -194,7 +194,7 @@ fn requests() -> (Limits, Vec<Case>) {
     (limits, cases)
 }
 
-/// What HTTP/2 refuses: a call beyond those at a time, resets beyond those that are taken.
+/// Limits of HTTP/2: concurrent calls, and resets.
 fn http2() -> (Limits, Vec<Case>) {
     let limits = Limits { http2_streams_max: 3, http2_resets_max: 5, ..Limits::default() };
     let open = |n: u32| http2_frame(1, 4, 2 * n + 1, &[&[0x83], &GET[1..]].concat());
@@ -206,7 +206,7 @@ fn http2() -> (Limits, Vec<Case>) {
     (limits, cases.into())
 }
 
-/// What needs another request that goes on.
+/// Limits that need another request in flight.
 fn held() -> Vec<(Limits, Quota, Vec<u8>, Case)> {
     let (limits, quota) = (Limits::default(), Quota::default());
     let again = |limit, request: Vec<u8>| bytes(limit, request);
@@ -295,8 +295,8 @@ fn every_refusal_by_a_limit_is_counted_once() {
     }
 }
 
-/// Limits whose refusals other tests provoke, or that need more than a test should take: what is
-/// named here is a refusal that the code counts.
+/// Limits with refusals that other tests provoke, or that take too much for a test: the code counts
+/// each refusal named here.
 const ELSEWHERE: [&str; 25] = [
     "admin_connections_max",
     "answer_bytes_max",
@@ -308,7 +308,7 @@ const ELSEWHERE: [&str; 25] = [
     "idempotency_entries_max",
     "output_bytes_max",
     "owner_share",
-    // Faults of these kinds that name no limit of their own.
+    // Faults of these kinds without a limit of their own.
     "overload",
     "quotas",
     "owners_max",

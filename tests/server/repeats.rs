@@ -1,4 +1,4 @@
-//! Repeated sends over real sockets, where other callers send very many.
+//! Repeated sends over real sockets, while other callers send very many.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::support::{
     binary::{Binary, Tcp},
 };
 
-/// Sends as the owner of a key; the answer.
+/// Sends as the owner of a key; returns the answer.
 fn send(tcp: &mut Tcp, key: &str, body: &str) -> Value {
     tcp.write(&post("/", &[("x-api-key", key)], body));
     tcp.reply().json()
@@ -28,14 +28,14 @@ fn repeat_is_known_under_a_flood_of_another_caller() {
     let (victim, attacker) = ("key-of-victim-0123456789", "key-of-attacker-0123456789");
     let first = send(&mut tcp, victim, &call("mine"));
     assert!(first["result"]["task"]["id"].is_string(), "{first}");
-    // Four times as many as are known.
+    // Four times as many as are remembered.
     for round in 0..82 {
         let calls: Vec<String> = (0..100).map(|at| call(&format!("{round}-{at}"))).collect();
         let answers = send(&mut tcp, attacker, &format!("[{}]", calls.join(",")));
         assert!(answers.as_array().unwrap().iter().all(|answer| answer["result"].is_object()));
     }
     assert_eq!(send(&mut tcp, victim, &call("mine")), first);
-    // Those of the attacker were forgotten, the oldest first.
+    // The server has forgotten the attacker's, the oldest first.
     let again = send(&mut tcp, attacker, &call("81-99"));
     assert_eq!(again, send(&mut tcp, attacker, &call("81-99")));
     let id = |answer: Value| answer["result"]["task"]["id"].clone();

@@ -1,5 +1,5 @@
-//! Agents that hold up their worker: who asked to be told is told their names, and `Server::run` says
-//! them on stderr: one of these tests runs itself once more as a server.
+//! Agents that block their worker: a program that asked for it gets their names, and `Server::run`
+//! prints them on stderr. One of these tests runs itself again as a server.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -25,7 +25,7 @@ use crate::support::{
 const VARIABLE: &str = "PEREGRINE_TEST_SLOW_TURNS";
 const TEST: &str = "slow_turns::a_server_that_runs_says_once_which_agent_has_held_up_a_worker";
 
-/// Holds up its worker, against the rules: in `start`, when it is called again, or in a cancel.
+/// Blocks its worker, against the rules: in `start`, when it is called again, or in a cancel.
 struct Sleepy;
 
 impl Agent for Sleepy {
@@ -70,7 +70,7 @@ fn send(addr: SocketAddr, agent: &str, text: &str) -> Value {
     line.reply().result()
 }
 
-/// A server whose program is told.
+/// A server that reports slow turns to its program.
 fn told() -> (Running, Receiver<SlowTurn>) {
     let (tell, hear) = channel();
     let server = server().on_slow_turn(move |slow| tell.send(slow.clone()).unwrap());
@@ -94,7 +94,7 @@ fn a_program_is_told_which_agent_has_held_up_a_worker() {
         let slow = heard.recv_timeout(PATIENCE).unwrap();
         assert_eq!(slow.agent, agent, "{text}");
         assert!(slow.ms > 50, "{slow:?}");
-        // The next time would be in a minute.
+        // The next report would come in a minute.
         send(addr, "sleepy", "now");
         send(addr, "echo", "hello");
         running.shutdown();
@@ -103,12 +103,12 @@ fn a_program_is_told_which_agent_has_held_up_a_worker() {
     }
 }
 
-/// A server in a process of its own, whose end is that of the test.
+/// A server in its own process, which ends with the test.
 struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nothing is left to do if it has ended.
+        // If it has ended, nothing is left to do.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,5 +1,5 @@
-//! HTTP/1.1 on real sockets: what is written at once, what comes in pieces, who reads slowly, and
-//! where descriptors run short.
+//! HTTP/1.1 on real sockets: coalesced writes, requests in pieces, slow readers, and a shortage of
+//! descriptors.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -20,13 +20,13 @@ fn head_and_ready_events_leave_in_one_write() {
     let request = ask::post("/", &[], &rpc(V1.stream(), &V1.params(say("stream:3"))));
     for _ in 0..20 {
         peer.write(&request);
-        // What one write sends, one read finds.
+        // One read gets what one write sends.
         assert!(peer.read());
         let reply = peer.reply_at_hand().expect("the whole stream");
         assert_eq!((reply.complete, reply.events().len()), (true, 4));
     }
-    // TCP_NODELAY: what comes later does not wait for the acknowledgement of what came before,
-    // which kernels delay by 40 ms.
+    // TCP_NODELAY: later bytes do not wait for the acknowledgement of earlier ones, which kernels
+    // delay by 40 ms.
     let request = ask::post("/", &[], &rpc(V1.stream(), &V1.params(say("hold:1:3"))));
     let took = (0..20).map(|_| {
         let began = Instant::now();
@@ -43,7 +43,7 @@ fn connections_fit_the_file_descriptors() {
     let flags = ["--workers", "1", "--test-echo", "/echo"];
     let server = Binary::start_with_files(60, &flags);
     let said = server.said("files");
-    // What the system allows is a fact; nothing has run short.
+    // A limit that the system sets is reported as a fact, not as a shortage.
     assert!(said.ends_with("connections, because of the hard limit of open files (ulimit -Hn)"));
     let room = said.strip_prefix("at most ").unwrap();
     let room: usize = room.split(' ').next().unwrap().parse().unwrap();
@@ -66,7 +66,7 @@ fn the_soft_limit_of_descriptors_is_raised() {
     crowd.iter().for_each(|stream| assert_eq!(ask(stream, &post("/echo", b"x")).1, b"x"));
 }
 
-/// Others take descriptors, too: agents, and whatever else is in the process.
+/// Agents and the rest of the process take descriptors, too.
 #[cfg(target_os = "linux")]
 #[test]
 fn without_descriptors_the_server_waits_and_resumes() {
@@ -81,7 +81,7 @@ fn without_descriptors_the_server_waits_and_resumes() {
     let before = server.ticks();
     std::thread::sleep(Duration::from_millis(1000));
     assert!(server.ticks() - before < 20, "it spins");
-    // Those that were accepted are served, the last ones wait in the backlog.
+    // Accepted connections are served, the last ones wait in the backlog.
     assert_eq!(ask(&crowd[0], &post("/echo", b"one")).1, b"one");
     let waiting = crowd.into_iter().next_back().unwrap();
     assert_eq!(ask(&waiting, &post("/echo", b"two")).1, b"two");

@@ -1,5 +1,5 @@
-//! What `tenant` means, in every binding and generation: an agent at the root, none at an agent's
-//! own place, and else a space of tasks of its own, where the operator lets it be named.
+//! What `tenant` means, in every binding and generation: at the root an agent, at an agent's own
+//! path nothing, and otherwise a task space of its own, if the operator allows the name.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -14,7 +14,7 @@ use crate::support::{
     ws,
 };
 
-/// How a call is made, and where its tenant stands.
+/// How a call is made, and which part of it names its tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// JSON-RPC, in its params.
@@ -78,7 +78,7 @@ enum Refusal {
 
 use Refusal::*;
 
-/// The id of a task, and what its first artifact says: the default agent's is the message.
+/// The id of a task, and the text of its first artifact: the default agent echoes the message.
 type Answer = Result<(String, String), Refusal>;
 
 fn refusal(code: i64) -> Refusal {
@@ -99,7 +99,7 @@ fn status(status: &Status) -> Refusal {
     }
 }
 
-/// Two agents, of which the default one echoes and the other only works; or the first alone.
+/// Two agents, of which the default one echoes and the other stays working; or the first alone.
 fn rig(agents: usize, tenants: Tenants, tenants_max: usize) -> Rig {
     Rig::with(|setup| {
         setup.agents.truncate(agents);
@@ -190,7 +190,7 @@ fn in_message(way: Way, tenant: &str) -> String {
     if way == Grpc { tenant.to_owned() } else { String::new() }
 }
 
-/// Sends "hi" to whom a tenant means at a place.
+/// Sends "hi" to the agent that a tenant names at a path.
 fn send(rig: &Rig, way: Way, place: &str, tenant: &str) -> Answer {
     match way {
         Rpc(generation) | Socket(generation) | RpcPath(generation) | SocketPath(generation) => {
@@ -280,14 +280,15 @@ fn shown_v03(task: v03::Task) -> (String, String) {
     (task.id, text.unwrap_or_default())
 }
 
-/// Who answered.
+/// The agent that answered, and its space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
     Default,
     Other,
 }
 
-/// Sends, and says who answered; the task is then in this space of the agent and in no other.
+/// Sends, and returns which agent answered; the task is then in this space of the agent and in no
+/// other.
 fn sent_to(rig: &Rig, way: Way, place: &str, tenant: &str) -> Result<Who, Refusal> {
     let (id, text) = send(rig, way, place, tenant)?;
     assert_eq!(read(rig, way, place, tenant, &id), Ok((id, text.clone())), "{way:?} {tenant}");
@@ -307,7 +308,7 @@ fn an_agents_name_is_that_agent_at_the_root() {
             assert_eq!(sent_to(&rig, way, "/", "other"), Ok(Who::Other), "{way:?}");
             assert_eq!(sent_to(&rig, way, "/", "echo"), Ok(Who::Default), "{way:?}");
             assert_eq!(sent_to(&rig, way, "/", ""), Ok(Who::Default), "{way:?}");
-            // It is the agent's own tasks that it has there, and no space beside them.
+            // It has the agent's own tasks there, not a space in addition to them.
             let (id, _) = send(&rig, way, "/", "other").unwrap();
             let there = read(&rig, Rpc(Gen::V1), "/agents/other", "", &id);
             assert!(there.is_ok(), "{way:?}: {there:?}");
@@ -327,7 +328,7 @@ fn an_agents_own_place_is_its_own_whatever_is_named() {
         assert_eq!(read(&rig, way, place, "echo", "x"), Err(Invalid), "{way:?}");
         let (id, _) = send(&rig, way, place, "other").unwrap();
         assert!(read(&rig, way, place, "", &id).is_ok(), "{way:?}");
-        // A tenant of an agent is no tenant of another one.
+        // A tenant of one agent is not a tenant of another.
         let (id, _) = send(&rig, way, place, "acme").unwrap();
         assert!(read(&rig, way, place, "acme", &id).is_ok(), "{way:?}");
         for (place, tenant) in [("/", "acme"), ("/", ""), ("/agents/echo", "acme"), (place, "")] {
@@ -342,7 +343,7 @@ fn any_other_name_is_a_space_of_its_own_on_a_server_with_one_agent() {
     for way in WAYS {
         let (id, text) = send(&rig, way, "/", "acme").unwrap();
         assert_eq!(text, "hi");
-        // It is there for the same tenant in every way, and for nobody else in any.
+        // The same tenant finds it in every way, and no other tenant in any.
         for other in WAYS {
             assert!(read(&rig, other, "/", "acme", &id).is_ok(), "{way:?} {other:?}");
             for tenant in ["", "echo", "Acme", "acme2", "nobody"] {
@@ -388,12 +389,12 @@ fn what_is_no_name_is_no_tenant() {
             assert_eq!(shown(&json_rpc(&rig, way, "/", generation.get(), &params)), Err(Invalid));
         }
     }
-    // Unset, as ProtoJSON has it.
+    // Unset in ProtoJSON.
     for params in [json!({"tenant": "", "id": "x"}), json!({"tenant": null, "id": "x"})] {
         let answer = json_rpc(&rig, Rpc(Gen::V1), "/", "GetTask", &params);
         assert_eq!(shown(&answer), Err(NotFound));
     }
-    // A name that JSON spells with an escape is the same name.
+    // A name with a JSON escape is the same name.
     let (id, _) = send(&rig, Rpc(Gen::V1), "/", "acme").unwrap();
     let mut line = line(&rig.0);
     let body = format!(
@@ -455,7 +456,7 @@ fn a_list_a_context_and_a_page_token_are_the_tenants_own() {
         let foreign = call("ListTasks", &next, tenant);
         assert_eq!(shown(&foreign), Err(Invalid), "{tenant}: {foreign}");
     }
-    // Each call of a batch names its own.
+    // Each call of a batch names its own tenant.
     let get = |tenant: &str| rpc("GetTask", &with_tenant(json!({ "id": first["id"] }), tenant));
     let mut line = line(&rig.0);
     line.write(&post("/", &[], &format!("[{},{},{}]", get("acme"), get(""), get("beta"))));

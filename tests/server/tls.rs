@@ -87,7 +87,7 @@ impl Client {
         self.stream.write_all(bytes).expect("the server takes it");
     }
 
-    /// Reads once; an error is what a connection that is cut gives.
+    /// Reads once; a cut connection gives an error.
     fn read(&mut self) -> std::io::Result<bool> {
         let mut some = vec![0; 64 * 1024];
         let count = self.stream.read(&mut some)?;
@@ -117,14 +117,14 @@ impl Client {
         self.ask(&get(CARD)).status == 200
     }
 
-    /// The certificate that the server shows.
+    /// The certificate that the server sends.
     fn server_cert(&self) -> CertificateDer<'static> {
         self.stream.conn.peer_certificates().unwrap()[0].clone().into_owned()
     }
 }
 
-/// What a handshake comes to, and a first request on it: TLS 1.3 lets a client finish before the
-/// server has looked at its certificate.
+/// The result of a handshake and a first request: TLS 1.3 lets a client finish before the server
+/// has verified its certificate.
 fn try_client(addr: SocketAddr, config: ClientConfig) -> std::io::Result<Client> {
     try_path(addr, config, CARD)
 }
@@ -146,7 +146,7 @@ fn send(text: &str) -> Vec<u8> {
     post("/", &[], &rpc(V1.send(), &V1.params(say(text))))
 }
 
-/// True when the other side has ended the connection, in whatever way.
+/// True when the other side has ended the connection, by a close or a reset.
 fn is_closed(stream: &mut TcpStream) -> bool {
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {
@@ -155,7 +155,7 @@ fn is_closed(stream: &mut TcpStream) -> bool {
     }
 }
 
-// --- What is served ------------------------------------------------------------------------------
+// --- Serving -------------------------------------------------------------------------------------
 
 #[test]
 fn calls_and_streams_share_a_connection() {
@@ -202,7 +202,7 @@ fn an_exposed_admin_speaks_tls_where_the_server_does() {
         let mut plain = tcp(admin);
         plain.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         assert!(is_closed(&mut plain), "it is no TLS");
-        // The place of a handshake that came to nothing is free again.
+        // The slot of a failed handshake is free again.
         eventually("an operator is let in", || {
             try_path(admin, authority.nobody(), "/healthz").is_ok_and(|mut client| {
                 let key = "Authorization: Bearer root a2a:admin\r\n";
@@ -290,13 +290,13 @@ fn alpn_is_http_2_or_http_1_1_or_nothing() {
             config.alpn_protocols = vec![b"h2".to_vec()];
             let mut client = Client::connect(server.addr(), config);
             client.write(text.as_bytes());
-            // An end without `close_notify` is an error, and an end as well.
+            // An end without `close_notify` is an error, and it still ends the connection.
             while client.read().unwrap_or(false) {}
             let answer = client.received.escape_ascii().to_string();
             assert!(!answer.contains("HTTP/1.1"), "{answer}");
         }
     }
-    // RFC 7301 §3.2: nothing in common is the end of the handshake.
+    // RFC 7301 §3.2: without a common protocol the handshake ends.
     let error = offer(&[b"acme/1"]).err().unwrap();
     assert!(error.to_string().contains("NoApplicationProtocol"), "{error}");
 }
@@ -316,7 +316,7 @@ fn an_end_is_told_from_a_cut() {
     client.stream.conn.send_close_notify();
     client.stream.flush().unwrap();
     assert!(!client.read().unwrap());
-    // ... and when the server ends. A client that vanishes is no trouble.
+    // ... and when the server ends. A client that vanishes does no harm.
     let mut client = Client::connect(server.addr(), authority.nobody());
     assert!(client.lives());
     let gone = Client::connect(server.addr(), authority.nobody());
@@ -337,9 +337,9 @@ fn a_host_of_somebody_else_is_refused_within_tls() {
     }
 }
 
-// --- Whom it trusts ------------------------------------------------------------------------------
+// --- Client certificates -------------------------------------------------------------------------
 
-/// Says who called.
+/// Answers with the caller's name.
 struct Tell;
 
 impl Agent for Tell {
@@ -366,10 +366,10 @@ fn a_client_is_known_by_its_certificate() {
         (None, vec![mail("dave@example.org")], "email:dave@example.org"),
         (None, vec![SanType::IpAddress("::1".parse().unwrap())], "IP:::1"),
         (None, vec![SanType::IpAddress("10.1.2.3".parse().unwrap())], "IP:10.1.2.3"),
-        // A common name is no other caller's alternative name.
+        // A common name does not replace another caller's alternative name.
         (Some("DNS:carol.example"), vec![], ""),
         (None, vec![], ""),
-        // Not a name that can be shown; and no other one in its stead.
+        // Not a name that can be returned; and no other name replaces it.
         (Some("a\nb"), vec![dns("e.example")], ""),
         (Some(&*long), vec![dns("e.example")], ""),
     ] {
@@ -379,10 +379,10 @@ fn a_client_is_known_by_its_certificate() {
         for _ in 0..2 {
             let mut client = Client::new(running.addrs()[0], &config);
             let reply = client.ask(&send("who am I?"));
-            // No session is resumed: its certificate would not be verified again.
+            // No session resumption: the certificate would not be verified again.
             assert_eq!(client.stream.conn.handshake_kind(), Some(HandshakeKind::Full));
             if known.is_empty() {
-                // Who has no name can own nothing.
+                // A caller without a name can own no task.
                 assert_eq!(reply.status, 401);
                 continue;
             }
@@ -429,7 +429,7 @@ fn who_leads_to_an_authority_that_is_gone_is_a_caller_no_longer() {
         assert!(stream.read().unwrap(), "{}", stream.received.escape_ascii());
     }
     assert_eq!(old.ask(&send("hi")).status, 200);
-    // One authority more takes nobody's word away.
+    // An additional authority revokes no other certificate.
     both(&[&first, &second]);
     running.reload_tls().unwrap();
     assert_eq!(old.ask(&send("hi")).status, 200);
@@ -439,7 +439,7 @@ fn who_leads_to_an_authority_that_is_gone_is_a_caller_no_longer() {
     running.reload_tls().unwrap();
     assert_eq!(old.ask(&send("hi")).status, 401);
     while stream.read().unwrap() {}
-    // It came by the files with both, of which one is gone.
+    // It came in with the files of both authorities, of which one is gone.
     assert_eq!(new.ask(&send("hi")).status, 401);
     assert_eq!(client(&second).ask(&send("hi")).status, 200);
 }
@@ -476,7 +476,8 @@ fn sighup_brings_new_files_for_new_connections() {
     let mut old = Client::connect(server.addr(), authority.nobody());
     assert!(old.lives());
     assert_eq!(cert_now(), shown.cert);
-    // A certificate without its key, and one that is none: a line each, and nothing changes.
+    // A certificate without its key, and a file that is not a certificate: a line each, and nothing
+    // changes.
     let lines = || fs::read_to_string(&said).unwrap().lines().count();
     replace(&shown.cert_file, &fresh.cert_file);
     server.signal("-HUP");
@@ -497,7 +498,7 @@ fn sighup_brings_new_files_for_new_connections() {
             "{line}"
         );
     }
-    // Files that fit each other.
+    // Files that match.
     replace(&shown.cert_file, &fresh.cert_file);
     replace(&shown.key_file, &fresh.key_file);
     server.signal("-HUP");
@@ -537,7 +538,7 @@ fn a_configuration_that_is_read_again_brings_new_files() {
     replace(&fresh.key_file, &shown.key_file);
     server.signal("-HUP");
     eventually("the old certificate", || cert_now() == shown.cert);
-    // Without TLS there would have to be other sockets.
+    // Without TLS it would need other sockets.
     fs::write(&file, "[limits]\nbody_bytes_max = 4_194_304\n").unwrap();
     eventually("a line on stderr", || {
         text().contains("need a restart: limits.body_bytes_max, tls")
@@ -545,8 +546,7 @@ fn a_configuration_that_is_read_again_brings_new_files() {
     assert_eq!(cert_now(), shown.cert);
 }
 
-/// A file that is never read to its end, as on a file system that hangs: opening a FIFO waits for
-/// its writer.
+/// A file that hangs its reader, as on a hung file system: opening a FIFO waits for its writer.
 fn hang(file: &Path) {
     fs::remove_file(file).unwrap();
     assert!(Command::new("mkfifo").arg(file).status().unwrap().success());
@@ -560,7 +560,8 @@ fn files_that_hang_hold_up_neither_calls_nor_the_end() {
     let mut server = binary_with(&shown, &[], fs::File::create(&said).unwrap().into());
     hang(&shown.cert_file);
     server.signal("-HUP");
-    // The second one says that the first one is heard; the third one is no more than the second.
+    // The second signal shows that the first one is handled; the third has no more effect than the
+    // second.
     let text = || fs::read_to_string(&said).unwrap();
     let heard = |server: &Binary| {
         server.signal("-HUP");
@@ -594,7 +595,7 @@ fn signals_that_come_while_files_are_read_are_one_more_reading() {
         server.signal("-HUP");
         lines("still being read") == 1
     });
-    // However many came: each writer of the FIFO is one reading.
+    // However many signals came: each writer of the FIFO is one read.
     for reading in 1..=2 {
         fs::write(&shown.cert_file, &pem).unwrap();
         eventually("a line", || lines("new connections use") == reading);
@@ -624,7 +625,7 @@ fn a_server_in_a_program_is_told_of_new_files() {
     assert_eq!(cert_now(), fresh.cert);
 }
 
-// --- Peers that do something else ----------------------------------------------------------------
+// --- Misbehaving peers ---------------------------------------------------------------------------
 
 #[test]
 fn tls_handshake_timeout_ms() {
@@ -635,10 +636,10 @@ fn tls_handshake_timeout_ms() {
     );
     let mut hello = Vec::new();
     connection(&Arc::new(authority.nobody())).write_tls(&mut hello).unwrap();
-    // Whoever has shaken hands is not concerned.
+    // The limit does not apply after the handshake.
     let mut client = Client::connect(server.addr(), authority.nobody());
     assert!(client.lives());
-    // One says nothing, one stops in the middle, one trickles: progress is not enough.
+    // One sends nothing, one stops in the middle, one trickles: progress alone is not enough.
     let began = Instant::now();
     let mut silent = tcp(server.addr());
     let mut half = tcp(server.addr());
@@ -695,7 +696,7 @@ fn plaintext_at_a_tls_port_is_closed_and_counted() {
         let mut stream = tcp(running.addrs()[0]);
         stream.write_all(bytes).unwrap();
         let mut answer = Vec::new();
-        // The alert may be lost to the reset behind it.
+        // The reset that follows the alert may discard it.
         let _ = stream.read_to_end(&mut answer);
         assert!(!answer.starts_with(b"HTTP/"), "{}", answer.escape_ascii());
         let count = index as u64 + 1;
@@ -734,10 +735,10 @@ fn a_client_that_does_not_read_is_cut_off() {
     let authority = Authority::new("stall");
     let server = binary(&authority.server("server"), &["--limit", "write_stall_ms=300"]);
     let mut client = Client::connect(server.addr(), authority.nobody());
-    // Far more than sockets hold; the client reads nothing until it is too late.
+    // Far more than the sockets hold; the client reads nothing until the timeout.
     let request = send(&"z".repeat(3 << 20));
     let began = Instant::now();
-    // A reset is seen by a write that waits, or stands at the socket.
+    // A waiting write sees the reset, or the socket has it as an error.
     let is_reset = (0..3).any(|_| client.stream.write_all(&request).is_err());
     let socket = client.stream.sock.try_clone().unwrap();
     eventually("it is reset", || is_reset || socket.take_error().unwrap().is_some());
@@ -765,7 +766,7 @@ fn files_that_cannot_be_used_are_one_line() {
     let text = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
     fs::write(&locked, text).unwrap();
     let missing = authority.folder.join("missing.pem");
-    // A whole certificate, and more behind it than is read.
+    // A complete certificate, followed by more bytes than the server reads.
     let large = authority.folder.join("large.pem");
     let text = [fs::read(&server.cert_file).unwrap(), vec![b'\n'; 1024 * 1024]].concat();
     fs::write(&large, text).unwrap();
@@ -821,7 +822,7 @@ fn the_printed_call_works_when_pasted() {
     let ca = authority.file();
     for flags in [&[][..], &["--tls-client-ca", ca.to_str().unwrap()]] {
         let server = binary(&issued, flags);
-        // It names `client.pem` and `client.key`, which are here.
+        // It names `client.pem` and `client.key`, which are in this folder.
         let mut pasted = Command::new("sh");
         let pasted = pasted.args(["-c", server.said("try")]).current_dir(&authority.folder);
         let answer = String::from_utf8(pasted.output().unwrap().stdout).unwrap();
@@ -829,7 +830,7 @@ fn the_printed_call_works_when_pasted() {
     }
 }
 
-/// Another implementation of TLS, where there is one.
+/// Another TLS implementation, if it is installed.
 #[test]
 fn curl_is_served() {
     if Command::new("curl").arg("--version").output().is_err() {

@@ -1,5 +1,5 @@
-//! Traces: what a collector of OpenTelemetry gets of calls, and that nobody waits for one that is
-//! down, slow or full.
+//! Traces: what an OpenTelemetry collector gets of calls, and that no call waits for a collector
+//! that is down, slow or full.
 
 use std::{
     io::{Read, Write},
@@ -35,12 +35,13 @@ use crate::support::{
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const OK: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\nContent-Length: 0\r\n\r\n";
-/// Messages that are refused, and may come again at once.
+/// Rejects a message for now, with an immediate retry.
 const NOT_NOW: &str = "HTTP/1.1 503 Not Now\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n";
-/// Refused for good.
+/// Rejects a message for good.
 const NO: &str = "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n";
 
-/// A collector that says what it is told to, each once and the last for ever; empty: nothing.
+/// A collector that gives scripted answers, each once and the last one from then on; empty: no
+/// answer.
 struct Collector {
     addr: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
@@ -104,10 +105,10 @@ fn serve(
             spans.lock().unwrap().extend(scopes.flat_map(|one| one.spans));
         }
         heads.lock().unwrap().push(head);
-        // The test may be over.
+        // The test may have ended.
         let _ = tell.send(());
         if answer.is_empty() {
-            // Until the server has had enough.
+            // Until the server closes.
             while let Ok(1..) = peer.read(&mut byte) {}
             return;
         }
@@ -123,7 +124,7 @@ fn ask(addr: SocketAddr, flags: &str, text: &str) -> serde_json::Value {
     tcp.reply().result()
 }
 
-/// A server of this process that answers to the host of the requests.
+/// A server in this process that accepts the host of the requests.
 fn start(collector: TraceCollector, server: Server) -> Running {
     let server = server.allow_host("*").workers(1).listen("127.0.0.1:0").metrics();
     server.traces(collector).start().unwrap()
@@ -177,14 +178,14 @@ fn the_binary_sends_a_span_of_each_call_and_of_its_turn_before_it_ends() {
     let fields = [("A2A-Version", "1.0"), ("traceparent", &*parent)];
     tcp.write(&post("/", &fields, &rpc("Nothing", &serde_json::Value::Null)));
     tcp.reply();
-    // One of its own trace.
+    // A call with a trace of its own.
     tcp.write(&post("/", &[("A2A-Version", "1.0")], &rpc(V1.stream(), &V1.params(say("hi")))));
     tcp.reply();
     drop(tcp);
     server.terminate();
     assert!(server.wait());
     let spans = collector.spans();
-    // Neither what a caller has shown nor an id but those of traces.
+    // Spans contain no text of a caller, and no ids except trace ids.
     let told = format!("{spans:?}");
     assert!(!told.contains("hush") && ids.iter().all(|id| !told.contains(id)), "{told}");
     let [calls, turns] = kinds(&spans);
@@ -311,7 +312,7 @@ fn a_relayed_message_lies_below_the_client_span_of_its_turn() {
     assert_eq!(text(&turn.attributes, "a2a.task.state"), "completed");
 }
 
-/// An agent that asks another one in the trace of its own turn.
+/// An agent that calls another one in the trace of its own turn.
 fn asks(url: &str) -> impl Agent + use<> {
     let url = url.to_owned();
     net::async_agent(move |deferred: Deferred| {
@@ -326,7 +327,7 @@ fn asks(url: &str) -> impl Agent + use<> {
     })
 }
 
-/// Of an agent that is shown its trace.
+/// The profile of an agent that gets its trace.
 fn profile(name: &str) -> Profile {
     let mut profile = Profile::new(name, "Does what it is told.");
     profile.fields = vec!["traceparent".to_owned()];
@@ -353,7 +354,7 @@ fn the_log_says_that_a_collector_is_down_and_not_what_it_was_to_be_shown() {
     ask(server.addr(), "01", "hi");
     server.terminate();
     assert!(server.wait());
-    // Whatever was left is one message.
+    // All lost spans were in one message.
     assert_eq!(lost(), 1);
     std::fs::remove_file(config).unwrap();
     std::fs::remove_file(log).unwrap();
@@ -393,7 +394,7 @@ fn a_collector_that_is_down_or_refuses_holds_up_nobody_and_what_is_lost_is_count
     for (url, reason) in [(refuses.url(), "refused"), (format!("http://{down}"), "failed")] {
         let to = TraceCollector::new(&url).unwrap();
         let running = start(to, Server::new().agent(Echo::profile(), Echo));
-        // More than a message has, so that it is sent at once.
+        // More than fits into a message, so it is sent at once.
         for _ in 0..300 {
             ask(running.addrs()[0], "01", "hi");
         }
@@ -422,7 +423,7 @@ fn a_collector_that_says_nothing_holds_up_no_call_and_no_end() {
             tcp.reply();
         }
     }
-    // The first message is on its way, and the queue is full behind it.
+    // The first message is in flight, and the queue after it is full.
     collector.asked.recv_timeout(PATIENCE).unwrap();
     let lost = count(&running, "peregrine_spans_lost_total{reason=\"queue\"}");
     assert!((300..1_000).contains(&lost), "{lost}");

@@ -1,4 +1,4 @@
-//! The cards of a gateway's upstream agents: read once, read again, verified, and served.
+//! The cards of a gateway's upstream agents: fetched once, refreshed, verified, and served.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ use crate::support::{
     by_hand::{ByHand, answer},
 };
 
-/// What an agent answers to a request for its card.
+/// An agent's answer to a request for its card.
 #[derive(Default)]
 struct CardAnswer {
     /// The whole answer; empty: 503.
@@ -29,7 +29,7 @@ struct CardAnswer {
     asked: AtomicUsize,
 }
 
-/// An agent whose card the test changes, and whose calls are answered with a message.
+/// An agent with a card that the test changes, and a message for every call.
 struct CardAgent {
     server: ByHand,
     card: Arc<CardAnswer>,
@@ -65,7 +65,7 @@ impl CardAgent {
         self.server.addr
     }
 
-    /// Its card with this description, whose interface is at a path.
+    /// Its card with this description and the interface at this path.
     fn json(&self, description: &str, path: &str) -> Value {
         json!({"name": "up", "description": description, "version": "1",
             "capabilities": {"streaming": false}, "skills": [],
@@ -89,7 +89,7 @@ fn text(addr: SocketAddr, keys: &str) -> String {
     format!("[agents.up.upstream]\nurl = \"http://{addr}\"\n{keys}\n")
 }
 
-/// What the card of a server says of its agent.
+/// The description in the card of a server.
 fn description(server: &Binary) -> String {
     card_of(server)["description"].as_str().unwrap().to_owned()
 }
@@ -136,7 +136,7 @@ fn a_changed_card_is_served_and_called_and_a_dead_agent_keeps_it() {
         let said = answered(&gateway);
         assert!(said.contains("answer at /b"), "{said}");
     }
-    // A card that cannot be called is none.
+    // A card without a usable interface is rejected.
     let mut broken = agent.json("third", "/c");
     broken["supportedInterfaces"][0]["protocolBinding"] = json!("SMTP");
     agent.says(&broken);
@@ -211,7 +211,7 @@ fn an_interface_at_another_origin_is_called_only_if_it_is_listed() {
     let keys = format!("origins = [\"http://{}\"]", other.addr());
     let said = answered(&agent.gateway("card-listed", &keys));
     assert!(said.contains("answer at /there"), "{said}");
-    // An interface that is listed in addition to one at home is passed over.
+    // An interface at another origin, listed in addition to one at the same origin, is skipped.
     let home = agent.json("", "/own")["supportedInterfaces"][0].clone();
     card["supportedInterfaces"].as_array_mut().unwrap().push(home);
     agent.says(&card);

@@ -1,4 +1,4 @@
-//! How a gateway authenticates itself at its upstream agents: OAuth tokens and client certificates.
+//! How a gateway authenticates to its upstream agents: OAuth tokens and client certificates.
 
 use std::{
     fs,
@@ -24,12 +24,12 @@ use crate::support::{
     reply::Reply,
 };
 
-/// The secret that the issuer and its servers have.
+/// The secret that the issuer and its servers share.
 const SECRET: &str = "a-secret-of-thirty-two-bytes-ok!";
 /// `gateway:hidden-secret` in base64.
 const BASIC: &str = "Basic Z2F0ZXdheTpoaWRkZW4tc2VjcmV0";
 
-/// A token of the issuer for `name` that is good for this long.
+/// A token of the issuer for `name`, valid for this long.
 pub fn token(name: &str, lives_s: i64) -> String {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let claims = json!({"iss": "https://issuer.example", "sub": name,
@@ -44,7 +44,7 @@ fn base64url(bytes: &[u8]) -> String {
     base64::encode(bytes).trim_end_matches('=').replace('+', "-").replace('/', "_")
 }
 
-/// A file of a test, which goes with it.
+/// A file of a test, deleted on drop.
 pub struct TestFile(pub PathBuf);
 
 impl TestFile {
@@ -80,7 +80,7 @@ pub fn guarded(test: &str) -> Binary {
     configured(test, &text, &[])
 }
 
-/// A token endpoint that gives what `token` returns for the number of the request.
+/// A token endpoint that returns `token` of the number of the request.
 fn token_endpoint(token: impl Fn(usize) -> Value + Send + Sync + 'static) -> ByHand {
     let asked = AtomicUsize::new(0);
     ByHand::new(move |request, stream| {
@@ -132,7 +132,7 @@ fn one_oauth_token_serves_all_workers_of_a_gateway() {
     let upstream = guarded("oauth-agent");
     assert_eq!(send(&upstream, &[], "ping").status, 401);
     let gateway = gateway("oauth", &upstream, &oauth_keys(&endpoint, "hidden-secret"));
-    // Each on a connection of its own, of which every worker gets some.
+    // Each on its own connection, so that every worker gets some.
     for _ in 0..16 {
         assert_pong(&gateway);
     }
@@ -229,7 +229,7 @@ fn a_gateway_shows_its_certificate() {
     }
 }
 
-/// The keys of an upstream agent that passes `Authorization` on.
+/// The keys of an upstream agent that forwards `Authorization`.
 const PASS: &str = "pass_authorization = true\n";
 
 /// The fields of a call with this credential.

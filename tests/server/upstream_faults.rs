@@ -1,4 +1,4 @@
-//! A remote agent that misbehaves: the task behind it ends, and says why.
+//! A remote agent that misbehaves: the task that it serves ends with a reason.
 
 use std::{
     io::{Read, Write},
@@ -56,8 +56,8 @@ fn shown(task: &Value) -> String {
     format!("{state} [{}] {said}", artifacts.collect::<Vec<_>>().join(","))
 }
 
-/// What becomes of a task whose stream goes on with these bytes after its first event, and ends;
-/// `later` answers all other calls.
+/// The task of a stream that continues with these bytes after its first event, and ends; `later`
+/// answers all other calls.
 fn after(
     rest: impl Fn(&Asked) -> String + Send + Sync + 'static,
     later: impl Fn(&Asked) -> String + Send + Sync + 'static,
@@ -198,7 +198,7 @@ fn a_cancel_reaches_an_agent_that_is_silent_otherwise() {
         }
         let first = event(asked, &json!({"task": task("WORKING")}));
         let _ = stream.write_all(format!("{STREAM}{first}").as_bytes());
-        // Until the gateway leaves.
+        // Until the gateway closes.
         let _ = stream.read(&mut [0]);
     });
     let server = gateway(&remote, &[]);

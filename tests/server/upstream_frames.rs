@@ -1,4 +1,4 @@
-//! A remote agent whose HTTP/2 or gRPC goes wrong: each call ends, and says why.
+//! A remote agent with faulty HTTP/2 or gRPC: each call ends with a reason.
 
 mod agent;
 
@@ -11,12 +11,12 @@ use crate::support::{
 
 pub use agent::misbehaving;
 
-/// What an agent does by the word of a message, and what comes of it.
+/// What an agent does at a word of a message, and how its task ends.
 pub struct FrameFault {
     pub word: &'static str,
     /// The state of the task, or `error`.
     pub end: &'static str,
-    /// Part of the reason that the caller is told.
+    /// Part of the reason that the caller gets.
     says: &'static str,
 }
 
@@ -24,7 +24,7 @@ const fn fault(word: &'static str, end: &'static str, says: &'static str) -> Fra
     FrameFault { word, end, says }
 }
 
-/// Those of a `known` task break its stream, and it has completed when it is asked for again.
+/// The faults of a `known` task break its stream; it has completed by the next read.
 pub const FAULTS: &[FrameFault] = &[
     fault("good", "COMPLETED", ""),
     fault("goaway graceful", "COMPLETED", ""),
@@ -85,7 +85,7 @@ fn send(server: &Binary, text: &str) -> Reply {
     line.reply()
 }
 
-/// How a call ended, and what its caller is told.
+/// How a call ended, and the reason that its caller gets.
 fn end_of(reply: &Reply) -> (String, String) {
     let json = reply.json();
     if json["error"].is_object() {
@@ -129,7 +129,7 @@ fn what_is_no_http2_is_an_error_of_the_call() {
 fn an_agent_that_takes_or_says_nothing_is_given_up() {
     for (addr, text) in [
         (agent::serve(agent::silent), "hello".to_owned()),
-        // More than a window, which this one does not open before it has the whole message.
+        // More than a window, which this agent does not open before it has the whole message.
         (misbehaving(), "x".repeat(100_000)),
     ] {
         let keys = format!("[agents.r.upstream]\nurl = \"http://{addr}\"\ncall_ms = 300\n");

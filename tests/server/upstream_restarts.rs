@@ -1,5 +1,5 @@
-//! A remote agent that is restarted while it is called: one that comes back with its tasks is a
-//! delay, and those of one that comes back without end, and say why.
+//! A remote agent that restarts while calls are in flight: with its tasks the restart is a delay,
+//! without them the tasks end with a reason.
 
 mod door;
 
@@ -54,19 +54,19 @@ fn begun(stream: &mut Tcp) -> Value {
     id.expect("a task").clone()
 }
 
-/// What happens while the agent is away.
+/// The calls in flight while the agent is down.
 struct Away {
     server: Binary,
     remote: Restarted,
-    /// Calls of each generation that wait for their tasks, in its own form.
+    /// Calls of each generation that wait for their tasks, in their own form.
     waiting: Vec<(Gen, Tcp)>,
-    /// One that waits for the head of its answer.
+    /// A call that waits for the head of its answer.
     late: Tcp,
     stream: Tcp,
     subscriber: Tcp,
     /// The task of the stream.
     streamed: Value,
-    /// A task that waits for input, and one that is canceled.
+    /// A task that waits for input, and a task to cancel.
     asks: Value,
     asks_too: Value,
     canceled: Value,
@@ -107,7 +107,7 @@ impl Away {
             list.reply().result()["totalSize"] == 5
         });
         remote.stop();
-        // What is known needs no agent.
+        // A read of a stored task needs no agent.
         assert_eq!(shown(&get(&server, &streamed)), "WORKING [one] ");
         let cancel = call(&server, V1, V1.cancel(), &json!({"id": canceled}));
         sleep(Duration::from_millis(5));
@@ -126,7 +126,7 @@ impl Away {
         }
     }
 
-    /// Whether the agent has had the message is unknown: it is not sent again.
+    /// Whether the agent got the message is unknown: it is not sent again.
     fn late_is_lost(&mut self) {
         let reply = self.late.reply();
         assert_eq!(reply.code(), -32000, "{}", reply.text());
@@ -138,14 +138,14 @@ impl Away {
         call(&self.server, V1, V1.cancel(), &json!({"id": self.asks_too})).reply()
     }
 
-    /// Sends the answer to the task that waits for one.
+    /// Answers the task that waits for input.
     fn answer(&self, generation: Gen, id: &Value) -> Reply {
         let say = Say { id: "answer", task: id.as_str(), ..say("that") };
         call(&self.server, generation, generation.send(), &generation.params(say)).reply()
     }
 }
 
-/// The events of a stream: states, and what artifacts have more.
+/// The events of a stream: states, and what each adds to artifacts.
 fn events(reply: &Reply) -> Vec<String> {
     let event = |result: &Value| {
         let text = &result["artifactUpdate"]["artifact"]["parts"][0]["text"];
@@ -160,7 +160,7 @@ fn events(reply: &Reply) -> Vec<String> {
     reply.events().iter().map(|one| event(one.result())).collect()
 }
 
-/// The task of an answer to a send, which has `state` in this form.
+/// The task of an answer to a send, asserted to have `state` in this form.
 fn task_in(generation: Gen, state: &str, reply: &Reply) -> String {
     let result = reply.result();
     let task = generation.task(&result);
@@ -189,7 +189,7 @@ fn an_agent_that_comes_back_with_its_tasks_is_a_delay() {
         assert!(answered.ends_with("[one two] done"), "{binding:?}: {answered}");
         let canceled = away.cancel_waiting();
         assert_eq!(canceled.result()["status"]["state"], "TASK_STATE_CANCELED", "{binding:?}");
-        // Connections from before are of no use.
+        // Connections from before the restart are unusable.
         let next = call(&away.server, V1, V1.send(), &V1.params(say("next"))).reply();
         task_in(V1, "completed", &next);
     }
@@ -222,7 +222,7 @@ fn an_agent_that_comes_back_without_its_tasks_fails_them() {
         assert_eq!(subscriber, ["WORKING", "FAILED"], "{binding:?}");
         let failed = shown(&get(&away.server, &away.streamed));
         assert!(failed.starts_with("FAILED [one] the stream of the upstream agent"), "{failed}");
-        // Those that no stream is open for end with the next call.
+        // Tasks without an open stream end with the next call.
         task_in(V03, "failed", &away.answer(V03, &away.asks));
         let asked = shown(&get(&away.server, &away.asks));
         assert!(asked.starts_with("FAILED [] ") && asked.ends_with("Task not found"), "{asked}");

@@ -1,5 +1,5 @@
-//! Tasks of a remote agent and what messages refer to them by: its ids never show, and ours go to it
-//! as its own. A task is followed beyond a reload and a login.
+//! Tasks of a remote agent, and the ids by which messages refer to them: the agent's ids never
+//! show, and ours are translated into its own. A task is followed across a reload and a login.
 
 use std::{
     io::Write,
@@ -46,7 +46,7 @@ fn send(server: &Binary, fields: &[(&str, &str)], params: &Value) -> Value {
     call(server, fields, V1.send(), params).reply().json()
 }
 
-/// The next message that the agent got, and the head that it came with.
+/// The next message that the agent got, and its request head.
 fn got(remote: &ByHand) -> (Value, String) {
     loop {
         let Asked { head, body } = remote.request();
@@ -91,7 +91,7 @@ fn what_cannot_be_translated_is_refused() {
     assert_eq!(refused["error"]["code"], -32001, "{refused}");
     let why = refused.to_string().replace('\\', "");
     assert!(why.contains("has no task \"none\""), "{refused}");
-    // Nothing was sent.
+    // The agent got no message.
     send(&server, &[], &said("two", json!({})));
     assert_eq!(got(&remote).0["message"]["parts"][0]["text"], "two");
 }
@@ -166,12 +166,12 @@ fn a_stream_begins_before_a_slow_agent_answers() {
             assert!(reply.text().contains("-32005"), "{}", reply.text());
         }
     }
-    // One that is refused at once is answered without a stream.
+    // A call that is refused at once is answered without a stream.
     let refused = call(&server, &[], V1.stream(), &V1.params(say("at once"))).reply();
     assert_eq!(refused.json()["error"]["code"], -32005, "{}", refused.text());
 }
 
-/// A gateway of Alice and Bob, and what their calls have.
+/// A gateway for Alice and Bob, and the fields of their calls.
 fn of_two_callers(
     test: &str,
     remote: &ByHand,
@@ -205,14 +205,14 @@ fn relayed_tasks_of_another_caller_are_not_found() {
     }
     let refused = send(server, &bob, &said("two", json!({"referenceTaskIds": [id]})));
     assert_eq!(refused["error"]["code"], -32001, "{refused}");
-    // Her context is another one than his of the same name, for the upstream agent as well.
+    // Her context differs from his of the same name, for the upstream agent as well.
     let in_context = |context: &Value| said("two", json!({"contextId": context}));
     send(server, &bob, &in_context(context));
     let of_bob = sent(&remote);
     assert!(![&of_alice, context].contains(&&of_bob), "{of_bob} {of_alice}");
     send(server, &alice, &in_context(context));
     assert_eq!(sent(&remote), "up-context");
-    // Nor does he find hers by its name there.
+    // Nor does he find her context by its name there.
     send(server, &bob, &in_context(&of_alice));
     assert_ne!(sent(&remote), of_alice);
 }
@@ -265,7 +265,7 @@ fn a_task_goes_on_after_its_agent_was_reloaded() {
         update["artifactUpdate"]["artifact"] = artifact(&["one"]);
         let whole = event(asked, &json!({"task": task("up-1", "WORKING")}));
         let _ = stream.write_all(format!("{STREAM}{whole}{}", event(asked, &update)).as_bytes());
-        // Until the gateway leaves it.
+        // Until the gateway closes it.
         let _ = std::io::Read::read(stream, &mut [0]);
     });
     let text = |call_ms: u32| {
@@ -316,7 +316,7 @@ fn a_task_is_followed_beyond_a_login() {
     followed.read_until("TASK_STATE_COMPLETED");
     let whole = call(&server, &[], V1.get(), &json!({"id": task["id"]})).reply().result();
     let said = whole["history"].as_array().unwrap();
-    // The message of the login once, and not again for each look at the task.
+    // The status message of the login appears once, and not again at each poll of the task.
     let asks = said.iter().filter(|said| said["parts"][0]["text"] == "AUTH_REQUIRED").count();
     assert_eq!(asks, 1, "{whole}");
 }
@@ -341,7 +341,7 @@ fn one_caller_leaves_half_of_the_streams_to_others() {
     let send = |by: &[(&str, &str)], id: &str| {
         send(server, by, &said("one", json!({"messageId": id}))).to_string()
     };
-    // They wait for a login, and are no running tasks of hers.
+    // They wait for a login, and do not count as her running tasks.
     for id in ["1", "2"] {
         assert!(send(&alice, id).contains("AUTH_REQUIRED"));
     }

@@ -1,4 +1,4 @@
-//! What the operator sees of the upstreams of agents: `/metrics`.
+//! What the operator sees of the agents' upstreams: `/metrics`.
 
 use std::{fs, io::Write, net::TcpListener};
 
@@ -11,7 +11,7 @@ use crate::support::{
     configured::Configured,
 };
 
-/// A server whose upstreams are looked at.
+/// A server with upstreams, and its metrics.
 struct Server(Configured);
 
 impl Server {
@@ -136,7 +136,7 @@ fn messages_and_processes_of_programs_are_counted() {
     assert!(!server.metrics().iter().any(|line| line.contains("agent=\"echo\"")));
 }
 
-/// Each name on the page is in the table of the guide.
+/// The guide's table lists each name on the page.
 #[test]
 fn the_guide_lists_the_metrics_of_upstreams() {
     let guide = include_str!("../../docs/guide/operating.md");

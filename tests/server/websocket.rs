@@ -64,7 +64,7 @@ fn tungstenite_speaks_with_the_binary() {
         assert!(id > last);
         last = id;
     }
-    // A message of many reads, back twice: in the history and in the artifact.
+    // A message of many reads, returned twice: in the history and in the artifact.
     let long = "é".repeat(500_000);
     client.send(Message::text(send_id("5", &long))).unwrap();
     let answer = next_json(&mut client);
@@ -95,7 +95,7 @@ fn the_binary_says_goodbye() {
     }
     assert_eq!(last["error"]["code"], -32000);
     going_away(busy.read().unwrap());
-    // A call that waits is answered before the close frame.
+    // A waiting call is answered before the close frame.
     let answer = next_json(&mut calling);
     assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(2), &json!(-32000)));
     assert!(answer["error"]["data"][0]["metadata"]["taskId"].is_string(), "{answer}");

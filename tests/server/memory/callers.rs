@@ -1,4 +1,4 @@
-//! The term of tenants and owners; and tokens, scopes, store and half bodies together.
+//! The term of tenants and owners; then tokens, scopes, store and half bodies together.
 
 use std::{io::Write as _, ops::Range};
 
@@ -18,7 +18,7 @@ const AGENTS: usize = 20;
 const BY_PROXY: &str = "[agents.a]\nkind = \"echo\"\n[auth.proxy]\nnetworks = [\"127.0.0.1/32\"]\n\
                         name_header = \"X-User\"\n";
 
-/// As many owners as may be, with the longest names and a task each.
+/// The maximum of owners, with the longest names and a task each.
 #[test]
 fn names_of_many_owners() {
     let count = 12_000;
@@ -45,8 +45,8 @@ fn names_of_many_owners() {
     assert!(grown > 300 * count as u64, "{grown}");
 }
 
-/// Owners with a task each at many agents and of two tenants: the store holds fewer tasks then, since
-/// each scope takes bytes of it.
+/// Owners with a task each at many agents and in two tenants: the store then holds fewer tasks,
+/// since each scope takes bytes of it.
 #[test]
 fn scopes_of_few_owners() {
     let rows = ["tenants_max=4", "owners_max=300", "tasks_max=12_000", "store_bytes_max=4_000_000"];
@@ -82,7 +82,7 @@ fn scopes_of_few_owners() {
     assert!(grown > 1_000_000, "{grown}");
 }
 
-/// What the issuer of the tests and the server share.
+/// The secret that the tests' issuer and the server share.
 pub const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// A token with these claims.
@@ -98,7 +98,7 @@ pub fn token(claims: &Value) -> String {
     format!("{signed}.{}", encode(signature.as_ref()))
 }
 
-/// A token of an owner with hundreds of scopes, which no other token has.
+/// A token of an owner with hundreds of scopes of its own.
 fn token_with_scopes(number: usize) -> String {
     let scopes: Vec<String> = (0..400).map(|n| format!("{number}-{n}")).collect();
     token(&json!({
@@ -107,8 +107,8 @@ fn token_with_scopes(number: usize) -> String {
     }))
 }
 
-/// Tokens, scopes, a full store and half bodies together are within the memory that the server was
-/// given. `tests/fairness/memory.py` does the same with more of each.
+/// Tokens, scopes, a full store and half bodies together stay within the memory that the server was
+/// given. `tests/fairness/memory.py` does the same at a larger scale.
 #[test]
 fn everything_together_is_within_the_memory() {
     const MEMORY_MIB: u64 = 300;
@@ -147,14 +147,14 @@ fn everything_together_is_within_the_memory() {
     let mut all = Vec::new();
     for _ in 0..100 {
         let mut tcp = watched.server.connect();
-        // A connection that would need more than there is may be cut.
+        // The server may cut a connection that would exceed the memory.
         if tcp.stream.write_all(&half).is_ok() {
             all.push(tcp);
         }
     }
     let held = watched.held();
     assert_within(held, MEMORY_MIB << 20);
-    // It has come close.
+    // The memory in use is near the limit.
     assert!(held > 40 << 20, "{held}");
     drop(all);
     watched.server.assert_lives();

@@ -23,7 +23,7 @@ const SOURCES: [&str; 4] = [
     include_str!("webhooks.rs"),
 ];
 
-/// A term is named by a text of its label between quotation marks.
+/// A test names a term by a quoted part of its label.
 #[test]
 fn every_term_of_the_memory_sum_has_a_test() {
     for (label, _) in Limits::default().memory_bytes_terms(1) {
@@ -34,14 +34,14 @@ fn every_term_of_the_memory_sum_has_a_test() {
     assert!(SOURCES[0].contains(".tls_bytes_term()"));
 }
 
-/// The memory that is not the executable's own text, which a debug build has more of.
+/// The memory without the executable's code, of which a debug build has more.
 #[test]
 fn a_server_without_requests() {
     let watched = Watched::new(&[]);
     assert_within(watched.held(), watched.bound(&["process, and stacks and scratch"]));
 }
 
-/// Tasks to which message after message is sent, each of which adds a timer.
+/// Tasks that get message after message, each of which adds a timer.
 #[test]
 fn agents_that_want_to_be_called_again() {
     let count = 32_000;
@@ -64,12 +64,12 @@ fn agents_that_want_to_be_called_again() {
     let bound = watched.bound(&["agents to call again", "store: task logs"]);
     assert_within(grown, bound + SLACK_BYTES / 2);
     assert!(grown > 30 * count as u64, "{grown}");
-    // A message that would add one more ends its task.
+    // A message that would add one timer more ends its task.
     let beyond = caller.call(&calls(count, count + 200));
     assert!(beyond.contains("terminal state"));
 }
 
-/// The variable that makes a server of the process in which the next test runs.
+/// The variable that turns the next test's process into a server.
 const DEFERRED_CALLS: &str = "PEREGRINE_TEST_DEFERRED_CALLS";
 
 /// Its name.
@@ -123,7 +123,7 @@ fn calls_that_wait_for_their_agents() {
     }
     watched.wait_until_read(&all);
     let grown = watched.grown();
-    // Each has the room of a task, and what it holds counts as bytes of the store.
+    // Each has a task's slot, and its content counts as bytes of the store.
     let labels = ["calls waiting for their agents", "slots and indexes", "connections: state"];
     let held = 1_024 * count as u64;
     assert_within(grown, watched.bound(&labels) + held + SLACK_BYTES);
@@ -134,7 +134,7 @@ fn calls_that_wait_for_their_agents() {
     all[0].read_until("deferred_calls_max");
 }
 
-/// Sends are recognized when they are repeated, though no call activates the extension.
+/// Detects repeated sends even though no call activates the extension.
 #[cfg(feature = "auth")]
 const ALL_REPEATS: &str = "idempotent_send = \"everybody\"\n";
 
@@ -155,7 +155,7 @@ fn sends_that_are_repeated() {
         |from, to| -> Vec<String> { (from..to).map(|n| ping(&format!("message-{n}"))).collect() };
     caller.call_well(&calls(0, 500));
     watched.begin();
-    // Direct messages, which no task holds.
+    // Direct messages, which no task stores.
     caller.call_well(&calls(500, count + count / 4));
     let grown = watched.grown();
     let bound = watched.bound(&["messages remembered to detect repeats"]);
@@ -187,7 +187,7 @@ fn large_messages_for_sends_that_are_repeated() {
     watched.begin();
     caller.call_well(&calls(100, 6_000));
     let grown = watched.grown();
-    // The entries take little here.
+    // The entries are small here.
     let entries = watched.bound(&["messages remembered to detect repeats"]) - 16_000_000;
     assert_within(grown, 16_000_000 + entries / 8 + SLACK_BYTES);
     assert!(grown > 8_000_000, "{grown}");

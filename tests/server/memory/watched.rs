@@ -1,4 +1,4 @@
-//! A server whose memory is watched, and calls that fill it.
+//! A server with a measured memory, and calls that fill it.
 
 use std::{
     path::Path,
@@ -12,13 +12,13 @@ use crate::support::{
     binary::{Binary, PATIENCE, Tcp},
 };
 
-/// What a process grows by without a request: the allocator's pages, code that ran first.
+/// How much a process grows without a request: the allocator's pages, and the first run of code.
 pub const SLACK_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Calls of one batch: `batch_calls_max`.
 const BATCH_CALLS: usize = 100;
 
-/// A server whose memory is watched.
+/// A server with a measured memory.
 pub struct Watched {
     /// The server, of one worker.
     pub server: Binary,
@@ -29,12 +29,12 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// One with these limits.
+    /// A server with these limits.
     pub fn new(rows: &[&str]) -> Watched {
         Watched::of(Binary::limited(rows), limits_of(rows))
     }
 
-    /// One with these limits and a configuration file, which is written under this name.
+    /// A server with these limits and this configuration, in a file of this name.
     pub fn configured(name: &str, text: &str, rows: &[&str]) -> Watched {
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::write(&file, text).unwrap();
@@ -44,18 +44,18 @@ impl Watched {
         Watched::of(Binary::start(&flags), limits_of(rows))
     }
 
-    /// A server that runs already.
+    /// A server that already runs.
     pub fn of(server: Binary, limits: Limits) -> Watched {
         let before = resident(&server);
         Watched { server, limits, before }
     }
 
-    /// What was taken until now does not count.
+    /// Restarts the measurement from the current memory.
     pub fn begin(&mut self) {
         self.before = resident(&self.server);
     }
 
-    /// By how much the memory has grown.
+    /// How much the memory has grown.
     pub fn grown(&self) -> u64 {
         resident(&self.server).saturating_sub(self.before)
     }
@@ -65,7 +65,7 @@ impl Watched {
         resident(&self.server)
     }
 
-    /// The sum of the terms whose labels have these words.
+    /// The sum of the terms with these words in their labels.
     pub fn bound(&self, labels: &[&str]) -> u64 {
         let terms = self.limits.memory_bytes_terms(1);
         let term = |words: &&str| terms.iter().find(|(label, _)| label.contains(words));
@@ -83,7 +83,7 @@ impl Watched {
     }
 }
 
-/// Limits that were set by name.
+/// The default limits changed by these rows.
 pub fn limits_of(rows: &[&str]) -> Limits {
     let mut limits = Limits::default();
     for row in rows {
@@ -93,19 +93,19 @@ pub fn limits_of(rows: &[&str]) -> Limits {
     limits
 }
 
-/// Resident memory without the pages of files: how many of a large executable are resident depends
-/// on the kernel's read-ahead.
+/// Resident memory without file-backed pages: how many pages of a large executable are resident
+/// depends on the kernel's read-ahead.
 fn resident(server: &Binary) -> u64 {
     kilobytes(server, "RssAnon") * 1024
 }
 
-/// A number of the process's status.
+/// A number from the process's status.
 fn kilobytes(server: &Binary, name: &str) -> u64 {
     let line = server.status(name).expect("a line");
     line.split(' ').next().unwrap().parse().expect("a number")
 }
 
-/// The most that is resident until `is_over`, and then no more for a while.
+/// The peak of resident memory until `is_over`, and shortly after.
 pub fn growth(watched: &Watched, mut is_over: impl FnMut() -> bool) -> u64 {
     let (until, mut most) = (Instant::now() + PATIENCE, 0);
     while !is_over() {
@@ -116,8 +116,8 @@ pub fn growth(watched: &Watched, mut is_over: impl FnMut() -> bool) -> u64 {
     most.max(watched.grown())
 }
 
-/// Under AddressSanitizer, which is told what to do by its variable, each allocation has memory of
-/// its own beside it, and what is freed stays for a while: then only the scenario counts.
+/// Under AddressSanitizer, which its own variable configures, each allocation has additional
+/// memory, and freed memory stays for a while: then only the scenario counts.
 pub fn assert_within(grown: u64, most: u64) {
     let is_counted = std::env::var_os("ASAN_OPTIONS").is_none();
     assert!(!is_counted || grown <= most, "{grown} of {most}");
@@ -131,12 +131,12 @@ pub struct BatchCaller {
 }
 
 impl BatchCaller {
-    /// One that shows no credential.
+    /// A caller without a credential.
     pub fn anonymous(server: &Binary) -> BatchCaller {
         BatchCaller { tcp: server.connect(), path: "/".to_owned(), key: None }
     }
 
-    /// One that shows this API key, at this path.
+    /// A caller that sends this API key, at this path.
     pub fn of_key(server: &Binary, path: &str, key: &str) -> BatchCaller {
         BatchCaller { tcp: server.connect(), path: path.to_owned(), key: Some(key.to_owned()) }
     }
@@ -153,7 +153,7 @@ impl BatchCaller {
         answers
     }
 
-    /// The same, where none may be refused.
+    /// The same, where no call may be refused.
     #[track_caller]
     pub fn call_well(&mut self, calls: &[String]) -> String {
         let answers = self.call(calls);

@@ -1,5 +1,5 @@
-//! The terms of webhooks: configurations with the longest text, with origins of their own and for
-//! scopes; and posts in flight.
+//! The terms of webhooks: configurations with the longest text, with their own origins, and per
+//! scope; and posts in flight.
 
 use std::fmt::Write as _;
 
@@ -38,7 +38,7 @@ fn quiet_tasks(caller: &mut BatchCaller, count: usize) -> Vec<String> {
     tasks
 }
 
-/// Sets configurations of tasks until there is no room for more; says how many there were.
+/// Sets configurations of tasks until there is no room for more; returns their number.
 fn fill(caller: &mut BatchCaller, tasks: &[String], config: impl Fn(usize) -> Value) -> usize {
     let mut set = 0;
     for task in tasks {
@@ -59,7 +59,7 @@ fn fill(caller: &mut BatchCaller, tasks: &[String], config: impl Fn(usize) -> Va
     panic!("{set} configurations did not fill it");
 }
 
-/// One address may set half, and memory that the process had free is used first.
+/// One address may set half, and the process uses its free memory first.
 fn assert_configurations_within(watched: &Watched) {
     let grown = watched.grown();
     assert_within(grown, watched.bound(&[CONFIGURATIONS]) + SLACK_BYTES / 2);
@@ -75,7 +75,7 @@ fn webhook_configurations_with_the_longest_text() {
     let tasks = quiet_tasks(&mut caller, 20);
     watched.begin();
     fill(&mut caller, &tasks, |n| {
-        // It is held as it was written and as it is connected to.
+        // The server holds it as written and as connected to.
         let url = format!("HTTPS://Example.com/{n:0>2000}");
         let authentication = json!({"scheme": "s".repeat(64), "credentials": "c".repeat(4_096)});
         let (id, token) = (format!("{n:0>256}"), "t".repeat(4_096));
@@ -95,7 +95,7 @@ fn webhook_configurations_with_origins_of_their_own() {
     assert!(set > 3_000, "{set}");
 }
 
-/// Keys of so many callers, each with a tenant of its own and the longest names.
+/// Keys of this many callers, each with its own tenant and the longest names.
 fn keys(count: usize) -> String {
     let mut text = "[agents.a]\nkind = \"echo\"\n".to_owned();
     for n in 0..count {
@@ -140,8 +140,8 @@ const HOSTS: std::ops::Range<u8> = 10..33;
 const LARGE_HOSTS: std::ops::Range<u8> = 50..54;
 const POSTS_OF_HOST: usize = 8;
 
-/// Tasks whose webhooks a receiver never answers, or the same tasks without webhooks; returns by
-/// how much the server grows.
+/// Tasks with webhooks to a receiver that never answers, or the same tasks without webhooks;
+/// returns how much the server grows.
 fn grown_by_tasks(receiver: Option<&Receiver>) -> u64 {
     let rows =
         ["push_posts_bytes_max=16_000_000", "task_bytes_max=4_000_000", "answer_bytes_max=100_000"];
@@ -154,7 +154,7 @@ fn grown_by_tasks(receiver: Option<&Receiver>) -> u64 {
             let url = format!("http://127.0.0.{host}:{}/hook", receiver.addr.port());
             params["configuration"]["taskPushNotificationConfig"] = json!({"url": url});
         }
-        // The answer is a page of the text, which is not kept.
+        // The answer is a page of the text, which the test drops.
         caller.call(&[rpc(V1.send(), &params)])
     };
     send(9, "warm", "x");

@@ -1,13 +1,13 @@
 //! Faults of HTTP/2 and gRPC between a gateway and its upstream agent.
 //!
-//! All calls share one connection, so those that one fault breaks off are many.
+//! All calls share one connection, so one fault breaks off many calls.
 
 use super::{ERROR, FaultCase, soak_upstream};
 use crate::upstream_frames::{FAULTS, misbehaving};
 
-/// A call whose answer had not begun when another one's fault took the connection.
+/// A call without an answer yet when another call's fault ended the connection.
 const FAILED_OR_ERROR: &[&str] = &["FAILED", "error"];
-/// It completes where its stream can be taken up again before the next fault.
+/// It completes if its stream resumes before the next fault.
 const ANY: &[&str] = &["COMPLETED", "FAILED", "error"];
 
 fn soak(count: usize) {

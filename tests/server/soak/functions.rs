@@ -5,7 +5,7 @@ use std::{io::Write, net::TcpStream};
 use super::{COMPLETED, ERROR, FAILED, FaultCase, soak_upstream};
 use crate::support::by_hand::{ByHand, answer, reset, stall};
 
-/// More than an event may have (`AGENT_LINE_BYTES_MAX`).
+/// Larger than an event may be (`AGENT_LINE_BYTES_MAX`).
 const OVERSIZED_BYTES: usize = (4 << 20) + 1;
 
 /// A word is the form of the answer and its fault.
@@ -51,7 +51,7 @@ const FAULTS: [FaultCase; 38] = [
     FaultCase { word: "head silence", ends: ERROR },
 ];
 
-/// What comes in place of an answer of 2xx in a form that is known.
+/// The answer in place of a 2xx in a supported form.
 fn head(fault: &str, stream: &mut TcpStream) -> String {
     let redirect = "307 Temporary Redirect\r\nLocation: http://127.0.0.1:1/";
     match fault {
@@ -73,7 +73,7 @@ fn head(fault: &str, stream: &mut TcpStream) -> String {
     }
 }
 
-/// One JSON value that goes wrong.
+/// One faulty JSON value.
 fn json(fault: &str, stream: &mut TcpStream) -> String {
     let whole = |body: &str| answer("200 OK", "application/json", body);
     let half = || {
@@ -98,7 +98,7 @@ fn json(fault: &str, stream: &mut TcpStream) -> String {
     }
 }
 
-/// Events of which the first is right; `framed`: as they are sent in this form.
+/// Events of which the first is valid; `framed` encodes one in this form.
 fn events(fault: &str, media_type: &str, framed: fn(&str) -> String, stream: &mut TcpStream) {
     let head = format!("HTTP/1.1 200 OK\r\nContent-Type: {media_type}\r\n");
     let artifact = |bytes: usize| {
@@ -106,7 +106,7 @@ fn events(fault: &str, media_type: &str, framed: fn(&str) -> String, stream: &mu
         framed(&format!(r#"{{"artifact":{{"text":"{text}"}},"append":true,"lastChunk":false}}"#))
     };
     let (first, completed) = (artifact(1), framed(r#"{"status":"completed"}"#));
-    // Those whose answer says where it ends say that it goes on.
+    // Answers with a length announce more than they send.
     let length = match fault {
         "cut" | "reset" | "stall" => "Content-Length: 99999\r\n",
         _ => "",
@@ -131,7 +131,7 @@ fn events(fault: &str, media_type: &str, framed: fn(&str) -> String, stream: &mu
     let _ = stream.write_all(rest.as_bytes());
 }
 
-/// A function that does what the word of a message says.
+/// A function that does what the text of a message says.
 fn misbehaving() -> ByHand {
     ByHand::new(|asked, stream| {
         let word = asked.body["message"]["parts"][0]["text"].as_str().unwrap();

@@ -1,7 +1,7 @@
 //! Thousands of faults at one server, mixed and several at a time.
 //!
 //! Invariants: each call ends, each task reaches a terminal state, and afterwards the process has
-//! the descriptors and threads that it had before, no call of an upstream and no process is left, its
+//! as many descriptors and threads as before, no call of an upstream and no process remains, its
 //! memory has stopped growing, and it has not panicked.
 
 #[cfg(feature = "gateway")]
@@ -33,27 +33,28 @@ use crate::support::{
     reply::{Event, Reply},
 };
 
-/// Calls at a time.
+/// Concurrent calls.
 const CALLERS: usize = 12;
 /// Rounds of a soak: the memory after the second one is compared with that after the last one.
 const ROUNDS: usize = 4;
-/// Faults that fill the store; before, its tasks are what the memory grows by.
+/// Faults that fill the store; until then, its tasks account for the memory growth.
 const STORE_FULL: usize = 1_000;
-/// Limits under which the tasks of so many faults of an upstream do fill it.
+/// Limits under which the tasks of that many upstream faults fill it.
 #[cfg(feature = "gateway")]
 const SMALL_STORE: [&str; 3] =
     ["task_bytes_max=2_097_152", "store_bytes_max=32M", "tasks_max=1000"];
-/// What the memory may grow by between the two rounds: the pages that an allocator keeps.
+/// The allowed memory growth between the two rounds: the pages that an allocator retains.
 const GROWTH_KIB_MAX: u64 = 16 * 1024;
 
 /// Connections to one origin that a client keeps (`pool_per_origin_max`).
 #[cfg(feature = "gateway")]
 const POOL_MAX: usize = 32;
 
-/// The message whose task waits for input: it is not left, since nothing else would end it.
+/// The message for a task that waits for input: the client does not leave it, since nothing else
+/// would end it.
 pub const ASKS: &str = "ask";
 
-/// A fault by the word that a message asks for it with, and how its call may end: with a state, or
+/// A fault, the word by which a message requests it, and how its call may end: with a state, or
 /// with an `error`.
 pub struct FaultCase {
     pub word: &'static str,
@@ -72,42 +73,42 @@ enum Way {
     Send,
     /// Reads the stream to its end.
     Stream,
-    /// Leaves when a stream has begun.
+    /// Disconnects when a stream has begun.
     Leave,
     /// Cancels the task when its stream has begun, and reads on to the end.
     Cancel,
-    /// Reads nothing of a stream, and leaves.
+    /// Reads nothing of a stream, and disconnects.
     Narrow,
-    /// Subscribes to the task of a stream, and leaves the stream.
+    /// Subscribes to the task of a stream, and drops the stream.
     Subscribe,
 }
 
 const WAYS: [Way; 6] =
     [Way::Send, Way::Stream, Way::Leave, Way::Cancel, Way::Narrow, Way::Subscribe];
 
-/// A server that is to have nothing left of the faults.
+/// A server in which the faults must leave nothing behind.
 pub struct Soak<'s> {
     pub server: &'s SoakedServer,
     /// The first one is none: its call completes.
     pub faults: &'s [FaultCase],
-    /// Descriptors that may be left: connections that are kept for the next call.
+    /// Descriptors that may remain: connections pooled for the next call.
     pub kept_max: usize,
-    /// Processes that may be left, children of the server and those with `marker`.
+    /// Processes that may remain: children of the server, and processes with `marker`.
     pub processes_max: usize,
-    /// What goes on meanwhile, over and over.
+    /// Runs meanwhile, over and over.
     pub meanwhile: Option<&'s (dyn Fn() + Sync)>,
-    /// An argument that only processes of the soak have, if they have one.
+    /// An argument that only processes of the soak have, if any.
     pub marker: &'s str,
 }
 
-/// A server, and the file that has its stderr.
+/// A server, and the file with its stderr.
 pub struct SoakedServer {
     binary: Binary,
     log: PathBuf,
 }
 
 impl SoakedServer {
-    /// Starts one with these flags; `name` is that of the file.
+    /// Starts one with these flags; `name` is the name of the file.
     pub fn start(name: &str, flags: &[&str]) -> SoakedServer {
         let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let stderr = File::create(&log).expect("a file");
@@ -116,7 +117,7 @@ impl SoakedServer {
 }
 
 impl Soak<'_> {
-    /// Makes so many faults, and checks what is left of them.
+    /// Makes `count` faults, and checks that they left nothing behind.
     pub fn run(&self, count: usize) {
         self.completes();
         let binary = &self.server.binary;
@@ -139,7 +140,7 @@ impl Soak<'_> {
         assert!(!log.contains("panicked"), "{}", self.server.log.display());
     }
 
-    /// The first call may meet a program that hangs since its task was canceled.
+    /// The first call may meet a program that has hung since its task was canceled.
     fn completes(&self) {
         eventually("a good call completes", || {
             call(&self.server.binary, self.faults[0].word, Way::Send).as_deref()
@@ -197,7 +198,8 @@ impl Soak<'_> {
         eventually("the processes are gone", || self.processes() <= self.processes_max);
     }
 
-    /// How many processes are children of the server, zombies among them, or have the marker.
+    /// The number of processes that are children of the server, zombies included, or have the
+    /// marker.
     fn processes(&self) -> usize {
         let parent = self.server.binary.pid().to_string();
         let all = fs::read_dir("/proc").expect("the processes").flatten();
@@ -234,13 +236,13 @@ impl Soak<'_> {
     }
 }
 
-/// Makes so many faults of the upstream of one agent, which `--agent` has in this form.
+/// Makes `count` faults of the upstream of one agent, given in the form of `--agent`.
 #[cfg(feature = "gateway")]
 fn soak_upstream(name: &str, agent: &str, faults: &[FaultCase], count: usize) {
     soak_beside(name, agent, faults, count, None);
 }
 
-/// The same while something goes on beside it, over and over.
+/// The same while `meanwhile` runs over and over.
 #[cfg(feature = "gateway")]
 fn soak_beside(
     name: &str,
@@ -257,7 +259,7 @@ fn soak_beside(
     soak.run(count);
 }
 
-/// A request whose answer ends its connection.
+/// A request with `Connection: close`.
 fn request(method: &str, params: &Value) -> Vec<u8> {
     post("/", &[("A2A-Version", "1.0"), ("Connection", "close")], &rpc(method, params))
 }
@@ -268,8 +270,8 @@ fn whole(mut line: Tcp) -> Reply {
     Reply::parse(&bytes, false, true).expect("a response").0
 }
 
-/// Sends a message, and gives the state in which its task ended, or `error`; `None`: the client has
-/// left before.
+/// Sends a message, and returns the state in which its task ended, or `error`; `None`: the client
+/// has disconnected before.
 fn call(server: &Binary, word: &str, way: Way) -> Option<String> {
     let method = if way == Way::Send { V1.send() } else { V1.stream() };
     let mut line = if way == Way::Narrow { server.connect_narrow() } else { server.connect() };
@@ -309,8 +311,8 @@ fn call(server: &Binary, word: &str, way: Way) -> Option<String> {
     }
 }
 
-/// Answers a task that waits for input until it has ended, which may take more than one message
-/// where its agent cannot be reached.
+/// Answers a task that waits for input until it has ended; where its agent cannot be reached, that
+/// may take several messages.
 fn answer(server: &Binary, reply: &Reply) -> String {
     let last = last_response(reply);
     let result = &last["result"];
@@ -338,7 +340,7 @@ fn state_of(server: &Binary, id: &Value) -> String {
     end_of(&whole(line))
 }
 
-/// The id of the task with which a stream begins; `None`: it begins with something else.
+/// The id of the task that a stream begins with; `None`: it begins with something else.
 fn begun(line: &mut Tcp) -> Option<Value> {
     loop {
         if let Some(reply) = line.peek() {
@@ -346,7 +348,7 @@ fn begun(line: &mut Tcp) -> Option<Value> {
                 return None;
             }
             let mut blocks = reply.text().split_inclusive("\n\n");
-            // Where the agent is slow, a comment comes first.
+            // If the agent is slow, a comment comes first.
             let first = blocks.find(|block| !block.starts_with(':') && block.ends_with("\n\n"));
             if let Some(first) = first {
                 let data = Event::parse(first.trim_end()).data;
@@ -359,7 +361,7 @@ fn begun(line: &mut Tcp) -> Option<Value> {
     }
 }
 
-/// The response of JSON-RPC, or that in the last event.
+/// The JSON-RPC response, or the one in the last event.
 fn last_response(reply: &Reply) -> Value {
     match reply.field("content-type") {
         Some("text/event-stream") => reply.events().pop().expect("an event").data,
@@ -382,12 +384,12 @@ fn end_of(reply: &Reply) -> String {
     }
 }
 
-/// How many entries the kernel lists of a process: open files (`fd`), threads (`task`).
+/// How many entries the kernel lists for a process: open files (`fd`), threads (`task`).
 fn entries(server: &Binary, folder: &str) -> usize {
     fs::read_dir(format!("/proc/{}/{folder}", server.pid())).expect("a process").count()
 }
 
-/// Resident memory without the pages of files.
+/// Resident memory without file-backed pages.
 fn kilobytes(server: &Binary) -> u64 {
     let line = server.status("RssAnon").expect("a line");
     line.trim_end_matches(" kB").parse().expect("a number")

@@ -1,10 +1,10 @@
-//! Faults of programs: a process for each message, and long-running ones.
+//! Faults of programs: one process per message, and long-running ones.
 
 use std::fs;
 
 use super::{COMPLETED, FAILED, FaultCase, Soak, SoakedServer};
 
-/// Turns of one process end together when it does.
+/// Turns of one process end together with it.
 const EITHER: &[&str] = &["COMPLETED", "FAILED"];
 
 /// Does what its text says.
@@ -36,8 +36,8 @@ const TEXT_FAULTS: [FaultCase; 9] = [
     FaultCase { word: "orphan", ends: COMPLETED },
 ];
 
-/// Does what the text of each turn says, after an event: one that ends before it has written any is
-/// restarted after a pause.
+/// Does what the text of each turn says, after an event: a process that ends before its first event
+/// is restarted after a pause.
 const LINES_PROGRAM: &str = r#"
 while read -r line; do
   turn=${line#*'"turn":"'}
@@ -76,14 +76,15 @@ const LINES_FAULTS: [FaultCase; 11] = [
     FaultCase { word: "closed", ends: FAILED },
 ];
 
-/// A kind of program, and what it does.
+/// A kind of program, and its source.
 struct Program {
     kind: &'static str,
     text: &'static str,
     faults: &'static [FaultCase],
     /// Long-running processes.
     kept: usize,
-    /// Long enough for a program to start where all are busy, if its end is to be told from that.
+    /// Long enough for a program to start on a busy machine, where the test distinguishes silence
+    /// from its end.
     silence_ms: u64,
 }
 
@@ -102,7 +103,7 @@ impl Program {
         let Program { kind, text, faults, kept, silence_ms } = self;
         let name = format!("peregrine-soak-{kind}-{count}-{}", std::process::id());
         let file = std::env::temp_dir().join(name);
-        // No other process, nor one of another soak, sleeps for so long.
+        // No other process sleeps for exactly this long, nor one of another soak.
         let marker = format!("600.{}{kept}{count}", std::process::id());
         fs::write(&file, text.replace("600", &marker)).unwrap();
         let config = file.with_extension("toml");

@@ -1,4 +1,4 @@
-//! Calls of a remote agent that is restarted all the while, each fourth time without its tasks.
+//! Calls of a remote agent that restarts continually, every fourth time without its tasks.
 
 use std::{
     sync::{
@@ -14,11 +14,11 @@ use peregrine::binding::interfaces::Binding;
 use super::{ASKS, FaultCase, soak_beside};
 use crate::upstream_restarts::Restarted;
 
-/// How long the agent is there, and how long it is away.
+/// How long the agent is up, and how long it is down.
 const THERE: Duration = Duration::from_millis(50);
 const AWAY: Duration = Duration::from_millis(5);
 
-/// It is lost with its agent, or the message did not reach that.
+/// The task is lost with its agent, or the message did not reach it.
 const ANY: &[&str] = &["COMPLETED", "FAILED", "error"];
 
 #[rustfmt::skip]

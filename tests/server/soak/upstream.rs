@@ -53,7 +53,7 @@ fn chunk(id: &str, bytes: usize) -> Value {
         {"taskId": id, "contextId": "c", "artifact": artifact, "append": true}})
 }
 
-/// What goes wrong instead of a stream; `None`: a stream begins.
+/// The fault in place of a stream; `None`: a stream begins.
 fn no_stream(word: &str, stream: &mut TcpStream) -> Option<String> {
     let redirect = "307 Temporary Redirect\r\nLocation: http://127.0.0.1:1/";
     Some(match word {
@@ -76,7 +76,7 @@ fn no_stream(word: &str, stream: &mut TcpStream) -> Option<String> {
     })
 }
 
-/// What a stream goes on with after its first event.
+/// The rest of a stream after its first event.
 fn rest(asked: &Asked, id: &str, word: &str, stream: &mut TcpStream) {
     let completed = event(asked, &status(id, "COMPLETED"));
     let text = match word {
@@ -121,7 +121,7 @@ fn later(asked: &Asked) -> String {
     answer("200 OK", "application/json", &body.to_string())
 }
 
-/// An agent that does what the word of a message says.
+/// An agent that does what the text of a message says.
 fn misbehaving() -> ByHand {
     let tasks = AtomicUsize::new(0);
     remote(move |asked, stream| {

@@ -1,6 +1,6 @@
 //! A remote agent over gRPC that does what the text of a message says.
 //!
-//! It speaks HTTP/2 by h2, and beside that writes to the socket itself what h2 would not.
+//! It speaks HTTP/2 by h2, and writes directly to the socket the bytes that h2 would not.
 
 use std::{
     future::{pending, poll_fn},
@@ -49,7 +49,7 @@ const UNAVAILABLE: &str = "14";
 const DATA: u8 = 0;
 const GOAWAY: u8 = 7;
 
-/// Starts the agent; a word that it does not know is answered well.
+/// Starts the agent; it answers an unknown word correctly.
 pub fn misbehaving() -> SocketAddr {
     serve(|socket| async move {
         let socket = socket.into_std().expect("a socket");
@@ -64,7 +64,7 @@ pub fn misbehaving() -> SocketAddr {
     })
 }
 
-/// Starts a server of the card of an agent over gRPC, whose other connections go to `serve`.
+/// Starts a server with the card of a gRPC agent; `serve` gets the other connections.
 pub fn serve<F: Future<Output = ()> + Send + 'static>(
     serve: impl Fn(Socket) -> F + Send + 'static,
 ) -> SocketAddr {
@@ -114,7 +114,7 @@ async fn write(socket: &Socket, mut bytes: &[u8]) {
     }
 }
 
-/// A frame of the whole connection or of the stream 1.
+/// A frame of the whole connection or of stream 1.
 fn frame(kind: u8, length: u32, content: &[u8]) -> Vec<u8> {
     let length = length.to_be_bytes();
     let stream = u8::from(kind == DATA);
@@ -126,7 +126,7 @@ fn goaway(last_stream: u32, reason: Reason) -> Vec<u8> {
     frame(GOAWAY, 8, &content)
 }
 
-/// A message of gRPC behind its five bytes.
+/// A gRPC message after its five bytes.
 fn framed(flag: u8, message: &[u8]) -> Bytes {
     [&[flag], (message.len() as u32).to_be_bytes().as_slice(), message].concat().into()
 }
@@ -167,13 +167,13 @@ fn chunk(id: &str, bytes: usize) -> Bytes {
     }))
 }
 
-/// All of a message of gRPC, without its five bytes.
+/// A whole gRPC message, without its five bytes.
 async fn message_of(mut body: RecvStream) -> Option<Bytes> {
     let mut bytes = Vec::new();
     while let Some(piece) = body.data().await {
         bytes.extend_from_slice(&piece.ok()?);
     }
-    // Not before, so that one of more than a window does not come whole.
+    // Not earlier: a message of more than a window must not arrive whole.
     body.flow_control().release_capacity(bytes.len()).ok()?;
     Some(Bytes::from(bytes).split_off(5))
 }
@@ -183,7 +183,7 @@ fn head(status: u16, media_type: &str) -> Response<()> {
     head.body(()).expect("a head")
 }
 
-/// Ends a response, or begins and ends it at once.
+/// The trailers that end a response, or a trailers-only response.
 fn trailers(code: &str, message: &str) -> HeaderMap {
     let fields = [("grpc-status", code), ("grpc-message", message)];
     fields
@@ -199,14 +199,14 @@ fn refuse(respond: &mut SendResponse<Bytes>, code: &str) {
     let _ = respond.send_response(head, true);
 }
 
-/// Has h2 write what it was given: its connection is a task of the same thread.
+/// Lets h2 write its output: its connection is a task of the same thread.
 async fn written() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
     }
 }
 
-/// Writes to the socket what no peer may, and closes the connection.
+/// Writes bytes to the socket that no peer may send, and closes the connection.
 async fn break_off(link: &TcpStream, bytes: &[u8]) {
     written().await;
     let _ = { link }.write_all(bytes);
@@ -238,7 +238,7 @@ async fn answer(
 
 /// Answers a call about a task by the word that its id begins with.
 fn later(rpc: &str, message: &[u8], mut respond: SendResponse<Bytes>) {
-    // All of these have the id of the task in the same field.
+    // All of these have the task's id in the same field.
     let id = SubscribeToTaskRequest::decode(message).expect("a message").id;
     let is_known = ["known", "good", "goaway graceful", "large", "flood"];
     let is_known = is_known.iter().any(|word| id.contains(word));
@@ -252,7 +252,7 @@ fn later(rpc: &str, message: &[u8], mut respond: SendResponse<Bytes>) {
     let _ = stream.send_trailers(trailers(OK, ""));
 }
 
-/// What goes wrong instead of a stream; false: a stream begins.
+/// The fault in place of a stream; false: a stream begins.
 async fn no_stream(word: &str, respond: &mut SendResponse<Bytes>, link: &TcpStream) -> bool {
     let begin = |respond: &mut SendResponse<Bytes>, bytes: Bytes| {
         if let Ok(mut stream) = respond.send_response(head(200, GRPC), false) {
@@ -289,7 +289,7 @@ async fn no_stream(word: &str, respond: &mut SendResponse<Bytes>, link: &TcpStre
     true
 }
 
-/// What a stream goes on with after its first event.
+/// The rest of a stream after its first event.
 async fn rest(word: &str, id: &str, mut stream: SendStream<Bytes>, link: &TcpStream) {
     let completed = update(id, TaskState::Completed);
     let text = match word.trim_end_matches(" known") {
@@ -332,7 +332,7 @@ async fn rest(word: &str, id: &str, mut stream: SendStream<Bytes>, link: &TcpStr
     let _ = stream.send_trailers(trailers(OK, ""));
 }
 
-/// Sends chunks as fast as they are taken.
+/// Sends chunks as fast as the gateway reads them.
 async fn endless(id: &str, mut stream: SendStream<Bytes>) {
     let chunk = chunk(id, CHUNK_BYTES);
     loop {
@@ -346,13 +346,13 @@ async fn endless(id: &str, mut stream: SendStream<Bytes>) {
     }
 }
 
-/// Takes a connection, and says nothing.
+/// Accepts a connection, and sends nothing.
 pub async fn silent(socket: Socket) {
     let _socket = socket;
     pending().await
 }
 
-/// Takes a connection, says this, and closes it.
+/// Accepts a connection, sends these bytes, and closes it.
 pub async fn says(socket: Socket, bytes: &'static [u8]) {
     write(&socket, bytes).await;
     sleep(Duration::from_millis(100)).await;

@@ -1,8 +1,8 @@
-//! A remote agent that is restarted: a door, which is open or shut, and servers behind it.
+//! A remote agent that restarts: a door, open or shut, and servers behind it.
 //!
-//! Shut, it breaks off all connections, and new ones are refused; its port stays its own. A server
-//! that is still there when it opens has its tasks, as one has that kept them on a disk; another one
-//! knows none of them.
+//! While shut, the door breaks off all connections and refuses new ones; it keeps its port. If the
+//! same server is there when the door opens, it has its tasks, as if it had stored them on a disk;
+//! a new server has none of them.
 
 use std::{
     io::copy,
@@ -33,12 +33,12 @@ use crate::support::{
 /// The port of a remote agent.
 struct Door {
     addr: SocketAddr,
-    /// Has the port while nobody listens.
+    /// Reserves the port while no server listens.
     _port: Socket,
     listening: Option<Listening>,
 }
 
-/// A door that is open.
+/// An open door.
 struct Listening {
     is_shut: Arc<AtomicBool>,
     links: Links,
@@ -82,7 +82,7 @@ impl Door {
     fn shut(&mut self) {
         let Some(Listening { is_shut, links, thread }) = self.listening.take() else { return };
         is_shut.store(true, SeqCst);
-        // It is asked once more whether it is shut.
+        // Makes it check again whether it is shut.
         drop(TcpStream::connect(self.addr));
         thread.join().expect("no panic");
         for link in lock(&links).drain(..) {
@@ -101,7 +101,7 @@ fn lock(links: &Links) -> MutexGuard<'_, Vec<TcpStream>> {
     links.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Passes a connection on.
+/// Forwards a connection.
 fn pass(client: TcpStream, server: SocketAddr, links: &Links) {
     let Ok(server) = TcpStream::connect(server) else { return };
     let two = || [&client, &server].map(|side| side.try_clone().expect("a socket"));
@@ -123,7 +123,7 @@ pub struct Restarted {
     door: Door,
     binding: Binding,
     server: Option<Running>,
-    /// Has held tasks go on.
+    /// Releases held tasks.
     gate: Arc<AtomicBool>,
 }
 
@@ -131,8 +131,9 @@ fn words(text: &str) -> MessageBuf {
     MessageBuf::agent(&PartsBuf::new().text(text))
 }
 
-/// `ask` asks for input, anything else is answered by an artifact of two chunks: between them are the
-/// opening of the gate (`hold`), so many milliseconds, or one. `late` has the gate before its task.
+/// `ask` asks for input; any other text is answered by an artifact of two chunks. Between the
+/// chunks are the opening of the gate (`hold`), this many milliseconds, or one. `late` waits for
+/// the gate before its task.
 async fn answer(deferred: Deferred, gate: Arc<AtomicBool>) -> Result<(), Closed> {
     let text = deferred.message().text();
     let pause = |ms| net::sleep(Duration::from_millis(ms));
@@ -155,7 +156,7 @@ async fn answer(deferred: Deferred, gate: Arc<AtomicBool>) -> Result<(), Closed>
 }
 
 impl Restarted {
-    /// Starts one whose card has this interface alone.
+    /// Starts one with only this interface in its card.
     pub fn new(binding: Binding) -> Restarted {
         let (door, gate) = (Door::new(), Arc::new(AtomicBool::new(false)));
         let mut restarted = Restarted { door, binding, server: None, gate };
@@ -163,12 +164,12 @@ impl Restarted {
         restarted
     }
 
-    /// What `--agent` has for it.
+    /// The value of `--agent` for it.
     pub fn agent(&self) -> String {
         format!("a2a:http://{}", self.door.addr)
     }
 
-    /// Ends all connections; it cannot be reached.
+    /// Ends all connections and becomes unreachable.
     pub fn stop(&mut self) {
         self.door.shut();
     }
@@ -179,7 +180,7 @@ impl Restarted {
         self.door.open(server.addrs()[0]);
     }
 
-    /// Comes back without its tasks, or comes for the first time.
+    /// Comes back without its tasks, or starts for the first time.
     pub fn replace(&mut self) {
         self.stop();
         let gate = Arc::clone(&self.gate);
@@ -199,7 +200,7 @@ impl Restarted {
         self.come_back();
     }
 
-    /// Cancels the task that waits for input, without a word to those who wait for that.
+    /// Cancels the task that waits for input, without an event to its subscribers.
     pub fn end_waiting(&self) {
         let mut line = Tcp::to(self.server.as_ref().expect("a server").addrs()[0]);
         let mut call = |method, params| {
@@ -210,7 +211,7 @@ impl Restarted {
         call("CancelTask", json!({"id": list["tasks"][0]["id"]}));
     }
 
-    /// Has held tasks go on.
+    /// Releases held tasks.
     pub fn open_gate(&self) {
         self.gate.store(true, SeqCst);
     }

@@ -1,4 +1,4 @@
-//! How many posts there are at a time, whatever clients do with their configurations.
+//! How many posts are in flight at a time, for any sequence of configurations.
 
 use std::net::SocketAddr;
 
@@ -13,8 +13,8 @@ use crate::support::{
     binary::Binary,
 };
 
-/// Posts of a host at a time (`Pace::per_host`), and as many whose end the receiver has not seen
-/// yet.
+/// Posts in flight to a host (`Pace::per_host`), and as many that have ended unnoticed by the
+/// receiver.
 const MOST: usize = 2 * 8;
 
 #[test]
@@ -30,7 +30,7 @@ fn a_receiver_that_hangs_has_few_posts_whatever_becomes_of_the_configurations() 
         assert!(deleted.open() <= MOST, "{}", deleted.open());
     }
     assert!(deleted.count() >= 8);
-    // What was not posted goes to the one that takes its place.
+    // Undelivered events go to the replacement.
     for round in 0..10 {
         let task = begin(server.addr(), &replaced);
         for path in 0..4 {
@@ -42,14 +42,14 @@ fn a_receiver_that_hangs_has_few_posts_whatever_becomes_of_the_configurations() 
         }
     }
     assert!(replaced.count() >= 8);
-    // Nobody else is held up.
+    // Other webhooks are not delayed.
     let willing = Receiver::willing();
     let events = stream(server.addr(), "stream:3", &willing.url("/hook"));
     willing.assert_told("/hook", &events);
     server.assert_lives();
 }
 
-/// A task with a webhook `a`, of which a post is under way if there is a place for it.
+/// A task with a webhook `a`, of which a post is in flight if there is a slot.
 fn begin(addr: SocketAddr, receiver: &Receiver) -> Value {
     let before = receiver.count();
     let mut params = V1.params(say("stream:3"));
@@ -93,7 +93,7 @@ fn large_posts_to_a_receiver_that_hangs_hold_up_nobody_elses() {
     let url = willing.url("/hook").replace("localhost", "127.0.0.1");
     let events = stream(server.addr(), &large, &url);
     willing.assert_told("/hook", &events);
-    // A quarter of what large posts may hold is one of these; and one may have ended.
+    // One of these is a quarter of the memory of large posts; and one may have ended.
     assert!((1..=3).contains(&hanging.open()), "{}", hanging.open());
     server.assert_lives();
 }

@@ -1,4 +1,5 @@
-//! The challenge of 0.1's sample (wire §6): who does not answer with its token is posted nothing.
+//! The challenge of 0.1's sample (wire §6): a receiver that does not answer with its token gets no
+//! posts.
 
 use super::{
     failing::stream,
@@ -19,7 +20,7 @@ fn a_webhook_is_posted_nothing_until_its_url_has_answered_with_the_token() {
     let server = Binary::start(&["--config", config.to_str().unwrap()]);
     let wrong = std::sync::atomic::AtomicUsize::new(0);
     let receiver = Receiver::new(move |_, post| match post.path.strip_prefix(CHALLENGE) {
-        // A redirect, another text, and nothing are no answers.
+        // A redirect, another text and an empty answer all fail.
         Some(token) => match wrong.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
             0 => answers("another"),
             1 => says("204 No Content"),
@@ -41,9 +42,9 @@ fn a_webhook_is_posted_nothing_until_its_url_has_answered_with_the_token() {
     for secret in ["authorization", "x-a2a-notification-token", "a2a-notification-id"] {
         assert!(asked.iter().all(|get| !get.fields.contains_key(secret)));
     }
-    // The posts came behind the answer.
+    // The posts came after the answer.
     assert_eq!(receiver.count(), 4 + events.len());
-    // Who answers nothing else is posted nothing.
+    // A receiver that answers nothing else gets no posts.
     let silent = Receiver::willing();
     url = silent.url("/hook");
     stream(server.addr(), "stream:3", &url);

@@ -1,4 +1,4 @@
-//! A server that ends: webhooks of the tasks that end with it are told.
+//! A server that ends notifies the webhooks of the tasks that end with it.
 
 use std::fs::{self, File};
 
@@ -22,7 +22,7 @@ fn begin(server: &Binary, text: &str, url: &str) -> Value {
     call(server.addr(), V1.send(), &params)["result"]["task"].take()
 }
 
-/// The state that the last post of a path tells of.
+/// The state in the last post to a path.
 fn last_state(receiver: &Receiver, path: &str) -> String {
     let posts = receiver.all(path);
     let told = posts.last().map(Received::json).unwrap_or_default();
@@ -56,7 +56,7 @@ fn webhooks_of_tasks_that_a_drain_ends_are_told_so() {
     fs::remove_file(said).unwrap();
 }
 
-/// A drain does not wait for what only a client could go on with.
+/// A drain does not wait for tasks that only a client could continue.
 #[test]
 fn a_drain_ends_tasks_that_wait_for_their_client() {
     let receiver = Receiver::willing();

@@ -1,5 +1,5 @@
-//! Receivers that fail in every way: nothing is lost, nothing comes out of order, and what comes
-//! again is the same.
+//! Receivers that fail in every way: no event is lost or out of order, and a repeated post is the
+//! same.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs},
@@ -31,7 +31,7 @@ use crate::{
 
 const ALLOW: [&str; 2] = ["--push-allow", "localhost"];
 
-/// Streams a task that has a webhook, and gives all that the stream has said.
+/// Streams a task with a webhook, and returns all events of the stream.
 pub fn stream(addr: SocketAddr, text: &str, url: &str) -> Vec<Value> {
     let mut tcp = Tcp::to(addr);
     open(&mut tcp, text, url);
@@ -50,14 +50,14 @@ fn drain(tcp: &mut Tcp) -> Vec<Value> {
     reply.events().iter().map(|event| event.result().clone()).collect()
 }
 
-/// A call over a connection of its own.
+/// A call over its own connection.
 pub fn call(addr: SocketAddr, method: &str, params: &Value) -> Value {
     let mut tcp = Tcp::to(addr);
     tcp.write(&post("/", &[("A2A-Version", "1.0")], &rpc(method, params)));
     tcp.reply().json()
 }
 
-/// A server in this process that repeats soon.
+/// A server in this process that retries soon.
 fn quick(tls: ClientTls) -> Running {
     let pace = Pace { pause_ms_min: 5, pause_ms_max: 20, ..Pace::default() };
     let allow = vec!["localhost".parse().unwrap()];
@@ -73,7 +73,7 @@ fn end(running: Running) {
     running.join();
 }
 
-/// Does it with the posts of these numbers, and takes the others.
+/// Applies `does` to the posts of these numbers, and accepts the others.
 fn with(does: Does, numbers: &'static [usize]) -> Receiver {
     Receiver::new(move |n, _| match numbers.contains(&n) {
         true => does.clone(),
@@ -110,7 +110,7 @@ fn the_binary_tells_receivers_everything_that_fail_in_every_way() {
         ("speaks no HTTP", 2, with(Does::Says("hello\r\n\r\n".to_owned()), &[0, 2])),
         ("has a huge head", 2, with(Does::Says(huge), &[0, 2])),
     ];
-    // Whoever is slow holds up nobody: all are told at the same time.
+    // A slow receiver delays no other: all get their posts at the same time.
     thread::scope(|scope| {
         for (name, failures, receiver) in &receivers {
             let addr = server.addr();
@@ -118,7 +118,7 @@ fn the_binary_tells_receivers_everything_that_fail_in_every_way() {
                 let events = stream(addr, "stream:6", &receiver.url("/hook?k=1"));
                 assert_eq!(events.len(), 7, "{events:?}");
                 let posts = receiver.assert_told("/hook?k=1", &events);
-                // A connection that is closed instead of an answer is tried once more at once.
+                // A connection that closes before the answer is retried once at once.
                 assert!(posts >= events.len() + failures, "{name}: {posts} posts");
                 // The configuration is still there.
                 let task = &events[0]["task"]["id"];
@@ -147,7 +147,7 @@ fn a_receiver_that_is_gone_is_forgotten() {
     assert_eq!(posts, events[..2]);
 }
 
-/// Twenty tasks to one receiver, most of whose posts fail, so that its host has one rest after the
+/// Twenty tasks to one receiver that fails most posts, so that its host has one pause after the
 /// other.
 #[test]
 fn a_receiver_that_fails_most_of_the_time_is_told_everything_in_order() {
@@ -207,7 +207,7 @@ fn a_wrong_certificate_is_told_nothing_until_it_is_right() {
     end(server);
 }
 
-/// The task goes on meanwhile, so there are events of before, of while it is away, and of after.
+/// The task continues meanwhile, so there are events from before, during and after the outage.
 fn move_meanwhile(
     addr: SocketAddr,
     receiver: &mut Receiver,
@@ -230,7 +230,7 @@ fn a_receiver_that_dies_is_told_the_rest_when_it_is_back() {
     let mut receiver = Receiver::willing();
     let url = receiver.url("/");
     let port = receiver.addr.port();
-    // Where `localhost` is both, it comes back at the other.
+    // Where `localhost` has both families, it comes back at the other address.
     let v6 = IpAddr::V6(Ipv6Addr::LOCALHOST);
     let is_both = ("localhost", port).to_socket_addrs().unwrap().any(|addr| addr.ip() == v6);
     let to = if is_both { v6 } else { IpAddr::V4(Ipv4Addr::LOCALHOST) };
@@ -240,7 +240,7 @@ fn a_receiver_that_dies_is_told_the_rest_when_it_is_back() {
     end(server);
 }
 
-/// In a namespace of mounts, where the hosts of the machine are those of the test.
+/// In a mount namespace, where the test writes the hosts file.
 #[test]
 fn a_name_that_moves_is_looked_up_again() {
     let works = Command::new("unshare").args(["-rm", "true"]).output();
@@ -262,7 +262,7 @@ fn a_name_that_moves_is_looked_up_again() {
         receiver.moves(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), || is_at("127.0.0.2"));
     });
     assert_eq!(receiver.addr.ip(), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)));
-    // Back again, and over IPv6 where this machine has it.
+    // Back again, and over IPv6 if this machine has it.
     if std::net::TcpListener::bind("[::1]:0").is_ok() {
         receiver.moves(IpAddr::V6(Ipv6Addr::LOCALHOST), || is_at("::1"));
         let events = stream(server.addr(), "stream:3", &format!("{url}3"));

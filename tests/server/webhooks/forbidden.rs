@@ -1,5 +1,5 @@
-//! Nobody reaches by a webhook what is not public: hundreds of spellings of such targets are refused
-//! when they are configured, and what only a resolver knows, when it is to be connected to.
+//! A webhook reaches only public targets: hundreds of forms of other targets are refused at
+//! configuration, and names that only a resolver can judge, at connection time.
 
 use std::{
     fmt::Write,
@@ -20,7 +20,8 @@ use crate::support::{
     binary::{Binary, PATH, Tcp},
 };
 
-/// One of each special-purpose network of IPv4, of multicast, and what clouds have.
+/// An address of each special-purpose network of IPv4 and of multicast, and the metadata addresses
+/// of clouds.
 const V4: &[[u8; 4]] = &[
     [0, 0, 0, 0],
     [0, 1, 2, 3],
@@ -88,7 +89,7 @@ const V6: &[&str] = &[
     "ff0e::1",
 ];
 
-/// What is no target whatever its host, or is none because of what stands around it.
+/// URLs that are invalid with any host, or because of the parts around it.
 const OTHERS: &[&str] = &[
     "file:///etc/passwd",
     "file://127.0.0.1/etc/passwd",
@@ -163,7 +164,7 @@ const OTHERS: &[&str] = &[
     "http://8.8.8.8:-1/",
 ];
 
-/// Names that may be configured, and are at forbidden addresses, if anywhere.
+/// Names that may be configured, and resolve to forbidden addresses, if to any.
 const NAMES: &[&str] = &[
     "localhost.localdomain",
     "ip6-localhost",
@@ -180,7 +181,7 @@ const NAMES: &[&str] = &[
     "1.0.0.127.in-addr.arpa",
 ];
 
-/// Everything that an address of IPv4 may be called.
+/// Every notation of an IPv4 address.
 fn spellings(octets: [u8; 4]) -> Vec<String> {
     let [a, b, c, d] = octets;
     let v4 = Ipv4Addr::from(octets);
@@ -242,7 +243,7 @@ fn v6_spellings(text: &str) -> Vec<String> {
     vec![format!("[{text}]"), format!("[{whole}]"), format!("[{}]", whole.to_uppercase())]
 }
 
-/// The addresses by which this host reaches others, if it does.
+/// The addresses by which this host reaches others, if any.
 fn own_addresses() -> Vec<IpAddr> {
     [("0.0.0.0:0", "8.8.8.8:9"), ("[::]:0", "[2606:4700::1111]:9")]
         .into_iter()
@@ -271,7 +272,7 @@ fn urls(port: u16) -> Vec<String> {
     urls
 }
 
-/// A server that posts to public hosts over plain http, so that nothing is refused because of that.
+/// A server that posts to public hosts over plain http, so that no URL is refused for its scheme.
 fn server() -> Binary {
     Binary::start_in(&["env", "PEREGRINE_PUSH_PLAIN_HTTP=true"], &[])
 }
@@ -290,7 +291,7 @@ fn configured(text: &str, url: &str) -> Value {
 #[test]
 fn no_spelling_of_a_forbidden_target_is_configured_or_reached() {
     let server = server();
-    // On every address of this host, of both families where it has both.
+    // On every address of this host, of both families if it has both.
     let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
     let any = std::net::TcpListener::bind(v6).map_or((Ipv4Addr::UNSPECIFIED, 0).into(), |_| v6);
     let trap = Receiver::bound(any, |_, _| says("200 OK"));
@@ -313,13 +314,13 @@ fn no_spelling_of_a_forbidden_target_is_configured_or_reached() {
     let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let names = NAMES.iter().copied().chain([hostname.trim()]);
     for name in names.filter(|name| !name.is_empty()) {
-        // Some are refused, which is as good.
+        // The server refuses some, which is as good.
         ask(&mut tcp, V1.send(), &configured("stream:3", &format!("http://{name}:{port}/")));
     }
-    // Time for the first posts to them, and some that are repeated.
+    // Time for the first posts to them, and some retries.
     thread::sleep(Duration::from_secs(3));
     assert_eq!(trap.connections(), 0);
-    // The trap can be reached: by whom the operator allows to.
+    // The trap is reachable if the operator allows it.
     let open = Binary::start(&["--push-allow", "localhost"]);
     let mut tcp = open.connect();
     for host in ["127.1", "localhost", "0x7f000001"] {
@@ -332,8 +333,8 @@ fn no_spelling_of_a_forbidden_target_is_configured_or_reached() {
     server.assert_lives();
 }
 
-/// In namespaces of its own: a resolver whose answers change, receivers that may be reached and
-/// others. `rebinding.py` says what holds.
+/// In its own namespaces: a resolver with changing answers, allowed receivers and forbidden ones.
+/// `rebinding.py` has the assertions.
 #[test]
 fn a_resolver_that_changes_its_answers_leads_nowhere_forbidden() {
     let have = |args: &[&str]| {

@@ -1,5 +1,5 @@
-//! Many tasks at a time, each with three webhooks and a client that streams it: every webhook is
-//! told all of it in order, and the memory of the server stays within what the banner says.
+//! Many tasks at a time, each with three webhooks and a streaming client: every webhook gets all
+//! events in order, and the memory of the server stays within the limit in the banner.
 //!
 //! `PUSH_TASKS=10000` makes it larger.
 
@@ -13,7 +13,7 @@ use crate::support::{
     binary::{Binary, Tcp},
 };
 
-/// A task waits until it has all its webhooks and somebody streams it; so nothing depends on time.
+/// A task waits until it has all its webhooks and a streaming client, so nothing depends on time.
 const SCRIPT: &str = r#"
 [agent]
 name = "two-turns"
@@ -41,12 +41,12 @@ status = "completed"
 text = "done"
 "#;
 
-/// Little more than the least, and what the webhooks of many more need.
+/// Little more than the minimum, plus the memory of the webhooks of many more tasks.
 fn memory_mib(count: usize) -> u64 {
     300 + count as u64 / 10
 }
 
-/// What a configuration takes at most, with its URL.
+/// The maximum of a configuration with its URL.
 const CONFIG_BYTES_MAX: usize = 500;
 
 struct Running {
@@ -105,7 +105,7 @@ fn every_webhook_of_many_tasks_is_told_everything_in_order() {
         "--push-allow", "localhost", "--agent", &agent, "--memory", &memory, "--limit", &room,
     ];
     let server = Binary::start(&flags);
-    // One takes all, one is slow now and then, one fails now and then.
+    // One receiver accepts all posts, one is sometimes slow, one sometimes fails.
     let hooks = [
         Receiver::willing(),
         Receiver::new(|n, post| match (n + post.path.len() + post.body.len()) % 50 {
@@ -134,12 +134,12 @@ fn every_webhook_of_many_tasks_is_told_everything_in_order() {
     let told: Vec<HashMap<String, Vec<Received>>> = hooks.iter().map(Receiver::by_path).collect();
     for (n, (task, streamed)) in running.iter().enumerate() {
         let path = format!("/{n}");
-        // The stream begins with the task as it is; then it says what is new.
+        // The stream begins with the current task; the events follow.
         let news = &streamed[1..];
         assert_eq!(streamed[0]["task"]["id"], **task);
         for (hook, posts) in told.iter().enumerate() {
             let told = bodies(&posts[&path]);
-            // The first was there from the beginning.
+            // The first event came before the stream.
             let (before, after) = told.split_at(told.len() - news.len());
             assert_eq!(after, news, "{path} of {hook}");
             assert_eq!(!before.is_empty(), hook == 0, "{path} of {hook}: {before:?}");
@@ -154,7 +154,7 @@ fn read(running: Running) -> (String, Vec<Value>) {
     (task, reply.events().iter().map(|event| event.result().clone()).collect())
 }
 
-/// The most that is resident until every webhook was told of the end of its task, in KiB.
+/// The peak of resident memory, in KiB, until every webhook got the end of its task.
 fn watch(server: &Binary, hooks: &[Receiver], count: usize) -> u64 {
     let mut most = 0;
     patiently("all are told of the end", || {

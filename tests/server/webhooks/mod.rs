@@ -1,4 +1,5 @@
-//! Webhooks over real sockets: what receivers are told, whatever they do, and whom nobody reaches.
+//! Webhooks over real sockets: what receivers get, even faulty ones, and which targets are
+//! unreachable.
 
 mod bounds;
 mod challenge;
@@ -9,7 +10,7 @@ mod load;
 pub mod receiver;
 mod settings;
 
-/// Notes that this machine lacks what a test needs; where everything must be tested, it fails.
+/// Reports that this machine lacks what a test needs; fails where every test must run.
 #[track_caller]
 fn cannot_run(why: &str) {
     assert!(std::env::var_os("PEREGRINE_NAMESPACES").is_none(), "{why}");

@@ -1,4 +1,4 @@
-//! A receiver of webhooks that behaves as it is told, post by post, and keeps all that it was sent.
+//! A receiver of webhooks that follows a plan, post by post, and records every post.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,11 +21,11 @@ const COMPLETED: &[u8] = b"TASK_STATE_COMPLETED";
 /// What a receiver does with a post that it has read.
 #[derive(Clone, Debug)]
 pub enum Does {
-    /// Answers so; the connection is kept.
+    /// Answers with this; the connection stays open.
     Says(String),
     /// Answers with 200 after a while.
     Later(Duration),
-    /// Says nothing until the server leaves.
+    /// Sends nothing until the server closes.
     Hangs,
     /// Closes with a reset instead of an answer.
     Resets,
@@ -33,11 +33,11 @@ pub enum Does {
     Closes,
     /// Closes within the head of its answer.
     Breaks,
-    /// Says its head with one byte a second.
+    /// Sends its head at one byte a second.
     DripsHead,
-    /// Says 200, and then its content with one byte a second.
+    /// Sends 200, and then its content at one byte a second.
     DripsBody,
-    /// Says 200, and then content without end.
+    /// Sends 200, and then content without end.
     Floods,
 }
 
@@ -46,10 +46,10 @@ pub fn says(status: &str) -> Does {
     Does::Says(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n"))
 }
 
-/// A post as it came.
+/// A post as received.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Received {
-    /// Path and query; behind `GET ` where it is no post but a challenge, which has no ids.
+    /// Path and query; with `GET ` in front for a challenge, which has no ids.
     pub path: String,
     /// `A2A-Notification-Id`
     pub id: String,
@@ -59,7 +59,7 @@ pub struct Received {
     pub fields: BTreeMap<String, String>,
     /// The content.
     pub body: Vec<u8>,
-    /// True: the answer was one of success, as far as it went.
+    /// True: the answer was a success, as far as it was sent.
     pub is_taken: bool,
 }
 
@@ -73,7 +73,7 @@ impl Received {
 type Plan = Box<dyn Fn(usize, &Received) -> Does + Send + Sync>;
 
 struct Shared {
-    /// What becomes of the n-th post of a path.
+    /// What the receiver does with the n-th post of a path.
     plan: Plan,
     tls: Mutex<Option<Arc<ServerConfig>>>,
     connections: AtomicUsize,
@@ -85,7 +85,7 @@ struct Shared {
     open: Mutex<Vec<Weak<TcpStream>>>,
 }
 
-/// See the module. Dropping it closes all.
+/// See the module. Dropping it closes all connections.
 pub struct Receiver {
     /// Where it listens.
     pub addr: SocketAddr,
@@ -94,7 +94,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// One on 127.0.0.1 that follows a plan: what becomes of the n-th post of a path, from 0.
+    /// A receiver on 127.0.0.1 that follows a plan: what it does with the n-th post of a path, from
+    /// 0.
     pub fn new(plan: impl Fn(usize, &Received) -> Does + Send + Sync + 'static) -> Receiver {
         Receiver::bound("127.0.0.1:0".parse().unwrap(), plan)
     }
@@ -107,12 +108,12 @@ impl Receiver {
         Receiver::at(addr, Receiver::shared(Box::new(plan)))
     }
 
-    /// One that takes everything.
+    /// A receiver that accepts everything.
     pub fn willing() -> Receiver {
         Receiver::new(|_, _| says("204 No Content"))
     }
 
-    /// One that speaks TLS.
+    /// A receiver over TLS.
     pub fn over_tls(config: ServerConfig) -> Receiver {
         let shared = Receiver::shared(Box::new(|_, _| says("200 OK")));
         *shared.tls.lock().unwrap() = Some(Arc::new(config));
@@ -141,25 +142,25 @@ impl Receiver {
     fn listen(&mut self) {
         let listener = TcpListener::bind(self.addr).unwrap();
         self.addr = listener.local_addr().unwrap();
-        // It is asked now and then whether it is to end.
+        // Polls whether it is to end.
         listener.set_nonblocking(true).unwrap();
         let shared = Arc::clone(&self.shared);
         self.thread = Some(thread::spawn(move || accept(&listener, &shared)));
     }
 
-    /// Dies, with all its connections.
+    /// Stops, and closes all its connections.
     fn die(&mut self) {
         self.shared.is_stopped.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();
         }
         for stream in self.shared.open.lock().unwrap().drain(..) {
-            // The other side may have left.
+            // The other side may have closed.
             stream.upgrade().map(|stream| stream.shutdown(Shutdown::Both));
         }
     }
 
-    /// Dies, and is back at another address with the same port when `meanwhile` is over.
+    /// Stops, and returns at another address with the same port after `meanwhile`.
     pub fn moves(&mut self, to: IpAddr, meanwhile: impl FnOnce()) {
         self.die();
         meanwhile();
@@ -168,7 +169,7 @@ impl Receiver {
         self.listen();
     }
 
-    /// Shows another certificate from now on.
+    /// Uses another certificate from now on.
     pub fn shows(&self, config: ServerConfig) {
         *self.shared.tls.lock().unwrap() = Some(Arc::new(config));
     }
@@ -189,18 +190,18 @@ impl Receiver {
         self.shared.open.lock().unwrap().iter().filter(|open| open.strong_count() > 0).count()
     }
 
-    /// All posts of a path so far, repeated ones, too.
+    /// All posts of a path so far, repeated ones included.
     pub fn all(&self, path: &str) -> Vec<Received> {
         let posts = self.shared.posts.lock().unwrap();
         posts.iter().filter(|post| post.path == path).cloned().collect()
     }
 
-    /// Posts so far, whatever their path.
+    /// Posts so far, of all paths.
     pub fn count(&self) -> usize {
         self.shared.posts.lock().unwrap().len()
     }
 
-    /// How many posts have told of the end of a task, and were taken.
+    /// How many accepted posts have reported the end of a task.
     pub fn completed(&self) -> usize {
         self.shared.completed.load(Ordering::Relaxed)
     }
@@ -214,7 +215,7 @@ impl Receiver {
         paths
     }
 
-    /// Waits until so many different posts of a path were taken.
+    /// Waits until this many different posts of a path were accepted.
     pub fn wait_for(&self, path: &str, count: usize) {
         patiently(&format!("{count} posts to {path}"), || {
             let posts = self.all(path);
@@ -225,8 +226,8 @@ impl Receiver {
         });
     }
 
-    /// Waits for these events, and asserts that nothing else came, that nothing came out of order,
-    /// and that what came twice was the same. Says how many posts that were.
+    /// Waits for these events, and asserts that nothing else came, that the order is right, and
+    /// that repeats are the same. Returns the number of posts.
     #[track_caller]
     pub fn assert_told(&self, path: &str, events: &[Value]) -> usize {
         self.wait_for(path, events.len());
@@ -238,7 +239,7 @@ impl Receiver {
     }
 }
 
-/// Each post once; panics where one was repeated with other content, or behind a later one.
+/// Each post once; panics if one was repeated with other content, or after a later one.
 #[track_caller]
 pub fn distinct(posts: &[Received]) -> Vec<&Received> {
     let mut told: Vec<&Received> = Vec::new();
@@ -264,7 +265,7 @@ impl Drop for Receiver {
     }
 }
 
-/// Waits until something is so, for longer than anything may take.
+/// Waits until `is_so`, for longer than anything may take.
 #[track_caller]
 pub fn patiently(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(150);
@@ -304,7 +305,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// A connection that is closed when its thread leaves it.
+/// A connection that closes when its thread drops it.
 struct Peer(Arc<TcpStream>);
 
 impl Read for Peer {
@@ -323,11 +324,11 @@ impl Write for Peer {
     }
 }
 
-/// Until either side has enough; what is written may reach nobody.
+/// Until either side ends; the last bytes written may be lost.
 fn serve(mut peer: impl Read + Write, stream: &TcpStream, shared: &Shared) {
     while let Some(mut post) = read_post(&mut peer) {
         let does = {
-            // One at a time is numbered and kept, so that both have the same order.
+            // Posts are numbered and stored one at a time, so that both have the same order.
             let mut posts = shared.posts.lock().unwrap();
             let mut counts = shared.counts.lock().unwrap();
             let count = counts.entry(post.path.clone()).or_default();
@@ -395,7 +396,7 @@ fn drip(peer: &mut impl Write, bytes: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// One post; its connection brings nothing behind it before it is answered.
+/// One post; its connection sends no further bytes before the answer.
 fn read_post(peer: &mut impl Read) -> Option<Received> {
     let (mut bytes, mut some) = (Vec::new(), [0; 4096]);
     let mut more = |bytes: &mut Vec<u8>| match peer.read(&mut some) {

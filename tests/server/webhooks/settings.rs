@@ -1,5 +1,5 @@
-//! What a configuration file says of webhooks is what the binary does. No name is resolved when a
-//! webhook is configured, and nothing is posted of a task that has ended.
+//! The binary applies the webhook settings of its configuration file. It resolves no name when a
+//! webhook is configured, and posts nothing about a task that has ended.
 
 use std::{
     fs,
@@ -21,14 +21,14 @@ use crate::support::{
     binary::Binary,
 };
 
-/// A file whose `[push]` has these lines.
+/// A file with these lines in `[push]`.
 fn file(name: &str, lines: &str) -> String {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("push_{name}.toml"));
     fs::write(&path, format!("[push]\n{lines}\n")).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
-/// Which of these URLs a webhook may have.
+/// For each of these URLs, whether a webhook may have it.
 fn taken(server: &Binary, urls: &[&str]) -> Vec<bool> {
     let sent = call(server.addr(), V1.send(), &V1.params(say("hi")));
     let task = &sent["result"]["task"]["id"];
@@ -79,7 +79,7 @@ fn a_configuration_says_where_webhooks_may_go() {
 
 #[test]
 fn a_configuration_says_which_events_webhooks_get() {
-    // The first one is answered when the task has ended.
+    // The receiver answers the first post when the task has ended.
     let has_ended = Arc::<AtomicBool>::default();
     let ended = Arc::clone(&has_ended);
     let receiver = Receiver::new(move |_, _| {
@@ -94,7 +94,7 @@ fn a_configuration_says_which_events_webhooks_get() {
         let events = stream(server.addr(), "stream:3", &receiver.url(&path));
         assert!(events.len() > 3, "{events:?}");
         has_ended.store(true, Relaxed);
-        // The last status and nothing before it; or the task as it began, and as it is then.
+        // Only the last status; or the task at its start, and the current task.
         let (kind, count) = if name == "events" { ("statusUpdate", 1) } else { ("task", 2) };
         receiver.wait_for(&path, count);
         let posts: Vec<Value> = receiver.all(&path).iter().map(Received::json).collect();

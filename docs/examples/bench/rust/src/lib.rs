@@ -1,4 +1,4 @@
-//! What both agents share: the contract of `peregrine bench`, and the card.
+//! Shared by both agents: the contract of `peregrine bench`, and the card.
 
 use std::{env, time::Duration};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What `stream:N`, `stream:N:BYTES`, `hold:MS:N` and `hold:MS:N:BYTES` ask for.
+/// The request in `stream:N`, `stream:N:BYTES`, `hold:MS:N` and `hold:MS:N:BYTES`.
 pub struct Trigger {
     pub hold: Duration,
     /// Changes of the task: working, chunks, completed.
@@ -17,7 +17,7 @@ pub struct Trigger {
 }
 
 impl Trigger {
-    /// Reads a text; another text is to be echoed.
+    /// Reads a text; any other text is echoed.
     pub fn read(text: &str) -> Option<Trigger> {
         let mut words = text.split(':');
         let hold_ms = match words.next()? {
@@ -31,7 +31,7 @@ impl Trigger {
         Some(Trigger { hold, events, chunk_bytes })
     }
 
-    /// How many chunks the artifact has.
+    /// The number of chunks of the artifact.
     pub fn chunks(&self) -> u64 {
         self.events.saturating_sub(2)
     }

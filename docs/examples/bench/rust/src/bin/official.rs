@@ -20,7 +20,7 @@ use tokio::{net::TcpListener, time::sleep};
 
 struct Agent;
 
-/// The task that a turn is about.
+/// The task of a turn.
 #[derive(Clone)]
 struct Turn {
     task_id: String,

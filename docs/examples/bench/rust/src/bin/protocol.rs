@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 struct Agent;
 
-/// The task that a turn is about.
+/// The task of a turn.
 struct Turn {
     task_id: TaskId,
     context_id: ContextId,
