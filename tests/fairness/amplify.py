@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What one caller makes the server post is bounded at each moment: amplify.py BINARY
+"""The posts that one caller causes are bounded at each moment: amplify.py BINARY
 
 One task of 16,384 events has 100 webhooks at one host. At most eight posts are in flight there, and
-the posts that wait cost no memory. About 45 s, loopback only.
+waiting posts take no memory. About 45 s, loopback only.
 """
 
 import asyncio

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Unfinished tasks do not fill the store for good: fill.py BINARY
+"""Unfinished tasks do not fill the store permanently: fill.py BINARY
 
-An agent asks for input and gets no answer, 700,000 times from one address: each send is answered,
+An agent requests input and gets no answer, 700,000 times from one address: each send is answered,
 and the server stays ready. Then anonymous callers of 13 addresses do the same with large messages
-at an open agent: a known caller's sends are answered. About 60 s and 2 GB of memory, loopback only.
+at an open agent: an authenticated caller's sends are answered. About 60 s and 2 GB of memory,
+loopback only.
 """
 
 import probe

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A caller's flood flushes nothing that another one holds: flush.py BINARY
+"""A caller's flood evicts nothing of another caller: flush.py BINARY
 
 For 40 s one key sends as fast as it can. The other key's finished task, its idempotency entry and
-its webhook, whose receiver is down, are still there. About 45 s, loopback only.
+its webhook with an unreachable receiver are retained. About 45 s, loopback only.
 """
 
 import time

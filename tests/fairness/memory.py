@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The memory bound holds while everything is filled together: memory.py BINARY
+"""The memory limit holds while all structures are full: memory.py BINARY
 
-A server with `--memory 300M` is shown 9,000 tokens with hundreds of scopes each, by owners that have
-tasks of many agents and tenants; then large tasks fill the store, and half bodies the buffers. The
-process never has more memory than that. About 60 s, loopback only.
+A server with `--memory 300M` gets 9,000 tokens with hundreds of scopes each, of owners with tasks
+of many agents and tenants; then large tasks fill the store, and incomplete bodies the buffers. The
+process never exceeds that limit. About 60 s, loopback only.
 """
 
 import base64
@@ -38,7 +38,7 @@ def base64url(data):
 
 
 def token(owner, number):
-    """A token of an owner with as many scopes as fit, each token with others."""
+    """A token of an owner with the maximum number of scopes, different ones in each token."""
     scopes = " ".join(f"s{number}.{n}" for n in range(500))[:4_800]
     claims = {"iss": "https://issuer.example", "sub": f"owner-{owner}-{'o' * 100}"}
     claims |= {"exp": int(time.time()) + 3_600, "scope": scopes}
@@ -49,7 +49,7 @@ def token(owner, number):
 
 
 def calls(count, text, first, tenant=None):
-    """The body of a batch of sends; with `tenant` each names another one."""
+    """The body of a batch of sends; with `tenant` each names another tenant."""
     batch = []
     for number in range(first, first + count):
         params = probe.message(str(number), text, {"returnImmediately": True})
@@ -60,7 +60,7 @@ def calls(count, text, first, tenant=None):
 
 
 def half_body(port):
-    """A connection on which a megabyte of a body arrives, and never its end."""
+    """A connection with a megabyte of a body that never ends."""
     connection = socket.create_connection(("127.0.0.1", port))
     connection.settimeout(2)
     head = "POST /agents/a0 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -99,7 +99,7 @@ with Server("--config", path, *LIMITS) as server:
     check("and large tasks")
     open_ones = [half_body(server.port) for _ in range(300)]
     check("and half bodies")
-    # The connections that hold most are cut.
+    # The server closes the connections that hold the most memory.
     for connection in filter(None, open_ones):
         connection.close()
     callers[0].post(calls(1, "x" * 2_000_000, 1_000))

@@ -1,4 +1,4 @@
-"""What the probes share: a server on loopback, HTTP/1.1 without a client's pauses, and verdicts."""
+"""Shared by the probes: a server on loopback, HTTP/1.1 without a client's pauses, and verdicts."""
 
 import json
 import pathlib
@@ -15,7 +15,7 @@ VERDICTS = []
 
 
 def verdict(name, passed, seen=""):
-    """Prints and remembers one verdict; `seen` is shown beside it."""
+    """Prints and stores one verdict, with `seen` as its details."""
     VERDICTS.append(bool(passed))
     print("PASS" if passed else "FAIL", name, str(seen)[:200], flush=True)
 
@@ -65,13 +65,13 @@ class Server:
         self.process.wait()
 
     def memory_kib(self):
-        """The most memory that was resident so far, in KiB."""
+        """The peak resident memory, in KiB."""
         status = open(f"/proc/{self.process.pid}/status").read()
         return int(re.search(r"VmHWM:\s+(\d+)", status).group(1))
 
 
 class Caller:
-    """One connection from a loopback address, with header lines of its own."""
+    """One connection from a loopback address, with these header lines."""
 
     def __init__(self, port, address="127.0.0.1", path="/", headers=()):
         self.line, self.headers = f"POST {path} HTTP/1.1", headers
@@ -96,7 +96,7 @@ class Caller:
         return self.call("SendMessage", message(message_id, text, configuration))
 
     def send_batch(self, first, count, text="x"):
-        """So many SendMessage calls in one batch; returns how many were errors."""
+        """Sends SendMessage calls in one batch; returns the number of errors."""
         calls = [
             {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message(str(n), text)}
             for n in range(first, first + count)
@@ -111,7 +111,7 @@ def message(message_id, text, configuration=None):
 
 
 def get(port, path):
-    """A GET on a connection of its own; returns the status and the content."""
+    """A GET on a new connection; returns the status and the content."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.settimeout(30)
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())

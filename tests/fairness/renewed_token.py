@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Expired tokens and wrong keys from an address do not refuse right ones: renewed_token.py BINARY
+"""Expired tokens and wrong keys do not block valid ones of an address: renewed_token.py BINARY
 
-Behind a proxy, a NAT or the egress of a mesh all clients have one address, and a JWT is new every
-few minutes. About 5 s, loopback only, no dependencies.
+Behind a proxy, a NAT or the egress of a mesh all clients have one address, and a JWT is renewed
+every few minutes. About 5 s, loopback only, no dependencies.
 """
 
 import base64

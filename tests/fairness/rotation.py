@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Made-up key ids do not keep an issuer's new key out, and failures beside a right token do not
-refuse it: rotation.py BINARY (needs `cryptography`; about 80 s, loopback only)
+"""Invented key ids do not block an issuer's new key, and failures do not block a valid token:
+rotation.py BINARY (needs `cryptography`; about 80 s, loopback only)
 """
 
 import base64
@@ -73,7 +73,7 @@ kind = "echo"
 
 
 def ask(server, token, address):
-    """Shows a token from an address; returns the status and `Retry-After`."""
+    """Sends a token from an address; returns the status and `Retry-After`."""
     with socket.socket() as connection:
         connection.bind((address, 0))
         connection.settimeout(30)

@@ -1,8 +1,8 @@
-"""Writes what the peers answer to tests/data/peers, one file for each server and variant:
+"""Writes the answers of the peers to tests/data/peers, one file for each server and variant:
 
     tests/peers/run.sh tests/peers/.venv-1/bin/python tests/peers/capture.py
 
-The answers are kept as they came, byte for byte. Those of gRPC are in base64.
+The answers are stored byte for byte, gRPC answers in base64.
 """
 
 import base64
@@ -27,7 +27,7 @@ KEPT_FIELDS = ("content-type", "etag", "cache-control", "vary", "www-authenticat
 
 
 def sdk_of(server):
-    """The package and version that a server was made of."""
+    """The package and version of a server."""
     if server == "py1":
         return f"a2a-sdk {version('a2a-sdk')} (Python)"
     if server == "py03":
@@ -38,10 +38,10 @@ def sdk_of(server):
     return f"@a2a-js/sdk {package['version']} (JavaScript)"
 
 
-# --- Requests, one function an operation: what each binding needs of it ---------------------------
+# --- Requests, one function per operation, for each binding ---------------------------------------
 
 OPERATIONS = {
-    # The method of 1.0, that of JSON-RPC in 0.3, and the verb and path of HTTP+JSON.
+    # The method in 1.0, the JSON-RPC method in 0.3, and the verb and path of HTTP+JSON.
     "send": ("SendMessage", "message/send", "POST", "/message:send"),
     "stream": ("SendStreamingMessage", "message/stream", "POST", "/message:stream"),
     "get": ("GetTask", "tasks/get", "GET", "/tasks/{id}"),
@@ -92,7 +92,7 @@ def message(text, **more):
 
 
 def new_request(operation, args):
-    """The request of 1.0 in its protobuf message; its JSON is that of the other bindings."""
+    """The 1.0 request as a protobuf message; its JSON is the request of the other bindings."""
     task, config = args.get("id", ""), args.get("config", "")
     kinds = {
         "send": (new.SendMessageRequest, args.get("params")),
@@ -199,7 +199,7 @@ class Peer:
         self.channel = grpc.insecure_channel(self.urls["GRPC"])
 
     def kept(self, response):
-        """What is kept of a response; `is_cut`: it had no end."""
+        """The stored part of a response; `is_cut`: it had no end."""
         fields = {k: response.headers[k] for k in KEPT_FIELDS if k in response.headers}
         body, cut = b"", {}
         try:
@@ -242,7 +242,7 @@ class Peer:
         if operation in ("send", "stream", "push-set"):
             body = MessageToDict((old_request if self.old else new_request)(operation, args))
         if (self.server, self.old, operation) == ("js1", True, "push-set"):
-            # The one server of 0.3 that wants the configuration alone.
+            # Only this 0.3 server expects the configuration alone.
             body = body["config"]
         query = args.get("more", {}) if verb == "GET" else {}
         return self.ask(
@@ -297,7 +297,7 @@ class Peer:
         return self.call(binding, operation, about, {"params": params}, keep)
 
     def task_ids(self, binding, exchange):
-        """The id and context of the task that an answer shows."""
+        """The id and context of the task in an answer."""
         if binding == "GRPC":
             kind = old.SendMessageResponse if self.old else new.SendMessageResponse
             task = kind.FromString(base64.b64decode(exchange["messages"][0])).task
@@ -308,7 +308,7 @@ class Peer:
         return task["id"], task["contextId"]
 
 
-# --- What is asked -------------------------------------------------------------------------------
+# --- The captured calls ---------------------------------------------------------------------------
 
 
 def ask_all(peer, binding):
@@ -345,7 +345,7 @@ def ask_all(peer, binding):
         peer.call(binding, "list", "page", {"more": {"pageSize": 2, "includeArtifacts": True}})
     ask_for_push(peer, binding, done)
     peer.call(binding, "extended-card", "card", {})
-    # What goes wrong.
+    # Calls that fail.
     peer.call(binding, "get", "unknown task", {"id": "nope"})
     peer.call(binding, "cancel", "finished", {"id": done})
     peer.call(binding, "cancel", "unknown task", {"id": "nope"})

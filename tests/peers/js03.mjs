@@ -1,6 +1,6 @@
 // The agent of the peers on the official JavaScript SDK of 0.3: js03.mjs
 //
-// Two variants on ports of their own: `plain`, and `guarded`, which wants a key. Prints their URLs
+// Two variants on separate ports: `plain`, and `guarded`, which requires a key. Prints their URLs
 // as one line of JSON when both are ready.
 
 import {
@@ -62,7 +62,7 @@ class Executor {
       text: userMessage.parts[0]?.text ?? "",
       extensions: userMessage.extensions,
       metadata: {
-        // The SDK does not show an agent what a request has beside its message.
+        // The SDK passes only the message of a request to an agent.
         request: {},
         message: userMessage.metadata ?? {},
         tenant: "",

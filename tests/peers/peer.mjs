@@ -1,4 +1,4 @@
-// What the peers in JavaScript share: what the agent does, word by word, and how one is served.
+// Shared code of the JavaScript peers: the agent's behavior for each word, and its server.
 
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
@@ -75,8 +75,8 @@ function* steps(word, { text, count, metadata, extensions }) {
 }
 
 /**
- * The agent. `call` is what a message asks with: ids, its text, its metadata and extensions, the
- * task that it continues; `publish` takes events in JSON of 1.0, each in its wrapper.
+ * The agent. `call` has the contents of a message: ids, text, metadata, extensions, and the task
+ * that it continues; `publish` takes events in JSON of 1.0, each in its wrapper.
  */
 export class Agent {
   #canceled = new Set();
@@ -160,7 +160,7 @@ const bound = (server) =>
   );
 
 /**
- * Serves the variants, each on ports of its own. `make(variant, base, grpcPort)` gives
+ * Serves the variants, each on separate ports. `make(variant, base, grpcPort)` returns
  * `{ routes(app), services }`, the services as pairs of a definition and its handlers.
  */
 export async function run(variants, make) {

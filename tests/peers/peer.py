@@ -1,4 +1,4 @@
-"""What the peers in Python share: what the agent does, word by word, and how one is served."""
+"""Shared code of the Python peers: the agent's behavior for each word, and its server."""
 
 import asyncio
 import base64
@@ -18,7 +18,7 @@ PAUSE_MS = 200
 
 
 def card(name):
-    """The members that cards of both generations have."""
+    """The members of cards in both generations."""
     return {
         "name": name,
         "description": "An agent for tests of clients",
@@ -40,7 +40,7 @@ def card(name):
 
 
 def steps(word, call):
-    """What follows the task's first status: artifacts in parts of 1.0, states, and pauses."""
+    """The steps after the task's first status: artifacts in parts of 1.0, states, and pauses."""
     if word == "echo":
         yield {"artifact": "echo", "parts": [{"text": call.text}]}
     elif word == "stream":
@@ -90,7 +90,7 @@ def allowed(headers):
 
 
 class HttpGuard:
-    """Answers 401 to what has no secret; the card is for all."""
+    """Answers 401 to requests without the secret; the card is public."""
 
     def __init__(self, app):
         self.app = app
@@ -106,7 +106,7 @@ class HttpGuard:
 
 
 class GrpcGuard(grpc.aio.ServerInterceptor):
-    """Ends calls that have no secret with UNAUTHENTICATED."""
+    """Ends calls without the secret with UNAUTHENTICATED."""
 
     async def intercept_service(self, continuation, details):
         handler = await continuation(details)
@@ -146,7 +146,7 @@ def serve(app, sock):
 
 
 async def run(variants):
-    """Says where the variants are once all listen, and serves until a signal."""
+    """Prints the URLs of the variants once all listen, and serves until a signal."""
     for _, (server, _), _ in variants.values():
         while not server.started:
             await asyncio.sleep(0.01)

@@ -1,6 +1,6 @@
 """The agent of the peers on the official Python SDK of 0.3: py03.py
 
-Two variants on ports of their own: `plain`, and `guarded`, which wants a key. Prints their URLs as
+Two variants on separate ports: `plain`, and `guarded`, which requires a key. Prints their URLs as
 one line of JSON when both are ready.
 """
 
@@ -35,7 +35,7 @@ import peer
 
 
 def part_03(part):
-    """A part of 1.0 as 0.3 spells it."""
+    """A part of 1.0 in the format of 0.3."""
     if "text" in part:
         return {"kind": "text", "text": part["text"]}
     if "data" in part:
@@ -99,8 +99,8 @@ class Agent(AgentExecutor):
             else:
                 state = TaskState(step["state"].lower().replace("_", "-"))
                 message = says(step["says"]) if "says" in step else None
-                # The SDK's stream ends where the event says so, which its updater leaves unsaid
-                # for tasks that wait for their user.
+                # The SDK's stream ends at an event marked as final, but its updater does not mark
+                # events of tasks that wait for their user.
                 waits = state in (TaskState.input_required, TaskState.auth_required)
                 await updater.update_status(state, message, final=waits)
 

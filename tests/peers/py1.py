@@ -1,6 +1,6 @@
 """The agent of the peers on the official Python SDK of 1.0: py1.py
 
-Three variants on ports of their own: `plain`, `compat` (also serves 0.3), `guarded` (wants a key
+Three variants on separate ports: `plain`, `compat` (also serves 0.3), `guarded` (requires a key
 and has a tenant). Prints their URLs as one line of JSON when all of them are ready.
 """
 

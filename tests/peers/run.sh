@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Starts the official SDKs' servers, from their registries, with one agent written for each, and the
-# HTTP functions of docs/examples/agents, and runs a command that finds their URLs in PEERS, as one
+# Installs the official SDKs from their registries, starts a server with the same agent on each and
+# the HTTP functions of docs/examples/agents, and runs a command with their URLs in PEERS, as one
 # JSON object by server and variant:
 #   run.sh COMMAND...
-# With PEERS_RUST=1 the two SDKs in Rust are among them; building them takes some minutes.
-# Its exit code is the command's. The servers end with it, and after PEERS_SECONDS in any case.
+# PEERS_RUST=1 adds the two SDKs in Rust; building them takes some minutes.
+# The exit code is the command's. The servers end with the command, at the latest after
+# PEERS_SECONDS.
 set -euo pipefail
 root=$PWD
 cd "$(dirname "$0")"
