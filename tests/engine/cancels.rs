@@ -374,7 +374,7 @@ fn later_cancels_of_a_task_wait_for_the_same_decision() {
             "{said}"
         );
         if !text.is_empty() {
-            // The agent is called again for the next one.
+            // The agent is called again for the next cancel.
             cancel(&mut lab, &id);
             assert_eq!(careful.0.lock().unwrap().1.len(), 1);
         }
@@ -611,7 +611,7 @@ fn cancel_during_a_cancel_callback_waits_for_its_decision() {
             }
         }
         assert_eq!(lab.engine.waiting().calls, 0);
-        // The agent is called again for the next one if the task is still running.
+        // The agent is called again for the next cancel if the task is still running.
         lab.call("CancelTask", &json!({ "id": id }));
         assert_eq!(agent.asked.load(Relaxed), if words == "refuse" { 2 } else { 1 });
     }

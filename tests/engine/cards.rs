@@ -1,7 +1,5 @@
 //! Each form of a card holds the fields its clients require; the strict forms hold no other fields.
 
-// `unwrap` and indexing may panic: a panic fails the test.
-
 use std::collections::BTreeSet;
 
 use peregrine::{

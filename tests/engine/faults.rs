@@ -63,7 +63,7 @@ fn push(generation: Gen) -> (&'static str, Value) {
 
 fn extended(generation: Gen) -> (&'static str, Value) {
     match generation {
-        // 0.1 has no such method; this is the older name of the method of 0.3.
+        // 0.1 has no such method; this is another name of the method of 0.3.
         V01 => ("agent/getAuthenticatedExtendedCard", Value::Null),
         V03 => ("agent/authenticatedExtendedCard", Value::Null),
         V1 => ("GetExtendedAgentCard", Value::Null),

@@ -153,7 +153,7 @@ fn each_call_of_a_batch_is_told_and_its_bytes_once() {
 #[test]
 fn observer_with_turns_gives_the_start_time_of_each_call() {
     for (keeps_turns, is_curious) in [(true, false), (true, true), (false, false)] {
-        // Otherwise the clock is read once more, when the request begins.
+        // Without turns the clock is read once more, at the start of the request.
         let first = if keeps_turns { 1 } else { 2 };
         let notes = Arc::new(Notes { keeps_turns, is_curious, ..Notes::default() });
         let observer = Some(Arc::clone(&notes) as Arc<dyn CallObserver>);

@@ -526,7 +526,7 @@ fn evo_ai_has_its_documented_quota_for_callers_that_are_known() {
         lab.write(peer, &post("/evo", &[("X-API-Key", "carol")], &stream));
         assert_eq!(lab.peek(peer).status, if n < 10 { 200 } else { 429 }, "{n}");
     }
-    // The operator's quota applies as well; a call counts towards both.
+    // The operator's lower quota applies as well, to the calls of all dialects together.
     let calls = Some(Rate { per_minute: 30, burst: 4 });
     let known = Quota { calls, streams: Some(2), ..Quota::default() };
     let large = Quota { calls: Some(Rate::per_minute(1_000)), ..Quota::default() };
