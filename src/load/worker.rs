@@ -220,7 +220,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
     /// Makes one call after the other.
     async fn make_calls(&self, slot: CallSlot<'_, T>) {
         let mut times = CallTimes::default();
-        while let Some(Begun { due, sent_ns, had_room }) = self.lead().await {
+        while let Some(StartedCall { due, sent_ns, had_room }) = self.lead().await {
             self.note_begin(due, sent_ns, had_room);
             times.clear();
             slot.probe.clear();
@@ -246,14 +246,14 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
     }
 
     /// Waits for the next call; `None`: there is none.
-    async fn lead(&self) -> Option<Begun> {
+    async fn lead(&self) -> Option<StartedCall> {
         self.waiting_slots.set(self.waiting_slots.get() + 1);
         let mut schedule = self.schedule.lock().await;
         self.waiting_slots.set(self.waiting_slots.get() - 1);
         let now_ns = self.clock.now_ns();
         let next = schedule.next(now_ns)?;
         let Some(due_ns) = next.due_ns else {
-            return Some(Begun { due: next, sent_ns: now_ns, had_room: true });
+            return Some(StartedCall { due: next, sent_ns: now_ns, had_room: true });
         };
         if now_ns >= self.plan.end_ns() + GRACE_NS {
             // Too late for this one and all others.
@@ -266,7 +266,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
             self.wants_slot.set(true);
         }
         let had_room = now_ns <= due_ns || due_ns >= self.room_since_ns.get();
-        Some(Begun { due: next, sent_ns: self.clock.now_ns(), had_room })
+        Some(StartedCall { due: next, sent_ns: self.clock.now_ns(), had_room })
     }
 
     async fn call(
@@ -383,7 +383,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
 }
 
 /// A call that begins now.
-struct Begun {
+struct StartedCall {
     due: DueCall,
     /// The time now.
     sent_ns: u64,

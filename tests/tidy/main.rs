@@ -8,6 +8,7 @@
 
 mod generated;
 mod header;
+mod ratchets;
 mod rules;
 mod rules_can_fail;
 mod rust;
@@ -233,6 +234,33 @@ fn few_strings_name_people() {
         words::people_in_strings(&file.name, &file.rust, &mut findings);
     }
     none(&words::few_people_in_strings(findings));
+}
+
+#[test]
+fn few_comments_name_people() {
+    let mut findings = Vec::new();
+    for file in TREE.files.iter().filter(|file| file.is_rust()) {
+        ratchets::people_in_comments(&file.name, &file.rust.text, &mut findings);
+    }
+    none(&ratchets::few_people_in_comments(findings));
+}
+
+#[test]
+fn few_parameters_are_tuples() {
+    let mut findings = Vec::new();
+    for file in TREE.files.iter().filter(|file| file.is_rust()) {
+        ratchets::tuple_parameters(&file.name, &file.rust, &mut findings);
+    }
+    none(&ratchets::few_tuple_parameters(findings));
+}
+
+#[test]
+fn names_of_tests_are_short() {
+    let mut findings = Vec::new();
+    for file in TREE.files.iter().filter(|file| file.is_rust()) {
+        ratchets::long_test_names(&file.name, &file.rust, &mut findings);
+    }
+    none(&ratchets::few_long_test_names(findings));
 }
 
 #[test]

@@ -242,3 +242,35 @@ fn literals_are_read_as_literals() {
     assert!(code.contains("'static") && code.ends_with("g()"));
     assert!(strings.contains("b\"{\"") && !strings.contains("/*"));
 }
+
+#[test]
+fn a_comment_that_names_people() {
+    let text = "// a client\n/// who asks\nlet who = 1; // whoever\n";
+    let mut findings = Vec::new();
+    ratchets::people_in_comments("src/op/send.rs", text, &mut findings);
+    assert_eq!(findings.iter().map(|finding| finding.line).collect::<Vec<_>>(), [2]);
+}
+
+#[test]
+fn a_parameter_that_is_a_tuple() {
+    for bad in [
+        "fn f((a, b): (u8, u8)) {}",
+        "fn f<'a, T: Fn(u8) -> u8>(a: &'a T, with: &mut (u8, u8)) -> u8 { 0 }",
+        "trait T { fn f(&self, (a, b): Pair); }",
+    ] {
+        assert_eq!(run(ratchets::tuple_parameters, "src/op/send.rs", bad).len(), 1, "{bad}");
+    }
+    for good in [
+        "fn f(a: u8) -> (u8, u8) { (a, a) }",
+        "fn f(a: (), b: &(dyn Any + Send), c: impl Fn(u8, u8) -> u8) {}",
+        "fn f(a: Vec<(u8, u8)>) { for (a, b) in a {} }",
+    ] {
+        assert_eq!(run(ratchets::tuple_parameters, "src/op/send.rs", good), [""; 0], "{good}");
+    }
+}
+
+#[test]
+fn a_long_name_of_a_test() {
+    let text = format!("#[test]\nfn {}() {{}}\n#[test]\nfn short() {{}}", "a".repeat(61));
+    assert_eq!(run(ratchets::long_test_names, "tests/cli/run.rs", &text).len(), 1);
+}

@@ -64,6 +64,11 @@ const PEOPLE_IN_STRINGS: [&str; 11] = [
 /// The number of [`PEOPLE_IN_STRINGS`] in strings of `src`. This number only goes down.
 const PEOPLE_IN_STRINGS_MAX: usize = 9;
 
+/// Whether `word`, in lower case, is one of [`PEOPLE_IN_STRINGS`].
+pub fn names_people(word: &str) -> bool {
+    PEOPLE_IN_STRINGS.contains(&word)
+}
+
 /// Adds a finding for each of [`PEOPLE_IN_STRINGS`] in a string.
 pub fn people_in_strings(file: &str, rust: &Rust, findings: &mut Vec<Finding>) {
     let lines = rust.with_strings.lines().zip(rust.code.lines());
@@ -73,7 +78,7 @@ pub fn people_in_strings(file: &str, rust: &Rust, findings: &mut Vec<Finding>) {
         let strings: String = pairs.map(|(c, code)| if code == ' ' { c } else { '"' }).collect();
         let lower = strings.to_lowercase();
         let words = lower.split(|c: char| !is_ident(c));
-        for word in words.filter(|word| PEOPLE_IN_STRINGS.contains(word)) {
+        for word in words.filter(|word| names_people(word)) {
             find(findings, file, index + 1, format!("\"{word}\" in a string"));
         }
     }
