@@ -149,7 +149,7 @@ fn the_extended_card_is_asked_for_where_there_is_one() {
 }
 
 #[test]
-fn the_extended_card_gets_credentials_of_schemes_that_the_public_card_has() {
+fn extended_card_gets_credentials_of_the_public_cards_schemes() {
     for declares in [true, false] {
         let fake = Fake::start(move |heard, _, url| match heard.rpc() {
             "" => {
@@ -237,7 +237,7 @@ fn verify_tells_verified_from_unverifiable_and_absent() {
 }
 
 #[test]
-fn whoever_does_not_speak_http_is_not_reached() {
+fn a_server_without_http_is_unreachable() {
     let fake = Fake::start(|_, _, _| b"SSH-2.0-other\r\n".to_vec());
     let error = User::of(&fake.url).failure(&["card", "get"], "A2ACLI_ERR_UNREACHABLE", 3);
     assert!(error["hint"].as_str().unwrap().contains("TLS"), "{error}");

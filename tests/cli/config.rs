@@ -803,7 +803,7 @@ fn a_server_is_ready_when_it_has_the_keys_of_its_issuers() {
 }
 
 #[test]
-fn secrets_are_shown_to_nobody() {
+fn config_show_hides_secrets() {
     let text = "[[auth.api_keys]]\nname = \"robot\"\nkey = \"${ROBOT_KEY}\"\n\
         [[auth.issuers]]\nissuer = \"https://a.example\"\n\
         secret = \"0123456789abcdef0123456789abcdef\"\n";

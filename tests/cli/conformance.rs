@@ -26,7 +26,7 @@ fn an_agent_is_asked_what_every_one_must_answer() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_skipped_and_says_why() {
+fn checks_that_cannot_run_are_skipped_with_a_reason() {
     let clerk = Clerk::start("conformance", &["--no-streaming"]);
     let said = User::of(&clerk.url()).ok(&["conformance", "--text", "ask"]);
     assert!(said.out.contains("Skip: STREAM-SUB-004 "), "{said:?}");
@@ -40,7 +40,7 @@ fn what_cannot_be_asked_is_skipped_and_says_why() {
 }
 
 #[test]
-fn what_1_0_alone_requires_is_asked_of_1_0_alone() {
+fn checks_of_1_0_run_only_for_1_0() {
     let task = json!({
         "kind": "task", "id": "t-1", "contextId": "c-1", "status": { "state": "completed" },
     });
@@ -73,7 +73,7 @@ fn what_1_0_alone_requires_is_asked_of_1_0_alone() {
 }
 
 #[test]
-fn what_0_1_has_otherwise_is_not_asked_of_it() {
+fn checks_that_differ_in_0_1_are_skipped_for_it() {
     let fake = Fake::start(|heard, _, url| {
         let id = &heard.body["params"]["id"];
         let event = |said: Value| {
@@ -116,7 +116,7 @@ fn what_0_1_has_otherwise_is_not_asked_of_it() {
 }
 
 #[test]
-fn what_ends_servers_is_asked_for_by_name_alone() {
+fn checks_that_crash_servers_run_only_by_name() {
     let task = json!({
         "id": "t-1", "contextId": "c-1", "status": { "state": "TASK_STATE_COMPLETED" },
     });
@@ -136,7 +136,7 @@ fn what_ends_servers_is_asked_for_by_name_alone() {
 }
 
 #[test]
-fn what_an_agent_gets_wrong_is_named() {
+fn errors_of_an_agent_are_named() {
     // It answers every request with the same task.
     let task = json!({
         "id": "t-1", "contextId": "c-1", "status": { "state": "TASK_STATE_COMPLETED" },

@@ -75,7 +75,7 @@ fn credentials_go_as_the_card_says() {
 }
 
 #[test]
-fn what_has_no_effect_is_warned_of() {
+fn credentials_without_effect_give_a_warning() {
     let bearer = || scheme("b", json!({ "httpAuthSecurityScheme": { "scheme": "Bearer" } }));
     let both = json!({ "securitySchemes": {
         "b": { "httpAuthSecurityScheme": { "scheme": "Bearer" } },
@@ -224,7 +224,7 @@ fn a_required_extension_is_declared() {
 }
 
 #[test]
-fn activated_extensions_are_shown_over_every_binding_with_a_head() {
+fn activated_extensions_are_printed_for_every_binding() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/conformance-1.0-extension.toml");
     let all = "jsonrpc,http+json,grpc,websocket";
     let agent = format!("script:{script}");
@@ -421,7 +421,7 @@ fn a_token_by_device_code_is_kept_and_attached() {
 }
 
 #[test]
-fn the_device_flow_may_come_from_the_card_and_a_secret_goes_nowhere_then() {
+fn device_flow_from_the_card_sends_no_client_secret() {
     let fake = guarded();
     let user = User::of(&fake.url);
     user.ok(&["auth", "login", "--client-id", "me"]);
@@ -434,7 +434,7 @@ fn the_device_flow_may_come_from_the_card_and_a_secret_goes_nowhere_then() {
 }
 
 #[test]
-fn a_card_for_callers_who_say_who_they_are_can_be_called_from_a_file() {
+fn a_card_that_needs_credentials_can_come_from_a_file() {
     let fake = Fake::start(|_, _, _| status("401 Unauthorized", "text/plain", "no"));
     let user = User::of(&fake.url).with("A2ACLI_BEARER", "hidden-token");
     let error = user.failure(&["send", "x"], "A2ACLI_ERR_CREDENTIALS_MISSING", 4);

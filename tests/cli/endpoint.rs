@@ -53,7 +53,7 @@ fn credentials_go_to_an_endpoint_in_the_usual_fields() {
 }
 
 #[test]
-fn an_endpoint_needs_one_transport_and_nothing_else_that_names_the_agent() {
+fn endpoint_needs_one_transport_and_no_other_agent() {
     let user = User::new();
     for words in [
         &["send", "-e", "http://127.0.0.1:9", "x"][..],

@@ -351,7 +351,7 @@ fn byte_order_marks_are_skipped() {
 }
 
 #[test]
-fn what_serializers_write_for_nothing_is_nothing() {
+fn empty_values_of_serializers_are_read_as_absent() {
     for (members, is_read) in [
         (json!({ "metadata": [], "artifacts": {}, "history": {} }), true),
         (json!({ "status": { "state": "TASK_STATE_COMPLETED", "message": {} } }), true),
@@ -462,7 +462,7 @@ fn a_wait_that_meets_an_error_goes_on() {
 }
 
 #[test]
-fn what_ends_a_wait_names_the_task() {
+fn an_error_during_a_wait_names_the_task() {
     let fake = agent(json!({}), |heard, _| match heard.rpc() {
         "SendMessage" => heard.result(&json!({ "task": task("WORKING") })),
         _ => error(heard, -32602),

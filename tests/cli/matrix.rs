@@ -224,7 +224,7 @@ fn every_transport_and_generation_reaches_every_place() {
 }
 
 #[test]
-fn what_is_refused_says_what_to_do() {
+fn refusals_name_the_remedy() {
     let city = City::start();
     let url = city.url();
     let key = || User::new().with("A2ACLI_API_KEY", "key-0123456789abcdef");

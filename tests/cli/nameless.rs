@@ -127,7 +127,7 @@ fn errors_of_0_1_have_the_names_of_1_0() {
 }
 
 #[test]
-fn what_an_agent_breaks_is_its_own_error() {
+fn a_broken_answer_is_an_error_of_the_agent() {
     for (head, name) in [
         ("HTTP/1.1 200 OK\r\nContent-Length: a\r\n\r\n", "InvalidAgentResponseError"),
         ("nonsense\r\n\r\n", "InvalidAgentResponseError"),

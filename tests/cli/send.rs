@@ -342,7 +342,7 @@ fn versions_below_1_are_spoken_only_if_they_are_named() {
 }
 
 #[test]
-fn who_cannot_be_reached_is_told_from_who_has_no_card() {
+fn an_unreachable_agent_differs_from_one_without_a_card() {
     let user = User::new();
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     for extra in [&[][..], &["--stream"]] {

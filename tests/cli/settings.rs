@@ -26,7 +26,7 @@ fn config_show_names_the_source_of_each_value() {
 }
 
 #[test]
-fn config_show_names_whose_tokens_and_cards_are_kept() {
+fn config_show_lists_stored_tokens_and_cached_cards() {
     let (_server, url) = crate::agent::echo(&[]);
     let user = User::of(&url);
     assert_eq!(user.json(&["config", "show"])["kept-cards"]["value"], serde_json::json!([]));

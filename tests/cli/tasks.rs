@@ -160,7 +160,7 @@ fn push_configs_are_not_asked_for_where_the_card_has_none() {
 }
 
 #[test]
-fn a_webhook_goes_to_an_agent_that_declares_none_where_the_user_says_so() {
+fn a_flag_sends_webhooks_to_agents_that_declare_none() {
     let task = json!({
         "id": "t-1", "contextId": "c-1", "status": { "state": "TASK_STATE_COMPLETED" },
     });

@@ -66,7 +66,7 @@ fn the_call_of_the_banner_goes_to_the_socket() {
 /// A listener that is not a server of ours, or a file that is not a socket, is not a leftover
 /// socket.
 #[test]
-fn what_is_in_use_at_a_path_is_refused_and_stays() {
+fn a_path_in_use_is_refused_and_unchanged() {
     let user = User::new();
     let path = user.path("work/a.sock");
     let refused = |what: &str| {

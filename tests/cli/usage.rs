@@ -188,7 +188,7 @@ fn nothing_is_sent_for_a_flag_that_means_nothing() {
 }
 
 #[test]
-fn a_slip_of_the_fingers_is_answered_with_the_command_that_was_meant() {
+fn a_misspelled_command_gets_a_suggestion() {
     let user = User::new();
     for (words, meant) in [
         (&["sedn"][..], "did you mean send?"),
@@ -206,7 +206,7 @@ fn a_slip_of_the_fingers_is_answered_with_the_command_that_was_meant() {
 }
 
 #[test]
-fn the_help_of_dead_letters_says_where_they_are_and_how_long_is_waited() {
+fn help_of_dead_letters_names_the_source_and_the_timeout() {
     let user = User::new();
     for command in ["list", "show", "replay", "drop"] {
         let help = user.ok(&["push", "dead", command, "--help"]).out;
@@ -252,7 +252,7 @@ fn a_lone_word_beside_parts_is_the_agent() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_could_not_be_written_is_no_success() {
+fn a_failed_write_is_an_error() {
     let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
     let status = |out: std::process::Stdio| {
         User::new().command(&["config", "show"]).stdout(out).status().unwrap().code()
@@ -262,7 +262,7 @@ fn what_could_not_be_written_is_no_success() {
 }
 
 #[test]
-fn who_names_no_agent_is_shown_both_forms() {
+fn a_command_without_an_agent_shows_both_forms() {
     let error = User::new().failure(&["send", "hello"], "A2ACLI_ERR_USAGE", 2);
     let hint = error["hint"].as_str().unwrap();
     assert!(

@@ -97,7 +97,7 @@ fn the_answer_to_another_call_is_none_to_this_one() {
 }
 
 #[test]
-fn an_event_of_a_mebibyte_is_read_and_one_beyond_the_limit_is_not() {
+fn an_event_above_the_byte_limit_is_refused() {
     const MIB: usize = 1 << 20;
     for over in ALL {
         let large = Said::Artifact("t", MIB);
@@ -145,7 +145,7 @@ fn called(over: Over, pieces: impl Fn() -> Vec<Piece> + Send + Sync + 'static) -
 }
 
 #[test]
-fn an_answer_that_is_cut_stalls_or_is_garbage_is_an_error_by_name() {
+fn cut_stalled_or_invalid_answers_give_named_errors() {
     let half = |over: Over| {
         let mut half = item(over, Said::Task, 1);
         half.truncate(half.len() / 2);

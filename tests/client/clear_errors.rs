@@ -53,7 +53,7 @@ fn each_way_to_misbehave_is_an_error_by_name_over_each_binding() {
 }
 
 #[test]
-fn a_server_that_says_nothing_has_the_time_of_the_call_over_each_binding() {
+fn a_silent_server_ends_with_the_calls_timeout() {
     for over in ALL {
         let server =
             RawServer::new(move |_, stream| serve(over, stream, || STALL.get_or_init(stall)));

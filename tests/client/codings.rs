@@ -76,7 +76,7 @@ fn a_bomb_is_defused() {
 }
 
 #[test]
-fn what_is_no_such_coding_is_an_error() {
+fn content_that_does_not_match_its_coding_is_an_error() {
     let coding = |result: Result<String, TransportError>| match result {
         Err(TransportError::Coding(why)) => why,
         other => panic!("{other:?}"),

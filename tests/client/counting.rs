@@ -124,7 +124,7 @@ fn a_server_that_says_all_over_again_from_its_task_on_says_so() {
 }
 
 #[test]
-fn a_server_that_counts_anew_behind_a_task_without_a_number_loses_nothing() {
+fn restarted_numbers_after_an_unnumbered_task_lose_nothing() {
     let before = [task(1), text(2, "one"), text(3, "two")];
     let unnumbered = task(0).split_off("id: 0\n".len());
     let (words, asked) = said(&before, &[unnumbered, text(1, "three"), done(2)]);
@@ -169,7 +169,7 @@ fn a_server_that_does_not_count_its_task_repeats_nothing() {
 }
 
 #[test]
-fn a_server_that_says_all_over_again_and_breaks_is_asked_less_and_less() {
+fn repeated_events_without_progress_back_off() {
     let all = [text(1, "one"), text(2, "two")];
     let pieces = move || {
         let texts = all.iter().map(|text| Piece::Bytes(text.clone().into_bytes()));

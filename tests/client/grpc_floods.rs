@@ -100,7 +100,7 @@ fn fields_without_end_end_a_call() {
 }
 
 #[test]
-fn what_no_stream_has_asked_for_ends_a_call() {
+fn unrequested_frames_end_a_call() {
     let is_http2 = |error: &TransportError| {
         matches!(error, TransportError::Http2(_) | TransportError::Closed { .. })
     };

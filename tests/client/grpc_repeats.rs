@@ -65,7 +65,7 @@ fn status_of(error: &ClientError) -> Option<&str> {
 }
 
 #[test]
-fn a_read_that_is_refused_for_now_is_made_again_when_the_server_says() {
+fn a_read_is_retried_after_the_servers_delay() {
     for (code, name) in [(UNAVAILABLE, "UNAVAILABLE"), (EXHAUSTED, "RESOURCE_EXHAUSTED")] {
         for is_late in [false, true] {
             let client = numbered(false, move |number, _| match number {
@@ -114,7 +114,7 @@ fn a_send_is_made_again_only_where_it_cannot_be_done_twice() {
 }
 
 #[test]
-fn a_stream_that_is_refused_for_now_is_opened_when_the_server_says() {
+fn a_stream_is_opened_after_the_servers_delay() {
     for is_late in [false, true] {
         let client = numbered(false, move |number, request| match number {
             1 => refused(EXHAUSTED, Some(1), is_late),

@@ -119,7 +119,7 @@ fn a_session_that_says_nothing_is_not_waited_for() {
 
 /// The client stops following a server that repeats itself and breaks off, over and over.
 #[test]
-fn what_was_seen_already_is_no_progress() {
+fn repeated_events_are_not_progress() {
     const FIELDS: &[(&str, &str)] = &[("content-type", "text/event-stream")];
     const UPDATE: &str = r#"{"statusUpdate":{"taskId":"t","contextId":"c",
         "status":{"state":"TASK_STATE_WORKING"}}}"#;
@@ -142,7 +142,7 @@ fn what_was_seen_already_is_no_progress() {
 /// A caller that drops `next` before the subscription has sent anything loses none of the missed
 /// events.
 #[test]
-fn who_gives_up_while_a_stream_is_taken_up_misses_nothing() {
+fn dropping_next_during_a_resumption_loses_nothing() {
     const FIELDS: &[(&str, &str)] = &[("content-type", "text/event-stream")];
     const DONE: &str = r#""status":{"state":"TASK_STATE_COMPLETED"}"#;
     let transport = Scripted::new(|request| match request.target {

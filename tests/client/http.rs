@@ -127,7 +127,7 @@ fn closing_on_second() -> (RawServer, mpsc::Receiver<String>) {
 }
 
 #[test]
-fn a_kept_connection_that_dies_is_replaced_only_for_what_may_be_repeated() {
+fn a_dead_pooled_connection_retries_only_repeatable_requests() {
     run(async {
         let (server, came) = closing_on_second();
         let client = client();
@@ -173,7 +173,7 @@ fn content_is_whole_however_little_room_there_is() {
 }
 
 #[test]
-fn bytes_that_nobody_asked_for_end_a_kept_connection() {
+fn unsolicited_bytes_close_a_pooled_connection() {
     // A second response after the first would be taken as the answer to the next request.
     let smuggled = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n\
         Content-Length: 4\r\n\r\nevil";

@@ -137,7 +137,7 @@ fn trailers_are_fields_once_the_content_was_read() {
 }
 
 #[test]
-fn what_the_server_has_refused_is_made_again() {
+fn refused_streams_are_retried() {
     run(async {
         let (addr, _) = server(h2::server::Builder::new(), 0, |number, _, mut respond| {
             if number == 0 {
@@ -160,7 +160,7 @@ fn what_the_server_has_refused_is_made_again() {
 }
 
 #[test]
-fn what_the_server_may_have_done_is_not_made_again() {
+fn requests_that_may_have_run_are_not_retried() {
     run(async {
         let (addr, _) = server(h2::server::Builder::new(), 0, |number, _, mut respond| {
             assert_eq!(number, 0);
@@ -173,7 +173,7 @@ fn what_the_server_may_have_done_is_not_made_again() {
 }
 
 #[test]
-fn what_may_be_repeated_is_made_again_once_where_a_kept_connection_has_closed() {
+fn repeatable_requests_are_retried_once_on_a_closed_connection() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
@@ -279,7 +279,7 @@ fn a_server_of_http1_alone_is_an_error_in_time() {
 }
 
 #[test]
-fn who_takes_no_request_is_not_waited_for() {
+fn a_server_that_accepts_no_stream_times_out() {
     run(async {
         let mut builder = h2::server::Builder::new();
         builder.max_concurrent_streams(0);

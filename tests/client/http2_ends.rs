@@ -115,7 +115,7 @@ fn one_with_a_request_under_way_is_not_idle() {
 }
 
 #[test]
-fn one_that_is_silent_takes_no_other_request_and_those_on_it_go_on() {
+fn a_silent_connection_keeps_its_requests_and_gets_no_new_one() {
     let first: Arc<Mutex<Option<TcpStream>>> = Arc::default();
     let (sender, came) = mpsc::channel();
     let (server, ended) = server(move |number, id, stream| match (number, id) {
@@ -168,7 +168,7 @@ fn one_that_is_silent_within_content_takes_no_other_request() {
 }
 
 #[test]
-fn one_on_which_anything_comes_is_kept_whoever_waits_in_vain() {
+fn a_connection_with_traffic_outlives_a_request_timeout() {
     let is_kept = |head_ms| {
         let (server, _ended) = server(|_, id, stream| match id {
             1 => {

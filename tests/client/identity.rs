@@ -35,7 +35,7 @@ fn said(client: &Client<Scripted>) -> (Result<(), ClientError>, String) {
 }
 
 #[test]
-fn a_field_that_proves_who_calls_goes_where_credentials_go() {
+fn authentication_fields_follow_the_rules_of_credentials() {
     const NAMES: [&str; 4] = ["Authorization", "Cookie", "X-API-Key", "x-auth-token"];
     let elsewhere = [
         ("https://evil.test", CredentialsError::OtherOrigin as fn(_) -> _),
@@ -267,7 +267,7 @@ fn taken_up(over: Over, script: &'static str) -> (Option<ClientErrorKind>, [usiz
 }
 
 #[test]
-fn a_token_that_is_refused_when_a_stream_is_taken_up_is_renewed_once() {
+fn a_token_refused_at_a_resumption_is_renewed_once() {
     let unauthorized = Some(ClientErrorKind::Unauthorized);
     // The stream ends with a named error, after all earlier requests.
     let end = Some(ClientErrorKind::NotA2a(418));
@@ -409,7 +409,7 @@ fn a_message_for_a_task_is_not_answered_with_another() {
 
 /// Whether the message was accepted is unknown: the task that it names may not contain it.
 #[test]
-fn a_stream_for_a_task_that_ends_before_it_says_anything_is_lost() {
+fn a_stream_that_ends_before_its_first_event_is_lost() {
     let transport = Scripted::new(|_| Reply::of(200, &[("content-type", "text/event-stream")], ""));
     let client = client(transport, "HTTP+JSON", "https://agent.test");
     let request = SendRequest::text("more").task_id("t");
@@ -420,7 +420,7 @@ fn a_stream_for_a_task_that_ends_before_it_says_anything_is_lost() {
 }
 
 #[test]
-fn an_authorization_server_that_never_ends_its_answer_is_not_waited_for() {
+fn an_endless_token_answer_times_out() {
     let transport = Scripted::new(|_| {
         let mut reply = token(1);
         reply.pieces.push_back(Piece::Silence);
@@ -454,7 +454,7 @@ fn answering(request: &HttpRequest<'_>, first: u64) -> Reply {
 }
 
 #[test]
-fn a_session_is_not_used_for_whom_it_was_not_opened() {
+fn a_session_is_not_reused_with_other_credentials() {
     let (fetched, opened) = (AtomicU64::new(0), AtomicU64::new(0));
     let clock = Arc::new(AtomicU64::new(1));
     let transport = Scripted::with_clock(&clock, move |request| match is_for_token(request) {

@@ -260,7 +260,7 @@ fn where_a_card_came_from_is_known_anew_with_each_one() {
 /// A refresh leaves the client's interface unchanged, but its cached card records the new origin
 /// for the next client.
 #[test]
-fn what_a_client_asks_again_is_known_as_well() {
+fn a_refreshed_card_is_cached() {
     let is_moved = Arc::new(AtomicUsize::new(0));
     let moves = Arc::clone(&is_moved);
     let (client, _) = discovered(None, 1, move |request| match moves.load(Relaxed) {
@@ -283,7 +283,7 @@ fn what_a_client_asks_again_is_known_as_well() {
 }
 
 #[test]
-fn what_must_not_be_kept_is_not_known() {
+fn a_card_with_no_store_is_not_cached() {
     let no_store = &[("cache-control", "no-store"), ("etag", "\"1\"")];
     let (client, _) = discovered(None, 1, |request| match is_conditional(request) {
         false => Reply::of(200, no_store, &named("first", request)),
@@ -307,7 +307,7 @@ fn what_must_not_be_kept_is_not_known() {
 }
 
 #[test]
-fn the_card_for_callers_who_say_who_they_are_is_not_what_is_known() {
+fn the_extended_card_is_not_cached() {
     let (client, _) = discovered(None, 1, |request| {
         let public = named("first", request);
         let capabilities = r#""capabilities":{"extendedAgentCard":true,"#;

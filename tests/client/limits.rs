@@ -24,7 +24,7 @@ fn patient(version: HttpVersion) -> Ask<'static> {
 }
 
 #[test]
-fn a_handshake_that_is_never_answered_has_the_time_of_a_connection() {
+fn an_unanswered_handshake_ends_with_the_connect_timeout() {
     let server = RawServer::new(|_, stream| hold(stream));
     let url = format!("https://{}/", server.addr);
     for version in [HttpVersion::Any, HttpVersion::Http1, HttpVersion::Http2] {
@@ -96,7 +96,7 @@ fn keeping() -> RawServer {
 }
 
 #[test]
-fn beyond_the_origins_that_are_remembered_connections_are_closed() {
+fn connections_beyond_pool_origins_max_are_closed() {
     for (pool_origins_max, connections) in [(2, 1), (1, 2), (0, 2)] {
         let (first, second) = (keeping(), keeping());
         run(async {

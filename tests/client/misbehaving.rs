@@ -34,7 +34,7 @@ fn each_way_to_misbehave_is_an_error_by_name() {
 }
 
 #[test]
-fn what_has_no_end_is_cut() {
+fn endless_responses_are_cut() {
     let endless = |first: &'static [u8], again: &'static [u8]| {
         RawServer::new(move |_, mut stream| {
             read_head(&mut stream);

@@ -105,7 +105,7 @@ fn a_direct_message_is_an_answer() {
 }
 
 #[test]
-fn what_the_card_does_not_declare_is_not_asked_for() {
+fn undeclared_capabilities_are_not_requested() {
     run(async {
         let client = client(ClientBuilder::new()).await;
         let before = client.transport().requests.load(std::sync::atomic::Ordering::Relaxed);

@@ -76,7 +76,7 @@ fn plain_http_is_asked_of_the_proxy_by_its_whole_url() {
 }
 
 #[test]
-fn https_goes_through_a_tunnel_and_the_origin_sees_no_credentials() {
+fn https_uses_a_tunnel_and_hides_proxy_credentials() {
     let authority = Authority::new("client-proxy");
     let params = rcgen::CertificateParams::new(["origin.example".to_owned()]).unwrap();
     let issued = authority.issue("origin", params);

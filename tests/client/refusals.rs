@@ -106,7 +106,7 @@ async fn subscribed(client: &Client<Script>) -> Result<Vec<String>, ClientError>
 const EVENTS: &str = "text/event-stream; charset=utf-8";
 
 #[test]
-fn a_fault_that_comes_with_the_end_of_its_stream_is_no_half_event() {
+fn a_fault_at_the_end_of_a_stream_is_a_whole_event() {
     // The official Python and JavaScript SDKs of 0.3.
     for body in [
         concat!(
@@ -136,7 +136,7 @@ fn half_an_event_at_the_end_of_a_stream_is_none() {
 }
 
 #[test]
-fn a_subscription_that_is_cut_before_it_says_anything_is_explained_by_the_task() {
+fn a_subscription_cut_before_its_first_event_reads_the_task() {
     const GONE: &str =
         r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Task not found"}}"#;
     let cut = Scripted { media: EVENTS, body: "", is_cut: true };

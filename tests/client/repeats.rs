@@ -52,7 +52,7 @@ const OVERLOADED: &str = concat!(
 );
 
 #[test]
-fn a_read_that_is_refused_for_now_is_made_again_when_the_server_says() {
+fn a_read_is_retried_after_the_servers_delay() {
     for status in [429, 503] {
         let client = numbered(Over::Rest, ClientBuilder::new(), move |number, _| match number {
             1 => later(status, "1"),
@@ -122,7 +122,7 @@ fn declaring(callers: &str, asks_for_key: bool) -> AgentCard {
 }
 
 #[test]
-fn a_send_is_made_again_where_the_card_says_that_a_message_is_handled_once() {
+fn a_send_is_retried_if_the_card_declares_idempotency() {
     for (callers, asks_for_key, has_key, is_repeated) in [
         ("all", false, false, true),
         ("authenticated", false, false, false),
@@ -170,7 +170,7 @@ pub fn first(client: &Client<Scripted>) -> Result<Option<TaskState>, ClientError
 }
 
 #[test]
-fn a_stream_that_is_refused_for_now_is_opened_when_the_server_says() {
+fn a_stream_is_opened_after_the_servers_delay() {
     for over in ALL {
         let client = numbered(over, ClientBuilder::new(), move |number, request| match number {
             1 => later(429, "1"),
@@ -205,7 +205,7 @@ fn refused(over: Over, request: &HttpRequest<'_>, id: u64, rest: &str, rpc: &str
 }
 
 #[test]
-fn a_stream_whose_first_item_refuses_it_for_now_is_opened_again() {
+fn a_stream_refused_by_its_first_item_is_opened_again() {
     for over in [Over::JsonRpc, Over::WebSocket] {
         for times in [2, 9] {
             let client =
@@ -230,7 +230,7 @@ fn a_stream_whose_first_item_refuses_it_for_now_is_opened_again() {
 
 /// A version fault over each binding, and the calls that it answers.
 #[test]
-fn a_version_that_is_refused_is_asked_again_in_one_that_the_server_names() {
+fn a_refused_version_is_retried_in_one_that_the_server_names() {
     const WHY: &str = "VersionNotSupportedError: only 0.3 is served";
     let rpc = format!(r#""error":{{"code":-32009,"message":"{WHY}"}}"#);
     let info = r#""@type":"type.googleapis.com/google.rpc.ErrorInfo","domain":"a2a-protocol.org""#;
@@ -277,7 +277,7 @@ fn a_version_that_is_refused_is_asked_again_in_one_that_the_server_names() {
 }
 
 #[test]
-fn a_subscription_that_is_refused_for_now_is_made_when_the_server_says() {
+fn a_subscription_is_opened_after_the_servers_delay() {
     const BUSY: &str = r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"busy",
         "details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo",
         "reason":"RESOURCE_EXHAUSTED","domain":"a2a-protocol.org"}]}}"#;

@@ -82,7 +82,7 @@ fn a_task_is_the_same_in_whatever_form_it_comes() {
 }
 
 #[test]
-fn what_a_log_has_no_place_for_is_kept_beside_it() {
+fn members_without_a_field_in_the_log_are_retained() {
     let task = concat!(
         r#"{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING","message":"#,
         r#"{"messageId":"m3","contextId":"c","taskId":"t","role":"ROLE_AGENT","parts":[{"text":"hm"}]}},"#,
@@ -103,7 +103,7 @@ fn what_a_log_has_no_place_for_is_kept_beside_it() {
 }
 
 #[test]
-fn what_servers_leave_out_of_a_page_is_empty_or_zero() {
+fn missing_members_of_a_page_are_empty_or_zero() {
     let empty = r#"{"tasks":[],"nextPageToken":"","pageSize":0,"totalSize":0}"#;
     for page in ["{}", "[]", r#"{"tasks":null,"nextPageToken":null}"#, empty] {
         assert_eq!(read(V1, Op::List, page).as_deref(), Ok(empty), "{page}");
@@ -166,7 +166,7 @@ fn events_are_known_by_their_wrapper_their_kind_or_their_shape() {
 }
 
 #[test]
-fn push_configurations_are_flat_wrapped_or_named_like_a_resource() {
+fn push_configurations_have_three_forms() {
     let expected = concat!(
         r#"{"id":"c","taskId":"t","url":"https://h","token":"k","#,
         r#""authentication":{"scheme":"Bearer","credentials":"s"}}"#,
@@ -198,7 +198,7 @@ fn push_configurations_are_flat_wrapped_or_named_like_a_resource() {
 }
 
 #[test]
-fn what_is_not_understood_is_named() {
+fn an_unreadable_member_is_named() {
     let status = r#""status":{"state":"TASK_STATE_WORKING"}"#;
     for (op, result, error) in [
         (Op::Send, "null".to_owned(), "result must be a task"),
@@ -257,7 +257,7 @@ fn what_is_not_understood_is_named() {
 }
 
 #[test]
-fn what_is_not_known_makes_no_answer_unreadable() {
+fn unknown_values_leave_an_answer_readable() {
     let of = |members: &str| {
         let read = read(V1, Op::Get, &format!(r#"{{"id":"t",{members}}}"#)).unwrap();
         read.strip_prefix(r#"{"id":"t","contextId":"","#).unwrap().to_owned()
@@ -292,7 +292,7 @@ fn what_is_not_known_makes_no_answer_unreadable() {
 }
 
 #[test]
-fn what_a_server_says_has_limits() {
+fn answers_have_limits() {
     let limits = ClientLimits {
         identifier_bytes_max: 4,
         string_bytes_max: 9,

@@ -109,7 +109,7 @@ fn a_card_is_one_that_a_key_of_the_caller_has_signed() {
 }
 
 #[test]
-fn what_the_python_sdk_signs_is_believed() {
+fn signatures_of_the_python_sdk_are_accepted() {
     let fixture = include_str!("../data/cards/signed_py_1.3.json");
     let fixture: serde_json::Value = serde_json::from_str(fixture).unwrap();
     let keys = CardKeys::read(fixture["keys"].to_string().as_bytes()).unwrap();

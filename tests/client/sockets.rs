@@ -190,7 +190,7 @@ fn idle_websockets_are_closed_without_a_call() {
 }
 
 #[test]
-fn a_client_that_is_dropped_closes_its_websockets_and_leaves_no_task() {
+fn dropping_a_client_closes_its_websockets_and_tasks() {
     let (url, closed) = websockets();
     run(async {
         let client = patient(&url, 2_000);

@@ -154,7 +154,7 @@ fn an_uncounted_stream_that_is_cut_loses_and_repeats_nothing() {
 
 /// A reader that drops `next` at any point, even during a resumption, misses nothing.
 #[test]
-fn a_stream_whose_reader_gives_up_waiting_now_and_then_says_the_same() {
+fn a_stream_is_the_same_when_its_reader_drops_next() {
     for without_numbers in [false, true] {
         run(async {
             let client = client(ClientBuilder::new()).await;

@@ -64,7 +64,7 @@ fn a_private_authority_is_believed_by_name_and_by_address() {
 }
 
 #[test]
-fn who_cannot_be_believed_is_refused_by_name() {
+fn untrusted_certificates_give_named_errors() {
     let (authority, other) = (Authority::new("client-refuses"), Authority::new("client-other"));
     let server = serve(files(&authority.server("server")));
     let mut old = CertificateParams::new(["localhost".to_owned()]).unwrap();
@@ -89,7 +89,7 @@ fn who_cannot_be_believed_is_refused_by_name() {
 }
 
 #[test]
-fn a_server_that_wants_to_know_its_clients_is_shown_a_certificate() {
+fn the_client_presents_its_certificate_on_request() {
     let authority = Authority::new("client-identity");
     let server = serve(files(&authority.server("server")).client_ca(authority.file()));
     let issued = authority.client("alice", Some("alice"), &[]);

@@ -117,7 +117,7 @@ fn task(over: Over, id: usize) -> Reply {
 
 /// The stream and its subscriptions break, so that the task is read again and again.
 #[test]
-fn what_takes_a_stream_up_again_says_its_trace() {
+fn resumptions_carry_the_trace_of_their_stream() {
     const CALLS: usize = 9;
     for (over, binding) in BINDINGS {
         let count = std::sync::atomic::AtomicUsize::new(0);

@@ -84,7 +84,7 @@ fn a_list_and_a_conversation_hold_what_is_ones_own() {
 }
 
 #[test]
-fn a_conversation_and_a_reference_of_others_give_nothing_of_theirs() {
+fn contexts_and_references_of_others_reveal_nothing() {
     let server = server("apart-references");
     let hers = hers(&server);
     let list = |person: &Person, context: &str| {
@@ -221,7 +221,7 @@ fn a_stream_tells_of_nothing_that_others_do() {
 }
 
 #[test]
-fn a_tenant_in_a_path_or_metadata_is_the_one_of_params_and_tokens() {
+fn a_tenant_means_the_same_in_path_metadata_params_and_token() {
     let server = server("apart-tenants");
     let hers = hers(&server);
     let path = |path: &str| Approach::with(&alice().fields).at(path);

@@ -56,7 +56,7 @@ fn entries(server: &Server) -> Vec<(String, String, String)> {
 }
 
 #[test]
-fn the_card_lists_what_is_served_and_it_is_served_where_the_card_says() {
+fn the_card_lists_exactly_the_served_interfaces() {
     for server in Server::both("cards", &ALL) {
         assert_true(&server);
     }

@@ -192,7 +192,7 @@ fn a_stream_tells_what_the_observer_sees() {
 }
 
 #[test]
-fn a_held_task_is_canceled_for_everybody() {
+fn a_canceled_task_is_canceled_for_every_client() {
     in_every_dialect(|speaking, observer| {
         let (spec, made) = (said("hold", speaking), speaking.spoken.variant.generation);
         let mut task = speaking.send(&spec).task();
@@ -218,7 +218,7 @@ fn assert_named(spoken: &Spoken, fault: &Fault, name: &str) {
 }
 
 #[test]
-fn an_unknown_task_is_an_error_by_name_where_the_dialect_has_names() {
+fn an_unknown_task_is_named_if_the_dialect_names_errors() {
     in_every_dialect(|speaking, _| {
         let nobody = Expected::begun("nobody", "nowhere", &say("x")).task;
         for op in [Op::Get, Op::Cancel] {

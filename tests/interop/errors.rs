@@ -197,7 +197,7 @@ fn ended(client: &mut Client) -> super::canon::Task {
 }
 
 #[test]
-fn what_is_no_call_is_refused_and_the_client_goes_on() {
+fn an_invalid_call_is_refused_and_the_connection_survives() {
     let server = Server::start();
     by_hand(&server, |client| {
         for (junk, name) in [
@@ -390,7 +390,7 @@ fn the_extended_card_is_refused_where_there_is_none() {
 }
 
 #[test]
-fn a_stream_beyond_the_limit_is_refused_and_fits_when_another_has_ended() {
+fn a_stream_above_the_limit_fits_when_another_has_ended() {
     let server = Server::with(&["--limit", "streams_max=1"]);
     by_hand(&server, |client| {
         let mut first = client.stream(&say("hold")).expect("a stream");
@@ -407,7 +407,7 @@ fn a_stream_beyond_the_limit_is_refused_and_fits_when_another_has_ended() {
 }
 
 #[test]
-fn a_page_that_cannot_be_is_refused_and_generations_without_a_list_say_so() {
+fn invalid_pages_and_lists_of_old_generations_are_refused() {
     let server = Server::start();
     by_hand(&server, |client| {
         if !client.variant.lists() {

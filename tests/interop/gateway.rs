@@ -151,7 +151,7 @@ fn an_agent_that_calls_itself_is_refused_at_hops_max() {
 }
 
 #[test]
-fn an_upstream_agent_that_cannot_be_reached_is_called_again_for_the_next_message() {
+fn an_unreachable_upstream_is_tried_again_at_the_next_message() {
     let [at, agent] = unused_address();
     let gateway = started(&["--agent", &agent]);
     let fault = gateway.observer().send(&say("done")).unwrap_err();
@@ -190,7 +190,7 @@ fn messages_to_a_running_task_make_no_second_stream() {
 }
 
 #[test]
-fn an_upstream_agent_without_streams_is_read_until_its_task_ends() {
+fn an_upstream_without_streams_is_polled_until_its_task_ends() {
     let upstream = Server::with(&["--no-streaming"]);
     let gateway = Server::relaying(&upstream, "1.0", "jsonrpc");
     let mut client = gateway.observer();

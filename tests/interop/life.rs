@@ -46,7 +46,7 @@ pub fn assert_shown(client: &mut Client, target: &Target, expects: &Expected) {
 }
 
 #[test]
-fn send_answers_with_the_whole_task_and_every_pair_reads_the_same() {
+fn send_returns_the_task_that_every_pair_reads() {
     let server = Server::start();
     let mut made = Vec::new();
     in_every_way(&server, |client| {
@@ -115,7 +115,7 @@ fn send_returns_at_once_where_it_is_asked_to() {
 }
 
 #[test]
-fn a_waiting_send_is_answered_when_another_client_cancels_its_task() {
+fn a_waiting_send_returns_when_its_task_is_canceled() {
     let server = Server::start();
     let mut observer = server.observer();
     in_every_way(&server, |client| {
@@ -200,7 +200,7 @@ fn every_state_is_spelled_as_its_generation_does() {
 }
 
 #[test]
-fn cancel_ends_a_task_and_a_second_one_is_as_the_generation_says() {
+fn a_second_cancel_depends_on_the_generation() {
     let server = Server::start();
     in_every_way(&server, |client| {
         let spec = say("hold");

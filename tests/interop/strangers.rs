@@ -19,7 +19,7 @@ use super::{
 use crate::support::{binary::Line, reply::Reply, ws};
 
 #[test]
-fn what_comes_behind_a_stranger_is_not_read() {
+fn bytes_after_an_anonymous_request_are_not_read() {
     let guarded = Guarded::start("access-behind");
     let fields = |who: Who| -> String {
         let (_, approach) = guarded.caller(Kind::Key, who).expect("a caller");

@@ -100,7 +100,7 @@ fn a_direct_message_is_the_whole_stream() {
 }
 
 #[test]
-fn a_stream_ends_at_input_required_and_the_next_message_opens_another() {
+fn a_stream_ends_at_input_required_and_the_next_one_follows() {
     let server = Server::start();
     in_every_way(&server, |client| {
         let (first, form) = (say("ask"), client.variant.form());
@@ -167,7 +167,7 @@ fn a_subscriber_sees_the_task_and_then_all_that_follows() {
 }
 
 #[test]
-fn all_subscribers_of_all_pairs_see_the_same_events_in_the_same_order() {
+fn subscribers_of_all_pairs_get_the_same_events_in_order() {
     let server = Server::start();
     for &made in VARIANTS {
         let mut maker = server.client(made);
@@ -202,7 +202,7 @@ fn all_subscribers_of_all_pairs_see_the_same_events_in_the_same_order() {
 }
 
 #[test]
-fn a_subscriber_that_comes_back_misses_nothing_and_sees_nothing_twice() {
+fn a_resumed_subscription_has_no_gap_and_no_repeat() {
     let server = Server::start();
     let mut observer = server.observer();
     in_every_way(&server, |client| {
@@ -233,7 +233,7 @@ fn a_subscriber_that_comes_back_misses_nothing_and_sees_nothing_twice() {
 }
 
 #[test]
-fn who_comes_back_too_late_gets_the_task_as_it_is_and_what_follows() {
+fn a_resumption_after_eviction_sends_the_task_first() {
     let server = Server::with(&["--limit", "event_ring_max=20"]);
     let mut observer = server.observer();
     in_every_way(&server, |client| {
@@ -259,7 +259,7 @@ fn who_comes_back_too_late_gets_the_task_as_it_is_and_what_follows() {
 }
 
 #[test]
-fn a_subscription_at_input_required_goes_on_where_the_generation_says_so() {
+fn a_subscription_outlasts_input_required_in_1_0() {
     let server = Server::start();
     let mut observer = server.observer();
     in_every_way(&server, |client| {

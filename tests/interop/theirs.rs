@@ -230,7 +230,7 @@ pub fn hers(server: &Server) -> Vec<Hers> {
 }
 
 #[test]
-fn what_is_anothers_is_answered_as_what_never_was() {
+fn a_task_of_another_caller_is_answered_like_a_missing_one() {
     let server = server("theirs-tasks");
     let hers = hers(&server);
     for &variant in VARIANTS {

@@ -25,7 +25,7 @@ fn shown(config: &Value) -> [&Value; 3] {
 }
 
 #[test]
-fn a_client_makes_reads_lists_and_deletes_webhooks_in_every_binding() {
+fn webhooks_are_managed_in_every_binding() {
     let agent = concat!("script:", env!("CARGO_MANIFEST_DIR"), "/tests/data/interop.toml");
     let server = Binary::start(&["--push-allow", "localhost", "--agent", agent]);
     let place = Place { addr: server.addr(), trust: None, authority: None };

@@ -82,7 +82,7 @@ fn change_until_done(done: &AtomicUsize, mut change: impl FnMut()) {
 }
 
 #[test]
-fn agents_that_are_replaced_under_load_answer_as_who_they_are() {
+fn agents_replaced_under_load_answer_as_their_own_program() {
     let (running, addr, agents) = serve();
     let names: Vec<String> = (0..CALLERS).map(|at| format!("agent-{at}")).collect();
     // The program of an agent after so many changes.
@@ -136,7 +136,7 @@ fn agents_that_are_replaced_under_load_answer_as_who_they_are() {
 }
 
 #[test]
-fn agents_that_come_and_go_under_load_answer_or_say_that_they_are_gone() {
+fn agents_added_and_removed_under_load_answer_or_are_not_found() {
     let (running, addr, agents) = serve();
     let done = AtomicUsize::new(0);
     let (answered, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));

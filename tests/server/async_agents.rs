@@ -86,7 +86,7 @@ fn call(running: &Running, method: &str, params: &serde_json::Value) -> Tcp {
 }
 
 #[test]
-fn a_future_whose_caller_leaves_before_its_answer_is_dropped() {
+fn a_future_is_dropped_when_its_caller_disconnects() {
     let (running, heard) = serve();
     for method in [V1.send(), V1.stream()] {
         let line = call(&running, method, &V1.params(say("wait")));

@@ -86,7 +86,7 @@ fn status(answer: &Value) -> (&str, &str) {
 }
 
 #[test]
-fn blocking_code_holds_up_nobody_but_its_caller() {
+fn blocking_code_delays_only_its_caller() {
     let (running, gate) = serve(2, 0, Limits::default());
     let (mut held, _) = begun(&running, "wait");
     assert_eq!(status(&send(&running, "hello")), ("TASK_STATE_COMPLETED", "hello"));

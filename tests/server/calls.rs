@@ -6,7 +6,7 @@ use tonic::{Code, Request};
 use crate::grpc_client::{Rig, message, reason, run, say, say_v03, state, task, text, v1};
 
 #[test]
-fn a_send_over_grpc_is_known_again_over_json_rpc_and_in_both_generations() {
+fn a_send_is_recognized_across_bindings_and_generations() {
     let rig = Rig::with(|setup| {
         setup.idempotency = Idempotency::Everybody;
         setup.idempotent_conflict = IdempotentConflict::Refuse;

@@ -120,7 +120,7 @@ fn stopped(admin: SocketAddr, reason: &str) -> u64 {
 }
 
 #[test]
-fn tasks_that_the_webhook_of_their_scope_does_not_cover_are_counted() {
+fn tasks_without_their_scopes_webhook_are_counted() {
     let limits = Limits { push_configs_owner_max: 1, ..Limits::default() };
     let running =
         with_push("127.0.0.1:0", limits, |server| server.authenticator(Arc::<ByName>::default()));
@@ -188,7 +188,7 @@ fn a_dead_letter_is_replayed_when_its_receiver_is_back() {
 }
 
 #[test]
-fn letters_are_the_admin_listeners_alone_and_say_what_cannot_be_done() {
+fn dead_letters_need_the_admin_listener_and_explain_refusals() {
     // No copy of a task is retained.
     let limits = Limits { tasks_max: 4, push_dead_bytes_max: 1, ..Limits::default() };
     let running = with_push("127.0.0.1:0", limits, |server| server);
@@ -369,7 +369,7 @@ fn run(admin: &str, words: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 #[cfg(feature = "cli")]
-fn whoever_runs_the_server_has_commands_for_its_letters() {
+fn commands_list_show_replay_and_drop_dead_letters() {
     let folder = std::env::temp_dir().join(format!("peregrine-dead-{}", std::process::id()));
     let unix = format!("unix:{}", folder.display());
     for place in ["127.0.0.1:0", unix.as_str()] {

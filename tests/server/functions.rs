@@ -113,7 +113,7 @@ fn a_function_is_asked_with_the_line_of_the_turn() {
 }
 
 #[test]
-fn what_is_no_answer_is_an_error() {
+fn an_invalid_answer_of_a_function_is_an_error() {
     let broken = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{";
     for (answered, expected) in [
         (answer("500 Internal Server Error", "text/plain", "secret"), "HTTP 500"),
@@ -274,7 +274,7 @@ fn a_function_that_is_gone_is_an_error() {
 }
 
 #[test]
-fn events_reach_clients_as_they_come_and_a_cancel_closes_the_connection() {
+fn events_arrive_at_once_and_a_cancel_closes_the_connection() {
     let (closed, is_closed) = channel();
     let function = function(move |_, stream| {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n";

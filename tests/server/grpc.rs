@@ -828,7 +828,7 @@ fn streams_end_with_the_server_and_say_so() {
 }
 
 #[test]
-fn calls_that_wait_hear_of_the_end_of_the_server_and_of_their_task() {
+fn waiting_calls_end_with_the_server_or_their_task() {
     let rig = Rig::limited(|limits| limits.drain_ms = 300);
     run(async {
         let (mut new, mut old, mut other) = (rig.v1().await, rig.v03().await, rig.v1().await);
@@ -1042,7 +1042,7 @@ fn activated_extensions_are_named_in_the_metadata() {
 }
 
 #[test]
-fn the_card_says_what_callers_have_to_show_and_who_has_signed_it() {
+fn the_card_has_security_schemes_and_signatures() {
     use peregrine::{
         client::card::{AgentCard, CardKeys, SignatureOutcome, SigningKeys, verify},
         engine::CardSigner,

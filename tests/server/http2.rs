@@ -477,7 +477,7 @@ fn frames(mut answer: &[u8]) -> (Vec<u8>, Option<u32>) {
 }
 
 #[test]
-fn a_host_of_somebody_else_is_refused_to_every_binding() {
+fn a_foreign_host_is_refused_over_every_binding() {
     // Only the hosts that a loopback listener accepts anyway.
     let rig = Rig::with(|setup| setup.allow_hosts.clear());
     let at = |host: &str, media: &str, path: &str| {
@@ -522,7 +522,7 @@ fn the_preface_may_come_in_pieces() {
 }
 
 #[test]
-fn what_is_no_preface_is_no_http2() {
+fn an_invalid_preface_is_not_http2() {
     let rig = Rig::echo();
     for bytes in [
         &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\rX"[..],
@@ -781,7 +781,7 @@ fn call_of(fields: &[(&str, &str)]) -> Vec<u8> {
 }
 
 #[test]
-fn what_a_waiting_call_holds_is_counted() {
+fn bytes_of_waiting_calls_are_counted() {
     let grpc = [(":path", SEND), ("content-type", "application/grpc")];
     let long = "x".repeat(10_000);
     let asks = [&grpc[..], &[("a2a-extensions", &*long)]].concat();
@@ -979,7 +979,7 @@ fn a_client_that_ends_its_side_hears_the_answers_that_are_ready() {
 
 /// The client had not seen the GOAWAY when it sent the call.
 #[test]
-fn a_call_that_meets_the_goodbye_of_an_idle_connection_is_answered() {
+fn a_call_that_crosses_an_idle_goaway_is_answered() {
     let rig = Rig::limited(|limits| {
         limits.keep_alive_idle_ms = 200;
         limits.write_stall_ms = 300;
@@ -1256,7 +1256,7 @@ fn a_call_behind_answers_that_trickle_is_refused() {
 
 /// A call that waits for its task needs no slot for it.
 #[test]
-fn a_call_that_has_begun_is_answered_beside_answers_that_nobody_reads() {
+fn a_started_call_is_answered_next_to_unread_answers() {
     let rig = Rig::limited(|limits| {
         wait_behind_80_kb(limits);
         limits.drain_ms = 300;
@@ -1278,7 +1278,7 @@ fn a_call_that_has_begun_is_answered_beside_answers_that_nobody_reads() {
 }
 
 #[test]
-fn streams_that_nobody_reads_hold_up_no_call() {
+fn unread_streams_delay_no_call() {
     let rig = Rig::limited(wait_behind_80_kb);
     let events = "stream:1000";
     let streams = [

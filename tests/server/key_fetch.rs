@@ -187,7 +187,7 @@ fn other_keys() -> String {
 }
 
 #[test]
-fn keys_are_fetched_once_for_all_who_wait() {
+fn keys_are_fetched_once_for_all_waiting_callers() {
     let issuer = Issuer::start();
     issuer.has(KEYS);
     let test = Test::of(issuer.callers());
@@ -202,7 +202,7 @@ fn keys_are_fetched_once_for_all_who_wait() {
 }
 
 #[test]
-fn a_rotated_key_lets_in_anew_and_lets_go_and_a_storm_of_kids_asks_once() {
+fn key_rotation_takes_effect_and_unknown_kids_fetch_once() {
     let issuer = Issuer::start();
     issuer.has(&other_keys());
     let test = Test::of(issuer.callers());
@@ -331,7 +331,7 @@ fn metadata_leads_to_the_keys() {
 
 /// A server that fetches keys ends as any other does.
 #[test]
-fn who_fetches_keys_ends_with_the_server() {
+fn a_key_fetch_ends_with_its_server() {
     let issuer = Issuer::start();
     issuer.has(KEYS);
     let callers = issuer.callers();

@@ -85,7 +85,7 @@ fn queues_for(peers: &[Tcp]) -> usize {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn what_the_kernel_queues_for_a_peer_that_does_not_read_goes_after_write_stall_ms() {
+fn kernel_queues_of_unread_answers_are_freed_by_write_stall_ms() {
     let server = Binary::limited(&["write_stall_ms=500", "linger_ms=1"]);
     // The answer fits into the queue of the kernel, and not into the peer's buffer.
     let body = rpc(V1.send(), &V1.params(say(&"x".repeat(10_000))));
@@ -334,7 +334,7 @@ fn buffers_bytes_max() {
 }
 
 #[test]
-fn who_holds_most_of_the_buffers_is_cut_first() {
+fn the_connection_with_the_largest_buffers_is_cut_first() {
     let flags = ["--workers", "2", "--limit", "buffers_bytes_max=33554432"];
     let server = Binary::start_plain(&flags);
     let ask = |method: &str, params: &Value| {

@@ -50,7 +50,7 @@ fn assert_served(addr: SocketAddr) {
 }
 
 #[test]
-fn a_socket_that_is_bound_already_is_served_with_what_came_before_the_start() {
+fn a_bound_socket_is_served_with_its_earlier_connections() {
     for workers in [1, 3] {
         let (socket, addr) = bound();
         let mut early = Tcp::to(addr);

@@ -257,7 +257,7 @@ fn an_address_that_is_slowed_has_one_line() {
 
 #[cfg(feature = "auth")]
 #[test]
-fn what_an_operator_changes_has_a_line() {
+fn changes_by_an_operator_are_logged() {
     let (path, stderr) = file("operator");
     let config = config("operator", &callers(""));
     let flags = ["--config", config.to_str().unwrap(), "--admin", "127.0.0.1:0"];
@@ -310,7 +310,7 @@ fn unknown_filters_of_tasks_are_named_once() {
 }
 
 #[test]
-fn without_the_flag_no_call_has_a_line_and_with_a_number_one_of_so_many() {
+fn access_log_is_off_by_default_and_samples_one_in_n() {
     for (flags, expected) in
         [(&[][..], 0), (&["--access-log=3"][..], 2), (&["--access-log", "--log=warn"], 0)]
     {
@@ -358,7 +358,7 @@ fn a_limit_that_is_hit_is_said_once_a_second() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_holds_up_no_call() {
+fn an_unread_log_delays_no_call() {
     let (mut reader, writer) = std::io::pipe().unwrap();
     let stderr = Stdio::from(OwnedFd::from(writer));
     let flags = ["--access-log", "--admin", "127.0.0.1:0"];

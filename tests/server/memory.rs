@@ -96,7 +96,7 @@ fn settled(watched: &Watched, all: &mut [Tcp]) -> u64 {
 
 /// gRPC calls with heads of nearly a hundred fields and no message.
 #[test]
-fn http2_calls_whose_message_never_comes() {
+fn http2_calls_without_a_message() {
     let streams = 1_500;
     let watched =
         Watched::new(&["http2_connections_max=2", &format!("http2_streams_max={streams}")]);
@@ -397,7 +397,7 @@ fn tls_handshakes_that_do_not_end() {
 
 /// A page of large tasks that its client does not read.
 #[test]
-fn an_answer_that_nobody_reads() {
+fn an_unread_answer() {
     let mut watched = Watched::new(&["answer_bytes_max=4_000_000", "task_bytes_max=4_000_000"]);
     send_all(&watched.server, 60, &"x".repeat(60_000));
     watched.begin();

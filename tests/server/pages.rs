@@ -118,7 +118,7 @@ fn calls_of_every_binding_are_counted_to_the_one() {
 }
 
 #[test]
-fn who_asks_through_a_proxy_is_a_stranger() {
+fn a_request_through_a_proxy_is_not_local() {
     let server = Binary::start(&[]);
     for field in ["X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1", "Via: 1.1 proxy"] {
         let ask = |path: &str| {
@@ -196,7 +196,7 @@ fn the_admin_listener_has_the_pages_and_no_agent() {
 }
 
 #[test]
-fn an_admin_socket_is_its_owners_alone_and_leaves_with_the_server() {
+fn an_admin_socket_is_private_and_removed_at_the_end() {
     let path = std::env::temp_dir().join(format!("peregrine-admin-{}", id()));
     let flag = format!("unix:{}", path.display());
     for _ in 0..2 {

@@ -131,7 +131,7 @@ fn a_canceled_task_has_its_processes_killed() {
 }
 
 #[test]
-fn what_a_program_leaves_running_is_killed() {
+fn children_of_a_finished_program_are_killed() {
     let server = serve("sh -c 'sleep 600 & echo pid=$!'");
     let task = task(&server, "hi");
     assert_eq!(state(&task), "TASK_STATE_COMPLETED", "{task}");

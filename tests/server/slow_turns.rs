@@ -23,7 +23,7 @@ use crate::support::{
 };
 
 const VARIABLE: &str = "PEREGRINE_TEST_SLOW_TURNS";
-const TEST: &str = "slow_turns::a_server_that_runs_says_once_which_agent_has_held_up_a_worker";
+const TEST: &str = "slow_turns::a_blocked_worker_is_reported_once_with_its_agent";
 
 /// Blocks its worker, against the rules: in `start`, when it is called again, or in a cancel.
 struct Sleepy;
@@ -115,7 +115,7 @@ impl Drop for Process {
 }
 
 #[test]
-fn a_server_that_runs_says_once_which_agent_has_held_up_a_worker() {
+fn a_blocked_worker_is_reported_once_with_its_agent() {
     if std::env::var_os(VARIABLE).is_some() {
         let ready = |running: &Running| println!("\naddr {}", running.addrs()[0]);
         return server().run_then(ready).unwrap();

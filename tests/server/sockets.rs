@@ -105,7 +105,7 @@ fn a_slow_reader_gets_everything_in_order() {
 }
 
 #[test]
-fn pipelined_requests_beyond_the_high_water_mark_are_all_answered() {
+fn pipelined_requests_above_the_high_water_mark_are_answered() {
     let server = Binary::start_plain(&["--workers", "1", "--test-echo", "/echo"]);
     let stream = connect(&server);
     let text = |n: usize| format!("{n:0400}").into_bytes();

@@ -338,7 +338,7 @@ fn an_agents_own_place_is_its_own_whatever_is_named() {
 }
 
 #[test]
-fn any_other_name_is_a_space_of_its_own_on_a_server_with_one_agent() {
+fn with_one_agent_any_tenant_name_is_a_separate_space() {
     let rig = rig(1, Tenants::OfOneAgent, 9);
     for way in WAYS {
         let (id, text) = send(&rig, way, "/", "acme").unwrap();
@@ -354,7 +354,7 @@ fn any_other_name_is_a_space_of_its_own_on_a_server_with_one_agent() {
 }
 
 #[test]
-fn several_agents_have_the_tenants_that_the_operator_lets_be_named() {
+fn several_agents_have_only_the_tenants_that_are_allowed() {
     for (tenants, served) in [
         (Tenants::OfOneAgent, &[][..]),
         (named(&["acme", "b.c_d-1"]), &["acme", "b.c_d-1"]),
@@ -374,7 +374,7 @@ fn several_agents_have_the_tenants_that_the_operator_lets_be_named() {
 }
 
 #[test]
-fn what_is_no_name_is_no_tenant() {
+fn an_invalid_name_is_refused_as_a_tenant() {
     let rig = rig(1, Tenants::Any, 9);
     let long = "a".repeat(129);
     for way in WAYS {

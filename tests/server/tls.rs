@@ -327,7 +327,7 @@ fn an_end_is_told_from_a_cut() {
 }
 
 #[test]
-fn a_host_of_somebody_else_is_refused_within_tls() {
+fn a_foreign_host_is_refused_over_tls() {
     let authority = Authority::new("hosts");
     let server = binary(&authority.server("server"), &[]);
     for (host, status) in [("localhost:1", 200), ("evil.example", 421)] {
@@ -408,7 +408,7 @@ fn a_client_without_a_good_certificate_is_sent_away() {
 }
 
 #[test]
-fn who_leads_to_an_authority_that_is_gone_is_a_caller_no_longer() {
+fn certificates_of_a_removed_authority_are_refused() {
     let [first, second] = ["gone", "gone-second"].map(Authority::new);
     let tls = files(&first.server("server")).client_ca(first.folder.join("both.pem"));
     let both = |names: &[&Authority]| {
@@ -445,7 +445,7 @@ fn who_leads_to_an_authority_that_is_gone_is_a_caller_no_longer() {
 }
 
 #[test]
-fn without_client_ca_nobody_is_asked() {
+fn without_client_ca_no_certificate_is_requested() {
     let authority = Authority::new("not-asked");
     let running = serve(files(&authority.server("server")), Tell, Limits::default());
     let shown = authority.client("client", Some("alice"), &[]);

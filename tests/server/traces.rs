@@ -159,7 +159,7 @@ fn text<'s>(attributes: &'s [KeyValue], key: &str) -> &'s str {
 }
 
 #[test]
-fn the_binary_sends_a_span_of_each_call_and_of_its_turn_before_it_ends() {
+fn the_binary_sends_spans_of_calls_and_turns_before_it_ends() {
     let collector = Collector::saying(&[OK]);
     let mut server = Binary::start_with_variable("PEREGRINE_TRACES_ENDPOINT", &collector.url());
     let mut tcp = server.connect();
@@ -208,7 +208,7 @@ fn the_binary_sends_a_span_of_each_call_and_of_its_turn_before_it_ends() {
 }
 
 #[test]
-fn turns_of_jobs_and_of_deferred_turns_end_where_their_agents_end_them() {
+fn spans_of_jobs_and_deferred_turns_end_with_the_turn() {
     let collector = Collector::saying(&[OK]);
     let to = TraceCollector::new(&collector.url()).unwrap();
     let to = to.field("Authorization", "Bearer hush-hush").unwrap().service_name("shop");
@@ -256,7 +256,7 @@ fn turns_of_jobs_and_of_deferred_turns_end_where_their_agents_end_them() {
 }
 
 #[test]
-fn what_an_agent_asks_others_with_our_client_lies_below_its_turn() {
+fn calls_of_an_agent_are_children_of_its_turns_span() {
     for binding in [Binding::JsonRpc, Binding::HttpJson, Binding::Grpc] {
         let collector = Collector::saying(&[OK]);
         let to = || TraceCollector::new(&collector.url()).unwrap();
@@ -335,7 +335,7 @@ fn profile(name: &str) -> Profile {
 }
 
 #[test]
-fn the_log_says_that_a_collector_is_down_and_not_what_it_was_to_be_shown() {
+fn the_log_reports_a_dead_collector_without_its_credentials() {
     let down = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let path = |name| std::env::temp_dir().join(format!("peregrine-{name}-{}", std::process::id()));
     let (config, log) = (path("down.toml"), path("down.log"));
@@ -374,7 +374,7 @@ fn a_collector_that_puts_spans_off_gets_them_again() {
 }
 
 #[test]
-fn a_collector_that_puts_spans_off_for_ever_or_says_too_much_loses_them() {
+fn endless_retries_and_large_answers_of_a_collector_lose_spans() {
     let long = format!("HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n{}", "a".repeat(70_000));
     for (answer, messages) in [(NOT_NOW, SPANS_TRIES_MAX), (&*long.leak(), 1)] {
         let collector = Collector::saying(&[answer]);
@@ -388,7 +388,7 @@ fn a_collector_that_puts_spans_off_for_ever_or_says_too_much_loses_them() {
 }
 
 #[test]
-fn a_collector_that_is_down_or_refuses_holds_up_nobody_and_what_is_lost_is_counted() {
+fn a_dead_collector_delays_no_call_and_lost_spans_are_counted() {
     let refuses = Collector::saying(&[NO]);
     let down = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (url, reason) in [(refuses.url(), "refused"), (format!("http://{down}"), "failed")] {
@@ -433,7 +433,7 @@ fn a_collector_that_says_nothing_holds_up_no_call_and_no_end() {
 }
 
 #[test]
-fn a_collector_that_is_far_and_has_no_tls_is_refused_when_the_binary_starts() {
+fn a_remote_collector_without_tls_is_refused_at_the_start() {
     let output = std::process::Command::new(crate::support::binary::PATH)
         .args(["serve", "--listen", "127.0.0.1:0"])
         .env("PEREGRINE_TRACES_ENDPOINT", "http://192.0.2.1:4318")

@@ -118,7 +118,7 @@ fn one_card_serves_all_workers() {
 }
 
 #[test]
-fn a_changed_card_is_served_and_called_and_a_dead_agent_keeps_it() {
+fn a_changed_card_is_used_and_survives_a_dead_agent() {
     let agent = CardAgent::new();
     agent.says(&agent.json("first", "/a"));
     let keys = "card_ms = 50";
@@ -200,7 +200,7 @@ fn only_a_card_that_a_listed_key_has_signed_is_used() {
 }
 
 #[test]
-fn an_interface_at_another_origin_is_called_only_if_it_is_listed() {
+fn an_interface_at_another_origin_needs_the_origins_key() {
     let (agent, other) = (CardAgent::new(), CardAgent::new());
     let mut card = agent.json("elsewhere", "/a");
     card["supportedInterfaces"] = other.json("", "/there")["supportedInterfaces"].clone();

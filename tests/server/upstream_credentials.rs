@@ -238,7 +238,7 @@ fn as_caller(token: &str) -> [(&str, &str); 1] {
 }
 
 #[test]
-fn a_caller_is_known_to_the_agent_where_authorization_is_passed_on() {
+fn forwarded_authorization_authenticates_the_caller_upstream() {
     let upstream = guarded("pass-agent");
     let bearer = format!("Bearer {}", token("alice", 600));
     let caller = as_caller(&bearer);

@@ -84,7 +84,7 @@ fn unknown(asked: &Asked) -> String {
 }
 
 #[test]
-fn what_is_no_stream_of_the_task_fails_it() {
+fn an_invalid_stream_fails_its_task() {
     for (rest, expected) in [
         ("data: nonsense\n\n", "FAILED [] the stream of the upstream agent failed"),
         ("data: {\"jsonrpc\":\"2.0\",\"id\":\"other\",\"result\":{}}\n\n", "FAILED []"),
@@ -165,7 +165,7 @@ fn an_endless_stream_ends_at_the_limit_of_the_task() {
 }
 
 #[test]
-fn what_is_no_answer_is_an_error_of_the_call() {
+fn an_invalid_answer_is_an_error_of_the_call() {
     for (answered, expected) in [
         (String::new(), "cannot be reached"),
         ("nonsense\r\n\r\n".to_owned(), "the upstream"),

@@ -110,7 +110,7 @@ fn each_fault_of_http2_and_grpc_has_a_clear_end() {
 }
 
 #[test]
-fn what_is_no_http2_is_an_error_of_the_call() {
+fn invalid_http2_is_an_error_of_the_call() {
     const HTTP1: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
     for (says, expected) in [
         (&b"nonsense\r\n\r\n and more of it"[..], "HTTP/2 failed"),

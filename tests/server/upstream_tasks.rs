@@ -84,7 +84,7 @@ fn ids_of_other_tasks_are_translated() {
 }
 
 #[test]
-fn what_cannot_be_translated_is_refused() {
+fn ids_that_cannot_be_translated_are_refused() {
     let remote = completes();
     let server = Binary::start(&["--agent", &format!("a2a:http://{}", remote.addr)]);
     let refused = send(&server, &[], &said("one", json!({"referenceTaskIds": ["none"]})));
@@ -97,7 +97,7 @@ fn what_cannot_be_translated_is_refused() {
 }
 
 #[test]
-fn a_task_whose_upstream_ids_are_too_long_fails() {
+fn a_task_with_too_long_upstream_ids_fails() {
     let remote = remote(|asked, stream| {
         let mut whole = task(&"i".repeat(1_020), "WORKING");
         whole["status"] = json!({"state": "TASK_STATE_WORKING"});

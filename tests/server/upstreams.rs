@@ -88,7 +88,7 @@ fn calls_of_a_remote_agent_are_counted_by_outcome() {
 }
 
 #[test]
-fn what_keeps_an_upstream_from_answering_is_counted() {
+fn reasons_of_failed_upstream_calls_are_counted() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent_url = format!("http://{}/turn", silent.local_addr().unwrap());
     let gone_url = format!("http://{}", Binary::start(&[]).addr());

@@ -73,7 +73,7 @@ fn agents_that_want_to_be_called_again() {
 const DEFERRED_CALLS: &str = "PEREGRINE_TEST_DEFERRED_CALLS";
 
 /// Its name.
-const DEFERRING: &str = "memory::terms::a_process_whose_agent_defers_every_call";
+const DEFERRING: &str = "memory::terms::a_process_with_an_agent_that_defers_every_call";
 
 /// Defers each call, and answers none.
 struct Deferring(Mutex<Vec<Deferred>>);
@@ -94,7 +94,7 @@ fn deferring_limits(count: &str) -> Limits {
 
 /// The server of the next test, in a process of its own; without the variable it does nothing.
 #[test]
-fn a_process_whose_agent_defers_every_call() {
+fn a_process_with_an_agent_that_defers_every_call() {
     let Ok(count) = std::env::var(DEFERRED_CALLS) else { return };
     let limits = deferring_limits(&count);
     let agent = Deferring(Mutex::default());

@@ -18,7 +18,7 @@ use crate::support::{
 const MOST: usize = 2 * 8;
 
 #[test]
-fn a_receiver_that_hangs_has_few_posts_whatever_becomes_of_the_configurations() {
+fn a_hanging_receiver_has_few_posts_across_reconfigurations() {
     let server = Binary::start(&["--push-allow", "localhost"]);
     let deleted = Receiver::new(|_, _| Does::Hangs);
     let replaced = Receiver::new(|_, _| Does::Hangs);
@@ -80,7 +80,7 @@ fn a_host_that_hangs_at_many_ports_holds_up_no_other() {
 }
 
 #[test]
-fn large_posts_to_a_receiver_that_hangs_hold_up_nobody_elses() {
+fn large_posts_to_a_hanging_receiver_delay_no_others() {
     let config = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("large_posts.toml");
     let text = "[limits]\npush_posts_bytes_max = 262_144\n[push]\nallow = [\"localhost\"]\n";
     std::fs::write(&config, text).unwrap();

@@ -14,7 +14,7 @@ fn answers(text: &str) -> Does {
 }
 
 #[test]
-fn a_webhook_is_posted_nothing_until_its_url_has_answered_with_the_token() {
+fn a_webhook_gets_no_posts_before_it_answers_the_challenge() {
     let config = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("challenge.toml");
     std::fs::write(&config, "[push]\nchallenge = true\nallow = [\"localhost\"]\n").unwrap();
     let server = Binary::start(&["--config", config.to_str().unwrap()]);

@@ -150,7 +150,7 @@ fn a_receiver_that_is_gone_is_forgotten() {
 /// Twenty tasks to one receiver that fails most posts, so that its host has one pause after the
 /// other.
 #[test]
-fn a_receiver_that_fails_most_of_the_time_is_told_everything_in_order() {
+fn a_mostly_failing_receiver_gets_everything_in_order() {
     let server = quick(ClientTls::default());
     let receiver = Arc::new(Receiver::new(|n, post| {
         let bits = post.id.bytes().fold(n as u64 + 1, |bits, byte| {
