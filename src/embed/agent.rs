@@ -1,4 +1,4 @@
-//! An agent whose turns a program takes from a queue.
+//! Agents of the embedding program; it takes their turns from a queue.
 
 use std::{fmt, sync::Arc};
 
@@ -18,20 +18,20 @@ pub struct HostAgent {
 }
 
 impl HostAgent {
-    /// An agent that this profile describes. `decides_cancels`: the program is asked before a
-    /// client's cancel ends a task; otherwise it ends at once.
+    /// An agent with this profile. `decides_cancels`: a client's cancel waits for the program's
+    /// decision; otherwise the task ends at once.
     pub fn new(profile: Profile, queue: Arc<HostQueue>, decides_cancels: bool) -> HostAgent {
         HostAgent { profile, agent: Arc::new(QueuedAgent { queue, decides_cancels }) }
     }
 
-    /// An agent that is one of the library's.
+    /// An agent that the library implements.
     pub fn of(profile: Profile, agent: Arc<dyn Agent>) -> HostAgent {
         HostAgent { profile, agent }
     }
 
-    /// The profile of an A2A card in JSON, of any generation. What it says of URLs and security is
-    /// left out: the server says that itself. The name in paths is that of the card, with hyphens
-    /// for what paths cannot have.
+    /// The profile of an A2A card in JSON, of any generation. Its URLs and security are left out:
+    /// the server writes its own. The name in paths is that of the card, with hyphens for the
+    /// characters that paths cannot have.
     ///
     /// # Errors
     /// [`HostError::Card`] names the member.
@@ -39,7 +39,7 @@ impl HostAgent {
         let wrong = |error: &dyn fmt::Display| HostError::Card(error.to_string());
         let mut members: serde_json::Map<String, serde_json::Value> =
             serde_json::from_slice(json).map_err(|error| wrong(&error))?;
-        // The server's own places stand on the card; one without any is read all the same.
+        // The server writes its own URLs into the card, so a card without any is valid here.
         if !members.contains_key("url") && !members.contains_key("supportedInterfaces") {
             members.insert("url".to_owned(), "http://localhost/".into());
         }
@@ -52,7 +52,7 @@ impl HostAgent {
         Ok(profile)
     }
 
-    /// Adds header fields of requests that the agent is shown.
+    /// Adds request header fields that are passed to the agent.
     #[must_use]
     pub fn fields(mut self, names: impl IntoIterator<Item = String>) -> HostAgent {
         self.profile.fields.extend(names);
@@ -67,7 +67,7 @@ struct QueuedAgent {
 
 impl Agent for QueuedAgent {
     fn start(&self, turn: Turn<'_>) {
-        // Without room the client is told.
+        // On an error there was no room, and the client has been answered.
         if let Ok(deferred) = turn.defer() {
             self.queue.push(Queued::Turn(HostTurn::new(deferred)));
         }

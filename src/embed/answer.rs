@@ -1,4 +1,4 @@
-//! What an exchange has said and the program has not taken.
+//! Output of an exchange that the program has not taken yet.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ type AnswerField = (Box<str>, Box<str>);
 /// is consumed.
 #[derive(Default)]
 pub struct HostAnswer {
-    /// The status of HTTP; 0: it is not known yet.
+    /// The HTTP status; 0: not known yet.
     pub status: u16,
     /// The fields.
     pub fields: Vec<AnswerField>,
@@ -50,12 +50,12 @@ impl HostAnswer {
         self.unsent
     }
 
-    /// The first piece of the content; empty: there is none.
+    /// The first piece of the content; empty if there is no content.
     pub fn first(&self) -> &[u8] {
         self.content.front().map_or(&[], |first| &first[self.consumed..])
     }
 
-    /// Takes so many bytes from the front of the content; false: there are fewer, and none is
+    /// Takes `len` bytes from the front of the content. False: the content is shorter, and none is
     /// taken.
     pub fn consume(&mut self, mut len: usize) -> bool {
         if len > self.unsent {

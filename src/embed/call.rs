@@ -1,8 +1,7 @@
-//! A call of the program itself, without HTTP: the request is JSON of A2A 1.0, and so is each
-//! answer.
+//! A call that the program itself makes, without HTTP. Request and answers are JSON of A2A 1.0.
 //!
-//! It is an [`Exchange`] inside, of HTTP+JSON, whose caller the program vouches for: limits,
-//! quotas, idempotency and errors are those of a call from outside.
+//! Inside it is an HTTP+JSON [`Exchange`] whose caller the program vouches for: limits, quotas,
+//! idempotency and errors are those of a call over the network.
 
 use std::{
     collections::VecDeque,
@@ -23,19 +22,19 @@ use crate::{
 
 use super::{HostAnswer, HostCx, HostEngine, HostError, OpenSlot};
 
-/// In whose name a call is made, and to which agent.
+/// The caller of a call, and the agent that it calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HostCaller<'a> {
     /// The name of the agent in paths; `None`: the first agent.
     pub agent: Option<&'a str>,
-    /// The caller's name, which owns its tasks: that of a caller whom a trusted proxy names so.
-    /// `None`: an anonymous caller.
+    /// The caller's name, as a trusted proxy would send it; the caller owns its tasks. `None`: an
+    /// anonymous caller.
     pub owner: Option<&'a str>,
-    /// The space of tasks; `None`: none, or the one that the request names.
+    /// The tenant; `None`: the one in the request, if any.
     pub tenant: Option<&'a str>,
 }
 
-/// What comes of a call.
+/// The result of one [`HostCall::next`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum HostReply {
     /// The answer, or the next event: JSON of A2A 1.0.
@@ -48,7 +47,7 @@ pub enum HostReply {
     Over,
 }
 
-/// A call, until it is dropped: this tells the engine that the caller has left.
+/// A call. Dropping it tells the engine that the caller has left.
 pub struct HostCall {
     inner: Mutex<CallInner>,
     engine: Arc<HostEngine>,
@@ -102,7 +101,7 @@ struct CallRequest<'j> {
 }
 
 impl HostCall {
-    /// Begins a call; the request of a send is read where it is. `also` is woken whenever
+    /// Begins a call; the JSON of a send is read in place. `also` is woken whenever
     /// [`HostCall::next`] may have news.
     ///
     /// # Errors
@@ -142,7 +141,7 @@ impl HostCall {
         let with = cx(&slot, &wake, &mut out, 0);
         let exchange = engine.with_cx(with, |cx| {
             let mut exchange = Exchange::vouched(cx, parts, principal);
-            // What it says now is looked at by `next`.
+            // `next` reads the outcome.
             let _ = match &body {
                 Some(body) => exchange.poll_whole(cx, body, &mut said),
                 None => exchange.poll(cx, &mut said),
@@ -164,7 +163,7 @@ impl HostCall {
             self.bell.lock().is_rung = false;
             let due_ms = {
                 let inner = &mut *self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-                // Before more is fetched: what was not taken is bounded by one poll.
+                // Before more is fetched: this bounds the untaken replies by one poll.
                 if let Some(reply) = inner.replies.pop_front() {
                     return reply;
                 }
@@ -304,7 +303,7 @@ impl<'j> CallRequest<'j> {
         Ok(CallRequest { method: "POST", target, body: Some(request.into()) })
     }
 
-    /// A request about tasks: its members are in the path and the query.
+    /// A request about tasks: path and query carry its members.
     fn of_task(
         op: Op,
         mut members: Map<String, Value>,
@@ -329,7 +328,7 @@ impl<'j> CallRequest<'j> {
                 Some(text("id")?.ok_or_else(|| wrong("the request names no task: id is missing"))?)
             }
         };
-        // What a path cannot hold.
+        // Ids that a path cannot hold.
         let is_path = |id: &String| {
             id.contains(['/', '\\']) || id.contains(char::is_control) || id == "." || id == ".."
         };
@@ -337,7 +336,7 @@ impl<'j> CallRequest<'j> {
             return Err(wrong("no task has this id"));
         }
         let id = id.map(|id| form_urlencoded::byte_serialize(id.as_bytes()).collect::<String>());
-        // There a plus is a space, which in paths it is not.
+        // `query::decode` reads a plus as a space; in a path it is a plus.
         let id = id.map_or(String::new(), |id| format!("/{}", id.replace('+', "%20")));
         let (method, verb) = match op {
             Op::Cancel => ("POST", ":cancel"),

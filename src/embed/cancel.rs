@@ -3,7 +3,7 @@
 use super::turn::{scope_text, write_task};
 use crate::agent::DeferredCancel;
 
-/// A client wants a task to end, and waits for the answer. Dropping it refuses.
+/// A client's request to cancel a task; it waits for the decision. Dropping this refuses.
 pub struct HostCancel(DeferredCancel);
 
 impl HostCancel {
@@ -16,7 +16,8 @@ impl HostCancel {
         self.0.task_id().to_str().into_owned()
     }
 
-    /// What tells the tasks of its owner and tenant from others with the same id.
+    /// The scope: it distinguishes the task from those of other owners and tenants with the same
+    /// id.
     pub fn scope(&self) -> String {
         scope_text(self.0.request().scope())
     }
@@ -32,7 +33,7 @@ impl HostCancel {
         self.0.request().principal().map(|principal| principal.name())
     }
 
-    /// The name of the space of tasks that the client named.
+    /// The tenant that the client named.
     pub fn tenant(&self) -> Option<&str> {
         self.0.request().tenant()
     }
@@ -42,7 +43,7 @@ impl HostCancel {
         self.0.agree();
     }
 
-    /// Refuses: the call fails with `TaskNotCancelable` and this text, and the task goes on.
+    /// Refuses: the call fails with `TaskNotCancelable` and this text, and the task continues.
     pub fn refuse(self, text: &str) {
         self.0.refuse(text.to_owned());
     }

@@ -1,9 +1,9 @@
 //! An engine without sockets, for a program that has an HTTP server, or sockets, of its own.
 //!
-//! Invariants: each worker is behind a lock, which is held while the engine advances one request or
-//! connection, or runs the agents whose time has come. An agent of the program that is called
-//! meanwhile must not enter the engine again. The program bounds what it opens at once by
-//! [`HostEngine::open`].
+//! Invariants: each worker has a lock, which is held while the engine advances one request or
+//! connection, or runs due agents. An agent of the program that is called meanwhile must not enter
+//! the engine again. [`HostEngine::open`] bounds the requests and connections that are open at
+//! once.
 
 use std::{
     sync::{
@@ -51,7 +51,7 @@ pub struct HostCx<'a> {
     pub out: &'a mut Vec<u8>,
     /// Bytes of earlier output that the program has not sent.
     pub unsent: usize,
-    /// The other side.
+    /// The peer.
     pub peer: Peer<'a>,
 }
 
@@ -66,7 +66,7 @@ pub struct HostEngine {
     _keys: Option<KeyFetcher>,
 }
 
-/// One of the requests and connections that are open at once, until it is dropped.
+/// A slot among the open requests and connections, until it is dropped.
 pub struct OpenSlot {
     engine: Arc<HostEngine>,
     worker: usize,
@@ -112,8 +112,8 @@ impl HostEngine {
         Ok(Arc::new(HostEngine { _keys: keys, ..host }))
     }
 
-    /// An engine that a server of so many workers has, for calls of this process. Its time is
-    /// that of the server, whose workers do what is due.
+    /// The engine of a running server with this many workers, for calls of this process. It has the
+    /// server's clock, and the server's workers run its timers.
     pub(super) fn of_server(
         engine: Arc<Engine>,
         workers: usize,
@@ -142,7 +142,7 @@ impl HostEngine {
         self.time.now()
     }
 
-    /// Opens a request or a connection; `None`: as many are open as may (`connections_max`).
+    /// Opens a request or a connection; `None`: `connections_max` are open.
     pub fn open(self: &Arc<Self>) -> Option<OpenSlot> {
         let slot = OpenSlot {
             worker: self.next.fetch_add(1, Ordering::Relaxed) % self.workers.len(),
@@ -161,8 +161,8 @@ impl HostEngine {
         act(&mut Cx { engine: &self.engine, worker, now, wake, out, unsent, peer })
     }
 
-    /// Runs the agents whose time has come, and evicts expired tasks. Returns when to call it
-    /// again, in ms of the monotonic clock; `wake` is woken when that becomes earlier.
+    /// Runs due agents and evicts expired tasks. Returns when to call it again, in ms of the
+    /// monotonic clock; `wake` is woken when that becomes earlier.
     pub fn tick(&self, wake: &Waker) -> Option<u64> {
         let tick = |worker: &Mutex<Worker>| {
             let worker = &mut *worker.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! What can go wrong between the program and the server.
+//! Errors between the program and the server.
 
 use std::fmt;
 
@@ -9,15 +9,15 @@ use crate::{agent::Closed, client::CallError};
 pub enum HostError {
     /// The turn is over, or its task takes no more events: it has ended, or was canceled.
     Closed,
-    /// The card of an agent cannot be used; the member, and what is wrong with it.
+    /// The card of an agent is unusable: the member and the reason.
     Card(String),
     /// The event could not be read.
     Event(String),
-    /// The event names another task than the turn's, whose id follows.
+    /// The event names another task than the turn's; holds the turn's task id.
     OtherTask(String),
-    /// The server could not start, or does not run; for people.
+    /// The server could not start, or is not running: a text for the operator.
     Server(String),
-    /// As many calls, requests and connections of the program are open as may (`connections_max`).
+    /// `connections_max` calls, requests and connections of the program are open.
     Full,
 }
 

@@ -41,10 +41,10 @@ impl EventField {
     }
 }
 
-/// A document of more bytes is not worth keeping the memory for.
+/// A larger document is freed after use.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
-/// Reads events, in memory that is used again.
+/// Reads events, reusing its memory.
 #[derive(Default)]
 struct EventReader {
     buffers: FormatBuffers,
@@ -56,7 +56,7 @@ thread_local! {
     static READER: RefCell<EventReader> = RefCell::default();
 }
 
-/// Gives `then` the event that these bytes of a message of protocol buffers are.
+/// Decodes an event from protocol buffers and passes it to `then`.
 ///
 /// # Errors
 /// [`HostError::Event`], and what `then` returns.
@@ -75,7 +75,7 @@ pub(super) fn with_protobuf<R>(
     })
 }
 
-/// Gives `then` the event that this JSON of a `StreamResponse` is.
+/// Decodes an event from the JSON of a `StreamResponse` and passes it to `then`.
 ///
 /// # Errors
 /// [`HostError::Event`], and what `then` returns.

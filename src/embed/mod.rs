@@ -1,4 +1,4 @@
-//! A server for a program in another language: the C interface and the Python wheel stand on it.
+//! A server for a program in another language: the base of the C interface and the Python wheel.
 //!
 //! The server ([`HostServer`]) has the configuration of the binary, and agents that the program
 //! brings. A turn of such an agent goes into a [`HostQueue`], from which threads of the program
@@ -8,8 +8,8 @@
 //! A [`HostEngine`] has no sockets: the program hands over requests or the bytes of connections,
 //! and provides the clock ([`HostTime`]). A [`HostCall`] is a call of the program itself.
 //!
-//! Limits: turns that wait in queues are calls that wait (`deferred_calls_max`), and their bytes
-//! are counted as those of other calls are. Events have the limits of tasks.
+//! Limits: turns in queues count as waiting calls (`deferred_calls_max`), and their bytes as those
+//! of other calls. Events have the limits of tasks.
 
 mod agent;
 mod answer;

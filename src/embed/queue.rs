@@ -13,19 +13,19 @@ use std::{
 
 use super::{HostCancel, HostTurn, turn::EndNotice};
 
-/// What a program is given of its agents.
+/// An item that the program takes for its agents.
 pub enum HostItem {
     /// A message for the agent.
     Turn(HostTurn),
-    /// A client wants a task to end, and waits for the answer.
+    /// A client's request to cancel a task; it waits for the decision.
     Cancel(HostCancel),
-    /// The task of the turn with this number has ended, or the caller has left before there was
-    /// one: what the turn publishes is refused from now on. [`HostTurn::watch`] asks for it, and
-    /// gives the number.
+    /// The task of the turn with this number has ended, or the caller has left before there was a
+    /// task: what the turn publishes is refused from now on. [`HostTurn::watch`] requests this item
+    /// and returns the number.
     Ended(u64),
 }
 
-/// What is in a queue.
+/// An item in a queue.
 pub(super) enum Queued {
     Turn(HostTurn),
     Cancel(HostCancel),
@@ -45,8 +45,8 @@ impl Queued {
     }
 }
 
-/// Turns that wait for a thread of the program: as many as calls may wait (`deferred_calls_max`);
-/// the server refuses the next one.
+/// Turns that wait for a thread of the program, at most `deferred_calls_max`; the server refuses
+/// the next one.
 pub struct HostQueue {
     waiting: Mutex<QueuedItems>,
     ready: Condvar,
@@ -93,14 +93,14 @@ impl HostQueue {
         while matches!(socket.read(&mut bytes), Ok(count) if count == bytes.len()) {}
     }
 
-    /// At most so many items, in their order. Waits until there is one, this time has passed or the
+    /// Takes at most `most` items, in order. Waits until there is one, `wait` has passed or the
     /// queue is closed. `None`: it is closed and empty.
     pub fn take(&self, wait: Duration, most: usize) -> Option<Vec<HostItem>> {
         let until = Instant::now().checked_add(wait);
         loop {
             let queued = self.take_queued(until, most)?;
             let is_empty = queued.is_empty();
-            // Without the lock: a turn may be looked at.
+            // Without the lock: this may read a turn.
             let items: Vec<HostItem> = queued.into_iter().filter_map(Queued::item).collect();
             if is_empty || !items.is_empty() {
                 return Some(items);
@@ -126,14 +126,14 @@ impl HostQueue {
         }
         let count = waiting.items.len().min(most);
         let taken = waiting.items.drain(..count).collect();
-        // One thread was woken for all of them: what is left is for another one.
+        // One wake-up may stand for several items: wake another thread for the rest.
         if !waiting.items.is_empty() && waiting.takers > 0 {
             self.ready.notify_one();
         }
         Some(taken)
     }
 
-    /// Takes no more: turns that wait fail, and threads that wait return.
+    /// Closes the queue: waiting turns fail, and waiting threads return.
     pub fn close(&self) {
         let dropped = {
             let mut waiting = self.lock();
@@ -142,7 +142,7 @@ impl HostQueue {
         };
         self.ready.notify_all();
         self.ring();
-        // Without the lock: each tells its call.
+        // Without the lock: each drop notifies its call.
         drop(dropped);
     }
 
@@ -172,7 +172,7 @@ impl HostQueue {
 
     fn ring(&self) {
         if let Some(mut bell) = self.bell.as_ref() {
-            // Full: it is readable anyway.
+            // An error means that the socket is full, and so readable anyway.
             let _ = bell.write(&[1]);
         }
     }

@@ -13,14 +13,14 @@ use super::{HostAgent, HostEngine, HostError, HostSettings, OwnTime};
 pub struct HostServer {
     running: Running,
     banner: String,
-    /// For calls of this process, once there is one.
+    /// For calls of this process; made by the first one.
     engine: OnceLock<Arc<HostEngine>>,
     reloader: Mutex<EmbeddedReloader>,
 }
 
 impl HostServer {
-    /// Starts a server of these settings and agents; the first agent answers at `/`. `listen`, if
-    /// there is anything in it, takes the place of the key of that name.
+    /// Starts a server with these settings and agents; the first agent answers at `/`. A non-empty
+    /// `listen` replaces the key of that name.
     ///
     /// # Errors
     /// [`HostError::Server`], in one line.
@@ -41,10 +41,10 @@ impl HostServer {
         &self.running
     }
 
-    /// Reads the configuration again, as `serve` does on SIGHUP: this text, or what the server was
-    /// started with or reloaded with last. Agents of the program stay; those of the configuration,
-    /// callers, quotas, TLS, the log and the limits that are live change, or nothing does. What has
-    /// changed is told to the log.
+    /// Reads the configuration again, as `serve` does on SIGHUP: this text, or the last one that
+    /// the server was started or reloaded with. Agents of the program stay; agents of the
+    /// configuration, callers, quotas, TLS, the log and live limits change, all or none. The
+    /// changes are logged.
     ///
     /// # Errors
     /// [`HostError::Server`]: why nothing has changed, in one line.
@@ -80,13 +80,12 @@ impl HostServer {
         &self.banner
     }
 
-    /// The port of the first address that it listens on; 0: it listens on sockets with a path
-    /// alone.
+    /// The port of the first address that it listens on; 0: it listens only on sockets with a path.
     pub fn port(&self) -> u16 {
         self.running.addrs().first().map_or(0, |addr| addr.port())
     }
 
-    /// Stops accepting, lets what runs end within `drain_ms`, then ends; returns at once.
+    /// Stops accepting, drains within `drain_ms`, then ends; returns at once.
     pub fn shutdown(&self) {
         self.running.shutdown();
     }

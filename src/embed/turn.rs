@@ -1,4 +1,4 @@
-//! A turn in the hands of the program.
+//! One turn of an agent of the program.
 
 use std::{
     future::Future,
@@ -41,9 +41,9 @@ pub struct HostTurn {
 
 pub(super) struct TurnInner {
     progress: TurnProgress,
-    /// `None`: the program does not want to hear of the end.
+    /// `None`: the program has not requested a notice of the end.
     notice: Option<Arc<EndNotice>>,
-    /// What tells of the end, if the program wants to hear of it and has not yet.
+    /// Wakes the notice; `None`: no notice was requested, or it was sent.
     ended: Option<Canceled>,
     /// The state that was published last.
     state: Option<TaskState>,
@@ -51,7 +51,7 @@ pub(super) struct TurnInner {
 
 /// How far the turn has come.
 enum TurnProgress {
-    /// The program has said nothing yet.
+    /// The program has published nothing yet.
     Waiting(Deferred),
     /// There is a task.
     Running(Job),
@@ -59,7 +59,7 @@ enum TurnProgress {
 }
 
 impl TurnProgress {
-    /// What tells that the turn is of no use any more; `None`: it is over.
+    /// Ready once the turn is of no use any more; `None`: it is over.
     fn canceled(&self) -> Option<Canceled> {
         match self {
             TurnProgress::Waiting(deferred) => Some(deferred.canceled()),
@@ -68,7 +68,7 @@ impl TurnProgress {
         }
     }
 
-    /// A job behind an event with this state.
+    /// The job after an event with this state.
     fn of(job: Job, state: Option<TaskState>) -> TurnProgress {
         match state.is_some_and(TaskState::is_terminal) {
             true => TurnProgress::Over,
@@ -77,26 +77,26 @@ impl TurnProgress {
     }
 }
 
-/// Where it is said that a turn is of no use any more.
+/// Where the notice goes that a turn is of no use any more.
 enum NoticeTo {
-    /// In a queue, which is not counted: a notice may wait in it.
+    /// Into a queue. Weak: a notice may itself be in the queue.
     Queue(Weak<HostQueue>),
-    /// By a function, which asks [`HostTurn::is_over`] later, and not itself.
+    /// To a function, which calls [`HostTurn::is_over`] later, not itself.
     Function(Box<dyn Fn() + Send + Sync>),
 }
 
-/// Woken by every change of what the turn waits for, which may be its end.
+/// Woken by every change of the task or call that the turn waits for, which may be its end.
 pub(super) struct EndNotice {
     number: u64,
     to: NoticeTo,
     turn: Weak<Mutex<TurnInner>>,
-    /// True while the turn itself publishes, which is no news to it.
+    /// True while the turn itself publishes: no notice is needed.
     is_publishing: AtomicBool,
 }
 
 impl Wake for EndNotice {
     fn wake(self: Arc<Self>) {
-        // The turn looks itself when it has published.
+        // The turn checks for its end after publishing.
         if self.is_publishing.load(Ordering::Relaxed) {
             return;
         }
@@ -121,7 +121,7 @@ impl EndNotice {
 }
 
 impl TurnInner {
-    /// Whether the turn is of no use any more, which is said once.
+    /// Whether the turn is of no use any more; true only once.
     fn has_ended(&mut self) -> bool {
         let (Some(ended), Some(notice)) = (&mut self.ended, &self.notice) else { return false };
         let waker = Waker::from(Arc::clone(notice));
@@ -155,7 +155,7 @@ impl TurnInner {
     }
 }
 
-/// A scope as a text, of which nothing is to be read.
+/// A scope as an opaque text.
 pub(super) fn scope_text(scope: Scope) -> String {
     format!("{}.{}.{}", scope.agent.0, scope.tenant.0, scope.owner.0)
 }
@@ -181,12 +181,13 @@ impl HostTurn {
         }
     }
 
-    /// The task's id; if the turn starts one, the one that it would have.
+    /// The task's id; before there is a task, the id that it would get.
     pub fn task_id(&self) -> &str {
         &self.task_id
     }
 
-    /// What tells the tasks of its owner and tenant from others with the same id.
+    /// The scope: it distinguishes the task from those of other owners and tenants with the same
+    /// id.
     pub fn scope(&self) -> String {
         scope_text(self.scope)
     }
@@ -196,8 +197,8 @@ impl HostTurn {
         &self.context_id
     }
 
-    /// Has a queue say when the turn is of no use any more ([`HostItem::Ended`]); the number that
-    /// it has there.
+    /// Has [`HostItem::Ended`] put into this queue when the turn is of no use any more; returns the
+    /// number that it will have there.
     ///
     /// [`HostItem::Ended`]: super::HostItem::Ended
     pub fn watch(&self, queue: &Arc<HostQueue>) -> u64 {
@@ -223,7 +224,7 @@ impl HostTurn {
         let before = inner.notice.replace(Arc::new(notice));
         inner.watch();
         drop(inner);
-        // Without the lock: it may be a function's last use.
+        // Without the lock: this may drop the function.
         drop(before);
     }
 
@@ -279,7 +280,7 @@ impl HostTurn {
         self.ask(|_, info| info.principal().map(|principal| principal.name().to_owned())).flatten()
     }
 
-    /// The name of the space of tasks that the client named.
+    /// The tenant that the client named.
     pub fn tenant(&self) -> Option<String> {
         self.ask(|_, info| info.tenant().map(str::to_owned)).flatten()
     }
@@ -295,7 +296,7 @@ impl HostTurn {
         self.ask(|_, info| info.state()).flatten()
     }
 
-    /// The value of a header field that the agent is shown.
+    /// The value of a header field that is passed to the agent.
     pub fn header(&self, name: &str) -> Option<String> {
         self.ask(|_, info| info.header(name).map(str::to_owned)).flatten()
     }
@@ -434,8 +435,8 @@ impl HostTurn {
         self.finish_task(|deferred| deferred.fail(text.to_owned()), |job| job.fail(text))
     }
 
-    /// Ends the turn with an error of the program: the operator is told its text, at most 4 KiB;
-    /// the client is shown it where the server shows errors, and else a reference.
+    /// Ends the turn with an error of the program. The operator receives its text, at most 4 KiB;
+    /// the client receives it where the server shows errors, else a reference.
     ///
     /// # Errors
     /// [`HostError::Closed`].
@@ -474,7 +475,7 @@ impl HostTurn {
     /// Ends the turn: the program has no more to say. A task that neither has ended nor waits for
     /// its client fails, as does a call that has no answer.
     pub fn end(&self) {
-        // A turn that is over stays so.
+        // A turn that has ended already stays as it is.
         let _ = self.finish(drop, |job| {
             drop(job);
             Ok(())
@@ -497,7 +498,7 @@ impl HostTurn {
         })
     }
 
-    /// Goes on to what `step` makes of the progress. After an error the turn is over: a job whose
+    /// Replaces the progress by the result of `step`. After an error the turn is over: a job whose
     /// task takes no more has no other use.
     fn advance(
         &self,

@@ -1,4 +1,4 @@
-//! An agent whose turns are callbacks of the program.
+//! Agents whose turns are callbacks of the program.
 
 use std::{
     ffi::c_void,
@@ -44,7 +44,7 @@ unsafe impl Send for CallbackAgent {}
 // SAFETY: as above.
 unsafe impl Sync for CallbackAgent {}
 
-/// The agent that a program describes.
+/// Makes an agent from the program's description.
 ///
 /// # Safety
 /// `card` points at `card_len` bytes; `agent` is null or points at a `PeregrineAgent` whose
@@ -68,14 +68,14 @@ pub(super) unsafe fn read_agent(
     Ok(NewAgent { profile: HostAgent::profile_of_card(card)?, callbacks })
 }
 
-/// An agent that no server has yet: dropping it does not release it.
+/// An agent that is not part of a server yet: dropping it does not call `release`.
 pub(super) struct NewAgent {
     profile: Profile,
     callbacks: PeregrineAgent,
 }
 
 impl NewAgent {
-    /// The agent, which is released from now on when it is dropped.
+    /// The agent. From now on dropping it calls `release`.
     pub fn take(self) -> HostAgent {
         HostAgent::of(self.profile, Arc::new(CallbackAgent(self.callbacks)))
     }

@@ -1,17 +1,18 @@
-//! Which callbacks run on this thread: some functions would wait there for what runs below them.
+//! Which callbacks run on this thread. Some functions must not be called in a callback: they would
+//! wait for it to return.
 
 use std::cell::Cell;
 
 use super::status::{FfiFailure, PeregrineStatus};
 
 thread_local! {
-    /// Callbacks that run on this thread, one within another.
+    /// The depth of nested callbacks on this thread.
     static CALLBACKS: Cell<usize> = const { Cell::new(0) };
-    /// True: the innermost of them is a wake, or asks for the time or for random bits.
+    /// True: the innermost of them is a wake, or returns the time or random bits.
     static IS_BARE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Counts a callback until it is dropped, also where it unwinds.
+/// Counts a callback until it is dropped, even when it unwinds.
 struct InCallback {
     was_bare: bool,
 }
@@ -50,7 +51,7 @@ pub(super) fn is_bare() -> bool {
     IS_BARE.get()
 }
 
-/// Refuses what would wait for a callback of this thread.
+/// Refuses a function that would wait for a callback of this thread.
 ///
 /// # Errors
 /// [`PeregrineStatus::Busy`].

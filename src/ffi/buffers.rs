@@ -34,7 +34,7 @@ pub(super) unsafe fn text<'a>(data: *const u8, len: usize) -> Result<&'a str, Ff
     })
 }
 
-/// A place for one value.
+/// Writes a value through a pointer.
 ///
 /// # Safety
 /// `place` is null, or points at a `T` that nothing else uses meanwhile; it may be misaligned.
@@ -47,7 +47,7 @@ pub(super) unsafe fn put<T>(place: *mut T, value: T) -> Result<(), FfiFailure> {
     Ok(())
 }
 
-/// Writes a text into a buffer of the caller's, or only its length where it does not fit.
+/// Writes a text into the caller's buffer, or only its length if it does not fit.
 ///
 /// # Safety
 /// `out` points at `capacity` bytes, or is null while `capacity` is 0; `len` is null or points at a
@@ -76,7 +76,7 @@ pub(super) unsafe fn put_text(
     Ok(())
 }
 
-/// The body of a function that gives a text.
+/// The body of a function that returns a text.
 ///
 /// # Safety
 /// As for [`put_text`].

@@ -94,11 +94,11 @@ pub struct PeregrineReply {
 /// A call behind its handle.
 pub(super) struct HostCallSlot {
     call: HostCall,
-    /// What the program was given last.
+    /// The JSON that the program received last.
     shown: Mutex<Vec<u8>>,
 }
 
-/// A text that may be absent.
+/// An optional text.
 ///
 /// # Safety
 /// As for [`text`].

@@ -21,7 +21,7 @@ use super::{
     status::{FfiFailure, PeregrineStatus, run},
 };
 
-/// An empty output buffer of more bytes is not worth the memory.
+/// A larger empty output buffer is freed.
 const EMPTY_BYTES_MAX: usize = 64 * 1024;
 
 /// What to do with a socket.
@@ -84,7 +84,7 @@ impl ConnInner {
         &self.out[self.sent..]
     }
 
-    /// Gives the room of what was sent back.
+    /// Reclaims the room of sent output.
     fn compact(&mut self) {
         self.out.drain(..std::mem::take(&mut self.sent));
         if self.out.is_empty() && self.out.capacity() > EMPTY_BYTES_MAX {

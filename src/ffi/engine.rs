@@ -24,21 +24,21 @@ pub(super) struct EngineSlot {
 pub(super) struct RunningEngine {
     pub(super) engine: Arc<HostEngine>,
     pub(super) host: Arc<HostCallbacks>,
-    /// Names the engine itself.
+    /// Wakes the program with the engine's handle.
     wake: Waker,
 }
 
-/// Time without an end, where the time to wait is said.
+/// The waiting time that means "for ever".
 pub(super) const FOREVER_MS: u64 = u64::MAX;
 
 impl RunningEngine {
-    /// How long it is until then; `None`: for ever.
+    /// Milliseconds until `due_ms`; `None`: for ever.
     pub fn wait_ms(&self, due_ms: Option<u64>) -> u64 {
         due_ms.map_or(FOREVER_MS, |due_ms| due_ms.saturating_sub(self.engine.now().mono_ms))
     }
 }
 
-/// The engine of a handle, which was started.
+/// The started engine of a handle.
 pub(super) fn running(engine: u64) -> Result<Arc<RunningEngine>, FfiFailure> {
     handles::engine(engine)?.stage.running(Arc::clone)
 }

@@ -109,7 +109,7 @@ impl ExchangeSlot {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the exchange go on, and says what there is of its answer.
+    /// Advances the exchange, and describes the available part of its answer.
     fn go_on(
         &self,
         step: impl FnOnce(&mut Exchange, &mut Cx<'_>, &mut HostAnswer),
@@ -143,7 +143,7 @@ impl ExchangeSlot {
 /// The name and the value of a field of a request.
 type FieldBytes<'a> = (&'a [u8], &'a [u8]);
 
-/// The fields of a request.
+/// Reads the fields of a request.
 ///
 /// # Safety
 /// `fields` is null or points at `len` fields, whose texts are as for [`bytes`].

@@ -1,6 +1,6 @@
 //! Handles: numbers that stand for objects.
 //!
-//! Law: a number is given once in a process, and what it does not name any more is an error. An
+//! Invariant: a number is issued once in a process, and a number without an object is an error. An
 //! object is dropped when its handle was released and no call uses it.
 
 use std::{
@@ -48,7 +48,7 @@ fn shard(
     SHARDED[handle as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A number that no object has and none had.
+/// A number that was never issued before.
 pub(super) fn fresh() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
@@ -60,12 +60,12 @@ pub(super) fn insert(object: HandleObject) -> u64 {
     handle
 }
 
-/// Gives an object a handle that is fresh.
+/// Stores an object under a fresh handle.
 pub(super) fn insert_as(handle: u64, object: HandleObject) {
     shard(handle).insert(handle, object);
 }
 
-/// Releases a handle, which stands for nothing from now on.
+/// Releases a handle.
 pub(super) fn remove(handle: u64) {
     let removed = shard(handle).remove(&handle);
     // Without the lock: a server that ends may release other handles.
@@ -76,7 +76,7 @@ fn get(handle: u64) -> Option<HandleObject> {
     shard(handle).get(&handle).cloned()
 }
 
-/// The object of one kind; `pick` says which.
+/// The object of one kind; `pick` selects the kind.
 fn of_kind<T>(
     handle: u64,
     kind: &str,

@@ -1,4 +1,4 @@
-//! What the program provides to an engine without sockets: a wake-up, and perhaps a clock and
+//! The program's callbacks for an engine without sockets: a wake-up, and optionally a clock and
 //! random bits.
 
 use std::{
@@ -17,7 +17,7 @@ use crate::{
 
 use super::border;
 
-/// The latest time that a program may name: what is added to it does not overflow.
+/// The latest time that a program may return: additions to it do not overflow.
 const MS_MAX: u64 = u64::MAX >> 8;
 
 /// The callbacks of a program that drives an engine. They come from any thread, also from several
@@ -45,7 +45,7 @@ pub struct PeregrineHost {
 pub(super) struct HostCallbacks {
     host: PeregrineHost,
     own: OwnTime,
-    /// The latest time that the program has named: its clock never goes back.
+    /// The latest time that the program has returned: the clock never goes back.
     mono_ms: AtomicU64,
 }
 
@@ -56,13 +56,13 @@ unsafe impl Send for HostCallbacks {}
 unsafe impl Sync for HostCallbacks {}
 
 impl HostCallbacks {
-    /// Takes the callbacks over.
+    /// Takes ownership of the callbacks.
     pub fn new(host: PeregrineHost) -> Result<Arc<HostCallbacks>, HostError> {
         let own = OwnTime::new()?;
         Ok(Arc::new(HostCallbacks { host, own, mono_ms: AtomicU64::new(0) }))
     }
 
-    /// A waker that names this handle.
+    /// A waker that wakes the program with this handle.
     pub fn waker(self: &Arc<Self>, handle: u64) -> Waker {
         Waker::from(Arc::new(HandleWaker { host: Arc::clone(self), handle }))
     }

@@ -1,4 +1,4 @@
-//! A turn that was taken along, and a cancel that the program decides. Any thread.
+//! Deferred turns, and cancels that the program decides. Any thread.
 
 use std::{ffi::c_void, sync::PoisonError};
 
@@ -12,7 +12,7 @@ use super::{
     turn::state_of,
 };
 
-/// Decides a cancel, unless another call has, and releases its handle.
+/// Decides a cancel, unless it is decided already, and releases its handle.
 fn decide(handle: u64, decide: impl FnOnce(HostCancel)) -> Result<(), FfiFailure> {
     let cancel = handles::cancel(handle)?;
     handles::remove(handle);
@@ -207,7 +207,7 @@ pub struct PeregrineNotice {
     pub release: Option<unsafe extern "C" fn(user: *mut c_void)>,
 }
 
-/// The callbacks, until the job is released or another notice takes their place.
+/// The callbacks, until the job is released or another notice replaces them.
 struct NoticeCallbacks(PeregrineNotice);
 
 // SAFETY: the program has promised that its callbacks may be called from any thread, with the

@@ -1,16 +1,16 @@
 //! The C interface: the server or an engine without sockets, and agents that are callbacks.
 //!
 //! Rules of every function:
-//! - Objects are handles, numbers that are never given twice. A handle that is stale, foreign or
-//!   zero is [`PeregrineStatus::Handle`], never undefined behaviour.
+//! - Objects are handles, numbers that are never reused. A handle that is stale, foreign or zero is
+//!   [`PeregrineStatus::Handle`], never undefined behaviour.
 //! - Text goes in as a pointer and a length in bytes, is UTF-8, and is copied. A null pointer with
 //!   a length that is not zero is [`PeregrineStatus::Null`].
-//! - Text comes out into a buffer of the caller's: `len` is given how many bytes there are, and
-//!   where the buffer is shorter, nothing is written ([`PeregrineStatus::Space`]).
-//! - What went wrong is told by `peregrine_last_error`, for the calling thread.
+//! - Text comes out into a buffer of the caller's: `len` receives the length in bytes, and if the
+//!   buffer is shorter, nothing is written ([`PeregrineStatus::Space`]).
+//! - `peregrine_last_error` returns the last error of the calling thread.
 //! - Nothing unwinds into C. A callback must not unwind, and must not call `longjmp`.
 //!
-//! The header `include/peregrine.h` is made of this module by cbindgen; `tests/tidy/header.rs`
+//! cbindgen generates the header `include/peregrine.h` from this module; `tests/tidy/header.rs`
 //! compares it.
 #![allow(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The other side of a request or a connection, as the program describes it.
+//! The peer of a request or a connection, as the program describes it.
 
 use std::net::IpAddr;
 
@@ -19,15 +19,15 @@ pub const PEREGRINE_BODY: u32 = 4;
 /// The answer may have trailers, as in HTTP/2: gRPC needs them.
 pub const PEREGRINE_TRAILERS: u32 = 8;
 
-/// The other side.
+/// The peer.
 pub(super) struct PeerDescription {
     pub(super) flags: u32,
     address: Option<IpAddr>,
 }
 
 impl PeerDescription {
-    /// A peer with an address, an IP address as text; null and empty: unknown. Of the flags none
-    /// but `allowed` may be set.
+    /// A peer with this IP address as text; null or empty: unknown. Only the flags in `allowed` may
+    /// be set.
     ///
     /// # Safety
     /// As for [`text`].
@@ -51,7 +51,7 @@ impl PeerDescription {
         }
     }
 
-    /// As the engine has it.
+    /// The peer in the engine's type.
     pub fn peer(&self) -> Peer<'_> {
         Peer {
             is_secure: self.flags & PEREGRINE_SECURE != 0,

@@ -1,8 +1,8 @@
 //! Random sequences of calls, handles and lengths, for the fuzz target `ffi`.
 //!
-//! Invariant: the driver passes what a program may pass. Each pointer is null, or points at as many
-//! bytes as its length says; handles, order and contents are arbitrary. No call may fail as
-//! `Internal`, and what a call gives out can be read as long as the header says.
+//! Invariant: the driver passes only arguments that a program may pass. Each pointer is null, or
+//! points at as many bytes as its length; handles, order and contents are arbitrary. No call may
+//! fail as `Internal`, and returned pointers stay valid as long as the header promises.
 
 use std::{
     cell::{Cell, RefCell},
@@ -28,7 +28,7 @@ const HEAD: &[u8] = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: applic
     A2A-Version: 1.0\r\nContent-Length: 148\r\n\r\n";
 
 thread_local! {
-    /// What is left of the input.
+    /// The rest of the input.
     static INPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static HANDLES: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
     static NOW_MS: Cell<u64> = const { Cell::new(0) };
@@ -46,7 +46,7 @@ fn keep(handle: u64) {
     });
 }
 
-/// A handle: one that was given, or any number.
+/// A handle: an issued one, or any number.
 fn any_handle() -> u64 {
     let at = usize::from(byte());
     HANDLES.with_borrow(|handles| match handles.len() {
@@ -56,8 +56,8 @@ fn any_handle() -> u64 {
     })
 }
 
-/// A text: one that means something, some bytes of the input, or none; its length may be too long
-/// where the pointer is null.
+/// A text: a meaningful one, some bytes of the input, or none; its length may be too long if the
+/// pointer is null.
 fn any_text() -> (*const u8, usize, Vec<u8>) {
     let text: Vec<u8> = match byte() % 8 {
         0 => return (ptr::null(), usize::from(byte()), Vec::new()),
@@ -76,22 +76,22 @@ fn check(status: PeregrineStatus) -> bool {
     status == PeregrineStatus::Ok
 }
 
-/// Reads what was given out.
+/// Reads a text that the library returned.
 fn read(data: *const u8, len: usize) {
     if !data.is_null() {
-        // SAFETY: the library has given it out, and nothing was called since.
+        // SAFETY: the library returned it, and no call has followed.
         let bytes = unsafe { slice::from_raw_parts(data, len) };
         std::hint::black_box(bytes.iter().fold(0_u8, |sum, byte| sum.wrapping_add(*byte)));
     }
 }
 
 extern "C" fn wake(_: *mut c_void, handle: u64) {
-    // No function may be called here.
+    // No function of the library may be called here.
     assert_eq!(peregrine_exchange_release(handle), PeregrineStatus::Busy);
 }
 
 extern "C" fn now(_: *mut c_void, mono_ms: *mut u64, unix_ms: *mut u64) {
-    // SAFETY: the places of two numbers.
+    // SAFETY: both point at numbers.
     unsafe { (*mono_ms, *unix_ms) = (NOW_MS.get(), NOW_MS.get()) };
 }
 
@@ -100,7 +100,7 @@ extern "C" fn on_turn(_: *mut c_void, turn: u64) {
     for _ in 0..3 {
         let (data, len, _text) = any_text();
         let mut out = [0; 16];
-        // SAFETY: texts and places are as long as is said.
+        // SAFETY: texts have their stated lengths, and the other pointers point at values.
         unsafe {
             let (at, mut size, mut job) = (out.as_mut_ptr(), 0, 0);
             check(match byte() % 10 {
@@ -143,7 +143,7 @@ fn engine(engines: &mut usize) {
     let engine = any_handle();
     let (turn, cancel) = (Some(on_turn as _), Some(on_cancel as _));
     let agent = PeregrineAgent { user: ptr::null_mut(), turn, cancel, release: None };
-    // SAFETY: texts and places are as long as is said.
+    // SAFETY: texts have their stated lengths, and the other pointers point at values.
     check(unsafe {
         match byte() % 8 {
             0 | 1 if *engines < ENGINES_MAX => {
@@ -196,7 +196,7 @@ fn new_exchange() -> PeregrineStatus {
         flags: if is_good { PEREGRINE_BODY } else { byte().into() },
     };
     let mut exchange = 0;
-    // SAFETY: texts and places are as long as is said.
+    // SAFETY: texts have their stated lengths, and the other pointers point at values.
     let status = unsafe { peregrine_exchange_new(any_handle(), &request, &mut exchange) };
     keep(exchange);
     status
@@ -217,7 +217,7 @@ fn exchange() {
         wants_body: false,
     };
     let mut field = PeregrineField { name: null, name_len: none, value: null, value_len: none };
-    // SAFETY: texts and places are as long as is said.
+    // SAFETY: texts have their stated lengths, and the other pointers point at values.
     check(unsafe {
         match byte() % 10 {
             0 | 1 => new_exchange(),
@@ -240,7 +240,7 @@ fn conn() {
     let (data, len, _text) = any_text();
     let conn = any_handle();
     let (mut new, mut out, mut out_len) = (0, ptr::null(), 0);
-    // SAFETY: texts and places are as long as is said.
+    // SAFETY: texts have their stated lengths, and the other pointers point at values.
     check(unsafe {
         match byte() % 6 {
             0 => {
@@ -271,7 +271,7 @@ fn call() {
     let mut reply =
         PeregrineReply { json: ptr::null(), json_len: 0, is_error: false, is_over: false };
     let mut new = 0;
-    // SAFETY: texts and places are as long as is said.
+    // SAFETY: texts have their stated lengths, and the other pointers point at values.
     check(unsafe {
         match byte() % 4 {
             0 => {
@@ -291,7 +291,7 @@ fn job() {
     let (job, mut out) = (any_handle(), [0; 64]);
     let (mut size, mut is_over) = (0, false);
     let notice = PeregrineNotice { user: ptr::null_mut(), ended: Some(on_end as _), release: None };
-    // SAFETY: texts and places are as long as is said.
+    // SAFETY: texts have their stated lengths, and the other pointers point at values.
     check(unsafe {
         match byte() % 14 {
             0 => peregrine_job_text(job, out.as_mut_ptr(), 64, &mut size),
@@ -316,7 +316,7 @@ fn job() {
 fn server() {
     let (data, len, _text) = any_text();
     let (server, mut new, mut port) = (any_handle(), 0, 0);
-    // SAFETY: texts and places are as long as is said.
+    // SAFETY: texts have their stated lengths, and the other pointers point at values.
     check(unsafe {
         match byte() % 6 {
             0 => {
@@ -333,7 +333,7 @@ fn server() {
     });
 }
 
-/// Makes the calls that these bytes say, then releases everything.
+/// Makes the calls that these bytes encode, then releases everything.
 pub fn drive(bytes: &[u8]) {
     INPUT.set(bytes.iter().rev().copied().collect());
     NOW_MS.set(1_000);

@@ -16,7 +16,7 @@ use super::{
 /// A server behind its handle.
 pub(super) type ServerSlot = Staged<HostServer>;
 
-/// The engine of a server that runs, for calls of this process.
+/// The engine of a running server, for calls of this process.
 pub(super) fn engine_of(server: u64) -> Result<Arc<HostEngine>, FfiFailure> {
     Ok(handles::server(server)?.running(HostServer::engine)??)
 }

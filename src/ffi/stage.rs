@@ -1,4 +1,4 @@
-//! The life of a server or an engine: it is made, takes agents, is started, and ends.
+//! The life cycle of a server or an engine: it is made, takes agents, is started, and ends.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +11,7 @@ use super::{
 
 /// An object that takes agents until it is started.
 pub(super) struct Staged<R> {
-    /// What it is called in errors.
+    /// Its name in errors.
     name: &'static str,
     stage: Mutex<FfiStage<R>>,
 }
@@ -27,7 +27,7 @@ enum FfiStage<R> {
 }
 
 impl<R> Staged<R> {
-    /// One with these settings, the text of a TOML file; empty: what is built in.
+    /// An object with these settings, the text of a TOML file; empty: the defaults.
     pub fn new(name: &'static str, settings: &str) -> Staged<R> {
         let settings = match settings.is_empty() {
             true => HostSettings::Default,
@@ -58,7 +58,7 @@ impl<R> Staged<R> {
         Ok(())
     }
 
-    /// Starts it. If that fails it has ended.
+    /// Starts it. On an error it has ended.
     ///
     /// # Errors
     /// [`PeregrineStatus::Server`]: it was started already, or why it cannot start.
@@ -79,7 +79,7 @@ impl<R> Staged<R> {
         }
     }
 
-    /// Asks what runs; the lock is held meanwhile.
+    /// Calls `ask` with the running object, under the lock.
     ///
     /// # Errors
     /// [`PeregrineStatus::Server`]: it does not run.
@@ -90,7 +90,7 @@ impl<R> Staged<R> {
         }
     }
 
-    /// Ends it; what ran.
+    /// Ends it; returns the running object.
     pub fn end(&self) -> Option<R> {
         match std::mem::replace(&mut *self.lock(), FfiStage::Ended) {
             FfiStage::Running(running) => Some(running),

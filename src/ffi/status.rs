@@ -1,4 +1,4 @@
-//! What a call has come to.
+//! The results of calls of the interface.
 
 use std::{
     cell::RefCell,
@@ -64,8 +64,8 @@ impl From<HostError> for FfiFailure {
     }
 }
 
-/// Runs the body of a function of the interface: what it returns becomes a status, and the text of
-/// an error is what `peregrine_last_error` tells.
+/// Runs the body of a function of the interface. Its result becomes a status; the text of an error
+/// is stored for `peregrine_last_error`.
 pub(super) fn run(body: impl FnOnce() -> Result<(), FfiFailure>) -> PeregrineStatus {
     let outcome = match border::is_bare() {
         true => Ok(border::outside_callbacks()),
@@ -76,7 +76,7 @@ pub(super) fn run(body: impl FnOnce() -> Result<(), FfiFailure>) -> PeregrineSta
         Ok(Err(failure)) => failure,
         Err(_) => FfiFailure::new(PeregrineStatus::Internal, "the library has panicked"),
     };
-    // While a thread ends there is no place for the text any more.
+    // While a thread ends its storage for the text is gone.
     let _ = LAST.try_with(|last| *last.borrow_mut() = text);
     status
 }

@@ -1,4 +1,4 @@
-//! A turn that is answered in its callback.
+//! Turns that are answered in their callback.
 
 use std::cell::RefCell;
 
@@ -21,7 +21,7 @@ struct LentTurn {
     handle: u64,
     /// True: it has published an event.
     has_events: bool,
-    /// A `Turn` whose lifetime is that of the callback; `None` behind its answer.
+    /// A `Turn` whose lifetime is that of the callback; `None` after its answer.
     turn: Option<Turn<'static>>,
 }
 
@@ -77,7 +77,7 @@ fn with_turn<R>(
     with(handle, |turn| act(turn.as_mut().ok_or_else(answered)?))
 }
 
-/// As [`with_turn`], for what publishes an event.
+/// As [`with_turn`], for an action that publishes an event.
 fn publish(handle: u64, act: impl FnOnce(&mut Turn<'static>)) -> Result<(), FfiFailure> {
     with_lent(handle, |lent| {
         act(lent.turn.as_mut().ok_or_else(answered)?);

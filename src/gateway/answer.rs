@@ -42,7 +42,7 @@ pub fn prepare(turn: &mut Deferred, references: &TaskReferences, event: &StreamE
             if has_said || task.artifacts().next().is_some() {
                 return false;
             }
-            // As which a task begins.
+            // The status with which a task begins.
             let status = task.status();
             let is_begun = status.state == TaskState::Submitted && status.message.is_none();
             (!is_begun).then(|| status_change(task))
@@ -100,7 +100,7 @@ fn status_change(task: TaskView<'_>) -> TaskEvent<'_> {
     TaskEvent::Status { state, at_ms, message, metadata }
 }
 
-/// What of an upstream task its local one has already.
+/// The parts of an upstream task that its local one has already.
 #[derive(Default)]
 struct PublishedParts {
     /// For each of [`agent_messages`].
@@ -136,7 +136,7 @@ impl PublishedParts {
     }
 }
 
-/// What the agent has said before its current status.
+/// The agent's messages before its current status.
 fn agent_messages(task: TaskView<'_>) -> impl Iterator<Item = Message<'_>> {
     let last = task.status().message.map(|message| message.message_id());
     let of_agent = |message: &Message<'_>| message.role() == Role::Agent;

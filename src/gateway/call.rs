@@ -1,4 +1,4 @@
-//! A call of an upstream agent: what it holds until its answer begins, and what is counted of it.
+//! A call of an upstream agent: the permit that it holds until its answer begins, and its metrics.
 
 use crate::{
     client::{Client, ClientError, Transport},
@@ -21,7 +21,7 @@ impl<P> RelayedCall<P> {
         RelayedCall { _permit: permit, counted }
     }
 
-    /// The answer has begun; returns what its stream is counted by.
+    /// The answer has begun; returns the counter of its stream.
     pub(super) fn answered(mut self) -> UpstreamCall {
         self.counted.answered();
         self.counted

@@ -1,4 +1,4 @@
-//! What the card of a relayed agent says: what its upstream agent's card says, with our name.
+//! The card of a relayed agent: its upstream agent's card, with our name.
 
 use crate::{
     client::card::{AgentCard, CardExtension, CardSkill},
@@ -26,8 +26,8 @@ pub fn profile_of(name: &str, card: &AgentCard) -> Profile {
         profile.skills = card.skills.iter().map(skill).collect();
     }
     profile.fields = vec!["traceparent".to_owned()];
-    // A server of this crate declares these itself; those of the upstream server are about calls
-    // made to it directly.
+    // A server of this crate declares these itself; the upstream server's apply to calls made to it
+    // directly.
     let extensions = card.capabilities.extensions.iter();
     let extensions =
         extensions.filter(|extension| !Extension::OF_SERVERS.contains(&extension.uri.as_str()));

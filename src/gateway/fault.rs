@@ -19,12 +19,12 @@ pub fn fault_of(error: &ClientError) -> Fault {
         ClientErrorKind::NotA2a(429) => {
             (FaultKind::Overloaded, format!("the upstream agent refused the call: {error}"))
         }
-        // The upstream agent's version, binding or card has no place for it.
+        // The upstream agent's version, binding or card cannot express it.
         ClientErrorKind::NotExpressible(_) | ClientErrorKind::NotDeclared(_) => (
             FaultKind::UnsupportedOperation,
             format!("the upstream agent does not support this: {error}"),
         ),
-        // The gateway's own credentials were refused, which its caller cannot mend.
+        // The gateway's own credentials were refused; its caller cannot fix that.
         ClientErrorKind::Unauthorized | ClientErrorKind::Forbidden => (
             FaultKind::Internal,
             format!("the upstream agent rejected the gateway's credentials: {error}"),
@@ -45,7 +45,7 @@ pub fn fault_of(error: &ClientError) -> Fault {
     Fault { retry_s, ..Fault::because(kind, detail) }
 }
 
-/// True: the upstream agent does not know the task that it was asked about.
+/// True: the upstream agent does not know the requested task.
 pub fn is_unknown_task(error: &ClientError) -> bool {
     error.fault().is_some_and(|fault| match fault.kind {
         Some(kind) => kind == FaultKind::TaskNotFound,
@@ -53,7 +53,7 @@ pub fn is_unknown_task(error: &ClientError) -> bool {
     })
 }
 
-/// What a status says that has no reason of A2A, as those of proxies and of libraries of gRPC.
+/// The meaning of a status without a reason of A2A, as proxies and gRPC libraries send.
 fn kind_of_status(http: Option<u16>, canonical: Option<CanonicalCode>) -> FaultKind {
     match (http, canonical) {
         (Some(429), _) | (_, Some(CanonicalCode::ResourceExhausted)) => FaultKind::Overloaded,
@@ -62,8 +62,8 @@ fn kind_of_status(http: Option<u16>, canonical: Option<CanonicalCode>) -> FaultK
     }
 }
 
-/// The fault of a call of this client: where it has the credential of a caller, a rejection is the
-/// caller's to mend.
+/// The fault of a call of this client. Where the client sends a caller's credential, a rejection is
+/// the caller's to fix.
 pub fn fault_of_call<T: Transport>(client: &Client<T>, error: &ClientError) -> Fault {
     let kind = match &error.kind {
         ClientErrorKind::Unauthorized => FaultKind::Unauthenticated,
@@ -94,7 +94,7 @@ pub fn outcome_of(error: &ClientError) -> UpstreamOutcome {
     }
 }
 
-/// The same where there is no whole response.
+/// As [`outcome_of`], where there is no whole response.
 pub fn transport_outcome(error: &TransportError) -> UpstreamOutcome {
     match error {
         TransportError::Timeout(_) => UpstreamOutcome::Timeout,

@@ -1,4 +1,4 @@
-//! The ids by which the upstream agent knows a relayed task, kept with the task.
+//! The ids by which the upstream agent knows a relayed task, stored with the task.
 
 use crate::model::{
     RawText,
@@ -30,15 +30,15 @@ impl UpstreamIds {
         UpstreamIds { packed }
     }
 
-    /// Those that [`UpstreamIds::packed`] returned; `None`: the bytes hold no task id, or that of
-    /// another upstream agent, which the configuration named before.
+    /// Reads what [`UpstreamIds::into_packed`] returned; `None`: the bytes hold no task id, or that
+    /// of another upstream agent, which the configuration named before.
     pub fn read(packed: Vec<u8>, upstream: &str) -> Option<UpstreamIds> {
         let ids = UpstreamIds { packed };
         let is_own = ids.text(UPSTREAM).raw() == upstream.as_bytes();
         (is_own && !ids.task_id().is_empty()).then_some(ids)
     }
 
-    /// The bytes to keep with the task.
+    /// The bytes to store with the task.
     pub fn into_packed(self) -> Box<[u8]> {
         self.packed.into()
     }

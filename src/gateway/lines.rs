@@ -1,8 +1,8 @@
-//! The lines by which agents of any language are spoken to: a turn or a cancel in, events out.
-//! HTTP functions get the same turn as a request, and answer with the same events.
+//! The lines that agents of any language read and write: turns and cancels in, events out. HTTP
+//! functions get the same turn as a request, and answer with the same events.
 //!
 //! Invariants: a line is one JSON object and has no line feed in it. Data and metadata pass byte
-//! for byte, but for line feeds between their tokens. Nothing here reads or writes a pipe: `net`
+//! for byte, except for line feeds between their tokens. Nothing here reads or writes a pipe: `net`
 //! does. The contract is docs/guide/any-language.md with its schema; a change that old agents do
 //! not understand raises [`VERSION`].
 
@@ -32,7 +32,7 @@ const ARTIFACT_ID: &str = "output";
 pub enum LineError {
     /// It is not an object, or its `turn` is not the number of a turn.
     Turn,
-    /// It is not such an object.
+    /// It is not an event in JSON.
     Json(serde_json::Error),
     /// A value in it is not what it should be.
     Value(&'static str, ValueError),
@@ -40,8 +40,8 @@ pub enum LineError {
     State(String),
     /// A part has no content, or more than one.
     Part,
-    /// It has none of `status`, `artifact` and `message`, or more than one, but for a status with a
-    /// message.
+    /// It has neither `status`, `artifact` nor `message`, or more than one, except for a status
+    /// with a message.
     Kind,
     /// An artifact id is longer than `identifier_bytes_max`.
     Id,
@@ -65,13 +65,13 @@ impl fmt::Display for LineError {
 
 impl std::error::Error for LineError {}
 
-/// What an agent says in a turn.
+/// An event of an agent in a turn.
 pub enum LineEvent {
     /// The task has this state.
     Status {
         /// The state.
         state: TaskState,
-        /// What there is to say about it.
+        /// A message about it.
         message: Option<MessageBuf>,
         /// The event's metadata.
         metadata: Option<JsonObjectBuf>,
@@ -80,9 +80,9 @@ pub enum LineEvent {
     Artifact {
         /// The artifact.
         artifact: ArtifactBuf,
-        /// Its parts are added to those that there are.
+        /// True: its parts are appended to the existing ones.
         append: bool,
-        /// No more will come.
+        /// True: this is the last chunk.
         last_chunk: bool,
         /// The event's metadata.
         metadata: Option<JsonObjectBuf>,
@@ -102,7 +102,7 @@ impl LineEvent {
     }
 }
 
-/// A line of an agent: the turn that it names, and what it says of it.
+/// A line of an agent: a turn's number and its event.
 pub struct EventLine {
     /// The number of the turn.
     pub turn: u64,
@@ -336,7 +336,7 @@ fn state(name: &str) -> Result<TaskState, LineError> {
 pub struct TurnLine<'a> {
     /// Its number, which its events repeat.
     pub turn: u64,
-    /// The id of the task, of one that the turn starts too.
+    /// The id of the task, also of a task that the turn starts.
     pub task_id: RawText<'a>,
     /// The id of the conversation.
     pub context_id: RawText<'a>,
@@ -350,7 +350,7 @@ pub struct TurnLine<'a> {
     pub caller: Option<&'a str>,
     /// The tenant that the caller named.
     pub tenant: Option<&'a str>,
-    /// When the caller no longer wants the answer, in ms since the Unix epoch.
+    /// The caller's deadline, in ms since the Unix epoch.
     pub deadline_unix_ms: Option<u64>,
     /// Earlier messages of the task as JSON, from [`push_history`]; empty: none.
     pub history: &'a [u8],

@@ -1,4 +1,4 @@
-//! Messages on their way to the upstream agent and back: everything as it is, but for the ids.
+//! Messages to the upstream agent and from it: everything but the ids passes unchanged.
 
 use crate::{
     agent::Deferred,
@@ -58,8 +58,8 @@ fn of_the_agent(named: &str) -> String {
     others.collect::<Vec<_>>().join(",")
 }
 
-/// A message of the upstream agent as clients get it. It names neither task nor context: the
-/// server adds those of its own task. References to tasks of others are left out.
+/// A message of the upstream agent as clients get it. It has no task and context id: the server
+/// adds those of its own task. References to unrelated tasks are left out.
 pub fn to_local(message: Message<'_>, references: &TaskReferences) -> MessageBuf {
     with_ids(message, [], |id| references.local_of(id))
 }

@@ -2,7 +2,7 @@
 
 use std::{future::poll_fn, task::Poll};
 
-/// Events that are published before the worker goes on with others.
+/// Events that a stream publishes before its worker runs other futures.
 pub(super) const EVENTS_AT_ONCE: u32 = 32;
 
 /// Counts the events of one stream.
@@ -10,7 +10,7 @@ pub(super) const EVENTS_AT_ONCE: u32 = 32;
 pub(crate) struct EventPace(u32);
 
 impl EventPace {
-    /// Lets the worker go on with others after so many events.
+    /// Yields to the worker's other futures after [`EVENTS_AT_ONCE`] events.
     pub(crate) async fn after_event(&mut self) {
         self.0 += 1;
         if self.0.is_multiple_of(EVENTS_AT_ONCE) {

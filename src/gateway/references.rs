@@ -45,7 +45,7 @@ impl TaskReferences {
         Ok(references)
     }
 
-    /// Those of an agent that has no ids of its own.
+    /// The references of an agent without ids of its own.
     #[cfg(feature = "embed")]
     pub fn own() -> TaskReferences {
         TaskReferences { is_own: true, ..TaskReferences::default() }

@@ -35,23 +35,23 @@ use super::{
 
 /// The tasks of one upstream agent.
 pub struct UpstreamTasks {
-    /// The URL by which the agent is configured: ids that another one has made are not its own.
+    /// The URL by which the agent is configured: ids from another URL do not belong to this agent.
     url: Box<str>,
-    /// The local tasks whose upstream streams are followed now.
+    /// The local tasks whose upstream streams are being read.
     followed: Mutex<HashSet<FollowedId, RandomState>>,
 }
 
 /// The scope and the id of a local task.
 type FollowedId = (Scope, Box<[u8]>);
 
-/// A local task as long as its upstream stream is followed.
+/// Marks a local task as followed until it is dropped.
 struct FollowedNow<'f> {
     all: &'f UpstreamTasks,
     id: FollowedId,
 }
 
 impl UpstreamTasks {
-    /// Those of the agent that is configured by this URL.
+    /// The tasks of the agent that is configured by this URL.
     pub fn of(url: &str) -> UpstreamTasks {
         UpstreamTasks { url: url.into(), followed: Mutex::default() }
     }
@@ -75,8 +75,8 @@ impl Drop for FollowedNow<'_> {
 }
 
 /// Sends the message of a turn to the upstream agent, and publishes the answer until the upstream
-/// stream or the local task has ended. Where the stream of the task is followed already, it brings
-/// the answer.
+/// stream or the local task has ended. If another turn follows the task's stream already, that
+/// stream brings the answer.
 pub async fn relay<T: Transport, P>(
     client: &Client<T>,
     mut turn: Deferred,
@@ -106,8 +106,8 @@ pub async fn relay<T: Transport, P>(
             return send_beside(client, turn, request, call).await;
         }
     }
-    // The stream of an agent that says nothing may be open for ever. Without a task this future is
-    // dropped when the caller leaves.
+    // The stream of a silent agent may stay open for ever. Without a task this future is dropped
+    // when the caller leaves.
     let mut ended = turn.request().state().map(|_| turn.canceled());
     let Ok(opened) = race(&mut ended, pin!(client.follow(&request))).await else { return };
     let mut stream = match opened {
@@ -137,7 +137,7 @@ pub async fn relay<T: Transport, P>(
     let kept = keep_ids(&mut turn, &mut references, &tasks.url, &first);
     if let (Err(not_kept @ (NotKept::TooLong | NotKept::NoRoom)), false) = (kept, has_ended(&first))
     {
-        // It could be neither continued nor canceled.
+        // The task could be neither continued nor canceled.
         let Ok(job) = turn.into_job() else { return };
         call.follow();
         call.end(UpstreamOutcome::Limit);
@@ -145,8 +145,8 @@ pub async fn relay<T: Transport, P>(
         let _: Result<(), Closed> = job.fail(&text);
         return;
     }
-    // The events that have come together are stored with the task in one step. At hand is what the
-    // stream has brought and the task has not; within it `None` is the end of the stream.
+    // Events that arrived together are stored with the task in one step. `at_hand` is an event that
+    // the stream has delivered and the task has not; an inner `None` is the end of the stream.
     let (mut at_hand, mut is_over) = (Some(Some(Ok(first))), false);
     for _ in 0..EVENTS_AT_ONCE {
         match &at_hand {
@@ -163,7 +163,7 @@ pub async fn relay<T: Transport, P>(
     } else if followed.is_none() {
         followed = tasks.follow(turn.request().scope(), turn.task_id());
     }
-    // Without room for the task the client is told.
+    // On an error there was no room for the task, and the client has been answered.
     let Ok(job) = turn.into_job() else { return };
     call.follow();
     let mut relayed = RelayedTask { job, references, followed, is_resumed: false, call };
@@ -202,7 +202,8 @@ fn request_of(turn: &Deferred, upstream: &str, ids: &TurnIds<'_>) -> SendRequest
     message::request(turn, &ids)
 }
 
-/// Sends the message of a turn to a task whose stream is followed, which brings the answer.
+/// Sends the message of a turn to a task whose stream another turn follows; that stream brings the
+/// answer.
 async fn send_beside<T: Transport, P>(
     client: &Client<T>,
     turn: Deferred,
@@ -212,7 +213,7 @@ async fn send_beside<T: Transport, P>(
     match Box::pin(client.send(&request.return_immediately())).await {
         Ok(_) => {
             call.answered();
-            // Without room for the turn the client is told.
+            // On an error there was no room for the task, and the client has been answered.
             if let Ok(job) = turn.into_job() {
                 job.leave();
             }
@@ -221,7 +222,7 @@ async fn send_beside<T: Transport, P>(
     }
 }
 
-/// As [`Canceled::race`], where something can cancel.
+/// As [`Canceled::race`], if there is a task to cancel.
 async fn race<F: Future>(
     ended: &mut Option<Canceled>,
     run: Pin<&mut F>,
@@ -232,7 +233,7 @@ async fn race<F: Future>(
     }
 }
 
-/// Keeps the ids of the upstream task, which an event names, with the local one.
+/// Stores the ids of the upstream task, from an event, with the local one.
 ///
 /// # Errors
 /// [`NotKept`].
@@ -261,8 +262,8 @@ struct RefusedMessage<'f> {
 }
 
 impl RefusedMessage<'_> {
-    /// Refuses the message here as well. A task that the upstream agent does not know any more, or
-    /// that has ended there while it waited here, ends: no other message could continue it.
+    /// Refuses the message here as well. A task that the upstream agent no longer knows, or that
+    /// has ended there while it waited here, ends: no other message could continue it.
     async fn settle<T: Transport, P>(
         self,
         client: &Client<T>,
@@ -285,7 +286,7 @@ impl RefusedMessage<'_> {
         if !is_over {
             return turn.refuse(fault);
         }
-        // Without room for the turn the client is told.
+        // On an error there was no room for the task, and the client has been answered.
         let Ok(job) = turn.into_job() else { return };
         let mut stream = None;
         job.read(&mut |local| stream = Some(client.follow_task(ids.task_id(), local)));
@@ -296,15 +297,15 @@ impl RefusedMessage<'_> {
     }
 }
 
-/// Goes on with a task that was relayed before its agent was changed: publishes what it lacks, and
-/// then what comes. One that this upstream agent does not know fails.
+/// Continues a task that was relayed before its agent was replaced: publishes the missing events
+/// and then new ones. A task that this upstream agent does not know fails.
 pub async fn adopt<T: Transport>(
     client: &Client<T>,
     task: Adopted,
     tasks: &UpstreamTasks,
     call: UpstreamCall,
 ) {
-    // Dropped, it fails and says that the agent was replaced.
+    // Dropping the task fails it with the reason that its agent was replaced.
     let Some(ids) = UpstreamIds::read(task.kept().to_vec(), &tasks.url) else { return };
     let mut stream = client.follow_task(ids.task_id(), task.task()).through_logins();
     let job = task.into_job();
@@ -322,15 +323,15 @@ struct RelayedTask<'f> {
     references: TaskReferences,
     /// `None`: it has ended or waits for input.
     followed: Option<FollowedNow<'f>>,
-    /// True: what comes was read from the upstream task, and the local one may have its status.
+    /// True: events come from reading the upstream task, and the local one may have its status.
     is_resumed: bool,
     call: UpstreamCall,
 }
 
 impl RelayedTask<'_> {
-    /// Publishes an event; false: the stream is followed no longer, since the task has ended or
-    /// waits for input, and the next message opens another stream. One that waits for a login is
-    /// followed on.
+    /// Publishes an event. False: the stream is no longer followed, since the task has ended or
+    /// waits for input, and the next message opens another stream. A task that waits for a login is
+    /// still followed.
     fn publish(&mut self, event: &StreamEvent<'_>) -> bool {
         if ends_stream(event) {
             // Before the client can see that state and answer.
@@ -344,7 +345,7 @@ impl RelayedTask<'_> {
         published.is_ok() && self.followed.is_some()
     }
 
-    /// Whether a status is the one that the local task has, by its message.
+    /// Whether the local task has this status already, compared by its message.
     fn has_status(&mut self, event: &StreamEvent<'_>) -> bool {
         let EventKind::Change { change: TaskEvent::Status { state, message, .. }, .. } =
             event.kind()
@@ -373,7 +374,7 @@ impl RelayedTask<'_> {
         }
     }
 
-    /// Takes what the stream has brought; false: it is followed no longer.
+    /// Publishes one result of the stream; false: it is no longer followed.
     fn take(&mut self, next: Option<Result<StreamEvent<'_>, ClientError>>) -> bool {
         match next {
             Some(Ok(event)) if self.publish(&event) => return true,
@@ -390,7 +391,7 @@ impl RelayedTask<'_> {
     }
 }
 
-/// What a future returns if it is ready; it is polled once.
+/// Polls a future once; returns its output if it is ready.
 async fn now_or_never<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     poll_fn(|cx| match future.as_mut().poll(cx) {
         Poll::Ready(done) => Poll::Ready(Some(done)),
@@ -407,12 +408,12 @@ fn ends_stream(event: &StreamEvent<'_>) -> bool {
     event.state().is_some_and(|state| state.is_terminal() || asks(state))
 }
 
-/// Whether an event says that the upstream task has ended.
+/// Whether an event ends the upstream task.
 fn has_ended(event: &StreamEvent<'_>) -> bool {
     event.state().is_some_and(TaskState::is_terminal)
 }
 
-/// Cancels the upstream task of a local one, which then ends as that did.
+/// Cancels the upstream task of a local one, which then gets the upstream task's final state.
 pub async fn cancel<T: Transport>(
     client: &Client<T>,
     cancel: DeferredCancel,
@@ -429,7 +430,7 @@ pub async fn cancel<T: Transport>(
     match canceled {
         Ok(answer) if answer.state() == Some(TaskState::Canceled) => cancel.agree(),
         Ok(_) => cancel.refuse("the upstream agent did not cancel the task"),
-        // It was restarted without its tasks, or has forgotten them.
+        // The agent was restarted without its tasks, or has evicted this one.
         Err(error) if is_unknown_task(&error) => cancel.agree(),
         Err(error) => cancel.refuse(fault_of_call(client, &error).message().to_owned()),
     }

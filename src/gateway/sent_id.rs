@@ -1,5 +1,5 @@
-//! The ids of callers at an upstream agent, which sees one caller: the gateway. Two callers may
-//! choose the same id, and neither must come into the conversation or the task of the other.
+//! The ids that callers have at an upstream agent, which sees one caller: the gateway. Two callers
+//! may choose the same id, and neither may reach the conversation or the task of the other.
 
 use std::borrow::Cow;
 
@@ -7,15 +7,15 @@ use ring::digest::{Context, SHA256};
 
 use crate::model::{RawText, uuid};
 
-/// The version of the UUIDs that are made here (RFC 9562 §5.8), and its place among the digits.
+/// The version of the UUIDs that are made here (RFC 9562 §5.8), and its index among the hex digits.
 const VERSION: u8 = b'8';
 const VERSION_DIGIT: usize = 12;
-/// The same place in the text.
+/// Its offset in the text.
 const VERSION_AT: usize = 14;
 
-/// A context id, or a task id of 0.1, as the upstream agent gets it; `names`: those of the tenant
-/// and of the owner. An id of a caller without either stays as it is, unless it looks like one of
-/// another caller. Those of others become UUIDs, the same ones after a restart and behind another
+/// A context id, or a task id of 0.1, as the upstream agent gets it; `names`: the caller's tenant
+/// and owner. The id of a caller without either stays as it is, unless it looks like a UUID of
+/// another caller. Other ids become UUIDs, which stay the same after a restart and in another
 /// gateway.
 pub fn sent_id<'t>(names: [Option<&str>; 2], id: RawText<'t>) -> Cow<'t, [u8]> {
     if names == [None, None] && !is_made_here(id) {
@@ -35,7 +35,7 @@ pub fn sent_id<'t>(names: [Option<&str>; 2], id: RawText<'t>) -> Cow<'t, [u8]> {
     Cow::Owned(made.to_vec())
 }
 
-/// Whether an id may be one of those UUIDs, however it is written.
+/// Whether an id may be such a UUID, in any notation.
 fn is_made_here(id: RawText<'_>) -> bool {
     let mut digits = id.raw().iter().filter(|byte| byte.is_ascii_hexdigit());
     let is_version = digits.nth(VERSION_DIGIT) == Some(&VERSION);
@@ -66,7 +66,7 @@ mod tests {
         }
         assert_eq!(all[0], "session-1");
         assert_eq!(all[1], of(None, Some("alice")));
-        // What an anonymous caller sends in its place.
+        // An anonymous caller sends one of the UUIDs.
         let spellings = [all[1].clone(), all[1].to_uppercase(), all[1].replace('-', "")];
         for id in spellings {
             assert_ne!(sent(None, None, &id), id);

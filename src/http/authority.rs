@@ -18,7 +18,7 @@ pub(super) fn host(text: &str) -> Option<&str> {
     text.get(..text.len() - port_bytes)
 }
 
-/// Whether `text` is a valid authority whose port is there, as CONNECT needs (RFC 9110 §9.3.6).
+/// Whether `text` is a valid authority with a port, as CONNECT needs (RFC 9110 §9.3.6).
 pub(super) fn is_valid_with_port(text: &[u8]) -> bool {
     read(text).flatten().is_some_and(|port| !port.is_empty())
 }

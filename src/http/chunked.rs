@@ -1,13 +1,13 @@
 //! The chunked transfer coding, decoded as the bytes arrive (RFC 9112 §7.1).
 //!
-//! One state, one byte at a time on the lines, whole slices in the data; it never looks back, so
+//! One state: size lines are read byte by byte, data as whole slices, and nothing is read twice, so
 //! the outcome does not depend on how the bytes were cut. Extensions and trailers are checked
-//! against their grammar, bounded, and dropped, unless the trailers are asked for.
+//! against their grammar, bounded, and dropped, unless the caller requests the trailers.
 
 use super::line::is_token;
 use super::{Reject, escape};
 
-/// The sizes a chunked body may have.
+/// The limits of a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkLimits {
     /// Bytes of all chunk data together; else 413.
@@ -23,7 +23,7 @@ pub struct ChunkLimits {
 /// What one call of [`Chunked::advance`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkStep {
-    /// Bytes of the input that were eaten: all of them, unless `done`.
+    /// Bytes of the input that were consumed: all of them, unless `done`.
     pub consumed: usize,
     /// Whether the body, trailers included, is complete.
     pub done: bool,
@@ -47,7 +47,7 @@ pub struct Chunked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChunkedState {
     Size,
-    /// White space behind the size: only an extension may follow.
+    /// White space after the size: only an extension may follow.
     SizeSpace,
     NameStart,
     Name,
@@ -83,11 +83,11 @@ impl ChunkedState {
 /// RFC 9112 §7.1: more than 16 digits would not fit 64 bits.
 const SIZE_DIGITS_MAX: u8 = 16;
 
-/// Overhead every chunk may have for free.
+/// Overhead that is free for every chunk.
 const LINE_BYTES_FREE: u64 = 16;
 
 impl Chunked {
-    /// A decoder that stands before the first chunk line.
+    /// A decoder before the first chunk line.
     pub const fn new(limits: ChunkLimits) -> Self {
         Self {
             limits,
@@ -106,7 +106,7 @@ impl Chunked {
         matches!(self.state, ChunkedState::Done)
     }
 
-    /// Eats `input` and appends its data to `body`; bytes behind the body are left alone.
+    /// Consumes `input` and appends its data to `body`; bytes after the body are not consumed.
     ///
     /// After an error the decoder must not be used again.
     ///
@@ -120,8 +120,8 @@ impl Chunked {
         self.advance_with(input, body, |_| {})
     }
 
-    /// The same; `trailer` is given the field lines of the trailer section, each with its CRLF,
-    /// byte by byte, and what it was given is valid only if the body becomes complete.
+    /// As [`Chunked::advance`]. `trailer` receives the field lines of the trailer section, each
+    /// with its CRLF, byte by byte; they are valid only if the body becomes complete.
     ///
     /// # Errors
     /// Those of [`Chunked::advance`].
@@ -182,7 +182,7 @@ impl Chunked {
             | ChunkedState::TrailerValue
             | ChunkedState::TrailerLf
             | ChunkedState::LastLf => self.trailer(byte),
-            // `advance` steps in neither of them.
+            // `advance` does not call this in either state.
             ChunkedState::Data | ChunkedState::Done => Ok(self.state),
         }
     }

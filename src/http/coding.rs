@@ -1,13 +1,13 @@
 //! Content codings of requests: gzip (RFC 1952) and deflate (RFC 1950), RFC 9110 §8.4.
 //!
-//! Content is read only if it is exactly one stream of its coding. Never more comes out than the
-//! limit and one step, whatever came in.
+//! Content is accepted only if it is exactly one stream of its coding. The output never exceeds the
+//! limit by more than one step, for any input.
 
 use super::Head;
 #[cfg(feature = "compression")]
 use std::io::Read;
 
-/// A coding that is read.
+/// A coding that the server decodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentCoding {
     /// `gzip`, and `x-gzip`, which is the same (RFC 9110 §8.4.1.3).
@@ -21,7 +21,7 @@ pub enum ContentCoding {
 pub enum InflateError {
     /// It is not one whole stream of its coding.
     Broken,
-    /// More comes out than may.
+    /// The decoded content exceeds the limit.
     #[cfg_attr(not(feature = "compression"), allow(dead_code, reason = "nothing is decoded"))]
     TooLarge,
 }
@@ -30,16 +30,16 @@ pub enum InflateError {
 pub const ACCEPTED_CODINGS: &str =
     if cfg!(feature = "compression") { "gzip, deflate" } else { "identity" };
 
-/// Bytes that are decoded at once.
+/// Bytes that are decoded in one step.
 #[cfg(feature = "compression")]
 const STEP_BYTES: usize = 16 * 1024;
 
 impl ContentCoding {
-    /// The coding that `Content-Encoding` names; `None`: the content is as it is. `identity` and
-    /// empty elements of the list count for nothing.
+    /// The coding in `Content-Encoding`; `None`: the content is not coded. `identity` and empty
+    /// elements of the list are ignored.
     ///
     /// # Errors
-    /// What the field says: an unknown coding, or several.
+    /// The field's value: an unknown coding, or several.
     pub fn of(head: &Head<'_>) -> Result<Option<ContentCoding>, String> {
         let values = || head.values("Content-Encoding");
         let named = |coding: &&[u8]| !coding.eq_ignore_ascii_case(b"identity");
@@ -69,8 +69,7 @@ impl ContentCoding {
         }
     }
 
-    /// Decodes content of which at most `bytes_max` bytes may come out. `room` zeros are appended
-    /// to them.
+    /// Decodes content to at most `bytes_max` bytes, and appends `room` zeros.
     ///
     /// # Errors
     /// [`InflateError`].
@@ -107,7 +106,7 @@ impl ContentCoding {
     }
 }
 
-/// The one of flate2 does not tell the end of its input from that of the stream.
+/// flate2's own decoder does not distinguish the end of its input from that of the stream.
 #[cfg(feature = "compression")]
 struct ZlibDecoder<'c> {
     state: flate2::Decompress,
@@ -134,7 +133,7 @@ impl Read for ZlibDecoder<'_> {
     }
 }
 
-/// Bytes after the end of the stream belong to nothing.
+/// Refuses bytes after the end of the stream.
 #[cfg(feature = "compression")]
 fn whole(rest: &[u8], decoded: Vec<u8>) -> Result<Vec<u8>, InflateError> {
     if rest.is_empty() { Ok(decoded) } else { Err(InflateError::Broken) }
@@ -145,7 +144,7 @@ fn read(decoder: &mut impl Read, bytes_max: usize, room: usize) -> Result<Vec<u8
     let (mut decoded, mut length) = (Vec::new(), 0);
     loop {
         if decoded.len() < length + STEP_BYTES {
-            // Doubled, but never beyond what may come out.
+            // Doubled, but never beyond the limit of the output.
             let most = bytes_max + STEP_BYTES + room;
             decoded.reserve_exact((2 * length + STEP_BYTES + room).min(most) - length);
             decoded.resize(length + STEP_BYTES, 0);
@@ -163,12 +162,12 @@ fn read(decoder: &mut impl Read, bytes_max: usize, room: usize) -> Result<Vec<u8
     }
 }
 
-/// The bytes as gzip codes them, if that makes them fewer.
+/// The bytes in gzip; `None` if that is not shorter.
 #[cfg(feature = "compression")]
 pub fn gzip(bytes: &[u8]) -> Option<Vec<u8>> {
     use flate2::{Compression, bufread::GzEncoder};
     let mut coded = Vec::new();
-    // One byte more shows that it does not pay.
+    // As many bytes as the input show that it does not pay.
     let mut encoder = GzEncoder::new(bytes, Compression::fast()).take(bytes.len() as u64);
     encoder.read_to_end(&mut coded).ok()?;
     (coded.len() < bytes.len()).then_some(coded)

@@ -1,7 +1,7 @@
 //! HTTP dates (RFC 9110 §5.6.7).
 //!
-//! Written as IMF-fixdate only; read in all three forms, by a crate: a date that no calendar has,
-//! or whose day of the week is another, is no date. Years 1970 to 9999, in seconds since 1970.
+//! Written as IMF-fixdate only; a crate reads all three forms: a date that no calendar has, or with
+//! a wrong day of the week, is invalid. Years 1970 to 9999, in seconds since 1970.
 
 use std::time::UNIX_EPOCH;
 
@@ -11,7 +11,7 @@ const MONTHS: [&str; 12] =
 
 const DAY_S: u64 = 86_400;
 
-/// 9999-12-31T23:59:59Z, the last second that four digits of year can name.
+/// 9999-12-31T23:59:59Z, the last second of a year with four digits.
 const LAST_S: u64 = 253_402_300_799;
 
 /// Renders `unix_s` as `Sun, 06 Nov 1994 08:49:37 GMT`; later than year 9999 is that year's end.
@@ -33,7 +33,7 @@ pub fn imf_fixdate(unix_s: u64) -> [u8; 29] {
 }
 
 /// Reads an HTTP date, in seconds since 1970: IMF-fixdate, `Sunday, 06-Nov-94 08:49:37 GMT` (years
-/// 70 to 99 are 19xx, others 20xx) or `Sun Nov  6 08:49:37 1994`. `None`: it is none.
+/// 70 to 99 are 19xx, others 20xx) or `Sun Nov 6 08:49:37 1994`. `None`: it is no date.
 pub fn parse(text: &[u8]) -> Option<u64> {
     let date = httpdate::parse_http_date(std::str::from_utf8(text).ok()?).ok()?;
     Some(date.duration_since(UNIX_EPOCH).ok()?.as_secs())

@@ -1,9 +1,9 @@
-//! Entity tags: by which a client sees that it has something already.
+//! Entity tags, by which a client finds out whether its copy is current.
 
 /// A strong entity tag with its quotes (RFC 9110 §8.8.3): 128-bit FNV-1a of the bytes, in hex.
 ///
-/// Equal bytes have equal tags in every process; it is no protection against forgers, and a card
-/// has none.
+/// Equal bytes have equal tags in every process. It does not protect against forgery, which a card
+/// does not need.
 pub fn etag(bytes: &[u8]) -> [u8; 34] {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
@@ -19,7 +19,7 @@ pub fn etag(bytes: &[u8]) -> [u8; 34] {
 
 /// True when `If-None-Match` names `etag`, so that GET and HEAD are answered with 304.
 ///
-/// `field` is the field's value (several fields: joined by commas, or asked one by one); `etag` is
+/// `field` is the field's value (several fields: joined by commas, or one call for each); `etag` is
 /// quoted and may be weak. A list is read up to its first member that is no entity tag.
 pub fn none_match_names(field: &[u8], etag: &[u8]) -> bool {
     // RFC 9110 §13.1.2: "*" is false for any current representation.

@@ -44,7 +44,7 @@ pub(super) fn decode(text: &str, plus: bool) -> Result<Cow<'_, str>, Reject> {
     String::from_utf8(out).map(Cow::Owned).map_err(|_| Reject::EscapeInvalid)
 }
 
-/// The value of the two digits behind a `%`, and what follows them.
+/// The value of the two digits after a `%`, and the rest of the text.
 pub(super) fn escape(digits: &[u8]) -> Option<(u8, &[u8])> {
     let (&[high, low], rest) = digits.split_first_chunk::<2>()?;
     Some((hex(high)? << 4 | hex(low)?, rest))

@@ -1,7 +1,7 @@
-//! Fields of a request or a response: names and values, kept as the lines they are in HTTP/1.1.
+//! Fields of a request or a response: names and values, stored as the lines of HTTP/1.1.
 //!
-//! Invariant: where the parts of a line stand is known from the time at which it is written.
-//! HTTP/1.1 copies the lines as they are, other syntaxes read names and values, and none parses.
+//! Invariant: the positions of a line's parts are recorded when it is written. HTTP/1.1 copies the
+//! lines as they are, other wire formats read names and values, and none parses.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ pub struct FieldLines<'a> {
     parts: &'a [(usize, usize)],
 }
 
-/// Fields that outlive what they were made of. Constants are not copied.
+/// Owned fields. Constants are not copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldLinesBuf {
     lines: Cow<'static, str>,
@@ -43,7 +43,7 @@ pub(crate) use field_lines;
 pub const USER_AGENT: (&str, &str) =
     ("User-Agent", concat!("peregrine/", env!("CARGO_PKG_VERSION")));
 
-/// What stands between a name and its value, and behind that.
+/// The separator of a name and its value, and the end of a line.
 const SEPARATOR: &str = ": ";
 const END: &str = "\r\n";
 
@@ -51,8 +51,7 @@ impl<'a> FieldLines<'a> {
     /// No fields.
     pub const NONE: FieldLines<'static> = FieldLines { lines: "", parts: &[] };
 
-    /// For the macro `field_lines` alone: the lines, and bytes of the name and of the value of
-    /// each.
+    /// Only for the macro `field_lines`: the lines, and the length in bytes of each name and value.
     pub const fn of_lines(lines: &'a str, parts: &'a [(usize, usize)]) -> FieldLines<'a> {
         FieldLines { lines, parts }
     }
@@ -82,7 +81,7 @@ impl<'a> FieldLines<'a> {
 }
 
 impl FieldLinesBuf {
-    /// All of these, in their order.
+    /// Concatenates these, in their order.
     pub fn of(all: &[FieldLines<'_>]) -> FieldLinesBuf {
         let mut fields = FieldLinesBuf::default();
         all.iter().for_each(|some| fields.extend(*some));
@@ -107,7 +106,7 @@ impl FieldLinesBuf {
         self.parts.to_mut().push((name.len(), bytes));
     }
 
-    /// Forgets all fields, and keeps the memory.
+    /// Removes all fields, and keeps the memory.
     pub fn clear(&mut self) {
         self.lines.to_mut().clear();
         self.parts.to_mut().clear();

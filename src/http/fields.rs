@@ -1,14 +1,14 @@
-//! Field lines of a head that was already proved valid (RFC 9112 §5).
+//! Field lines of a valid head (RFC 9112 §5).
 //!
-//! The iterator only cuts: every line has a token, a colon directly behind it, and a value
-//! without control bytes, because [`super::parse_head`], or [`super::HeadMemo::read_parts`] for a
-//! head in parts, refused everything else.
+//! The iterator only splits: every line has a token, a colon directly after it, and a value without
+//! control bytes, because [`super::parse_head`], or [`super::HeadMemo::read_parts`] for a head in
+//! parts, refused everything else.
 
 use super::scan;
 
 /// The fields of a head in their order, as `(name, value)`; the value without its white space.
 ///
-/// Names keep the spelling of the peer; compare them without regard to ASCII case.
+/// Names are as the peer wrote them; compare them without regard to ASCII case.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadFields<'b> {
     /// The field lines, each with its CRLF.
@@ -42,8 +42,7 @@ impl<'b> HeadFields<'b> {
         Some(line)
     }
 
-    /// The fields of lines that were proved valid, each with its CRLF. Other bytes give nonsense,
-    /// but no panic.
+    /// The fields of valid lines, each with its CRLF. Other bytes give nonsense, but no panic.
     #[cfg(any(feature = "client", feature = "internals"))]
     pub fn of_lines(section: &'b [u8]) -> HeadFields<'b> {
         HeadFields { section }

@@ -1,11 +1,12 @@
 //! How long the body of a request is (RFC 9112 §6.3).
 //!
-//! One numbered function follows the RFC. Whatever two readers could measure differently is
-//! refused: two lengths, a length beside an encoding, an encoding that is not exactly `chunked`.
+//! One numbered function follows the RFC. Framing that two readers could measure differently is
+//! refused: two lengths, a length in addition to an encoding, an encoding that is not exactly
+//! `chunked`.
 
 use super::{Reject, Version, fields};
 
-/// A length so many times above the cap is no client's honest size, but a probe: 400, not 413.
+/// A length so many times above the limit is a probe, not a client's mistake: 400, not 413.
 const ABSURD: u64 = 100;
 
 /// How the body of a request is delimited (RFC 9112 §6.3).

@@ -1,15 +1,16 @@
 //! A complete request head as borrowed views.
 //!
-//! A [`HeadLayout`] says where things stand in a head and what they mean, a [`Head`] reads them
+//! A [`HeadLayout`] holds the positions and meanings of a head's parts, a [`Head`] reads them
 //! there. Both exist only for valid heads: one Host (HTTP/1.0: or none), one framing, a clean path.
-//! A layout borrows nothing, so that it can be kept for the next head of the same bytes.
+//! A layout borrows nothing, so that it can be reused for the next head of the same bytes.
 
 use super::{BodyFraming, HeadFields, Method, TargetForm, Version};
 
-/// No head has more bytes than this, whatever `HeadLimits::head_bytes_max` says.
+/// The largest possible head in bytes, regardless of `HeadLimits::head_bytes_max`.
 pub const HEAD_BYTES_CEILING: usize = u16::MAX as usize;
 
-/// The fields a head files by name, beside those that its own meaning depends on.
+/// The fields that a layout records by name, in addition to those that determine the head's own
+/// meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
     /// `Accept`
@@ -75,7 +76,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// Fields that say how a call is to be made, which most requests do not have.
+    /// Fields with the terms of a call, which most requests do not have.
     const TERMS: [Field; 5] =
         [Field::A2aHops, Field::IdempotencyKey, Field::Prefer, Field::RequestTimeout, Field::Via];
 
@@ -88,7 +89,8 @@ impl Field {
 /// Variants of [`Field`].
 const FIELD_COUNT: usize = Field::XForwardedProto as usize + 1;
 
-/// Bytes `start..end` of a head; `start > end` says that there are none, not even an empty value.
+/// Bytes `start..end` of a head; `start > end` means that the part is absent, which differs from an
+/// empty value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     start: u16,
@@ -98,7 +100,7 @@ pub(super) struct Span {
 impl Span {
     pub(super) const ABSENT: Span = Span { start: u16::MAX, end: 0 };
 
-    /// The caller has seen to it that both fit [`HEAD_BYTES_CEILING`].
+    /// The caller guarantees that both fit [`HEAD_BYTES_CEILING`].
     pub(super) fn new(start: usize, end: usize) -> Span {
         debug_assert!(start <= end && end <= HEAD_BYTES_CEILING);
         Span { start: start as u16, end: end as u16 }
@@ -112,10 +114,10 @@ impl Span {
         Span::new(usize::from(self.start) + base, usize::from(self.end) + base)
     }
 
-    /// The same where all that stands at or behind `from` has moved by so many bytes.
+    /// The same after all bytes at or after `from` have moved by so many bytes.
     #[inline(always)]
     fn moved(self, from: u16, by: u16) -> Span {
-        // No head is so long that a start in it is that of ABSENT, which stays.
+        // No head is long enough for a start equal to that of ABSENT, which stays.
         let is_behind = |at: u16| at.wrapping_sub(from) < u16::MAX - from;
         let at = |at: u16| at.wrapping_add(if is_behind(at) { by } else { 0 });
         Span { start: at(self.start), end: at(self.end) }
@@ -139,7 +141,7 @@ impl Span {
     }
 }
 
-/// What a valid head says, and where; read it through [`HeadLayout::head`].
+/// The contents of a valid head, and their positions; read it through [`HeadLayout::head`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLayout {
     pub(super) method: Method,
@@ -149,7 +151,7 @@ pub struct HeadLayout {
     pub(super) expects: bool,
     pub(super) connection_upgrade: bool,
     pub(super) knows_hosts: bool,
-    /// One of [`Field::TERMS`] is there.
+    /// One of [`Field::TERMS`] is present.
     pub(super) has_terms: bool,
     pub(super) head_len: u16,
     pub(super) body: BodyFraming,
@@ -165,7 +167,7 @@ pub struct HeadLayout {
 }
 
 impl HeadLayout {
-    /// Nothing known yet but the request line's kind.
+    /// A layout with only the kind of the request line.
     pub(super) const fn begin(method: Method, version: Version, form: TargetForm) -> HeadLayout {
         HeadLayout {
             method,
@@ -188,8 +190,8 @@ impl HeadLayout {
         }
     }
 
-    /// Puts `now` bytes at `at` in place of `was`; spans of what was there are nonsense. False, and
-    /// nothing is done, if offsets could not reach the end any more.
+    /// Replaces `was` bytes at `at` by `now` bytes; spans of the replaced bytes become meaningless.
+    /// False, and nothing is done, if offsets would overflow.
     #[inline]
     pub(super) fn make_room(&mut self, at: usize, was: usize, now: usize) -> bool {
         if now == was {
@@ -217,14 +219,14 @@ impl HeadLayout {
         self.head_len.into()
     }
 
-    /// Whether the hosts that it names are known to the server: what [`super::HeadMemo::read`] was
-    /// told when it saw the head first.
+    /// Whether the server knows the hosts that it names: the result that [`super::HeadMemo::read`]
+    /// got when it parsed the head.
     pub fn knows_hosts(&self) -> bool {
         self.knows_hosts
     }
 
-    /// Reads the head at the start of `bytes`: those from which the layout was made, or the same
-    /// again. Other bytes give nonsense, but no panic.
+    /// Reads the head at the start of `bytes`, which must be the bytes of this layout. Other bytes
+    /// give nonsense, but no panic.
     pub fn head<'b>(&'b self, bytes: &'b [u8]) -> Head<'b> {
         Head { bytes, layout: self }
     }
@@ -238,8 +240,8 @@ pub struct Head<'b> {
 }
 
 impl<'b> Head<'b> {
-    /// Whether a field is there that says how a call is to be made: a name for it, a time for its
-    /// answer, or how far it has come.
+    /// Whether a field with terms of the call is present: an idempotency key, a time for the
+    /// answer, or its hops.
     #[inline(always)]
     pub fn has_terms(&self) -> bool {
         self.layout.has_terms
@@ -255,7 +257,7 @@ impl<'b> Head<'b> {
         self.layout.method
     }
 
-    /// The method as it was spelt.
+    /// The method as the client wrote it.
     #[cfg(feature = "internals")]
     pub fn method_text(&self) -> &'b str {
         self.text(self.layout.method_text).unwrap_or_default()
@@ -265,7 +267,7 @@ impl<'b> Head<'b> {
     /// `*` for the asterisk form, empty for the authority form.
     pub fn path(&self) -> &'b str {
         let path = self.layout.path;
-        // Most paths, which need no proof that they are text.
+        // Fast path: most paths are `/`.
         if path.of(self.bytes) == Some(b"/") {
             return "/";
         }
@@ -276,7 +278,8 @@ impl<'b> Head<'b> {
         }
     }
 
-    /// The path as bytes, empty where [`Head::path`] is `/` or empty for want of one.
+    /// The path as bytes; empty where [`Head::path`] is empty, or is `/` because the target has no
+    /// path.
     pub fn path_bytes(&self) -> &'b [u8] {
         self.layout.path.of(self.bytes).unwrap_or_default()
     }

@@ -1,13 +1,13 @@
-//! Which host an authority names, whatever its spelling and its port.
+//! The host of an authority, normalised and without its port.
 //!
-//! Names compare as DNS has it: in any case, and with or without the dot of the root. Addresses
-//! compare as what they are, so that IPv6 has one form and IPv4 within IPv6 is IPv4.
+//! Names compare as in DNS: in any case, and with or without the dot of the root. Addresses compare
+//! by value, so that IPv6 has one form and IPv4 within IPv6 is IPv4.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::authority;
 
-/// Bytes of the longest host that is remembered; names have no more (RFC 1035 §2.3.4).
+/// Bytes of the longest cached host; names have no more (RFC 1035 §2.3.4).
 pub const KEPT_HOST_BYTES_MAX: usize = 255;
 
 /// The host of an authority (RFC 3986 §3.2.2).
@@ -20,7 +20,8 @@ pub enum Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    /// The host of an authority; `None`: it is none, as with user information.
+    /// The host of an authority; `None`: the authority is invalid, for instance with user
+    /// information.
     pub fn of(authority: &'a str) -> Option<Host<'a>> {
         let host = authority::host(authority)?;
         if let Some(inside) = host.strip_prefix('[') {
@@ -31,8 +32,8 @@ impl<'a> Host<'a> {
         Some(name.parse().map_or(Host::Name(name), |address| Host::Address(IpAddr::V4(address))))
     }
 
-    /// Whether it is this machine for the client: an address of the loopback interface, or
-    /// `localhost` and what is below it (RFC 6761 §6.3).
+    /// Whether the client means its own machine: an address of the loopback interface, `localhost`
+    /// or a name below it (RFC 6761 §6.3).
     pub fn is_loopback(&self) -> bool {
         match self {
             Host::Address(address) => address.is_loopback(),

@@ -1,66 +1,65 @@
-//! One head that came before, without what the next one may say otherwise.
+//! One cached head, without the parts that the next head may change.
 //!
-//! What a head means is decided by its request line, by the names of its fields in their order and
-//! by a few of their values. These are kept and compared. Every other value is a gap: it is not
-//! kept, nothing is compared with it, and what stands there in the next head passes the check that
-//! it passes in a new one. So no secret outlives its request.
+//! The request line, the names of the fields in their order and a few of their values determine the
+//! meaning of a head. These are stored and compared. Every other value is a gap: it is neither
+//! stored nor compared, and the next head's value in that position passes the same check as in a
+//! new head. So no secret outlives its request.
 
 use super::head::Field;
 use super::parse::{FieldLine, KnownField, trimmed};
 use super::{BodyFraming, HeadLayout, HeadLimits, TargetForm, line, scan, target};
 
-/// Bytes of the largest head that is kept, its gaps not counted. Heads of A2A clients have 150 to
-/// 500 without their gaps.
+/// Bytes of the largest cached head, without its gaps. Heads of A2A clients have 150 to 500.
 pub(super) const TEXT_BYTES_MAX: usize = 1024;
 
-/// A valid head without what stands in its gaps.
+/// A valid head without the contents of its gaps.
 #[derive(Debug)]
 pub(super) struct KeptHead {
     text: Vec<u8>,
-    /// Where the text before the first gap ends.
+    /// The end of the text before the first gap.
     front_end: usize,
-    /// Where the target begins, in the text as in the head.
+    /// The start of the target, in the text as in the head.
     target_at: usize,
-    /// Where it ends in the text.
+    /// The end of the target in the text.
     target_end: usize,
-    /// Bytes of it in the head.
+    /// Bytes of the target in the head.
     target_len: usize,
-    /// A target with a query, which can hold a key, is not in the text.
+    /// False: the target has a query, which can hold a key, so the text does not contain it.
     keeps_target: bool,
-    /// Nothing is left out of the text.
+    /// The text is complete.
     is_whole: bool,
     gaps: Vec<Gap>,
     layout: HeadLayout,
 }
 
-/// A place where the next head may say something else.
+/// A part that the next head may change.
 #[derive(Debug)]
 struct Gap {
     holds: GapKind,
-    /// Bytes that stood in it.
+    /// Bytes of its last value.
     len: u16,
-    /// Where the text behind it ends, at the next gap.
+    /// The end of the text after it, at the next gap.
     to: u16,
 }
 
-/// What stands in a gap.
+/// The contents of a gap.
 #[derive(Clone, Copy, Debug)]
 enum GapKind {
-    /// The digits of Content-Length, which are kept.
+    /// The digits of Content-Length, which are stored.
     Length,
-    /// A value, and the white space behind it.
+    /// A value, and the white space after it.
     Value,
-    /// The same, which is filed by name.
+    /// The same, recorded by name.
     Filed(Field),
 }
 
 impl KeptHead {
-    /// The layout of the head that is kept.
+    /// The layout of the cached head.
     pub(super) fn layout(&self) -> &HeadLayout {
         &self.layout
     }
 
-    /// Room for a head, of which nothing may be asked until there is one.
+    /// An empty slot; do not read it before `keep`.
     pub(super) const fn new(layout: HeadLayout) -> KeptHead {
         KeptHead {
             text: Vec::new(),
@@ -75,8 +74,8 @@ impl KeptHead {
         }
     }
 
-    /// Whether this head is kept whole, and `buf` begins with it, but for as many other digits of
-    /// Content-Length. Nothing is cheaper.
+    /// Whether this head is stored whole, and `buf` begins with it, except for equally many other
+    /// digits of Content-Length. This is the cheapest check.
     #[inline]
     pub(super) fn recall_same(&mut self, buf: &[u8], limits: &HeadLimits) -> bool {
         if !self.is_whole {
@@ -87,8 +86,8 @@ impl KeptHead {
         rest.starts_with(tail) || self.recall_length(rest, limits)
     }
 
-    /// Whether `buf` begins with this head, but for its gaps and its target; if so, `found` is the
-    /// layout of the head in `buf`, else it is anything.
+    /// Whether `buf` begins with this head, except for its gaps and its target. If so, `found` is
+    /// the layout of the head in `buf`; otherwise its value is unspecified.
     pub(super) fn recall(
         &mut self,
         buf: &[u8],
@@ -112,8 +111,8 @@ impl KeptHead {
         self.recall_gaps(buf, self.front_end, limits, found)
     }
 
-    /// Takes over the length of a head that is the same but for as many other digits; `rest` is
-    /// behind the front.
+    /// Reads the length of a head that differs only in equally many other digits; `rest` is after
+    /// the front.
     fn recall_length(&mut self, rest: &[u8], limits: &HeadLimits) -> bool {
         let [Gap { len, .. }] = self.gaps[..] else { return false };
         let (kept, kept_tail) = self.text[self.front_end..].split_at_mut(len.into());
@@ -151,7 +150,7 @@ impl KeptHead {
             }
             if let GapKind::Filed(field) = gap.holds {
                 let span = trimmed(buf, at, at + now);
-                // An empty value stands right behind its colon.
+                // An empty value is directly after its colon.
                 if span.len() == 0 {
                     return false;
                 }
@@ -168,7 +167,7 @@ impl KeptHead {
         true
     }
 
-    /// Reads another target up to the first gap, which is where the front then ends in `buf`.
+    /// Reads another target up to the first gap; returns where the front ends in `buf`.
     fn recall_target(
         &self,
         buf: &[u8],
@@ -181,7 +180,7 @@ impl KeptHead {
         if !rest.starts_with(text) || target.len() > limits.target_bytes_max {
             return None;
         }
-        // What is refused is looked at afresh, which says why.
+        // A refused target is parsed again as a new head, which reports the reason.
         let parts = target::parse(self.layout.method, target, limits).ok()?;
         if parts.form != TargetForm::Origin {
             return None;
@@ -195,8 +194,8 @@ impl KeptHead {
         Some(self.target_at + target.len() + text.len())
     }
 
-    /// Keeps a valid head of these `lines` in place of what was kept here; false, and nothing is
-    /// done, if it cannot be kept.
+    /// Stores a valid head of these `lines` in place of the previous one. False, and nothing is
+    /// done, if it cannot be cached.
     pub(super) fn keep(&mut self, head: &[u8], layout: &HeadLayout, lines: &[FieldLine]) -> bool {
         let (Some(method), Some(section)) = (layout.method_text.range(), layout.section.range())
         else {
@@ -209,7 +208,7 @@ impl KeptHead {
             Some(GapKind::Length) | None => 0,
         };
         let text_len = head.len() - lines.iter().map(left_out).sum::<usize>();
-        // Only its Host names the server for a head in origin form.
+        // In origin form only Host names the server.
         if layout.form != TargetForm::Origin || text_len > TEXT_BYTES_MAX {
             return false;
         }
@@ -235,7 +234,7 @@ impl KeptHead {
         true
     }
 
-    /// Adds to the text, which reaches up to the next gap then.
+    /// Appends to the text, which then reaches the next gap.
     fn take(&mut self, piece: &[u8]) {
         self.text.extend_from_slice(piece);
         match self.gaps.last_mut() {
@@ -246,7 +245,7 @@ impl KeptHead {
 }
 
 impl GapKind {
-    /// What the next head may say otherwise in this line.
+    /// The gap of this line, if any.
     fn of(line: &FieldLine, layout: &HeadLayout) -> Option<GapKind> {
         match line.known {
             None => Some(GapKind::Value),
@@ -261,7 +260,7 @@ impl GapKind {
             Some(KnownField::Named(field)) if layout.named[field as usize] == line.value => {
                 Some(GapKind::Filed(field))
             }
-            // The first of this name is filed.
+            // Only the first field of this name is recorded.
             Some(KnownField::Named(_)) => Some(GapKind::Value),
         }
     }
@@ -269,7 +268,7 @@ impl GapKind {
 
 /// Whether the value of a field is compared: clients repeat it, and it is no secret.
 ///
-/// Whether its hosts are known is a part of a layout, so `X-Forwarded-Host` must be compared.
+/// A layout records whether the server knows its hosts, so `X-Forwarded-Host` must be compared.
 pub(super) const fn is_kept(field: Field) -> bool {
     match field {
         Field::Accept
@@ -305,11 +304,11 @@ pub(super) const fn is_kept(field: Field) -> bool {
     }
 }
 
-/// The length that the digits at the start of `text` are, and how many they are. What is no length
-/// is looked at afresh, which says why.
+/// The length in the digits at the start of `text`, and their number. Other text is parsed again as
+/// a new head, which reports the reason.
 fn length(text: &[u8], limits: &HeadLimits) -> Option<(u64, usize)> {
     let mut length = 0;
-    // So many digits fit.
+    // So many digits fit 64 bits.
     for (count, byte) in text.iter().take(19).enumerate() {
         match byte.wrapping_sub(b'0') {
             digit @ 0..=9 => length = length * 10 + u64::from(digit),

@@ -1,9 +1,9 @@
-//! Heads in parts that came before: of one that is known but for its gaps only these are checked.
+//! Cached heads in parts: of a head that matches a cached one, only the gaps are checked.
 //!
 //! The invariants are those of heads in text ([`super::kept`]): method, target, host, the names of
 //! the fields in their order and a few of their values are compared. Every other value is a gap: it
-//! is not kept and compared with nothing, and passes the check that it passes in a new head. A gap
-//! that is longer or shorter than before makes another head.
+//! is neither stored nor compared, and passes the same check as in a new head. A gap of another
+//! length makes another head.
 
 use super::{
     BodyFraming, HeadLayout, HeadLimits, TargetForm,
@@ -13,28 +13,28 @@ use super::{
     scan,
 };
 
-/// Heads that are kept; a further one pushes the oldest out.
+/// Cached heads; a further one evicts the oldest.
 const HEADS_KEPT: usize = 4;
 
-/// A field of a head in parts, and where it stands.
+/// A field of a head in parts, and its position.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartLine {
     pub(super) known: Option<KnownField>,
     pub(super) name: Span,
     /// As it came, with white space.
     pub(super) value: Span,
-    /// True: the value is compared, and kept.
+    /// True: the value is compared and stored.
     is_compared: bool,
 }
 
-/// What a head must share with one that is kept, to be compared with it.
+/// The parts by which a cached head is found.
 #[derive(Clone, Copy)]
 pub(super) struct PartsKey<'r> {
     pub(super) method: &'r [u8],
     pub(super) target: &'r [u8],
     pub(super) authority: Option<&'r [u8]>,
     pub(super) has_body: bool,
-    /// How many fields there are at least, as far as their iterator knows.
+    /// The minimal number of fields, by the size hint of their iterator.
     pub(super) fields_min: usize,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct PartsKey<'r> {
 #[derive(Debug)]
 pub(super) struct KeptParts {
     heads: Vec<KeptPartsHead>,
-    /// What is pushed out next.
+    /// The next head to evict.
     oldest: usize,
 }
 
@@ -60,22 +60,23 @@ pub(super) struct KeptPartsHead {
 }
 
 impl KeptParts {
-    /// Keeps nothing yet.
+    /// An empty cache.
     pub(super) const fn new() -> KeptParts {
         KeptParts { heads: Vec::new(), oldest: 0 }
     }
 
-    /// Where the head is that has this key, if it is kept.
+    /// The index of the cached head with this key.
     pub(super) fn find(&self, key: PartsKey<'_>) -> Option<usize> {
         self.heads.iter().position(|head| head.has(key))
     }
 
-    /// The head at a place that was found.
+    /// The head at an index that `find` returned.
     pub(super) fn at(&self, place: usize) -> &KeptPartsHead {
         &self.heads[place]
     }
 
-    /// Keeps a valid head of these lines: in place of one of the same key, else of the oldest.
+    /// Caches a valid head of these lines: in place of the one with the same key, else of the
+    /// oldest.
     #[cold]
     pub(super) fn keep(
         &mut self,
@@ -85,7 +86,7 @@ impl KeptParts {
     ) {
         // A query may hold a key.
         let is_kept = layout.form == TargetForm::Origin && layout.query.is_absent();
-        // The layout has values without white space, and gaps have it.
+        // The layout has values without white space, and gaps include it.
         let is_filed = |line: &PartLine| line.known.is_some() && !line.is_compared;
         let is_plain = |line: &PartLine| line.value.of(bytes).is_some_and(is_plain);
         let has_space = lines.iter().any(|line| is_filed(line) && !is_plain(line));
@@ -152,24 +153,24 @@ impl KeptPartsHead {
         &self.layout
     }
 
-    /// The lines, of which those in front of this place are the same in another head.
+    /// The lines, of which another head may share the lines before some index.
     pub(super) fn lines(&self) -> &[PartLine] {
         &self.lines
     }
 
-    /// Where the line of this place starts, or the end of the head.
+    /// The start of the line at this index, or the end of the head.
     pub(super) fn start_of(&self, place: usize) -> usize {
         let start = self.lines.get(place).and_then(|line| line.name.range());
         start.map_or(self.bytes.len(), |name| name.start)
     }
 
-    /// How many lines are given before the first field: that of the authority.
+    /// The number of lines before the first field: 1 with an authority.
     pub(super) fn first_line(&self) -> usize {
         usize::from(self.has_authority)
     }
 
-    /// Whether a field is the one of this place, but for its gap, which is then filled in `bytes`;
-    /// what the head says of a body is put into `body`.
+    /// Whether a field equals the line at this index, except for its gap, which is then filled in
+    /// `bytes`; the head's data of a body is stored in `body`.
     pub(super) fn recall(
         &self,
         place: usize,
@@ -192,7 +193,7 @@ impl KeptPartsHead {
                 }
                 _ => return false,
             },
-            // What is filed is filed without white space, and not at all if it is empty.
+            // Values are recorded without white space, and not at all if empty.
             Some(_) if !is_plain(value) => return false,
             Some(_) | None => {}
         }
@@ -210,7 +211,7 @@ impl PartLine {
         let is_compared = match known {
             Some(KnownField::Named(field)) => kept::is_kept(field),
             Some(KnownField::Host) => true,
-            // These are left out of a head in parts.
+            // A head in parts never contains these.
             Some(KnownField::Connection | KnownField::TransferEncoding | KnownField::Expect) => {
                 true
             }
@@ -226,9 +227,9 @@ fn is_plain(value: &[u8]) -> bool {
     matches!((value.first(), value.last()), (Some(a), Some(b)) if !is_blank(a) && !is_blank(b))
 }
 
-/// The length that these digits are. What is none is looked at afresh, which says why.
+/// The length in these digits. Other text is parsed again as a new head, which reports the reason.
 fn length(digits: &[u8]) -> Option<u64> {
-    // So many digits fit.
+    // So many digits fit 64 bits.
     if digits.is_empty() || digits.len() > 19 {
         return None;
     }

@@ -60,7 +60,7 @@ pub enum Version {
 pub(super) struct Line<'b> {
     pub(super) method: Method,
     pub(super) method_len: usize,
-    /// It begins one byte behind the method.
+    /// It begins one byte after the method.
     pub(super) target: &'b [u8],
     pub(super) version: Version,
 }
@@ -73,7 +73,7 @@ pub(super) const fn bytes_max(limits: &HeadLimits) -> usize {
     limits.method_bytes_max.saturating_add(limits.target_bytes_max).saturating_add(10)
 }
 
-/// Takes a request line, without its CRLF, apart.
+/// Splits a request line without its CRLF.
 pub(super) fn parse<'b>(line: &'b [u8], limits: &HeadLimits) -> Result<Line<'b>, Reject> {
     let version = version(line)?;
     let method_len = method(line, limits)?.ok_or(Reject::RequestLine)?;
@@ -91,7 +91,7 @@ pub(super) fn parse<'b>(line: &'b [u8], limits: &HeadLimits) -> Result<Line<'b>,
 
 /// Where the method ends, or `None` while its space is not there yet.
 ///
-/// Looks at no more than `method_bytes_max + 1` bytes, so that garbage is refused at once.
+/// Reads at most `method_bytes_max + 1` bytes, so that garbage is refused at once.
 pub(super) fn method(bytes: &[u8], limits: &HeadLimits) -> Result<Option<usize>, Reject> {
     for (i, &byte) in bytes.iter().enumerate() {
         match byte {

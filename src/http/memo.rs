@@ -1,9 +1,9 @@
-//! Heads that came before, remembered by line.
+//! A cache of request heads, by line.
 //!
-//! A client repeats its head but for the digits of Content-Length, the path, and the values of
-//! lines that nothing here depends on: traces, the name of the request, credentials. The last few
-//! heads are kept without these ([`KeptHead`]), and of one that is known otherwise only they are
-//! checked. No secret is kept, and no answer is faster for guessing it.
+//! A client repeats its head except for the digits of Content-Length, the path, and the values of
+//! fields that nothing here depends on: traces, request names, credentials. The last few heads are
+//! cached without these ([`KeptHead`]), and of a matching head only these are checked. No secret is
+//! stored, and no answer is faster for guessing one.
 
 use super::{
     HEAD_BYTES_CEILING, Head, HeadLayout, HeadLimits, KEPT_HOST_BYTES_MAX, Method, Reject, Scan,
@@ -14,50 +14,50 @@ use super::{
     request_parts::FiledHead,
 };
 
-/// Heads that are kept; a further one pushes the oldest out.
+/// Cached heads; a further one evicts the oldest.
 const HEADS_KEPT: usize = 4;
 
-/// What [`HeadMemo::read`] knows so far.
+/// The result of [`HeadMemo::read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found<'m> {
     /// No end yet; pass `scanned` to the next call.
     Partial {
-        /// Bytes that need not be looked at again.
+        /// Bytes that need not be scanned again.
         scanned: usize,
     },
     /// The head is `buf[..layout.head_len()]`.
     Complete(&'m HeadLayout),
 }
 
-/// Finds and parses heads under fixed limits, and keeps the last few.
+/// Finds and parses heads under fixed limits, and caches the last few.
 ///
-/// It answers exactly as [`find_head`] and [`parse_head`](super::parse_head) do, in constant
-/// memory: four heads of one KiB, and what is known of 128 lines of each.
+/// Its results are those of [`find_head`] and [`parse_head`](super::parse_head). It uses constant
+/// memory: four heads of one KiB, and the positions of 128 lines of each.
 #[derive(Debug)]
 pub struct HeadMemo {
     pub(super) limits: HeadLimits,
     kept: Vec<KeptHead>,
-    /// Which one was asked for last.
+    /// The index of the head that was read last.
     recent: usize,
-    /// What is pushed out next.
+    /// The next head to evict.
     oldest: usize,
     /// The lines of the head that was parsed last.
     pub(super) lines: Vec<FieldLine>,
     /// The layout of the head that was read last, unless it is that of the recent one.
     found: HeadLayout,
-    /// The host of the last head whose hosts were known; empty: none yet. Clients with another
-    /// head for each request name the same one again and again.
+    /// The host of the last head whose hosts the server knows; empty: none yet. Clients with a new
+    /// head for each request repeat it.
     pub(super) known_host: Vec<u8>,
     /// Heads that came in parts.
     pub(super) parts: KeptParts,
     /// The lines of the one that was read last.
     pub(super) part_lines: Vec<PartLine>,
-    /// Room for the next one.
+    /// Memory for the next one.
     pub(super) spare_parts: Option<Box<FiledHead>>,
 }
 
 impl HeadMemo {
-    /// Keeps nothing yet.
+    /// An empty cache.
     pub const fn new(limits: HeadLimits) -> HeadMemo {
         let found = HeadLayout::begin(Method::Other, Version::Http10, TargetForm::Origin);
         HeadMemo {
@@ -76,9 +76,9 @@ impl HeadMemo {
 
     /// Reads the head that begins at `buf[0]`; `scanned` is as for [`find_head`].
     ///
-    /// `knows_hosts` says whether the server knows the hosts that a head names, and is told whether
-    /// it has said so of the same `Host` before. It is asked once for each head that is parsed and
-    /// must always say the same of the same hosts; the answer stays with the layout
+    /// `knows_hosts` returns whether the server knows the hosts that a head names; its argument is
+    /// whether it has returned true for the same `Host` before. It is called once for each parsed
+    /// head and must always return the same for the same hosts; the layout stores the result
     /// ([`HeadLayout::knows_hosts`]).
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl HeadMemo {
         scanned: usize,
         knows_hosts: impl FnOnce(&Head<'_>, bool) -> bool,
     ) -> Result<Found<'_>, Reject> {
-        // What came in pieces is looked at again only when it is whole.
+        // A head that comes in pieces is compared only once, when it is whole.
         if scanned == 0 {
             let recent = self.kept.get_mut(self.recent);
             if recent.is_some_and(|kept| kept.recall_same(buf, &self.limits)) {
@@ -118,7 +118,7 @@ impl HeadMemo {
         Ok(Found::Complete(&self.found))
     }
 
-    /// Whether the head at the start of `buf` is known; then it was found, and is the recent one.
+    /// Whether the head at the start of `buf` is cached; then it is the recent one.
     #[inline(never)] // Most heads are the same as before.
     fn recall(&mut self, buf: &[u8]) -> bool {
         let bytes_max = self.limits.head_bytes_max.min(HEAD_BYTES_CEILING);
@@ -139,7 +139,7 @@ impl HeadMemo {
         }
     }
 
-    /// Keeps a head of the lines that were parsed, in place of the oldest.
+    /// Caches a head of the parsed lines in place of the oldest.
     #[cold]
     fn keep(&mut self, head: &[u8], layout: HeadLayout) {
         self.found = layout;
@@ -187,8 +187,8 @@ mod tests {
         assert!(knows(&mut memo, &first) && knows(&mut memo, &other));
         assert_eq!(layout(&mut memo, &other).body, BodyFraming::Length(42));
         assert_eq!(layout(&mut memo, &first).body, BodyFraming::Length(10));
-        // A head of which nothing else may differ is cheapest as it stands, so each number of
-        // digits has its own.
+        // A head without other gaps is compared bytewise, so each number of digits has its own
+        // cached head.
         for length in ["1", "123", "4x", " 4"] {
             assert!(!knows(&mut memo, &post("", length)), "{length}");
         }
@@ -248,7 +248,7 @@ mod tests {
             let is_valid = found.is_ok();
             told.filter(|_| is_valid)
         };
-        // Each head is a new one; what is told is of its host alone.
+        // Each head is new; the argument is about its host alone.
         for (target, host, told) in [
             ("/", "a:1", Some(false)),
             ("/", "a:1", Some(true)),
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn no_secret_is_kept() {
         let mut memo = HeadMemo::new(LIMITS);
-        // How bytes look in the memo, wherever they are.
+        // The bytes as the memo's `Debug` output shows them.
         let shown = |text: &str| format!("{:?}", text.as_bytes()).replace(['[', ']'], "");
         for line in [
             "Authorization: Bearer <>",

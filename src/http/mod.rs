@@ -1,14 +1,14 @@
-//! HTTP/1.1 as a strict, pure codec: bytes to views, values to bytes; the server's side here, the
-//! client's in `client`.
+//! HTTP/1.1 as a strict, pure codec: bytes to views, values to bytes. The server's side is here,
+//! the client's in `client`.
 //!
-//! Invariant: what RFC 9112 lets a server refuse is refused, and every refusal
-//! ([`Reject`]) of bytes closes their connection. Of A2A nothing is known here but the
-//! names of its fields ([`Field`]), and nothing of a socket, a clock or a thread; no bytes can
-//! make it panic, and no loop is longer than its input.
+//! Invariant: bytes that RFC 9112 allows a server to refuse are refused, and every such refusal
+//! ([`Reject`]) closes the connection. The codec knows nothing of A2A but the names of its fields
+//! ([`Field`]), and nothing of sockets, clocks or threads; no bytes can make it panic, and no loop
+//! is longer than its input.
 //!
 //! The order of use: [`find_head`] until it is complete, [`parse_head`] once (or [`HeadMemo`] for
-//! both), then either `Content-Length` bytes or [`Chunked`], then [`response`]. A head that comes
-//! in parts ([`RequestParts`]) is filed by [`HeadMemo::read_parts`].
+//! both), then either `Content-Length` bytes or [`Chunked`], then [`response`].
+//! [`HeadMemo::read_parts`] reads a head that comes in parts ([`RequestParts`]).
 
 #[cfg(any(feature = "client", feature = "internals"))]
 pub mod client;
@@ -66,7 +66,7 @@ pub use secret::SecretBytes;
 pub use secret::wipe;
 pub use target::TargetForm;
 
-/// The sizes a request head may have; the codec has no numbers of its own.
+/// The limits of a request head; the codec has no numbers of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimits {
     /// Bytes of a whole head, leading empty lines and the final empty line included (at most

@@ -1,7 +1,7 @@
 //! From the bytes of a head to its layout.
 //!
-//! httparse cuts the fields; one pass files what an engine asks for, and the rules that need the
-//! whole head come last. Nothing is copied or allocated.
+//! httparse splits the fields; one pass records those that the engine uses, and the rules that need
+//! the whole head come last. Nothing is copied or allocated.
 
 use httparse::{EMPTY_HEADER, Header, Status};
 
@@ -10,7 +10,7 @@ use super::kept_parts::PartLine;
 use super::line;
 use super::{HeadLimits, Reject, Version, authority, fields, framing, scan, target};
 
-/// No head has more fields than this, whatever `HeadLimits::fields_max` says.
+/// The most fields of a head, regardless of `HeadLimits::fields_max`.
 pub const FIELDS_CEILING: usize = 128;
 
 /// Fields for which the first attempt has room; clearing more slots costs time on every head.
@@ -19,21 +19,21 @@ const FIELDS_TYPICAL: usize = 24;
 /// Parses the head that [`super::find_head`] measured: `buf[..head_len]`.
 ///
 /// # Errors
-/// Any [`Reject`] but those of chunked bodies.
+/// Any [`Reject`] except those of chunked bodies.
 #[cfg(any(test, feature = "internals"))]
 pub fn parse_head(head: &[u8], limits: &HeadLimits) -> Result<HeadLayout, Reject> {
     parse_head_of(b"", head, limits, None)
 }
 
-/// What a field line is called, and where its value stands without outer white space.
+/// The name of a field line, and the position of its value without outer white space.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FieldLine {
     pub(super) known: Option<KnownField>,
     pub(super) value: Span,
 }
 
-/// The same, but `known_host`, which is empty or valid, is not looked at again: a layout whose host
-/// it is, byte for byte, says so. The lines of a valid head are put into `lines`.
+/// As [`parse_head`], but a host equal to `known_host`, which is empty or valid, is not checked
+/// again; the layout records the match. Appends the lines of a valid head to `lines`.
 ///
 /// # Errors
 /// Those of [`parse_head`].
@@ -62,7 +62,7 @@ pub(super) fn parse_head_of(
     pass.finish(target.authority.behind(target_at), known_host, limits)
 }
 
-/// The pass over the fields, and what it remembers for the rules that need several of them.
+/// The pass over the fields, with the data for rules that need several of them.
 pub(super) struct Pass<'b, 'l> {
     head: &'b [u8],
     out: HeadLayout,
@@ -74,7 +74,7 @@ pub(super) struct Pass<'b, 'l> {
 }
 
 impl<'b, 'l> Pass<'b, 'l> {
-    /// Nothing is filed yet.
+    /// An empty pass.
     #[inline]
     pub(super) fn new(
         head: &'b [u8],
@@ -85,7 +85,7 @@ impl<'b, 'l> Pass<'b, 'l> {
         Pass { head, out, lines, length, encoding, close: false, persist: false }
     }
 
-    /// Files lines that are cut already.
+    /// Records lines that are split already.
     pub(super) fn take_lines(&mut self, lines: &[PartLine]) -> Result<(), Reject> {
         lines.iter().try_for_each(|&PartLine { known, value, .. }| match (known, value.range()) {
             (Some(known), Some(value)) => {
@@ -95,14 +95,14 @@ impl<'b, 'l> Pass<'b, 'l> {
         })
     }
 
-    /// Notes that a body follows, whose end the driver tells if it has no length.
+    /// Notes that a body follows; without a length the driver detects its end.
     pub(super) fn expect_body(&mut self) {
         if self.length.is_none() {
             self.encoding = Some(b"chunked");
         }
     }
 
-    /// Files the field lines from `from` on, up to the empty line that must end the head.
+    /// Records the field lines from `from` on, up to the empty line that must end the head.
     fn fields(&mut self, from: usize, fields_max: usize) -> Result<(), Reject> {
         let section = self.head.get(from..).unwrap_or_default();
         let mut few = [EMPTY_HEADER; FIELDS_TYPICAL];
@@ -127,7 +127,7 @@ impl<'b, 'l> Pass<'b, 'l> {
             if known.is_none() && self.lines.is_none() {
                 continue;
             }
-            // An empty value need not point into the head; it stands behind its colon.
+            // An empty value may not point into the head; its position is after its colon.
             let start = match field.value {
                 [] => place(field.name.as_bytes()) + field.name.len() + 1,
                 value => place(value),
@@ -143,7 +143,7 @@ impl<'b, 'l> Pass<'b, 'l> {
         Ok(())
     }
 
-    /// Files one field.
+    /// Records one field.
     fn take(&mut self, known: KnownField, span: Span) -> Result<(), Reject> {
         let value = span.of(self.head).unwrap_or_default();
         match known {
@@ -226,7 +226,7 @@ impl<'b, 'l> Pass<'b, 'l> {
     }
 }
 
-/// The fields that are looked at.
+/// The fields that are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KnownField {
     Host,
@@ -289,7 +289,7 @@ fn is<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
     name.len() == N && name.iter().zip(lower).map(differ).fold(0, |sum, bits| sum | bits) == 0
 }
 
-/// Lets httparse cut the fields, and says in our words what it refused.
+/// Splits the fields with httparse, and translates its errors.
 ///
 /// Bare CR and LF and control bytes were refused when the head was found.
 fn cut<'b, 's>(section: &'b [u8], slots: &'s mut [Header<'b>]) -> Result<&'s [Header<'b>], Reject> {
@@ -336,7 +336,7 @@ mod tests {
         format!("POST /a?b HTTP/1.1\r\nHost: a:1\r\n{fields}\r\n")
     }
 
-    /// What `ask` says of the head.
+    /// The result of `ask` for the head.
     fn parse<T>(text: &str, ask: impl Fn(Head<'_>) -> T) -> Result<T, Reject> {
         parse_head(text.as_bytes(), &LIMITS).map(|layout| ask(layout.head(text.as_bytes())))
     }

@@ -33,7 +33,7 @@ pub fn segment(segment: &str) -> Result<Cow<'_, str>, Reject> {
     escape::decode(segment, false)
 }
 
-/// [`check`] before the path is known to be text.
+/// [`check`] for a path that may not be text.
 pub(super) fn check_bytes(bytes: &[u8]) -> Result<(), Reject> {
     let (escapes, backslashes) = bytes
         .iter()
@@ -53,7 +53,7 @@ pub(super) fn check_bytes(bytes: &[u8]) -> Result<(), Reject> {
         while let Some(byte) = reducible(&stack) {
             match byte {
                 b'/' | b'\\' | 0..=0x1f | 0x7f => return Err(Reject::PathSeparator),
-                // RFC 3629 §1: these octets appear in no UTF-8, only in overlong disguises.
+                // RFC 3629 §1: these octets never appear in UTF-8, only in overlong forms.
                 0xc0 | 0xc1 | 0xf5..=0xff => return Err(Reject::EscapeInvalid),
                 _ => {}
             }
@@ -73,7 +73,7 @@ fn reducible(stack: &[u8]) -> Option<u8> {
     Some(escape::hex(high)? << 4 | escape::hex(low)?)
 }
 
-/// RFC 3986 §3.3: `.` and `..` are no names but steps; a client removes them before it sends.
+/// RFC 3986 §3.3: `.` and `..` are relative steps; a client removes them before it sends.
 fn check_dots(path: &[u8]) -> Result<(), Reject> {
     // Dots since the last slash, or more than two when the segment holds anything else.
     let mut dots = 0u8;

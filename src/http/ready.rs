@@ -1,7 +1,7 @@
-//! A response that is sent again and again: only its date is written anew.
+//! A response that is sent repeatedly: only its date changes.
 //!
-//! It is that of HTTP/1.1 on a connection that stays; other drivers make their own of the fields
-//! and the content.
+//! It is for HTTP/1.1 on a persistent connection; other drivers build their own from the fields and
+//! the content.
 
 use super::{FieldLines, media, response};
 
@@ -29,7 +29,7 @@ impl ReadyResponse {
         &self.bytes[self.content_at..]
     }
 
-    /// Appends it, as of this date.
+    /// Appends it with this date.
     #[inline]
     pub fn put(&self, out: &mut Vec<u8>, date: &[u8; 29]) {
         let date_at = out.len() + response::OK_DATE.len();

@@ -1,9 +1,9 @@
 //! Why bytes were refused.
 //!
-//! One variant per reason; each has one status and one sentence. After any of them the framing
-//! of a connection of HTTP/1.x is unknown, so the answer carries `Connection: close` and nothing
-//! behind the refused bytes is ever parsed (RFC 9112 §2.2, §6.3, §9.6). Of a head that came in
-//! parts the request alone is refused.
+//! One variant per reason; each has one status and one sentence. After any of them the framing of a
+//! connection of HTTP/1.x is unknown, so the answer carries `Connection: close` and nothing after
+//! the refused bytes is ever parsed (RFC 9112 §2.2, §6.3, §9.6). For a head that came in parts only
+//! the request is refused.
 
 /// A reason why the peer's bytes are no acceptable HTTP/1.1 request.
 ///
@@ -66,7 +66,7 @@ pub enum Reject {
     HostInvalid,
     /// Content-Length is not one decimal number (RFC 9112 §6.3).
     LengthInvalid,
-    /// Content-Length is so far above what is read that no client means it (RFC 9112 §6.3).
+    /// Content-Length is so far above the limit that it is no client's mistake (RFC 9112 §6.3).
     LengthAbsurd,
     /// More than one Content-Length (RFC 9112 §6.3).
     LengthRepeated,

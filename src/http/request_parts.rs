@@ -1,9 +1,8 @@
-//! A head that another library has parsed: its parts are checked and filed as those of HTTP/1.1
-//! are.
+//! A head that another library has parsed: its parts are checked and recorded as in HTTP/1.1.
 //!
-//! Invariant: a head that comes in parts is refused for the reason for which the same head in
-//! HTTP/1.1 would be, but for what only the syntax of HTTP/1.1 can get wrong. Fields of a
-//! connection mean nothing here (RFC 9113 §8.2.2) and are left out.
+//! Invariant: a head that comes in parts is refused for the same reason as the same head in
+//! HTTP/1.1, except for errors that only the syntax of HTTP/1.1 can have. Fields of a connection
+//! mean nothing here (RFC 9113 §8.2.2) and are left out.
 
 use super::{
     HEAD_BYTES_CEILING, Head, HeadLayout, HeadLimits, HeadMemo, Method, Reject, TargetForm,
@@ -28,7 +27,7 @@ pub struct RequestParts<'r, F> {
     pub authority: Option<&'r [u8]>,
     /// Names, in any case, and values of the fields, in their order.
     pub fields: F,
-    /// True: a body follows, and be it empty.
+    /// True: a body follows, possibly an empty one.
     pub has_body: bool,
     /// True: the answer may have trailers, as in HTTP/2.
     pub takes_trailers: bool,
@@ -38,7 +37,7 @@ pub struct RequestParts<'r, F> {
 #[derive(Debug)]
 pub struct HeadBuf(Box<FiledHead>);
 
-/// A head, or room for one.
+/// A head, or memory for one.
 #[derive(Debug)]
 pub(super) struct FiledHead {
     bytes: Vec<u8>,
@@ -54,12 +53,12 @@ impl HeadBuf {
         self.0.layout.head(&self.0.bytes)
     }
 
-    /// Says that it may hold a credential: it is wiped when it is not needed any more.
+    /// Marks it as possibly holding a credential: it is wiped after use.
     pub fn hold_secret(&mut self) {
         self.0.is_secret = true;
     }
 
-    /// Whether the hosts that it names are known to the server; see [`HeadMemo::read`].
+    /// Whether the server knows the hosts that it names; see [`HeadMemo::read`].
     pub fn knows_hosts(&self) -> bool {
         self.0.layout.knows_hosts()
     }
@@ -71,7 +70,7 @@ impl HeadBuf {
 }
 
 impl FiledHead {
-    /// Room for a head of the usual size.
+    /// Memory for a head of the usual size.
     #[cold]
     fn room() -> Box<FiledHead> {
         let layout = HeadLayout::begin(Method::Other, Version::Http11, TargetForm::Origin);
@@ -91,11 +90,11 @@ impl Drop for FiledHead {
 /// Why a head in parts is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartsReject {
-    /// What a connection of HTTP/1.1 would say.
+    /// The reason that a connection of HTTP/1.1 would return.
     pub reject: Reject,
     /// Its `Content-Type`, as far as the head was read: a client of gRPC is refused in gRPC.
     pub content_type: Option<Box<[u8]>>,
-    /// Its `Origin`, likewise: the page of a browser may be told of the refusal.
+    /// Its `Origin`, likewise: a browser's page may be allowed to read the refusal.
     pub origin: Option<Box<[u8]>>,
 }
 
@@ -105,14 +104,15 @@ impl From<Reject> for PartsReject {
     }
 }
 
-/// Bytes for which a head has room from the start.
+/// Bytes that a head allocates at first.
 const BYTES_TYPICAL: usize = 512;
 
-/// Bytes of a request line of HTTP/1.1 beside method and target, which are counted as if they were
-/// there.
+/// Bytes of a request line of HTTP/1.1 in addition to method and target, which are counted as if
+/// they were present.
 const LINE_BYTES: usize = " ".len() + line::VERSION_BYTES + END.len();
 
-/// What stands between the name of a field and its value, and behind that and behind a head.
+/// The separator between a field's name and its value; a line's end follows each field and the
+/// head.
 const SEPARATOR: &[u8] = b": ";
 const END: &[u8] = b"\r\n";
 
@@ -134,7 +134,7 @@ impl HeadMemo {
         let mut head = spare_parts.take().unwrap_or_else(FiledHead::room);
         let FiledHead { bytes, layout, .. } = &mut *head;
         if let Some(kept) = parts.find(key).map(|place| parts.at(place)) {
-            // Whether it is another head shows field by field.
+            // Whether it is another head is decided field by field.
             bytes.extend_from_slice(kept.bytes());
             *layout = *kept.layout();
             let mut place = kept.first_line();
@@ -164,7 +164,7 @@ impl HeadMemo {
         Ok(HeadBuf(head))
     }
 
-    /// Takes back the room of a head that is not needed any more, for the next one.
+    /// Takes back the memory of a head after use, for the next one.
     pub fn reuse(&mut self, mut head: HeadBuf) {
         if std::mem::take(&mut head.0.is_secret) {
             wipe(&mut head.0.bytes);
@@ -176,8 +176,8 @@ impl HeadMemo {
     }
 }
 
-/// Puts the parts into one section and files them, in the order in which a head of HTTP/1.1 is
-/// read: all of its bytes, then the target, then the syntax of the fields, then what they mean.
+/// Puts the parts into one section and checks them in the order in which a head of HTTP/1.1 is
+/// read: all of its bytes, then the target, then the syntax of the fields, then their meaning.
 fn file<'r>(
     key: PartsKey<'r>,
     fields: impl Iterator<Item = (&'r [u8], &'r [u8])>,
@@ -219,7 +219,7 @@ fn file<'r>(
     pass.finish(target.authority.behind(target_at), known_host, limits)
 }
 
-/// Refuses what could not stand in a request line.
+/// Refuses a method or target that could not be in a request line.
 fn check_line(method: &[u8], target: &[u8], limits: &HeadLimits) -> Result<(), Reject> {
     let is_token = |method: &[u8]| method.iter().all(|&byte| line::is_token(byte));
     let looked_at = &method[..method.len().min(limits.method_bytes_max)];
@@ -233,7 +233,7 @@ fn check_line(method: &[u8], target: &[u8], limits: &HeadLimits) -> Result<(), R
     let head_bytes_max = limits.head_bytes_max.min(HEAD_BYTES_CEILING);
     let seen = line::bytes_max(limits).min(head_bytes_max.saturating_sub(1));
     match target.get(at) {
-        // What is behind the longest line is not looked at.
+        // Bytes after the longest line are not read.
         Some(_) if method.len() + " ".len() + at > seen => Err(Reject::TargetTooLong),
         Some(b'\t') => Err(Reject::RequestLine),
         Some(&byte) => Err(control(byte)),
@@ -252,7 +252,7 @@ fn control(byte: u8) -> Reject {
     }
 }
 
-/// Fields of a connection, which are said anew for each, or not at all.
+/// Whether a field belongs to a connection: such fields are generated for each connection.
 fn is_left_out(known: Option<KnownField>) -> bool {
     match known {
         Some(
@@ -265,20 +265,20 @@ fn is_left_out(known: Option<KnownField>) -> bool {
     }
 }
 
-/// The field lines of a head on its way.
+/// The field lines of a head that is being read.
 struct Section<'l> {
-    /// The lines, behind method and target.
+    /// The lines, after method and target.
     bytes: &'l mut Vec<u8>,
     bytes_max: usize,
     lines: &'l mut Vec<PartLine>,
-    /// How many more there may be.
+    /// How many more fields are allowed.
     fields_left: usize,
     /// The first mistake in the syntax of a field.
     syntax: Result<(), Reject>,
 }
 
 impl<'l> Section<'l> {
-    /// With the line of the authority, or with lines that are known to be in order, and the bytes
+    /// Begins with the line of the authority, or with lines that are valid already, and the bytes
     /// up to their end.
     fn begin(
         key: PartsKey<'_>,
@@ -309,7 +309,7 @@ impl<'l> Section<'l> {
         Ok(section)
     }
 
-    /// A refused head is used no more.
+    /// Turns a refused head into its error.
     #[cold]
     fn refused(&mut self, reject: Reject) -> PartsReject {
         let value = |field: Field| {
@@ -322,8 +322,8 @@ impl<'l> Section<'l> {
         PartsReject { reject, content_type, origin }
     }
 
-    /// What is said of a head that this field makes too large: a control byte within the limit is
-    /// seen before.
+    /// The reason for a head that this field makes too large: a control byte within the limit comes
+    /// first.
     #[cold]
     fn too_large(&self, name: &[u8], value: &[u8]) -> Reject {
         let left = (self.bytes_max + END.len()).saturating_sub(self.bytes.len());
@@ -345,7 +345,7 @@ impl<'l> Section<'l> {
             check_controls(value)?;
         }
         if self.syntax.is_ok() {
-            // A line that is no field is none too many.
+            // An invalid field does not count towards the limit of fields.
             self.syntax = match (is_name, is_value, self.fields_left.checked_sub(1)) {
                 (false, ..) => Err(Reject::FieldName),
                 (true, false, _) => Err(Reject::FieldValue),
@@ -372,7 +372,7 @@ fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|&byte| line::is_token(byte))
 }
 
-/// Refuses what a head of HTTP/1.1 is refused for before it is taken apart.
+/// Refuses control bytes, for which a head of HTTP/1.1 is refused before it is parsed.
 #[cold]
 fn check_controls(bytes: &[u8]) -> Result<(), Reject> {
     let seen = bytes.iter().find(|byte| **byte < b' ' && **byte != b'\t');

@@ -1,8 +1,8 @@
 //! Response heads, written straight into the caller's buffer (RFC 9112 §4, §6).
 //!
-//! All or nothing: a head is begun, its body is appended behind it, and then the length is
-//! patched into a padded field, or everything is rolled back. 1xx, 204 and 304 never carry a
-//! body, and an answer to HEAD carries the length of the body it leaves out.
+//! All or nothing: a head is begun, its body is appended after it, and then the length is patched
+//! into a padded field, or everything is rolled back. 1xx, 204 and 304 never carry a body, and an
+//! answer to HEAD carries the length of the omitted body.
 
 use super::media;
 
@@ -12,26 +12,26 @@ pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// The `extra` an HTTP/1.0 client needs to keep the connection (RFC 9112 §9.3).
 pub const KEEP_ALIVE: &[u8] = b"Connection: keep-alive\r\n";
 
-/// Digits for which the padded Content-Length has room; a longer one moves the body once.
+/// Digits of the padded Content-Length; a longer one moves the body once.
 const LENGTH_DIGITS: usize = 10;
 
-/// The longest body whose length fits the padded field.
+/// The longest body with a length that fits the padded field.
 const LENGTH_PADDED_MAX: u64 = 9_999_999_999;
 
-/// What stands before the digits that [`begin`] leaves room for.
+/// The text before the digits that [`begin`] reserves.
 const LENGTH_NAME: &[u8; 16] = b"Content-Length: ";
 
-/// Bytes of a head beside its media type and extra fields; making room once is cheaper.
+/// Bytes of a head in addition to its media type and extra fields; reserving them once is cheaper.
 const HEAD_BYTES_TYPICAL: usize = 160;
 
-/// What stands before the date of every response with status 200.
+/// The text before the date of every response with status 200.
 pub(super) const OK_DATE: &[u8; 23] = b"HTTP/1.1 200 OK\r\nDate: ";
 
 /// The whole head of nearly every answer, with blanks for date and length.
 const JSON_HEAD: &[u8; 116] = b"HTTP/1.1 200 OK\r\nDate:                              \r\n\
     Content-Type: application/json\r\nContent-Length:           \r\n\r\n";
 
-/// Where the digits of its length are.
+/// The offset of the digits of its length.
 const JSON_LENGTH_AT: usize = JSON_HEAD.len() - LENGTH_DIGITS - 4;
 
 /// A response that was begun: give it back to [`finish`] or [`rollback`].
@@ -43,7 +43,7 @@ pub struct ResponseMark {
     body_at: usize,
 }
 
-/// Begins a response whose body the caller appends to `out`.
+/// Begins a response; the caller appends the body to `out`.
 ///
 /// `status` must be one that has a body (see [`has_body`]); `extra` is complete field lines with
 /// their CRLF. The length is unknown yet: [`finish`] fills it in.
@@ -108,10 +108,10 @@ fn with_fields(out: &mut Vec<u8>, date: &[u8; 29], extra: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes the length of what stands behind the head into the head.
+/// Writes the length of the body into the head.
 pub fn finish(out: &mut Vec<u8>, mark: ResponseMark) {
     let length = out.len().saturating_sub(mark.body_at) as u64;
-    // RFC 9110 §5.5: white space before a value is no part of it, so the padding is legal.
+    // RFC 9110 §5.5: white space before a value is not part of it, so the padding is legal.
     let field = out.get_mut(mark.length_at..mark.length_at + LENGTH_DIGITS);
     match field.and_then(|field| field.first_chunk_mut::<LENGTH_DIGITS>()) {
         Some(field) if length <= LENGTH_PADDED_MAX => {
@@ -140,15 +140,15 @@ pub fn finish_untold(out: &mut Vec<u8>, mark: ResponseMark) {
     out.drain(line_at..mark.length_at + LENGTH_DIGITS + 2);
 }
 
-/// Takes back everything since [`begin`], as if it had never been called.
+/// Removes everything since [`begin`].
 pub fn rollback(out: &mut Vec<u8>, mark: ResponseMark) {
     out.truncate(mark.start);
 }
 
 /// Writes the head of an event stream; events follow as chunks, or bare until the close.
 ///
-/// HTTP/1.0 knows no chunks (RFC 9112 §6.1), so there the close ends the stream and is announced
-/// whatever `close` says.
+/// HTTP/1.0 has no chunks (RFC 9112 §6.1), so there the close ends the stream and is announced
+/// regardless of `close`.
 pub fn stream_head(
     out: &mut Vec<u8>,
     content_type: &str,
@@ -282,7 +282,7 @@ fn end_head(out: &mut Vec<u8>, extra: &[u8], close: bool) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes the decimal digits of `value` to the end of `field`, and says how many they are.
+/// Writes the decimal digits of `value` to the end of `field`, and returns their number.
 #[inline]
 pub(super) fn decimal<const N: usize>(mut value: u64, field: &mut [u8; N]) -> usize {
     for (count, digit) in (1..).zip(field.iter_mut().rev()) {

@@ -1,20 +1,20 @@
 //! Finding the end of a head in a growing buffer.
 //!
-//! Every byte is looked at once, and a refusal comes with the first byte that proves it, so the
-//! outcome does not depend on how the bytes were cut into reads. Lines end in CRLF and in
-//! nothing else; no control byte but the tab gets past this file.
+//! Every byte is scanned once, and a refusal comes with the first byte that proves it, so the
+//! outcome does not depend on how the bytes were cut into reads. Lines end only in CRLF; the only
+//! control byte that is accepted is the tab.
 
 use super::{HEAD_BYTES_CEILING, HeadLimits, Reject, line};
 
 /// Empty lines forgiven before a request line (RFC 9112 §2.2: at least one SHOULD be).
 pub const EMPTY_LINES_MAX: usize = 4;
 
-/// What [`find_head`] knows so far.
+/// The result of [`find_head`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
     /// No end yet; pass `scanned` to the next call.
     Partial {
-        /// Bytes that need not be looked at again.
+        /// Bytes that need not be scanned again.
         scanned: usize,
     },
     /// The head is `buf[..head_len]`, leading empty lines and the final empty line included.
@@ -26,7 +26,7 @@ pub enum Scan {
 
 /// Searches the end of the head that begins at `buf[0]`.
 ///
-/// `scanned` is 0 for a new head, then what the last [`Scan::Partial`] said; the bytes before it
+/// `scanned` is 0 for a new head, then the value of the last [`Scan::Partial`]; the bytes before it
 /// must not have changed.
 ///
 /// # Errors
@@ -41,7 +41,7 @@ pub fn find_head(buf: &[u8], scanned: usize, limits: &HeadLimits) -> Result<Scan
     let Some(start) = skip_empty_lines(view)? else {
         return partial(view, bytes_max, 0);
     };
-    // The method is short, so looking at it again costs less than remembering it.
+    // The method is short, so scanning it again costs less than storing its end.
     line::method(&view[start..], limits)?;
     let mut at = scanned.clamp(start, view.len());
     let mut in_first_line = !view[start..at].contains(&b'\n');
@@ -101,14 +101,14 @@ pub(super) fn skip_empty_lines(buf: &[u8]) -> Result<Option<usize>, Reject> {
 
 /// The index of the first byte below 0x20 at or after `from`, else `bytes.len()`.
 ///
-/// Eight bytes a step; the tests know a slow twin.
+/// Eight bytes a step; the tests compare it with a slow twin.
 pub(super) fn next_control(bytes: &[u8], from: usize) -> usize {
     next(bytes, from, below_0x20, |b| b < 0x20)
 }
 
-/// How many bytes a field value at the start of `bytes` has, white space around it included.
+/// The length of a field value at the start of `bytes`, including white space around it.
 ///
-/// RFC 9110 §5.5: it holds visible bytes, spaces, tabs and those above 0x7f.
+/// RFC 9110 §5.5: it holds visible bytes, spaces, tabs and bytes above 0x7f.
 pub(super) fn value_len(bytes: &[u8]) -> usize {
     let is_out = |byte: u8| (byte < 0x20) | (byte == 0x7f);
     let hits = |word| below_0x20(word) | zeros(word ^ (ONES * 0x7f));
@@ -128,7 +128,7 @@ pub(super) fn value_len(bytes: &[u8]) -> usize {
     }
 }
 
-/// How many bytes stand before the first space or control byte.
+/// The number of bytes before the first space or control byte.
 pub(super) fn target_len(bytes: &[u8]) -> usize {
     next(bytes, 0, |word| word.wrapping_sub(ONES * 0x21) & !word & HIGHS, |byte| byte <= b' ')
 }
@@ -203,7 +203,7 @@ mod tests {
         let head_len = bytes.len() - 3;
         assert_eq!(find_head(bytes, 0, &LIMITS), Ok(Scan::Complete { head_len }));
         assert_eq!(find_head(b"", 0, &LIMITS), Ok(Scan::Partial { scanned: 0 }));
-        // The CR must be seen again: its LF decides.
+        // The CR must be scanned again, with its LF.
         assert_eq!(find_head(&bytes[..17], 0, &LIMITS), Ok(Scan::Partial { scanned: 16 }));
         // A cursor beyond the buffer is a caller's mistake, not a crash.
         assert_eq!(find_head(b"GET", 9, &LIMITS), Ok(Scan::Partial { scanned: 3 }));

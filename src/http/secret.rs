@@ -1,16 +1,14 @@
-//! Bytes that may hold a secret, such as a head with a credential: they are written over when
-//! they are needed no more.
+//! Bytes that may hold a secret, such as a head with a credential: they are overwritten after use.
 //!
-//! Invariant: what is wiped is written over while it is still owned. Where there are no callers to
-//! know, nothing is wiped.
+//! Invariant: bytes are wiped while they are still owned. Without authentication nothing is wiped.
 
 use std::{hint::black_box, ops::Deref};
 
-/// Writes over bytes that may hold a secret.
+/// Overwrites bytes that may hold a secret.
 #[inline(never)]
 pub fn wipe(bytes: &mut [u8]) {
     bytes.fill(0);
-    // The compiler may leave out a write that is never read, but not this one.
+    // The compiler may omit a write that is never read, but not this one.
     black_box(bytes);
 }
 
@@ -22,7 +20,7 @@ pub struct SecretBytes {
 }
 
 impl SecretBytes {
-    /// These bytes, which may hold one or not.
+    /// Takes bytes; `is_secret`: they may hold a secret.
     pub fn new(bytes: Vec<u8>, is_secret: bool) -> SecretBytes {
         SecretBytes { bytes, is_secret }
     }

@@ -19,7 +19,7 @@ pub enum TargetForm {
     Asterisk,
 }
 
-/// Where the parts of a target stand in its text.
+/// The positions of a target's parts in its text.
 pub(super) struct RequestTarget {
     pub(super) form: TargetForm,
     pub(super) authority: Span,
@@ -67,8 +67,8 @@ pub(super) fn parse(
     let mark = if seen & QUERY == 0 { text.len() } else { find(text, path_at, b"?") };
     let (path_end, query) = match mark {
         at if at == text.len() => (at, Span::ABSENT),
-        // A fragment behind a query is what sloppy clients forget to cut off; it means nothing
-        // here. One behind a path could be read as part of the path, and is refused.
+        // A fragment after a query is a common mistake of clients and means nothing here. A
+        // fragment after a path could be read as part of the path, and is refused.
         at => (at, Span::new(at + 1, find(text, at + 1, b"#"))),
     };
     let path = &text[path_at..path_end];
@@ -84,7 +84,7 @@ pub(super) fn parse(
     Ok(RequestTarget { form, authority, path: Span::new(path_at, path_end), query })
 }
 
-/// The authority of an absolute target, and where its path begins.
+/// The authority of an absolute target, and the start of its path.
 fn absolute(text: &[u8]) -> Result<(Span, usize), Reject> {
     let scheme_end = text.windows(3).position(|three| three == b"://").ok_or(Reject::TargetForm)?;
     let scheme = &text[..scheme_end];
@@ -93,22 +93,22 @@ fn absolute(text: &[u8]) -> Result<(Span, usize), Reject> {
         return Err(Reject::TargetScheme);
     }
     let (begin, end) = (scheme_end + 3, find(text, scheme_end + 3, b"/?#"));
-    // RFC 9110 §4.2.4: user information is an error, likely made to hide the host behind it; what
-    // holds `@` is no authority here.
+    // RFC 9110 §4.2.4: user information is an error, likely made to hide the host after it; a text
+    // with `@` is not an authority here.
     if !authority::is_valid(&text[begin..end]) {
         return Err(Reject::TargetAuthority);
     }
     Ok((Span::new(begin, end), end))
 }
 
-/// Where the first of `marks` stands at or behind `from`, else the end of `text`.
+/// The index of the first of `marks` at or after `from`, else the end of `text`.
 fn find(text: &[u8], from: usize, marks: &[u8]) -> usize {
     text[from..].iter().position(|b| marks.contains(b)).map_or(text.len(), |at| from + at)
 }
 
 /// Not visible ASCII.
 const INVALID: u8 = 1;
-/// Something that makes the path worth a closer look.
+/// A byte that makes a full check of the path necessary.
 const SUSPECT: u8 = 2;
 /// `#`, which begins a fragment.
 const FRAGMENT: u8 = 4;

@@ -1,8 +1,8 @@
-//! One number for memory: a budget is divided among the limits that follow from it.
+//! One number for memory: a budget that is divided among the limits that depend on it.
 //!
-//! Invariants: the sum of the terms never passes the budget; limits of the protocol (bodies,
-//! queries, depths, ids, frames) and those that were set by hand stay as they are; a budget below
-//! the sum with the least that works is refused, and the error says that sum.
+//! Invariants: the sum of the terms never exceeds the budget; limits of the protocol (bodies,
+//! queries, depths, ids, frames) and explicitly configured limits stay as they are; a budget below
+//! the smallest workable sum is refused, and the error contains that sum.
 
 use std::fmt;
 
@@ -10,18 +10,18 @@ use super::Limits;
 
 const MIB: u64 = 1024 * 1024;
 
-/// The budget of a server with up to [`WORKERS_INCLUDED`] workers that was told none: whatever
-/// memory the machine has.
+/// The default budget of a server with up to [`WORKERS_INCLUDED`] workers, regardless of the
+/// machine's memory.
 pub const MEMORY_BYTES_DEFAULT: u64 = 4096 * MIB;
 
-/// What each worker above [`WORKERS_INCLUDED`] adds to it: the request and the answer it has at
-/// hand, so that many cores do not take the store's memory.
+/// Added for each worker above [`WORKERS_INCLUDED`], for the request and the answer that it
+/// handles, so that many cores do not take the store's memory.
 pub const MEMORY_BYTES_PER_WORKER: u64 = 64 * MIB;
 
 /// Workers that [`MEMORY_BYTES_DEFAULT`] is enough for.
 pub const WORKERS_INCLUDED: usize = 4;
 
-/// The budget of a server with so many workers that was told none.
+/// The default budget of a server with this many workers.
 pub fn memory_bytes_default(workers: usize) -> u64 {
     let more = workers.saturating_sub(WORKERS_INCLUDED) as u64;
     MEMORY_BYTES_DEFAULT.saturating_add(more.saturating_mul(MEMORY_BYTES_PER_WORKER))
@@ -30,11 +30,12 @@ pub fn memory_bytes_default(workers: usize) -> u64 {
 /// A limit that a budget decides.
 struct Portion {
     name: &'static str,
-    /// The least that works.
+    /// The smallest workable value.
     least: fn(&Limits) -> u64,
-    /// More than this is of no use; what it leaves goes to those behind it.
+    /// The largest useful value; the rest goes to later portions.
     most: u64,
-    /// Its part of what is left, as are the weights of it and of those behind it.
+    /// Its weight: its part of the remaining budget is `weight` of the sum of its own and all later
+    /// weights.
     weight: u64,
 }
 
@@ -62,7 +63,7 @@ fn one_exchange(limits: &Limits) -> u64 {
     (2 * body + limits.head_bytes_max + limits.task_bytes_max) as u64
 }
 
-/// One that grows, and one that makes room for it.
+/// A task that grows, and a task that makes room for it.
 fn two_tasks(limits: &Limits) -> u64 {
     2 * limits.task_bytes_max as u64
 }
@@ -92,12 +93,11 @@ impl fmt::Display for TooLittleMemory {
 impl std::error::Error for TooLittleMemory {}
 
 impl Limits {
-    /// These limits with those that may shrink or grow set so that
-    /// [`Limits::memory_bytes_max`] is at most `bytes` for so many workers; those named in `fixed`
-    /// stay as they are.
+    /// A copy of these limits, with the adjustable ones set so that [`Limits::memory_bytes_max`] is
+    /// at most `bytes` for this many workers; the limits in `fixed` stay as they are.
     ///
     /// # Errors
-    /// [`TooLittleMemory`], which says what would do.
+    /// [`TooLittleMemory`], with the sum that is needed.
     pub fn for_memory(
         &self,
         bytes: u64,
@@ -135,8 +135,8 @@ impl Limits {
         Ok(limits)
     }
 
-    /// As [`Limits::for_memory`] with [`memory_bytes_default`], or with the least that works if
-    /// that is more.
+    /// As [`Limits::for_memory`] with [`memory_bytes_default`], or with the smallest workable
+    /// budget if that is larger.
     pub fn for_default_memory(&self, workers: usize, is_secure: bool, fixed: &[&str]) -> Limits {
         let divided = |bytes| self.for_memory(bytes, workers, is_secure, fixed);
         let enough = |refused: TooLittleMemory| divided(refused.least);
@@ -201,7 +201,7 @@ mod tests {
                 base.for_memory(least + bytes, workers, false, &[]).unwrap().store_bytes_max
             };
             let (less, more) = (less.min(more), less.max(more));
-            // By the bytes that steps of other limits leave over.
+            // The tolerance: bytes that the steps of other limits leave over.
             prop_assert!(store(less) <= store(more) + 512 * MIB as usize);
         }
     }
@@ -225,7 +225,7 @@ mod tests {
             for (name, least) in [
                 ("connections_max", 3_000),
                 ("http2_connections_max", 230),
-                // Each may be another owner's, which costs six times as much.
+                // Each task may have another owner, which costs six times as much.
                 ("tasks_max", 78_000),
                 ("buffers_bytes_max", 485 * MIB),
                 ("store_bytes_max", 980 * MIB),

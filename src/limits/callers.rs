@@ -1,10 +1,10 @@
-//! What callers, and the issuers that vouch for them, may take.
+//! Limits of callers, and of the issuers that vouch for them.
 
-/// Bytes of a token: what a head may have for it anyway, and far more than issuers make (Azure AD:
-/// 200 groups in 6 KiB).
+/// Bytes of a token: half of a request head, and far more than issuers make (Azure AD: 200 groups
+/// in 6 KiB).
 pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
 
-/// Bytes of the name of a caller, as of any other id: it is kept with each task's owner.
+/// Bytes of the name of a caller, as of any other id: it is stored with each task's owner.
 pub const CALLER_NAME_BYTES_MAX: usize = 256;
 
 /// Keys that a token without `kid` is tried against; each costs a verification.
@@ -14,38 +14,38 @@ pub const TOKEN_KEYS_TRIED_MAX: usize = 8;
 /// minutes").
 pub const TOKEN_LEEWAY_S: u32 = 60;
 
-/// Keys of an issuer. Those that rotate have 2 to 5.
+/// Keys of an issuer. Issuers that rotate keys have 2 to 5.
 pub const ISSUER_KEYS_MAX: usize = 100;
 
-/// Bytes of a document of an issuer, a set of keys or metadata, which has up to 10 KiB.
+/// Bytes of an issuer's document (keys or metadata); usual ones have up to 10 KiB.
 pub const ISSUER_DOCUMENT_BYTES_MAX: usize = 256 * 1024;
 
-/// Milliseconds that the keys of an issuer are waited for: by a request, and by one fetch.
+/// Milliseconds that a request, or a fetch, waits for the keys of an issuer.
 pub const ISSUER_WAIT_MS: u64 = 5_000;
 
 /// Requests that wait for the keys of one issuer, over all workers; the next is refused.
 pub const ISSUER_WAITERS_MAX: usize = 1_024;
 
-/// Those among them of one peer (an address, 64 bits of one of IPv6): others are to find a place.
+/// The part of them for one peer (an address, 64 bits of one of IPv6), so that others get a slot.
 pub const ISSUER_PEER_WAITERS_MAX: usize = 32;
 
-/// Milliseconds between two fetches that an unknown `kid` asks for: a client that makes up names
+/// Milliseconds between two fetches for an unknown `kid`, so that a client that invents key ids
 /// costs the issuer nothing.
 pub const ISSUER_KID_MS: u64 = 60_000;
 
-/// Milliseconds after which keys are fetched again where the issuer says nothing.
+/// Milliseconds after which keys are fetched again, unless the issuer sends a lifetime.
 pub const ISSUER_REFRESH_MS: u64 = 600_000;
 
-/// The least of what `Cache-Control` can make of that.
+/// The lower bound of a lifetime from `Cache-Control`.
 pub const ISSUER_REFRESH_MS_MIN: u64 = 60_000;
 
-/// The most of what `Cache-Control` can make of that.
+/// The upper bound of a lifetime from `Cache-Control`.
 pub const ISSUER_REFRESH_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
 
-/// Milliseconds until a fetch that failed is tried again; each time twice as many.
+/// Milliseconds until the first retry of a failed fetch; they double each time.
 pub const ISSUER_RETRY_MS: u64 = 1_000;
 
-/// The most of that.
+/// The upper bound of that.
 pub const ISSUER_RETRY_MS_MAX: u64 = 60_000;
 
 /// Redirects that the fetch of an issuer's document follows.
@@ -54,8 +54,8 @@ pub const ISSUER_REDIRECTS_MAX: usize = 3;
 /// Issuers of one configuration.
 pub const ISSUERS_MAX: usize = 64;
 
-/// Parts of the streams, running tasks, bytes of tasks and waiting calls of a server, of which a
-/// caller has one where no quota says another number: so many callers are needed to fill it.
+/// A caller's default share of the streams, running tasks, bytes of tasks and waiting calls of a
+/// server is one of so many parts: so many callers are needed to fill it.
 pub const CALLER_SHARES: usize = 8;
 
 /// Keys and tokens of one configuration, of each kind.
@@ -68,11 +68,11 @@ pub const PROXY_NETWORKS_MAX: usize = 256;
 /// budget and its wrong keys are answered slowly.
 pub const PEER_FAILURES_MAX: u32 = 10;
 
-/// Milliseconds in which they are counted.
+/// Milliseconds of the window in which they are counted.
 pub const PEER_FAILURE_WINDOW_MS: u64 = 300_000;
 
-/// JWTs that are verified in a second for a peer that has failed so often; a JWT that was verified
-/// in the last five minutes needs no verification.
+/// JWTs that are verified in a second for such a peer; a JWT that was verified in the last five
+/// minutes needs no verification.
 pub const PEER_CHECKS_MAX: u32 = 20;
 
 /// The same for all failing peers together that the table of peers has no slot for.
@@ -85,14 +85,14 @@ pub const WRONG_KEY_DELAY_MS: u64 = 1_000;
 /// once.
 pub const WRONG_KEYS_WAITING_MAX: usize = 1_024;
 
-/// Kids that no key of an issuer had, and that the next fetch decides about.
+/// Unknown `kid`s of an issuer that wait for its next fetch.
 pub const ISSUER_KIDS_ASKED_MAX: usize = 64;
 
-/// Bytes of a key or token that stands in the configuration as plain text, at least.
+/// Bytes of a key or token in the configuration as plain text, at least.
 pub const PLAIN_KEY_BYTES_MIN: usize = 16;
 
 /// Milliseconds that a request waits at most until its credential is checked.
 pub const ADMISSION_MS_MAX: u64 = 5_000;
 
-/// Callers that a worker has its own copy of: more than call one worker within a second, mostly.
+/// Callers that a worker caches: mostly more than call one worker within a second.
 pub const RECENT_CALLERS: usize = 64;

@@ -2,14 +2,15 @@
 
 use super::{LARGE_BODY_BYTES, Limits, callers::RECENT_CALLERS};
 
-/// Memory that one connection holds beside its buffers; measured, see `docs/perf.md`.
+/// Memory that one connection holds in addition to its buffers; measured, see `docs/perf.md`.
 const CONNECTION_BYTES: u64 = 1024;
-/// Memory that one TLS session holds at most: rustls lets a handshake message of 64 KiB arrive, and
-/// later a record each way and what was read of another; beside its state.
+/// Memory that one TLS session holds at most: its state, a handshake message of up to 64 KiB
+/// (rustls accepts that), and later a record each way and the read bytes of another.
 const TLS_SESSION_BYTES: u64 = 80 * 1024;
-/// What a peer may send on one HTTP/2 stream before it is read, and on all streams of a connection:
-/// more than the protocol's 64 KiB, so that a body of some megabytes does not wait for a round trip
-/// every 64 KiB. What comes is read at once and counted in `buffers_bytes_max`.
+/// Bytes that a peer may send on one HTTP/2 stream before the server reads them, and on all streams
+/// of a connection: more than the protocol's 64 KiB, so that a body of some megabytes does not wait
+/// for a round trip every 64 KiB. Arriving bytes are read at once and counted in
+/// `buffers_bytes_max`.
 #[cfg(feature = "grpc")]
 pub(crate) const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// See [`HTTP2_STREAM_WINDOW_BYTES`].
@@ -19,39 +20,39 @@ pub(crate) const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 /// larger head is answered by h2 itself, which does not know gRPC.
 #[cfg(feature = "grpc")]
 pub(crate) const HTTP2_HEAD_LIST_FACTOR: usize = 4;
-/// Milliseconds for which the rest of a request is read and discarded that was answered before all
-/// of it had come: at most [`HTTP2_STREAM_WINDOW_BYTES`], since the window is not opened again.
+/// Milliseconds for which the server reads and discards the rest of a request that was answered
+/// early: at most [`HTTP2_STREAM_WINDOW_BYTES`], since the window is not opened again.
 #[cfg(feature = "grpc")]
 pub(crate) const HTTP2_UNREAD_MS: u64 = 1_000;
-/// Memory of one HTTP/2 connection at most: what one turn reads (128 KiB with its buffers), a slab
-/// for the 2,056 frames of a byte that h2 takes before they are read (1.5 MiB), the CONTINUATION
-/// frames of a small head (192 KiB), and its state.
+/// Memory of one HTTP/2 connection at most: the bytes of one read (128 KiB with its buffers), a
+/// slab for the 2,056 frames of a byte that h2 takes before they are read (1.5 MiB), the
+/// CONTINUATION frames of a small head (192 KiB), and its state.
 #[cfg(feature = "grpc")]
 const HTTP2_CONNECTION_BYTES: u64 = 2 * 1024 * 1024;
 /// Memory of the table of a connection's fields (RFC 7541 §4.1: 4,096 bytes, of which an entry
-/// takes 37 or more): each of its paths keeps the buffer alive in which it came, which is one of
-/// 16 KiB, or one of 26 KiB where Huffman's code was undone.
+/// takes 37 or more). Each of its paths keeps the buffer alive in which it came: 16 KiB, or 26 KiB
+/// after Huffman decoding.
 #[cfg(feature = "grpc")]
 const HTTP2_TABLE_BYTES: u64 = 110 * 28 * 1024;
-/// Memory of one call beside what it keeps of its request: its task, its stream in h2, the head and
-/// the trailers of its answer; measured, and twice that, since a call that was reset can still be
-/// there when the next one comes.
+/// Memory of one call in addition to its retained request: its task, its stream in h2, the head and
+/// the trailers of its answer. Twice the measured value, since a call that was reset can still
+/// exist when the next one comes.
 #[cfg(feature = "grpc")]
 const HTTP2_CALL_BYTES: u64 = 8 * 1024;
-/// A head of fields as short as can be takes five times its bytes, and more while its map grows.
+/// A head of the shortest possible fields takes five times its bytes, and more while its map grows.
 #[cfg(feature = "grpc")]
 const HTTP2_HEAD_FACTOR: u64 = 6;
-/// Memory of the heads that one turn of a connection can bring: 80 KiB of one byte a field.
+/// Memory of the heads that one poll of a connection can bring: 80 KiB of one byte a field.
 #[cfg(feature = "grpc")]
 const HTTP2_HEADS_BYTES: u64 = 16 * 1024 * 1024;
 /// Memory of a slot for a task; see `store/slab.rs`.
 pub(crate) const SLOT_BYTES: u64 = 184;
-/// Memory of the number of a task's last record, which each slot has when there is a tap.
+/// Memory of the number of a task's last record, which each slot has when there is a journal hook.
 pub(crate) const RECORD_NUMBER_BYTES: u64 = 8;
-/// Memory that one task holds beside its log and its slot: order entry, context entry, and its
-/// place among those that run on (32 bytes while their list grows).
+/// Memory that one task holds in addition to its log and its slot: order entry, context entry, and
+/// its entry in the list of running tasks (32 bytes while the list grows).
 const TASK_OVERHEAD_BYTES: u64 = 160;
-/// Memory of each worker's shards beside it: lists of chunks that name as many slots as there are
+/// Memory of each worker's shards in addition: lists of chunks for as many slots as there are
 /// tasks, 8 bytes a chunk of 32 in each of 16 shards, and a sixteenth while they grow, in quarters.
 const SHARDS_QUARTER_BYTES_PER_TASK: u64 = 17;
 /// Slots that each worker's shards may keep for themselves: three chunks in each.
@@ -60,37 +61,36 @@ const SHARDS_BYTES: u64 = 16 * 3 * 32 * (SLOT_BYTES + RECORD_NUMBER_BYTES);
 /// the group, and 130 in each of 16 shards, with half of their maps and lists empty.
 const CHARGE_BYTES: u64 = 300 + 16 * 130;
 
-/// Memory of one timer of an agent to be called again: 32 bytes, and half of a heap may be empty,
-/// or a little more; see `op/timer.rs`.
+/// Memory of one timer that resumes an agent: 32 bytes, and half of a heap may be empty, or a
+/// little more; see `op/timer.rs`.
 pub(crate) const RESUME_TIMER_BYTES: u64 = 80;
 
-/// Memory of a deferred call beside its message and what is known of its request, which the store
+/// Memory of a deferred call in addition to its message and its request's data, which the store
 /// counts; see `op/defer.rs`.
 pub(crate) const DEFERRED_CALL_BYTES: u64 = 1024;
-/// Memory of a send that is recognised when it is repeated: a slot of 112 bytes, its chain, an
-/// owner of its own, and a direct message in a tree; see `op/idempotency/table.rs`.
+/// Memory of an idempotency entry: a slot of 112 bytes, its chain, an owner of its own, and a
+/// direct message in a tree; see `op/idempotency/table.rs`.
 pub(crate) const IDEMPOTENCY_ENTRY_BYTES: u64 = 512;
-/// Bytes of `store_bytes_max` for what a shard has of a scope that names a tenant or an owner: an
-/// order for each state, with room for a few tasks, and a charge.
+/// Bytes of `store_bytes_max` for a shard's data of a scope with a tenant or an owner: an order for
+/// each state, with room for a few tasks, and a charge.
 pub const SCOPE_BYTES: usize = 3 * 1024;
-/// Memory of what is counted for one owner, and again in each group of shards; see
-/// `store/running.rs`.
+/// Memory of the counters of one owner, and again in each group of shards; see `store/running.rs`.
 pub(crate) const RUNNING_OWNER_BYTES: u64 = 24;
 pub(crate) const RUNNING_GROUP_BYTES: u64 = 16;
-/// Memory of a look for owners that may be displaced, for each: an entry of a map and one of a
-/// list.
+/// Memory of a search for owners that may be displaced, for each owner: an entry of a map and one
+/// of a list.
 const OWNER_LOOK_BYTES: u64 = 56;
 /// Memory of a name of 256 bytes, its number and its share of a tree.
 const NAME_BYTES: u64 = 448;
 /// Memory of a cached credential: its slot, the slot of a failing peer, and `CREDENTIAL_HELD_BYTES`
-/// (`auth/gate.rs`) for its admission and its principal. A larger principal takes the room of
-/// others, which then leave the cache.
+/// (`auth/gate.rs`) for its authentication result and its principal. A larger principal evicts
+/// others from the cache.
 const CREDENTIAL_BYTES: u64 = 768;
 /// The tables of credentials and peers have a multiple of so many slots; see `auth/table.rs`.
 const CREDENTIAL_SLOTS: usize = 512;
 /// Memory of a worker's own copies of them, each with `CREDENTIAL_HELD_BYTES`.
 const RECENT_CALLERS_BYTES: u64 = RECENT_CALLERS as u64 * 640;
-/// Names of each kind that a worker knows.
+/// Names of each kind that a worker caches.
 const KNOWN_NAMES: u64 = 256;
 
 /// Memory of the webhook of a scope, with the longest URL and header fields.
@@ -101,14 +101,14 @@ const PUSH_SCOPE_BYTES: u64 = 16 * 1024;
 const PARSER_BYTES_PER_BYTE: u64 = 9;
 const PARSER_BYTES_PER_TOKEN: u64 = 16;
 
-/// Memory that the message of a body and what an agent says to it take while they are made, for
-/// each byte of the body: two buffers that double.
+/// Memory for building the message of a body and an agent's output for it, for each byte of the
+/// body: two buffers that double.
 const PACK_BYTES_PER_BYTE: u64 = 4;
 
 /// Memory of a process before its first connection.
 const PROCESS_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Memory of a worker with its stack and buffers, beside what it handles small bodies with.
+/// Memory of a worker with its stack and buffers, in addition to its memory for small bodies.
 const WORKER_BYTES: u64 = 1024 * 1024;
 
 /// Anonymous callers that have a charge each in the smallest store.
@@ -122,10 +122,10 @@ pub(crate) fn charged_peers_max(tasks: usize) -> usize {
 
 impl Limits {
     /// The worst case of resident memory as labelled terms, in bytes, for `workers` threads. A
-    /// label says which limits its term follows from.
+    /// label names the limits that determine its term.
     ///
-    /// The sum bounds what peers can make the server hold at one moment; it is a ceiling, not an
-    /// estimate.
+    /// The sum bounds the memory that peers can make the server hold at one moment; it is a
+    /// ceiling, not an estimate.
     pub fn memory_bytes_terms(&self, workers: usize) -> Vec<(&'static str, u64)> {
         let times = |count: usize, bytes: u64| (count as u64).saturating_mul(bytes);
         let body = self.largest_body_bytes().max(self.largest_message_bytes()) as u64;
@@ -204,8 +204,8 @@ impl Limits {
         self.ws_message_bytes_max.max(self.evo_ai_body_bytes_max)
     }
 
-    /// A group of shards for each worker, of which there are as many as a power of two and at most
-    /// 64.
+    /// Memory of the slots. There is a group of shards for each worker, rounded up to a power of
+    /// two, at most 64.
     fn slots_bytes(&self, workers: usize) -> u64 {
         let (tasks, groups) = (self.tasks_max as u64, workers.clamp(1, 64).next_power_of_two());
         let fixed = (groups as u64).saturating_mul(SHARDS_BYTES);
@@ -213,14 +213,14 @@ impl Limits {
         // Half a slot more, since slots come and go by the chunk.
         let slots = (SLOT_BYTES + RECORD_NUMBER_BYTES) * 3 / 2;
         let each = lists + slots + TASK_OVERHEAD_BYTES;
-        // As many again stand for several callers each.
+        // The factor of two covers peers with several callers each.
         let peers = 2 * charged_peers_max(self.tasks_max / groups) as u64;
         let charges = (groups as u64).saturating_mul(peers).saturating_mul(CHARGE_BYTES);
         tasks.saturating_mul(each).saturating_add(fixed).saturating_add(charges)
     }
 
-    /// Names of all tenants and owners, those that each worker caches, and what is counted and
-    /// gathered of each owner. What the store has for each scope is in `store_bytes_max`.
+    /// Memory of the names of all tenants and owners, of each worker's cached names, and of the
+    /// counters and lists of each owner. `store_bytes_max` includes the store's data of each scope.
     fn names_bytes(&self, workers: usize) -> u64 {
         let groups = workers.clamp(1, 64).next_power_of_two() as u64;
         let names = (self.tenants_max as u64).saturating_add(self.owners_max as u64);
@@ -230,16 +230,16 @@ impl Limits {
         names.saturating_add((self.owners_max as u64).saturating_mul(each))
     }
 
-    /// To parse and answer a body of `length` bytes, with at most as many tokens as bytes.
+    /// Memory to parse and answer a body of `length` bytes, with at most as many tokens as bytes.
     fn handling_bytes(&self, length: u64) -> u64 {
         let tokens = (self.json_tokens_max as u64).min(length);
         let bytes = (PARSER_BYTES_PER_BYTE + PACK_BYTES_PER_BYTE).saturating_mul(length);
         bytes.saturating_add(PARSER_BYTES_PER_TOKEN.saturating_mul(tokens))
     }
 
-    /// A head is as large as h2 makes it until its call is started, which one connection of a
-    /// worker does at a time, and while CONTINUATION frames are missing, for one call of each
-    /// connection; then little is kept of it, which is counted in `buffers_bytes_max`.
+    /// Memory of HTTP/2. A head has the size that h2 gives it until its call is started (one call
+    /// of a worker at a time), and while CONTINUATION frames are missing (one call of each
+    /// connection). Then the retained part is small and counted in `buffers_bytes_max`.
     #[cfg(feature = "grpc")]
     fn http2_bytes_terms(&self, workers: u64) -> [(&'static str, u64); 2] {
         let streams = self.http2_streams_max as u64;
@@ -261,7 +261,8 @@ impl Limits {
         ]
     }
 
-    /// What TLS adds to [`Limits::memory_bytes_terms`], where connections are accepted with it.
+    /// The term that TLS adds to [`Limits::memory_bytes_terms`], if connections are accepted with
+    /// it.
     pub fn tls_bytes_term(&self) -> (&'static str, u64) {
         let sessions = self.connections_max as u64;
         ("connections: TLS sessions (connections_max)", sessions.saturating_mul(TLS_SESSION_BYTES))
@@ -298,7 +299,7 @@ mod tests {
         assert_eq!(workers(&limits), Some(2 * 100 * 6 * 4 * 1000));
         limits.connections_max = 3;
         assert_eq!(connections(&limits), Some(3 * (100 * 8192 + 4 * 9 * 1000 + fixed)));
-        // One turn cannot bring more.
+        // One poll cannot bring more.
         limits.http2_streams_max = 100_000;
         assert_eq!(workers(&limits), Some(2 * 16 * 1024 * 1024));
         let names =

@@ -1,8 +1,7 @@
-//! Sizes and times as people write them: `1GiB`, `512M`, `5s`; a bare number is bytes or
-//! milliseconds.
+//! Sizes and times with units: `1GiB`, `512M`, `5s`; a bare number is bytes or milliseconds.
 //!
-//! A limit's name says what it counts. A unit of another kind is refused, and so is a decimal one
-//! (`MB`), which would be taken for the binary one.
+//! A limit's name determines its unit. A unit of another kind is refused, and so is a decimal one
+//! (`MB`), which would be mistaken for the binary one.
 
 use super::LimitError;
 
@@ -13,11 +12,11 @@ pub enum Unit {
     Bytes,
     /// Milliseconds; the name ends with `_ms`.
     Millis,
-    /// Things without a unit.
+    /// A number without a unit.
     Count,
 }
 
-/// Written behind a number of bytes, in lower case.
+/// Suffixes of a number of bytes, in lower case.
 const SIZES: &[(&str, u64)] = &[
     ("b", 1),
     ("k", 1 << 10),
@@ -30,7 +29,7 @@ const SIZES: &[(&str, u64)] = &[
     ("tib", 1 << 40),
 ];
 
-/// Written behind a time.
+/// Suffixes of a time.
 const TIMES: &[(&str, u64)] =
     &[("ms", 1), ("s", 1_000), ("m", 60_000), ("min", 60_000), ("h", 3_600_000)];
 
@@ -72,7 +71,7 @@ impl Unit {
         number.checked_mul(factor).ok_or(LimitError::Value)
     }
 
-    /// What a value of this kind may look like, for errors.
+    /// Examples of values of this kind, for errors.
     pub fn examples(self) -> &'static str {
         match self {
             Unit::Bytes => "a size such as 4096, 64KiB, 512M or 1GiB",

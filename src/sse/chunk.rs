@@ -1,8 +1,8 @@
 //! Chunked framing (RFC 9112 §7.1) around bytes that are rendered in place.
 //!
-//! The size is written after the fact into eight digits kept free for it: `chunk-size` is
-//! `1*HEXDIG`, so leading zeros are legal. An empty chunk would end the body (its size is the
-//! last-chunk), hence it is taken back instead.
+//! The size is written afterwards into eight reserved digits: `chunk-size` is `1*HEXDIG`, so
+//! leading zeros are legal. An empty chunk would end the body (its size is the last-chunk), so it
+//! is taken back instead.
 
 /// Bytes in front of a chunk's data: eight digits and CRLF.
 const HEAD: &[u8; 10] = b"00000000\r\n";
@@ -32,7 +32,7 @@ pub fn chunk_begin(out: &mut Vec<u8>) -> ChunkMark {
 }
 
 /// Ends the chunk and returns the size of its data, less than 4 GiB. When it is 0 the chunk is
-/// taken back and nothing is left of it in `out`.
+/// removed from `out`.
 pub fn chunk_end(out: &mut Vec<u8>, mark: ChunkMark) -> usize {
     let size = out.len().saturating_sub(mark.start + HEAD.len());
     debug_assert!(u32::try_from(size).is_ok());

@@ -1,14 +1,14 @@
 //! Event frames: `id` and one `data` line, rendered in place, ended by a blank line.
 //!
 //! A frame is opened, its payload appended by the caller, then closed or taken back. The payload is
-//! JSON, which may hold line breaks between its tokens where a peer's own JSON is given back.
+//! JSON; a peer's own JSON may have line breaks between its tokens.
 
 use crate::json::write::push_u64;
 
 /// A comment that keeps a quiet connection open; receivers ignore it (WHATWG HTML §9.2.6).
 pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
-/// Bytes that are looked at together.
+/// Bytes that are scanned together.
 const BLOCK: usize = 64;
 
 /// An open frame: where it begins and where its payload does.
@@ -53,14 +53,14 @@ pub fn finish(out: &mut Vec<u8>, mark: EventMark) {
     out.extend_from_slice(b"\n\n");
 }
 
-/// As [`finish`], where the payload is known to hold no line break.
+/// As [`finish`], for a payload without line breaks.
 #[inline(always)] // Every piece of text has one.
 pub fn finish_line(out: &mut Vec<u8>, mark: EventMark) {
     debug_assert!(!out[mark.payload..].iter().any(|byte| matches!(byte, b'\r' | b'\n')));
     out.extend_from_slice(b"\n\n");
 }
 
-/// Puts a space in the place of every line break; as a rule there is no control character at all.
+/// Replaces every line break by a space; most payloads have no control character.
 #[inline]
 fn blank_line_breaks(payload: &mut [u8]) {
     if has_controls(payload) {
@@ -70,7 +70,7 @@ fn blank_line_breaks(payload: &mut [u8]) {
     }
 }
 
-/// Whole blocks, and the last of them once more up to the end, so that vectors do it all.
+/// Scans whole blocks, and finally the last 64 bytes once more, so that every step is vectorized.
 #[inline]
 fn has_controls(payload: &[u8]) -> bool {
     let Some(last) = payload.last_chunk::<BLOCK>() else {
@@ -85,7 +85,7 @@ fn has_controls(payload: &[u8]) -> bool {
     least.iter().fold(u8::MAX, |least, byte| least.min(*byte)) < b' '
 }
 
-/// Takes the frame back: `out` is as it was before it was opened.
+/// Removes the frame: `out` is as it was before [`begin`].
 pub fn cancel(out: &mut Vec<u8>, mark: EventMark) {
     out.truncate(mark.start);
 }

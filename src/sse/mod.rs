@@ -1,8 +1,8 @@
 //! The Server-Sent Events codec: frames appended to a buffer, and an incremental parser.
 //!
-//! Invariant: output is all or nothing, begun with a mark that can roll back, and
-//! a payload is rendered straight into the place it is sent from. Input is bounded, may be cut
-//! anywhere, and is read as the WHATWG event-stream standard says.
+//! Invariant: output is all or nothing, begun with a mark that can roll back, and a payload is
+//! rendered directly into the output buffer. Input is bounded, may be cut anywhere, and is read as
+//! the WHATWG event-stream standard defines.
 //!
 //! In scope: event frames, comments, chunked framing around them, parsing. Out of scope: what
 //! the payload is, when to send, reconnecting.

@@ -1,15 +1,15 @@
 //! Reads an event stream (WHATWG HTML §9.2.5–9.2.6) that may be cut at any byte.
 //!
-//! Invariants: the events are the same wherever the stream was cut. Memory is bounded by one limit
-//! on a line and on the data of an event; what is beyond it ends the stream with an error. An event
-//! not ended by a blank line is never delivered. Data is given as the bytes that came, since a JSON
-//! parser finds out whether it is UTF-8.
+//! Invariants: the events do not depend on where the stream was cut. Memory is bounded by one limit
+//! on a line and on the data of an event; a stream beyond it ends with an error. An event not ended
+//! by a blank line is never delivered. Data is given as bytes, unchecked, since a JSON parser
+//! checks whether it is UTF-8.
 
 use std::mem;
 
 use memchr::memchr2;
 
-/// Why a stream cannot be read on.
+/// Why a stream cannot be read any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SseError {
     /// A line, or the data of an event, is longer than the parser's limit.
@@ -26,23 +26,23 @@ impl std::fmt::Display for SseError {
 
 impl std::error::Error for SseError {}
 
-/// An event; it lives until the parser is advanced again, and its input goes.
+/// An event; it is valid until the parser is advanced again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SseEvent<'p> {
     /// The event type, `message` when the stream names none.
     pub kind: &'p str,
-    /// The data lines joined by LF; what is not UTF-8 in it is as it came.
+    /// The data lines joined by LF, which may not be UTF-8.
     pub data: &'p [u8],
-    /// The last event id the stream has set so far, empty when none; as it came, as the data is.
+    /// The last event id that the stream has set, empty when none; it may not be UTF-8.
     pub id: &'p [u8],
-    /// True: it was set since the event before, and to another one than was in force.
+    /// True: the id has changed since the previous event.
     pub is_new_id: bool,
 }
 
 /// Digits of an id that is a number, as most are.
 const ID_DIGITS_MAX: usize = 20;
 
-/// How far [`SseParser::advance`] came.
+/// The result of [`SseParser::advance`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct ParsedStep<'p> {
     /// Bytes of the input that were used up; all of them when there is no event.
@@ -65,11 +65,11 @@ pub struct ParsedStep<'p> {
 #[derive(Debug)]
 pub struct SseParser {
     bytes_max: usize,
-    /// The beginning of a line whose end has not come yet.
+    /// The beginning of an incomplete line.
     line: Vec<u8>,
     data: Vec<u8>,
     kind: String,
-    /// Set by `id` fields, takes effect when an event ends.
+    /// Set by `id` fields; takes effect when an event ends.
     id_next: Vec<u8>,
     sets_id: bool,
     id: Vec<u8>,
@@ -161,14 +161,14 @@ impl SseParser {
         Err(SseError::TooLarge)
     }
 
-    /// True: nothing of an event has come, not even in part.
+    /// True: no part of an event has been read.
     fn is_between_events(&self) -> bool {
         let is_fresh = !(self.at_start || self.after_cr || self.sets_id || self.failed);
         is_fresh && self.line.is_empty() && self.data.is_empty() && self.kind.is_empty()
     }
 
-    /// Reads an event as nearly all are: a number for its id or none, one line of data, LF behind
-    /// each, and whole in the input. Says how long it is, and its data.
+    /// Fast path for the common event: a numeric id or none, one line of data, LF after each, and
+    /// all of it in the input. Returns its length and its data.
     #[inline]
     fn plain_event<'p>(&mut self, input: &'p [u8]) -> Option<(usize, &'p [u8])> {
         let (id, behind) = match input.strip_prefix(b"id: ") {
@@ -213,7 +213,7 @@ impl SseParser {
     fn end_line(&mut self, part: &[u8], only: &mut Option<&[u8]>) -> bool {
         let mut line = mem::take(&mut self.line);
         line.extend_from_slice(part);
-        // What such a line says does not lie in the input.
+        // The data of such a line is not in the input.
         let mut copied = None;
         self.keep(only.take());
         let is_ready = self.line(&line, &mut copied);
@@ -315,7 +315,7 @@ impl SseParser {
     }
 }
 
-/// Puts the text of `value` in place of what was there; bytes that are not UTF-8 become U+FFFD.
+/// Replaces `text` by `value`; bytes that are not UTF-8 become U+FFFD.
 fn replace(text: &mut String, value: &[u8]) {
     text.clear();
     match str::from_utf8(value) {
@@ -416,7 +416,7 @@ mod tests {
                     left = &left[step.ate..];
                 }
             }
-            // Between c and d it was another one.
+            // The id changed between c and d.
             assert_eq!(seen, "n--nnn", "by {size}");
         }
     }

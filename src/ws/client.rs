@@ -1,9 +1,9 @@
 //! The client's side of WebSocket: the key of a handshake, and frames that are masked (RFC 6455
 //! §4.1, §5.3).
 //!
-//! Invariant: random bits are arguments, from a generator that the peer cannot foresee: what a page
-//! or a proxy between can guess of a key, it can write into a frame. A payload is rendered into the
-//! place from which it is sent, and masked there.
+//! Invariant: random bits are arguments, from a generator that the peer cannot foresee: a page or
+//! an intermediate proxy that can guess a key can choose the bytes of a frame. A payload is
+//! rendered into the output buffer, and masked there.
 
 use super::{
     OpCode,
@@ -12,7 +12,7 @@ use super::{
     mask::MaskingKey,
 };
 
-/// Bytes left for a header: that of payloads from 126 bytes to 64 KiB, and the key.
+/// Bytes reserved for a header: that of payloads from 126 bytes to 64 KiB, and the key.
 const ROOM: usize = 8;
 
 /// `Sec-WebSocket-Key`: 16 random bytes in base64 (RFC 6455 §4.1 (7)).
@@ -32,7 +32,7 @@ pub fn key(bits: u128) -> [u8; 24] {
 }
 
 /// Whether a server's `Sec-WebSocket-Accept` is the one for `key` (RFC 6455 §4.1, of the response,
-/// (4)); white space around it is no part of it.
+/// (4)); white space around it is ignored.
 pub fn is_accept_of(key: &[u8; 24], value: &[u8]) -> bool {
     accept(key).is_some_and(|expected| value == expected)
 }
@@ -44,7 +44,7 @@ pub struct MaskedMark {
     start: usize,
 }
 
-/// Begins a frame whose payload the caller appends to `out`.
+/// Begins a frame; the caller appends its payload to `out`.
 pub fn begin(out: &mut Vec<u8>) -> MaskedMark {
     let start = out.len();
     out.extend_from_slice(&[0; ROOM]);
@@ -74,13 +74,13 @@ pub fn finish(out: &mut Vec<u8>, mark: MaskedMark, opcode: OpCode, key: [u8; 4])
     out.splice(mark.start..mark.start + ROOM, header.iter().copied());
 }
 
-/// Takes back everything since [`begin`], as if it had never been called.
+/// Removes everything since [`begin`].
 #[cfg_attr(not(feature = "internals"), allow(dead_code))]
 pub fn cancel(out: &mut Vec<u8>, mark: MaskedMark) {
     out.truncate(mark.start);
 }
 
-/// Writes a control frame: a pong to a ping, a ping. Of a payload beyond 125 bytes only so much.
+/// Writes a control frame: a pong to a ping, a ping. A payload beyond 125 bytes is truncated.
 pub fn control(out: &mut Vec<u8>, opcode: OpCode, payload: &[u8], key: [u8; 4]) {
     let mark = begin(out);
     out.extend_from_slice(&payload[..payload.len().min(CONTROL_BYTES_MAX)]);
@@ -89,7 +89,7 @@ pub fn control(out: &mut Vec<u8>, opcode: OpCode, payload: &[u8], key: [u8; 4]) 
 
 /// Writes a close frame; without a code it is empty (RFC 6455 §7.1.5: 1005).
 ///
-/// RFC 6455 §5.5.1: nothing is sent behind it; a server's close frame is answered with one of the
+/// RFC 6455 §5.5.1: nothing is sent after it; a server's close frame is answered with one of the
 /// same code, unless one was sent before. §7.1.1: the server closes the connection, the client
 /// waits for that.
 pub fn close(out: &mut Vec<u8>, code: Option<u16>, key: [u8; 4]) {

@@ -1,14 +1,14 @@
-//! Frames (RFC 6455 §5.2): headers read, and frames written behind a mark.
+//! Frames (RFC 6455 §5.2): headers are read, and frames written after a mark.
 //!
-//! Output is all or nothing: a payload is rendered straight behind a place left for its header,
-//! and the header is filled in, or everything is taken back.
+//! Output is all or nothing: a payload is rendered directly after the bytes reserved for its
+//! header, and the header is filled in, or everything is removed.
 
 use super::{WsError, mask::MaskingKey};
 
 /// The longest payload of a control frame (RFC 6455 §5.5).
 pub const CONTROL_BYTES_MAX: usize = 125;
 
-/// Bytes left for a header: that of payloads from 126 bytes to 64 KiB, the usual ones.
+/// Bytes reserved for a header: that of payloads from 126 bytes to 64 KiB, the usual ones.
 const ROOM: usize = 4;
 
 /// What a frame is (RFC 6455 §5.2).
@@ -22,7 +22,7 @@ pub enum OpCode {
     Binary,
     /// The last frame of its sender.
     Close,
-    /// A question whether the peer lives.
+    /// A request for a sign of life.
     Ping,
     /// The answer to it, or a sign of life.
     Pong,
@@ -67,7 +67,7 @@ pub struct Header {
     pub opcode: OpCode,
     /// Bytes of the payload.
     pub length: u64,
-    /// What the payload is masked with; [`MaskingKey::NONE`] by a server.
+    /// The masking key of the payload; [`MaskingKey::NONE`] from a server.
     pub key: MaskingKey,
     /// Bytes of the header itself, from 2 to 14.
     pub header_len: usize,
@@ -132,7 +132,7 @@ pub struct FrameMark {
     start: usize,
 }
 
-/// Begins a frame whose payload the caller appends to `out`.
+/// Begins a frame; the caller appends its payload to `out`.
 #[inline]
 pub fn begin(out: &mut Vec<u8>) -> FrameMark {
     let start = out.len();
@@ -163,12 +163,12 @@ pub fn finish(out: &mut Vec<u8>, mark: FrameMark, opcode: OpCode) -> bool {
     false
 }
 
-/// Takes back everything since [`begin`], as if it had never been called.
+/// Removes everything since [`begin`].
 pub fn cancel(out: &mut Vec<u8>, mark: FrameMark) {
     out.truncate(mark.start);
 }
 
-/// Writes a control frame; of a payload beyond [`CONTROL_BYTES_MAX`] only so much.
+/// Writes a control frame; a payload beyond [`CONTROL_BYTES_MAX`] is truncated.
 pub fn control(out: &mut Vec<u8>, opcode: OpCode, payload: &[u8]) {
     let payload = &payload[..payload.len().min(CONTROL_BYTES_MAX)];
     out.extend_from_slice(&[0x80 | opcode.bits(), payload.len() as u8]);

@@ -2,15 +2,15 @@
 //!
 //! Masking twice is the identity, so one function serves both directions.
 
-/// A masking key at some place of a payload.
+/// A masking key at some offset of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaskingKey([u8; 4]);
 
 impl MaskingKey {
-    /// That of a frame that is not masked: it changes nothing.
+    /// The key of an unmasked frame: it changes nothing.
     pub const NONE: MaskingKey = MaskingKey([0; 4]);
 
-    /// The key of a frame whose payload begins now.
+    /// The key at the start of a payload.
     pub const fn new(key: [u8; 4]) -> MaskingKey {
         MaskingKey(key)
     }
@@ -23,12 +23,12 @@ impl MaskingKey {
         MaskingKey(key)
     }
 
-    /// Masks or unmasks what the key stands before.
+    /// Masks or unmasks a payload that begins at the key's offset.
     pub fn apply(self, payload: &mut [u8]) {
         let [a, b, c, d] = self.0;
         let wide = u64::from_ne_bytes([a, b, c, d, a, b, c, d]);
-        // Words of eight bytes, which compilers turn into vectors; no byte is looked at alone
-        // but those of the last word.
+        // Words of eight bytes, which compilers vectorize; only the last word is handled byte by
+        // byte.
         let (words, rest) = payload.as_chunks_mut::<8>();
         for word in words {
             *word = (u64::from_ne_bytes(*word) ^ wide).to_ne_bytes();

@@ -1,14 +1,14 @@
 //! WebSocket frames as a strict, pure codec (RFC 6455): bytes to messages, payloads to frames; a
 //! server's frames here, a client's in `client`.
 //!
-//! Invariant: what RFC 6455 lets an endpoint refuse is refused, as early as the bytes
-//! show it, and every refusal ([`WsError`]) has the close code that the peer is told. Nothing here
-//! knows HTTP, JSON, a clock or a socket; no bytes can make it panic, and memory is bounded by the
-//! [`ReaderRules`].
+//! Invariant: input that RFC 6455 allows an endpoint to refuse is refused, as early as the bytes
+//! show it, and every refusal ([`WsError`]) has the close code that is sent to the peer. Nothing
+//! here knows HTTP, JSON, a clock or a socket; no bytes can make it panic, and memory is bounded by
+//! the [`ReaderRules`].
 //!
 //! In scope: the accept key, frames, masking, messages cut into fragments, UTF-8 across fragments,
 //! close codes. Out of scope: the handshake's heads (`binding`, `crate::client`), when to ping and
-//! when to close (`engine`), extensions, of which none is ever agreed on.
+//! when to close (`engine`), extensions, which are never negotiated.
 
 pub mod accept;
 #[cfg(any(feature = "client", feature = "internals"))]
@@ -21,7 +21,7 @@ pub use accept::accept;
 pub use frame::{FrameMark, Header, OpCode, begin, cancel, close, control, finish};
 pub use reader::{Reader, ReaderRules, WsEvent};
 
-/// Why a peer's frames are not read on; each is answered with its close code.
+/// Why a peer's frames are refused; each reason has a close code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WsError {
     /// RFC 6455 §5.2: a reserved bit without an extension that gives it a meaning.
@@ -50,7 +50,7 @@ pub enum WsError {
     Binary,
     /// A frame or a message is beyond [`ReaderRules`].
     TooLarge {
-        /// The one of them it is beyond.
+        /// The limit that it exceeds.
         limit: &'static str,
     },
 }
@@ -109,13 +109,14 @@ pub mod code {
     pub const GOING_AWAY: u16 = 1001;
     /// The peer broke the protocol.
     pub const PROTOCOL: u16 = 1002;
-    /// A kind of message that is not taken.
+    /// A kind of message that is not accepted.
     pub const UNSUPPORTED: u16 = 1003;
-    /// A payload that is not what its opcode says.
+    /// A payload that does not match its opcode.
     pub const INVALID: u16 = 1007;
-    /// The peer broke a rule of ours.
+    /// The peer broke a rule of the server.
     pub const POLICY: u16 = 1008;
-    /// Its credential does not hold, or no longer (IANA, WebSocket Close Code Number Registry).
+    /// The peer's credential is invalid or has expired (IANA, WebSocket Close Code Number
+    /// Registry).
     pub const UNAUTHORIZED: u16 = 3000;
     /// A frame or a message beyond its limit.
     pub const TOO_LARGE: u16 = 1009;

@@ -1,8 +1,8 @@
 //! Messages (RFC 6455 §5.4 to §5.6, §8.1) from frames that may be cut at any byte.
 //!
-//! Invariants: what is found is the same wherever the bytes were cut. A message that arrives in one
-//! piece is unmasked once, into the caller's scratch; any other is gathered here, and what cannot
-//! become valid text any more is refused at once.
+//! Invariants: the result does not depend on where the bytes were cut. A message that arrives in
+//! one piece is unmasked once, into the caller's scratch; any other is gathered here, and bytes
+//! that cannot become valid text any more are refused at once.
 
 use super::{Header, OpCode, WsError, is_close_code, mask::MaskingKey};
 
@@ -20,10 +20,10 @@ pub struct ReaderRules {
     pub masked: bool,
 }
 
-/// What the bytes were; payloads are in the caller's scratch.
+/// The result of reading; payloads are in the caller's scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WsEvent {
-    /// Nothing whole yet.
+    /// No complete event yet.
     Partial,
     /// A message of text, which is UTF-8.
     Text,
@@ -40,9 +40,9 @@ pub enum WsEvent {
 /// One peer's frames on their way to messages.
 #[derive(Debug, Default)]
 pub struct Reader {
-    /// What there is of a message that is not whole: unmasked.
+    /// The unmasked beginning of an incomplete message.
     message: Vec<u8>,
-    /// Bytes of `message` that are known to be UTF-8; all but three at most.
+    /// Bytes of `message` that were validated as UTF-8: all but three at most.
     valid: usize,
     /// The kind of that message.
     kind: Option<MessageKind>,
@@ -123,17 +123,17 @@ impl Reader {
         self.kind.is_some()
     }
 
-    /// Bytes that there are of a message that is not whole.
+    /// Gathered bytes of an incomplete message.
     pub fn gathered(&self) -> usize {
         self.message.len()
     }
 
-    /// Bytes of the buffer that is held.
+    /// Bytes of the held buffer.
     pub fn held_bytes(&self) -> usize {
         self.message.capacity()
     }
 
-    /// RFC 6455 §5.4: whether a data frame may stand here; says what its message is.
+    /// RFC 6455 §5.4: whether a data frame is allowed here; returns the kind of its message.
     fn begin(&self, header: &Header, rules: &ReaderRules) -> Result<MessageKind, WsError> {
         let kind = match (header.opcode, self.kind) {
             (OpCode::Continuation, Some(kind)) => kind,
@@ -153,8 +153,8 @@ impl Reader {
         Ok(kind)
     }
 
-    /// Unmasks what there is of a frame's payload; says how much that was, and whether it was the
-    /// last of its message.
+    /// Unmasks the available part of a frame's payload; returns its length, and whether it
+    /// completes the message.
     fn gather(
         &mut self,
         rest: &[u8],
@@ -164,7 +164,7 @@ impl Reader {
         let count = usize::try_from(frame.left).map_or(rest.len(), |left| left.min(rest.len()));
         let gathered = self.message.len();
         if gathered + count > self.message.capacity() {
-            // It doubles, and never has room for more than a message may be.
+            // It doubles, and never exceeds the largest message.
             let room = (2 * (gathered + count)).min(rules.message_bytes_max);
             self.message.reserve_exact(room.saturating_sub(gathered));
         }
@@ -184,7 +184,7 @@ impl Reader {
         let fresh = &self.message[self.valid..];
         match str::from_utf8(fresh) {
             Ok(_) => self.valid = self.message.len(),
-            // The beginning of a character, whose rest may come.
+            // The beginning of a character, whose rest may follow.
             Err(error) if error.error_len().is_none() && !is_whole => {
                 self.valid += error.valid_up_to();
             }
@@ -193,7 +193,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Gives the gathered message away, with its buffer.
+    /// Moves the gathered message out, with its buffer.
     fn take(&mut self, scratch: &mut Vec<u8>) -> WsEvent {
         *scratch = std::mem::take(&mut self.message);
         self.valid = 0;
@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn what_cannot_become_text_is_refused_at_once() {
         let mut bytes = frame(0x01, b"a\xf4\x90 and more");
-        // The header, and the three bytes that show it.
+        // The header, and the three bytes that prove it.
         bytes.truncate(9);
         check(&bytes, &[], Some(WsError::Utf8));
         bytes.truncate(8);

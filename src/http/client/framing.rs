@@ -1,16 +1,16 @@
 //! How long the body of a response is (RFC 9112 §6.3).
 //!
-//! One numbered function follows the RFC, for a client, and leaves what requests share to the
-//! server's rules: two lengths, even equal ones, a length beside a coding, and any coding that is
-//! not exactly `chunked` are refused, because something between us and the server may read them
-//! differently, and then the next response would not be the answer to the next request.
+//! One numbered function follows the RFC for a client; the rules that requests share are the
+//! server's: two lengths, even equal ones, a length in addition to a coding, and any coding that is
+//! not exactly `chunked` are refused. An intermediary could read them differently, and then the
+//! next response would not be the answer to the next request.
 
 use crate::http::{BodyFraming, Method, Reject, Version, framing, response};
 
 /// How the body of a response is delimited (RFC 9112 §6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResponseFraming {
-    /// The head is all there is.
+    /// There is no body.
     None,
     /// Exactly so many bytes follow the head, possibly none.
     Length(u64),

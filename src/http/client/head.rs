@@ -1,20 +1,20 @@
 //! A response head as borrowed views, read line by line while it arrives.
 //!
-//! Every byte is looked at once, and each line as soon as it is whole, so the outcome does not
-//! depend on how the bytes were cut into reads. Lines end in CRLF and in nothing else, none is
-//! folded, none comes before the status line, and no control byte but the tab gets through.
+//! Every byte is read once, and each line as soon as it is whole, so the outcome does not depend on
+//! how the bytes were cut into reads. Lines end only in CRLF, no line is folded, none comes before
+//! the status line, and the only control byte allowed is the tab.
 
 use super::{ResponseFraming, ResponseLimits, ResponseReject, framing};
 use crate::http::{Method, Reject, Version, fields, line::is_token, scan::value_len};
 
-/// Where things stand in a head and what they mean; reused from head to head.
+/// The positions and meanings of the parts of a head; reused from head to head.
 ///
 /// It borrows nothing: read it through [`ResponseLayout::head`].
 #[derive(Debug)]
 pub struct ResponseLayout {
-    /// Where the line begins that is not whole yet.
+    /// The start of the incomplete line.
     line_at: usize,
-    /// Bytes of that line which are known to be no control bytes.
+    /// Bytes of that line without control bytes so far.
     seen: usize,
     is_whole: bool,
     version: Version,
@@ -23,13 +23,13 @@ pub struct ResponseLayout {
     framing: ResponseFraming,
     body_bytes_max: u64,
     fields: Vec<FieldPlace>,
-    /// The first `Content-Type`, which every answer is asked for.
+    /// The first `Content-Type`; every answer needs it.
     media: Option<FieldPlace>,
-    /// What the head was accepted for; `None`: it was not, or not yet.
+    /// The request method and the limits of an accepted head; `None`: not accepted, or not yet.
     accepted: Option<(Method, ResponseLimits)>,
 }
 
-/// Where a field line stands, in bytes from the start of the head.
+/// The position of a field line, in bytes from the start of the head.
 #[derive(Clone, Copy, Debug)]
 struct FieldPlace {
     name_at: usize,
@@ -45,10 +45,10 @@ pub struct ReceivedHead<'b> {
     layout: &'b ResponseLayout,
 }
 
-/// What every status line that is taken begins with.
+/// The beginning of every accepted status line.
 const HTTP_1: &[u8; 7] = b"HTTP/1.";
 
-/// Bytes of `HTTP/1.1 200`. After a space the reason follows.
+/// Bytes of `HTTP/1.1 200`. A space and the reason follow.
 const BEFORE_REASON: usize = 12;
 
 impl Default for ResponseLayout {
@@ -70,17 +70,17 @@ impl Default for ResponseLayout {
 }
 
 impl ResponseLayout {
-    /// Forgets the head, and keeps the room for the next one.
+    /// Clears the head, and keeps its memory for the next one.
     pub fn clear(&mut self) {
         let fields = std::mem::take(&mut self.fields);
         *self = ResponseLayout { fields, ..ResponseLayout::default() };
         self.fields.clear();
     }
 
-    /// Reads on in the head that begins at `buf[0]` and answers a request with `method`; says how
-    /// many bytes it has once it is whole. `None`: call again when there is more of the same bytes.
+    /// Continues reading the head that begins at `buf[0]` and answers a request with `method`;
+    /// returns its length in bytes once it is whole. `None`: call again with more bytes appended.
     ///
-    /// Begins with [`ResponseLayout::clear`]; after an error it must be cleared, too.
+    /// Call [`ResponseLayout::clear`] before each head, also after an error.
     ///
     /// # Errors
     /// [`ResponseReject`], as soon as the line that shows it is whole, or earlier.
@@ -91,7 +91,7 @@ impl ResponseLayout {
         limits: &ResponseLimits,
     ) -> Result<Option<usize>, ResponseReject> {
         let view = &buf[..buf.len().min(limits.head_bytes_max)];
-        // What is no HTTP at all is refused at its first byte.
+        // Bytes that are not HTTP are refused at the first one.
         if self.line_at == 0 && view.iter().zip(HTTP_1).any(|(is, should)| is != should) {
             return Err(not_http_1(view));
         }
@@ -119,12 +119,12 @@ impl ResponseLayout {
         Ok(Some(self.line_at))
     }
 
-    /// Reads a head as [`ResponseLayout::read`] does, if all of it is there and it is that of which
-    /// this is the layout but for the values of its fields. `before`: the bytes of that head.
+    /// Reads a complete head as [`ResponseLayout::read`] does, if it differs from the previous head
+    /// only in values of fields. `before`: the bytes of the previous head.
     ///
-    /// Servers say the same again and again, but for a length and a date; a line that is the same
-    /// is not looked into. `None`: read it anew, after [`ResponseLayout::clear`], which says what
-    /// is wrong with it, too.
+    /// Servers repeat their heads except for a length and a date; an identical line is not parsed
+    /// again. `None`: call [`ResponseLayout::clear`] and read the head anew, which also reports its
+    /// errors.
     pub fn read_again(
         &mut self,
         before: &[u8],
@@ -169,8 +169,8 @@ impl ResponseLayout {
         Some(self.line_at)
     }
 
-    /// Reads the head at the start of `bytes`: those from which the layout was made, or the same
-    /// again. Other bytes give nonsense, but no panic.
+    /// Reads the head at the start of `bytes`, which must be the bytes of this layout. Other bytes
+    /// give nonsense, but no panic.
     pub fn head<'b>(&'b self, bytes: &'b [u8]) -> ReceivedHead<'b> {
         ReceivedHead { bytes, layout: self }
     }
@@ -180,7 +180,7 @@ impl ResponseLayout {
         self.fields.capacity() * size_of::<FieldPlace>()
     }
 
-    /// Files a line, which begins at `line_at` and holds no control byte.
+    /// Records a line, which begins at `line_at` and holds no control byte.
     fn line(&mut self, line: &[u8], limits: &ResponseLimits) -> Result<(), ResponseReject> {
         if self.line_at == 0 {
             (self.version, self.status) = status_line(line)?;
@@ -212,7 +212,8 @@ impl ResponseLayout {
             let Some((name, value)) = place.of_head(bytes) else { continue };
             match name.len() {
                 14 if is_name(name, b"content-length") => {
-                    // RFC 9112 §6.3 (5): even equal ones, since two have written this head.
+                    // RFC 9112 §6.3 (5): even equal ones, since two programs have written this
+                    // head.
                     once(&mut length, value, Reject::LengthRepeated)?;
                 }
                 17 if is_name(name, b"transfer-encoding") => {
@@ -236,7 +237,7 @@ impl ResponseLayout {
         let body_bytes_max = if is_stream { u64::MAX } else { limits.body_bytes_max };
         let line = (self.version, self.status);
         let framing = framing::body(method, line, encoding, length, body_bytes_max)?;
-        // RFC 9112 §9.3: close wins; then 1.1 persists, and 1.0 only if it says so.
+        // RFC 9112 §9.3: close wins; then 1.1 persists, and 1.0 only if it asks for it.
         let keep_alive = !close && (self.version == Version::Http11 || persist);
         (self.framing, self.body_bytes_max, self.keep_alive) =
             (framing, body_bytes_max, keep_alive);
@@ -246,7 +247,7 @@ impl ResponseLayout {
 }
 
 impl<'b> ReceivedHead<'b> {
-    /// The status, from 100 to 999; what is above 599 means what 500 does (RFC 9110 §15).
+    /// The status, from 100 to 999; above 599 it means what 500 does (RFC 9110 §15).
     pub fn status(&self) -> u16 {
         self.layout.status
     }
@@ -261,7 +262,7 @@ impl<'b> ReceivedHead<'b> {
         self.layout.framing
     }
 
-    /// What the body may have at most, in bytes, before its content is decoded.
+    /// The limit of the body in bytes, before its content is decoded.
     pub fn body_bytes_max(&self) -> u64 {
         self.layout.body_bytes_max
     }
@@ -289,7 +290,7 @@ impl<'b> ReceivedHead<'b> {
         })
     }
 
-    /// All fields in their order; names as the server spelt them.
+    /// All fields in their order; names as the server wrote them.
     pub fn fields(&self) -> impl Iterator<Item = (&'b str, &'b [u8])> + use<'b> {
         let bytes = self.bytes;
         self.layout.fields.iter().filter_map(move |place| {
@@ -300,7 +301,7 @@ impl<'b> ReceivedHead<'b> {
 }
 
 impl FieldPlace {
-    /// Of a line that begins at `at`, is not empty and holds no control byte.
+    /// The position of a line that begins at `at`, is not empty and holds no control byte.
     fn of(line: &[u8], at: usize) -> Result<FieldPlace, Reject> {
         // RFC 9112 §5.1: a token, and no white space between it and the colon.
         let name_len = line.iter().position(|byte| !is_token(*byte)).unwrap_or(line.len());
@@ -328,8 +329,7 @@ impl FieldPlace {
     }
 }
 
-/// Whether a name is this one, which is in lower case. Short names are compared without a branch
-/// for each byte.
+/// Whether a name is `lower` in any case. Short names are compared without a branch for each byte.
 fn is_name<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
     <&[u8; N]>::try_from(name).is_ok_and(|name| {
         let both = name.iter().zip(lower);
@@ -338,8 +338,8 @@ fn is_name<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
 }
 
 /// RFC 9112 §4: HTTP-version SP status-code SP [ reason-phrase ]. The reason is free of control
-/// bytes, and means nothing. Some servers omit the last space together with the reason; curl,
-/// browsers and the clients of Go, Python and Node read that, too.
+/// bytes, and is ignored. Some servers omit the last space together with the reason; curl, browsers
+/// and the clients of Go, Python and Node accept that, too.
 fn status_line(line: &[u8]) -> Result<(Version, u16), ResponseReject> {
     let Some((start, reason)) = line.split_first_chunk::<BEFORE_REASON>() else {
         return Err(ResponseReject::StatusLine);
@@ -359,13 +359,13 @@ fn status_line(line: &[u8]) -> Result<(Version, u16), ResponseReject> {
         return Err(ResponseReject::StatusLine);
     }
     match [a, b, c].iter().fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0')) {
-        // RFC 9110 §15: what is above 599 is invalid, too, and is to be treated as a 5xx.
+        // RFC 9110 §15: a status above 599 is invalid, too, and is to be treated as a 5xx.
         0..100 => Err(ResponseReject::Status),
         status => Ok((version, status)),
     }
 }
 
-/// Another version, if that is what the line begins with.
+/// The error for a first line of another version or protocol.
 fn not_http_1(line: &[u8]) -> ResponseReject {
     match line {
         [b'H', b'T', b'T', b'P', b'/', b'0', ..]
@@ -387,7 +387,7 @@ mod tests {
     use super::*;
     use crate::http::client::TEST_LIMITS as LIMITS;
 
-    /// What `ask` says of the head, read whole; byte by byte it must say the same.
+    /// The result of `ask` for the head read whole; read byte by byte it must be the same.
     fn read<T: PartialEq + std::fmt::Debug>(
         text: &str,
         ask: impl Fn(ReceivedHead<'_>) -> T,

@@ -2,7 +2,7 @@
 //!
 //! One variant per reason that only responses have, each with one sentence; the reasons that
 //! requests share are theirs. After any of them the framing of the connection is unknown: it is
-//! closed, and nothing behind the refused bytes is ever read (RFC 9112 §6.3, §9.6).
+//! closed, and nothing after the refused bytes is ever read (RFC 9112 §6.3, §9.6).
 
 use crate::http::Reject;
 
@@ -19,7 +19,7 @@ pub enum ResponseReject {
     HeadTooLarge,
     /// The head has more field lines than allowed.
     TooManyFields,
-    /// A line, a length or a chunk is what a request must not have either.
+    /// A reason that requests share: a line, a length or a chunk.
     Common(Reject),
 }
 
@@ -36,7 +36,7 @@ impl ResponseReject {
         }
     }
 
-    /// The limit that the response is beyond; `None`: it is malformed.
+    /// The limit that the response exceeds; `None`: it is malformed.
     pub fn limit(self) -> Option<&'static str> {
         match self {
             Self::StatusLine | Self::Version | Self::Status => None,

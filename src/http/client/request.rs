@@ -1,17 +1,16 @@
-//! Request heads, written in one go behind what is in the caller's buffer (RFC 9112 §3).
+//! Request heads, appended to the caller's buffer in one step (RFC 9112 §3).
 //!
 //! A target that would end its line early is refused, so no request can hide in another; field
 //! lines are valid by their type.
 
 use crate::http::{FieldLines, response::decimal};
 
-/// What stands in the request line behind the method (RFC 9112 §3.2).
+/// The request target (RFC 9112 §3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SentTarget<'a> {
     /// Path and query, to the server itself (§3.2.1); begins with a slash.
     Origin(&'a str),
-    /// The same for a server of plain http, to a proxy: `http://authority` is put before it
-    /// (§3.2.2).
+    /// The same for a proxy to a server of plain http: prefixed with `http://authority` (§3.2.2).
     Absolute(&'a str),
     /// The authority alone, with CONNECT to a proxy (§3.2.3).
     Authority,
@@ -22,24 +21,23 @@ pub enum SentTarget<'a> {
 pub struct RequestLine<'a> {
     /// The method, a token.
     pub method: &'a str,
-    /// What is asked for.
+    /// The target.
     pub target: SentTarget<'a>,
     /// The value of `Host`; with [`SentTarget::Authority`] it has its port.
     pub authority: &'a str,
 }
 
-/// The target or the authority has a byte that is not visible ASCII, or is none; nothing was
+/// The target or the authority has a byte that is not visible ASCII, or is empty; nothing was
 /// written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnsendableTarget;
 
-/// A request head that was written, for those after it that are the same but for their length, as
-/// most are.
+/// The last written request head, reused for heads that differ only in length, as most do.
 #[derive(Clone, Debug, Default)]
 pub struct RequestHead {
-    /// All of it before its length; empty: there was none.
+    /// All of it before its length; empty: no head was written.
     bytes: Vec<u8>,
-    /// Lengths of what it was written from, in their order.
+    /// Lengths of the parts that it was written from, in their order.
     lens: [usize; 5],
 }
 
@@ -69,8 +67,8 @@ impl RequestHead {
         Ok(())
     }
 
-    /// Lengths of the parts that differ from head to head; the prefix tells the forms of a target
-    /// apart.
+    /// Lengths of the parts that differ from head to head; the length of the prefix distinguishes
+    /// the forms of a target.
     #[inline]
     fn lens(
         [method, prefix, _, path, _, authority, _]: &[&str; 7],
@@ -91,7 +89,7 @@ impl RequestHead {
             at += part.len();
             !is_compared || was == Some(part.as_bytes())
         };
-        // The other parts are constants, told apart by their lengths.
+        // The other parts are constants, distinguished by their lengths.
         let [method, prefix, middle, path, behind, authority, _] = parts;
         is_same(method, true)
             && is_same(prefix, false)
@@ -104,7 +102,7 @@ impl RequestHead {
 }
 
 impl<'a> RequestLine<'a> {
-    /// What a head begins with.
+    /// The parts of the beginning of a head.
     #[inline(always)]
     fn parts(&self) -> [&'a str; 7] {
         let RequestLine { method, target, authority } = *self;
@@ -118,7 +116,7 @@ impl<'a> RequestLine<'a> {
 }
 
 /// Appends a request head: its line, `Host`, the fields, `Content-Length` if a length is given, and
-/// the empty line. The content is the caller's to send behind it.
+/// the empty line. The caller sends the content after it.
 ///
 /// # Errors
 /// [`UnsendableTarget`]; nothing is written.
@@ -163,13 +161,13 @@ fn write_length(out: &mut Vec<u8>, body_len: Option<usize>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Bytes of a head that is kept for the next.
+/// Bytes of a head that is stored for the next one.
 const KEPT_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes of the longest length, with its name, and of the ends of lines.
+/// Bytes of the longest `Content-Length` line, and of the ends of lines.
 const ROOM: usize = 40;
 
-/// RFC 3986 §2: a URI is of visible ASCII; looked at eight bytes at a time.
+/// RFC 3986 §2: a URI is of visible ASCII; checked eight bytes at a time.
 fn is_visible(text: &str) -> bool {
     let (words, rest) = text.as_bytes().as_chunks::<8>();
     let all = |bytes: &[u8]| bytes.iter().fold(true, |is_so, b| is_so & b.is_ascii_graphic());

@@ -25,7 +25,7 @@ create_exception!(
     "The turn is over: its task has ended or was canceled, or it was answered."
 );
 
-/// The error as Python has it.
+/// The error as a Python exception.
 fn error(error: HostError) -> PyErr {
     match error {
         HostError::Closed => TaskClosed::new_err(error.to_string()),
@@ -37,7 +37,8 @@ fn error(error: HostError) -> PyErr {
     }
 }
 
-/// Refuses what was made before a fork: the threads of the server are not in this process.
+/// Refuses an object that was made before a fork: the threads of the server are not in this
+/// process.
 fn check_process(made_in: u32) -> PyResult<()> {
     match std::process::id() == made_in {
         true => Ok(()),

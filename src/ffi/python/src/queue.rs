@@ -1,4 +1,4 @@
-//! Where turns wait for a thread or an event loop of Python.
+//! The queue in which turns wait for a thread or an event loop of Python.
 
 use std::{
     os::{fd::AsRawFd, unix::net::UnixStream},

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::{Error, check_process, error, queue::PyQueue};
 
-/// How often a thread that waits for the end looks for it.
+/// How often a thread that waits for the end checks for it.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// An agent of the program: `ServedAgent` in Python.
@@ -19,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 struct ServedAgent {
     /// Its card in JSON.
     card: Vec<u8>,
-    /// Names of the header fields that it is shown.
+    /// Names of the header fields that are passed to it.
     headers: Vec<String>,
     queue: Py<PyQueue>,
     decides_cancels: bool,

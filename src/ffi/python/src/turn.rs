@@ -15,7 +15,7 @@ use crate::error;
 #[pyclass(frozen, name = "Turn", module = "peregrine._native")]
 pub struct PyTurn {
     turn: HostTurn,
-    /// From which it was taken.
+    /// The queue from which it was taken.
     queue: Arc<HostQueue>,
 }
 
@@ -32,7 +32,7 @@ fn state_of(word: &str) -> PyResult<TaskState> {
         .ok_or_else(|| PyValueError::new_err(format!("there is no task state {word:?}")))
 }
 
-/// The errors of A2A that an agent may refuse a message with.
+/// The A2A error of this name, with which an agent may refuse a message.
 fn fault_of(name: &str) -> PyResult<FaultKind> {
     Ok(match name {
         "InvalidParams" => FaultKind::InvalidParams,
