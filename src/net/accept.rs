@@ -1,9 +1,9 @@
-//! Takes connections in, within `connections_max` and the file descriptors there are.
+//! Accepts connections within `connections_max` and the available file descriptors.
 //!
-//! At `connections_max` a connection takes the slot of one of the peer with the most of them, see
-//! `peer_table`. If none ends for it, it is told 503 and closed; with TLS it is closed, for there
-//! is no telling it without a handshake. When the system runs out of descriptors or memory,
-//! accepting pauses: what waits in the backlog is served afterwards.
+//! At `connections_max` a connection takes the slot of one of the peer with the most connections,
+//! see `peer_table`. If no connection ends for it, it gets 503 and is closed; with TLS it is only
+//! closed, since an answer would need a handshake. When the system runs out of descriptors or
+//! memory, accepting pauses: connections in the backlog are served afterwards.
 
 use std::{
     io,
@@ -22,10 +22,10 @@ use super::{
     worker_state::{ConnectionPermit, WorkerState},
 };
 
-/// How long accepting pauses when the system has no more to give.
+/// How long accepting pauses when the system is out of resources.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a connection beyond the limit is told.
+/// The answer to a connection beyond the limit.
 const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\
     retry-after: 1\r\nconnection: close\r\n\r\n";
 
@@ -41,7 +41,7 @@ pub(super) async fn accept(listener: TcpListener, local: Rc<WorkerState>) {
     }
 }
 
-/// Accepts on a socket that has a path, until it is dropped; `_file` goes with it. Its clients run
+/// Accepts on a socket that has a path, until it is dropped together with `_file`. Its clients run
 /// as the user of this process: they are one peer, that of the loopback interface, and speak no
 /// TLS.
 pub(super) async fn accept_unix(listener: UnixListener, _file: SocketFile, local: Rc<WorkerState>) {

@@ -1,9 +1,9 @@
-//! The listener for the operator: health, readiness and metrics, and no agent.
+//! The listener for the operator: health, readiness and metrics, without agents.
 //!
-//! Its connections are no callers': they do not count among `connections_max`, so that a server
-//! that is full can still be asked why, and no drain waits for them; it is there until the drain is
-//! over. A listener that other machines reach speaks TLS where the server does; one of loopback,
-//! or a unix socket, does not.
+//! Its connections do not count among `connections_max`, so that a full server can still report
+//! why, and a drain does not wait for them; the listener exists until the drain is over. A listener
+//! that other machines reach speaks TLS if the server does; one of loopback, or a unix socket, does
+//! not.
 
 use std::{
     io,
@@ -23,7 +23,7 @@ use super::{
     worker_state::{ConnectionPermit, WorkerState},
 };
 
-/// How long accepting pauses when the system has no more to give.
+/// How long accepting pauses when the system is out of resources.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket that listens, and is not served yet.
@@ -32,7 +32,7 @@ pub(super) enum AdminSocket {
     Unix(UnixSocket),
 }
 
-/// Says what [`listen`] would refuse whatever else runs on this machine.
+/// Returns the errors of [`listen`] that do not depend on the state of this machine.
 ///
 /// # Errors
 /// [`ServerError::Address`], [`ServerError::UnixSocket`].
@@ -40,7 +40,7 @@ pub(super) fn check(text: &str) -> Result<(), ServerError> {
     if is_path(text) { UnixSocket::check(text) } else { resolve(text).map(drop) }
 }
 
-/// Listens on an address and a port, or on `unix:PATH`; also says where that is.
+/// Listens on an address and a port, or on `unix:PATH`; also returns the actual address.
 ///
 /// # Errors
 /// [`ServerError::Address`], [`ServerError::Bind`], [`ServerError::UnixSocket`].
@@ -59,7 +59,7 @@ pub(super) fn listen(
     Ok((AdminSocket::Tcp(listeners.sockets.remove(0)), at))
 }
 
-/// The same, within a runtime.
+/// An [`AdminSocket`] within a runtime.
 pub(super) enum AdminListener {
     Tcp(TcpListener),
     Unix(UnixListener, SocketFile),
@@ -69,7 +69,7 @@ impl AdminListener {
     /// Must be called within a runtime.
     ///
     /// # Errors
-    /// When the system does not take it.
+    /// The system does not register it.
     pub(super) fn new(socket: AdminSocket) -> io::Result<AdminListener> {
         Ok(match socket {
             AdminSocket::Tcp(socket) => AdminListener::Tcp(TcpListener::from_std(socket)?),
@@ -111,7 +111,7 @@ pub(super) async fn accept(listener: AdminListener, local: Rc<WorkerState>) {
     }
 }
 
-/// A connection with its place, if it is one and there is a place.
+/// A connection with its permit; `None`: it failed, or there is no permit.
 async fn admit<S>(
     accepted: io::Result<(S, Option<IpAddr>)>,
     local: &Rc<WorkerState>,

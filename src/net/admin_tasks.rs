@@ -1,7 +1,7 @@
-//! Tasks of all callers for the operator: `/tasks` and what is below it, on `--admin` alone.
+//! Tasks of all callers for the operator: `/tasks` and the paths below it, only on `--admin`.
 //!
-//! A page names ids, states, names and sizes, and nothing that was said in a task. It has 100 tasks
-//! at most; an id may hold as many bytes as a client may choose for one.
+//! A page shows ids, states, names and sizes, and no content of a task. It has at most 100 tasks;
+//! an id may be as long as a client may choose it.
 
 use crate::{
     fault::Fault,
@@ -19,20 +19,20 @@ use crate::{
 
 const JSON: &str = "application/json";
 
-/// Where they are.
+/// Their path.
 const PATH: &str = "/tasks";
 
-/// What a task says that was failed without a reason.
+/// The text of a task that was failed without a reason.
 const REASON_DEFAULT: &str = "the operator of the server ended the task";
 
 const UNKNOWN: &str = "no task has this id";
 const SEVERAL: &str = "several tasks have this id: also name an owner or an agent";
 
-/// What a path stands for.
+/// The meaning of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TaskPath {
     All,
-    /// `None`: the query names the task, whose id no path can hold (`http::path`).
+    /// `None`: the task's id is in the query, since a path cannot hold it (`http::path`).
     Cancel(Option<String>),
     Fail(Option<String>),
 }
@@ -98,7 +98,7 @@ impl TaskQuery {
         Ok(read)
     }
 
-    /// The id that the path or the query names.
+    /// The id in the path or the query.
     fn id<'a>(&'a self, in_path: &'a Option<String>) -> Result<&'a str, &'static str> {
         match (in_path, &self.id) {
             (Some(id), None) | (None, Some(id)) => Ok(id),
@@ -113,7 +113,7 @@ impl TaskQuery {
     }
 }
 
-/// The state of this name, as 0.3 or 1.0 spells it, in any case.
+/// The state of this name of 0.3 or 1.0, in any case.
 fn state(name: &str) -> Option<TaskState> {
     let plain = name.to_ascii_lowercase().replace('_', "-");
     let plain = plain.strip_prefix("task-state-").unwrap_or(&plain);
@@ -125,7 +125,7 @@ fn unknown_state(name: &str) -> String {
     format!("unknown state {name:?}; states are {}", known.join(", "))
 }
 
-/// Does what an operator asks for.
+/// Answers a request of the operator.
 pub(super) fn answer(
     agents: &Agents,
     limits: &Limits,
@@ -158,7 +158,7 @@ pub(super) fn answer(
     AdminAnswer::Page(PageAnswer { status, media: JSON })
 }
 
-/// An id as it stands in JSON.
+/// An id in JSON.
 fn raw(id: &str) -> Vec<u8> {
     let mut raw = Vec::new();
     json::write::push_escaped(&mut raw, id);
@@ -204,7 +204,7 @@ fn write(agents: &Agents, task: &SurveyedTask, out: &mut Vec<u8>) {
     out.push(b'{');
     for (name, raw) in [("id", &task.id), ("contextId", &task.context_id)] {
         out.extend_from_slice(format!("\"{name}\":\"").as_bytes());
-        // As it stands in JSON.
+        // Raw JSON text.
         out.extend_from_slice(raw);
         out.extend_from_slice(b"\",");
     }

@@ -1,6 +1,6 @@
-//! Tasks that a remote agent goes on with after its configuration was changed. A change is made on
-//! a thread that is no worker's, so they have a thread of their own, which ends after the agent and
-//! the last of its tasks.
+//! Tasks that a remote agent continues after its configuration was changed. A change is made
+//! outside of the workers, so these tasks have a thread of their own, which ends after the agent
+//! and the last of its tasks.
 
 use std::{
     future::Future,
@@ -14,20 +14,20 @@ use tokio::{
     task::{LocalSet, spawn_local},
 };
 
-/// Makes the future that goes on with one task, on the thread.
+/// Makes the future that continues one task, on the thread.
 type AdoptedWork = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
-/// The way to the thread; `None`: there is none yet.
+/// The sender to the thread; `None`: the thread is not started yet.
 #[derive(Default)]
 pub(super) struct AdoptedTasks(Mutex<Option<UnboundedSender<AdoptedWork>>>);
 
 impl AdoptedTasks {
-    /// Runs the future that `work` makes on the thread. Where there is none, `work` is dropped with
-    /// its task, which fails.
+    /// Runs the future of `work` on the thread. Without a thread, `work` is dropped with its task,
+    /// which fails.
     pub fn run<F: Future<Output = ()> + 'static>(&self, work: impl FnOnce() -> F + Send + 'static) {
         let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if sender.is_none() {
-            // What waits are tasks of the store, and as bounded as it is.
+            // The queue holds tasks of the store, so the store's limits bound it.
             let (to_thread, waiting) = unbounded_channel();
             let thread = std::thread::Builder::new().name("peregrine-adopted".to_owned());
             *sender = thread.spawn(move || run_all(waiting)).ok().map(|_| to_thread);

@@ -1,11 +1,12 @@
-//! Async agents: an `async fn` that owns its task, or a turn that may become one, run beside the
-//! connections of its worker.
+//! Async agents: an `async fn` that owns its task, or a turn that may become one. It runs on a
+//! worker, together with the worker's connections.
 //!
 //! The future starts on the worker that got the message and stays there, so it need not be `Send`;
-//! it must not block. There are as many on a worker as may be, whatever becomes of their tasks; the
-//! message beyond them is refused before anything is kept of it. When a future ends or panics
-//! without a last status, its task fails; without an answer to a deferred turn, the call does: with
-//! its error or panic, where there is one. One whose end no client will see is dropped.
+//! it must not block. The number of futures on a worker is bounded, whether or not their tasks have
+//! ended; further messages are refused before any data of them is stored. When a future ends or
+//! panics without a last status, its task fails. Without an answer to a deferred turn, the call
+//! fails with the future's error or panic, if any. A future with a result that no client will see
+//! is dropped.
 
 use std::{
     cell::Cell,
@@ -29,20 +30,20 @@ pub struct AsyncAgent<T, F> {
     takes: PhantomData<fn(T)>,
 }
 
-/// Makes an agent of an async function. It takes a [`Job`](crate::agent::Job), so that each message
-/// makes a task or goes on with one; or a [`Deferred`](crate::agent::Deferred), to find out what
-/// comes of it. It returns nothing or a result of any type; an error fails the task or call that
-/// has no end yet, as [`Job::fail_for`](crate::agent::Job::fail_for) does, and so does a panic.
+/// Makes an agent of an async function. The function takes a [`Job`](crate::agent::Job), so that
+/// each message creates or continues a task; or a [`Deferred`](crate::agent::Deferred), to decide
+/// that itself. It returns nothing or a result of any type; an error or a panic fails the task or
+/// call that has not ended, as [`Job::fail_for`](crate::agent::Job::fail_for) does.
 ///
 /// It runs under [`crate::net::Server`] only: the pure engine has no runtime for its futures.
 ///
 /// A future that has a `Deferred` is dropped at its next `await` when its caller leaves before
-/// there is an answer or a task: no client would see either, and the place among
-/// `deferred_calls_max` is free for another call. Work that must go on then belongs to a task
+/// there is an answer or a task: no client would see either, and the slot among
+/// `deferred_calls_max` is free for another call. Work that must continue then belongs to a task
 /// ([`Deferred::into_job`](crate::agent::Deferred::into_job)). The future of a task that was
-/// canceled, or of a message to a task that exists, runs on:
-/// [`Job::canceled`](crate::agent::Job::canceled) tells it. As many futures may run as
-/// `async_futures_max` says; the message beyond them is refused (-32000).
+/// canceled, or of a message to an existing task, continues:
+/// [`Job::canceled`](crate::agent::Job::canceled) reports the cancel. At most `async_futures_max`
+/// futures run; further messages are refused (-32000).
 ///
 /// ```
 /// use peregrine::{agent::{Deferred, Job}, model::{MessageBuf, PartsBuf, TaskState}, net};
@@ -77,7 +78,7 @@ where
     }
 }
 
-/// Takes a turn and runs the future that `run` makes of it beside the connections of the worker.
+/// Takes a turn and runs the future of `run` on the current worker.
 pub(super) fn start_future<T, R>(turn: Turn<'_>, run: impl FnOnce(T) -> R)
 where
     T: OwnedTurn,
@@ -87,7 +88,7 @@ where
         return turn.refuse(Fault::at_limit("async_futures_max"));
     };
     let agent = turn.request.scope.agent;
-    // Without room for the turn the server tells the client.
+    // On an error there was no room, and the server has answered the client.
     if let Ok(taken) = T::take(turn) {
         let (turn, unseen) = (Some(taken.key()), taken.unseen());
         let run = Box::pin(run(taken));
@@ -95,7 +96,7 @@ where
     }
 }
 
-/// Runs a future of an agent that answers no turn, in this place.
+/// Runs a future of an agent that has no turn, with this permit.
 #[cfg(feature = "gateway")]
 pub(super) fn run_future(
     agent: AgentIndex,
@@ -111,16 +112,16 @@ thread_local! {
     static ROOM: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Says how many futures of agents may run on the worker of this thread.
+/// Sets how many futures of agents may run on the worker of this thread.
 pub(super) fn set_room(futures: usize) {
     ROOM.set(futures);
 }
 
-/// The place of a future on its worker; dropping it gives it back.
+/// The permit of a future on its worker; dropping it returns it.
 pub(super) struct FuturePlace(());
 
 impl FuturePlace {
-    /// `None`: as many run as may (`async_futures_max`).
+    /// `None`: `async_futures_max` are running.
     pub(super) fn take() -> Option<FuturePlace> {
         let left = ROOM.get().checked_sub(1)?;
         ROOM.set(left);
@@ -139,7 +140,7 @@ impl Drop for FuturePlace {
 struct RunningFuture<F> {
     agent: AgentIndex,
     place: FuturePlace,
-    /// `None`: it answers no turn.
+    /// `None`: it has no turn.
     turn: Option<TurnKey>,
     /// Ready when no client will see its result.
     unseen: Option<Canceled>,
@@ -147,12 +148,12 @@ struct RunningFuture<F> {
 }
 
 impl<F: Future<Output: AgentOutcome>> RunningFuture<F> {
-    /// Runs it in its place until it ends, or is of no use any more.
+    /// Runs it until it ends, or is of no use any more.
     async fn end(self) {
         let RunningFuture { agent, place, turn, mut unseen, mut run } = self;
         let _place = place;
         poll_fn(|cx| {
-            // First, so that whatever the future begins has its chance to go on.
+            // First, so that work that the future has started gets its poll.
             if unseen.as_mut().is_some_and(|unseen| Pin::new(unseen).poll(cx).is_ready()) {
                 return Poll::Ready(());
             }
@@ -171,7 +172,7 @@ impl<F: Future<Output: AgentOutcome>> RunningFuture<F> {
     }
 }
 
-/// Waits without holding up the worker.
+/// Waits without blocking the worker.
 pub async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;
 }

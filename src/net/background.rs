@@ -1,4 +1,4 @@
-//! A thread of its own for work that mostly waits. It ends with its owner, whatever is under way.
+//! A separate thread for work that mostly waits. It ends with its owner, and drops unfinished work.
 
 use std::{
     future::Future,
@@ -21,7 +21,7 @@ pub(super) struct BackgroundThread {
 #[derive(Default)]
 pub(super) struct BackgroundState {
     is_stopped: AtomicBool,
-    /// The thread's own.
+    /// The waker of the thread's work.
     waker: Mutex<Option<Waker>>,
 }
 
@@ -31,7 +31,7 @@ impl BackgroundState {
         self.is_stopped.load(Ordering::Acquire)
     }
 
-    /// From now on this one is woken.
+    /// Sets the waker.
     pub fn set_waker(&self, waker: &Waker) {
         *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
     }
@@ -44,8 +44,8 @@ impl BackgroundState {
 }
 
 impl BackgroundThread {
-    /// Starts a thread of that name. The work sets its waker whenever it is polled, and ends when
-    /// it is told to.
+    /// Starts a thread with this name. The work sets its waker whenever it is polled, and ends when
+    /// [`BackgroundState::is_stopped`].
     ///
     /// # Errors
     /// The system gives no runtime or no thread.
@@ -57,10 +57,10 @@ impl BackgroundThread {
         let state = Arc::<BackgroundState>::default();
         let shared = Arc::clone(&state);
         let run = move || {
-            // A task that is woken costs no look at the sockets, as the runtime's own future does.
+            // Waking a task does not poll the sockets, as waking the runtime's own future does.
             let work = runtime.spawn(work(shared));
             let _ = runtime.block_on(work);
-            // A name that is being looked up is not waited for.
+            // Does not wait for a name that is being resolved.
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run)?;

@@ -3,11 +3,11 @@
 //! `SO_REUSEPORT` lets the workers share a port, and would let a second server share it as well, so
 //! a port is first tried without it: a taken port is an error and never half of the traffic.
 //!
-//! Sockets that the caller has bound are shared as they are: their options are the caller's but for
+//! Sockets that the caller has bound are shared as they are: the caller's options stay, except
 //! those of the next paragraph.
 //!
-//! What the kernel queues for a peer is no buffer of ours, so it is kept small here, and it goes
-//! when the peer does not read: connections inherit both options from their listener.
+//! The kernel's send buffer is outside of our limits, so it is small here, and it is freed when the
+//! peer does not read: connections inherit both options from their listener.
 
 #[cfg(target_os = "linux")]
 use std::time::Duration;
@@ -20,24 +20,23 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::ServerError;
 
-/// Bytes that the kernel takes for a peer that has no room for them yet. Left to itself it takes
-/// megabytes, which costs more time than anything else when thousands do not read.
+/// Bytes that the kernel queues for a peer that has no room for them yet. By default it takes
+/// megabytes, which costs more time than anything else when thousands of peers do not read.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES: u32 = 64 * 1024;
 
-/// Connections that the kernel queues for a worker; `net.core.somaxconn` may cut it.
+/// Connections that the kernel queues for a worker; `net.core.somaxconn` may lower it.
 const BACKLOG: i32 = 4096;
 
 /// The listeners of one address, at least one for each worker.
 pub(super) struct Listeners {
-    /// The address, with the port that was chosen if 0 was asked for.
+    /// The address, with the port that the system chose for port 0.
     pub(super) addr: SocketAddr,
-    /// The sockets, dealt out to the workers in turn.
+    /// The sockets, distributed to the workers round robin.
     pub(super) sockets: Vec<TcpListener>,
 }
 
-/// Listens on `addr`; connections of peers that take nothing for `stall_ms` are ended by the
-/// kernel, too.
+/// Listens on `addr`; the kernel, too, ends connections of peers that take nothing for `stall_ms`.
 pub(super) fn bind(
     addr: SocketAddr,
     workers: usize,
@@ -60,8 +59,8 @@ pub(super) fn bind(
     Ok(listeners)
 }
 
-/// Listens on sockets that are bound already. Of one address there are as many as workers at least:
-/// workers share what there is, by duplicates.
+/// Listens on sockets that are bound already. Each address gets at least as many as there are
+/// workers: workers share a socket through duplicates.
 pub(super) fn take_over(
     given: Vec<TcpListener>,
     workers: usize,
@@ -103,7 +102,7 @@ fn socket(addr: SocketAddr, reuse_port: bool, stall_ms: u64) -> io::Result<Socke
     // Connections of an earlier server in TIME_WAIT do not keep its port; a listener does.
     socket.set_reuse_address(true)?;
     if addr.is_ipv6() {
-        // Each address is what it says: `[::]` takes no IPv4.
+        // IPv6 sockets take no IPv4: `[::]` is IPv6 alone.
         socket.set_only_v6(true)?;
     }
     if reuse_port {
@@ -118,7 +117,7 @@ fn socket(addr: SocketAddr, reuse_port: bool, stall_ms: u64) -> io::Result<Socke
 #[cfg(target_os = "linux")]
 fn bound_queue(socket: SockRef<'_>, stall_ms: u64) -> io::Result<()> {
     socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
-    // Also when we have closed the connection already, and only the kernel knows of it.
+    // Also after we have closed the connection, when only the kernel knows of it.
     let stall_ms = stall_ms.min(i32::MAX as u64);
     socket.set_tcp_user_timeout(Some(Duration::from_millis(stall_ms)))
 }

@@ -1,8 +1,8 @@
-//! Agents of ordinary blocking code, which runs on threads of their own and not on a worker's.
+//! Agents of ordinary blocking code, which runs on threads of its own and not on a worker's.
 //!
-//! Invariants: threads and messages that wait for one are bounded, and the message beyond them is
-//! refused before anything is kept of it. Code that panics or returns without an answer fails its
-//! task or call. The end of a server waits for calls, as ever, and for no thread.
+//! Invariants: threads and waiting messages are bounded, and further messages are refused before
+//! any data of them is stored. Code that panics or returns without an answer fails its task or
+//! call. A server that ends waits for calls, and not for threads.
 
 use std::{marker::PhantomData, sync::Arc};
 
@@ -24,20 +24,20 @@ pub struct BlockingAgent<T, F> {
     takes: PhantomData<fn(T)>,
 }
 
-/// Makes an agent of a function that may block: read files, ask a database, compute for long. It
-/// takes a [`Job`](crate::agent::Job), so that each message makes a task or goes on with one; or a
-/// [`Deferred`](crate::agent::Deferred), to find out what comes of it. It returns nothing or a
-/// result of any type; an error fails the task or call that has no end yet, as
-/// [`Job::fail_for`](crate::agent::Job::fail_for) does, and so does a panic.
+/// Makes an agent of a function that may block: read files, query a database, compute for long. The
+/// function takes a [`Job`](crate::agent::Job), so that each message creates or continues a task;
+/// or a [`Deferred`](crate::agent::Deferred), to decide that itself. It returns nothing or a result
+/// of any type; an error or a panic fails the task or call that has not ended, as
+/// [`Job::fail_for`](crate::agent::Job::fail_for) does.
 ///
 /// It runs on a thread of a pool that grows to [`BLOCKING_THREADS_MAX`] threads. When all are busy
 /// up to [`BLOCKING_QUEUE_MAX`] messages wait, first come first served; the next is refused
-/// (-32000, `blocking_queue_max`). One that is of no use any more when its turn comes, because a
-/// client has canceled its task or has left before there was one, is dropped and not run.
+/// (-32000, `blocking_queue_max`). A message is dropped and not run if, before it gets a thread, a
+/// client has canceled its task or has left before there was a task.
 ///
 /// A function that panics, or returns without a last status or an answer, fails its task or call,
-/// and harms no other. The end of a server waits for none: a function that runs goes on, on its
-/// thread, until it returns or the process ends, and so do those that wait for a thread.
+/// and harms no other. A server that ends does not wait for functions: running and waiting ones
+/// continue on their threads until they return or the process ends.
 ///
 /// ```
 /// use peregrine::{agent::{Deferred, Job}, model::{MessageBuf, PartsBuf, TaskState}, net};
@@ -93,7 +93,7 @@ where
                 return turn.refuse(Fault::because(FaultKind::Overloaded, text));
             }
         };
-        // Without room for it there is none: the server says so to the client.
+        // On an error there was no room, and the server has answered the client.
         if let Ok(taken) = T::take(turn) {
             let run = Arc::clone(&self.run);
             place.run(Box::new(move || {

@@ -1,9 +1,9 @@
 //! A bounded pool of threads for code that blocks.
 //!
-//! Invariants: a call with a [`WorkPlace`] finds a thread, now or later; there are as many places
-//! as threads and room in the queue. A thread is started when it is needed, and ends when it had
-//! nothing to do for a while. Work that panics costs no other work. There is no wait for the end of
-//! the threads.
+//! Invariants: a call with a [`WorkPlace`] gets a thread, now or later; there are as many permits
+//! as threads and slots of the queue. A thread is started on demand, and ends after a time without
+//! work. Work that panics does not affect other work. The pool does not wait for its threads to
+//! end.
 
 use std::{
     collections::VecDeque,
@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-/// How long a thread waits for something to do.
+/// How long an idle thread waits for work.
 const IDLE: Duration = Duration::from_secs(10);
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -23,7 +23,7 @@ type Work = Box<dyn FnOnce() + Send>;
 pub(super) struct BlockingPool {
     /// Threads at most; at least one.
     pub(super) threads_max: usize,
-    /// Pieces of work that wait for a thread at most.
+    /// Work items that may wait for a thread.
     pub(super) queue_max: usize,
     shared: Arc<PoolShared>,
 }
@@ -37,21 +37,21 @@ struct PoolShared {
 #[derive(Default)]
 struct PoolState {
     queue: VecDeque<(Work, WorkPlace)>,
-    /// Places that were taken: work that will come, waits or runs.
+    /// Issued permits: work that will come, waits or runs.
     places: usize,
     threads: usize,
     /// No more work will come.
     is_closed: bool,
 }
 
-/// Room for a piece of work, until that is over.
+/// The permit of a work item, until that is over.
 pub(super) struct WorkPlace(Arc<PoolShared>);
 
-/// Why there is no place.
+/// Why there is no permit.
 pub(super) enum NoPlace {
     /// All threads are busy, and the queue is full.
     Full,
-    /// There is no thread, and the system starts none.
+    /// There is no thread, and the system cannot start one.
     NoThread,
 }
 
@@ -60,18 +60,18 @@ impl BlockingPool {
         BlockingPool { threads_max, queue_max, shared: Arc::default() }
     }
 
-    /// Takes a place, and sees to it that there will be a thread.
+    /// Issues a permit, and ensures that there will be a thread.
     pub(super) fn place(&self) -> Result<WorkPlace, NoPlace> {
         let mut state = self.shared.lock();
         if state.places >= self.threads_max.saturating_add(self.queue_max) {
             return Err(NoPlace::Full);
         }
-        // One that is taken needs one thread, whether it has come, waits or runs.
+        // Each permit needs one thread, whether its work has come, waits or runs.
         if state.threads < self.threads_max.min(state.places + 1) {
             match start_thread(&self.shared) {
                 Ok(()) => state.threads += 1,
                 Err(_) if state.threads == 0 => return Err(NoPlace::NoThread),
-                // Those that there are do it later.
+                // The existing threads run it later.
                 Err(_) => {}
             }
         }
@@ -81,7 +81,7 @@ impl BlockingPool {
 }
 
 impl Drop for BlockingPool {
-    /// Work that came before is still done.
+    /// Queued work is still done.
     fn drop(&mut self) {
         self.shared.lock().is_closed = true;
         self.shared.changed.notify_all();
@@ -89,7 +89,7 @@ impl Drop for BlockingPool {
 }
 
 impl WorkPlace {
-    /// Has it done on a thread of the pool.
+    /// Runs it on a thread of the pool.
     pub(super) fn run(self, work: Work) {
         let shared = Arc::clone(&self.0);
         shared.lock().queue.push_back((work, self));
@@ -108,7 +108,7 @@ impl PoolShared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next piece of work; `None`: the thread is not needed any more, and not counted.
+    /// The next work item; `None`: the thread is not needed any more, and is not counted.
     fn next(&self) -> Option<(Work, WorkPlace)> {
         let mut state = self.lock();
         let mut is_idle = false;
@@ -116,7 +116,7 @@ impl PoolShared {
             if let Some(next) = state.queue.pop_front() {
                 return Some(next);
             }
-            // Each place that is taken has its thread.
+            // Each issued permit has its thread.
             if (is_idle || state.is_closed) && state.threads > state.places {
                 state.threads -= 1;
                 return None;
@@ -132,7 +132,7 @@ fn start_thread(shared: &Arc<PoolShared>) -> io::Result<()> {
     let shared = Arc::clone(shared);
     let work = move || {
         while let Some((work, place)) = shared.next() {
-            // A panic was reported when it happened; what it was about is dropped, and says so.
+            // A panic was reported when it happened; its turn is dropped, which fails its call.
             let _ = catch_unwind(AssertUnwindSafe(work));
             drop(place);
         }

@@ -1,11 +1,11 @@
-//! The time, read once per turn of a worker's loop.
+//! The time, read once per iteration of a worker's loop.
 //!
 //! The runtime marks the time stale when it has waited for events; a busy loop refreshes it every
-//! few polls. Between two readings of one poll the time stands still. The wall clock is asked ten
-//! times a second; in between it goes on with the monotonic one.
+//! few polls. The time does not change between two readings. The wall clock is read ten times a
+//! second, and advances with the monotonic one in between.
 //!
-//! What lies between two readings is work, but for the waits, which the runtime measures anyway.
-//! Long work holds up everything else on the worker.
+//! The time between two readings is work, except for waits, which the runtime measures anyway. Long
+//! work blocks everything else on the worker.
 
 use std::{
     cell::Cell,
@@ -25,16 +25,16 @@ use crate::service::Now;
 /// Polls that may share one reading.
 const POLLS_MAX: u32 = 16;
 
-/// Milliseconds after which the wall clock is asked again, in case it was set.
+/// Milliseconds after which the wall clock is read again, in case it was set.
 const WALL_MS: u64 = 100;
 
-/// Work beyond which it holds up its worker.
+/// The duration from which work counts as blocking its worker.
 pub(super) const HELD_UP: Duration = Duration::from_millis(50);
 
 /// Work that took long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldUp {
-    /// The reading behind which it began.
+    /// The reading after which it began.
     pub(super) since_ms: u64,
     /// How long it took.
     pub(super) ms: u64,
@@ -46,11 +46,10 @@ pub(super) struct Clock {
     stale: Arc<AtomicBool>,
     polls: Cell<u32>,
     now: Cell<Now>,
-    /// What the wall clock is ahead of the monotonic one, and when it is asked again.
+    /// The offset of the wall clock from the monotonic one, and when to read it again.
     wall: Cell<(u64, u64)>,
     metrics: RuntimeMetrics,
-    /// The listener of each reading, in nanoseconds, and what is to be added to those since the
-    /// epoch.
+    /// The listener of each reading in nanoseconds, and the offset from the time since the epoch.
     #[cfg(feature = "metrics")]
     turned: Option<(Turned, u64)>,
     /// Milliseconds of work until the last reading, or until the wait before it.
@@ -80,7 +79,7 @@ impl Clock {
         clock
     }
 
-    /// The same, whose readings are reported.
+    /// The same clock; it reports its readings to `turned`.
     #[cfg(feature = "metrics")]
     pub(super) fn heard_by(mut self, turned: Turned) -> Clock {
         let elapsed_ns = self.epoch.elapsed().as_nanos() as u64;
@@ -113,7 +112,8 @@ impl Clock {
         let (mut ahead_ms, due_ms) = self.wall.get();
         if mono_ms >= due_ms {
             let ahead = unix_ms().saturating_sub(mono_ms);
-            // Both are rounded: a millisecond is no difference, and time is not to go back for it.
+            // Both are rounded: a difference of a millisecond is ignored, so that the time does not
+            // go back.
             if ahead.abs_diff(ahead_ms) > 1 {
                 ahead_ms = ahead;
             }
@@ -123,7 +123,7 @@ impl Clock {
         self.now.get()
     }
 
-    /// Whether work since the last reading took long.
+    /// Checks whether the work since the last reading took long.
     fn look_back(&self, has_waited: bool, mono_ms: u64) {
         let since_ms = self.now.get().mono_ms;
         let (mut ms, worked_ms) = (mono_ms.saturating_sub(since_ms), self.worked_ms.get());
@@ -163,8 +163,8 @@ pub(super) fn unix_ns() -> u64 {
     since.map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Nanoseconds of the clock of [`Instant`], which never goes back. Without that type, whose
-/// differences cost more than the reading.
+/// Nanoseconds of the clock of [`Instant`], which never goes back. It is read directly, since
+/// differences of [`Instant`] cost more than the reading.
 #[cfg(all(any(feature = "metrics", feature = "gateway"), target_os = "linux"))]
 #[inline]
 pub(super) fn monotonic_ns() -> u64 {
@@ -172,7 +172,7 @@ pub(super) fn monotonic_ns() -> u64 {
     (now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The same where that type reads another clock than this one.
+/// The same where [`Instant`] reads another clock.
 #[cfg(all(any(feature = "metrics", feature = "gateway"), not(target_os = "linux")))]
 pub(super) fn monotonic_ns() -> u64 {
     use std::sync::LazyLock;
@@ -185,7 +185,7 @@ pub(super) fn monotonic_ns() -> u64 {
 mod tests {
     use super::*;
 
-    /// Those of an idle runtime.
+    /// The metrics of an idle runtime.
     fn metrics() -> RuntimeMetrics {
         tokio::runtime::Builder::new_current_thread().build().unwrap().metrics()
     }
@@ -225,7 +225,7 @@ mod tests {
         let clock = Clock::new(Instant::now(), Arc::default(), metrics());
         let off = |now: Now| now.unix_ms.abs_diff(unix_ms());
         assert!(off(clock.refresh()) < 1000);
-        // As if it had been an hour ahead when it was asked.
+        // As if it had been an hour ahead at the last reading.
         let (ahead_ms, due_ms) = clock.wall.get();
         clock.wall.set((ahead_ms + 3_600_000, due_ms));
         std::thread::sleep(Duration::from_millis(WALL_MS + 5));

@@ -1,7 +1,7 @@
-//! Dead letters for the operator: `/push/dead` and what is below it.
+//! Dead letters for the operator: `/push/dead` and the paths below it.
 //!
-//! Invariants: an answer has as many letters as are kept, and those are bounded. A letter names
-//! ids, an origin and an error, and nothing of what is secret in a URL.
+//! Invariants: an answer lists all retained letters, which are bounded. A letter has ids, an origin
+//! and an error, and no secret part of a URL.
 
 use crate::{
     json::write::push_string,
@@ -16,14 +16,14 @@ use crate::{
 
 const JSON: &str = "application/json";
 
-/// Where they are.
+/// Their path.
 const PATH: &str = "/push/dead";
 
 const NO_LETTER: &str = "no dead letter has this number";
 const NO_WEBHOOK: &str =
     "its configuration or its task is gone, and no copy of the task is retained";
 
-/// What a path means.
+/// The meaning of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LetterPath {
     All,
@@ -54,12 +54,12 @@ impl LetterPath {
     }
 }
 
-/// A number as a letter has it; any other spelling is none.
+/// A letter's number in its canonical form; other forms are refused.
 fn number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|number: &u64| number.to_string() == text)
 }
 
-/// Does what the operator asks for.
+/// Answers a request of the operator.
 pub(super) fn answer(
     webhooks: &Webhooks,
     now_ms: u64,
@@ -118,7 +118,7 @@ fn write(letter: &DeadLetter, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("{{\"number\":{number}").as_bytes());
     for (name, raw) in [("taskId", task_id), ("configId", config_id)] {
         out.extend_from_slice(format!(",\"{name}\":\"").as_bytes());
-        // As it stands in JSON.
+        // Raw JSON text.
         out.extend_from_slice(raw);
         out.push(b'"');
     }
@@ -133,7 +133,7 @@ fn write(letter: &DeadLetter, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("\",\"replayable\":{is_replayable}}}").as_bytes());
 }
 
-/// What was done, and how often.
+/// The actions, and their counts.
 fn count(out: &mut Vec<u8>, counts: &[(&str, usize)]) -> u16 {
     let rows: Vec<String> = counts.iter().map(|(name, n)| format!("\"{name}\":{n}")).collect();
     out.extend_from_slice(format!("{{{}}}", rows.join(",")).as_bytes());

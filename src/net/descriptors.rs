@@ -1,22 +1,22 @@
-//! File descriptors: how many connections there is room for.
+//! File descriptors: how many connections the process can hold.
 //!
-//! A worker that accepts more than that is woken for each one it cannot take. So the soft limit is
-//! raised as far as the connections need it and the hard one allows, and `connections_max` is
-//! lowered to what is left.
+//! A worker without descriptors is woken for each connection that it cannot accept. So the soft
+//! limit is raised as far as the connections need it and the hard one allows, and `connections_max`
+//! is lowered to the rest.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// What a worker opens beside its listeners: its event queue, what wakes it, what its signals come
-/// through, and a connection that it takes only to refuse it.
+/// Descriptors of a worker in addition to its listeners: its event queue, its waker, its signals,
+/// and a connection that it accepts only to refuse it.
 const WORKER: u64 = 8;
-/// What the process opens beside that: files that are read again, and room for agents.
+/// Descriptors of the process in addition: files that are read again, and room for agents.
 const PROCESS: u64 = 16;
-/// What is thought to be open where the system does not say it.
+/// The assumed number of open descriptors if the system does not report it.
 const OPEN: u64 = 64;
 
 /// How many of `wanted` connections this process can hold; the listeners are open already.
 pub(crate) fn connections(wanted: usize, workers: usize) -> usize {
-    // The folder is one of them itself, while it is read.
+    // The open folder counts, too.
     let open = std::fs::read_dir("/dev/fd").map_or(OPEN, |files| files.count() as u64);
     let own = open + WORKER * workers as u64 + PROCESS;
     let limit = raise((wanted as u64).saturating_add(own));
@@ -24,7 +24,7 @@ pub(crate) fn connections(wanted: usize, workers: usize) -> usize {
     wanted.min(usize::try_from(room).unwrap_or(usize::MAX))
 }
 
-/// Raises the soft limit to `needed`, or to the hard one; says what it is then.
+/// Raises the soft limit to `needed`, or to the hard one; returns the new limit.
 fn raise(needed: u64) -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     let soft = limit.current.unwrap_or(u64::MAX);
@@ -33,6 +33,6 @@ fn raise(needed: u64) -> u64 {
     }
     let target = limit.maximum.map_or(needed, |hard| hard.min(needed));
     limit.current = Some(target);
-    // Where the system refuses, there is room for what there was room for.
+    // If the system refuses, the limit stays.
     if setrlimit(Resource::Nofile, limit).is_ok() { target } else { soft }
 }

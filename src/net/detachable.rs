@@ -1,4 +1,4 @@
-//! A transport that can be handed on: HTTP/2 has another driver.
+//! A transport that can be moved to another driver: that of HTTP/2.
 
 use std::{
     io,
@@ -12,11 +12,11 @@ use crate::service::Peer;
 
 use super::{transport::Transport, worker_state::ConnectionPermit};
 
-/// A transport until it is handed on; then everything fails as on a closed one.
+/// A transport until it is moved; then every operation fails as on a closed one.
 pub(super) struct Detachable<S>(Option<S>);
 
 impl<S> Detachable<S> {
-    /// Carries this one.
+    /// Wraps a transport.
     pub(super) fn new(stream: S) -> Detachable<S> {
         Detachable(Some(stream))
     }
@@ -27,7 +27,7 @@ impl<S> Detachable<S> {
 }
 
 impl<S: Transport + 'static> Detachable<S> {
-    /// Gives the transport, and what was read of it, to the driver of HTTP/2.
+    /// Moves the transport, and the bytes read from it, to the driver of HTTP/2.
     pub(super) fn move_to_http2(&mut self, read: &[u8], permit: ConnectionPermit, local_addr: u8) {
         #[cfg(feature = "grpc")]
         if let Some(stream) = self.0.take() {

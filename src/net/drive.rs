@@ -1,11 +1,11 @@
 //! One connection: read, advance, write.
 //!
-//! A poll reads what there is, lets the engine advance over it and writes its answers with one
-//! call, until the socket has nothing more to give. Between polls a quiet connection owns no
-//! buffer: it reads into its worker's. A peer that takes too little of what we write in a
-//! window of `write_stall_ms` is cut off, and so is the one that has taken most of all buffers when
-//! they are full; a peer that is told to go gets `linger_ms` to see our last words. A connection
-//! that ends for another one (`peer_table`) ends at once.
+//! A poll reads the available input, lets the engine advance over it and writes its answers with
+//! one call, until the socket is drained. Between polls a quiet connection owns no buffer: it reads
+//! into its worker's. A peer that reads too little of our output in a window of `write_stall_ms` is
+//! cut off, and so is the one with the largest share of all buffers when they are full; after a
+//! close the peer gets `linger_ms` to read our last output. A connection that ends for another one
+//! (`peer_table`) ends at once.
 
 mod sending;
 
@@ -33,11 +33,11 @@ use super::{
     worker_state::{ConnectionPermit, WorkerScratch, WorkerState},
 };
 
-/// Rounds of one poll before the other connections get their turn.
+/// Rounds of one poll before other connections are polled.
 const ROUNDS_MAX: usize = 8;
 
-/// Milliseconds between looks at a peer that sent much behind a call that waits, or that waits for
-/// room: it may have left, and nothing wakes a task that leaves bytes in a socket.
+/// Milliseconds between checks of a peer with much input after a waiting call, or that waits for
+/// room: it may have left, and a task that leaves bytes in a socket is not woken.
 const LOOK_MS: u64 = 1_000;
 
 /// The future of one connection, for each kind of transport a type of its own.
@@ -53,11 +53,11 @@ struct Io<S> {
     output: OutputBuffer,
     need: u32,
     due_ms: u64,
-    /// When the current window of waiting output began, in the lower bits of its milliseconds.
+    /// The start of the current window of waiting output, in the lower bits of its milliseconds.
     waits_ms: u32,
-    /// Bytes that the peer has taken in it.
+    /// Bytes that the peer has read in it.
     taken: u32,
-    /// What is counted in `ServerState::buffers`.
+    /// The bytes counted in `ServerState::buffers`.
     share: Share,
     waits_in: WaitRound,
     slot: Option<TimerSlot>,
@@ -70,7 +70,7 @@ struct Io<S> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// Output goes, then our side closes.
+    /// Output is sent, then our side closes.
     Closing,
     /// Our side is closed; input is ignored.
     Lingering,
@@ -80,15 +80,15 @@ enum Phase {
 
 /// How a poll ends.
 enum PollEnd {
-    /// Everything that can move the connection will wake it.
+    /// Every event that can advance the connection wakes it.
     Wait,
-    /// All buffers are full: the connection that makes room will wake it.
+    /// All buffers are full: the connection that frees memory wakes it.
     Full,
-    /// There is more to do; others first.
+    /// There is more to do after other connections.
     Yield,
     /// The connection is over.
     Done,
-    /// The rest of the connection is another driver's.
+    /// Another driver takes over the connection.
     ToHttp2,
 }
 
@@ -180,7 +180,7 @@ impl<S: Transport> Drop for Drive<S> {
 }
 
 impl<S: Transport> Io<S> {
-    /// Nothing that was said waits to leave.
+    /// No output waits to be sent.
     fn is_drained(&self) -> bool {
         self.output.is_empty() && self.stream.is_flushed()
     }
@@ -197,7 +197,8 @@ impl<S: Transport + 'static> Io<S> {
         if self.share.is_cut() {
             return Err(Hangup);
         }
-        // Polled without a word why: unless a body is awaited, the engine may have been woken.
+        // The reason of the poll is unknown: unless a body is awaited, the engine may have been
+        // woken.
         let mut due = !self.needs_input() || now.mono_ms >= self.due_ms;
         for _ in 0..ROUNDS_MAX {
             let moved = self.flush(scratch, local, now, cx)?;
@@ -222,7 +223,7 @@ impl<S: Transport + 'static> Io<S> {
                     0
                 }
                 Poll::Pending => {
-                    // A buffer that grew for what has not come counts from now on, too.
+                    // A buffer that grew for expected input counts from now on, too.
                     self.charge(local, now, cx)?;
                     return Ok(PollEnd::Wait);
                 }
@@ -258,7 +259,7 @@ impl<S: Transport + 'static> Io<S> {
         !self.read && !self.eof && self.output.len() < local.bounds.output_bytes_max
     }
 
-    /// Begins a window in which the peer has to take some of what waits.
+    /// Begins a window in which the peer has to read some of the waiting output.
     fn begin_window(&mut self, now: Now) {
         (self.waits_ms, self.taken) = (now.mono_ms as u32, 0);
     }
@@ -276,7 +277,7 @@ impl<S: Transport + 'static> Io<S> {
         if self.is_drained() { due_ms } else { due_ms.min(stalled) }
     }
 
-    /// Reads once. Ready: how many bytes lie in the worker's buffer; 0: the connection's own
+    /// Reads once. Ready: the number of bytes in the worker's buffer; 0: the connection's own
     /// buffer grew, or the peer has closed its side.
     fn fill(
         &mut self,
@@ -307,8 +308,8 @@ impl<S: Transport + 'static> Io<S> {
         Ok(Poll::Ready(0))
     }
 
-    /// Lets the engine work on what waits, or on `fresh` bytes of the worker's buffer, and writes
-    /// what it says. True: it stopped for want of room and there is room now.
+    /// Lets the engine process the waiting input, or `fresh` bytes of the worker's buffer, and
+    /// writes its output. True: it stopped for lack of room and there is room now.
     fn advance(
         &mut self,
         fresh: usize,
@@ -326,7 +327,7 @@ impl<S: Transport + 'static> Io<S> {
         let peer = local.local_addrs.at(self.local_addr).known_to(peer);
         let mut cx_engine = Cx { engine, worker, now, wake, out, unsent: self.output.len(), peer };
         let progress = self.conn.advance(&mut cx_engine, input, self.eof);
-        // No more is missing of a body than the engine counts in 32 bits.
+        // The engine counts the missing bytes of a body in 32 bits.
         self.need = progress.need.min(u32::MAX as usize) as u32;
         self.read = progress.read;
         self.due_ms = progress.deadline_ms.unwrap_or(NEVER);
@@ -339,7 +340,7 @@ impl<S: Transport + 'static> Io<S> {
         let said = out.len();
         if said > 0 {
             let first = self.is_drained();
-            // Behind what waits, everything does.
+            // Output after held-back output waits, too.
             let waits = self.output.held_back().is_some_and(|held| held.is_some())
                 || engine.tap().is_some_and(|tap| tap.durable() < progress.record);
             let is_next = self.output.is_empty() && !waits;
@@ -434,7 +435,7 @@ mod tests {
             )
             .unwrap();
             let mut answer = Vec::new();
-            // Nothing comes from a call whose agent panicked and whose task still runs.
+            // A call whose agent panicked while its task runs on gets no answer.
             let _ = stream.read_to_end(&mut answer);
             String::from_utf8(answer).unwrap()
         };
@@ -443,7 +444,7 @@ mod tests {
             let answer = send(1);
             assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
             assert!(answer.contains("TASK_STATE_COMPLETED"), "{answer}");
-            // What the turn published before it panicked is in no other task.
+            // Events that the turn published before it panicked are in no other task.
             assert!(!answer.contains("not yours"), "{answer}");
         }
     }

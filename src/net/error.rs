@@ -4,7 +4,7 @@ use std::{fmt, io, net::SocketAddr, path::PathBuf};
 
 use crate::{engine::BuildError, limits::TooLittleMemory};
 
-/// Why a server did not start. `Debug` says the same as `Display`, for `main` to return it.
+/// Why a server did not start. `Debug` is the same as `Display`, so that `main` can return it.
 pub enum ServerError {
     /// Not an address and a port.
     Address(String),
@@ -12,14 +12,14 @@ pub enum ServerError {
     Bind {
         /// The address.
         addr: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// A socket with a path cannot be listened on.
     UnixSocket {
-        /// `unix:PATH`, as it was given.
+        /// `unix:PATH`, as configured.
         address: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// A file of certificates or keys cannot be used.

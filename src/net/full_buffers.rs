@@ -1,4 +1,4 @@
-//! Tests of what connections do while all buffers are full: they wait, and take no turns.
+//! Tests of connections while all buffers are full: they wait, without polls.
 
 use std::{
     cell::Cell,
@@ -23,8 +23,8 @@ use super::{
 
 const MB: usize = 1024 * 1024;
 
-/// Serves a connection on which a request for the card has come, at first while the buffers are
-/// full, then until it is answered; says how often it was polled until there was room.
+/// Serves a connection that has received a request for the card, at first with full buffers, then
+/// until the answer; returns the number of polls until there was room.
 fn polls_while_full<F: Future<Output = ()>>(
     request: &[u8],
     drive: impl FnOnce(TcpStream, &Rc<WorkerState>) -> F,
@@ -36,7 +36,7 @@ fn polls_while_full<F: Future<Output = ()>>(
     let buffers = &local.server.buffers;
     let [mut cut, mut other] = [(); 2].map(|()| Share::default());
     assert!(buffers.charge(&mut cut, 10 * MB, 1, Waker::noop()));
-    // It makes room for itself, and the first one does not hear of it.
+    // It frees its own memory, and the first one is not notified.
     assert!(buffers.charge(&mut other, 9 * MB, 1, Waker::noop()) && cut.is_cut());
 
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

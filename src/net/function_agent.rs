@@ -1,8 +1,8 @@
-//! Agents that are HTTP functions: each turn is a POST, and its answer the events.
+//! Agents that are HTTP functions: each turn is a POST, and its answer contains the events.
 //!
-//! Invariants: a turn is posted once; it is sent again only where the function cannot have read it,
-//! and once with another OAuth token where it answered 401. Redirects are not followed, and
-//! credentials go to https or to this machine.
+//! Invariants: a turn is posted once. It is repeated only if the function cannot have read it, and
+//! once with another OAuth token after a 401. Redirects are not followed, and credentials are sent
+//! only to https or to this machine.
 
 use std::{
     fmt,
@@ -40,15 +40,15 @@ use crate::{
 
 /// Milliseconds until an answer begins.
 const CALL_MS: u64 = 120_000;
-/// Bytes that a client sees of the answer with which a function refuses.
+/// Bytes of a function's error answer that a client sees.
 const REFUSAL_BYTES: usize = 4 * 1024;
 
-/// How a function is called.
+/// The options of an HTTP function.
 #[derive(Clone, Debug)]
 pub struct FunctionOptions {
-    /// An API key goes in `X-API-Key`, a bearer token, an OAuth token or a password in
-    /// `Authorization`; only to https or to this machine. That of callers is passed on if the
-    /// agent's profile names the field.
+    /// An API key is sent in `X-API-Key`, a bearer token, an OAuth token or a password in
+    /// `Authorization`; only to https or to this machine. A caller's credential is passed on if the
+    /// agent's profile names its field.
     pub credentials: Credentials,
     /// Milliseconds until the answer begins.
     pub call_ms: u64,
@@ -78,7 +78,7 @@ impl Default for FunctionOptions {
     }
 }
 
-/// Why a function cannot be an agent.
+/// Errors of the configuration of a function agent.
 #[derive(Debug)]
 pub enum FunctionAgentError {
     /// Its URL.
@@ -104,9 +104,9 @@ impl std::error::Error for FunctionAgentError {}
 /// An agent whose turns are posted to an HTTP function.
 ///
 /// The body of a request is the line of a turn, and the answer is one event or several: as JSON, as
-/// JSON lines or as an event stream; see `docs/guide/any-language.md`. An answer that ends whole
-/// completes the task unless it has ended it otherwise. A task that is canceled, or has ended, has
-/// its connection closed. It runs under [`Server`](crate::net::Server) only.
+/// JSON lines or as an event stream; see `docs/guide/any-language.md`. A complete answer completes
+/// the task, unless its events ended the task. A task that is canceled, or has ended, has its
+/// connection closed. It runs under [`Server`](crate::net::Server) only.
 pub struct FunctionAgent {
     function: Arc<HttpFunction>,
     queue: Arc<TurnQueue>,
@@ -115,12 +115,12 @@ pub struct FunctionAgent {
 struct HttpFunction {
     url: HttpUrl,
     options: FunctionOptions,
-    /// Those of every request.
+    /// The header fields of every request.
     fields: FieldLinesBuf,
     oauth: Option<OAuthClient>,
     passes_on: bool,
     limits: ClientLimits,
-    /// What those of the workers are made of.
+    /// The template for the workers' clients.
     client: HttpClient,
     clients: WorkerClients<HttpClient>,
     /// The OAuth token, of all workers.
@@ -192,7 +192,7 @@ impl Agent for FunctionAgent {
 }
 
 impl HttpFunction {
-    /// Posts a turn, and publishes what the function answers.
+    /// Posts a turn, and publishes the events of the answer.
     async fn run(&self, deferred: Deferred, call: UpstreamCall) {
         let Ok(answered) = deferred.canceled().race(pin!(self.post(&deferred))).await else {
             return;
@@ -215,7 +215,7 @@ impl HttpFunction {
         }
     }
 
-    /// Posts a turn; returns the answer, of which the head has come.
+    /// Posts a turn; returns the answer with its complete head.
     async fn post(&self, deferred: &Deferred) -> Result<FunctionAnswer, NoAnswer> {
         let client = self.client().map_err(|error| {
             not_called(FaultKind::Internal, &error, UpstreamOutcome::Unreachable)
@@ -262,7 +262,7 @@ impl HttpFunction {
         }
     }
 
-    /// The OAuth token, where the function gets one.
+    /// The OAuth token, if the function gets one.
     async fn token(&self, client: &HttpClient) -> Result<Option<Arc<HeldToken>>, OAuthError> {
         match &self.oauth {
             Some(oauth) => self.tokens.token(client, oauth, &self.limits).await.map(Some),
@@ -279,7 +279,7 @@ impl HttpFunction {
         Ok(client)
     }
 
-    /// What becomes of an answer with another status than 2xx.
+    /// The error for an answer with another status than 2xx.
     async fn refusal(&self, mut response: HttpClientResponse) -> NoAnswer {
         let status = response.status();
         let mut text = format!("the function answered with HTTP {status}");
@@ -303,7 +303,7 @@ impl HttpFunction {
     }
 }
 
-/// Why a turn has no answer: the fault for the caller, and what it counts as.
+/// Why a turn has no answer: the fault for the caller, and the outcome for metrics.
 struct NoAnswer {
     fault: Fault,
     outcome: UpstreamOutcome,
@@ -326,7 +326,7 @@ fn not_called(kind: FaultKind, error: &dyn fmt::Display, outcome: UpstreamOutcom
     NoAnswer { fault, outcome }
 }
 
-/// Where there is no OAuth token.
+/// The error without an OAuth token.
 fn no_token(error: OAuthError) -> NoAnswer {
     let kind = match error {
         OAuthError::Transport(_) => FaultKind::ShuttingDown,
@@ -335,7 +335,7 @@ fn no_token(error: OAuthError) -> NoAnswer {
     not_called(kind, &error, UpstreamOutcome::Unauthorized)
 }
 
-/// Where no answer has begun.
+/// The error if no answer has begun.
 fn not_reached(error: TransportError) -> NoAnswer {
     let kind = match error {
         TransportError::Resolve(_)

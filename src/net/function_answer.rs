@@ -1,4 +1,4 @@
-//! The answer of an HTTP function, read as events while it comes.
+//! The answer of an HTTP function, parsed incrementally into events.
 
 use std::{
     collections::VecDeque,
@@ -25,15 +25,15 @@ const READ_BYTES: usize = 16 * 1024;
 pub(super) struct FunctionAnswer {
     response: HttpClientResponse,
     form: AnswerForm,
-    /// What was read and is no whole event yet.
+    /// The bytes of an incomplete event.
     bytes: Vec<u8>,
-    /// Events that were read; after a reason no more come.
+    /// Events that were read; an error is the last item.
     ready: VecDeque<Result<LineEvent, String>>,
     /// The answer was read to its end.
     is_read: bool,
 }
 
-/// How events stand in an answer.
+/// The form of the events in an answer.
 enum AnswerForm {
     /// One JSON value.
     Json,
@@ -46,10 +46,10 @@ enum AnswerForm {
 }
 
 impl FunctionAnswer {
-    /// An answer whose head has come.
+    /// An answer with a complete head.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// The reason, if it cannot be read.
     pub fn new(response: HttpClientResponse) -> Result<FunctionAnswer, String> {
         let media_type = String::from_utf8_lossy(response.field("content-type").unwrap_or(b""));
         let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -62,7 +62,7 @@ impl FunctionAnswer {
             | "application/x-jsonlines" => AnswerForm::Lines,
             "text/event-stream" => AnswerForm::Sse(Box::new(SseParser::new(AGENT_LINE_BYTES_MAX))),
             "text/plain" => AnswerForm::Text,
-            // As of 204.
+            // The answer 204 has no media type.
             "" if response.status() == 204 => AnswerForm::Json,
             "" => return Err("the function answered without a Content-Type".to_owned()),
             other if other.ends_with("+json") => AnswerForm::Json,
@@ -77,7 +77,7 @@ impl FunctionAnswer {
         Ok(FunctionAnswer { response, form, bytes, ready, is_read: false })
     }
 
-    /// Moves whole events from the bytes to those that are ready.
+    /// Moves complete events from `bytes` to `ready`.
     fn read_events(&mut self) {
         let FunctionAnswer { form, bytes, ready, is_read, .. } = self;
         match form {
@@ -105,7 +105,7 @@ impl FunctionAnswer {
     }
 }
 
-/// The message that a text is.
+/// A text as a message.
 fn text(bytes: &[u8]) -> Result<LineEvent, String> {
     if bytes.len() > AGENT_LINE_BYTES_MAX {
         return Err(oversized());
@@ -183,7 +183,7 @@ impl TurnEvents for FunctionAnswer {
     fn end(&mut self) {}
 }
 
-/// The first bytes of an answer, as many as come.
+/// The first bytes of an answer, at most `bytes_max`.
 pub(super) async fn read_start(response: &mut HttpClientResponse, bytes_max: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < bytes_max {

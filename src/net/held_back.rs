@@ -1,18 +1,18 @@
-//! Output that may not leave yet: what it shows is not durable.
+//! Output that must not be sent yet, because the state it shows is not durable.
 //!
-//! Invariant: `free | first | second`, in the order of the output. What is free may leave; the
-//! first part waits for its record, and everything written meanwhile for another. So whatever is
-//! said without end still leaves, part by part.
+//! Invariant: `free | first | second`, in the order of the output. Free bytes may be sent; the
+//! first part waits for its record, and all later output for another record. So even endless output
+//! is sent part by part.
 
 use std::{sync::Arc, task::Context};
 
 use crate::service::tap::{DurableWait, Tap};
 
-/// What of a connection's unsent output waits.
+/// The part of a connection's unsent output that waits.
 #[derive(Default)]
 pub(super) struct HeldBack {
     parts: [HeldPart; 2],
-    /// For the first part.
+    /// The wait of the first part.
     wait: DurableWait,
 }
 
@@ -24,7 +24,7 @@ struct HeldPart {
 }
 
 impl HeldBack {
-    /// From now on so many bytes, the newest of the output, wait for a record.
+    /// Makes the newest `bytes` of the output wait for a record.
     pub(super) fn hold(&mut self, bytes: usize, record: u64) {
         let [first, second] = &mut self.parts;
         let part = if first.bytes == 0 { first } else { second };
@@ -37,7 +37,8 @@ impl HeldBack {
         self.parts[0].bytes > 0
     }
 
-    /// How many of `unsent` bytes may leave now; otherwise the task of `cx` is woken when more may.
+    /// How many of `unsent` bytes may be sent now; if not all, the task of `cx` is woken when more
+    /// may.
     pub(super) fn free(
         &mut self,
         unsent: usize,
@@ -63,7 +64,7 @@ mod tests {
 
     use super::*;
 
-    /// Unlike [`Waker::noop`], it is always known to be the same.
+    /// Unlike [`Waker::noop`], clones of it always compare equal.
     struct NoWake;
 
     impl Wake for NoWake {
@@ -108,7 +109,7 @@ mod tests {
             unsent -= held.free(unsent, tap, cx);
             assert!(unsent <= 70, "{unsent}");
         }
-        // What is durable already waits for what was said before.
+        // Durable output waits for the output before it.
         held.hold(10, 1);
         assert!(held.free(unsent + 10, tap, cx) < unsent);
         durable.newest.store(99, Relaxed);

@@ -1,28 +1,28 @@
 //! The bytes of a connection that the engine has not consumed yet.
 //!
 //! `start <= end <= bytes.len()`: consumed | waiting | room. A quiet connection owns no buffer.
-//! Bytes move to the front only when more than half of the buffer is behind `start`, or there is
-//! no room at the end, so each byte moves a bounded number of times however the peer pipelines.
-//! Where requests have credentials, bytes are wiped when they are consumed, moved or given up.
+//! Bytes move to the front only when more than half of the buffer is before `start`, or there is no
+//! room at the end, so each byte moves a bounded number of times with any pipelining. Where
+//! requests have credentials, bytes are wiped when they are consumed, moved or dropped.
 
 use crate::json::Source;
 
 use super::pool::Pool;
 
-/// Input of known length gets room for so many times what has come, and for [`FIRST`] bytes as
-/// often: a client that announces a body without sending it reserves little, and a body of 1 MiB is
-/// moved once, when its first 64 KiB have come.
+/// Input of known length gets room for so many times the received bytes plus as many times
+/// [`FIRST`] bytes: a client that announces a body without sending it reserves little, and a body
+/// of 1 MiB is moved once, after its first 64 KiB.
 const AHEAD: usize = 16;
 /// See [`AHEAD`].
 const FIRST: usize = 4 * 1024;
 
-/// Bytes behind a request with which its body can be parsed where it is.
+/// Bytes after a request that allow its body to be parsed in place.
 const ROOM: usize = 64;
 
 /// The largest step by which an input of unknown length grows.
 const GROW_MAX: usize = 1024 * 1024;
 
-/// Input that waits. One word, for the many connections that hold nothing.
+/// Waiting input. One word, for the many connections that hold nothing.
 #[derive(Default)]
 pub(super) struct InputBuffer(Option<Box<InputBytes>>);
 
@@ -33,13 +33,13 @@ struct InputBytes {
 }
 
 impl InputBuffer {
-    /// What waits.
+    /// The waiting input.
     #[cfg(test)]
     fn waiting(&self) -> &[u8] {
         self.0.as_ref().map_or(&[], |held| &held.bytes[held.start..held.end])
     }
 
-    /// What waits, and the room behind it.
+    /// The waiting input, and the room after it.
     pub(super) fn source(&mut self) -> Source<'_> {
         match &mut self.0 {
             Some(held) => Source::roomy(&mut held.bytes[held.start..], held.end - held.start),
@@ -52,7 +52,7 @@ impl InputBuffer {
         self.0.as_ref().map_or(0, |held| held.end - held.start)
     }
 
-    /// Bytes of the buffer that is held.
+    /// Bytes of the held buffer.
     pub(super) fn held_bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |held| held.bytes.capacity())
     }
@@ -62,7 +62,7 @@ impl InputBuffer {
         self.0.is_none()
     }
 
-    /// Room for more, towards `need` bytes in all; empty when that would pass `bytes_max`.
+    /// Room for more, up to `need` bytes in all; empty when that would exceed `bytes_max`.
     pub(super) fn room(&mut self, need: usize, bytes_max: usize, pool: &mut Pool) -> &mut [u8] {
         let waiting = self.len();
         if waiting >= bytes_max {
@@ -88,7 +88,7 @@ impl InputBuffer {
         &mut held.bytes[held.end..]
     }
 
-    /// Says how much of the room was filled.
+    /// Notes how much of the room was filled.
     pub(super) fn filled(&mut self, count: usize) {
         if let Some(held) = &mut self.0 {
             held.end += count;
@@ -96,7 +96,7 @@ impl InputBuffer {
         }
     }
 
-    /// Keeps what the engine left of bytes that were read elsewhere.
+    /// Stores the bytes that the engine did not consume and that were read elsewhere.
     pub(super) fn keep(&mut self, left: &[u8], need: usize, pool: &mut Pool) {
         debug_assert!(self.is_quiet());
         if left.is_empty() {
@@ -108,7 +108,7 @@ impl InputBuffer {
         self.0 = Some(held);
     }
 
-    /// Forgets the first `count` bytes, and gives the buffer back when nothing is left.
+    /// Drops the first `count` bytes, and returns the buffer when nothing is left.
     pub(super) fn consume(&mut self, count: usize, pool: &mut Pool) {
         let Some(held) = &mut self.0 else { return };
         pool.wipe(&mut held.bytes[held.start..held.start + count]);
@@ -119,7 +119,7 @@ impl InputBuffer {
         }
     }
 
-    /// Forgets everything.
+    /// Drops everything.
     pub(super) fn release(&mut self, pool: &mut Pool) {
         if let Some(mut held) = self.0.take() {
             pool.wipe(&mut held.bytes[held.start..held.end]);
@@ -128,7 +128,7 @@ impl InputBuffer {
     }
 }
 
-/// How much of `need` bytes is reserved when `waiting` have come, with room for the parser.
+/// How much of `need` bytes is reserved when `waiting` were received, with room for the parser.
 fn ahead(need: usize, waiting: usize) -> usize {
     need.saturating_add(ROOM).min(AHEAD * waiting.max(FIRST))
 }
@@ -170,7 +170,7 @@ mod tests {
             places.push(input.waiting().as_ptr());
             assert!(input.len() == sent && input.held_bytes() <= most);
         }
-        // It moves a few times, whatever its length.
+        // It moves a few times, for any length.
         assert!(input.waiting() == body && places.len() <= 4, "{}", places.len());
         input.consume(body.len(), &mut pool);
         assert!(input.is_quiet());
@@ -197,7 +197,7 @@ mod tests {
         let (mut input, mut pool) = (InputBuffer::default(), Pool::new(1 << 25).wiping(true));
         let secret = vec![7; 200_000];
         let mut wrote = 0;
-        // It grows, moves to the front, is consumed in part, and given up.
+        // It grows, moves to the front, is partly consumed, and is dropped.
         while wrote < secret.len() {
             wrote +=
                 read(&mut input, 0, &secret[wrote..(wrote + 999).min(secret.len())], &mut pool);

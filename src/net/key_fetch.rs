@@ -1,8 +1,8 @@
 //! Fetches the keys of issuers, on a thread of its own.
 //!
-//! Invariants: what is fetched, and when, is [`Callers`]' to say; here it is asked for with the
-//! client's transport. A fetch ends by its deadline and holds no more than a document may have. The
-//! thread ends with its owner, whatever is under way.
+//! Invariants: [`Callers`] decides what to fetch, and when; this thread requests it with the
+//! client's transport. A fetch ends by its deadline and holds at most the size limit of a document.
+//! The thread ends with its owner and drops unfinished fetches.
 
 use std::{
     fmt,
@@ -36,13 +36,13 @@ use super::{
 
 const FIELDS: FieldLines<'static> = field_lines!("Accept": "application/json");
 
-/// The longest that one timer is set for; then it is looked at again.
+/// The longest duration of one timer; then it is checked again.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
 
-/// Fetches the keys of the issuers that some callers trust. Dropping it ends that.
+/// Fetches the keys of the issuers that some callers trust. Dropping it ends the fetching.
 ///
-/// A server has one by [`Running::fetch_keys`](super::Running::fetch_keys); this is for a program
-/// that serves without one.
+/// A server has one through [`Running::fetch_keys`](super::Running::fetch_keys); this is for a
+/// program that serves without a server.
 pub struct KeyFetcher {
     _thread: BackgroundThread,
 }
@@ -54,7 +54,7 @@ impl fmt::Debug for KeyFetcher {
 }
 
 impl KeyFetcher {
-    /// Begins; `mono_ms` is [`Now::mono_ms`], as the authenticator has it.
+    /// Starts fetching; `mono_ms` is [`Now::mono_ms`] of the authenticator's clock.
     ///
     /// # Errors
     /// [`HttpClientError`]
@@ -72,7 +72,7 @@ impl KeyFetcher {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Fetching {
     callers: Arc<Callers>,
     client: HttpClient,
@@ -81,7 +81,7 @@ struct Fetching {
 }
 
 impl Fetching {
-    /// Until its owner is gone. Of each issuer one fetch is under way, so there are not many.
+    /// Runs until its owner is gone. Each issuer has at most one fetch in flight.
     async fn run(self) {
         let mut timer = pin!(sleep(Duration::ZERO));
         poll_fn(|cx| {
@@ -118,7 +118,7 @@ fn now(mono_ms: &(dyn Fn() -> u64 + Send + Sync)) -> Now {
     Now { mono_ms: mono_ms(), unix_ms: unix_ms() }
 }
 
-/// Fetches a document, and what it leads to.
+/// Fetches a document, and the documents that it refers to.
 async fn fetch(client: &HttpClient, next: KeyFetch, mono_ms: &(dyn Fn() -> u64 + Send + Sync)) {
     let mut next = Some(next);
     while let Some(fetch) = next {
@@ -131,7 +131,7 @@ async fn fetch(client: &HttpClient, next: KeyFetch, mono_ms: &(dyn Fn() -> u64 +
     }
 }
 
-/// The content of a 200 within so many ms, or why there is none.
+/// The content of a 200 within the time, or the error.
 async fn get(
     client: &HttpClient,
     fetch: &KeyFetch,

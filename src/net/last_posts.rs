@@ -1,23 +1,24 @@
-//! Webhooks of tasks that the end of the server ends, and posts that wait then.
+//! Webhooks of tasks that are ended by the end of the server, and deliveries that wait then.
 //!
-//! A drain stays for tasks that have webhooks while it may; then they fail, and their posts have
-//! the rest of `drain_ms`. One look of any worker serves all of them.
+//! A drain waits for tasks with webhooks within its time; then they fail, and their deliveries have
+//! the rest of `drain_ms`. One check by any worker serves all of them.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::server_state::ServerState;
 use crate::service::Now;
 
-/// Between two looks.
+/// Milliseconds between two checks.
 const LOOK_MS: u64 = 50;
 
-/// Looks in a row that find nothing to post: between two posts of a webhook there is none.
+/// Consecutive checks without a delivery: between two deliveries of a webhook one check may find
+/// none.
 const QUIET_LOOKS: u32 = 2;
 
-/// That part of `drain_ms` is for the last posts.
+/// The last deliveries get this fraction of `drain_ms`.
 const POSTS_PART: u64 = 4;
 
-/// How far that is.
+/// The state of this phase.
 #[derive(Default)]
 pub(super) struct LastPosts(Mutex<Looks>);
 
@@ -36,7 +37,7 @@ pub(super) struct DrainTimes {
 }
 
 impl ServerState {
-    /// When a worker that drains looks again whether it has to stay for webhooks; `None`: it need
+    /// When a draining worker checks again whether it has to wait for webhooks; `None`: it need
     /// not.
     pub(super) fn stays_for_webhooks(&self, now: Now, times: DrainTimes) -> Option<u64> {
         let webhooks = self.engine.webhooks()?;

@@ -1,8 +1,8 @@
-//! So many lines of a log in a second; the others are counted, and the count is told once.
+//! A limit of log lines in a second; further lines are counted, and the count is reported once.
 
 use std::time::{Duration, Instant};
 
-/// The second that runs, and what it has had of lines.
+/// The current second, and its count of lines.
 #[derive(Default)]
 pub(super) struct LineRate {
     since: Option<Instant>,
@@ -10,19 +10,19 @@ pub(super) struct LineRate {
     skipped: u64,
 }
 
-/// What becomes of a line.
+/// The decision on a line.
 pub(super) struct LineVerdict {
     /// True: it is written.
     pub is_written: bool,
-    /// Lines of the second before that were not, which is to be told now.
+    /// Lines of the previous second that were not written; report them now.
     pub skipped: u64,
 }
 
 impl LineRate {
-    /// No line so far.
+    /// No lines so far.
     pub const NEW: LineRate = LineRate { since: None, lines: 0, skipped: 0 };
 
-    /// Decides on a line; of one second there are at most so many.
+    /// Decides on a line; each second has at most `most`.
     pub fn take(&mut self, now: Instant, most: u32) -> LineVerdict {
         let skipped = if self.is_over(now) { self.restart(now) } else { 0 };
         let is_written = self.lines < most;
@@ -33,7 +33,7 @@ impl LineRate {
         LineVerdict { is_written, skipped }
     }
 
-    /// Lines that were not written and are not told yet, once their second is over, or `at_end`.
+    /// Lines that were neither written nor reported, once their second is over, or `at_end`.
     #[cfg(feature = "logs")]
     pub fn take_skipped(&mut self, now: Instant, at_end: bool) -> u64 {
         if at_end || self.is_over(now) { std::mem::take(&mut self.skipped) } else { 0 }

@@ -1,6 +1,6 @@
-//! A turn of an agent in any language: the line of the turn out, its events in.
+//! A turn of an agent in any language: the line of the turn is sent, its events are received.
 //!
-//! Processes and HTTP functions differ in where the events come from alone.
+//! Processes and HTTP functions differ only in the source of the events.
 
 use std::{
     future::poll_fn,
@@ -18,20 +18,20 @@ use crate::{
     service::upstream::{UpstreamCall, UpstreamOutcome},
 };
 
-/// What comes next of a turn.
+/// The next result of a turn.
 pub(super) enum NextEvent {
     Event(LineEvent),
-    /// Nothing more comes, for this reason, which the client sees.
+    /// The turn failed for this reason, which the client sees.
     Failed(String),
-    /// Nothing more comes, and nothing is missing.
+    /// The turn ended regularly.
     End,
 }
 
-/// Where the events of a turn come from.
+/// The source of a turn's events.
 pub(super) trait TurnEvents {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<NextEvent>;
 
-    /// The turn is over: dropping the source is no cancel.
+    /// The turn is over: dropping the source must not cancel it.
     fn end(&mut self);
 }
 
@@ -43,7 +43,7 @@ pub(super) fn write_turn(number: u64, deferred: &Deferred, has_history: bool, li
         deferred.read(&mut |task| {
             let id = message.message_id().raw();
             let earlier = |other: &Message<'_>| other.message_id().raw() != id;
-            // What the task asked for last is not in its history yet.
+            // The task's last question is not in its history yet.
             let messages = task.history(None).filter(earlier).chain(task.status().message);
             messages.for_each(|message| push_history(&mut history, message));
         });
@@ -63,7 +63,7 @@ pub(super) fn write_turn(number: u64, deferred: &Deferred, has_history: bool, li
     turn.write(line);
 }
 
-/// Waits for what comes next.
+/// Waits for the next result.
 ///
 /// # Errors
 /// [`Closed`]: the turn is canceled.
@@ -74,7 +74,7 @@ pub(super) async fn next_event(
     canceled.race(pin!(poll_fn(|cx| source.poll_next(cx)))).await
 }
 
-/// Publishes the events of a turn, the first of which has come, until it is over.
+/// Publishes the events of a turn, beginning with `first`, until it is over.
 ///
 /// # Errors
 /// [`Closed`]: the turn is canceled, or its task has ended.

@@ -1,7 +1,7 @@
-//! The local addresses of connections: the one at which each came in, and what listened there.
+//! The local addresses of connections, and their listeners.
 //!
-//! A connection has no room for an address. It keeps the place of one in a list of its worker's,
-//! which is short: a machine has few addresses.
+//! A connection does not store an address. It stores an index into a list of its worker, which is
+//! short: a machine has few addresses.
 
 use std::{cell::RefCell, net::IpAddr};
 
@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::service::Peer;
 
-/// The local address of a connection, and whether a loopback listener took it.
+/// The local address of a connection, and whether a loopback listener accepted it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LocalAddr {
     local: Option<IpAddr>,
@@ -18,16 +18,16 @@ pub(super) struct LocalAddr {
 }
 
 impl LocalAddr {
-    /// Our side of what this listener accepts; an address that stands for all is none.
+    /// Our side of connections of this listener; an unspecified address counts as no address.
     pub(super) fn of(listener: &TcpListener) -> LocalAddr {
-        // Without an address nothing is known of it, and nothing is let in by it.
+        // Without an address nothing is known of it, and it grants no access.
         let bound = listener.local_addr().ok().map(|addr| addr.ip().to_canonical());
         let is_loopback = bound.is_some_and(|address| address.is_loopback());
         let local = bound.filter(|address| !address.is_unspecified());
         LocalAddr { local, is_loopback, is_admin: false }
     }
 
-    /// That of a socket which has a path in place of an address: only this machine reaches it.
+    /// That of a socket with a path instead of an address: only this machine reaches it.
     pub(super) fn of_machine() -> LocalAddr {
         LocalAddr { local: None, is_loopback: true, is_admin: false }
     }
@@ -37,18 +37,18 @@ impl LocalAddr {
         self.is_loopback
     }
 
-    /// Whether it is the place of the operator.
+    /// Whether it is a listener for the operator.
     #[cfg(feature = "tls")]
     pub(super) fn is_admin(self) -> bool {
         self.is_admin
     }
 
-    /// The same, of a listener for the operator.
+    /// The same address, of a listener for the operator.
     pub(super) fn of_admin(self) -> LocalAddr {
         LocalAddr { is_admin: true, ..self }
     }
 
-    /// Our side of one connection; its address is asked for where that can matter.
+    /// Our side of one connection; its address is read only if it can matter.
     pub(super) fn accepted(self, stream: &TcpStream, is_checked: bool) -> LocalAddr {
         if self.local.is_some() || !is_checked {
             return self;
@@ -56,7 +56,7 @@ impl LocalAddr {
         LocalAddr { local: stream.local_addr().ok().map(|addr| addr.ip().to_canonical()), ..self }
     }
 
-    /// What the engine is told of a connection.
+    /// Adds it to the engine's description of a connection.
     #[inline]
     pub(super) fn known_to<'a>(self, peer: Peer<'a>) -> Peer<'a> {
         let LocalAddr { local, is_loopback, is_admin } = self;
@@ -64,8 +64,8 @@ impl LocalAddr {
     }
 }
 
-/// The list of a worker. Its first four places know no address: that of a connection whose address
-/// found no room.
+/// The list of a worker. Its first four entries have no address: they stand for connections whose
+/// address found no room.
 pub(super) struct LocalAddrs(RefCell<Vec<LocalAddr>>);
 
 impl Default for LocalAddrs {
@@ -78,7 +78,7 @@ impl Default for LocalAddrs {
 }
 
 impl LocalAddrs {
-    /// The place of this one.
+    /// The index of this address.
     pub(super) fn place(&self, local_addr: LocalAddr) -> u8 {
         let mut all = self.0.borrow_mut();
         let found = all.iter().position(|known| *known == local_addr);
@@ -90,7 +90,7 @@ impl LocalAddrs {
         place.unwrap_or(unknown)
     }
 
-    /// What has this place.
+    /// The address at this index.
     #[inline]
     pub(super) fn at(&self, place: u8) -> LocalAddr {
         self.0.borrow().get(usize::from(place)).copied().unwrap_or_default()

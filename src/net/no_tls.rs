@@ -1,4 +1,4 @@
-//! What stands for TLS where the feature `tls` is off: values that cannot be made.
+//! Substitutes for TLS without the feature `tls`: values that cannot be made.
 
 use tokio::net::TcpStream;
 

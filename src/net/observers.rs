@@ -22,12 +22,12 @@ use super::{
     report::{self, LimitReports},
 };
 
-/// What a worker has read last on the clock of [`monotonic_ns`].
+/// The last reading of a worker on the clock of [`monotonic_ns`].
 pub(super) type Turned = Arc<CachePadded<AtomicU64>>;
 
 /// The observer of a server.
 pub(super) struct Observers {
-    /// What each worker has read last on the clock.
+    /// The last reading of each worker on the clock.
     pub(super) turned: Box<[Turned]>,
     pub(super) metrics: Option<Arc<Metrics>>,
     /// Refusals by limits.
@@ -49,12 +49,12 @@ impl Observers {
         }
     }
 
-    /// Where a worker says what it has read last.
+    /// Where a worker stores its last reading.
     pub(super) fn turned(&self, worker: usize) -> &Turned {
         self.turned.get(worker).unwrap_or(&self.turned[0])
     }
 
-    /// The time, which the worker has read now.
+    /// The worker's current reading of the time.
     #[inline]
     fn read(&self, worker: usize) -> u64 {
         let now_ns = monotonic_ns();
@@ -83,7 +83,7 @@ impl CallObserver for Observers {
         self.turned(worker).load(Relaxed)
     }
 
-    /// A worker of a server is a thread, which tells of one call at a time.
+    /// A worker of a server is a thread, which reports one call at a time.
     fn keeps_turns(&self) -> bool {
         true
     }
@@ -178,8 +178,7 @@ impl Observers {
         let _ = at_end;
     }
 
-    /// Counts a call that has ended, and writes a line of it if it is to have one: `is_sampled`, or
-    /// it was refused.
+    /// Counts a call that has ended, and writes a line for it if `is_sampled` or it was refused.
     #[inline(always)]
     pub(super) fn tell(&self, call: &CallRecord, is_sampled: bool) {
         let now_ns = self.read(call.worker);
@@ -202,7 +201,7 @@ impl Observers {
     }
 }
 
-/// What counts the calls of a server, for the benches of this repository.
+/// An observer that counts the calls of a server, for the benches of this repository.
 #[cfg(feature = "internals")]
 pub fn counting(workers: usize, agents_max: usize) -> Arc<dyn CallObserver> {
     let metrics = Some(Arc::new(Metrics::new(workers, agents_max)));

@@ -1,4 +1,4 @@
-//! What the operator of a server sets for its reports.
+//! The operator's settings of a server's reports.
 
 #[cfg(feature = "metrics")]
 use std::sync::Arc;
@@ -21,20 +21,20 @@ use crate::service::observe::CallObserver;
 use crate::service::trace::Tracer;
 
 impl Server {
-    /// Serves `/healthz`, `/readyz` and `/metrics` on a listener of their own, and no longer beside
-    /// the agents: an IP address or host name, and port, or `unix:PATH`, which the user of this
-    /// process alone may connect to. Every client that reaches it sees all of these pages. Dead
+    /// Serves `/healthz`, `/readyz` and `/metrics` on a separate listener, and no longer together
+    /// with the agents: an IP address or host name, and port, or `unix:PATH`, to which only the
+    /// user of this process may connect. Every client that reaches it sees all of these pages. Dead
     /// letters and tasks are served there, too: to every client if the address is of loopback or a
-    /// path, else to callers with the scope
-    /// [`ScopeSet::ADMIN`](crate::auth::ScopeSet::ADMIN), and with the server's TLS, if it has it.
+    /// path, else to callers with the scope [`ScopeSet::ADMIN`](crate::auth::ScopeSet::ADMIN), and
+    /// with the server's TLS, if it has it.
     #[must_use]
     pub fn admin(mut self, address: impl Into<String>) -> Server {
         self.admin = Some(address.into());
         self
     }
 
-    /// Adds something that the server needs to be ready, as `/readyz` says: its name, one word, and
-    /// what is wrong with it, in one sentence. It is asked at each look, so it must not wait.
+    /// Adds a readiness check to `/readyz`: its name, one word, and a function that returns the
+    /// error in one sentence. It is called at each request, so it must not wait.
     #[must_use]
     pub fn ready_check(
         mut self,
@@ -45,10 +45,10 @@ impl Server {
         self
     }
 
-    /// Writes the log of the process to stderr: these lines, and one for one call of `one_of`; 0:
-    /// for none. It is text where stderr is a terminal, and JSON otherwise. A program that has a
-    /// subscriber of `tracing` keeps it, and is told there. Another [`Setup::observer`] is then not
-    /// told of calls.
+    /// Writes the log of the process to stderr: lines of this level, and a line for one call in
+    /// `one_of`; 0: for none. It is text if stderr is a terminal, and JSON otherwise. A program
+    /// that has a subscriber of `tracing` keeps it, and that one receives the lines. Another
+    /// [`Setup::observer`] is then not notified of calls.
     ///
     /// [`Setup::observer`]: crate::engine::Setup::observer
     #[cfg(feature = "logs")]
@@ -58,8 +58,7 @@ impl Server {
         self
     }
 
-    /// Sets what the lines of calls show of callers; without this each process has hashes of its
-    /// own.
+    /// Sets how the lines of calls show callers; by default each process has hashes of its own.
     #[cfg(feature = "logs")]
     #[must_use]
     pub fn logged_principal(mut self, shown: LoggedPrincipal) -> Server {
@@ -67,7 +66,7 @@ impl Server {
         self
     }
 
-    /// Counts calls, for `/metrics`. Another [`Setup::observer`] is then not told of them.
+    /// Counts calls, for `/metrics`. Another [`Setup::observer`] is then not notified of them.
     ///
     /// [`Setup::observer`]: crate::engine::Setup::observer
     #[cfg(feature = "metrics")]
@@ -77,10 +76,10 @@ impl Server {
         self
     }
 
-    /// Sends the spans of calls that are traced, and of the turns of agents in them, to a collector
-    /// of OpenTelemetry. A caller's `traceparent` decides whether its call is traced, and
-    /// [`TraceCollector::sample_one_of`] where there is none. Agents that are shown `traceparent`
-    /// are shown the span of their turn. Another [`Setup::observer`] is then not told of calls.
+    /// Sends the spans of traced calls, and of the turns of agents in them, to a collector of
+    /// OpenTelemetry. A caller's `traceparent` decides whether its call is traced, or
+    /// [`TraceCollector::sample_one_of`] without one. Agents that receive `traceparent` receive the
+    /// span of their turn. Another [`Setup::observer`] is then not notified of calls.
     ///
     /// [`Setup::observer`]: crate::engine::Setup::observer
     #[cfg(feature = "otlp")]
@@ -90,7 +89,7 @@ impl Server {
         self
     }
 
-    /// Sets the observer of calls, if there is to be one.
+    /// Sets the observer of calls, if any.
     #[cfg(feature = "metrics")]
     pub(super) fn observe(&mut self, workers: usize) -> Result<Observing, ServerError> {
         let agents_max = self.setup.limits.agents_max;
@@ -143,7 +142,7 @@ pub(super) struct Observing {
     pub(super) traces: Option<Arc<Traces>>,
 }
 
-/// Has the process write its log, and makes the one of calls.
+/// Opens the log of the process, and makes the access log.
 #[cfg(feature = "logs")]
 fn open_log(
     level: LogLevel,

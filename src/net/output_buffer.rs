@@ -4,19 +4,19 @@
 
 use super::{held_back::HeldBack, pool::Pool};
 
-/// Output that waits. One word, for the many connections that hold nothing.
+/// Waiting output. One word, for the many connections that hold nothing.
 #[derive(Default)]
 pub(super) struct OutputBuffer(Option<Box<OutputBytes>>);
 
 struct OutputBytes {
     bytes: Vec<u8>,
     start: usize,
-    /// What of it may not leave yet.
+    /// The part of it that must not be sent yet.
     held: HeldBack,
 }
 
 impl OutputBuffer {
-    /// What waits.
+    /// The waiting output.
     pub(super) fn unsent(&self) -> &[u8] {
         self.0.as_ref().map_or(&[], |held| &held.bytes[held.start..])
     }
@@ -26,7 +26,7 @@ impl OutputBuffer {
         self.unsent().len()
     }
 
-    /// Bytes of the buffer that is held.
+    /// Bytes of the held buffer.
     pub(super) fn held_bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |held| held.bytes.capacity())
     }
@@ -36,9 +36,9 @@ impl OutputBuffer {
         self.0.is_none()
     }
 
-    /// Keeps what the socket did not take of `fresh`, and leaves `fresh` empty.
+    /// Stores the bytes of `fresh` that the socket did not accept, and empties `fresh`.
     ///
-    /// A large rest takes the buffer itself; a small one is copied, so that it pins little.
+    /// A large rest takes the buffer itself; a small one is copied, so that it retains little.
     pub(super) fn keep(&mut self, fresh: &mut Vec<u8>, sent: usize, pool: &mut Pool) {
         let left = fresh.len() - sent;
         match &mut self.0 {
@@ -66,12 +66,12 @@ impl OutputBuffer {
         fresh.clear();
     }
 
-    /// What may not leave yet.
+    /// The part that must not be sent yet.
     pub(super) fn held_back(&mut self) -> Option<&mut HeldBack> {
         self.0.as_mut().map(|output| &mut output.held)
     }
 
-    /// Forgets what the socket took, and gives the buffer back when nothing is left.
+    /// Drops the sent bytes, and returns the buffer when nothing is left.
     pub(super) fn sent(&mut self, count: usize, pool: &mut Pool) {
         let Some(held) = &mut self.0 else { return };
         held.start += count;
@@ -81,7 +81,7 @@ impl OutputBuffer {
         }
     }
 
-    /// Forgets everything.
+    /// Drops everything.
     pub(super) fn release(&mut self, pool: &mut Pool) {
         if let Some(held) = self.0.take() {
             pool.give(held.bytes);

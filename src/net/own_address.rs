@@ -1,7 +1,7 @@
-//! Which addresses are this host's own.
+//! Recognises the addresses of this host.
 //!
-//! Invariant: the system is asked at the moment of the connection, since addresses come and go, and
-//! nothing is sent to find out.
+//! Invariant: the system is queried at the time of the connection, since addresses change, and no
+//! packet is sent.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
@@ -15,17 +15,17 @@ const DISCARD: u16 = 9;
 /// Whether an address is one of this host's, by which it would reach itself.
 pub(super) fn is_own(address: IpAddr) -> bool {
     let address = address.to_canonical();
-    // To Linux the unspecified address is this host, too.
+    // Linux treats the unspecified address as this host, too.
     if address.is_loopback() || address.is_unspecified() {
         return true;
     }
     let nobodys = if address.is_ipv4() { NOBODYS_V4 } else { NOBODYS_V6 };
-    // Some hosts may bind what they do not have (ip_nonlocal_bind), and say nothing by that. The
-    // other way does not find an address beside another one of the same network.
+    // Some hosts can bind foreign addresses (ip_nonlocal_bind), so that a successful bind proves
+    // nothing. The other test does not find a second address of the same network.
     is_reached_from_itself(address) || can_bind(address) && !can_bind(nobodys)
 }
 
-/// Whether a socket that is connected to the address has it as its own one.
+/// Whether a socket that is connected to the address has it as its local address.
 fn is_reached_from_itself(address: IpAddr) -> bool {
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn the_address_that_leads_to_others_is_this_hosts() {
         let Ok(socket) = UdpSocket::bind("0.0.0.0:0") else { return };
-        // A host without a network has none.
+        // A host without a network has no route.
         if socket.connect("8.8.8.8:9").is_ok() {
             assert!(is_own(socket.local_addr().unwrap().ip()));
         }

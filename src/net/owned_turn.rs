@@ -1,21 +1,21 @@
-//! What the functions take that [`async_agent`](super::async_agent) and
-//! [`blocking_agent`](super::blocking_agent) make agents of.
+//! The arguments of the functions from which [`async_agent`](super::async_agent) and
+//! [`blocking_agent`](super::blocking_agent) make agents.
 
 use crate::agent::{Canceled, Closed, Deferred, Job, Turn, TurnKey};
 
-/// A turn that a function owns: a [`Job`], so that each message makes a task or goes on with one;
-/// or a [`Deferred`], to find out what comes of it.
+/// A turn that a function owns: a [`Job`], so that each message creates or continues a task; or a
+/// [`Deferred`], to decide that itself.
 pub trait OwnedTurn: sealed::Sealed + Send + Sized + 'static {
-    /// Takes it out of a turn.
+    /// Makes it from a turn.
     #[doc(hidden)]
     fn take(turn: Turn<'_>) -> Result<Self, Closed>;
-    /// What tells the turn from others.
+    /// The key of the turn.
     #[doc(hidden)]
     fn key(&self) -> TurnKey;
-    /// Its end is of no use.
+    /// Whether its result is of no use.
     #[doc(hidden)]
     fn is_in_vain(&self) -> bool;
-    /// Ready when no client will ever see its result; `None`: one may.
+    /// Ready when no client will ever see its result; `None`: a client may.
     #[doc(hidden)]
     fn unseen(&self) -> Option<Canceled>;
 }

@@ -1,5 +1,5 @@
-//! Permits of one remote agent, of which no caller has more than half, so that one whose tasks go
-//! on for days, or wait for its login, leaves room for others.
+//! Permits of one remote agent. No caller has more than half of them, so that a caller with tasks
+//! that run for days, or wait for a login, leaves room for others.
 
 use std::{
     collections::HashMap,
@@ -10,7 +10,7 @@ use foldhash::fast::RandomState;
 
 use crate::service::OwnerIndex;
 
-/// The permits that are out.
+/// The issued permits.
 pub(super) struct OwnerPermits {
     most: usize,
     state: Arc<Mutex<PermitState>>,
@@ -20,24 +20,25 @@ pub(super) struct OwnerPermits {
 struct PermitState {
     all: usize,
     of_owners: HashMap<OwnerIndex, usize, RandomState>,
-    /// True: an authenticated caller had one. Without any, anonymous callers have them all.
+    /// True: an authenticated caller had a permit. Before that, anonymous callers may have all
+    /// permits.
     has_authenticated: bool,
 }
 
-/// One permit, for as long as it lives.
+/// One permit, as long as it lives.
 pub(super) struct OwnerPermit {
     owner: OwnerIndex,
     state: Arc<Mutex<PermitState>>,
 }
 
 impl OwnerPermits {
-    /// At most so many.
+    /// At most `most` permits.
     pub fn new(most: usize) -> OwnerPermits {
         OwnerPermits { most, state: Arc::default() }
     }
 
-    /// A permit for this owner; `None`: all of them are out, or the owner has half of them.
-    /// Anonymous callers are together one owner.
+    /// A permit for this owner; `None`: all are issued, or the owner has half of them. Anonymous
+    /// callers together are one owner.
     pub fn permit(&self, owner: OwnerIndex) -> Option<OwnerPermit> {
         let mut state = lock(&self.state);
         state.has_authenticated |= owner != OwnerIndex(0);

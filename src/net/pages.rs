@@ -1,4 +1,4 @@
-//! What the server writes of itself: `/healthz`, `/readyz`, `/metrics`.
+//! The server's pages about itself: `/healthz`, `/readyz`, `/metrics`.
 
 use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
@@ -19,11 +19,11 @@ use super::{
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// Something that a server needs to be ready.
+/// A readiness check of a server.
 pub(super) struct ReadyCheck {
     /// Its name, one word.
     pub(super) name: &'static str,
-    /// What is wrong with it, in one sentence; asked at each look, so it never waits.
+    /// Returns its error in one sentence; it is called at each request, so it never waits.
     pub(super) check: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
 }
 
@@ -32,20 +32,20 @@ pub(super) struct Pages {
     server: OnceLock<Weak<ServerState>>,
     checks: Vec<ReadyCheck>,
     are_beside_agents: bool,
-    /// Whether the store has room, as it was at the last look.
+    /// Whether the store had room at the last check.
     has_room: Mutex<Option<(Instant, bool)>>,
 }
 
-/// How long that holds: the look goes through the whole store, and any client may ask.
+/// How long that is cached: the check scans the whole store, and any client may cause it.
 const ROOM_LOOK: Duration = Duration::from_secs(1);
 
 impl Pages {
-    /// Pages that wait for their server.
+    /// Pages whose server is not set yet.
     pub(super) fn new(checks: Vec<ReadyCheck>, are_beside_agents: bool) -> Pages {
         Pages { server: OnceLock::new(), checks, are_beside_agents, has_room: Mutex::default() }
     }
 
-    /// Says whose they are.
+    /// Sets their server.
     pub(super) fn belong_to(&self, server: &Arc<ServerState>) {
         // There is one server.
         let _ = self.server.set(Arc::downgrade(server));
@@ -148,7 +148,7 @@ impl PageSource for Pages {
     }
 }
 
-/// The answer to an operator, of which the log names the author, if something was to be changed.
+/// Logs the author of a request that may change something; returns the answer.
 fn logged(request: AdminRequest<'_>, answer: AdminAnswer) -> AdminAnswer {
     if let (AdminMethod::Post | AdminMethod::Delete, AdminAnswer::Page(page)) =
         (request.method, answer)

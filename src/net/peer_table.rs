@@ -19,9 +19,9 @@ use std::{
 
 use crate::engine::Activity;
 
-/// Connections that were told to end and have not ended yet, at most.
+/// Connections that are to end and have not ended yet, at most.
 const ENDING_MAX: usize = 64;
-/// The oldest connections of a peer among which the one to end is searched.
+/// How many of a peer's oldest connections are searched for the one to end.
 const SEARCHED_MAX: usize = 1_024;
 
 /// A peer as it is counted: an address of IPv4, or a network of 64 bits of IPv6.
@@ -50,9 +50,9 @@ pub(super) struct PeerTable {
 
 #[derive(Default)]
 struct Connections {
-    /// Those that are not ending, by peer, then by age.
+    /// The connections that are not ending, by peer, then by age.
     by_peer: BTreeMap<(PeerKey, u64), Arc<ListedConnection>>,
-    /// Connections of each known peer.
+    /// The number of connections of each known peer.
     counts: HashMap<PeerKey, usize>,
     /// The same, by count.
     ranking: BTreeSet<(usize, PeerKey)>,
@@ -116,7 +116,7 @@ impl PeerTable {
         Some(Accepted { entry: PeerEntry(entry), evicts })
     }
 
-    /// Connections in the table, and those that are ending.
+    /// Connections in the table, including those that are ending.
     pub(super) fn count(&self) -> usize {
         let connections = self.lock();
         connections.by_peer.len() + connections.ending
@@ -152,7 +152,7 @@ impl Connections {
         }
     }
 
-    /// Ends a connection for a newcomer of `own`; `None`: there is none that may end.
+    /// Ends a connection for a newcomer of `own`; `None`: no connection may end.
     fn evict(&mut self, own: PeerKey) -> Option<()> {
         let &(most, peer) = self.ranking.last()?;
         let own = self.counts.get(&own).copied().unwrap_or_default();
@@ -190,7 +190,7 @@ impl PeerEntry {
         self.0.is_ending.load(Relaxed)
     }
 
-    /// Notes what the connection does.
+    /// Notes the activity of the connection.
     #[inline]
     pub(super) fn note(&self, activity: Activity) {
         if self.0.activity.load(Relaxed) != activity as u8 {
@@ -198,7 +198,7 @@ impl PeerEntry {
         }
     }
 
-    /// The address of the other side; `None`: unknown.
+    /// The address of the peer; `None`: unknown.
     #[inline]
     pub(super) fn remote(&self) -> Option<IpAddr> {
         self.0.remote
@@ -327,7 +327,7 @@ mod tests {
     }
 
     proptest! {
-        /// The limit holds, counts are those of what is held, and no peer at or below an equal
+        /// The limit holds, the counts match the connections, and no peer at or below an equal
         /// share loses a connection to another peer.
         #[test]
         fn counts_and_shares_hold(

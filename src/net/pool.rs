@@ -1,14 +1,14 @@
-//! Buffers that wait for their next use, so that a large body costs no page fault.
+//! A pool of buffers, so that a large body costs no page fault.
 //!
-//! A pool keeps at most [`BUFFERS_MAX`] buffers and its part of `reuse_bytes_max`; what comes back
-//! beyond that is freed. A pool of input keeps buffers whose every byte is initialised, and never
-//! clears.
+//! A pool retains at most [`BUFFERS_MAX`] buffers and its part of `reuse_bytes_max`; further
+//! buffers are freed. A pool of input retains buffers whose every byte is initialised, and never
+//! clears them.
 
 use crate::http;
 
-/// Buffers that a pool keeps.
+/// Buffers that a pool retains.
 const BUFFERS_MAX: usize = 64;
-/// The smallest buffer worth keeping.
+/// The smallest buffer that is retained.
 const SIZE_MIN: usize = 1024;
 
 /// Buffers of one kind, of one worker.
@@ -16,22 +16,22 @@ pub(super) struct Pool {
     free: Vec<Vec<u8>>,
     bytes: usize,
     bytes_max: usize,
-    /// True: what its buffers held is wiped.
+    /// True: returned buffers are wiped.
     wipes: bool,
 }
 
 impl Pool {
-    /// A pool that keeps so many bytes.
+    /// A pool that retains at most `bytes_max`.
     pub(super) fn new(bytes_max: usize) -> Pool {
         Pool { free: Vec::new(), bytes: 0, bytes_max, wipes: false }
     }
 
-    /// The same for buffers that hold secrets, or not.
+    /// The same pool; `wipes`: its buffers may hold secrets.
     pub(super) fn wiping(self, wipes: bool) -> Pool {
         Pool { wipes, ..self }
     }
 
-    /// Overwrites what is needed no more, if it may hold a secret.
+    /// Overwrites bytes after use, if they may hold a secret.
     pub(super) fn wipe(&self, bytes: &mut [u8]) {
         if self.wipes {
             http::wipe(bytes);

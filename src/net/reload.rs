@@ -1,8 +1,8 @@
-//! What is read again while a server runs: on SIGHUP, and when it has changed.
+//! Reloading while a server runs: on SIGHUP, and when the configuration has changed.
 //!
-//! Invariant: it is read on a thread of its own, which no worker waits for: a file system that
-//! hangs holds up that thread and nothing else, not even the end of the process. One reading runs
-//! at a time, and signals that come meanwhile are one more reading behind it.
+//! Invariant: reloads run on a thread of their own, which no worker waits for: a file system that
+//! hangs blocks only that thread, not even the end of the process. One reload runs at a time, and
+//! signals during it cause one more reload after it.
 
 use std::{
     io,
@@ -29,46 +29,46 @@ use super::{
     server_state::{ServerState, Stage},
 };
 
-/// How often [`Reload::has_changed`] is asked.
+/// How often [`Reload::has_changed`] is called.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The names of the limits that [`Controls::set_limits`] changes; of the others each worker, the
-/// store or the sum of the memory has what they were at the start.
+/// The names of the limits that [`Controls::set_limits`] changes; workers, the store and the sum of
+/// the memory use the initial values of all others.
 pub const LIVE_LIMITS: &[&str] = &["drain_ms", "tls_handshake_timeout_ms"];
 
-/// Reads what a server was made of again while it runs.
+/// Reads the configuration of a running server again.
 pub trait Reload: Send {
-    /// Asked once a second, on a thread that may block: true to be called as on a signal.
+    /// Called once a second, on a thread that may block: true requests a reload, as a signal does.
     fn has_changed(&mut self) -> bool {
         false
     }
 
-    /// Reads everything again, and changes all of it that can be changed, or nothing. What it says
-    /// is said to the operator, each in one line.
+    /// Reads everything again, and applies all changes that are possible, or none. Returns messages
+    /// for the operator, each one line.
     ///
     /// # Errors
     /// Why nothing has changed, in one line: a warning.
     fn reload(&mut self, server: &Controls) -> Result<Vec<String>, String>;
 }
 
-/// What can be changed of a server while it runs.
+/// The changeable parts of a running server.
 #[derive(Clone)]
 pub struct Controls(Arc<ServerState>);
 
 impl Controls {
-    /// Those of a server that runs.
+    /// The controls of a running server.
     #[cfg(feature = "embed")]
     pub(super) fn of(server: &Arc<ServerState>) -> Controls {
         Controls(Arc::clone(server))
     }
 
-    /// The agents; `None` where a service answers in place of agents.
+    /// The agents; `None`: a service answers in place of agents.
     pub fn agents(&self) -> Option<&Agents> {
         self.0.engine.agents()
     }
 
-    /// Reads files of TLS, for [`Controls::set_tls`]. Whether clients may show no certificate stays
-    /// as it is.
+    /// Reads files of TLS, for [`Controls::set_tls`]. Client certificates stay optional or
+    /// required.
     ///
     /// # Errors
     /// [`ServerError::Tls`].
@@ -81,8 +81,8 @@ impl Controls {
         })
     }
 
-    /// Accepts connections with these files from now on, where the server speaks TLS anyway; those
-    /// that are open keep what they have.
+    /// Accepts new connections with these files, if the server speaks TLS; open connections keep
+    /// their files.
     #[cfg(feature = "tls")]
     pub fn set_tls(&self, tls: UsableTls) {
         if let Some(current) = &self.0.tls {
@@ -90,20 +90,20 @@ impl Controls {
         }
     }
 
-    /// Sets what callers may take; what was taken stays taken.
+    /// Sets the quotas of callers; slots and bytes in use stay.
     pub fn set_quotas(&self, quotas: Quotas) {
         self.0.engine.config.access.accounts.set_quotas(quotas);
     }
 
-    /// Has the log of [`Server::logs`](super::Server::logs) write these lines from now on, and one
-    /// for one call of so many; 0: none.
+    /// Sets the level of the log of [`Server::logs`](super::Server::logs), and that one call in
+    /// `one_of` has a line; 0: none.
     #[cfg(feature = "logs")]
     pub fn set_logs(&self, level: LogLevel, one_of: u32) {
         log::set_level(level);
         self.0.set_access_log(one_of);
     }
 
-    /// Sets those of the limits that are in [`LIVE_LIMITS`].
+    /// Sets the limits in [`LIVE_LIMITS`].
     pub fn set_limits(&self, limits: &Limits) {
         self.0.live.set(limits);
     }
@@ -116,7 +116,7 @@ pub(super) struct LiveLimits {
 }
 
 impl LiveLimits {
-    /// As they are at the start.
+    /// The initial values.
     pub(super) fn new(limits: &Limits) -> LiveLimits {
         LiveLimits {
             drain_ms: AtomicU64::new(limits.drain_ms),
@@ -142,18 +142,18 @@ impl LiveLimits {
     }
 }
 
-/// The source of a request to read.
+/// Requests reloads.
 pub(super) struct ReloadRequests(SyncSender<()>);
 
 impl ReloadRequests {
-    /// Asks for one, which may be the one that waits already.
+    /// Requests a reload; a waiting request covers it.
     pub(super) fn ask(&self) {
         let _ = self.0.try_send(());
     }
 }
 
-/// Starts the thread that reads again; it is never joined, and ends with what it reads when the
-/// server does.
+/// Starts the reload thread; it is never joined, and ends after its current reload when the server
+/// does.
 ///
 /// # Errors
 /// When the system has no thread.

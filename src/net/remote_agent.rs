@@ -40,15 +40,15 @@ pub struct RemoteAgent {
     adopted: AdoptedTasks,
 }
 
-/// What one remote agent may take of its gateway.
+/// Limits of one remote agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamLimits {
-    /// Calls whose answer has not begun.
+    /// Concurrent calls without the beginning of an answer.
     pub calls_max: usize,
     /// Messages that wait for such a call; the next is refused (-32000, `turns_queued_max`).
     pub queue_max: usize,
-    /// Messages whose answer or task is followed, half of them of one caller at most; the next is
-    /// refused (-32000, `upstream_streams_max`).
+    /// Messages whose answer or task the gateway follows, half of them of one caller at most; the
+    /// next is refused (-32000, `upstream_streams_max`).
     pub streams_max: usize,
 }
 
@@ -65,9 +65,9 @@ impl Default for UpstreamLimits {
 /// The upstream agent, and a client of it for each worker.
 struct Upstream {
     url: String,
-    /// Its clones share one OAuth token.
+    /// Clones share one OAuth token.
     builder: ClientBuilder,
-    /// What those of the workers are made of.
+    /// The template for the workers' transports.
     transport: HttpClient,
     card: UpstreamCard,
     clients: WorkerClients<CardClient>,
@@ -77,7 +77,7 @@ struct Upstream {
     meter: Arc<UpstreamMeter>,
 }
 
-/// A client, and the revision of the card that it was made of.
+/// A client, and the revision of its card.
 #[derive(Clone)]
 struct CardClient {
     made_of: u64,
@@ -129,9 +129,9 @@ impl RemoteAgent {
         RemoteAgent { calls, streams, ..self }
     }
 
-    /// The same agent, to which calls name the tenant that their caller names, in place of one of
-    /// the client or the card; a caller that names none is of that one. An agent before A2A 1.0,
-    /// which has no tenants, refuses a caller that names one (`UnsupportedOperation`).
+    /// The same agent; calls pass the tenant of their caller, in place of the tenant in the client
+    /// or the card. A caller without a tenant gets the latter. An agent before A2A 1.0, which has
+    /// no tenants, refuses a caller with one (`UnsupportedOperation`).
     #[must_use]
     pub fn pass_tenant(self) -> RemoteAgent {
         self.upstream.passes_tenant.store(true, Relaxed);
@@ -141,29 +141,29 @@ impl RemoteAgent {
 
 /// The card.
 impl RemoteAgent {
-    /// The same agent, whose card is read again after `ms` milliseconds, and not when its server
-    /// says (`Cache-Control`; once a minute at most, and every 5 min where it does not say).
+    /// The same agent; its card is read again every `ms` milliseconds. The default is the lifetime
+    /// from its server (`Cache-Control`; once a minute at most), or 5 min without one.
     #[must_use]
     pub fn card_every(self, ms: u64) -> RemoteAgent {
         self.upstream.card.set_every(ms);
         self
     }
 
-    /// The last card that could be read, which messages are sent by; `None`: none yet.
+    /// The last readable card, which determines how messages are sent; `None`: none yet.
     pub fn card(&self) -> Option<Arc<AgentCard>> {
         self.upstream.card.last().map(|last| Arc::clone(last.known.card()))
     }
 
-    /// Whether it is time to read the card again.
+    /// Whether the card must be read again.
     pub fn is_card_due(&self) -> bool {
         self.upstream.card.is_due()
     }
 
-    /// Reads the card, or asks whether it has changed; it blocks, and must not be called inside of
-    /// a runtime. True: messages are sent by another card from now on.
+    /// Reads the card if it has changed; it blocks, and must not be called inside of a runtime.
+    /// True: messages are sent by another card from now on.
     ///
     /// # Errors
-    /// [`ClientError`]: no card that can be used was read within 5 s; the last one is used on.
+    /// [`ClientError`]: no usable card was read within 5 s; the last one stays in use.
     pub fn refresh_card(&self) -> Result<bool, ClientError> {
         let (upstream, transport) = (&self.upstream, self.upstream.transport.apart()?);
         let runtime = Builder::new_current_thread().enable_all().build();
@@ -175,8 +175,8 @@ impl RemoteAgent {
 }
 
 impl Upstream {
-    /// The client for a call on behalf of a request: it has what the request passes on, its
-    /// `Authorization`, where the credentials of the agent pass it on, and its tenant.
+    /// The client for a call on behalf of a request: it passes the request's `Authorization`, if
+    /// the credentials of the agent allow that, and its tenant.
     async fn client_for(&self, request: &RequestInfo) -> Result<Client<HttpClient>, ClientError> {
         let mut client = self.client().await?;
         let is_plain = |value: &&str| value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
@@ -189,12 +189,12 @@ impl Upstream {
         }
     }
 
-    /// The client of the worker, made of the last card, which is read first if there is none yet.
+    /// The client of the worker, made from the last card, which is read first if there is none yet.
     async fn client(&self) -> Result<Client<HttpClient>, ClientError> {
         let (revision, own) = (self.card.revision(), self.clients.own());
         match own {
             Some(own) if own.made_of == revision => Ok(own.client),
-            // With memory of its own, which few messages need.
+            // Boxed, since few messages need it.
             own => Box::pin(self.make_client(own)).await,
         }
     }
@@ -247,7 +247,7 @@ impl Agent for RemoteAgent {
     }
 
     fn adopt(&self, task: Adopted) {
-        // Without room for another stream the task fails.
+        // Without a permit for another stream the task fails.
         let Some(stream) = self.streams.permit(task.request().scope().owner) else { return };
         let upstream = Arc::clone(&self.upstream);
         self.adopted.run(move || async move {
@@ -271,12 +271,12 @@ impl Agent for RemoteAgent {
             return cancel.refuse("the server has no room for the call (async_futures_max)");
         };
         let logged = self.upstream.meter.log(cancel.request.headers.fields);
-        // Without room for the call the server tells the client.
+        // On an error there was no room, and the server has answered the client.
         let Ok(deferred) = cancel.defer() else { return };
         let upstream = Arc::clone(&self.upstream);
         run_future(agent, place, async move {
             let mut call = upstream.meter.cancel().logged(logged);
-            // By the credential of this request, never by that of the message.
+            // With the credential of this request, never of the message.
             match upstream.client_for(deferred.request()).await {
                 Ok(client) => gateway::cancel(&client, deferred, &upstream.tasks, call).await,
                 Err(error) => {

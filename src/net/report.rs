@@ -1,4 +1,4 @@
-//! What the operator of a server is told on stderr while it runs and when it ends: one line each,
+//! Messages to the operator of a server on stderr while it runs and when it ends: one line each,
 //! and only under `Server::run`.
 
 #[cfg(any(feature = "tls", feature = "metrics"))]
@@ -23,7 +23,7 @@ use super::{
     slow_turn::SlowTurn,
 };
 
-/// Says one line: to the log, where there is one.
+/// Writes one line: to the log, if there is one.
 pub(crate) fn say(line: &dyn Display) {
     #[cfg(feature = "logs")]
     if tracing::dispatcher::has_been_set() {
@@ -33,7 +33,7 @@ pub(crate) fn say(line: &dyn Display) {
     let _ = writeln!(io::stderr(), "peregrine: {line}");
 }
 
-/// Says one line about what did not go well: to the log as a warning, where there is one.
+/// Writes one warning: to the log, if there is one.
 pub(super) fn warn(line: &dyn Display) {
     #[cfg(feature = "logs")]
     if tracing::dispatcher::has_been_set() {
@@ -42,7 +42,7 @@ pub(super) fn warn(line: &dyn Display) {
     say(line);
 }
 
-/// Writes one line that is for a log alone; without a log it is dropped.
+/// Writes one line only to the log; without a log it is dropped.
 #[cfg(feature = "logs")]
 fn note(line: &dyn Display) {
     tracing::warn!(target: "peregrine", "{line}");
@@ -51,8 +51,8 @@ fn note(line: &dyn Display) {
 #[cfg(not(feature = "logs"))]
 fn note(_: &dyn Display) {}
 
-/// Refusals by limits: a line of the log at most once a second for each, and which limits refuse
-/// now, for `/readyz`.
+/// Refusals by limits: a line of the log at most once a second for each limit, and the limits with
+/// recent refusals, for `/readyz`.
 #[derive(Default)]
 pub(super) struct LimitReports(Mutex<BTreeMap<&'static str, LimitReport>>);
 
@@ -63,14 +63,14 @@ struct LimitReport {
     owner: Option<Box<str>>,
 }
 
-/// How long a refusal counts as one that happens now.
+/// How long a refusal counts as recent.
 const RECENT: Duration = Duration::from_secs(10);
 
-/// Bytes of an owner's name that are retained: the name of a caller may be long.
+/// Bytes of an owner's name that are retained: the caller's name may be longer.
 const OWNER_BYTES_MAX: usize = 256;
 
 impl LimitReports {
-    /// Notes a refusal; `owner`: whose request it was, where that is known.
+    /// Notes a refusal; `owner`: the owner of the request, if known.
     pub(super) fn hit(&self, limit: &'static str, owner: Option<&str>) {
         let now = Instant::now();
         let owner = owner.map(|owner| owner.get(..OWNER_BYTES_MAX).unwrap_or(owner));
@@ -90,8 +90,8 @@ impl LimitReports {
         }
     }
 
-    /// The limits that have refused something within the last ten seconds, and whose request was
-    /// the last one.
+    /// The limits that have refused something within the last ten seconds, and the owner of the
+    /// last refused request.
     pub(super) fn recent(&self) -> Vec<(&'static str, Option<Box<str>>)> {
         let limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_recent = |report: &&LimitReport| report.at.elapsed() < RECENT;
@@ -100,7 +100,7 @@ impl LimitReports {
     }
 }
 
-/// Lets one line of a kind into the log in a second.
+/// Allows one line of a kind in a second.
 #[cfg(any(feature = "tls", feature = "otlp", feature = "client", feature = "metrics"))]
 struct LineGate(Mutex<OncePerSecond>);
 
@@ -119,7 +119,7 @@ impl LineGate {
     }
 }
 
-/// Says that a handshake of TLS with an address came to nothing, at most once a second.
+/// Reports that a handshake of TLS with an address failed, at most once a second.
 #[cfg(feature = "tls")]
 pub(super) fn handshake(address: Option<IpAddr>, error: &dyn Display) {
     static HANDSHAKES: LineGate = LineGate::new();
@@ -129,7 +129,7 @@ pub(super) fn handshake(address: Option<IpAddr>, error: &dyn Display) {
     }
 }
 
-/// Says that an address is slowed for its wrong credentials, at most once a second.
+/// Reports that an address is slowed down for its wrong credentials, at most once a second.
 #[cfg(feature = "metrics")]
 pub(super) fn peer_slowed(address: IpAddr) {
     static SLOWED: LineGate = LineGate::new();
@@ -140,22 +140,22 @@ pub(super) fn peer_slowed(address: IpAddr) {
     ));
 }
 
-/// Says that the keys of an issuer could not be fetched, at most once a second.
+/// Reports that the keys of an issuer could not be fetched, at most once a second.
 #[cfg(all(feature = "auth", feature = "client"))]
 pub(super) fn keys_not_fetched(url: &str, why: &dyn Display) {
     static FAILED: LineGate = LineGate::new();
     FAILED.note(&format_args!("cannot fetch keys from {url}: {why}"));
 }
 
-/// Says that a post to a webhook has failed, or that its receiver wants no more, at most once a
-/// second; of its URL the origin alone.
+/// Reports that a delivery to a webhook has failed, or that its receiver refuses more, at most once
+/// a second; it shows only the origin of its URL.
 #[cfg(feature = "push")]
 pub(super) fn not_posted(origin: &str, why: &dyn Display) {
     static FAILED: LineGate = LineGate::new();
     FAILED.note(&format_args!("a post to the webhook at {origin} failed: {why}"));
 }
 
-/// Says that a webhook has stopped, at most once a second.
+/// Reports that a webhook has stopped, at most once a second.
 #[cfg(feature = "push")]
 pub(super) fn webhook_stopped(letter: &crate::push::DeadLetter) {
     static STOPPED: LineGate = LineGate::new();
@@ -166,7 +166,7 @@ pub(super) fn webhook_stopped(letter: &crate::push::DeadLetter) {
     ));
 }
 
-/// Says that the collector of traces does not take spans, at most once a second.
+/// Reports that the collector of traces does not take spans, at most once a second.
 #[cfg(feature = "otlp")]
 pub(super) fn traces_lost(why: &dyn Display) {
     static LOST: LineGate = LineGate::new();
@@ -189,7 +189,7 @@ pub(super) fn lost_lines() -> u64 {
     lost
 }
 
-/// Lets one line of a kind pass in a second, and counts the others.
+/// Allows one line of a kind in a second, and counts the others.
 struct OncePerSecond {
     last: Option<Instant>,
     others: u64,
@@ -198,7 +198,7 @@ struct OncePerSecond {
 impl OncePerSecond {
     const NEVER: OncePerSecond = OncePerSecond { last: None, others: 0 };
 
-    /// Whether a line may pass now; if so, how many could not since the last one.
+    /// Whether a line is allowed now; if so, the number of suppressed lines since the last one.
     fn lets_pass(&mut self, now: Instant) -> Option<u64> {
         let is_soon = |last: Instant| now.duration_since(last) < Duration::from_secs(1);
         if self.last.is_some_and(is_soon) {
@@ -214,7 +214,7 @@ fn and_others(others: u64) -> String {
     if others == 0 { String::new() } else { format!(", and {others} more times before that") }
 }
 
-/// Says in the log what an operator has changed, or has tried to.
+/// Logs an operator's change, or attempted change.
 #[cfg(feature = "logs")]
 pub(super) fn operated(request: &AdminRequest<'_>, status: u16) {
     let AdminRequest { method, path, query, peer, operator, .. } = *request;
@@ -231,16 +231,16 @@ pub(super) fn operated(request: &AdminRequest<'_>, status: u16) {
 #[cfg(not(feature = "logs"))]
 pub(super) fn operated(_: &AdminRequest<'_>, _: u16) {}
 
-/// Says that an agent has held up its worker.
+/// Reports that an agent has blocked its worker.
 pub(super) fn slow_turn(slow: &SlowTurn) {
     let SlowTurn { agent, ms } = slow;
     say(&format_args!("the agent {agent:?} blocked a worker for {ms} ms; other calls waited"));
 }
 
-/// Lines for failures of agents in one second at most: clients may provoke them.
+/// Lines for failures of agents in one second at most: clients can cause them.
 const FAILURE_LINES_MAX: u32 = 100;
 
-/// Says that an agent has returned an error, or has panicked.
+/// Reports that an agent has returned an error, or has panicked.
 pub(crate) fn agent_failure(failure: &AgentFailure) {
     static RATE: Mutex<LineRate> = Mutex::new(LineRate::NEW);
     let mut rate = RATE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -259,7 +259,7 @@ pub(crate) fn agent_failure(failure: &AgentFailure) {
     ));
 }
 
-/// Says what a drain that begins waits for.
+/// Reports the work that a starting drain waits for.
 pub(super) fn draining(server: &ServerState) {
     let engine = &server.engine;
     let open = server.connections.count();
@@ -272,7 +272,7 @@ pub(super) fn draining(server: &ServerState) {
     ));
 }
 
-/// Says what a drain that is over has cut, and what is lost with the process.
+/// Reports the work that a finished drain has cut, and the data that is lost with the process.
 pub(super) fn drained(server: &ServerState) {
     let cut = server.cut.get().copied().unwrap_or_default();
     let seconds = seconds(server.live.drain_ms());
@@ -285,7 +285,7 @@ pub(super) fn drained(server: &ServerState) {
     }
 }
 
-/// Says that a drain has ended tasks, which their webhooks are told.
+/// Reports that a drain has ended tasks, of which their webhooks are notified.
 #[cfg(feature = "push")]
 pub(super) fn ended_for_webhooks(tasks: usize) {
     if tasks > 0 {
@@ -294,7 +294,7 @@ pub(super) fn ended_for_webhooks(tasks: usize) {
     }
 }
 
-/// Webhooks that are lost with something to post.
+/// Webhooks that are lost with undelivered events.
 #[cfg(feature = "push")]
 fn unposted(server: &ServerState) -> String {
     match server.engine.webhooks().map(|webhooks| webhooks.stats(0).pending) {

@@ -1,4 +1,4 @@
-//! A server that runs: what its caller may ask of it, and its end.
+//! A running server: its caller's controls, and its end.
 
 #[cfg(feature = "embed")]
 use std::time::Instant;
@@ -24,7 +24,7 @@ use super::{
     worker,
 };
 
-/// A server that runs. Dropping it ends it at once; [`Running::join`] waits instead.
+/// A running server. Dropping it ends it at once; [`Running::join`] waits instead.
 pub struct Running {
     pub(super) addrs: Vec<SocketAddr>,
     pub(super) paths: Vec<String>,
@@ -37,7 +37,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Where it listens, with the ports that were chosen.
+    /// Its addresses, with the ports that the system chose.
     pub fn addrs(&self) -> &[SocketAddr] {
         &self.addrs
     }
@@ -52,28 +52,27 @@ impl Running {
         &self.base_url
     }
 
-    /// Where the pages about the server are served that [`Server::admin`] has set apart: a URL, or
-    /// `unix:PATH`.
+    /// The address of the separate listener of [`Server::admin`]: a URL, or `unix:PATH`.
     ///
     /// [`Server::admin`]: crate::net::Server::admin
     pub fn admin(&self) -> Option<&str> {
         self.admin.as_deref()
     }
 
-    /// Has the log of [`Server::logs`](crate::net::Server::logs) write these lines from now on.
+    /// Sets the level of the log of [`Server::logs`](crate::net::Server::logs) from now on.
     #[cfg(feature = "logs")]
     pub fn set_log_level(&self, level: LogLevel) {
         log::set_level(level);
     }
 
-    /// Has one call of so many write a line from now on, if there is a log; 0: none.
+    /// Sets that one call in `one_of` has a line from now on, if there is a log; 0: none.
     #[cfg(feature = "logs")]
     pub fn set_access_log(&self, one_of: u32) {
         self.server.set_access_log(one_of);
     }
 
-    /// Reads the files of [`tls`](crate::net::Server::tls) again, for the connections that come
-    /// from now on; those that are open keep what they have. Without TLS it does nothing.
+    /// Reads the files of [`tls`](crate::net::Server::tls) again, for new connections; open
+    /// connections keep their files. Without TLS it does nothing.
     ///
     /// # Errors
     /// [`ServerError::Tls`]; everything stays as it was.
@@ -81,14 +80,14 @@ impl Running {
         self.server.tls.as_ref().map_or(Ok(()), Current::reload)
     }
 
-    /// Handshakes of TLS that came to nothing since the start: the peer spoke something else,
-    /// showed no certificate that was good enough, took too long, or left.
+    /// Failed handshakes of TLS since the start: the peer spoke another protocol, sent no
+    /// acceptable certificate, took too long, or left.
     pub fn tls_handshakes_failed(&self) -> u64 {
         self.server.tls.as_ref().map_or(0, Current::failed)
     }
 
-    /// Fetches the keys of the issuers that these callers trust, until the server ends, on a thread
-    /// of its own and with connections of its own. An earlier fetcher ends.
+    /// Fetches the keys of the issuers that these callers trust, until the server ends, on a
+    /// separate thread and with connections of its own. An earlier fetcher ends.
     ///
     /// # Errors
     /// [`HttpClientError`](super::HttpClientError)
@@ -105,36 +104,36 @@ impl Running {
         Ok(())
     }
 
-    /// What can be changed while it runs.
+    /// The controls for changes while it runs.
     #[cfg(feature = "embed")]
     pub(crate) fn controls(&self) -> Controls {
         Controls::of(&self.server)
     }
 
-    /// The engine, and when its monotonic clock began: for calls of this process.
+    /// The engine, and the start of its monotonic clock: for calls of this process.
     #[cfg(feature = "embed")]
     pub(crate) fn engine(&self) -> (Arc<Engine>, Instant) {
         (Arc::clone(&self.server.engine), self.server.epoch)
     }
 
-    /// The agents, to add, replace and remove some while the server runs; `None` where a service
-    /// answers in place of agents.
+    /// The agents, to add, replace and remove some while the server runs; `None`: a service answers
+    /// in place of agents.
     pub fn agents(&self) -> Option<&Agents> {
         self.server.engine.agents()
     }
 
-    /// The limits, as they fit the system: see [`crate::net::Server::start`].
+    /// The limits, adjusted to the system: see [`crate::net::Server::start`].
     pub fn limits(&self) -> &Limits {
         self.server.engine.limits()
     }
 
-    /// Whether webhooks are posted.
+    /// Whether notifications are sent to webhooks.
     #[cfg(feature = "push")]
     pub fn has_push(&self) -> bool {
         self.server.engine.webhooks().is_some()
     }
 
-    /// Whether clients are shown the texts of errors and panics of agents.
+    /// Whether clients receive the texts of errors and panics of agents.
     pub fn shows_errors(&self) -> bool {
         self.shows_errors
     }
@@ -144,7 +143,7 @@ impl Running {
         self.workers
     }
 
-    /// Stops accepting, lets what runs end within `drain_ms`, then ends; returns at once.
+    /// Stops accepting, drains within `drain_ms`, then ends; returns at once.
     pub fn shutdown(&self) {
         self.server.enter(Stage::Draining);
     }
@@ -171,7 +170,7 @@ impl Running {
             let life = WorkerEnd(Arc::clone(&server));
             let work = move || {
                 let _life = life;
-                // It has no receiver only when another worker has failed to start.
+                // The receiver is gone only if another worker has failed to start.
                 let ready = move |outcome| drop(tell.send(outcome));
                 worker::run(worker::WorkerThread::Own(index), server, sockets, ready);
             };
@@ -191,7 +190,7 @@ impl Drop for Running {
     }
 }
 
-/// Held by a worker's thread, whose end it says.
+/// A worker's thread holds this; dropping it reports the thread's end.
 pub(super) struct WorkerEnd(pub(super) Arc<ServerState>);
 
 impl Drop for WorkerEnd {

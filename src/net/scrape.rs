@@ -1,5 +1,5 @@
-//! What `/metrics` says: the calls that were counted, and what the server, its service and the
-//! system know of themselves.
+//! The page `/metrics`: the counted calls, and the figures of the server, its service and the
+//! system.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,7 +13,7 @@ use super::{
     server_state::ServerState,
 };
 
-/// The page of a server that counts; `None`: it does not.
+/// The page of a server that counts calls; `None`: it does not.
 pub(super) fn text(server: &ServerState) -> Option<String> {
     let metrics = server.observers.as_ref()?.metrics.as_ref()?;
     let engine = &server.engine;
@@ -73,7 +73,7 @@ fn refusals(
 ) -> Family {
     let help = "Connections, requests and calls refused because of a limit, by its name";
     let mut family = Family::new(FamilyKind::Counter, "peregrine_refused", help);
-    // Those of connections are there from the start.
+    // The limits of connections are listed from the start.
     for name in ["connections_max", "http2_connections_max", "admin_connections_max"] {
         by_limit.entry(name).or_default();
     }

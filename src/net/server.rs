@@ -1,4 +1,4 @@
-//! A server of agents: what it is made of, and its life from `start` to the end of the drain.
+//! A server of agents: its settings, and its life from `start` to the end of the drain.
 //!
 //! It checks and reads files before it binds, binds before it builds, builds before it starts a
 //! thread, and starts every worker or none.
@@ -32,7 +32,7 @@ use super::{
     worker,
 };
 
-/// Where a server listens that was told nothing else.
+/// The default address of a server.
 pub const LISTEN_DEFAULT: &str = "127.0.0.1:3000";
 
 /// A server that has not started.
@@ -88,7 +88,7 @@ impl Server {
         Server::default()
     }
 
-    /// A server with everything that [`Setup`] can say.
+    /// A server with all settings of a [`Setup`].
     pub fn with(setup: Setup) -> Server {
         Server { setup, ..Server::default() }
     }
@@ -100,28 +100,28 @@ impl Server {
         self
     }
 
-    /// Sets what answers, in place of agents; see [`Setup::service`].
+    /// Sets the service that answers in place of agents; see [`Setup::service`].
     #[must_use]
     pub fn service(mut self, service: Arc<dyn Service>) -> Server {
         self.setup.service = Some(service);
         self
     }
 
-    /// Sets the number that ids of tasks tell; see [`Setup::node`].
+    /// Sets the number that is part of the ids of tasks; see [`Setup::node`].
     #[must_use]
     pub fn node(mut self, node: u16) -> Server {
         self.setup.node = Some(node);
         self
     }
 
-    /// Sets the tap of what happens to tasks; see [`Setup::tap`].
+    /// Sets the journal hook for the events of tasks; see [`Setup::tap`].
     #[must_use]
     pub fn tap(mut self, tap: Arc<dyn Tap>) -> Server {
         self.setup.tap = Some(tap);
         self
     }
 
-    /// Sets the [`Start::secret`], which is otherwise a fresh one: 128 random bits that no other
+    /// Sets the [`Start::secret`]; the default is a fresh one: 128 random bits that no other
     /// process knows.
     #[must_use]
     pub fn secret(mut self, secret: u128) -> Server {
@@ -130,35 +130,36 @@ impl Server {
     }
 
     /// Adds an address to listen on: IP address or host name, and port; port 0: any free one. Or
-    /// `unix:PATH`: a socket that the user of this process alone may connect to, without TLS.
+    /// `unix:PATH`: a socket to which only the user of this process may connect, without TLS.
     #[must_use]
     pub fn listen(mut self, address: impl Into<String>) -> Server {
         self.listen.push(address.into());
         self
     }
 
-    /// Adds a socket that is bound already: one whose port was chosen before, that another process
-    /// may bind, or that outlives a process. It may be called for several sockets, and beside
-    /// [`Server::listen`].
+    /// Adds a socket that is bound already, for instance to a port that was chosen before, by
+    /// another process, or for longer than the process. Call it once for each socket, also together
+    /// with [`Server::listen`].
     ///
-    /// Those of one address are dealt out: with as many as workers each accepts from a socket of
-    /// its own, as with [`Server::listen`]; then the caller has set `SO_REUSEPORT` on all of them
-    /// before they were bound. Of fewer sockets workers share one, by a duplicate of it: a
-    /// connection that comes wakes each of those, and one takes it. Of more, workers have several.
+    /// The sockets of one address are distributed. If there are as many as workers, each worker
+    /// accepts from a socket of its own, as with [`Server::listen`]; then the caller must have set
+    /// `SO_REUSEPORT` on all of them before binding. If there are fewer, workers share a socket
+    /// through duplicates: a new connection wakes all of its workers, and one accepts it. If there
+    /// are more, workers have several.
     ///
-    /// The server makes the sockets nonblocking, lets them listen, and sets what it sets on its
-    /// own, so that the kernel queues little for a peer that does not read; `SO_REUSEPORT` and the
-    /// address stay as they are. What came before the start waits in the socket's queue. At the end
-    /// the sockets are closed: one that the caller has duplicated accepts nothing from then on.
+    /// The server makes the sockets nonblocking, lets them listen, and sets the same options as on
+    /// its own, so that the kernel queues little for a peer that does not read; `SO_REUSEPORT` and
+    /// the address stay as they are. Earlier connections wait in the socket's queue. At the end the
+    /// sockets are closed: a duplicate of the caller's accepts nothing from then on.
     #[must_use]
     pub fn listener(mut self, socket: TcpListener) -> Server {
         self.listeners.push(socket);
         self
     }
 
-    /// Lets every client that reaches the port call the agents. Without this word,
-    /// [`Server::authenticator`] or `Tls::client_ca`, a server listens on addresses of this
-    /// machine's loopback alone: other clients are not authenticated.
+    /// Allows every client that reaches the port to call the agents. Without this,
+    /// [`Server::authenticator`] or `Tls::client_ca`, a server listens only on addresses of this
+    /// machine's loopback, because other clients are not authenticated.
     #[must_use]
     pub fn allow_anonymous(mut self) -> Server {
         self.anonymous = true;
@@ -172,15 +173,14 @@ impl Server {
         self
     }
 
-    /// Serves push notifications: they are posted on a thread of its own, with what `options` say
-    /// of TLS and of limits; proxies are not used. Where an address is not of loopback, and no
-    /// caller is known (no authenticator, no [`Tls`] that demands certificates), there are none
-    /// without
-    /// [`PushSettings::anonymous`], as if this had not been said: cards say so, and calls about
-    /// them are `PushNotificationNotSupported`.
+    /// Serves push notifications: a separate thread delivers them, with the TLS settings and limits
+    /// of `options`; proxies are not used. If an address is not of loopback, and callers are not
+    /// authenticated (no authenticator, no [`Tls`] that demands certificates), push notifications
+    /// need [`PushSettings::anonymous`]. Without it they are off: cards do not declare them, and
+    /// calls about them are `PushNotificationNotSupported`.
     ///
-    /// [`Server::start`] fails with [`ServerError::System`] where `options` cannot be used, or
-    /// there is no thread to post on.
+    /// [`Server::start`] fails with [`ServerError::System`] if `options` cannot be used, or the
+    /// thread cannot be started.
     #[cfg(feature = "push")]
     #[must_use]
     pub fn push(mut self, settings: PushSettings, options: super::HttpClientOptions) -> Server {
@@ -203,22 +203,22 @@ impl Server {
         self
     }
 
-    /// Divides so many bytes of memory among the limits that follow from it, whatever
-    /// [`Server::limits`] said of them; [`Limits::for_memory`] leaves some as they are.
+    /// Divides `bytes` of memory among the limits that depend on it, in place of their values in
+    /// [`Server::limits`]; [`Limits::for_memory`] leaves some as they are.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Server {
         self.memory = Some(bytes);
         self
     }
 
-    /// Sets the URL that cards name, for a server behind a proxy.
+    /// Sets the URL in cards, for a server behind a proxy.
     #[must_use]
     pub fn public_url(mut self, url: impl Into<String>) -> Server {
         self.setup.public_url = Some(url.into());
         self
     }
 
-    /// Adds a host that is answered to, as [`Setup::allow_hosts`] has it.
+    /// Adds an allowed host, as [`Setup::allow_hosts`] does.
     #[must_use]
     pub fn allow_host(mut self, host: impl Into<String>) -> Server {
         self.setup.allow_hosts.push(host.into());
@@ -227,8 +227,8 @@ impl Server {
 
     /// Speaks TLS on every address.
     ///
-    /// The files are read when the server starts, again on SIGHUP under [`Server::run`] (what is
-    /// wrong then is a line on stderr), and on [`Running::reload_tls`].
+    /// The files are read when the server starts, again on SIGHUP under [`Server::run`] (an error
+    /// is then a line on stderr), and on [`Running::reload_tls`].
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, files: Tls) -> Server {
@@ -236,30 +236,30 @@ impl Server {
         self
     }
 
-    /// Sets the function that is told, once a minute at most, of an agent that has held up a worker
-    /// for more than 50 ms: on that worker, which serves no call meanwhile. What is measured is
-    /// time, not work: on a machine that has too much to do, an agent may be named that had to wait
-    /// itself.
+    /// Sets the function that is called, once a minute at most, when an agent has blocked a worker
+    /// for more than 50 ms. It runs on that worker, which serves no call meanwhile. The measured
+    /// time is elapsed time: on an overloaded machine, the reported agent may itself have had to
+    /// wait.
     ///
-    /// Without it each is a line of the log, or on stderr.
+    /// Without it each report is a line of the log, or on stderr.
     #[must_use]
     pub fn on_slow_turn(mut self, tell: impl Fn(&SlowTurn) + Send + Sync + 'static) -> Server {
         self.slow_turns = Some(Box::new(tell));
         self
     }
 
-    /// Says whether clients are shown the texts of errors and panics of agents. Without this they
-    /// are where every address is of this machine's loopback, and else they see a reference, which
-    /// is told with the text: see [`Server::on_agent_failure`].
+    /// Sets whether clients receive the texts of errors and panics of agents. By default they do if
+    /// every address is of this machine's loopback; otherwise they receive a reference, which is
+    /// reported together with the text: see [`Server::on_agent_failure`].
     #[must_use]
     pub fn show_errors(mut self, shows_errors: bool) -> Server {
         self.setup.failures.shows_errors = Some(shows_errors);
         self
     }
 
-    /// Sets the function that is told of each error or panic that has failed a turn, a cancel or a
-    /// lookup of an agent, on the thread on which it happened. Without it each is a line of the
-    /// log, or on stderr.
+    /// Sets the function that is called for each error or panic that has failed a turn, a cancel or
+    /// a lookup of an agent, on the thread on which it happened. Without it each report is a line
+    /// of the log, or on stderr.
     #[must_use]
     pub fn on_agent_failure(
         mut self,
@@ -269,20 +269,20 @@ impl Server {
         self
     }
 
-    /// Sets the function that reads everything again that the server was made of, under
-    /// [`Server::run`]: on SIGHUP, which then does nothing else, and whenever it has changed.
+    /// Sets the function that reads the server's whole configuration again, under [`Server::run`]:
+    /// on SIGHUP, which then does nothing else, and whenever it has changed.
     #[must_use]
     pub fn reload(mut self, reload: impl Reload + 'static) -> Server {
         self.reload = Some(Box::new(reload));
         self
     }
 
-    /// Starts the workers and returns; none of them needs the calling thread, which may belong to
-    /// a runtime.
+    /// Starts the workers and returns. The workers do not need the calling thread, which may belong
+    /// to a runtime.
     ///
-    /// A process may have fewer files open than `connections_max` and the server's own need. Then
-    /// the soft limit of the system is raised, at most to the hard one, and
-    /// [`Running::limits`] says how many connections there is room for.
+    /// The system may allow a process fewer files than `connections_max` and the server's own need.
+    /// Then the soft limit of the system is raised, at most to the hard one, and
+    /// [`Running::limits`] returns the possible number of connections.
     ///
     /// # Errors
     /// Every [`ServerError`]; nothing runs then.
@@ -293,11 +293,11 @@ impl Server {
     }
 
     /// Serves on the calling thread and others until SIGTERM or SIGINT, drains, and returns. A
-    /// second signal ends the process at once, with code 1. What a drain waits for, what it has
-    /// cut is a line on stderr.
+    /// second signal ends the process at once, with code 1. The work that a drain waits for, and
+    /// the work that it has cut, are lines on stderr.
     ///
-    /// In an async function it holds up the thread of that function until then, so it belongs at
-    /// the end of `main`: beside other work of a runtime use [`Server::start`].
+    /// In an async function it blocks the thread of that function until then, so it belongs at the
+    /// end of `main`: with other work of a runtime use [`Server::start`].
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -305,20 +305,20 @@ impl Server {
         self.run_then(|_| ())
     }
 
-    /// As [`Server::run`]; calls `ready` when connections are accepted and signals are heard.
+    /// As [`Server::run`]; calls `ready` when connections are accepted and signals are handled.
     ///
     /// # Errors
     /// As [`Server::run`].
     pub fn run_then(self, ready: impl FnOnce(&Running) + Send) -> Result<(), ServerError> {
         if tokio::runtime::Handle::try_current().is_ok() {
-            // A worker has a runtime of its own, which a thread of another cannot run.
+            // A worker has its own runtime, which cannot run on a thread of another runtime.
             let joined = thread::scope(|scope| scope.spawn(|| self.run_on_this(ready)).join());
             return joined.unwrap_or_else(|panic| resume_unwind(panic));
         }
         self.run_on_this(ready)
     }
 
-    /// Serves on this thread, which no runtime has, and on others.
+    /// Serves on this thread, which belongs to no runtime, and on others.
     fn run_on_this(mut self, ready: impl FnOnce(&Running)) -> Result<(), ServerError> {
         let reload = self.reload.take();
         let (mut running, mut sockets) = self.prepare()?;
@@ -350,8 +350,8 @@ impl Server {
     }
 }
 
-/// What a core of one's own starts with for a server of so many workers: a fresh secret, and the
-/// clock of this machine. See [`local_core`](crate::engine::local_core).
+/// The inputs for starting one's own core for `workers` workers: a fresh secret, and the clock of
+/// this machine. See [`local_core`](crate::engine::local_core).
 ///
 /// # Errors
 /// [`ServerError::System`]: there are no random bits.

@@ -1,4 +1,4 @@
-//! What all workers of a server share.
+//! The state that all workers of a server share.
 
 use std::{
     net::IpAddr,
@@ -30,18 +30,18 @@ use super::{observers::Observers, operating::Observing};
 pub(super) enum Stage {
     /// It serves.
     Serving,
-    /// It accepts no more and ends what runs.
+    /// It accepts no more and drains.
     Draining,
     /// It ends now.
     Ending,
 }
 
-/// What has happened to connections since the start.
+/// Counters of connections since the start.
 #[derive(Default)]
 pub(super) struct ServerCounts {
-    /// They were accepted.
+    /// Accepted ones.
     pub(super) accepted: AtomicU64,
-    /// They have shaken hands.
+    /// Completed handshakes.
     #[cfg_attr(
         not(any(feature = "tls", feature = "metrics")),
         expect(dead_code, reason = "the server has no TLS")
@@ -49,17 +49,17 @@ pub(super) struct ServerCounts {
     pub(super) handshakes: AtomicU64,
 }
 
-/// What all workers share.
+/// The state that all workers share.
 pub(super) struct ServerState {
     /// The engine.
     pub(super) engine: Arc<Engine>,
-    /// When `Now::mono_ms` was 0.
+    /// The time at which `Now::mono_ms` was 0.
     pub(super) epoch: Instant,
     /// Open connections.
     pub(super) connections: Arc<PeerTable>,
     /// Connections to `--admin`, which are not among the open ones.
     pub(super) admin_connections: Arc<PeerTable>,
-    /// What has happened since the start.
+    /// Counters since the start.
     pub(super) counts: ServerCounts,
     /// Refusals by limits.
     pub(super) limits: Arc<LimitReports>,
@@ -79,15 +79,15 @@ pub(super) struct ServerState {
     pub(super) http2: Arc<PeerTable>,
     /// Buffers that connections hold.
     pub(super) buffers: AllBuffers,
-    /// Connections are accepted with TLS; `None`: as they are.
+    /// The TLS configuration of accepted connections; `None`: plain.
     pub(super) tls: Option<Current>,
-    /// What was still running when `drain_ms` were over.
+    /// The work that was still running when `drain_ms` were over.
     pub(super) cut: OnceLock<Waiting>,
     /// The limits that can change.
     pub(super) live: LiveLimits,
-    /// Has everything read again that the server was made of.
+    /// Requests reloads of the server's configuration.
     pub(super) asking: OnceLock<ReloadRequests>,
-    /// Reports agents that hold up their workers.
+    /// Reports agents that block their workers.
     pub(super) slow_turns: SlowTurns,
     /// The fetcher of the keys of issuers; it ends with the last worker.
     #[cfg(feature = "auth")]
@@ -98,10 +98,10 @@ pub(super) struct ServerState {
     #[cfg(feature = "push")]
     pub(super) last_posts: super::last_posts::LastPosts,
     stage: AtomicU8,
-    /// How many workers there were in the beginning.
+    /// The number of workers at the start.
     pub(super) workers_at_start: usize,
     workers: AtomicUsize,
-    /// One for each worker's ticker, and a last one for the thread that waits for the end.
+    /// A waker for each worker's ticker, and for the thread that waits for the end.
     wakers: Mutex<Vec<Waker>>,
 }
 
@@ -155,8 +155,8 @@ impl ServerState {
         }
     }
 
-    /// The peer of a connection from this address, as it is counted; that of a trusted proxy is
-    /// unknown until a request names its client.
+    /// The counted peer of a connection from this address; behind a trusted proxy it is unknown
+    /// until a request names its client.
     pub(super) fn peer_of(&self, address: IpAddr) -> PeerKey {
         let proxies = &self.engine.config.access.trusted_proxies;
         match proxies.iter().any(|hops| hops.contains(address.to_canonical())) {
@@ -165,7 +165,7 @@ impl ServerState {
         }
     }
 
-    /// Has one call of so many write a line from now on, if there is a log; 0: none.
+    /// Sets that one call in `one_of` has a line from now on, if there is a log; 0: none.
     #[cfg(feature = "logs")]
     pub(super) fn set_access_log(&self, one_of: u32) {
         let log = self.observers.as_ref().and_then(|observers| observers.log.as_ref());
@@ -175,7 +175,7 @@ impl ServerState {
     /// Sets the observer of calls.
     ///
     /// # Errors
-    /// When the system gives no thread for what they need.
+    /// The system cannot start a thread for it.
     #[cfg(feature = "metrics")]
     pub(super) fn observed_by(&mut self, observing: Observing) -> std::io::Result<()> {
         let observers = observing.observers;
@@ -204,7 +204,7 @@ impl ServerState {
         }
     }
 
-    /// Now, as [`Now::mono_ms`](crate::service::Now::mono_ms) of each worker has it.
+    /// The current [`Now::mono_ms`](crate::service::Now::mono_ms) of all workers.
     #[cfg(feature = "push")]
     pub(super) fn mono_ms(&self) -> u64 {
         self.epoch.elapsed().as_millis() as u64
@@ -220,7 +220,7 @@ impl ServerState {
         self.admin.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Says that a listener accepts, until what it gets is dropped.
+    /// Counts a listener that accepts, until the result is dropped.
     pub(super) fn listens(self: &Arc<ServerState>) -> Listening {
         self.listening.fetch_add(1, Ordering::Relaxed);
         Listening(Arc::clone(self))
@@ -231,7 +231,7 @@ impl ServerState {
         self.listening.load(Ordering::Relaxed)
     }
 
-    /// How far the server is.
+    /// The stage of the server.
     pub(super) fn stage(&self) -> Stage {
         match self.stage.load(Ordering::Acquire) {
             0 => Stage::Serving,
@@ -240,7 +240,7 @@ impl ServerState {
         }
     }
 
-    /// Moves on, never back, and tells every worker.
+    /// Enters a later stage, and wakes every worker.
     pub(super) fn enter(&self, stage: Stage) {
         if stage >= Stage::Draining {
             self.engine.drain();
@@ -251,8 +251,8 @@ impl ServerState {
         self.wake_all();
     }
 
-    /// Answers the calls that still wait, and ends the streams that are still open, when their
-    /// connections are advanced next.
+    /// Answers the calls that still wait, and ends open streams, when their connections are
+    /// advanced next.
     pub(super) fn cut(&self) {
         self.cut.get_or_init(|| self.engine.waiting());
         self.engine.cut();
@@ -277,7 +277,7 @@ impl ServerState {
         self.workers.load(Ordering::Acquire) <= 1
     }
 
-    /// Says that a worker has ended.
+    /// Notes that a worker has ended.
     pub(super) fn worker_ended(&self) {
         let _before = self.workers.fetch_sub(1, Ordering::AcqRel);
         #[cfg(feature = "auth")]
@@ -287,7 +287,7 @@ impl ServerState {
         #[cfg(feature = "push")]
         if _before == 1 {
             let courier = self.courier.lock().unwrap_or_else(PoisonError::into_inner).take();
-            // It is waited for, without the lock.
+            // Dropping it waits for its thread; the lock is released.
             drop(courier);
         }
         #[cfg(feature = "otlp")]
@@ -297,7 +297,7 @@ impl ServerState {
         self.wake_all();
     }
 
-    /// Has what is to be posted to webhooks posted, if there are any, until the last worker ends.
+    /// Starts the webhook worker, if there are webhooks; it runs until the last worker ends.
     ///
     /// # Errors
     /// [`HttpClientError`](super::HttpClientError)
@@ -317,14 +317,14 @@ impl ServerState {
         Ok(())
     }
 
-    /// Keeps the fetcher of keys until the last worker has ended; an earlier one ends now.
+    /// Stores the fetcher of keys until the last worker has ended; an earlier one ends now.
     #[cfg(feature = "auth")]
     pub(super) fn keep_key_fetcher(&self, fetcher: Option<super::KeyFetcher>) {
         let mut kept = self.key_fetcher.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = self.workers.load(Ordering::Acquire) == 0;
         let before = std::mem::replace(&mut *kept, fetcher.filter(|_| !is_over));
         drop(kept);
-        // It is waited for.
+        // Dropping it waits for its thread.
         drop(before);
     }
 

@@ -1,13 +1,15 @@
-//! What each connection holds of all buffers together, and which is cut when they run short.
+//! Each connection's share of all buffers, and the choice of connections to cut when they run
+//! short.
 //!
-//! Invariants: the connection that has taken most from the others is cut first, never the one that
-//! happens to need more. What is taken is bytes times the time that they have been held; of two
-//! that came at once it is the one that holds more. The time is that of an average byte: what comes
-//! makes it less, what goes leaves it as it is. So a busy connection is as old as its bytes stay,
-//! and one that reads a little now and then grows old. Half of an equal part of `buffers_bytes_max`
-//! is each connection's own: none is cut for it, and all of it is half of the limit. Cutting begins
-//! a little below the limit. At the limit all connections wait, without a turn, until those that
-//! were cut are gone, so that it is passed by one turn of each worker at most.
+//! Invariants: the connection with the largest cost for the others is cut first, not the one that
+//! happens to need more. The cost is bytes times the time that they were held; of two connections
+//! that began together the larger one has more. The time is that of an average byte: new bytes
+//! lower it, freed bytes leave it as it is. So the age of a busy connection is that of its bytes,
+//! and a connection that reads a little now and then grows old. Half of an equal part of
+//! `buffers_bytes_max` is each connection's own: no connection is cut for it, and the sum is half
+//! of the limit. Cutting begins a little below the limit. At the limit all connections wait,
+//! without a poll, until the cut ones are gone, so one poll of each worker at most exceeds the
+//! limit.
 
 use std::{
     collections::BTreeMap,
@@ -20,24 +22,24 @@ use std::{
 
 use crate::limits::Limits;
 
-/// Microseconds that whatever is held counts as held before it came: of much that has just come,
-/// and a little that has been there for a while, the former has the larger part in a shortage.
+/// Microseconds that are added to the age of all bytes, so that in a shortage many new bytes cost
+/// more than a few old ones.
 const HEAD_START_US: u64 = 250_000;
-/// Entries of one class whose places are corrected in one search: a search is short, too.
+/// Entries of one class whose positions are corrected in one search, which bounds the search.
 const CORRECTIONS_MAX: usize = 32;
-/// Bits of a place below those of the class: microseconds of 2,000 years.
+/// Bits of a position below those of the class: microseconds of 2,000 years.
 const TIME_BITS: u32 = 56;
 
 /// The buffers of all connections.
 pub(super) struct AllBuffers {
     /// Bytes of them.
     bytes: Arc<AtomicUsize>,
-    /// Those among `bytes` whose connections were cut and are not gone yet.
+    /// The part of `bytes` whose connections were cut and are not gone yet.
     leaving: AtomicUsize,
     /// Connections that were cut.
     cuts: AtomicU64,
     bytes_max: usize,
-    /// Above it a connection is cut.
+    /// The level above which a connection is cut.
     bytes_high: usize,
     /// Bytes that a connection may hold without being listed.
     own: usize,
@@ -46,10 +48,10 @@ pub(super) struct AllBuffers {
     waiting_max: usize,
 }
 
-/// The connections that wait for room, and some that do not wait any more.
+/// The connections that wait for room, and some that no longer wait.
 struct RoomWaiters {
     wakers: Vec<Waker>,
-    /// How often all of them were woken, and one more.
+    /// The number of times that all of them were woken, plus one.
     round: u32,
 }
 
@@ -60,39 +62,39 @@ struct ListedShares {
     numbers_given: u64,
 }
 
-/// A listed connection. Only its owner changes what is held and since when.
+/// A listed connection. Only its owner changes `held` and `since_us`.
 struct ListedShare {
     waker: Waker,
     held: AtomicUsize,
-    /// When its bytes came, on average; never less than it was.
+    /// The average time at which its bytes arrived; it never decreases.
     since_us: AtomicU64,
-    /// Where it stands in the list, changed under the lock: its class, which may be too high, and
-    /// its time, which may be too early.
+    /// Its position in the list, changed under the lock: its class, which may be too high, and its
+    /// time, which may be too early.
     place: AtomicU64,
-    /// Of two at one place the one with the lower number came first.
+    /// Of two entries at one position the lower number is the older entry.
     number: u64,
-    /// Bytes that it held when it was cut; 0: it is not.
+    /// Bytes that it held when it was cut; 0: it was not.
     cut: AtomicUsize,
 }
 
 impl ListedShare {
-    /// Where it belongs.
+    /// Its correct position.
     fn place(&self) -> u64 {
         place(self.held.load(Relaxed), self.since_us.load(Relaxed))
     }
 
-    /// Where it stands.
+    /// Its position in the list.
     fn key(&self) -> (u64, u64) {
         (self.place.load(Relaxed), self.number)
     }
 
-    /// What it has taken from the others, in bytes and microseconds.
+    /// Its cost for the others, in bytes times microseconds.
     fn taken(&self, now_us: u64) -> u128 {
         let us = now_us.saturating_sub(self.since_us.load(Relaxed)) + HEAD_START_US;
         self.held.load(Relaxed) as u128 * u128::from(us)
     }
 
-    /// Counts `held` bytes instead of the fewer `before`.
+    /// Counts `held` bytes instead of the smaller `before`.
     fn grow(&self, before: usize, held: usize, now_us: u64) {
         let since_us = self.since_us.load(Relaxed);
         let younger = u128::from(now_us.saturating_sub(since_us)) * (held - before) as u128;
@@ -101,12 +103,12 @@ impl ListedShare {
     }
 }
 
-/// A class and a time in it.
+/// A position: a class and a time in it.
 fn place(held: usize, since_us: u64) -> u64 {
     class(held) << TIME_BITS | since_us
 }
 
-/// Those of one class hold about as much: there are four of them to a power of two.
+/// The class of a size: there are four classes to a power of two.
 fn class(held: usize) -> u64 {
     let held = held.max(4);
     let power = held.ilog2();
@@ -114,7 +116,7 @@ fn class(held: usize) -> u64 {
 }
 
 impl ListedShares {
-    /// Puts an entry where it belongs.
+    /// Inserts an entry at its correct position.
     fn insert(&mut self, entry: &Arc<ListedShare>) {
         entry.place.store(entry.place(), Relaxed);
         self.by_place.insert(entry.key(), Arc::clone(entry));
@@ -124,7 +126,7 @@ impl ListedShares {
         self.by_place.remove(&entry.key());
     }
 
-    /// The one that has taken most: of each class only the oldest is asked.
+    /// The entry with the largest cost: only the oldest of each class is compared.
     fn first(&mut self, now_us: u64) -> Option<Arc<ListedShare>> {
         let (mut first, mut most, mut above) = (None, 0, u64::MAX);
         while let Some((&(place, _), _)) = self.by_place.range(..(above, 0)).next_back() {
@@ -138,9 +140,9 @@ impl ListedShares {
         first
     }
 
-    /// The oldest from this place on, once those before it that have become smaller or younger
-    /// stand where they belong. If they leave a class empty it is one of the next, which is asked
-    /// twice then.
+    /// The oldest entry from this position on, after moving smaller or younger entries before it to
+    /// their correct positions. If that empties a class, the entry is of a later class, which is
+    /// then compared twice.
     fn oldest(&mut self, from: u64) -> Option<Arc<ListedShare>> {
         for _ in 0..CORRECTIONS_MAX {
             let (_, entry) = self.by_place.range((from, 0)..).next()?;
@@ -159,7 +161,7 @@ impl ListedShares {
 #[derive(Default)]
 pub(super) struct WaitRound(u32);
 
-/// What one connection holds; given back by [`AllBuffers::release`].
+/// The bytes that one connection holds; [`AllBuffers::release`] returns them.
 #[derive(Default)]
 pub(super) struct Share {
     held: usize,
@@ -167,12 +169,12 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Bytes that are counted.
+    /// The counted bytes.
     pub(super) fn held(&self) -> usize {
         self.held
     }
 
-    /// True: the connection had taken most and must go.
+    /// True: the connection had the largest cost and must end.
     pub(super) fn is_cut(&self) -> bool {
         self.entry.as_ref().is_some_and(|entry| entry.cut.load(Relaxed) > 0)
     }
@@ -186,7 +188,7 @@ impl RoomWaiters {
 }
 
 impl AllBuffers {
-    /// No buffers yet; `bytes` is where all of them are counted.
+    /// No buffers yet; `bytes` counts all of them.
     pub(super) fn new(limits: &Limits, bytes: &Arc<AtomicUsize>) -> AllBuffers {
         let bytes_max = limits.buffers_bytes_max;
         AllBuffers {
@@ -198,13 +200,12 @@ impl AllBuffers {
             own: bytes_max / 2 / limits.connections_max,
             list: Mutex::default(),
             waiting: Mutex::new(RoomWaiters { wakers: Vec::new(), round: 1 }),
-            // Of so many at least half have left.
+            // Of so many wakers at least half no longer wait.
             waiting_max: 2 * limits.connections_max,
         }
     }
 
-    /// True: no connection may take more until those that were cut are gone, and `waker` is woken
-    /// then.
+    /// True: no connection may take more until the cut ones are gone; `waker` is woken then.
     pub(super) fn must_wait(&self, since: &mut WaitRound, waker: &Waker) -> bool {
         self.is_full() && self.wait(since, waker)
     }
@@ -212,12 +213,12 @@ impl AllBuffers {
     #[cold]
     fn wait(&self, since: &mut WaitRound, waker: &Waker) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        // The connection that makes room looks here after that.
+        // Checked under the lock: the connection that frees memory takes it afterwards.
         if !self.is_full() {
             return false;
         }
         if waiting.wakers.len() >= self.waiting_max {
-            // Those that still wait come back; the others held memory for nothing.
+            // Waiting connections register again; the other wakers only held memory.
             waiting.wake();
         }
         if since.0 != waiting.round {
@@ -227,13 +228,13 @@ impl AllBuffers {
         true
     }
 
-    /// Wakes those that wait for room.
+    /// Wakes the connections that wait for room.
     #[cold]
     fn wake_waiting(&self) {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).wake();
     }
 
-    /// Counts so many bytes no longer.
+    /// Stops counting `bytes`.
     fn give_back(&self, bytes: usize) {
         let before = self.bytes.fetch_sub(bytes, Relaxed);
         if before > self.bytes_max && before - bytes <= self.bytes_max {
@@ -251,9 +252,9 @@ impl AllBuffers {
         self.bytes.load(Relaxed) > self.bytes_max && self.leaving.load(Relaxed) > 0
     }
 
-    /// Notes that a connection, which `waker` wakes, holds `held` bytes now. Cuts those that have
-    /// taken most when all together hold too much. False: what grew here must go, because it was
-    /// cut, or would be, or because there is none to cut.
+    /// Notes that a connection, which `waker` wakes, holds `held` bytes now. Cuts the connections
+    /// with the largest cost when the sum is too large. False: the new bytes must be freed, because
+    /// this connection was cut, or would be, or because no connection can be cut.
     #[must_use]
     pub(super) fn charge(
         &self,
@@ -281,7 +282,7 @@ impl AllBuffers {
         !share.is_cut()
     }
 
-    /// Notes that a connection holds only `held` bytes any more.
+    /// Notes that a connection now holds only `held` bytes.
     pub(super) fn shrink(&self, share: &mut Share, held: usize) {
         let before = std::mem::replace(&mut share.held, held);
         self.give_back(before - held);
@@ -310,7 +311,7 @@ impl AllBuffers {
         }
     }
 
-    /// Notes what came to a connection that holds more than its own.
+    /// Notes growth of a connection that holds more than its own part.
     fn note(&self, share: &mut Share, before: usize, now_us: u64, waker: &Waker) {
         let Some(entry) = &share.entry else { return self.enlist(share, now_us, waker) };
         entry.grow(before, share.held, now_us);
@@ -336,7 +337,7 @@ impl AllBuffers {
         share.entry = Some(entry);
     }
 
-    /// Puts an entry into the class that it has grown into.
+    /// Moves an entry to the class that it has grown into.
     #[cold]
     fn move_up(&self, entry: &Arc<ListedShare>) {
         let mut list = self.lock();
@@ -346,7 +347,7 @@ impl AllBuffers {
         }
     }
 
-    /// Takes a connection out of the list, unless it was cut.
+    /// Removes a connection from the list, unless it was cut.
     #[cold]
     fn unlist(&self, share: &mut Share) {
         let mut list = self.lock();
@@ -355,8 +356,8 @@ impl AllBuffers {
         }
     }
 
-    /// Cuts those that have taken most until the rest is little enough; false: the one that asks,
-    /// `own`, is next.
+    /// Cuts the connections with the largest cost until the sum is small enough; false: the
+    /// caller's, `own`, is next.
     #[cold]
     fn make_room(&self, own: Option<&Arc<ListedShare>>, now_us: u64) -> bool {
         let mut list = self.lock();
@@ -409,13 +410,13 @@ mod tests {
             }
         }
 
-        /// A new connection that holds so much, and whether it may; its number is the next.
+        /// Opens a connection that holds `held`; returns whether it may. Its number is the next.
         fn open(&mut self, held: usize) -> bool {
             self.shares.push(Share::default());
             self.hold(self.shares.len() - 1, held)
         }
 
-        /// What a connection does, without looking at whether it was cut before.
+        /// Changes what a connection holds, without checking whether it was cut before.
         fn hold(&mut self, at: usize, held: usize) -> bool {
             self.buffers.charge(&mut self.shares[at], held, self.now_ms, Waker::noop())
         }
@@ -424,7 +425,7 @@ mod tests {
             (0..self.shares.len()).filter(|at| self.shares[*at].is_cut()).collect()
         }
 
-        /// Lets `count` others in, which read nothing; false: connection `at` is cut for them.
+        /// Opens `count` others, which read nothing; false: connection `at` is cut for them.
         fn outlives(&mut self, at: usize, count: usize, held: usize, each_ms: u64) -> bool {
             (0..count).all(|_| {
                 self.now_ms += each_ms;
@@ -458,10 +459,10 @@ mod tests {
             assert!(rig.open(96 * KB));
         }
         assert!(rig.cut().is_empty());
-        // It holds more than any of them, but has only just come.
+        // It holds more than any of them, but is new.
         assert!(rig.open(200 * KB));
         assert_eq!(rig.cut(), [0, 1, 2]);
-        // One that has given it all back meanwhile is new again.
+        // A connection that has released everything is new again.
         assert!(rig.hold(3, 0) && rig.hold(3, 96 * KB));
         assert!(rig.open(200 * KB));
         assert_eq!(rig.cut(), [0, 1, 2, 4, 5]);
@@ -486,7 +487,7 @@ mod tests {
         }
         // Nor do larger answers take its room that all come at once.
         assert!(rig.outlives(0, 10, 7 * MB, 0));
-        // What stays for ever is cut at last, however small it is.
+        // A connection that never releases its bytes is cut in the end, however few they are.
         rig.now_ms += 1_000_000;
         assert!(!rig.outlives(0, 20, 900 * KB, 50));
     }
@@ -495,7 +496,7 @@ mod tests {
     fn a_busy_connection_is_as_old_as_its_bytes() {
         let mut rig = Rig::new();
         assert!(rig.open(400 * KB) && rig.open(400 * KB));
-        // One of them gives back a part of it every tenth of a second and takes as much.
+        // One of them releases a part of it every tenth of a second and takes as much.
         for _ in 0..600 {
             rig.now_ms += 100;
             assert!(rig.hold(0, 340 * KB) && rig.hold(0, 400 * KB));
@@ -519,7 +520,7 @@ mod tests {
             rig.now_ms += 100;
             assert!(rig.hold(0, left * KB));
         }
-        // It has come last, and holds little less than the first one did.
+        // It is the newest, and holds little less than the first one did.
         assert!(rig.open(500 * KB));
         rig.now_ms += 100;
         assert!(rig.open(14 * MB));
@@ -529,7 +530,7 @@ mod tests {
     #[test]
     fn those_that_have_become_small_or_young_are_found_where_they_belong() {
         let mut rig = Rig::new();
-        // More of them than are corrected at a time, in a class that they leave.
+        // More than the corrections of one search, in a class that they leave.
         assert!((0..4 * CORRECTIONS_MAX).all(|_| rig.open(100 * KB)));
         rig.now_ms += 5_000;
         assert!((0..4 * CORRECTIONS_MAX).all(|at| rig.hold(at, 10 * KB)));
@@ -551,7 +552,7 @@ mod tests {
         assert!((0..1023).all(|_| rig.open(8 * KB)));
         rig.now_ms += 1_000_000;
         assert!(rig.open(7 * MB));
-        // With all the others cut, one that needs it all must go itself.
+        // With all the others cut, a connection that needs everything must itself end.
         assert!(!rig.hold(1023, 9 * MB));
         assert!(rig.cut().is_empty());
     }
@@ -565,7 +566,7 @@ mod tests {
         assert_eq!(rig.cut(), [0]);
         rig.buffers.release(&mut rig.shares[0]);
         assert!(!rig.buffers.is_full());
-        // Everything given back, nothing is left.
+        // With everything released, nothing is left.
         rig.shares.iter_mut().for_each(|share| rig.buffers.release(share));
         assert_empty(&rig.buffers);
     }
@@ -585,7 +586,7 @@ mod tests {
         let waker = Waker::from(Arc::clone(&woken));
         let mut waiting = WaitRound::default();
         assert!(!rig.buffers.must_wait(&mut waiting, &waker));
-        // Those that were cut are gone.
+        // The cut ones are gone.
         assert!((0..5).all(|_| rig.open(3 * MB)) && rig.open(2 * MB));
         for _ in 0..10_000 {
             assert!(rig.buffers.must_wait(&mut waiting, &waker));
@@ -593,14 +594,14 @@ mod tests {
         rig.buffers.release(&mut rig.shares[0]);
         assert_eq!(woken.0.load(Relaxed), 1);
         assert!(!rig.buffers.must_wait(&mut waiting, &waker));
-        // Another one gives something back.
+        // Another one releases something.
         assert!(rig.open(3 * MB));
         assert!(rig.buffers.must_wait(&mut waiting, &waker));
         assert!(rig.hold(5, 1) && !rig.cut().is_empty());
         assert_eq!(woken.0.load(Relaxed), 2);
         assert!(!rig.buffers.must_wait(&mut waiting, &waker));
         rig.shares.iter_mut().for_each(|share| rig.buffers.release(share));
-        // Connections that come and leave while none makes room are not kept for ever.
+        // Wakers of connections that have ended meanwhile are not retained for ever.
         assert!((0..6).all(|_| rig.open(3 * MB)));
         for _ in 0..10_000 {
             assert!(rig.buffers.must_wait(&mut WaitRound::default(), &waker));

@@ -1,11 +1,10 @@
-//! SIGTERM and SIGINT: the first drains the server, the second ends the process. SIGHUP has all
-//! that was given to [`Server::reload`](super::Server::reload) read everything again; without, it
-//! has a server with TLS read its files again, and one without that has nothing to read, and says
-//! so.
+//! SIGTERM and SIGINT: the first drains the server, the second ends the process. SIGHUP reloads the
+//! configuration through [`Server::reload`](super::Server::reload). Without that, a server with TLS
+//! reads its files again, and a server without TLS reports that there is nothing to reload.
 //!
-//! Files are read on a thread of their own: a file system that hangs holds up that thread and
-//! nothing else, not even the end of the process. One reading runs at a time, and signals that come
-//! meanwhile are one more reading behind it.
+//! Reloads run on a thread of their own: a file system that hangs blocks only that thread, not even
+//! the end of the process. One reload runs at a time, and signals during it cause one more reload
+//! after it.
 
 use std::{
     future::poll_fn,
@@ -26,7 +25,7 @@ use super::{
     tls::Current,
 };
 
-/// The signals that a server hears, from the moment this exists.
+/// The signals that a server handles, from the moment this exists.
 pub(super) struct Signals {
     ends: [Signal; 2],
     hangup: Signal,
@@ -37,7 +36,7 @@ impl Signals {
     /// Must be called within a runtime.
     ///
     /// # Errors
-    /// When the system takes no handler.
+    /// The system does not install the handler.
     pub(super) fn new() -> io::Result<Signals> {
         Ok(Signals {
             ends: [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?],
@@ -46,7 +45,7 @@ impl Signals {
         })
     }
 
-    /// Hears signals as long as it is polled.
+    /// Handles signals as long as it is polled.
     pub(super) async fn hear(mut self, server: Arc<ServerState>) {
         poll_fn(|cx: &mut Context<'_>| {
             for signal in &mut self.ends {
@@ -68,19 +67,18 @@ impl Signals {
     }
 }
 
-/// Signals to read again that no reading has answered.
+/// Reload signals that no reload has answered.
 #[derive(Default)]
 struct Readings(AtomicUsize);
 
 impl Readings {
-    /// Counts a signal, and says how many there were before it; with none, a reading must begin.
+    /// Counts a signal, and returns the number before it; at 0, a reload must begin.
     fn ask(&self) -> usize {
         self.0.fetch_add(1, Ordering::AcqRel)
     }
 
-    /// Reads until there are no more requests. The first reading answers the first signal alone:
-    /// a signal after that gets another one, however late the thread
-    /// begins.
+    /// Reloads until there are no more requests. The first reload answers only the first signal: a
+    /// later signal gets another one, however late the thread begins.
     fn run(&self, mut read: impl FnMut()) {
         let mut answered = 1;
         loop {
@@ -92,14 +90,14 @@ impl Readings {
         }
     }
 
-    /// Forgets them: no reading could begin.
+    /// Drops them: no reload could begin.
     fn give_up(&self) {
         self.0.store(0, Ordering::Release);
     }
 }
 
-/// Has new files read for new connections. The sender of the signal cannot be told of a
-/// failure, so it is said where the operator looks.
+/// Reads new files for new connections. The sender of the signal gets no error, so errors are
+/// written to the log or stderr.
 fn reload(server: &Arc<ServerState>, readings: &Arc<Readings>) {
     if let Some(asking) = server.asking.get() {
         return asking.ask();
@@ -143,7 +141,7 @@ mod tests {
         let mut count = 0;
         readings.run(|| count += 1);
         assert_eq!(count, 2);
-        // Those that come while one runs are one more, and all are answered then.
+        // Signals during a reload are one more reload, which answers all of them.
         assert_eq!(readings.ask(), 0);
         let mut count = 0;
         readings.run(|| {

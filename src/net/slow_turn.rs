@@ -1,6 +1,6 @@
-//! Agents that hold up their worker: how they are reported, and how often.
+//! Reports of agents that block their worker, and their rate.
 //!
-//! Invariant: there is one report a minute at most, on the thread of a worker that was held up.
+//! Invariant: there is one report a minute at most, on the thread of the blocked worker.
 
 use std::{
     cell::Cell,
@@ -12,21 +12,21 @@ use crate::{engine::Engine, service::AgentIndex};
 /// Milliseconds between two reports.
 const EVERY_MS: u64 = 60_000;
 
-/// An agent that has held up its worker for more than 50 ms, by a turn, another call of its, or a
-/// future: that worker served no other call meanwhile.
+/// An agent that has blocked its worker for more than 50 ms, by a turn, another call, or a future:
+/// that worker served no other call meanwhile.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SlowTurn {
-    /// The name of the agent; of several that were called meanwhile, of the last one.
+    /// The name of the agent; if several were called meanwhile, the last one.
     pub agent: String,
-    /// For how many milliseconds.
+    /// The duration in milliseconds.
     pub ms: u64,
 }
 
-/// The report.
+/// The receiver of reports.
 pub(super) type SlowTurnListener = Box<dyn Fn(&SlowTurn) + Send + Sync>;
 
-/// The report of the workers of a server, and when the next is due.
+/// The reports of a server's workers, and the time of the next one.
 pub(super) struct SlowTurns {
     listener: Option<SlowTurnListener>,
     due_ms: AtomicU64,
@@ -37,7 +37,7 @@ impl SlowTurns {
         SlowTurns { listener, due_ms: AtomicU64::new(0) }
     }
 
-    /// Tells of an agent, unless there was a report less than a minute ago.
+    /// Reports an agent, unless there was a report less than a minute ago.
     pub(super) fn tell(&self, engine: &Engine, (agent, ms): (AgentIndex, u64), now_ms: u64) {
         let Some(listener) = &self.listener else { return };
         let next = |due_ms| (now_ms >= due_ms).then(|| now_ms.saturating_add(EVERY_MS));
@@ -50,16 +50,16 @@ impl SlowTurns {
 }
 
 thread_local! {
-    /// A future of an agent that has held up this worker.
+    /// A future of an agent that has blocked this worker.
     static SLOW_FUTURE: Cell<Option<(AgentIndex, u64)>> = const { Cell::new(None) };
 }
 
-/// Notes for the worker of this thread that a future of an agent has held it up.
+/// Notes that a future of an agent has blocked the worker of this thread.
 pub(super) fn note_future(agent: AgentIndex, ms: u64) {
     SLOW_FUTURE.set(Some((agent, ms)));
 }
 
-/// The last one that was noted, once.
+/// Takes the last noted future.
 pub(super) fn slow_future() -> Option<(AgentIndex, u64)> {
     SLOW_FUTURE.take()
 }

@@ -1,8 +1,7 @@
-//! What carries a connection's bytes: the socket itself, or something that stands on one.
+//! The transport of a connection's bytes: the socket itself, or a session on top of one.
 //!
-//! The driver is generic over it, so that a plain connection is compiled as if there were nothing
-//! else. Whatever a transport keeps back is told by [`Transport::is_flushed`], and counts as output
-//! that waits.
+//! The driver is generic over it, so that a plain connection compiles without any overhead.
+//! [`Transport::is_flushed`] reports bytes that a transport buffers; these count as waiting output.
 
 use std::{
     future::Future,
@@ -20,32 +19,32 @@ use crate::service::Peer;
 
 /// A connected byte stream.
 pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin {
-    /// What is known of the other side.
+    /// The known data of the peer.
     fn peer(&self) -> Peer<'_>;
 
-    /// True: the peer has ended its side or reset the connection, whatever of it is still unread.
+    /// True: the peer has ended its side or reset the connection, even with unread input.
     fn has_left(&self) -> bool;
 
-    /// False: it has taken bytes that the socket has not, and `poll_flush` moves them on.
+    /// False: it has accepted bytes that the socket has not, and `poll_flush` sends them.
     fn is_flushed(&self) -> bool;
 
-    /// Bytes of output that it holds back, as far as they are to be counted.
+    /// Bytes of output that it buffers, as far as they are to be counted.
     fn held_bytes(&self) -> usize;
 
-    /// True: ending it is a word to the peer, which is said even to one that ended its own side.
+    /// True: ending it sends a message, even to a peer that has ended its own side.
     fn sends_close_notify(&self) -> bool;
 
-    /// From now on closing resets the peer, and frees what the kernel holds for it.
+    /// Makes closing reset the connection, which frees the kernel's buffers for it.
     fn reset_on_close(&self);
 
-    /// Writes what it can, as `poll_write` does.
+    /// Writes as much as possible, as `poll_write` does.
     #[inline]
     fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(self).poll_write(cx, bytes)
     }
 }
 
-/// Reads once; ready: how many bytes came, 0 at the end.
+/// Reads once; ready: the number of bytes, 0 at the end.
 pub(super) fn poll_read(
     stream: &mut (impl AsyncRead + Unpin),
     room: &mut [u8],
@@ -55,7 +54,7 @@ pub(super) fn poll_read(
     Ok(Pin::new(stream).poll_read(cx, &mut buffer)?.map(|()| buffer.filled().len()))
 }
 
-/// Writes until the stream is full; says how much it took.
+/// Writes until the stream is full; returns the number of accepted bytes.
 #[inline]
 pub(super) fn send(
     stream: &mut impl Transport,
@@ -79,7 +78,7 @@ impl Transport for TcpStream {
     }
 
     fn has_left(&self) -> bool {
-        // The flags that the system has told of, without a wait and without a system call.
+        // Reads the known readiness flags, without waiting and without a system call.
         let ready = pin!(self.ready(Interest::READABLE));
         let ready = ready.poll(&mut Context::from_waker(Waker::noop()));
         matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
@@ -102,7 +101,7 @@ impl Transport for TcpStream {
         let _ = self.set_zero_linger();
     }
 
-    /// A socket that has room, as nearly always, needs nothing of the runtime.
+    /// Fast path: a socket usually has room, and then needs nothing of the runtime.
     #[inline]
     fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.try_write(bytes) {
@@ -138,7 +137,7 @@ impl Transport for UnixStream {
         false
     }
 
-    /// It ends as it is: nothing is on its way that could be kept back.
+    /// A local socket has no data in flight that a reset could discard.
     fn reset_on_close(&self) {}
 }
 
@@ -162,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives its socket nothing before it is flushed, and then a little at a time.
+    /// Passes bytes to its socket only when flushed, a few at a time.
     struct Lazy {
         stream: TcpStream,
         held: Vec<u8>,

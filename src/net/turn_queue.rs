@@ -1,7 +1,7 @@
 //! Permits of an agent in another language: a bounded number of turns hold one, the others wait.
 //!
-//! Invariants: a permit is given to the owners that wait in turn, and to the turns of an owner in
-//! their order. A turn that stops waiting passes its permit on.
+//! Invariants: waiting owners get permits in turn, and the turns of an owner in their order. A turn
+//! that stops waiting passes its permit on.
 
 use std::{
     collections::VecDeque,
@@ -15,7 +15,7 @@ use crate::{agent::Canceled, service::OwnerIndex};
 
 /// The permits of one agent, and the turns that wait for one.
 pub(super) struct TurnQueue {
-    /// Permits that are out at most; at least one.
+    /// Permits that may be issued; at least one.
     running_max: usize,
     /// Turns that wait at most.
     waiting_max: usize,
@@ -30,14 +30,14 @@ struct QueueState {
     owners: VecDeque<(OwnerIndex, VecDeque<Sender<TurnPermit>>)>,
 }
 
-/// The right to a process, or to a request of an HTTP function or a remote agent, for as long as it
+/// The permit for a process, or for a request to an HTTP function or a remote agent, as long as it
 /// lives.
 pub(super) struct TurnPermit {
     /// `None` once it was passed on.
     queue: Option<Arc<TurnQueue>>,
 }
 
-/// A permit, or a place in the queue for one.
+/// A permit, or a position in the queue for one.
 pub(super) enum QueuedTurn {
     Ready(TurnPermit),
     Waiting(Receiver<TurnPermit>),
@@ -59,7 +59,7 @@ impl TurnQueue {
         Arc::new(TurnQueue { running_max, waiting_max, state: Mutex::default() })
     }
 
-    /// Queues a turn of this owner, in whichever tenants; `None`: the queue is full.
+    /// Queues a turn of this owner, across its tenants; `None`: the queue is full.
     pub fn enter(self: &Arc<TurnQueue>, owner: OwnerIndex) -> Option<QueuedTurn> {
         let mut state = self.lock();
         if state.running < self.running_max {

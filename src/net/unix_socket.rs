@@ -1,5 +1,4 @@
-//! A socket that has a path, on which a server listens: `unix:PATH`. The user of the process alone
-//! may connect to it.
+//! A listening socket with a path: `unix:PATH`. Only the user of the process may connect to it.
 
 use std::{
     io,
@@ -12,7 +11,7 @@ use tokio::net::UnixListener;
 
 use super::error::ServerError;
 
-/// How an address begins that is the path of a socket.
+/// The prefix of an address that is the path of a socket.
 const SCHEME: &str = "unix:";
 
 /// A socket that listens, and is not served yet.
@@ -21,7 +20,7 @@ pub(super) struct UnixSocket {
     file: SocketFile,
 }
 
-/// The file of a socket, which goes with it.
+/// The file of a socket; dropping it removes the file.
 pub(super) struct SocketFile {
     path: PathBuf,
     inode: u64,
@@ -29,7 +28,7 @@ pub(super) struct SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Another process may have removed it, and listen there.
+        // Another process may have replaced the file, and listen there.
         if std::fs::symlink_metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -42,11 +41,12 @@ pub(super) fn is_path(address: &str) -> bool {
 }
 
 impl UnixSocket {
-    /// Says what [`UnixSocket::listen`] would refuse whatever else runs on this machine.
+    /// Returns the errors of [`UnixSocket::listen`] that do not depend on the state of this
+    /// machine.
     ///
     /// # Errors
-    /// [`ServerError::UnixSocket`]: the path is none, its folder is not there, or a file is there
-    /// that is no socket.
+    /// [`ServerError::UnixSocket`]: the path is empty or invalid, its folder does not exist, or it
+    /// is another kind of file.
     pub(super) fn check(address: &str) -> Result<(), ServerError> {
         let check = |path: &Path| {
             SockAddr::unix(path)?;
@@ -60,20 +60,20 @@ impl UnixSocket {
         with_path(address, check)
     }
 
-    /// Listens at a path. A socket without a listener was left by a server that had no time to
+    /// Listens at a path. A socket file without a listener was left by a server that had no time to
     /// remove it, and is replaced.
     ///
     /// # Errors
-    /// [`ServerError::UnixSocket`], also where another process listens there.
+    /// [`ServerError::UnixSocket`], also if another process listens there.
     pub(super) fn listen(address: &str) -> Result<UnixSocket, ServerError> {
         with_path(address, |path| {
             let at = SockAddr::unix(path)?;
             if is_socket(path)? {
                 let client = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-                // One with a full backlog does not hold up the start.
+                // A listener with a full backlog does not block the start.
                 client.set_nonblocking(true)?;
-                // No other error means that there is no listener: another user's may not be
-                // connected to, and a socket for datagrams takes no connections.
+                // No other error proves that there is no listener: a socket of another user refuses
+                // the connection, and so does a socket for datagrams.
                 match client.connect(&at) {
                     Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                         std::fs::remove_file(path)?;
@@ -85,7 +85,7 @@ impl UnixSocket {
             socket.bind(&at)?;
             let inode = std::fs::symlink_metadata(path)?.ino();
             let file = SocketFile { path: path.to_owned(), inode };
-            // Until it listens no client can connect, so there is no moment in which others could.
+            // No client can connect before it listens, so other users never can.
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
             socket.set_nonblocking(true)?;
             socket.listen(128)?;
@@ -93,19 +93,19 @@ impl UnixSocket {
         })
     }
 
-    /// The same, within a runtime. The file goes with the second.
+    /// Registers the socket with the runtime. Dropping the second result removes the file.
     ///
     /// # Errors
-    /// When the system does not take it.
+    /// The system does not register it.
     pub(super) fn into_listener(self) -> io::Result<(UnixListener, SocketFile)> {
         Ok((UnixListener::from_std(self.socket)?, self.file))
     }
 }
 
-/// Whether a socket is at a path; false: nothing is.
+/// Whether a socket is at a path; false: no file is.
 ///
 /// # Errors
-/// Another file is there, or the system does not show it.
+/// Another kind of file is there, or the system does not show it.
 fn is_socket(path: &Path) -> io::Result<bool> {
     match std::fs::symlink_metadata(path) {
         Ok(file) if file.file_type().is_socket() => Ok(true),

@@ -1,6 +1,6 @@
 //! The card of an upstream agent, read once for all workers and read again when it is due.
 //!
-//! Invariant: a card that cannot be read, verified or called never replaces one that could.
+//! Invariant: an unreadable, unverifiable or uncallable card never replaces a usable one.
 
 use std::{
     sync::{
@@ -21,11 +21,11 @@ const REQUEST_MS: u64 = 5_000;
 /// Milliseconds between two requests at most: a day.
 const EVERY_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
 
-/// The last card of an upstream agent that could be used.
+/// The last usable card of an upstream agent.
 pub(super) struct UpstreamCard {
-    /// The caller's milliseconds between two requests; 0: the card's server says how many.
+    /// The configured milliseconds between two requests; 0: the card's server decides.
     every_ms: AtomicU64,
-    /// That of the last card; 0: there is none yet.
+    /// The revision of the last card; 0: there is none yet.
     revision: AtomicU64,
     state: Mutex<CardState>,
 }
@@ -35,7 +35,7 @@ struct CardState {
     due: Instant,
 }
 
-/// A card, and a number that no card before it had.
+/// A card, and its unique revision.
 #[derive(Clone)]
 pub(super) struct CardRevision {
     pub number: u64,
@@ -43,13 +43,13 @@ pub(super) struct CardRevision {
 }
 
 impl UpstreamCard {
-    /// One that is due at once.
+    /// No card yet; it is due at once.
     pub fn new() -> UpstreamCard {
         let state = Mutex::new(CardState { last: None, due: Instant::now() });
         UpstreamCard { every_ms: AtomicU64::new(0), revision: AtomicU64::new(0), state }
     }
 
-    /// Has it read again after so many milliseconds.
+    /// Sets the milliseconds after which it is read again.
     pub fn set_every(&self, ms: u64) {
         self.every_ms.store(ms, Ordering::Relaxed);
     }
@@ -64,12 +64,12 @@ impl UpstreamCard {
         self.lock().last.clone()
     }
 
-    /// Whether it is time to read it.
+    /// Whether the card must be read again.
     pub fn is_due(&self) -> bool {
         Instant::now() >= self.lock().due
     }
 
-    /// Reads the card, or asks whether it has changed; returns what is the last one then.
+    /// Reads the card if it has changed; returns the current one.
     ///
     /// # Errors
     /// [`ClientError`]: the last card stays, and is due again after a while.
@@ -96,7 +96,7 @@ impl UpstreamCard {
         }
     }
 
-    /// Takes a card that its server calls good for `fresh_ms`; 0: it does not say.
+    /// Stores a card with a lifetime of `fresh_ms` from its server; 0: without one.
     fn put(&self, known: KnownCard, fresh_ms: u64) -> CardRevision {
         let every_ms = match fresh_ms {
             0 => UPSTREAM_CARD_MS,
@@ -113,7 +113,7 @@ impl UpstreamCard {
         last
     }
 
-    /// When it is due: in `ms`, or as the caller says.
+    /// The time at which it is due: after `ms`, or as configured.
     fn after(&self, ms: u64) -> Instant {
         let ms = match self.every_ms.load(Ordering::Relaxed) {
             0 => ms,

@@ -1,22 +1,22 @@
 //! Deadlines of a worker's connections, in slots of [`TICK_MS`].
 //!
 //! Every connection has at most one entry, linked in place: no deadline allocates. A later deadline
-//! leaves the entry where it is (it moves on when it fires), an earlier one moves it at once. An
+//! leaves the entry where it is (it is moved when it fires), an earlier one moves it at once. An
 //! entry never fires early, and at most one slot late.
 
 use std::{num::NonZeroU32, task::Waker};
 
 /// Width of a slot in milliseconds: the coarseness of every timeout.
 pub(super) const TICK_MS: u64 = 64;
-/// Slots; deadlines beyond `TICK_MS * BUCKETS` (65 s) are looked at again on the way.
+/// Slots; deadlines beyond `TICK_MS * BUCKETS` (65 s) are checked again in between.
 const BUCKETS: usize = 1024;
 /// No entry.
 const NONE: u32 = u32::MAX;
 /// No deadline.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// Names a connection in the wheel of its worker: one more than its place, so that a slot which
-/// may be missing is no larger.
+/// Identifies a connection in the wheel of its worker: one more than its index, so that an optional
+/// slot is no larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimerSlot(NonZeroU32);
 
@@ -59,7 +59,7 @@ impl Wheel {
         }
     }
 
-    /// Takes a connection in, without a deadline.
+    /// Adds a connection, without a deadline.
     pub(super) fn insert(&mut self, waker: Waker) -> TimerSlot {
         let entry =
             TimerEntry { waker: Some(waker), due_ms: NEVER, tick: NEVER, next: NONE, prev: NONE };
@@ -75,7 +75,7 @@ impl Wheel {
         TimerSlot::at(index)
     }
 
-    /// Lets a connection go.
+    /// Removes a connection.
     pub(super) fn remove(&mut self, slot: TimerSlot) {
         self.unlink(slot.index());
         let entry = &mut self.entries[slot.index() as usize];
@@ -97,7 +97,7 @@ impl Wheel {
         true
     }
 
-    /// Fires what is due and moves on what is not.
+    /// Fires due entries and moves the others.
     pub(super) fn expire(&mut self, now_ms: u64) {
         let end = now_ms / TICK_MS;
         let first = (self.cursor + 1).max(end.saturating_sub(BUCKETS as u64 - 1));
@@ -120,7 +120,7 @@ impl Wheel {
         }
     }
 
-    /// When [`Wheel::expire`] has something to look at next.
+    /// The time of the next entry that [`Wheel::expire`] checks.
     pub(super) fn next_ms(&self) -> Option<u64> {
         (self.cursor + 1..self.cursor + BUCKETS as u64)
             .find(|tick| self.heads[*tick as usize % BUCKETS] != NONE)

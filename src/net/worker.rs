@@ -1,7 +1,7 @@
 //! A worker: one thread, one `current_thread` runtime, its listeners, connections and ticker.
 //!
 //! The ticker is the worker's only timer. It sleeps until the next deadline of a connection or the
-//! next agent that asked to be called again, whichever is first, and a second at most.
+//! next resume of an agent, whichever is first, and a second at most.
 
 use std::{
     cell::RefCell,
@@ -40,23 +40,23 @@ use super::{
     worker_state::WorkerState,
 };
 
-/// Milliseconds that the ticker sleeps at most: expired tasks are looked for that often.
+/// Milliseconds that the ticker sleeps at most, so how often tasks are checked for expiry.
 const SLEEP_MS_MAX: u64 = 1_000;
-/// Milliseconds that calls and streams get after `drain_ms` to say their last words.
+/// Milliseconds that calls and streams get after `drain_ms` to send their last output.
 const LAST_WORDS_MS: u64 = 500;
 /// How long the ticker pauses after the panic of an agent.
 const PANIC_PAUSE: Duration = Duration::from_millis(10);
 
-/// Where a worker runs.
+/// The thread of a worker.
 #[derive(Clone, Copy)]
 pub(super) enum WorkerThread {
-    /// Worker 0 on the thread that started the server; it hears the signals and ends last.
+    /// Worker 0 on the thread that started the server; it handles the signals and ends last.
     Main,
     /// Any worker on a thread of its own.
     Own(usize),
 }
 
-/// Runs a worker until the server ends; `ready` hears once whether it serves.
+/// Runs a worker until the server ends; `ready` receives once whether it serves.
 pub(super) fn run(
     thread: WorkerThread,
     server: Arc<ServerState>,
@@ -179,8 +179,7 @@ async fn tick(index: usize, local: Rc<WorkerState>, drain: Rc<RefCell<Drain>>) {
     .await;
 }
 
-/// The worker that hears the signals, or the operator, stays until the others have
-/// ended.
+/// The worker that serves the signals, or the operator, stays until the others have ended.
 async fn others_ended(server: &ServerState) {
     poll_fn(|cx: &mut Context<'_>| {
         server.listen_for_end(cx.waker());
@@ -189,8 +188,8 @@ async fn others_ended(server: &ServerState) {
     .await;
 }
 
-/// The end of a worker: no more connections, `drain_ms` later no more calls and streams, then no
-/// more.
+/// The stages of a worker's end: no more connections, after `drain_ms` no more calls and streams,
+/// then the end.
 struct Drain {
     accepting: Vec<JoinHandle<()>>,
     cut_ms: Option<u64>,
@@ -198,7 +197,7 @@ struct Drain {
 }
 
 impl Drain {
-    /// Goes on with the end if there is one; says when to come back, or `None` when it is over.
+    /// Advances the end, if any; returns when to call again, or `None` when it is over.
     fn advance(&mut self, local: &WorkerState, now: Now) -> Option<u64> {
         match local.server.stage() {
             Stage::Serving => return Some(u64::MAX),

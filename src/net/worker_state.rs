@@ -1,4 +1,4 @@
-//! What the tasks of one worker share; and the permit that each open connection holds.
+//! The state that the tasks of one worker share; and the permit of each open connection.
 
 use std::{
     cell::{Cell, RefCell},
@@ -23,7 +23,7 @@ use super::{
 /// Bytes that one read of a connection without leftover takes at most.
 const READ_BYTES: usize = 64 * 1024;
 
-/// The limits that the driver keeps, at hand.
+/// The limits that the driver uses, copied.
 pub(super) struct DriverLimits {
     /// See [`Limits`].
     pub(super) output_bytes_max: usize,
@@ -34,14 +34,14 @@ pub(super) struct DriverLimits {
     /// See [`Limits`].
     pub(super) linger_ms: u64,
     /// This worker's part of [`Limits::reuse_bytes_max`] for each kind of buffer: of input, of
-    /// output, and the one that is written to.
+    /// output, and the answer buffer.
     pub(super) reuse_bytes_max: usize,
     /// Unconsumed bytes of a connection: a whole request, and one read.
     pub(super) input_bytes_max: usize,
 }
 
 impl DriverLimits {
-    /// Gives back what is too large to be kept of a buffer that answers are written to.
+    /// Frees the excess capacity of the answer buffer.
     pub(super) fn trim(&self, out: &mut Vec<u8>) {
         if out.capacity() > self.reuse_bytes_max.max(READ_BYTES) {
             *out = Vec::with_capacity(READ_BYTES);
@@ -49,27 +49,27 @@ impl DriverLimits {
     }
 }
 
-/// What a poll of a connection works with; free between polls.
+/// The memory that a poll of a connection uses; free between polls.
 pub(super) struct WorkerScratch {
     /// The engine's scratch.
     pub(super) worker: Worker,
-    /// What one turn says; empty between turns.
+    /// The output of one poll; empty between polls.
     pub(super) out: Vec<u8>,
-    /// Where connections without leftover read.
+    /// The read buffer of connections without leftover.
     pub(super) read: Vec<u8>,
     /// Buffers of connections with leftover.
     pub(super) inputs: Pool,
-    /// Buffers of connections whose peer reads slowly.
+    /// Buffers of connections with slow readers.
     pub(super) outputs: Pool,
 }
 
-/// What the tasks of one worker share.
+/// The state that the tasks of one worker share.
 pub(super) struct WorkerState {
     /// Number of the worker, from 0.
     pub(super) worker: usize,
-    /// What all workers share.
+    /// The state that all workers share.
     pub(super) server: Arc<ServerState>,
-    /// The limits at hand.
+    /// The copied limits.
     pub(super) bounds: DriverLimits,
     /// The time.
     pub(super) clock: Clock,
@@ -86,7 +86,7 @@ pub(super) struct WorkerState {
 }
 
 impl WorkerState {
-    /// For one worker.
+    /// The state of one worker.
     pub(super) fn new(server: Arc<ServerState>, clock: Clock, worker: Worker) -> WorkerState {
         let limits: &Limits = server.engine.limits();
         let bounds = DriverLimits {
@@ -143,7 +143,7 @@ impl WorkerState {
         now
     }
 
-    /// Says so when an agent has held up the worker before this reading of the clock.
+    /// Reports it if an agent has blocked the worker before this reading of the clock.
     #[inline]
     pub(super) fn look_back(&self, now: Now) {
         if let Some(held_up) = self.clock.held_up() {
@@ -169,13 +169,13 @@ impl WorkerState {
         }
     }
 
-    /// Says until when the ticker sleeps, and how it is woken.
+    /// Notes until when the ticker sleeps, and its waker.
     pub(super) fn plan(&self, until_ms: u64, ticker: &Waker) {
         self.planned_ms.set(until_ms);
         self.ticker.borrow_mut().clone_from(ticker);
     }
 
-    /// Takes a connection's end into account.
+    /// Notes the end of a connection.
     fn connection_ended(&self) {
         self.open.set(self.open.get() - 1);
         if self.open.get() == 0 && self.server.stage() != Stage::Serving {
@@ -184,16 +184,16 @@ impl WorkerState {
     }
 }
 
-/// An open connection; dropping it gives its slot back.
+/// An open connection; dropping it returns its slot.
 pub(super) struct ConnectionPermit {
     local: Rc<WorkerState>,
-    /// `None`: the connection goes on under another driver.
+    /// `None`: another driver has the connection.
     entry: Option<PeerEntry>,
 }
 
 impl ConnectionPermit {
-    /// A slot for a connection that was just accepted from this address; `None`: there are
-    /// `connections_max`, and none of them ends for this one.
+    /// A slot for a new connection from this address; `None`: there are `connections_max`, and none
+    /// of them ends for this one.
     pub(super) fn take(local: &Rc<WorkerState>, address: IpAddr) -> Option<ConnectionPermit> {
         let server = &local.server;
         let remote = Some(address.to_canonical());
@@ -227,12 +227,12 @@ impl ConnectionPermit {
         ConnectionPermit { local: Rc::clone(&self.local), entry: self.entry.take() }
     }
 
-    /// What the limits know of the connection.
+    /// The entry in the table of connections.
     pub(super) fn entry(&self) -> Option<&PeerEntry> {
         self.entry.as_ref()
     }
 
-    /// The address of the other side; `None`: a socket with a path.
+    /// The address of the peer; `None`: a socket with a path.
     #[inline]
     pub(super) fn remote(&self) -> Option<IpAddr> {
         self.entry.as_ref()?.remote()

@@ -1,7 +1,7 @@
 //! The client for code that blocks: each call runs to its end on the caller's thread.
 //!
-//! Invariant: it is the async client and nothing else, on a runtime of its own that only runs while
-//! a call does. It must not be used inside of another runtime, whose thread it would stop.
+//! Invariant: it only wraps the async client, on a runtime of its own that runs only during a call.
+//! It must not be used inside of another runtime, whose thread it would block.
 
 use std::sync::Arc;
 
@@ -73,7 +73,8 @@ impl BlockingClient {
         BlockingClient::build(ClientBuilder::new(), transport, url)
     }
 
-    /// The same as a builder says, over this transport, which no other runtime has used.
+    /// Builds a client with this builder's settings over this transport, which no other runtime has
+    /// used.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -226,14 +227,14 @@ impl BlockingClient {
     }
 }
 
-/// Events of one task, each waited for.
+/// Events of one task; each call waits for one.
 pub struct BlockingStream {
     runtime: Arc<Runtime>,
     stream: ClientStream<HttpClient>,
 }
 
 impl BlockingStream {
-    /// As [`ClientStream::next`]. It is no iterator, since an event lives until the next one.
+    /// As [`ClientStream::next`]. It is not an iterator, since an event lives until the next one.
     ///
     /// # Errors
     /// [`ClientError`].

@@ -1,8 +1,8 @@
 //! Content codings of responses: gzip and deflate, decoded as they come.
 //!
-//! Invariants: content is what its coding says and nothing behind it. What comes out is bounded, in
-//! bytes and as a multiple of what went in, and is made as it is taken: a small piece of input is
-//! never more than a bounded piece of memory.
+//! Invariants: content is exactly one stream of its coding. The output is bounded, in bytes and as
+//! a multiple of the input, and is produced on demand: a small input never needs more than a
+//! bounded amount of memory.
 
 use std::{
     io::Write,
@@ -13,16 +13,16 @@ use flate2::write::{GzDecoder, ZlibDecoder};
 
 use crate::client::{ClientLimits, TransportError};
 
-/// Coded bytes that are decoded at once: at 1,032 times their size they are 1 MiB.
+/// Coded bytes of one decoding step: at 1,032 times their size they are 1 MiB.
 const STEP_BYTES: usize = 1_024;
 
-/// Coded bytes that are read at once.
+/// Coded bytes of one read.
 const READ_BYTES: usize = 16 * 1024;
 
 /// Decodes the content of one response.
 pub(super) struct Decoder {
     inflate: Inflate,
-    /// What came, of which the bytes before `start` are decoded.
+    /// Coded input; the bytes before `start` are decoded.
     coded: Vec<u8>,
     start: usize,
     is_all: bool,
@@ -34,7 +34,7 @@ pub(super) struct Decoder {
     taken: usize,
 }
 
-/// What may come out.
+/// Limits of the output.
 struct DecoderBounds {
     bytes_max: u64,
     bytes_free: u64,
@@ -47,8 +47,8 @@ enum Inflate {
 }
 
 impl Decoder {
-    /// A decoder for what `Content-Encoding` says; `None`: there is nothing to decode. A stream of
-    /// events may go on for ever, and is bounded by its ratio and event by event.
+    /// A decoder for a `Content-Encoding`; `None`: there is nothing to decode. A stream of events
+    /// may be endless, and is bounded by its ratio and event by event.
     ///
     /// # Errors
     /// [`TransportError::Coding`]: not one of gzip, deflate and identity.
@@ -90,8 +90,7 @@ impl Decoder {
         })))
     }
 
-    /// Appends decoded content, of what `read` brings: it appends coded bytes, and says whether
-    /// there may be more.
+    /// Appends decoded content. `read` appends coded bytes, and returns whether there may be more.
     ///
     /// # Errors
     /// Those of `read`, [`TransportError::Coding`], [`TransportError::TooLarge`].
@@ -124,7 +123,7 @@ impl Decoder {
         }
     }
 
-    /// Moves what is decoded into `out`; false: there is nothing.
+    /// Moves decoded bytes into `out`; false: there are none.
     fn take(&mut self, out: &mut Vec<u8>, room: usize) -> bool {
         let decoded = self.inflate.decoded();
         let count = (decoded.len() - self.taken).min(room.max(1));
@@ -152,7 +151,7 @@ impl Decoder {
         self.count()
     }
 
-    /// The end of the content is that of its coding, and the sums are right.
+    /// Checks that the content ends with its coding and that the checksums match.
     fn finish(&mut self) -> Result<(), TransportError> {
         self.is_over = true;
         // A response without content has no coding either.

@@ -1,10 +1,9 @@
 //! From a name to a connected socket.
 //!
-//! Invariants: a name is looked up once for each connection, all of its addresses are shown to the
-//! guard before anything is sent to one of them, and no other address is connected to. A name with
-//! many addresses costs a bounded number of attempts, of which the next begins when the last has
-//! failed or has had its head start, so a dead address delays a call and does not fail it (RFC
-//! 8305).
+//! Invariants: a name is resolved once for each connection, the guard checks all of its addresses
+//! before anything is sent to one of them, and no other address is used. A name with many addresses
+//! costs a bounded number of attempts. The next attempt begins when the last has failed or has had
+//! its head start, so a dead address delays a call and does not fail it (RFC 8305).
 
 use std::{
     future::{Future, poll_fn},
@@ -28,14 +27,14 @@ use super::options::ConnectGuard;
 /// Addresses of a name that are tried; more are not needed.
 const ADDRESSES_MAX: usize = 8;
 
-/// Addresses that a name may have for a guard that is shown all of them.
+/// Addresses of a name that a guard checks, at most.
 const ADDRESSES_SHOWN_MAX: usize = 64;
 
-/// How long an attempt has before the next one begins beside it (RFC 8305 §8: 250 ms).
+/// How long an attempt runs before the next one starts in parallel (RFC 8305 §8: 250 ms).
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// When the system asks a silent peer whether it is there, and how often before it gives up: a
-/// stream may be silent for hours, and nothing else would notice that the other side has gone.
+/// When the system probes a silent peer, and how often before it gives up: a stream may be silent
+/// for hours, and nothing else would notice that the peer has gone.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_EACH: Duration = Duration::from_secs(15);
 const KEEPALIVE_TRIES: u32 = 4;
@@ -52,7 +51,7 @@ pub(super) async fn dial(
     connect_first(&in_turns(&addresses)).await
 }
 
-/// Those of all addresses of an origin that may be connected to: at least one.
+/// The addresses that the guard allows: at least one.
 fn allowed(
     origin: &HttpOrigin,
     all: Vec<SocketAddr>,
@@ -93,8 +92,8 @@ async fn resolve(origin: &HttpOrigin) -> Result<Vec<SocketAddr>, TransportError>
     if found.is_empty() { Err(unresolved("it has no address")) } else { Ok(found) }
 }
 
-/// The families in turns, each in the system's order, beginning with the system's favourite
-/// (RFC 8305 §4).
+/// The address families alternating, each in the system's order, beginning with the system's
+/// favourite (RFC 8305 §4).
 fn in_turns(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let is_first = |address: &&SocketAddr| address.is_ipv6() == addresses[0].is_ipv6();
     let mut favourites = addresses.iter().filter(is_first);
@@ -113,7 +112,7 @@ fn in_turns(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
 
 type Attempt = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
 
-/// The first connection that is made; the other attempts end with it.
+/// The first connection that succeeds; the other attempts end with it.
 async fn connect_first(addresses: &[SocketAddr]) -> Result<TcpStream, TransportError> {
     let mut waiting = addresses.iter();
     let mut attempts: Vec<Attempt> = Vec::new();
@@ -161,7 +160,7 @@ async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_AFTER);
     #[cfg(any(target_os = "linux", target_os = "macos"))]
     let keepalive = keepalive.with_interval(KEEPALIVE_EACH).with_retries(KEEPALIVE_TRIES);
-    // A system without the option has no keepalive, and works.
+    // A system without the option has no keepalive; connections still work.
     let _ = SockRef::from(&socket).set_tcp_keepalive(&keepalive);
     socket.connect(address).await
 }
@@ -232,7 +231,7 @@ mod tests {
             false => Ok(()),
         };
         let guard = ConnectGuard::new(is_good);
-        // Behind more addresses than are tried, too.
+        // After more addresses than are tried, too.
         let mut many = vec![good; ADDRESSES_MAX];
         many.push(bad);
         for mixed in [vec![bad, good], vec![good, bad], many] {
@@ -244,7 +243,7 @@ mod tests {
             assert_eq!(refused, TransportError::Refused(why));
         }
         assert_eq!(allowed(&origin, vec![good], &guard.clone().strict()), Ok(vec![good]));
-        // The guard is not asked about so many.
+        // The guard refuses so many.
         let many = vec![good; ADDRESSES_SHOWN_MAX + 1];
         assert!(allowed(&origin, many.clone(), &guard.clone().strict()).is_err());
         assert_eq!(allowed(&origin, many.clone(), &guard), Ok(many));

@@ -1,7 +1,8 @@
-//! The client's time, and when to give up.
+//! The client's clock and its deadlines.
 //!
-//! Invariant: a timer that fires too early is looked at and set again; one that would fire too late
-//! is set at once. Deadlines mostly move on, so a call on a connection in use sets no timer.
+//! Invariant: a timer that fires too early is checked and set again; a timer that would fire too
+//! late is set at once. Deadlines mostly move later, so a call on a connection in use sets no
+//! timer.
 
 use std::{
     future::Future,
@@ -14,10 +15,10 @@ use tokio::time::Sleep;
 
 use crate::{client::TransportError, net::clock::unix_ms, service::Now};
 
-/// A deadline that does not come.
+/// A deadline that is never reached.
 pub(super) const NEVER_MS: u64 = u64::MAX;
 
-/// The longest that one timer is set for; then it is looked at again.
+/// The longest duration of one timer; then it is checked again.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Milliseconds since the client was made.
@@ -25,7 +26,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) struct ClientClock(Instant);
 
 impl ClientClock {
-    /// One that begins now. It does not begin with 0: that is before everything.
+    /// A clock that begins now, at a positive time: 0 is before everything.
     pub(super) fn new() -> ClientClock {
         ClientClock(Instant::now())
     }
@@ -40,14 +41,14 @@ impl ClientClock {
         1 + self.0.elapsed().as_millis() as u64
     }
 
-    /// The moment at which that is reached, or one long before it.
+    /// The moment at which `due_ms` is reached, or a moment long before it.
     pub(super) fn instant(self, due_ms: u64) -> tokio::time::Instant {
         let now = Instant::now();
         let at = self.0.checked_add(Duration::from_millis(due_ms.saturating_sub(1)));
         at.unwrap_or(now).min(now + LONGEST).into()
     }
 
-    /// What comes of `work`, unless it takes too long.
+    /// The result of `work`, unless it takes too long.
     ///
     /// # Errors
     /// Those of `work`; [`TransportError::Timeout`] with `what`.
@@ -131,7 +132,7 @@ mod tests {
             assert!(clock.now_ms() >= began + 60 && due.armed_ms == began + 60);
             let late = poll_fn(|cx| due.poll(cx, clock, 0));
             late.await;
-            // One beyond every clock is no panic.
+            // A deadline beyond the clock's range does not panic.
             poll_fn(|cx| Poll::Ready(due.poll(cx, clock, NEVER_MS - 1))).await.is_pending();
         });
     }

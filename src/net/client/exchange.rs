@@ -1,9 +1,8 @@
 //! One request and its response over HTTP/1.x: bytes between [`Http1Connection`] and a [`Link`].
 //!
-//! Invariants: what is sent and what is read go on side by side, so a server that answers early is
-//! heard, and one that takes nothing before it has spoken is no deadlock. Everything that a request
-//! needs lies in one `Http1Exchange`, which goes from request to request; a connection between two
-//! has none.
+//! Invariants: sending and reading run concurrently, so the client reads an early answer, and a
+//! server that reads nothing before it has answered causes no deadlock. A request's whole state is
+//! in one `Http1Exchange`, which is reused from request to request; an idle connection has none.
 
 use std::{
     cell::Cell,
@@ -28,18 +27,18 @@ use super::{
     tls::transport_error,
 };
 
-/// Bytes that are read at once.
+/// Bytes of one read.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Bytes of content that are copied behind their head, to leave in one write without a list.
+/// Bytes of content that are copied after their head, to leave in one write without a list.
 const COPIED_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes of buffers that are kept for the next request.
+/// Bytes of buffers that are retained for the next request.
 const KEPT_BYTES_MAX: usize = 128 * 1024;
 
 thread_local! {
-    /// What is read into. All requests of a thread take turns, so those that wait hold no room;
-    /// what a request cannot use up at once it keeps.
+    /// The read buffer. The requests of a thread share it, so waiting ones hold no memory; a
+    /// request keeps the bytes that it cannot use at once.
     static READ_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -50,25 +49,25 @@ pub(super) struct Http1Exchange {
     http1: Http1Connection,
     /// The head of the response.
     pub(super) response: ResponseBuf,
-    /// Input that is left, of which the bytes before `start` are used up.
+    /// Remaining input; the bytes before `start` are consumed.
     input: Vec<u8>,
     start: usize,
-    /// The head of the request before, or of this one.
+    /// The head of the previous request, or of this one.
     known: RequestHead,
     /// The head of the request, and its content if that is short.
     output: Vec<u8>,
-    /// Bytes of head and content that have gone out.
+    /// Sent bytes of head and content.
     sent: usize,
-    /// Why nothing more goes out.
+    /// True: sending failed, so nothing more is sent.
     is_deaf: bool,
     /// True: a byte of a response has come.
     pub(super) is_answered: bool,
     due: Due,
-    /// When the silence since the last byte of the content has been too long; 0: not known yet.
+    /// The deadline of the silence since the last byte of the content; 0: not set yet.
     silent_ms: u64,
 }
 
-/// What the driving of an exchange needs beside it.
+/// The context for driving an exchange.
 #[derive(Clone, Copy)]
 pub(super) struct ExchangeCx<'a> {
     pub(super) clock: ClientClock,
@@ -80,7 +79,7 @@ impl Http1Exchange {
     /// connection leads to one.
     ///
     /// # Errors
-    /// [`TransportError::Io`]: the target is none.
+    /// [`TransportError::Io`]: the target is invalid.
     pub(super) fn begin(
         &mut self,
         link: Link,
@@ -103,10 +102,10 @@ impl Http1Exchange {
         Ok(())
     }
 
-    /// Asks a proxy for a tunnel.
+    /// Requests a tunnel from a proxy.
     ///
     /// # Errors
-    /// [`TransportError::Io`]: the authority is none.
+    /// [`TransportError::Io`]: the authority is invalid.
     pub(super) fn begin_connect(
         &mut self,
         link: Link,
@@ -149,7 +148,7 @@ impl Http1Exchange {
             if self.http1.needs_request() && !self.is_deaf {
                 self.send(cx, body);
             }
-            // The body does not begin before the head is whole: nothing is put there.
+            // The body does not begin before the head is whole: this buffer stays empty.
             match self.poll_read(cx, &mut Vec::new(), 0, with) {
                 Poll::Ready(Ok(Http1Event::More)) => {}
                 Poll::Ready(event) => return Poll::Ready(event.map(|_| ())),
@@ -162,7 +161,7 @@ impl Http1Exchange {
     }
 
     /// Reads content, as [`HttpResponse::poll_read`](crate::client::HttpResponse::poll_read) says.
-    /// At its end the connection is given back, if it can be used again.
+    /// At its end the connection is returned, if it is reusable.
     ///
     /// # Errors
     /// [`TransportError`]; the connection is then gone.
@@ -216,7 +215,7 @@ impl Http1Exchange {
         }
     }
 
-    /// Writes to the other side of an upgraded connection.
+    /// Writes to the peer of an upgraded connection.
     ///
     /// # Errors
     /// [`TransportError::Closed`], [`TransportError::Tls`], [`TransportError::Io`].
@@ -227,33 +226,34 @@ impl Http1Exchange {
     ) -> Poll<Result<usize, TransportError>> {
         let Some(link) = &mut self.link else { return Poll::Ready(Err(CLOSED)) };
         let sent = ready!(Pin::new(&mut *link).poll_write(cx, bytes));
-        // What a session holds back leaves as soon as the socket takes it.
+        // Data that a session buffers is sent as soon as the socket accepts it.
         if let Poll::Ready(Err(error)) = Pin::new(link).poll_flush(cx) {
             return Poll::Ready(Err(broken(&error, false)));
         }
         Poll::Ready(sent.map_err(|error| broken(&error, false)))
     }
 
-    /// Whether the request may be made again on another connection: nothing of a response has
-    /// come, and the server cannot have read it or the caller says that it may be repeated.
+    /// Whether the request may be repeated on another connection: no response has begun, and either
+    /// the server cannot have read it or the caller allows the repetition.
     pub(super) fn may_repeat(&self, is_repeatable: bool) -> bool {
         !self.is_answered && (is_repeatable || self.sent == 0)
     }
 
-    /// A response that is not read, but that was over: its connection is of use.
+    /// Ends a response that the caller has not read; if it was complete, its connection is
+    /// reusable.
     pub(super) fn end_unread(&mut self, with: ExchangeCx<'_>) -> Option<Link> {
         let link = self.link.take()?;
         let step = self.step(&mut Vec::new(), 0, with);
         matches!(step, Ok(Http1Event::End { is_reusable: true })).then_some(link)
     }
 
-    /// The tunnel that CONNECT or an upgrade has made; `None` if bytes have come through already,
-    /// which belong to no response.
+    /// The tunnel of CONNECT or an upgrade; `None` if bytes were received already, which belong to
+    /// no response.
     pub(super) fn take_tunnel(&mut self) -> Option<Link> {
         self.link.take().filter(|_| self.start == self.input.len())
     }
 
-    /// Ready for another request. Large buffers are not kept.
+    /// Prepares for another request. Large buffers are freed.
     pub(super) fn clear(&mut self) {
         self.link = None;
         self.input.clear();
@@ -270,8 +270,8 @@ impl Http1Exchange {
         }
     }
 
-    /// Sends what the socket takes. What fails shows in what can be read: the server may have said
-    /// why.
+    /// Sends as much as the socket accepts. Errors are reported by reading, since the server may
+    /// have sent the reason.
     fn send(&mut self, cx: &mut Context<'_>, body: &[u8]) {
         let Some(link) = &mut self.link else { return };
         let is_copied = body.len() <= COPIED_BYTES_MAX;
@@ -303,7 +303,7 @@ impl Http1Exchange {
         }
     }
 
-    /// Gives what is left to the connection, or else reads once and gives it what came.
+    /// Passes the remaining input to the connection, or else reads once and passes that.
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -311,7 +311,7 @@ impl Http1Exchange {
         room: usize,
         with: ExchangeCx<'_>,
     ) -> Poll<Result<Http1Event, TransportError>> {
-        // Where there was little room, what was used up may have been the frame of a chunk alone.
+        // With little room left, the consumed bytes may be only the frame of a chunk.
         if self.start < self.input.len() {
             return Poll::Ready(self.step(out, room, with));
         }
@@ -329,7 +329,7 @@ impl Http1Exchange {
         event
     }
 
-    /// Gives what came to the connection, and keeps what is left.
+    /// Passes received bytes to the connection, and retains the rest.
     fn take_in(
         &mut self,
         bytes: &[u8],
@@ -345,7 +345,7 @@ impl Http1Exchange {
         Ok(step.event)
     }
 
-    /// Gives what is left to the connection.
+    /// Passes the remaining input to the connection.
     fn step(
         &mut self,
         out: &mut Vec<u8>,
@@ -371,11 +371,11 @@ impl Http1Exchange {
     }
 }
 
-/// What became of reading content.
+/// The result of reading content.
 pub(super) enum BodyRead {
     /// There may be more.
     More,
-    /// That was its end; the connection, if another request may use it.
+    /// The end; with the connection, if it is reusable.
     End(Option<Link>),
 }
 
@@ -386,7 +386,7 @@ enum BodyPiece {
 
 const CLOSED: TransportError = TransportError::Closed { before_response: false };
 
-/// A connection that broke, by whatever name the system has for it.
+/// The error of a broken connection, for any error code of the system.
 fn broken(error: &io::Error, before_response: bool) -> TransportError {
     match error.kind() {
         io::ErrorKind::ConnectionReset

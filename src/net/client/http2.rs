@@ -1,10 +1,10 @@
 //! One connection of HTTP/2 for each origin, shared by all its requests. The protocol is h2's.
 //!
-//! Invariants: of an origin that may speak HTTP/2 only one connection is opened at a time, and the
-//! others wait for it. A request that the server says it has not processed (RFC 9113 §8.7) is made
-//! again on a new connection; one that it may have processed is not, unless the caller allows it. A
-//! connection on which nothing at all has come while a request waited to the end of its time takes
-//! no other request; those that wait there, too, go on to the end of theirs.
+//! Invariants: only one connection to an origin that may speak HTTP/2 is opened at a time, and
+//! other requests wait for it. A request that the server declares unprocessed (RFC 9113 §8.7) is
+//! repeated on a new connection; a request that the server may have processed is not, unless the
+//! caller allows it. If a request times out and its connection received nothing meanwhile, the
+//! connection takes no new request; other requests on it wait for their own timeouts.
 
 mod response;
 mod slot;
@@ -39,26 +39,25 @@ pub(super) use slot::{Claim, Http2Slot};
 pub(super) use watched::Http2Mark;
 use watched::WatchedLink;
 
-/// Bytes that a server may send ahead of their reader: of one response, and of all of a
-/// connection. Chrome and Go allow some megabytes; this is what one round trip of 20 ms at 100
-/// Mbit/s needs.
+/// Bytes that a server may send before they are read: of one response, and of all of a connection.
+/// Chrome and Go allow some megabytes; this is enough for a round trip of 20 ms at 100 Mbit/s.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 
-/// For how long an unused connection may say so to its server: one that takes
-/// nothing would hold it for ever.
+/// How long an unused connection tries to send its GOAWAY: a server that reads nothing would hold
+/// it for ever.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// A connection; clones share it.
 #[derive(Clone)]
 pub(super) struct Http2Sender {
     send: SendRequest<Bytes>,
-    /// Shared with every request alone: the count says whether there are any.
+    /// Shared only with the requests: its count shows whether there are any.
     in_use: Arc<Http2Mark>,
 }
 
 impl Http2Sender {
-    /// Names the connection.
+    /// Identifies the connection.
     pub(super) fn in_use(&self) -> Arc<Http2Mark> {
         Arc::clone(&self.in_use)
     }
@@ -98,7 +97,7 @@ pub(super) async fn start(
     Ok(Http2Sender { send, in_use })
 }
 
-/// Drives a connection to its end. What ends it, its requests hear.
+/// Drives a connection to its end. Its requests receive its error.
 async fn drive(connection: impl Future, mut unused: oneshot::Receiver<Infallible>) {
     let mut connection = pin!(connection);
     let is_left = poll_fn(|cx| match connection.as_mut().poll(cx) {
@@ -139,7 +138,7 @@ pub(super) async fn ask(
             error: why,
         }
     };
-    // Until the connection takes it, the server has not seen it.
+    // Before the connection accepts the request, the server cannot have seen it.
     let ready = poll_fn(|cx| match send.poll_ready(cx) {
         Poll::Ready(ready) => Poll::Ready(ready.map_err(|error| {
             let failure = failed(&error, true);
@@ -189,16 +188,16 @@ fn head(request: &HttpRequest<'_>) -> Result<Request<()>, TransportError> {
     Ok(head)
 }
 
-/// RFC 9113 §8.7: refused before anything was done, or beyond the last stream of a GOAWAY.
+/// RFC 9113 §8.7: refused before any processing, or beyond the last stream of a GOAWAY.
 fn is_unprocessed(error: &h2::Error) -> bool {
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     error.is_remote() && (error.is_go_away() || is_refused)
 }
 
-/// What h2 says, by its code.
+/// The error for an error of h2, by its code.
 fn failure(error: &h2::Error, before_response: bool) -> TransportError {
     match error.get_io() {
-        // An alert after the handshake: of what TLS said only the words are left.
+        // An alert after the handshake: h2 preserves only the text of a TLS error.
         Some(error) if error.kind() == std::io::ErrorKind::InvalidData => {
             TransportError::Tls(one_line(error))
         }
@@ -235,7 +234,7 @@ mod tests {
         assert!(!mark.waited(reads) && !mark.is_over());
         seen.note_read(b"");
         assert!(mark.waited(reads + 1) && mark.is_over());
-        // What comes then comes too late.
+        // Bytes that arrive later do not revive it.
         seen.note_read(b"x");
         assert!(mark.waited(reads) && mark.is_over());
     }

@@ -16,7 +16,7 @@ use tokio_rustls::client::TlsStream;
 /// A connection, as its HTTP version sees it.
 pub(super) struct Link {
     stream: LinkStream,
-    /// True: a proxy answers there, and wants whole URLs (RFC 9112 §3.2.2).
+    /// True: the peer is a proxy that expects absolute URLs (RFC 9112 §3.2.2).
     pub(super) to_proxy: bool,
 }
 
@@ -32,7 +32,7 @@ impl Link {
         Link { stream: LinkStream::Plain(stream), to_proxy: false }
     }
 
-    /// A connection to a proxy that wants whole URLs.
+    /// A connection to a proxy that expects absolute URLs.
     pub(super) fn to_proxy(stream: TcpStream) -> Link {
         Link { stream: LinkStream::Plain(stream), to_proxy: true }
     }
@@ -47,7 +47,7 @@ impl Link {
         Link { stream: LinkStream::Tls(Box::new(stream)), to_proxy: false }
     }
 
-    /// The socket, if there is nothing on it.
+    /// The socket, if no TLS session is on it.
     pub(super) fn into_plain(self) -> Option<TcpStream> {
         match self.stream {
             LinkStream::Plain(stream) => Some(stream),
@@ -55,8 +55,8 @@ impl Link {
         }
     }
 
-    /// True: between two requests the server has closed the connection, or has said something that
-    /// was not asked for. As a rule that needs no system call: the flags of the runtime say it.
+    /// True: the server has closed the idle connection, or has sent bytes without a request.
+    /// Usually this needs no system call: the runtime's readiness flags show it.
     pub(super) fn is_stale(&mut self) -> bool {
         let looked = match &self.stream {
             LinkStream::Plain(socket) => socket.try_io(Interest::READABLE, || Ok(())),
@@ -66,13 +66,13 @@ impl Link {
         if looked.is_err() {
             return false;
         }
-        // What can be read of a session may be a new ticket, which is no content.
+        // Readable bytes of a session may be a new ticket, not content.
         let mut byte = [0];
         let cx = &mut Context::from_waker(Waker::noop());
         Pin::new(self).poll_read(cx, &mut ReadBuf::new(&mut byte)).is_ready()
     }
 
-    /// Reads once, behind what is in `input`; ready: how many bytes came, 0 at the end.
+    /// Reads once, and appends to `input`; ready: the number of bytes, 0 at the end.
     pub(super) fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,
@@ -86,9 +86,8 @@ impl Link {
     }
 }
 
-/// Why a session takes no more bytes: its server may have said so in an alert (RFC 8446 §6.2)
-/// before it closed, such as that it wants a certificate. Where the close was a reset, that is
-/// lost.
+/// The error of a session that takes no more bytes: its server may have sent an alert (RFC 8446
+/// §6.2) before it closed, such as a missing client certificate. After a reset, the alert is lost.
 #[cold]
 fn alert_behind(session: &mut TlsStream<TcpStream>, error: io::Error) -> io::Error {
     let mut bytes = [0; 1024];
@@ -120,7 +119,7 @@ impl AsyncWrite for Link {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         match &mut self.get_mut().stream {
-            // A socket that has room, as nearly always, needs nothing of the runtime.
+            // Fast path: a socket usually has room, and then needs nothing of the runtime.
             LinkStream::Plain(socket) => match socket.try_write(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     Pin::new(socket).poll_write(cx, bytes)

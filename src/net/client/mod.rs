@@ -1,9 +1,9 @@
 //! The client's transport over sockets: pools, TLS, both versions of HTTP, proxies and deadlines.
 //!
-//! Invariants: what is spoken is found by `client` and h2; here bytes are moved, and every wait has
-//! a deadline. A request with a `User-Agent` over a kept connection of HTTP/1.1 allocates nothing
-//! and sets no timer. One that may have reached its server is never sent again unless the caller
-//! allows it.
+//! Invariants: `client` and h2 implement the protocols; this module moves bytes, and every wait has
+//! a deadline. A request with a `User-Agent` over an idle connection of HTTP/1.1 allocates nothing
+//! and sets no timer. A request that may have reached its server is never sent again unless the
+//! caller allows it.
 
 mod blocking;
 mod coding;
@@ -50,16 +50,16 @@ pub use proxy::Proxies;
 pub use response::HttpClientResponse;
 pub use tls::ClientTls;
 
-/// Requests of which the buffers are kept for others.
+/// Requests whose buffers are retained for others.
 const EXCHANGES_KEPT_MAX: usize = 64;
 
-/// How often a request is made again that the server has not processed.
+/// How often a request is repeated that the server has not processed.
 const REPEATS_MAX: usize = 2;
 
 /// A client over sockets. Clones share its connections.
 ///
 /// It belongs to the tokio runtime in which it makes its first request, and needs its I/O and its
-/// time: the connections it keeps are registered there.
+/// timers: its idle connections are registered there.
 #[derive(Clone)]
 pub struct HttpClient {
     state: Arc<ClientState>,
@@ -95,8 +95,8 @@ impl HttpClient {
         HttpClient::make(options, None)
     }
 
-    /// A client of the server on a socket of this machine, in plain HTTP: whatever the origin
-    /// of a request, it goes there. No guard and no proxy is asked.
+    /// A client of the server on a socket of this machine, in plain HTTP, for requests to any
+    /// origin. It uses no guard and no proxy.
     ///
     /// # Errors
     /// [`HttpClientError`].
@@ -157,8 +157,8 @@ impl HttpClient {
         Ok(HttpClient { state: Arc::new(state) })
     }
 
-    /// Makes a request as [`Transport::request`] does, for a caller that does not look at the
-    /// content: whatever its coding, it comes as the server has sent it.
+    /// Makes a request as [`Transport::request`] does, for a caller that does not read the content:
+    /// it is not decoded.
     ///
     /// # Errors
     /// [`TransportError`], but never `Coding`.
@@ -172,7 +172,8 @@ impl HttpClient {
             return self.request_with_user_agent(request).await;
         }
         let pool = state.origins.of(request.origin);
-        // HTTP/1.1 keeps its connections to itself: where one is idle, no other is needed.
+        // A connection of HTTP/1.1 has one request at a time: if an idle one exists, no other is
+        // needed.
         if request.version != HttpVersion::Http2
             && let Some(link) = state.origins.take(&pool, request.version == HttpVersion::Any)
         {
@@ -183,7 +184,7 @@ impl HttpClient {
                 Ok(response) => return Ok(response),
             }
         }
-        // Seldom, and large.
+        // Rare, and large.
         Box::pin(state.open_and_ask(&pool, &request)).await
     }
 
@@ -302,8 +303,8 @@ impl ClientState {
         }
     }
 
-    /// Makes a request over the origin's connection of HTTP/2, or over the one that is opened for
-    /// it; `None`: the server is known to have chosen HTTP/1.1.
+    /// Makes a request over the origin's connection of HTTP/2, or over the one that is being
+    /// opened; `None`: the server has chosen HTTP/1.1.
     async fn ask_shared(
         self: &Arc<ClientState>,
         pool: &Arc<OriginPool>,
@@ -335,8 +336,8 @@ impl ClientState {
                 },
             };
             let in_use = sender.in_use();
-            // As over HTTP/1.1: what the server may have seen is made again once, and only where
-            // the connection was not opened for it.
+            // As over HTTP/1.1: a request that the server may have seen is repeated once, and only
+            // if the connection was not opened for it.
             let is_repeatable = request.is_repeatable && is_kept && repeats == 0;
             let request = &HttpRequest { is_repeatable, ..*request };
             match http2::ask(sender, request, self.clock, &self.limits).await {
@@ -359,7 +360,7 @@ impl ClientState {
         lock(&self.exchanges).pop().unwrap_or_default()
     }
 
-    /// Keeps buffers for the next request.
+    /// Retains buffers for the next request.
     fn give_exchange(&self, mut exchange: Box<Http1Exchange>) {
         exchange.clear();
         let mut kept = lock(&self.exchanges);

@@ -22,7 +22,7 @@ use super::{
     tls::{server_name, transport_error},
 };
 
-/// A connection, and what is spoken on it.
+/// A connection, with its HTTP version.
 pub(super) enum OpenedLink {
     Http1(Link),
     Http2(Link),
@@ -64,7 +64,7 @@ async fn connect(
                 TransportError::Refused(why) => TransportError::Refused(why),
                 other => TransportError::Proxy(other.to_string()),
             })?;
-            // Plain HTTP/1.1 needs no tunnel, unless it becomes something else.
+            // Plain HTTP/1.1 needs no tunnel, unless the request upgrades it.
             if !origin.is_secure() && version == HttpVersion::Any {
                 return Ok(OpenedLink::Http1(Link::to_proxy(socket)));
             }
@@ -98,7 +98,7 @@ async fn shake_hands(
     let config = config(state, version).await?;
     let connected = TlsConnector::from(config).connect(server_name(origin)?, socket).await;
     connected.map_err(|error| match tls_error(&error) {
-        // RFC 7301 §3.2: nothing that was offered is spoken there.
+        // RFC 7301 §3.2: the server supports none of the offered protocols.
         Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol))
             if version == HttpVersion::Http2 =>
         {
@@ -113,7 +113,7 @@ fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref().and_then(|inner| inner.downcast_ref())
 }
 
-/// What TLS is spoken with. The first time, the authorities are read on a thread that may wait.
+/// The configuration of TLS. The first time, the authorities are read on a blocking thread.
 async fn config(
     state: &ClientState,
     version: HttpVersion,
@@ -126,7 +126,7 @@ async fn config(
     read.map_err(|error| TransportError::Io(error.to_string()))?
 }
 
-/// Asks a proxy for a way through (RFC 9110 §9.3.6).
+/// Requests a tunnel from a proxy (RFC 9110 §9.3.6).
 async fn tunnel(
     state: &ClientState,
     proxy: &ProxyServer,
@@ -149,6 +149,6 @@ async fn tunnel(
         other => return Err(failed(&format!("it refused a tunnel (status {other})"))),
     };
     state.give_exchange(exchange);
-    // Over TLS and over HTTP the client speaks first.
+    // In TLS and HTTP the client sends first.
     link.and_then(Link::into_plain).ok_or_else(|| failed("it sent bytes into the tunnel"))
 }

@@ -1,4 +1,4 @@
-//! What an [`HttpClient`](super::HttpClient) is made with, and why there may be none.
+//! The options of an [`HttpClient`](super::HttpClient), and its errors.
 
 use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -9,8 +9,8 @@ use crate::{
 
 use super::{ClientTls, Proxies};
 
-/// Asked before each connection, with the origin and each of its addresses. Clones share what it
-/// carries. The default allows every address.
+/// Checks the origin and each of its addresses before each connection. Clones share the check. The
+/// default allows every address.
 #[derive(Clone, Default)]
 pub struct ConnectGuard {
     check: Option<Arc<CheckAddress>>,
@@ -20,16 +20,16 @@ pub struct ConnectGuard {
 type CheckAddress = dyn Fn(&HttpOrigin, SocketAddr) -> Result<(), String> + Send + Sync;
 
 impl ConnectGuard {
-    /// One that asks `check`; its sentence says why the address is not to be used. An address that
-    /// is refused is passed over.
+    /// A guard that calls `check`; its error says why the address is refused. A refused address is
+    /// skipped.
     pub fn new(
         check: impl Fn(&HttpOrigin, SocketAddr) -> Result<(), String> + Send + Sync + 'static,
     ) -> ConnectGuard {
         ConnectGuard { check: Some(Arc::new(check)), is_strict: false }
     }
 
-    /// The same, and a name of which one address is refused is refused whole, however many other
-    /// addresses it has: a name that mixes them may aim at the refused one.
+    /// The same guard, but one refused address of a name refuses the name, even if it has other
+    /// addresses: such a name may aim at the refused one.
     #[must_use]
     pub fn strict(self) -> ConnectGuard {
         ConnectGuard { is_strict: true, ..self }
@@ -40,10 +40,10 @@ impl ConnectGuard {
         self.is_strict
     }
 
-    /// Asks of one address.
+    /// Checks one address.
     ///
     /// # Errors
-    /// Why it is not to be used.
+    /// The reason for refusing it.
     pub(in crate::net) fn check(
         &self,
         origin: &HttpOrigin,
@@ -63,21 +63,21 @@ impl fmt::Debug for ConnectGuard {
     }
 }
 
-/// What an [`HttpClient`](super::HttpClient) is made with. The default connects to every address,
-/// trusts the authorities of the system, and knows no proxy.
+/// The options of an [`HttpClient`](super::HttpClient). The default connects to every address,
+/// trusts the authorities of the system, and uses no proxy.
 #[derive(Clone, Debug)]
 pub struct HttpClientOptions {
-    /// What a server may take of this client.
+    /// Limits of a server's use of this client.
     pub limits: ClientLimits,
     /// The authorities it trusts, and its certificate.
     pub tls: ClientTls,
-    /// What it goes through.
+    /// The proxies.
     pub proxies: Proxies,
-    /// Where it may connect to. An address that it refuses is passed over, or the whole name with
-    /// it ([`ConnectGuard::strict`]); when none is left the request fails with
-    /// [`TransportError::Refused`](crate::client::TransportError::Refused). Of an origin that is
-    /// reached through a proxy it sees the proxy's origin and address: the other one is looked up
-    /// by the proxy. A connection that is kept is used again for its origin without being asked of.
+    /// The guard of its connections. A refused address is skipped, or the whole name with it
+    /// ([`ConnectGuard::strict`]); when no address remains the request fails with
+    /// [`TransportError::Refused`](crate::client::TransportError::Refused). For an origin behind a
+    /// proxy it checks the proxy's origin and address, since the proxy resolves the origin. An idle
+    /// connection is reused for its origin without another check.
     pub guard: ConnectGuard,
     /// The value of `User-Agent` in every request whose fields have none, the CONNECT to a proxy
     /// included: visible ASCII and spaces. The default is `peregrine/VERSION`.
@@ -97,7 +97,7 @@ impl Default for HttpClientOptions {
 }
 
 impl HttpClientOptions {
-    /// With the proxies that the environment names now; see [`Proxies::from_environment`].
+    /// Takes the proxies from the environment now; see [`Proxies::from_environment`].
     ///
     /// # Errors
     /// [`HttpClientError::Proxy`].
@@ -119,12 +119,12 @@ pub enum HttpClientError {
     },
     /// A proxy's URL cannot be used.
     Proxy {
-        /// Where it stood: the name of the variable.
+        /// The name of its variable.
         variable: String,
-        /// Why, in one line and without what the URL may hold of a password.
+        /// Why, in one line, without a password of the URL.
         reason: String,
     },
-    /// `user_agent` is empty, or has a byte that is not visible ASCII and no space.
+    /// `user_agent` is empty, or has a byte that is neither visible ASCII nor a space.
     UserAgent,
     /// The system gives no random bits, or TLS cannot be set up.
     System(String),

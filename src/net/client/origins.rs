@@ -1,8 +1,8 @@
-//! The connections of a client that wait for their next request, by origin.
+//! The idle connections of a client, by origin.
 //!
-//! Invariants: an idle connection is a socket and the time since when, and nothing else. The one
-//! that was idle last is used first, so unneeded ones grow old and are closed: by the next request,
-//! or by the one task that looks after all of them and ends when there are none.
+//! Invariants: an idle connection is only a socket and the start of its idle time. The most
+//! recently used one is used first, so unneeded ones grow old and are closed: by the next request,
+//! or by one task that checks all of them and ends when none remain.
 
 use std::{
     collections::HashMap,
@@ -20,7 +20,7 @@ struct IdleLink {
     since_ms: u64,
 }
 
-/// What is known of one origin, and its idle connections.
+/// The cached state of one origin, and its idle connections.
 pub(super) struct OriginPool {
     origin: HttpOrigin,
     idle: Mutex<Vec<IdleLink>>,
@@ -28,7 +28,7 @@ pub(super) struct OriginPool {
     pub(super) http2: Http2Slot,
 }
 
-/// All origins that were called.
+/// All origins with cached state.
 pub(super) struct Origins {
     pools: Mutex<Known>,
     clock: ClientClock,
@@ -40,9 +40,9 @@ pub(super) struct Origins {
 #[derive(Default)]
 struct Known {
     by_origin: HashMap<HttpOrigin, Arc<OriginPool>>,
-    /// The one that was asked for last: most often it is the next one, too.
+    /// The one that was used last: most often it is the next one, too.
     latest: Option<Arc<OriginPool>>,
-    /// True: a task closes what grows old.
+    /// True: a task closes old connections.
     is_watched: bool,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Origins {
-    /// None yet.
+    /// No origins yet.
     pub(super) fn new(limits: &ClientLimits, clock: ClientClock) -> Origins {
         Origins {
             pools: Mutex::default(),
@@ -63,7 +63,7 @@ impl Origins {
         }
     }
 
-    /// What is known of an origin. Beyond the limit, unused ones are forgotten.
+    /// The state of an origin. Beyond the limit, unused origins are evicted.
     pub(super) fn of(&self, origin: &HttpOrigin) -> Arc<OriginPool> {
         let mut known = lock(&self.pools);
         if let Some(latest) = known.latest.as_ref().filter(|latest| latest.origin == *origin) {
@@ -74,8 +74,8 @@ impl Origins {
         pool
     }
 
-    /// An idle connection that its server has not closed. `may_be_proxy`: one to a proxy, which
-    /// wants whole URLs, is of use.
+    /// An idle connection that its server has not closed. `may_be_proxy`: a connection to a proxy
+    /// that expects absolute URLs is acceptable.
     pub(super) fn take(&self, pool: &OriginPool, may_be_proxy: bool) -> Option<Link> {
         let mut idle = lock(&pool.idle);
         loop {
@@ -105,10 +105,10 @@ impl Origins {
         }
     }
 
-    /// Sees to it that what grows old is closed.
+    /// Starts the task that closes old connections.
     pub(super) fn watch(self: &Arc<Origins>) {
         let mut known = lock(&self.pools);
-        // Outside of a runtime there is no timer, and the next request closes what is old.
+        // Outside of a runtime there is no timer, and the next request closes old connections.
         if !known.is_watched
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
@@ -117,7 +117,7 @@ impl Origins {
         }
     }
 
-    /// Closes what is old; false: nothing is left to look after.
+    /// Closes old connections; false: nothing remains to watch.
     fn close_old(&self) -> bool {
         let mut known = lock(&self.pools);
         known.latest = None;
@@ -131,7 +131,7 @@ impl Origins {
 }
 
 impl Known {
-    /// What is known of an origin; beyond the limit of them, others are forgotten.
+    /// The state of an origin; beyond the limit of origins, others are evicted.
     fn find_or_add(&mut self, origin: &HttpOrigin, origins: &Origins) -> Arc<OriginPool> {
         if let Some(pool) = self.by_origin.get(origin) {
             return Arc::clone(pool);
@@ -143,7 +143,7 @@ impl Known {
             self.by_origin.retain(|_, pool| pool.is_needed(now_ms, origins.idle_ms));
         }
         if self.by_origin.len() >= origins.origins_max {
-            // All of them have connections: those of one that no request uses are closed.
+            // All origins have connections: evict one that no request uses.
             let unused = self.by_origin.iter().find(|(_, pool)| Arc::strong_count(pool) == 1);
             if let Some(unused) = unused.map(|(origin, _)| origin.clone()) {
                 self.by_origin.remove(&unused);
@@ -157,7 +157,7 @@ impl Known {
 }
 
 impl OriginPool {
-    /// Closes what is old or was closed by the server; whether anything is left.
+    /// Closes connections that are old or that the server has closed; returns whether any remain.
     fn is_needed(self: &Arc<OriginPool>, now_ms: u64, idle_ms: u64) -> bool {
         let is_old = |since_ms: u64| now_ms.saturating_sub(since_ms) >= idle_ms;
         let mut idle = lock(&self.idle);
@@ -167,7 +167,7 @@ impl OriginPool {
     }
 }
 
-/// Looks after idle connections until there are none, or the client is gone.
+/// Closes idle connections when they are old, until none remain, or the client is gone.
 async fn close_old(origins: Weak<Origins>, idle_ms: u64) {
     loop {
         tokio::time::sleep(Duration::from_millis((idle_ms / 4).clamp(10, 60_000))).await;

@@ -1,7 +1,7 @@
 //! Which requests go through which proxy.
 //!
 //! Invariants: nothing here reads the environment unless [`Proxies::from_environment`] is called,
-//! and that reads it once. What a proxy's URL says of a user is for the proxy alone.
+//! and that reads it once. Credentials in a proxy's URL are sent only to the proxy.
 
 mod exempt;
 
@@ -14,7 +14,7 @@ use crate::{client::HttpOrigin, http::FieldLinesBuf, json::base64};
 use super::HttpClientError;
 use exempt::Exempt;
 
-/// The port of a proxy whose URL has none, as curl has it.
+/// The port of a proxy's URL without a port, as in curl.
 const PORT_DEFAULT: u16 = 1080;
 
 /// The proxies of a client.
@@ -28,13 +28,13 @@ pub struct Proxies {
 /// One proxy.
 #[derive(PartialEq, Eq)]
 pub(super) struct ProxyServer {
-    /// Where it is.
+    /// Its origin.
     pub(super) origin: HttpOrigin,
     /// `Proxy-Authorization`, or nothing.
     pub(super) authorization: FieldLinesBuf,
 }
 
-/// Without what it knows of a password.
+/// Omits its password.
 impl std::fmt::Debug for ProxyServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ProxyServer").field("origin", &self.origin).finish_non_exhaustive()
@@ -48,18 +48,18 @@ impl Proxies {
     }
 
     /// As curl reads the environment: `http_proxy` is for plain http, `https_proxy` for https,
-    /// `all_proxy` for those without one of their own, and `no_proxy` lists hosts that are called
-    /// without (names with all below them, addresses, networks as `10.0.0.0/8`; `*` is every host).
-    /// Each may be in capitals, which count where the other one is not set; but `HTTP_PROXY` is
-    /// ignored where `REQUEST_METHOD` is set, because it is then a field of a client's request.
+    /// `all_proxy` for schemes without their own variable, and `no_proxy` lists hosts without a
+    /// proxy (names with all names below them, addresses, networks as `10.0.0.0/8`; `*` is every
+    /// host). Each may be in capitals, which count if the other one is not set; but `HTTP_PROXY` is
+    /// ignored if `REQUEST_METHOD` is set, because it is then a field of a client's request.
     ///
     /// A URL without a scheme is of http, one without a port has 1080. User and password are sent
-    /// to the proxy as `Proxy-Authorization: Basic`. Proxies of other schemes are not spoken.
+    /// to the proxy as `Proxy-Authorization: Basic`. Proxies of other schemes are not supported.
     ///
     /// # Errors
     /// [`HttpClientError::Proxy`].
     pub fn from_environment() -> Result<Proxies, HttpClientError> {
-        // What is no Unicode is no URL, and no list of hosts.
+        // Text that is not Unicode is neither a URL nor a list of hosts.
         Proxies::from_variables(|name| env::var_os(name).map(|v| v.to_string_lossy().into_owned()))
     }
 
@@ -90,7 +90,7 @@ impl Proxies {
         })
     }
 
-    /// What a request to this origin goes through.
+    /// The proxy of a request to this origin.
     pub(super) fn of(&self, origin: &HttpOrigin) -> Option<&Arc<ProxyServer>> {
         let proxy = if origin.is_secure() { &self.https } else { &self.http };
         proxy.as_ref().filter(|_| !self.exempt.has(origin.host_name()))
@@ -111,8 +111,7 @@ impl ProxyServer {
         }
         let host = url.host_str().filter(|host| !host.is_empty());
         let host = host.ok_or_else(|| unusable("it has no host"))?;
-        // The one parser of URLs drops a port that is the scheme's: whether it was there is seen in
-        // the text.
+        // The URL parser drops a default port: whether it was present is checked in the text.
         let authority = spelt.split("://").nth(1).unwrap_or_default();
         let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
         let port = url
@@ -130,7 +129,7 @@ impl ProxyServer {
     }
 }
 
-/// RFC 3986 §2.1; a per cent sign that begins nothing stays one.
+/// RFC 3986 §2.1; a per cent sign that begins no escape stays as it is.
 fn percent_decoded(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -163,7 +162,7 @@ mod tests {
         })
     }
 
-    /// Where requests to `url` go.
+    /// The proxy of requests to `url`.
     fn route(variables: &[(&str, &str)], url: &str) -> Option<String> {
         let origin = HttpOrigin::parse(url).unwrap().origin;
         proxies(variables).unwrap().of(&origin).map(|proxy| proxy.origin.to_string())

@@ -15,7 +15,7 @@ use super::{
     origins::OriginPool,
 };
 
-/// What [`HttpClient`](super::HttpClient) answers with.
+/// The response of [`HttpClient`](super::HttpClient).
 pub struct HttpClientResponse {
     source: ResponseSource,
     decoder: Option<Box<Decoder>>,
@@ -26,10 +26,10 @@ enum ResponseSource {
     Http2(Box<Http2Response>),
 }
 
-/// A response over HTTP/1.x. Its connection goes back as soon as the last byte has been read, its
+/// A response over HTTP/1.x. Its connection is returned as soon as the last byte has been read, its
 /// buffers when it is dropped.
 pub(super) struct Http1Response {
-    /// There until it is dropped.
+    /// `Some` until it is dropped.
     exchange: Option<Box<Http1Exchange>>,
     is_over: bool,
     idle_ms: u64,
@@ -38,7 +38,7 @@ pub(super) struct Http1Response {
 }
 
 impl HttpClientResponse {
-    /// A response whose head has come, with its content as it comes.
+    /// A response with a complete head; its content is read on demand.
     pub(super) fn http1(
         state: &Arc<ClientState>,
         pool: &Arc<OriginPool>,
@@ -56,16 +56,16 @@ impl HttpClientResponse {
         HttpClientResponse { decoder: None, source }
     }
 
-    /// A response whose head has come, with its content as it comes.
+    /// A response with a complete head; its content is read on demand.
     pub(super) fn http2(response: Http2Response) -> HttpClientResponse {
         HttpClientResponse { decoder: None, source: ResponseSource::Http2(Box::new(response)) }
     }
 
-    /// The same with its content decoded.
+    /// The same response with decoded content.
     ///
     /// # Errors
-    /// [`TransportError::Coding`]: it cannot be decoded. The exchange goes back, and its connection
-    /// is closed.
+    /// [`TransportError::Coding`]: it cannot be decoded. The exchange is returned, and its
+    /// connection is closed.
     pub(super) fn decoded(
         mut self,
         limits: &ClientLimits,
@@ -75,7 +75,7 @@ impl HttpClientResponse {
             ResponseSource::Http1(Http1Response { exchange: Some(exchange), .. }) => {
                 let head = exchange.response.head();
                 match head.status() {
-                    // What comes through an upgraded connection is no content.
+                    // Bytes of an upgraded connection are not content.
                     101 => None,
                     _ => {
                         let codings = head.values("content-encoding");
@@ -92,7 +92,7 @@ impl HttpClientResponse {
     }
 }
 
-/// What the content is decoded with. Two codings, one around the other, are not in use.
+/// The decoder of the content. Nested codings are not in use.
 fn decoder<'v>(
     limits: &ClientLimits,
     mut codings: impl Iterator<Item = &'v [u8]>,

@@ -1,7 +1,7 @@
-//! TLS of the client: the authorities it trusts, its certificate, and what it offers by ALPN.
+//! TLS of the client: its trusted authorities, its certificate, and its ALPN protocols.
 //!
-//! The protocol is rustls'. Files are read when the client is made, so that what is wrong with them
-//! is said then; the authorities of the system are read once, by the first request that needs them.
+//! rustls implements the protocol. Files are read when the client is made, so that errors in them
+//! are reported then; the first request that needs the system's authorities reads them once.
 
 mod insecure;
 
@@ -25,9 +25,9 @@ use crate::{
 
 use super::HttpClientError;
 
-/// The authorities a client trusts, and its certificate. All files are PEM. The default trusts the
-/// authorities of the system (where they are found, `SSL_CERT_FILE` and `SSL_CERT_DIR` may say) and
-/// shows nothing.
+/// The authorities that a client trusts, and its certificate. All files are PEM. The default trusts
+/// the authorities of the system (`SSL_CERT_FILE` and `SSL_CERT_DIR` may set their location) and
+/// sends no certificate.
 #[derive(Clone, Debug, Default)]
 pub struct ClientTls {
     authorities: Vec<PathBuf>,
@@ -44,23 +44,24 @@ impl ClientTls {
         self
     }
 
-    /// Trusts nothing but what [`ClientTls::authority`] names.
+    /// Trusts only the authorities of [`ClientTls::authority`].
     #[must_use]
     pub fn without_system_authorities(mut self) -> ClientTls {
         self.without_system = true;
         self
     }
 
-    /// Shows a certificate to servers that ask for one: `cert` holds it, and behind it those that
-    /// lead to its root; `key` its private key (PKCS #8, PKCS #1 or SEC 1, not encrypted).
+    /// Sends a certificate to servers that request one: `cert` holds it, followed by the
+    /// certificates up to its root; `key` its private key (PKCS #8, PKCS #1 or SEC 1, not
+    /// encrypted).
     #[must_use]
     pub fn identity(mut self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> ClientTls {
         self.identity = Some((cert.into(), key.into()));
         self
     }
 
-    /// Believes every server whatever it shows: any host on the way can read and change everything.
-    /// For tests against machines of one's own.
+    /// Accepts every certificate: any host on the path can read and change everything. For tests
+    /// against one's own machines.
     #[must_use]
     pub fn insecure(mut self) -> ClientTls {
         self.is_insecure = true;
@@ -83,7 +84,7 @@ impl ClientTls {
             is_insecure: self.is_insecure,
             configs: OnceLock::new(),
         };
-        // Whether the files fit each other is known without the authorities of the system.
+        // Checks that the files match each other, which needs no authorities of the system.
         setup.build(setup.roots(&[])).map_err(|error| match &self.identity {
             Some((_, key)) => unusable(key, &error),
             None => HttpClientError::System(error.to_string()),
@@ -92,13 +93,13 @@ impl ClientTls {
     }
 }
 
-/// A certificate with those that lead to its root, and its key.
+/// A certificate with its chain up to the root, and its key.
 struct Identity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
 
-/// What the files hold, and what is made of it once it is needed.
+/// The contents of the files, and the configurations once they are built.
 pub(super) struct TlsSetup {
     authorities: Vec<CertificateDer<'static>>,
     with_system: bool,
@@ -107,7 +108,7 @@ pub(super) struct TlsSetup {
     configs: OnceLock<Result<TlsConfigs, TransportError>>,
 }
 
-/// The same configuration with each list of protocols. Sessions are resumed across them.
+/// The configuration for each list of ALPN protocols. They share resumable sessions.
 struct TlsConfigs {
     any: Arc<ClientConfig>,
     http1: Arc<ClientConfig>,
@@ -115,8 +116,8 @@ struct TlsConfigs {
 }
 
 impl TlsSetup {
-    /// What a connection is made with. The first call reads the authorities of the system, which
-    /// takes some 10 ms: it belongs on a thread that may wait.
+    /// The configuration of a connection. The first call reads the authorities of the system, which
+    /// takes some 10 ms: call it on a blocking thread.
     ///
     /// # Errors
     /// [`TransportError::Tls`]: no authority is trusted.
@@ -130,7 +131,7 @@ impl TlsSetup {
         Ok(Arc::clone(config))
     }
 
-    /// True: [`TlsSetup::config`] reads no file any more.
+    /// True: [`TlsSetup::config`] no longer reads files.
     pub(super) fn is_ready(&self) -> bool {
         self.configs.get().is_some()
     }
@@ -161,8 +162,8 @@ impl TlsSetup {
         })
     }
 
-    /// The files' authorities and those of the system, of which some may be of a kind that this
-    /// library does not reads any more.
+    /// The authorities of the files and of the system; authorities of a kind that this library no
+    /// longer reads are skipped.
     fn roots(&self, system: &[CertificateDer<'static>]) -> RootCertStore {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(self.authorities.iter().chain(system).cloned());
@@ -186,19 +187,19 @@ impl TlsSetup {
     }
 }
 
-/// The name that a server's certificate must have: the host, be it a name or an address.
+/// The name that a server's certificate must have: the host name or address.
 ///
 /// # Errors
 /// [`TransportError::Tls`].
 pub(super) fn server_name(origin: &HttpOrigin) -> Result<ServerName<'static>, TransportError> {
-    // A name that ends with a dot is the same without it in a certificate (RFC 6066 §3).
+    // Certificates have names without the final dot (RFC 6066 §3).
     let name = origin.host_name();
     let name = name.strip_suffix('.').unwrap_or(name);
     ServerName::try_from(name.to_owned())
         .map_err(|_| TransportError::Tls(format!("{name} cannot be the name in a certificate")))
 }
 
-/// What went wrong below HTTP: TLS says it through the errors of the system.
+/// The error of the transport: TLS reports errors through those of the system.
 pub(super) fn transport_error(error: &io::Error) -> TransportError {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(error) => TransportError::Tls(tls_reason(error)),
@@ -206,7 +207,7 @@ pub(super) fn transport_error(error: &io::Error) -> TransportError {
     }
 }
 
-/// What users run into gets a sentence of its own.
+/// Frequent errors get a sentence of their own.
 fn tls_reason(error: &rustls::Error) -> String {
     let rustls::Error::InvalidCertificate(error) = error else { return one_line(error) };
     match error {

@@ -1,7 +1,7 @@
-//! Sending what waits, and the end of a connection.
+//! Sends waiting output, and ends a connection.
 //!
-//! A peer that takes too little of what waits for it is cut off; what waits for us to be durable is
-//! not counted against the peer.
+//! A peer that reads too little of the waiting output is cut off; time during which output waits to
+//! be durable does not count.
 
 use std::{
     pin::Pin,
@@ -19,12 +19,12 @@ use crate::{
     service::Now,
 };
 
-/// What a request is told that has not come as a whole when its connection ends for another one.
+/// The answer to an incomplete request when its connection ends for another one.
 const TIMED_OUT: &[u8] =
     b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
 impl<S: Transport + 'static> Io<S> {
-    /// Writes what waits; true when some of it went.
+    /// Writes waiting output; true when some was sent.
     pub(super) fn flush(
         &mut self,
         scratch: &mut WorkerScratch,
@@ -39,13 +39,13 @@ impl<S: Transport + 'static> Io<S> {
         let held = self.output.held_back();
         let free = held.map_or(unsent, |held| held.free(unsent, tap, cx));
         if free == 0 && unsent > 0 {
-            // The wait is not the peer's.
+            // The peer did not cause this wait.
             self.begin_window(now);
             return self.flush_transport(cx);
         }
         let sent = send(&mut self.stream, &self.output.unsent()[..free], cx)?;
         self.output.sent(sent, &mut scratch.outputs);
-        // Always: what the transport took just now may not be on its way.
+        // Always flush: the transport may buffer what it has just accepted.
         let moved = self.flush_transport(cx)? || sent > 0;
         self.taken = self.taken.saturating_add(sent.min(u32::MAX as usize) as u32);
         let is_over = self.waited_ms(now) >= local.bounds.write_stall_ms;
@@ -58,7 +58,7 @@ impl<S: Transport + 'static> Io<S> {
         Ok(moved)
     }
 
-    /// Moves on what the transport has kept back; true when that was the last of it.
+    /// Flushes the transport; true when it is empty.
     pub(super) fn flush_transport(&mut self, cx: &mut Context<'_>) -> Result<bool, Hangup> {
         if self.stream.is_flushed() {
             return Ok(false);
@@ -66,8 +66,8 @@ impl<S: Transport + 'static> Io<S> {
         Ok(Pin::new(&mut self.stream).poll_flush(cx)?.is_ready())
     }
 
-    /// Ends the connection without a wait. A request that has not come as a whole is refused; what
-    /// the socket does not take now is lost.
+    /// Ends the connection without a wait. An incomplete request is refused; output that the socket
+    /// does not accept now is lost.
     #[cold]
     pub(super) fn end_for_another(
         &mut self,
@@ -88,7 +88,7 @@ impl<S: Transport + 'static> Io<S> {
         let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
     }
 
-    /// RFC 9112 §9.6: sends what waits, closes our side, and reads a little longer, so that the
+    /// RFC 9112 §9.6: sends waiting output, closes our side, and reads a little longer, so that the
     /// peer is not reset before it has read our answer.
     pub(super) fn close(
         &mut self,

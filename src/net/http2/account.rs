@@ -1,9 +1,9 @@
-//! What one connection holds: its calls, their answers, and what of them waits in h2.
+//! The memory of one connection: its calls, their answers, and the part of them that waits in h2.
 //!
-//! While answers of more than `output_bytes_max` and `answer_bytes_max` together wait, none of its
-//! calls is begun: they wait until enough has left, or was given up. One that waited for
-//! `write_stall_ms`, in which there was no room to begin any call, is refused. What waits of
-//! streams is not counted there: one that is read slowly would hold up all calls.
+//! While more than `output_bytes_max` and `answer_bytes_max` together of answers wait, no new call
+//! begins: calls wait until enough was sent or dropped. A call that waits for `write_stall_ms`
+//! without room for any call is refused. Waiting bytes of streams are not counted there: a stream
+//! that is read slowly would block all calls.
 
 use std::{
     sync::{
@@ -23,15 +23,15 @@ pub(super) struct Account {
     /// Bytes of answers that wait in h2, which are counted in the share as well.
     unsent: AtomicUsize,
     unsent_max: usize,
-    /// Since when there are more of them, if there are.
+    /// The start of the time with too many of them, if any.
     full_since_ms: AtomicU64,
-    /// The calls that wait until there are fewer, and some that do not wait any more.
+    /// The calls that wait for room, and some that no longer wait.
     waiting: Mutex<Vec<Waker>>,
     waiting_max: usize,
 }
 
 impl Account {
-    /// Of a connection that `waker` wakes.
+    /// The account of a connection that `waker` wakes.
     pub(super) fn new(server: &Arc<ServerState>, waker: Waker) -> Account {
         let limits = server.engine.limits();
         let unsent_max = limits.output_bytes_max + limits.answer_bytes_max;
@@ -60,7 +60,7 @@ impl Account {
         self.charge(0, bytes, now_ms)
     }
 
-    /// Counts an answer no longer.
+    /// Stops counting an answer.
     pub(super) fn give_back_answer(&self, bytes: usize) {
         self.give_back(bytes);
         let before = self.unsent.fetch_sub(bytes, Relaxed);
@@ -69,8 +69,8 @@ impl Account {
         }
     }
 
-    /// True: a call may begin; otherwise `waker` is woken when it may. Answers are given back on
-    /// the thread of their connection, this one: none leaves between the look and the note.
+    /// True: a call may begin; otherwise `waker` is woken when it may. Answers are released on this
+    /// thread, that of their connection: none is released between the check and the registration.
     pub(super) fn lets_begin(&self, waker: &Waker) -> bool {
         if self.unsent.load(Relaxed) <= self.unsent_max {
             return true;
@@ -80,14 +80,14 @@ impl Account {
             return false;
         }
         if waiting.len() >= self.waiting_max {
-            // Those that still wait come back here; the others held memory for nothing.
+            // Calls that still wait register again; the other wakers only held memory.
             waiting.drain(..).for_each(Waker::wake);
         }
         waiting.push(waker.clone());
         false
     }
 
-    /// Until when a call of this time waits that may not begin.
+    /// The deadline of a call that began at this time and waits for room.
     pub(super) fn waits_until_ms(&self, began_ms: u64) -> u64 {
         began_ms.max(self.full_since_ms.load(Relaxed)) + self.server.engine.limits().write_stall_ms
     }
@@ -96,8 +96,8 @@ impl Account {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts `held` bytes of one of its parts instead of `before`; false: that part must go, and
-    /// the connection with it if it is cut.
+    /// Counts `held` bytes of one of its parts instead of `before`. False: that part must be
+    /// dropped, and the connection with it if it is cut.
     #[must_use]
     pub(super) fn charge(&self, before: usize, held: usize, now_ms: u64) -> bool {
         let mut share = self.lock();
@@ -105,15 +105,15 @@ impl Account {
         self.server.buffers.charge(&mut share, all, now_ms, &self.waker)
     }
 
-    /// Counts `before` bytes no longer.
+    /// Stops counting `before` bytes.
     pub(super) fn give_back(&self, before: usize) {
-        // A connection that was cut learns it where it is driven.
+        // A connection that was cut detects that when it is driven.
         let mut share = self.lock();
         let all = share.held() - before;
         self.server.buffers.shrink(&mut share, all);
     }
 
-    /// True: the connection had taken most and must go.
+    /// True: the connection had the largest share and must end.
     pub(super) fn is_cut(&self) -> bool {
         self.lock().is_cut()
     }

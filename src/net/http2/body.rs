@@ -1,4 +1,4 @@
-//! Receiving: pieces of a request, within the times that HTTP/1.1 gives a body.
+//! Receives the pieces of a request, within the time limits of a body of HTTP/1.1.
 
 use std::task::{Context, Poll};
 
@@ -15,22 +15,22 @@ use super::{
 /// The start of a window that does not end.
 const UNLIMITED: u64 = u64::MAX / 2;
 
-/// The body of a request on its way.
+/// The body of a request that is being received.
 pub(super) struct Body {
     stream: RecvStream,
-    /// When the current window of the body began, and what had come until then.
+    /// The start of the body's current window, and the bytes received until then.
     since_ms: u64,
     seen: usize,
     came: usize,
-    /// Bytes that came ahead of their time, and whose window is not open again.
+    /// Bytes that were read ahead; their window is not open again.
     ahead: usize,
 }
 
-/// The rest of a body whose request was answered before all of it had come.
+/// The rest of a body whose request was answered early.
 ///
-/// A client that is reset while it still sends may lose the answer (curl 7.88), so what it sends is
-/// read and forgotten. The window stays shut: no more than it has comes, and the reset follows when
-/// the client has had its time.
+/// A client that is reset while it still sends may lose the answer (curl 7.88), so its input is
+/// read and discarded. The window stays shut, which bounds the input, and the reset follows after a
+/// time.
 pub(super) struct Unread {
     stream: RecvStream,
     ends_ms: u64,
@@ -38,7 +38,7 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    /// Discards what has come; ready when the peer has sent all of it, or has had its time.
+    /// Discards received input; ready when the peer has sent all of it, or its time is over.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, shared: &Http2Shared) -> Poll<()> {
         while shared.now_ms() < self.ends_ms {
             match self.stream.poll_data(cx) {
@@ -54,11 +54,11 @@ impl Unread {
     }
 }
 
-/// What came of a body.
+/// The result of reading a body.
 pub(super) enum Piece {
     /// Some bytes of it.
     Bytes(Bytes),
-    /// All of it, as it came. The window stays shut until [`Body::open_window`], or until its call
+    /// All of it, as received. The window stays shut until [`Body::open_window`], or until its call
     /// is over: h2 opens it then.
     All(Bytes),
     /// Its end.
@@ -72,17 +72,17 @@ pub(super) enum Piece {
 }
 
 impl Body {
-    /// Nothing has come yet, and it has no time limits but those of its call.
+    /// A body of which nothing was received, without time limits except those of its call.
     pub(super) fn new(stream: RecvStream) -> Body {
         Body { stream, since_ms: UNLIMITED, seen: 0, came: 0, ahead: 0 }
     }
 
-    /// From now on it has those of a body of HTTP/1.1.
+    /// Applies the time limits of a body of HTTP/1.1 from now on.
     pub(super) fn limit(&mut self, shared: &Http2Shared) {
         self.since_ms = shared.now_ms();
     }
 
-    /// The next piece; `due_ms`: the time after which there is no point in waiting.
+    /// The next piece; `due_ms`: when to stop waiting.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -98,7 +98,7 @@ impl Body {
                     self.ahead = bytes.len();
                     return Poll::Ready(Piece::All(bytes));
                 }
-                // The window is open again at once: what is held is bounded by its holder.
+                // The window opens again at once: the holder of the bytes bounds them.
                 let _ = self.stream.flow_control().release_capacity(bytes.len());
                 return Poll::Ready(Piece::Bytes(bytes));
             }
@@ -124,7 +124,7 @@ impl Body {
         Poll::Pending
     }
 
-    /// Lets the peer send as much as came ahead of its time.
+    /// Opens the window for the bytes that were read ahead.
     pub(super) fn open_window(&mut self) {
         let ahead = std::mem::take(&mut self.ahead);
         if ahead > 0 {
@@ -132,8 +132,8 @@ impl Body {
         }
     }
 
-    /// A piece that came before it was asked for: h2 holds whole reads for the sake of a byte, so
-    /// nothing is left with it. The window stays shut.
+    /// A piece that was received before it was needed: h2 retains whole reads for the sake of a
+    /// byte, so nothing is left with it. The window stays shut.
     pub(super) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Option<Bytes> {
         match self.stream.poll_data(cx) {
             Poll::Ready(Some(Ok(bytes))) => {
@@ -141,7 +141,7 @@ impl Body {
                 self.ahead += bytes.len();
                 Some(bytes)
             }
-            // An end is seen again by the call that waits for it.
+            // The call that waits sees the end again.
             Poll::Ready(None) => {
                 self.forget_trailers(cx);
                 None
@@ -150,13 +150,14 @@ impl Body {
         }
     }
 
-    /// From now on it is discarded, at most for [`HTTP2_UNREAD_MS`].
+    /// Discards it from now on, at most for [`HTTP2_UNREAD_MS`].
     pub(super) fn discard(self, shared: &Http2Shared) -> Unread {
         let ends_ms = shared.now_ms() + HTTP2_UNREAD_MS;
         Unread { stream: self.stream, ends_ms, deadline: Deadline::default() }
     }
 
-    /// Trailers mean nothing here, and h2 would hold them for as long as the call lives.
+    /// Discards trailers: they have no meaning here, and h2 would hold them as long as the call
+    /// lives.
     fn forget_trailers(&mut self, cx: &mut Context<'_>) {
         let _ = self.stream.poll_trailers(cx);
     }
@@ -166,7 +167,7 @@ impl Body {
         self.stream.is_end_stream()
     }
 
-    /// From now on it has no time limits but those of its call.
+    /// Removes the time limits except those of its call.
     pub(super) fn rest(&mut self) {
         self.since_ms = UNLIMITED;
     }

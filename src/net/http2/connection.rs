@@ -1,7 +1,8 @@
-//! One connection: calls are begun as they come, and it ends when it is idle, silent or a flood.
+//! One connection: calls begin as they arrive, and it ends when it is idle, silent or floods the
+//! server.
 //!
-//! Invariant: all calls that one read brought are begun before the connection writes. What h2 is
-//! told meanwhile wakes no task, since it is polled again anyway.
+//! Invariant: all calls of one read begin before the connection writes. Changes in h2 meanwhile
+//! wake no task, since h2 is polled again anyway.
 
 use std::{
     rc::Rc,
@@ -30,10 +31,10 @@ use super::{
     send::Outgoing,
 };
 
-/// Calls of one read for which there is room on the stack.
+/// Calls of one read that fit on the stack.
 const CALLS_TYPICAL: usize = 32;
 
-/// Wakes the task of a connection, but not for what that does itself.
+/// Wakes the task of a connection, except for changes that the task itself makes.
 struct ConnectionWaker {
     task: Waker,
     begins_calls: AtomicBool,
@@ -58,21 +59,21 @@ pub(super) struct Http2Connection<S: Transport> {
     shared: Rc<Http2Shared>,
     permit: Http2Permit,
     deadline: Deadline,
-    /// What h2 wakes.
+    /// The waker that h2 gets.
     waker: Arc<ConnectionWaker>,
-    /// When a call came, or an answer to a ping.
+    /// When a call or an answer to a ping arrived last.
     moved_ms: u64,
-    /// When a ping was sent that has no answer yet, or the goodbye.
+    /// When an unanswered ping was sent, or the GOAWAY.
     asked_ms: Option<u64>,
-    /// True: the peer was told to go.
+    /// True: a GOAWAY was sent.
     is_leaving: bool,
-    /// When a connection that flooded us is let go, whether or not it has heard why.
+    /// When a connection that flooded us is closed, whether or not the peer has read why.
     ends_ms: Option<u64>,
     waits_in: WaitRound,
 }
 
 impl<S: Transport> Http2Connection<S> {
-    /// A connection that is driven by the task of `waker`.
+    /// A connection that the task of `waker` drives.
     pub(super) fn new(
         mut h2: Connection<Rewind<S>, Outgoing>,
         shared: Rc<Http2Shared>,
@@ -98,7 +99,7 @@ impl<S: Transport> Http2Connection<S> {
         }
     }
 
-    /// Goes on as far as possible; ready when it is over.
+    /// Advances as far as possible; ready when it is over.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.shared.local.server.stage() != Stage::Serving || self.shared.leaves.get() {
             self.leave();
@@ -125,7 +126,7 @@ impl<S: Transport> Http2Connection<S> {
         self.watch(cx)
     }
 
-    /// Notes what the connection does, and for which peer.
+    /// Notes the activity of the connection, and its peer.
     fn note_activity(&self) {
         let shared = &self.shared;
         self.permit.note(match (shared.active.get(), shared.is_authenticated.get()) {
@@ -138,7 +139,7 @@ impl<S: Transport> Http2Connection<S> {
         }
     }
 
-    /// Ends the connection without a wait: GOAWAY (RFC 9113 §6.8) leaves if the socket takes it.
+    /// Ends the connection without a wait: GOAWAY (RFC 9113 §6.8) is sent if the socket accepts it.
     #[cold]
     fn end_for_another(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.shared.inflow.pause(true);
@@ -147,12 +148,12 @@ impl<S: Transport> Http2Connection<S> {
         Poll::Ready(())
     }
 
-    /// Begins all calls that have come, and sends what there is; false: the connection is over.
+    /// Begins all received calls, and sends pending output; false: the connection is over.
     fn begin_calls(&mut self) -> bool {
         let waker = Waker::from(Arc::clone(&self.waker));
         let cx = &mut Context::from_waker(&waker);
         loop {
-            // All that h2 has: while it waits there, a head takes several times its bytes.
+            // Takes all heads from h2: while it waits there, a head takes several times its bytes.
             let mut heads: SmallVec<[Parts; CALLS_TYPICAL]> = SmallVec::new();
             let mut rests: SmallVec<[Rest; CALLS_TYPICAL]> = SmallVec::new();
             while heads.is_empty() || self.shared.inflow.has_heads() {
@@ -162,10 +163,10 @@ impl<S: Transport> Http2Connection<S> {
                         let (head, body) = request.into_parts();
                         heads.push(head);
                         rests.push((body, respond));
-                        // Others that came with it are known to h2.
+                        // h2 knows the other calls of the same read already.
                         self.shared.inflow.pause(true);
                     }
-                    // What is still open hears of it from h2.
+                    // h2 notifies the open streams.
                     Poll::Ready(Some(Err(_)) | None) => return false,
                     Poll::Pending => break,
                 }
@@ -176,7 +177,7 @@ impl<S: Transport> Http2Connection<S> {
             }
             self.moved_ms = self.shared.now_ms();
             if self.is_leaving {
-                // They came before the goodbye was heard: the connection is idle no longer.
+                // They arrived before the peer read the GOAWAY: the connection is no longer idle.
                 self.asked_ms = None;
             }
             self.waker.begins_calls.store(true, Relaxed);
@@ -187,13 +188,13 @@ impl<S: Transport> Http2Connection<S> {
         }
     }
 
-    /// Sends what there is, and takes in nothing.
+    /// Sends pending output, and accepts nothing.
     #[cold]
     fn only_send(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.shared.inflow.pause(true);
         let over = self.h2.poll_closed(cx).is_ready();
         self.shared.inflow.pause(false);
-        // What ends the connection is looked at then, at the latest.
+        // The latest time to check again whether the connection ends.
         let (now_ms, stall_ms) = (self.shared.now_ms(), self.shared.limits().write_stall_ms);
         self.deadline.arm(cx, &self.shared.local, now_ms + stall_ms);
         if over { Poll::Ready(()) } else { Poll::Pending }
@@ -206,7 +207,7 @@ impl<S: Transport> Http2Connection<S> {
             self.h2.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
             let local = &self.shared.local;
             local.server.refused(local.worker, "http2_control_frames_max");
-            // It leaves with the next poll.
+            // The next poll sends it.
             cx.waker().wake_by_ref();
             now + self.shared.limits().linger_ms
         });
@@ -254,10 +255,10 @@ impl<S: Transport> Http2Connection<S> {
                 if is_idle {
                     self.leave();
                 } else if let Some(pings) = &mut self.pings {
-                    // One that is under way already will do as well.
+                    // A ping in flight is enough.
                     let _ = pings.send_ping(Ping::opaque());
                 }
-                // What was just asked for leaves with the next poll.
+                // The next poll sends it.
                 cx.waker().wake_by_ref();
                 now + stall_ms
             }

@@ -1,4 +1,4 @@
-//! When to look again at what waits.
+//! Deadlines of waiting calls.
 
 use std::{
     rc::Rc,
@@ -10,12 +10,11 @@ use crate::net::{
     worker_state::WorkerState,
 };
 
-/// A deadline of the task that polls it, in the worker's wheel; it also hears the end of the
-/// server.
+/// A deadline of the task that polls it, in the worker's wheel; it also wakes when the server ends.
 #[derive(Default)]
 pub(super) struct Deadline(Option<Armed>);
 
-/// A place in the wheel.
+/// A timer in the wheel.
 struct Armed {
     local: Rc<WorkerState>,
     slot: TimerSlot,
@@ -28,7 +27,7 @@ impl Deadline {
         let slot = match &self.0 {
             Some(armed) if armed.waker.will_wake(cx.waker()) => armed.slot,
             _ => {
-                // The old place is free before a new one is taken.
+                // The old timer is freed before a new one is taken.
                 self.0 = None;
                 let (local, waker) = (Rc::clone(local), cx.waker().clone());
                 let slot = local.wheel.borrow_mut().insert(waker.clone());

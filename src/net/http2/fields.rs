@@ -1,4 +1,4 @@
-//! Heads and trailers of answers, as those of h2.
+//! Heads and trailers of answers, in h2's types.
 
 use std::cell::RefCell;
 
@@ -16,19 +16,19 @@ use crate::{
 
 pub(super) const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
-/// How nearly every call of gRPC ends.
+/// The status of a successful call of gRPC.
 const OK: HeaderValue = HeaderValue::from_static("0");
 
-/// What the answers of one connection repeat.
+/// The parts that the answers of one connection repeat.
 #[derive(Default)]
 pub(super) struct Heads {
-    /// The value of `Date`, made once a second; with the second that it says.
+    /// The value of `Date`, made once a second, with its second.
     date: RefCell<Option<(u64, HeaderValue)>>,
     /// The last head without fields of its own.
     last: RefCell<Option<LastHead>>,
 }
 
-/// A head that may come again.
+/// A head that may repeat.
 struct LastHead {
     second: u64,
     media: &'static str,
@@ -47,12 +47,12 @@ impl Heads {
                 response
             }
         };
-        // Every status of ours is a valid one.
+        // All statuses that we send are valid.
         *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or_default();
         response
     }
 
-    /// A copy of the last head, if it would be the same but for the status.
+    /// A copy of the last head, if it differs at most in the status.
     fn repeated(&self, head: &HeadParts, now: Now) -> Response<()> {
         let &HeadParts { media, content_length, .. } = head;
         let second = now.unix_ms / 1000;
@@ -68,8 +68,8 @@ impl Heads {
         response
     }
 
-    /// A head with the fields that are not the answer's own. Of gRPC there is but the type: its
-    /// messages say how long they are.
+    /// A head with the fields that all answers have. gRPC has only the type: its messages contain
+    /// their lengths.
     fn begin(&self, head: &HeadParts, now: Now) -> Response<()> {
         let mut response = Response::new(());
         let headers = response.headers_mut();
@@ -101,7 +101,7 @@ impl Heads {
     }
 }
 
-/// Puts fields of an answer into those of h2.
+/// Adds an answer's fields to h2's.
 fn put(headers: &mut HeaderMap, fields: FieldLines<'_>) {
     for (name, value) in fields.iter() {
         let known = match (name, value) {
@@ -116,7 +116,7 @@ fn put(headers: &mut HeaderMap, fields: FieldLines<'_>) {
     }
 }
 
-/// What comes behind the content of an answer.
+/// The trailers of an answer.
 pub(super) fn trailers(fields: FieldLines<'_>) -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(4);
     put(&mut trailers, fields);

@@ -1,33 +1,33 @@
-//! How many frames a peer may send that carry no call and no data.
+//! The limit of frames that carry neither a call nor data.
 //!
-//! h2 answers SETTINGS and PING and skips what it does not know as fast as it comes, so frames are
-//! counted on their way to h2. There is an allowance of `http2_control_frames_max`: a frame that
-//! carries no data and begins no call takes one from it; a call, and each frame of data that the
-//! peer is sent, give back ten; and the whole of it comes back in thirty seconds. A peer that has
-//! used it up gets ENHANCE_YOUR_CALM.
+//! h2 answers SETTINGS and PING and skips unknown frames without a limit, so frames are counted on
+//! their way to h2. There is an allowance of `http2_control_frames_max`: a frame that carries no
+//! data and begins no call takes one from it; each call, and each frame of data that is sent to the
+//! peer, restores ten; and the whole of it is restored in thirty seconds. A peer that has used it
+//! up gets ENHANCE_YOUR_CALM.
 
 use std::cell::Cell;
 
 /// Bytes of the head of a frame (RFC 9113 §4.1).
 const HEAD: usize = 9;
-/// Bytes of the client's preface (RFC 9113 §3.4), which is no frame.
+/// Bytes of the client's preface (RFC 9113 §3.4), which is not a frame.
 const PREFACE: usize = 24;
-/// Milliseconds in which all of the allowance comes back (nghttp2: 33 a second, 1,000 at once).
+/// Milliseconds in which the whole allowance is restored (nghttp2: 33 a second, 1,000 at once).
 const REFILL_MS: u64 = 30_000;
-/// Frames that a call, or a frame of data that was sent, is good for (Envoy: ten WINDOW_UPDATE for
-/// each frame of data).
+/// Frames that a call, or a sent frame of data, restores (Envoy: ten WINDOW_UPDATE for each frame
+/// of data).
 pub(in crate::net) const GRANT: u64 = 10;
 /// Bytes of padding and of its length, at most.
 const PADDING: usize = 256;
 /// Bytes of data in a frame that we send (RFC 9113 §4.2).
 const FRAME_BYTES: usize = 16 * 1024;
-/// Bytes that are taken from one connection before others get their turn.
+/// Bytes that are read from one connection before others are polled.
 const TURN_BYTES: usize = 64 * 1024;
 
-/// What a frame is to the allowance.
+/// The kind of a frame for the allowance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::net) enum FrameKind {
-    /// Fields, which may be those of a call.
+    /// Fields, which may begin a call.
     Headers,
     /// Some data.
     Data,
@@ -50,28 +50,28 @@ fn frame(head: [u8; HEAD]) -> (FrameKind, usize) {
     (frame, length)
 }
 
-/// Finds the frames in what comes, in whatever pieces it comes.
+/// Finds the frames in received bytes, in pieces of any size.
 pub(in crate::net) struct Frames {
-    /// Bytes that belong to no head of a frame.
+    /// Bytes to skip until the next head of a frame.
     skip: usize,
-    /// The head of a frame of which so much has come.
+    /// The received part of a frame's head.
     head: [u8; HEAD],
     came: usize,
 }
 
 impl Frames {
-    /// At the beginning of what a client sends.
+    /// At the beginning of a client's bytes.
     pub(in crate::net) fn new() -> Frames {
         Frames { skip: PREFACE, head: [0; HEAD], came: 0 }
     }
 
-    /// At the beginning of what a server sends.
+    /// At the beginning of a server's bytes.
     #[cfg(feature = "client")]
     pub(in crate::net) fn of_server() -> Frames {
         Frames { skip: 0, ..Frames::new() }
     }
 
-    /// Says which frames begin in the next bytes.
+    /// Reports which frames begin in the next bytes.
     pub(in crate::net) fn scan(&mut self, mut bytes: &[u8], mut seen: impl FnMut(FrameKind)) {
         loop {
             let skipped = self.skip.min(bytes.len());
@@ -91,12 +91,12 @@ impl Frames {
     }
 }
 
-/// What is left to spend; the time is that of the caller.
+/// The remaining allowance; the caller provides the time.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::net) struct Allowance {
     max: u64,
     left: u64,
-    /// When something came back for the last time.
+    /// When some of it was restored last.
     since_ms: u64,
 }
 
@@ -128,15 +128,15 @@ impl Allowance {
 pub(super) struct Inflow {
     allowance: Cell<Allowance>,
     is_flooded: Cell<bool>,
-    /// Frames with fields that came in this turn and began no call yet.
+    /// Frames with fields that were read in this poll and began no call yet.
     heads: Cell<u64>,
-    /// Bytes that may still be read in this turn.
+    /// Bytes that may still be read in this poll.
     turn: Cell<usize>,
-    /// Turns so far, this one included.
+    /// Polls so far, this one included.
     turns: Cell<u64>,
-    /// The turn in which the end of the peer's side was seen first; 0: it was not.
+    /// The poll in which the end of the peer's side was first seen; 0: not yet.
     ended_in: Cell<u64>,
-    /// True: what has come is handed over before anything else is read.
+    /// True: read input is processed before more is read.
     is_paused: Cell<bool>,
 }
 
@@ -149,19 +149,19 @@ impl Inflow {
         Inflow { allowance, is_flooded, heads, turn, turns, ended_in, is_paused }
     }
 
-    /// True: the peer has sent too many frames without use, and nothing more is read of it.
+    /// True: the peer has sent too many frames without use, and its input is no longer read.
     pub(super) fn is_flooded(&self) -> bool {
         self.is_flooded.get()
     }
 
-    /// Gives the connection another turn.
+    /// Begins a poll of the connection.
     pub(super) fn begin_turn(&self) {
         self.turn.set(TURN_BYTES);
         self.turns.set(self.turns.get() + 1);
     }
 
-    /// Whether what has come is handed over before anything else is read. Then the caller polls the
-    /// connection again, without it, before it waits: no waker is called for what is not read.
+    /// Sets whether read input is processed before more is read. If so, the caller clears this and
+    /// polls the connection again before it waits, because unread input wakes no task.
     pub(super) fn pause(&self, is_paused: bool) {
         self.is_paused.set(is_paused);
     }
@@ -171,23 +171,23 @@ impl Inflow {
         self.is_paused.get()
     }
 
-    /// True: others come first.
+    /// True: other connections come first.
     pub(super) fn turn_is_over(&self) -> bool {
         self.turn.get() == 0
     }
 
-    /// Whether h2 hears in a later turn only that the peer has ended its side: it forgets what it
-    /// has to send then, and what was answered in this turn is to leave first.
+    /// Whether h2 learns only in a later poll that the peer has ended its side: h2 then discards
+    /// its output, and answers of this poll must be sent first.
     pub(super) fn keeps_end(&self) -> bool {
         let turn = self.turns.get();
         if self.ended_in.get() == 0 {
             self.ended_in.set(turn);
         }
-        // Before the first turn nothing was answered.
+        // Before the first poll nothing was answered.
         turn > 0 && self.ended_in.get() == turn
     }
 
-    /// Takes account of what was read.
+    /// Accounts for read bytes.
     pub(super) fn read(&self, frames: &mut Frames, bytes: &[u8], now_ms: impl Fn() -> u64) {
         self.turn.set(self.turn.get().saturating_sub(bytes.len()));
         let (mut allowance, mut is_flooded) = (self.allowance.get(), self.is_flooded.get());
@@ -202,18 +202,18 @@ impl Inflow {
         self.is_flooded.set(is_flooded);
     }
 
-    /// Takes account of a call that h2 has handed over.
+    /// Accounts for a call that h2 has returned.
     pub(super) fn called(&self) {
         self.heads.set(self.heads.get().saturating_sub(1));
         self.grant(GRANT);
     }
 
-    /// True: fields have come that have begun no call yet.
+    /// True: some received fields have begun no call yet.
     pub(super) fn has_heads(&self) -> bool {
         self.heads.get() > 0
     }
 
-    /// Takes account of the fields that began no call: h2 has handed over all that it will.
+    /// Accounts for fields that began no call: h2 has returned all calls of this poll.
     pub(super) fn end_turn(&self, now_ms: u64) {
         let mut allowance = self.allowance.get();
         let has_room = (0..self.heads.take()).all(|_| allowance.spend(now_ms));
@@ -221,7 +221,7 @@ impl Inflow {
         self.is_flooded.set(self.is_flooded.get() || !has_room);
     }
 
-    /// Takes account of data that was sent, which the peer may acknowledge.
+    /// Accounts for sent data, which the peer may acknowledge.
     pub(super) fn sent(&self, bytes: usize) {
         self.grant(GRANT * (1 + (bytes / FRAME_BYTES) as u64));
     }
@@ -264,7 +264,7 @@ mod tests {
     }
 
     proptest! {
-        /// Frames are found in pieces as in the whole.
+        /// Pieces of any size give the same frames as the whole.
         #[test]
         fn frames_are_found_in_whatever_pieces_they_come(
             frames in prop::collection::vec((0..12_u8, 0..16_u8, 0..600_usize), 0..40),
@@ -284,7 +284,7 @@ mod tests {
             prop_assert_eq!(seen, naive(&all));
         }
 
-        /// No peer spends more than the allowance, what was granted, and what came back with time.
+        /// No peer spends more than the allowance, the grants, and the part restored over time.
         #[test]
         fn no_more_is_spent_than_there_is(
             max in 1..50_u64,

@@ -1,4 +1,4 @@
-//! Receiving the messages of a call of health or reflection, one or many.
+//! Receives the messages of a call of health or reflection, one or many.
 
 use std::{
     future::{Future, poll_fn},
@@ -27,10 +27,10 @@ use super::{
 pub(super) struct Messages {
     shared: Rc<Http2Shared>,
     body: Body,
-    /// What came and is not yet a message: as it came, or joined.
+    /// The beginning of a message: as received, or joined.
     held: Bytes,
     joined: BytesMut,
-    /// Bytes that are counted among all buffers: nothing until the call waits.
+    /// Bytes counted in the limit of all buffers: none until the call waits.
     charged: usize,
 }
 
@@ -49,7 +49,7 @@ fn refuse<T>(code: Code, why: &str) -> Result<T, NoMessage> {
 }
 
 impl Messages {
-    /// Nothing has come yet.
+    /// Nothing was received yet.
     pub(super) fn new(mut body: Body, shared: &Rc<Http2Shared>) -> Messages {
         body.limit(shared);
         let shared = Rc::clone(shared);
@@ -73,7 +73,7 @@ impl Messages {
         }
     }
 
-    /// The one message of a request that has one, once nothing more can come.
+    /// The only message of a unary request, once nothing more can come.
     pub(super) async fn only(
         &mut self,
         deadline: &mut Deadline,
@@ -84,7 +84,8 @@ impl Messages {
             if whole.is_some_and(|length| self.bytes().len() > PREFIX + length) {
                 return refuse(Code::InvalidArgument, "the request has more than one message");
             }
-            // What came with the last bytes is seen with them; before any, the call has to wait.
+            // The end is visible together with the last bytes; before any bytes, the call has to
+            // wait.
             let is_over = !self.bytes().is_empty() && self.body.is_over();
             if !is_over && self.more(deadline, due_ms).await? {
                 continue;
@@ -99,7 +100,7 @@ impl Messages {
         }
     }
 
-    /// Waits for `sending`, and takes in meanwhile what comes.
+    /// Waits for `sending`, and receives input meanwhile.
     pub(super) async fn beside<T>(
         &mut self,
         sending: impl Future<Output = T>,
@@ -120,7 +121,7 @@ impl Messages {
         .await
     }
 
-    /// From now on the peer may take its time.
+    /// Removes the peer's time limits from now on.
     pub(super) fn rest(&mut self) {
         self.body.rest();
     }
@@ -129,14 +130,14 @@ impl Messages {
         if self.joined.is_empty() { &self.held } else { &self.joined }
     }
 
-    /// The length of the message that has come.
+    /// The length of the message, if it is complete.
     fn whole(&self) -> Result<Option<usize>, NoMessage> {
         let bytes_max = self.shared.limits().body_bytes_max.min(SERVICE_MESSAGE_BYTES_MAX);
         match look(self.bytes(), bytes_max) {
             Framed::Whole(length) => Ok(Some(length)),
             Framed::Partial(_) => Ok(None),
             Framed::TooLarge => Err(NoMessage::Status(too_large(bytes_max))),
-            // Little is asked of these services, which no client compresses for its size.
+            // Requests to these services are small; clients do not compress them.
             Framed::Compressed(_) => Err(NoMessage::Status(Status::new(
                 Code::Unimplemented,
                 "compressed messages are not supported here",
@@ -170,7 +171,7 @@ impl Messages {
         }
     }
 
-    /// What the end of the request means to a message that is not whole.
+    /// The result of a request's end after an incomplete message.
     fn end(&self) -> NoMessage {
         if self.bytes().is_empty() {
             return NoMessage::End;
@@ -178,7 +179,7 @@ impl Messages {
         NoMessage::Status(Status::new(Code::InvalidArgument, "the message is cut short"))
     }
 
-    /// Takes a message of this length out of what came.
+    /// Splits a message of this length off.
     fn split(&mut self, length: usize) -> Bytes {
         if self.joined.is_empty() {
             self.held.advance(PREFIX);
@@ -200,15 +201,15 @@ impl Messages {
         self.joined.extend_from_slice(&piece);
     }
 
-    /// Copies what came, so that nothing of h2's is held for the sake of a few bytes. The length is
-    /// known by now, or with the next byte; what comes is trusted to come only as far as it has.
+    /// Copies the received bytes, so that no read of h2's is retained for the sake of a few bytes.
+    /// The length is known by now, or with the next byte; only received bytes are allocated for.
     fn join(&mut self) {
         if !self.held.is_empty() {
             self.joined.extend_from_slice(&std::mem::take(&mut self.held));
         }
     }
 
-    /// Counts what is held while the call waits.
+    /// Counts the held bytes while the call waits.
     fn hold(&mut self) -> Result<(), NoMessage> {
         self.join();
         let held = self.joined.capacity();

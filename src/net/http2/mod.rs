@@ -1,9 +1,9 @@
-//! HTTP/2: gRPC, and everything else that HTTP/1.1 serves, over one connection.
+//! HTTP/2: gRPC, and the HTTP/1.1 service, over one connection.
 //!
-//! h2 speaks the protocol and keeps its windows; a call is polled where it arrives and becomes a
-//! task of its own only if it has to wait. All calls that one read brought are answered before the
-//! connection writes, so they leave together. What a peer can hold is bounded by the limits of
-//! HTTP/1.1: each body, each answer and all buffers together.
+//! h2 implements the protocol and its windows; a call is polled where it arrives and becomes a task
+//! of its own only if it has to wait. All calls of one read are answered before the connection
+//! writes, so their answers are sent together. The limits of HTTP/1.1 bound a peer's memory: each
+//! body, each answer and all buffers together.
 
 mod account;
 mod body;
@@ -56,10 +56,10 @@ use permit::Http2Permit;
 use rewind::{Rewind, poll_skip};
 use send::{Gone, Outgoing};
 
-/// What h2 takes of one answer before it wants to be rid of it.
+/// Bytes of one answer that h2 buffers.
 const SEND_BUFFER: usize = 64 * 1024;
 
-/// What the calls of one connection share.
+/// The state that the calls of one connection share.
 struct Http2Shared {
     local: Rc<WorkerState>,
     /// Calls without a complete answer.
@@ -72,12 +72,12 @@ struct Http2Shared {
     local_addr: LocalAddr,
     inflow: Inflow,
     account: Arc<Account>,
-    /// True: the peer does not answer, and the connection ends by a reset.
+    /// True: the peer does not respond, and the connection ends by a reset.
     resets: Cell<bool>,
-    /// True: the peer showed too many wrong keys, and the connection ends by a GOAWAY.
+    /// True: the peer sent too many wrong keys, and the connection ends by a GOAWAY.
     leaves: Cell<bool>,
     heads: Heads,
-    /// True: a call was let in whose caller is known, if callers are known at all.
+    /// True: an authenticated call was accepted, or the server has no authentication.
     is_authenticated: Cell<bool>,
     /// The client that a trusted proxy has named last.
     forwarded: Cell<Option<IpAddr>>,
@@ -130,10 +130,10 @@ impl Http2Shared {
     }
 }
 
-/// Counts a call for as long as it lives, and what it holds while it waits.
+/// Counts a call as long as it lives, and its held bytes while it waits.
 struct CallGuard {
     shared: Rc<Http2Shared>,
-    /// Bytes of buffers that are counted among all.
+    /// Bytes counted in the limit of all buffers.
     charged: usize,
 }
 
@@ -143,14 +143,14 @@ impl CallGuard {
         CallGuard { shared: Rc::clone(shared), charged: 0 }
     }
 
-    /// Counts so many bytes that it holds; [`Gone`]: the buffers have no room for them.
+    /// Counts `held` bytes; [`Gone`]: the buffers have no room for them.
     fn charge(&mut self, held: usize) -> Result<(), Gone> {
         let before = std::mem::replace(&mut self.charged, held);
         let (account, now_ms) = (&self.shared.account, self.shared.now_ms());
         if account.charge(before, held, now_ms) { Ok(()) } else { Err(Gone) }
     }
 
-    /// Counts none any more.
+    /// Stops counting them.
     fn give_back(&mut self) {
         if self.charged > 0 {
             self.shared.account.give_back(std::mem::take(&mut self.charged));
@@ -165,9 +165,9 @@ impl Drop for CallGuard {
     }
 }
 
-/// Serves HTTP/2 in a task of its own, on a connection of which `read` has been read already; it
-/// may be empty. If there are `http2_connections_max` and none of them ends for it, it is told to
-/// go, and nothing of it is kept.
+/// Serves HTTP/2 in a task of its own, on a connection that begins with the bytes in `read`, which
+/// may be empty. If there are `http2_connections_max` and none of them ends for it, the connection
+/// gets a GOAWAY and is closed.
 pub(super) fn spawn<S: Transport + 'static>(
     mut stream: S,
     read: &[u8],
@@ -201,20 +201,20 @@ async fn until_ending<T>(is_ending: impl Fn() -> bool, work: impl Future<Output 
     .await
 }
 
-/// What a connection beyond `http2_connections_max` is told: SETTINGS, as every server begins, and
+/// The output of a connection beyond `http2_connections_max`: SETTINGS, as every server begins, and
 /// GOAWAY with ENHANCE_YOUR_CALM (RFC 9113 §6.8).
 const REFUSAL: &[u8] = b"\0\0\0\x04\0\0\0\0\0\
     \0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0b";
 
-/// Says the refusal, and reads until the peer has ended its side, too: what lies unread when a
-/// socket is closed resets the connection, and takes the refusal with it.
+/// Sends the refusal, and reads until the peer has ended its side, too: closing a socket with
+/// unread input resets the connection, and loses the refusal.
 async fn refuse<S: Transport>(stream: &mut S) -> io::Result<()> {
     stream.write_all(REFUSAL).await?;
     stream.shutdown().await?;
     poll_fn(|cx| poll_skip(stream, cx)).await
 }
 
-/// Serves HTTP/2 on a connection of which `read` has been read already.
+/// Serves HTTP/2 on a connection that begins with the bytes in `read`.
 pub(super) async fn serve<S: Transport>(
     stream: S,
     read: Vec<u8>,
@@ -241,7 +241,7 @@ fn builder(limits: &Limits) -> Builder {
     builder
         .max_concurrent_streams(count(limits.http2_streams_max))
         .max_pending_accept_reset_streams(limits.http2_resets_max)
-        // What comes for a call that was refused before its body was there is no mistake.
+        // Frames of a call that was refused before its body are not an error.
         .max_concurrent_reset_streams(limits.http2_streams_max)
         .max_local_error_reset_streams(Some(limits.http2_control_frames_max))
         .max_header_list_size(count(limits.head_bytes_max * HTTP2_HEAD_LIST_FACTOR))

@@ -1,4 +1,4 @@
-//! The slots of one connection: among all connections, and among those of HTTP/2.
+//! The permits of one connection: among all connections, and among those of HTTP/2.
 
 use std::{net::IpAddr, rc::Rc, task::Waker};
 
@@ -10,14 +10,14 @@ use crate::{
     },
 };
 
-/// Both slots; dropping it gives them back.
+/// Both permits; dropping it returns them.
 pub(in crate::net) struct Http2Permit {
     connection: ConnectionPermit,
     http2: PeerEntry,
 }
 
 impl Http2Permit {
-    /// A slot among the connections of HTTP/2.
+    /// A permit among the connections of HTTP/2.
     ///
     /// # Errors
     /// The connection, when there are `http2_connections_max` and none of them ends for this one.
@@ -36,12 +36,12 @@ impl Http2Permit {
         }
     }
 
-    /// What the tasks of this worker share.
+    /// The state that the tasks of this worker share.
     pub(super) fn local(&self) -> &Rc<WorkerState> {
         self.connection.local()
     }
 
-    /// The address of the other side, if it has one.
+    /// The address of the peer, if it has one.
     pub(super) fn remote(&self) -> Option<IpAddr> {
         self.connection.remote()
     }
@@ -56,7 +56,7 @@ impl Http2Permit {
         self.entries().any(PeerEntry::is_ending)
     }
 
-    /// Notes what the connection does.
+    /// Notes the activity of the connection.
     pub(super) fn note(&self, activity: Activity) {
         self.entries().for_each(|entry| entry.note(activity));
     }

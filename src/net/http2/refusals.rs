@@ -1,10 +1,10 @@
-//! What h2 refuses by itself: calls beyond `http2_streams_max`, and peers that flood it. It reports
-//! neither to its user, so they are read in the frames that it writes.
+//! Refusals by h2 itself: calls beyond `http2_streams_max`, and peers that flood it. h2 does not
+//! report them to its user, so they are read in the frames that it writes.
 
 /// Bytes of the head of a frame (RFC 9113 §4.1).
 const HEAD: usize = 9;
-/// Bytes of a frame that are looked at: the head, the fixed fields of GOAWAY, and as much of its
-/// debug data as tells one limit from another.
+/// Bytes of a frame that are read: the head, the fixed fields of GOAWAY, and enough of its debug
+/// data to distinguish the limits.
 const BEGINNING: usize = HEAD + 8 + 15;
 /// Types of frames (RFC 9113 §6.4, §6.8).
 const RST_STREAM: u8 = 3;
@@ -12,8 +12,8 @@ const GOAWAY: u8 = 7;
 /// The error code REFUSED_STREAM (RFC 9113 §7).
 const REFUSED_STREAM: [u8; 4] = 7_u32.to_be_bytes();
 
-/// How the debug data of h2's GOAWAY begins at each limit; the mistakes that it counts are bounded
-/// by `http2_control_frames_max`, and so are CONTINUATION and small DATA frames.
+/// The beginning of the debug data of h2's GOAWAY for each limit. `http2_control_frames_max`
+/// includes the errors that h2 counts, CONTINUATION and small DATA frames.
 const FLOODS: [(&[u8; 15], &str); 5] = [
     (b"too_many_resets", "http2_resets_max"),
     (b"too_many_intern", "http2_control_frames_max"),
@@ -22,18 +22,18 @@ const FLOODS: [(&[u8; 15], &str); 5] = [
     (b"header_list_way", "head_bytes_max"),
 ];
 
-/// Finds the refusals in the bytes that are written, however they are divided.
+/// Finds the refusals in written bytes, in pieces of any size.
 pub(super) struct Refusals {
     /// Bytes of a payload that are skipped.
     skip: usize,
-    /// The beginning of a frame, of which `came` bytes have come, and `wanted` are looked at.
+    /// The beginning of a frame; `came` of `wanted` bytes are present.
     begun: [u8; BEGINNING],
     came: usize,
     wanted: usize,
 }
 
 impl Refusals {
-    /// At the beginning of what a server sends.
+    /// At the beginning of a server's bytes.
     pub(super) fn new() -> Refusals {
         Refusals { skip: 0, begun: [0; BEGINNING], came: 0, wanted: HEAD }
     }
@@ -68,7 +68,7 @@ impl Refusals {
     }
 }
 
-/// The limit that a frame refuses something for.
+/// The limit that a frame reports as exceeded.
 fn limit_of(frame: &[u8]) -> Option<&'static str> {
     match (frame[3], &frame[HEAD..]) {
         (RST_STREAM, code) => (*code == REFUSED_STREAM).then_some("http2_streams_max"),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     proptest! {
-        /// Refusals are found in pieces of any size, and what looks like one in data is none.
+        /// Refusals are found in pieces of any size, and similar bytes in data are ignored.
         #[test]
         fn refusals_are_found_in_any_pieces(
             frames in prop::collection::vec((0..8_u8, 0..9_u32), 0..40),

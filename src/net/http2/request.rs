@@ -1,8 +1,8 @@
-//! One request: an exchange of the engine's, whose answer leaves as frames.
+//! One request: an exchange of the engine, whose answer is sent as frames.
 //!
-//! Every limit of HTTP/1.1 holds: that of the body from `Content-Length` on before any of it is
-//! read. A request that has come is answered where it arrived; one that waits becomes a task of its
-//! own, and is counted.
+//! Every limit of HTTP/1.1 applies; `Content-Length` is checked before any of the body is read. A
+//! complete request is answered where it arrived; a request that waits becomes a task of its own,
+//! and is counted.
 
 use std::{
     future::Future,
@@ -34,10 +34,10 @@ use super::{
     services,
 };
 
-/// What is to come of a request, and where its answer goes.
+/// The rest of a request, and the stream of its answer.
 pub(super) type Rest = (RecvStream, SendResponse<Outgoing>);
 
-/// Answers a request at once if it can be, and in a task of its own otherwise.
+/// Answers a request at once if possible, and in a task of its own otherwise.
 pub(super) fn start(
     shared: &Rc<Http2Shared>,
     head: &Parts,
@@ -85,14 +85,14 @@ fn begin(shared: &Http2Shared, head: &Parts, body: &RecvStream) -> Exchange {
         target: target.as_bytes(),
         authority,
         fields,
-        // What begins a request of another kind may be all of it.
+        // The beginning of a request with another method may be all of it.
         has_body: head.method == Method::POST || !body.is_end_stream(),
         takes_trailers: true,
     };
     with_cx(shared, Waker::noop(), |cx| Exchange::new(cx, request))
 }
 
-/// Lets the engine work on something, with an output that is empty before and after.
+/// Runs the engine with an output that is empty before and after.
 fn with_cx<T>(shared: &Http2Shared, wake: &Waker, work: impl FnOnce(&mut Cx<'_>) -> T) -> T {
     let now = shared.local.now();
     let mut scratch = shared.local.scratch.borrow_mut();
@@ -102,32 +102,32 @@ fn with_cx<T>(shared: &Http2Shared, wake: &Waker, work: impl FnOnce(&mut Cx<'_>)
     work(&mut Cx { engine, worker, now, wake, out, unsent: 0, peer })
 }
 
-/// One request on its way.
+/// One request in progress.
 struct Http2Request {
     guard: CallGuard,
     respond: SendResponse<Outgoing>,
     exchange: Exchange,
-    /// What is to come of the body; nothing once the answer has begun.
+    /// The rest of the body; `None` once the answer has begun.
     body: Option<Body>,
-    /// A body that has come at once: its window is opened when the call waits, or by h2 at its end.
+    /// A body that arrived whole: its window is opened when the call waits, or by h2 at its end.
     unopened: Option<Body>,
-    /// What is to come of a body whose request was answered already.
+    /// The rest of a body whose request was answered already.
     unread: Option<Unread>,
-    /// True: all of the answer has left for h2.
+    /// True: all of the answer was passed to h2.
     is_answered: bool,
     deadline: Deadline,
-    /// False: answers of this connection wait to be read, and it may have to wait for them.
+    /// False: answers of this connection wait to be read, and the call may have to wait for them.
     may_begin: bool,
     /// The answer, once its head was sent.
     stream: Option<SendStream<Outgoing>>,
-    /// True: the content comes in pieces, for as long as there is something to say.
+    /// True: the content is a stream of unknown length.
     is_stream: bool,
-    /// What was said and has not left.
+    /// Output that was not sent yet.
     sending: Option<Sending>,
     end: End,
 }
 
-/// What follows the content that was said.
+/// What follows the current content.
 #[derive(Default)]
 enum End {
     /// More of it.
@@ -139,7 +139,7 @@ enum End {
     Trailers(HeaderMap),
 }
 
-/// What the exchange said in one turn.
+/// The output of one poll of the exchange.
 struct Said<'s> {
     shared: &'s Http2Shared,
     head: Option<Response<()>>,
@@ -180,7 +180,7 @@ impl Future for Http2Request {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        // What fails here is the client's leaving, or its end.
+        // An error here means that the client has left.
         if !self.is_answered {
             match self.go_on(cx) {
                 Poll::Ready(Ok(())) => self.is_answered = true,
@@ -201,7 +201,7 @@ impl Future for Http2Request {
 }
 
 impl Http2Request {
-    /// Leaves the answer to the services that every gRPC server has.
+    /// Passes the call to the services that every gRPC server has.
     #[cold]
     fn serve(self, rpc: Rpc, cx: &mut Context<'_>) {
         let Http2Request { guard, exchange, respond, body, .. } = self;
@@ -215,7 +215,7 @@ impl Http2Request {
         }
     }
 
-    /// Sends what is said until all of it is.
+    /// Runs the exchange and sends its output until it is complete.
     fn go_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
         let shared = Rc::clone(&self.guard.shared);
         loop {
@@ -227,7 +227,7 @@ impl Http2Request {
             let mut said = Said { shared: &shared, head, is_stream, content, end: End::Open };
             ready!(self.turn(&shared, cx, &mut said))?;
             if self.exchange.closes_connection() {
-                // What is sent below wakes the connection.
+                // The refusal that is sent below wakes the connection.
                 shared.leaves.set(true);
             }
             self.is_stream = said.is_stream;
@@ -245,7 +245,7 @@ impl Http2Request {
         }
     }
 
-    /// Sends what was said; false: that was all.
+    /// Sends pending output; false: the answer is complete.
     fn send(&mut self, shared: &Http2Shared, cx: &mut Context<'_>) -> Poll<Result<bool, Gone>> {
         let Some(sending) = &mut self.sending else { return Poll::Ready(Ok(true)) };
         let Some(stream) = &mut self.stream else { return Poll::Ready(Err(Gone)) };
@@ -263,7 +263,7 @@ impl Http2Request {
         })
     }
 
-    /// Goes on until there is something to send, which `said` has then.
+    /// Polls the exchange until it has output, which is stored in `said`.
     fn turn(
         &mut self,
         shared: &Http2Shared,
@@ -285,7 +285,8 @@ impl Http2Request {
             self.may_begin = true;
         }
         if self.exchange.is_admitting() {
-            // What is not let in is not read; its window keeps the rest with the client.
+            // The body of an unaccepted request is not read; its window makes the client keep the
+            // rest.
             let _ = with_cx(shared, cx.waker(), |cx| self.exchange.poll(cx, said));
             if self.exchange.is_admitting() && said.is_nothing() {
                 return self.wait_admission(shared, cx);
@@ -300,7 +301,7 @@ impl Http2Request {
             let is_wanted = whole.is_none() && self.exchange.wants_body();
             if !is_wanted && (self.body.is_some() || whole.is_some()) {
                 self.discard_rest(shared);
-                // What is handled now makes room for its answer.
+                // Processing the body frees its memory for the answer.
                 self.guard.give_back();
             }
             let _ = with_cx(shared, cx.waker(), |cx| match whole {
@@ -308,12 +309,12 @@ impl Http2Request {
                 None => self.exchange.poll(cx, said),
             });
             if !said.is_nothing() {
-                // A request that is answered before it has come is refused.
+                // A request that is answered before it is complete is refused.
                 self.discard_rest(shared);
                 self.guard.give_back();
                 return Poll::Ready(Ok(()));
             }
-            // The exchange looks at the time, too: if it refused nothing, there is more of it.
+            // The exchange checks the time, too: if it did not refuse, there is time left.
             if !is_late || was_late {
                 break;
             }
@@ -326,7 +327,7 @@ impl Http2Request {
         Poll::Pending
     }
 
-    /// Takes in no more of the body.
+    /// Receives no more of the body.
     fn discard_rest(&mut self, shared: &Http2Shared) {
         if let Some(body) = self.body.take().filter(|body| !body.is_over()) {
             self.unread = Some(body.discard(shared));
@@ -342,7 +343,7 @@ impl Http2Request {
         if left.is_ready() { Err(Gone) } else { Ok(()) }
     }
 
-    /// Takes in what has come of the body, or gives it back if that is all of it; true: the time
+    /// Receives the available part of the body, or returns it if that is all of it; true: the time
     /// for more of it is over.
     fn read(
         &mut self,
@@ -373,7 +374,7 @@ impl Http2Request {
         Ok((false, None))
     }
 
-    /// Waits until the caller is known.
+    /// Waits for the authentication of the caller.
     fn wait_admission<T>(
         &mut self,
         shared: &Http2Shared,
@@ -386,12 +387,12 @@ impl Http2Request {
         Poll::Pending
     }
 
-    /// Until when it may wait until it begins.
+    /// Until when it may wait to begin.
     fn waits_until_ms(&self, shared: &Http2Shared) -> u64 {
         shared.account.waits_until_ms(self.exchange.began_ms())
     }
 
-    /// Takes in what comes until the call may begin: h2 would hold more for it.
+    /// Receives input until the call may begin: in h2 it would take more memory.
     fn wait<T>(&mut self, shared: &Http2Shared, cx: &mut Context<'_>) -> Poll<Result<T, Gone>> {
         self.hear_reset(cx)?;
         while let Some(body) = &mut self.body

@@ -1,5 +1,5 @@
-//! A transport whose first bytes were read already, and whose frames are counted on their way, as
-//! is what h2 refuses.
+//! A transport that begins with bytes that were read already. It counts the frames that pass, and
+//! the refusals of h2.
 
 use std::{
     future::Future,
@@ -15,7 +15,7 @@ use crate::net::transport::Transport;
 
 use super::{Http2Shared, flood::Frames, refusals::Refusals};
 
-/// Gives the bytes that were read, then those of the stream.
+/// Returns the bytes that were read already, then those of the stream.
 pub(super) struct Rewind<S: Transport> {
     read: Vec<u8>,
     given: usize,
@@ -25,12 +25,12 @@ pub(super) struct Rewind<S: Transport> {
     refusals: Refusals,
     /// True: something was written.
     has_begun: bool,
-    /// True: we have said our last.
+    /// True: our side is closed.
     is_shut: bool,
 }
 
 impl<S: Transport> Rewind<S> {
-    /// `read` goes before what `stream` has.
+    /// `read` comes before the bytes of `stream`.
     pub(super) fn new(read: Vec<u8>, stream: S, shared: &Rc<Http2Shared>) -> Rewind<S> {
         Rewind {
             read,
@@ -54,7 +54,7 @@ impl<S: Transport> Drop for Rewind<S> {
 }
 
 impl<S: Transport> Rewind<S> {
-    /// Counts what h2 refuses in the first `count` bytes of these, which are written.
+    /// Counts the refusals of h2 in the first `count` bytes of these, which were written.
     fn wrote(&mut self, bufs: &[io::IoSlice<'_>], mut count: usize) {
         let local = &self.shared.local;
         for buf in bufs {
@@ -90,7 +90,7 @@ impl<S: Transport> AsyncRead for Rewind<S> {
             return Poll::Pending;
         }
         if me.shared.inflow.is_flooded() {
-            // The connection looks at that after every turn.
+            // The connection checks that after every poll.
             return Poll::Pending;
         }
         if me.shared.inflow.turn_is_over() {
@@ -145,8 +145,8 @@ impl<S: Transport> AsyncWrite for Rewind<S> {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    /// Behind a flood the rest of it is read and ignored: what lies unread when a socket is closed
-    /// resets the connection, and takes the goodbye with it.
+    /// After a flood the rest of the input is read and ignored: closing a socket with unread input
+    /// resets the connection, and loses the GOAWAY.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.is_shut {
             ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
@@ -159,7 +159,7 @@ impl<S: Transport> AsyncWrite for Rewind<S> {
     }
 }
 
-/// Reads until the peer has ended its side, and keeps nothing.
+/// Reads and discards input until the peer has ended its side.
 pub(super) fn poll_skip(
     stream: &mut (impl AsyncRead + Unpin),
     cx: &mut Context<'_>,

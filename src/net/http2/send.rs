@@ -1,5 +1,5 @@
-//! Sending an answer: what waits in h2 is counted until it has left, and a peer that opens no
-//! window is given up.
+//! Sends an answer: bytes that wait in h2 are counted until they were sent, and a peer that opens
+//! no window is dropped.
 
 use std::{
     sync::Arc,
@@ -11,15 +11,15 @@ use h2::{Reason, SendStream};
 
 use super::{Http2Shared, account::Account, deadline::Deadline};
 
-/// An answer above this size that fills its buffer is handed over as it is; another one is copied,
-/// and the buffer stays with the worker.
+/// An answer above this size that fills its buffer is moved to h2; a smaller one is copied, and the
+/// worker keeps the buffer.
 const COPY_MAX: usize = 64 * 1024;
 
-/// Bytes on their way through h2.
+/// Bytes that are sent through h2.
 pub(super) enum Outgoing {
-    /// What was said at once, of which nothing has left.
+    /// A whole piece of output, of which nothing was sent.
     Whole(Counted),
-    /// A part of it, or what is not counted.
+    /// A part of it, or uncounted bytes.
     Part(Bytes),
 }
 
@@ -28,7 +28,7 @@ impl Outgoing {
         !self.has_remaining()
     }
 
-    /// Takes so many of the first bytes.
+    /// Splits `length` bytes off the front.
     fn split_to(&mut self, length: usize) -> Outgoing {
         let all = std::mem::take(self);
         if length >= all.remaining() {
@@ -76,12 +76,12 @@ impl Buf for Outgoing {
     }
 }
 
-/// Bytes that are counted among all buffers until h2 has sent them.
+/// Bytes counted in the limit of all buffers until h2 has sent them.
 pub(super) struct Counted {
     bytes: Vec<u8>,
-    /// How many of the first ones h2 has taken while they were not cut in parts.
+    /// How many of the first bytes h2 has sent before they were split into parts.
     sent: usize,
-    /// True: a complete answer, for which the calls behind it wait.
+    /// True: a complete answer; later calls wait for it.
     is_answer: bool,
     account: Arc<Account>,
 }
@@ -102,7 +102,7 @@ impl Drop for Counted {
     }
 }
 
-/// The stream is over: the peer has left or was given up.
+/// The stream is over: the peer has left or was dropped.
 pub(super) struct Gone;
 
 /// Takes a complete answer out of a worker's buffer; [`Gone`]: the buffers have no room for it.
@@ -118,7 +118,7 @@ pub(super) fn take_piece(out: &mut Vec<u8>, shared: &Http2Shared) -> Result<Outg
 fn counted(out: &mut Vec<u8>, shared: &Http2Shared, is_answer: bool) -> Result<Outgoing, Gone> {
     let bytes = match out.len() {
         0 => return Ok(Outgoing::default()),
-        // Room that is not used would be counted for as long as the answer waits.
+        // Unused capacity would be counted as long as the answer waits.
         length if length <= COPY_MAX || length <= out.capacity() / 2 => {
             let bytes = out.as_slice().to_vec();
             out.clear();
@@ -135,23 +135,23 @@ fn counted(out: &mut Vec<u8>, shared: &Http2Shared, is_answer: bool) -> Result<O
     if has_room { Ok(Outgoing::Whole(counted)) } else { Err(Gone) }
 }
 
-/// What is on its way to the peer.
+/// Output that is being sent to the peer.
 pub(super) struct Sending {
     bytes: Outgoing,
-    /// When the current window of the peer's began, and the bytes that it has taken since then.
+    /// The start of the peer's current window, and the bytes sent since then.
     since_ms: u64,
     taken: usize,
 }
 
 impl Sending {
-    /// Nothing of it has left.
+    /// Nothing of it was sent.
     pub(super) fn new(bytes: Outgoing, shared: &Http2Shared) -> Sending {
         Sending { bytes, since_ms: shared.now_ms(), taken: 0 }
     }
 
-    /// Sends as fast as the peer takes it, and ends the stream behind it if `is_last`.
+    /// Sends as fast as the peer reads, and then ends the stream if `is_last`.
     ///
-    /// `due_ms`: says `false` at that time, with the rest unsent.
+    /// `due_ms`: returns `false` at that time, with the rest unsent.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,

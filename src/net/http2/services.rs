@@ -1,9 +1,9 @@
-//! The services that every gRPC server has beside A2A: health, and reflection.
+//! The services that every gRPC server has in addition to A2A: health and reflection.
 //!
-//! Invariant: their calls begin when their head was checked, as every call, and wait for no answers
-//! of others: a connection that does not take its answers still hears how the server is. Two of
-//! them are streams that last for as long as their client likes; they need no caller, and so have
-//! places of their own.
+//! Invariant: their calls begin when their head was checked, as every call, and do not wait for
+//! other answers: a connection that does not read its answers still gets the server's health. Two
+//! of them are streams that last as long as their client wants; they need no authentication, and so
+//! have permits of their own.
 
 use std::{future::poll_fn, net::IpAddr, rc::Rc, task::Poll};
 
@@ -33,18 +33,18 @@ use super::{
     send::{Gone, Outgoing, Sending, take_piece},
 };
 
-/// A call of theirs, and what it waits with.
+/// A call of these services.
 struct ServiceCall {
     guard: CallGuard,
     respond: SendResponse<Outgoing>,
     deadline: Deadline,
-    /// When the client no longer wants the answer.
+    /// The client's deadline.
     due_ms: Option<u64>,
-    /// Where it comes from.
+    /// The peer's address.
     address: Option<IpAddr>,
 }
 
-/// Its place among the open streams of these services, and among those of its peer.
+/// Its permits: among the open streams of these services, and among those of its peer.
 type Place = (Permit, Option<CallerPlace>);
 
 /// How a call ends: with a status, or because its client left.
@@ -71,11 +71,11 @@ impl From<NoMessage> for End {
 
 /// Whether a path is that of such a call.
 pub(super) fn rpc_at(path: &str) -> Option<Rpc> {
-    // Hardly any is.
+    // A cheap test first: hardly any path is.
     if path.starts_with("/grpc.") { grpc::rpc(path) } else { None }
 }
 
-/// Answers a call whose head is in order.
+/// Answers a call with a valid head.
 pub(super) async fn answer(
     guard: CallGuard,
     rpc: Rpc,
@@ -113,8 +113,8 @@ impl ServiceCall {
         let _ = self.respond.send_response(response, true);
     }
 
-    /// A place among the open streams. Their callers are not authenticated, so they are not those
-    /// of calls.
+    /// The permits of a stream. Callers are not authenticated here, so these are not permits of
+    /// calls.
     fn place(&self) -> Result<Place, End> {
         let shared = &self.guard.shared;
         let config = &shared.engine().config;
@@ -134,7 +134,7 @@ impl ServiceCall {
         Ok((permit.ok_or_else(|| full("service_streams_max"))?, of_peer))
     }
 
-    /// Sends a message; false: the time was over before all of it had left.
+    /// Sends a message; false: the deadline came before all of it was sent.
     async fn send(
         &mut self,
         stream: &mut SendStream<Outgoing>,
@@ -150,7 +150,7 @@ impl ServiceCall {
     async fn health(&mut self, rpc: Rpc, mut messages: Messages) -> Result<(), End> {
         let message = messages.only(&mut self.deadline, self.due_ms).await?;
         let is_known = health::is_known(&message).map_err(End::Status)?;
-        // A watcher may wait for long; what it asked with is not held meanwhile.
+        // A watcher may wait for long; its request is not retained meanwhile.
         drop((message, messages));
         let shared = self.shared();
         let look = || Serving::of(is_known, shared.engine().is_draining());
@@ -199,7 +199,7 @@ impl ServiceCall {
         }
     }
 
-    /// `ServerReflectionInfo`: an answer to each question until the client ends.
+    /// `ServerReflectionInfo`: an answer to each request until the client ends.
     async fn reflection(&mut self, mut messages: Messages) -> Result<(), End> {
         let _place = self.place()?;
         let (shared, mut stream) = (self.shared(), self.open()?);

@@ -1,7 +1,7 @@
-//! The access log: one line a call, when it has ended, and one a refused request.
+//! The access log: one line for each ended call, and one for each refused request.
 //!
 //! Invariant: refused requests, calls or not, have at most [`REFUSED_LINES_MAX`] lines in a second,
-//! whatever the sample; those that have none are counted, and the count has a line.
+//! regardless of the sample; further ones are counted, and the count has a line.
 
 use std::{
     fmt,
@@ -31,7 +31,7 @@ use super::super::{
     metrics::{generation_name, op_name},
 };
 
-/// What the lines of calls have of their callers.
+/// How the lines of calls show their callers.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum LoggedPrincipal {
     /// A hash under a key that each process makes for itself.
@@ -39,7 +39,7 @@ pub enum LoggedPrincipal {
     Hash,
     /// A hash under this key: it is the same after a restart, and on each server with the key.
     HashUnder(u128),
-    /// The name, behind the issuer where the caller has one.
+    /// The name, after the issuer if the caller has one.
     Name,
 }
 
@@ -54,20 +54,21 @@ impl fmt::Debug for LoggedPrincipal {
     }
 }
 
-/// What writes a line a call.
+/// Writes one line for each call.
 pub(in crate::net) struct AccessLog {
     /// One call of so many has a line; 0: none.
     one_of: AtomicU32,
     seen: AtomicU32,
-    /// Without it the name behind the hash in a line cannot be found. `None`: names are shown.
+    /// The key of the hashes of names: without it a hash cannot be reversed. `None`: names are
+    /// shown.
     key: Option<u128>,
-    /// Of lines of refused requests.
+    /// The rate limit of lines of refused requests.
     refused: Mutex<LineRate>,
     engine: OnceLock<Weak<Engine>>,
 }
 
 impl AccessLog {
-    /// A log of one call of so many, under a secret key; without one it shows names.
+    /// A log of one call in `one_of`, with hashes under a secret key; without a key it shows names.
     pub(in crate::net) fn new(one_of: u32, key: Option<u128>) -> AccessLog {
         let (one_of, seen) = (AtomicU32::new(one_of), AtomicU32::new(0));
         AccessLog { one_of, seen, key, refused: Mutex::default(), engine: OnceLock::new() }
@@ -78,13 +79,13 @@ impl AccessLog {
         self.one_of.load(Relaxed) > 0
     }
 
-    /// Says whose agents are meant.
+    /// Sets the engine whose agents the lines name.
     pub(in crate::net) fn belong_to(&self, engine: Weak<Engine>) {
         // There is one engine.
         let _ = self.engine.set(engine);
     }
 
-    /// From now on one call of so many has a line; 0: none.
+    /// Sets that one call in `one_of` has a line; 0: none.
     pub(in crate::net) fn set_one_of(&self, one_of: u32) {
         self.one_of.store(one_of, Relaxed);
     }
@@ -97,7 +98,7 @@ impl AccessLog {
         }
     }
 
-    /// Writes the line of a call, if it is to have one.
+    /// Writes the line of a call, if it should have one.
     pub(in crate::net) fn write(&self, call: &CallRecord, now_ns: u64) {
         let Some(details) = call.details.as_deref() else { return };
         if call.refusal.is_some() && !self.admits_refused(Instant::now()) {
@@ -135,7 +136,7 @@ impl AccessLog {
         );
     }
 
-    /// Writes the line of a refused request that is no call, unless it is one too many.
+    /// Writes the line of a refused request that is not a call, unless the rate limit is reached.
     pub(in crate::net) fn write_refused(&self, refused: &RefusedRequest<'_>) {
         if !self.is_on() || !self.admits_refused(Instant::now()) {
             return;
@@ -152,7 +153,7 @@ impl AccessLog {
         );
     }
 
-    /// Whether a refused request has a line in the second that runs now; otherwise it is counted.
+    /// Whether a refused request has a line in the current second; otherwise it is counted.
     fn admits_refused(&self, now: Instant) -> bool {
         let LineVerdict { is_written, skipped } = self.rate().take(now, REFUSED_LINES_MAX);
         tell_unlogged(skipped);
@@ -169,7 +170,7 @@ impl AccessLog {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a line says of a caller.
+    /// How a line shows a caller.
     fn name(&self, principal: &Principal) -> String {
         let Some(key) = self.key else {
             return match principal.issuer() {
@@ -196,7 +197,7 @@ fn tell_unlogged(unlogged: u64) {
     }
 }
 
-/// An address as it is written: one of IPv4 as such, also where a socket of IPv6 took it.
+/// An address in its usual form: IPv4 also if a socket of IPv6 accepted it.
 fn shown(peer: IpAddr) -> tracing::field::DisplayValue<IpAddr> {
     tracing::field::display(peer.to_canonical())
 }
@@ -226,7 +227,7 @@ mod tests {
         assert_eq!(log.rate().take_skipped(begin, true), 150);
         assert_eq!(admitted(second - ns), 0);
         assert_eq!(admitted(second), REFUSED_LINES_MAX as usize);
-        // Those of the second before had their line.
+        // The lines of the previous second were reported.
         assert_eq!(log.rate().take_skipped(begin + second, true), 150);
         assert_eq!(log.rate().take_skipped(begin + second, true), 0);
     }

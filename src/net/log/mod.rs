@@ -1,7 +1,8 @@
 //! The log of a process, through `tracing`: text where stderr is a terminal, JSON otherwise.
 //!
-//! Invariant: workers never wait for the reader of the log; what the sink cannot take is counted.
-//! No line has a secret or a query; names of callers stand there where the operator wants them.
+//! Invariant: workers never wait for the reader of the log; lines that the sink cannot take are
+//! counted. No line has a secret or a query; lines have names of callers only if the operator wants
+//! that.
 
 mod access;
 mod sink;
@@ -21,17 +22,16 @@ pub(super) use access::AccessLog;
 pub use access::LoggedPrincipal;
 pub(super) use sink::{flush, lost_lines};
 
-/// Which lines a log has.
+/// The level of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
     /// None.
     Off,
-    /// What has failed.
+    /// Failures.
     Error,
-    /// That, and what needs attention: limits that are hit, handshakes that fail, spans
-    /// that are lost.
+    /// Failures, and warnings: limits that are hit, handshakes that fail, spans that are lost.
     Warn,
-    /// That, and what happens to the server: reloads, agents that block, the drain; calls.
+    /// Also events of the server: reloads, agents that block, the drain; calls.
     Info,
     /// All there is.
     Debug,
@@ -58,7 +58,7 @@ impl LogLevel {
         LogLevel::ALL.into_iter().find(|level| level.word() == word)
     }
 
-    /// Our lines alone: other crates write whatever they like.
+    /// Only our lines, not those of other crates.
     fn targets(self) -> Targets {
         let level = match self {
             LogLevel::Off => LevelFilter::OFF,
@@ -71,11 +71,11 @@ impl LogLevel {
     }
 }
 
-/// The filter of the log that this process has, once it has one.
+/// The filter of this process's log, if it has one.
 static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
-/// Has this process write a log to stderr. Where it writes one already, that one stays: a program
-/// may have a subscriber of its own.
+/// Makes this process write a log to stderr. If it has a log already, that one stays: a program may
+/// have a subscriber of its own.
 pub(super) fn install(level: LogLevel) {
     if tracing::dispatcher::has_been_set() {
         return set_level(level);
@@ -92,7 +92,7 @@ pub(super) fn install(level: LogLevel) {
     }
 }
 
-/// Has the log write these lines from now on.
+/// Sets the level of the log from now on.
 pub(super) fn set_level(level: LogLevel) {
     if let Some(filter) = FILTER.get() {
         // It fails only when the subscriber is gone.

@@ -1,4 +1,4 @@
-//! Where lines go: a queue that never waits, and a thread that writes what is in it.
+//! The sink of lines: a queue that never waits, and a thread that writes its lines.
 
 use std::{
     fmt::Write as _,
@@ -27,7 +27,7 @@ static QUEUE: OnceLock<SyncSender<LogEntry>> = OnceLock::new();
 
 enum LogEntry {
     Line(Vec<u8>),
-    /// Everything before it is written: say so.
+    /// Reports when everything before it is written.
     Flush(SyncSender<()>),
 }
 
@@ -56,9 +56,9 @@ impl<'a> MakeWriter<'a> for Sink {
     }
 }
 
-/// The line without characters of a peer that would steer what shows it. Escapes of JSON are read
-/// in a line of JSON, and understood in one of text. Controls of ASCII but DEL stay: the formatter
-/// has escaped those of values, and writes its own.
+/// The line without characters of a peer that would control a terminal. They become escapes as in
+/// JSON, which text lines share. ASCII controls except DEL stay: the formatter has escaped those in
+/// values, and writes its own.
 fn plain(line: &[u8]) -> Vec<u8> {
     if line.iter().all(|&byte| byte < 0x7f) {
         return line.to_vec();
@@ -74,7 +74,7 @@ fn plain(line: &[u8]) -> Vec<u8> {
     plain.into_bytes()
 }
 
-/// The sink of stderr; `None`: the system gives no thread for it.
+/// The sink of stderr; `None`: the system cannot start its thread.
 pub(super) fn stderr() -> Option<Sink> {
     let sink = to(io::stderr())?;
     // There is one at a time.
@@ -103,7 +103,7 @@ fn write_lines(lines: &Receiver<LogEntry>, mut writer: impl Write) {
     }
 }
 
-/// Waits until what was said is written, but not for long.
+/// Waits until earlier lines are written, but not for long.
 pub(in crate::net) fn flush() {
     let Some(queue) = QUEUE.get() else { return };
     let (done, hear) = mpsc::sync_channel(1);
@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes nothing before it is let go.
+    /// Blocks until the lock is released.
     struct Stuck(Arc<Mutex<usize>>);
 
     impl Write for Stuck {
@@ -153,7 +153,7 @@ mod tests {
         let mut sink = to(Stuck(Arc::clone(&written))).unwrap();
         let held = written.lock().unwrap();
         let before = lost_lines();
-        // One may be with the writer already.
+        // The writer may have one already.
         for _ in 0..LOG_LINES_MAX + 101 {
             sink.write_all(b"line\n").unwrap();
         }

@@ -19,18 +19,18 @@ use crate::{
 
 use super::{BINDINGS, GENERATIONS, OPS, generation_number, op_number};
 
-/// Kinds of refusals of one worker that are told apart by the agent; those beyond are of no agent
-/// that has a name.
+/// Kinds of refusals of one worker that are counted by agent; further ones count for an agent
+/// without a name.
 pub(super) const REFUSALS_MAX: usize = 4_096;
 
-/// Agents of which durations are told apart; those of the others are counted together. A histogram
-/// is many lines of a page, and 9 KiB of each worker that has answered the agent.
+/// Agents with durations of their own; those of the others are counted together. A histogram is
+/// many lines of a page, and 9 KiB of each worker that has answered the agent.
 pub(super) const TIMED_AGENTS_MAX: usize = 64;
 
-/// The agent of refusals beyond [`REFUSALS_MAX`], and by calls of an agent that has no place.
+/// The agent of refusals beyond [`REFUSALS_MAX`], and of calls of an agent without a counter.
 pub(super) const NO_AGENT: AgentIndex = AgentIndex(u16::MAX);
 
-/// By which labels refusals are told apart.
+/// The labels of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RefusalKey {
     pub(super) agent: u16,
@@ -41,7 +41,7 @@ pub(super) struct RefusalKey {
 pub(super) type Durations = [[Histogram<21>; BINDINGS]; OPS];
 type Answered = [[[AtomicU64; GENERATIONS]; BINDINGS]; OPS];
 
-/// What one worker counts of an agent.
+/// The counters of one worker for an agent.
 struct AgentCounters {
     answered: Answered,
     durations: Durations,
@@ -57,11 +57,11 @@ fn durations() -> Durations {
     std::array::from_fn(|_| std::array::from_fn(|_| Histogram::new(&TIMES_NS)))
 }
 
-/// What one worker counts.
+/// The counters of one worker.
 pub(super) struct WorkerCounters {
     /// Calls of the first [`TIMED_AGENTS_MAX`] agents.
     timed: Box<[OnceLock<Box<AgentCounters>>]>,
-    /// Calls that were answered by the others; the last one stands for all that have no place.
+    /// Calls that were answered by the others; the last entry is for all agents without one.
     answered: Box<[OnceLock<Box<Answered>>]>,
     /// Calls of the others.
     durations: Box<Durations>,
@@ -99,7 +99,7 @@ impl WorkerCounters {
         }
     }
 
-    /// Counts a call that was answered, and took so long.
+    /// Counts an answered call and its duration.
     #[inline]
     pub(super) fn count_answered(&self, call: &AnsweredCall, took_ns: u64) {
         let numbers = [call.op as usize, call.binding as usize, generation_number(call.generation)];
@@ -144,7 +144,7 @@ impl WorkerCounters {
         answered[op][binding][generation].fetch_add(1, Relaxed);
     }
 
-    /// Where the durations of calls of an agent are counted.
+    /// The durations of an agent's calls.
     #[inline(always)]
     fn durations(&self, agent: AgentIndex) -> &Durations {
         match self.timed.get(usize::from(agent.0)) {
@@ -153,7 +153,7 @@ impl WorkerCounters {
         }
     }
 
-    /// Gives the durations of each operation and binding, with their agent.
+    /// Calls `each` with the durations of each operation and binding of an agent.
     pub(super) fn each_duration(&self, mut each: impl FnMut(AgentIndex, &Durations)) {
         for (agent, of_agent) in (0..).zip(&self.timed) {
             if let Some(of_agent) = of_agent.get() {
@@ -218,7 +218,7 @@ impl WorkerCounters {
         limits.iter().for_each(|(name, count)| *sums.entry(name).or_default() += count);
     }
 
-    /// Gives each number of calls that were answered, with its agent, its operation, its binding
+    /// Calls `each` with each number of answered calls, with its agent, its operation, its binding
     /// and its generation.
     pub(super) fn each_answered(&self, mut each: impl FnMut(AgentIndex, [usize; 3], u64)) {
         let timed = self.timed.iter().map(|of_agent| Some(&of_agent.get()?.answered));

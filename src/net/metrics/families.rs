@@ -1,4 +1,4 @@
-//! The families of metrics, and their text: names after OpenTelemetry, in Prometheus' spelling.
+//! The families of metrics, and their text: names after OpenTelemetry, in the format of Prometheus.
 
 use std::{
     collections::BTreeMap,
@@ -27,19 +27,19 @@ use super::{
     counters::{RefusalKey, WorkerCounters},
 };
 
-/// Labels and what they stand for.
+/// Labels and their values.
 type Labels = Vec<(&'static str, String)>;
 
-/// What the numbers of a family are.
+/// The kind of a family's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::net) enum FamilyKind {
     /// It only grows.
     Counter,
-    /// It is what it is now.
+    /// A current value.
     Gauge,
-    /// How long something took, in nanoseconds, which are shown as seconds.
+    /// Durations in nanoseconds, which are shown as seconds.
     Times,
-    /// How many there were of something.
+    /// Numbers of things.
     Sizes,
 }
 
@@ -114,7 +114,7 @@ impl Family {
             }
             (_, Sample::Number(number)) => encoder.encode_gauge(number),
             (_, Sample::Histogram(sums)) => {
-                // The last bucket, which has no bound, is what the count says.
+                // The count stands for the last bucket, which has no bound.
                 let bounded = sums.buckets.iter().filter(|(bound, _)| *bound < u64::MAX);
                 let buckets: Vec<(f64, u64)> =
                     bounded.map(|(bound, count)| (*bound as f64 / unit, *count)).collect();
@@ -125,7 +125,7 @@ impl Family {
     }
 }
 
-/// Families on their way to a text.
+/// Families that are rendered as text.
 #[derive(Debug)]
 struct MetricsPage(Vec<Family>);
 
@@ -135,7 +135,7 @@ impl Collector for MetricsPage {
     }
 }
 
-/// The text of families, as Prometheus reads it.
+/// The text of families in the format of Prometheus.
 pub(in crate::net) fn text(families: Vec<Family>) -> String {
     let (mut registry, mut text) = (Registry::default(), String::new());
     registry.register_collector(Box::new(MetricsPage(families)));
@@ -212,7 +212,7 @@ fn calls<'m, I: Iterator<Item = &'m WorkerCounters>>(
     workers: &impl Fn() -> I,
     name: &impl Fn(AgentIndex) -> Option<String>,
 ) -> Family {
-    // By names, so that what has none, or no longer, is one.
+    // By name, so that agents without a name, or no longer with one, are summed up.
     let mut sums: BTreeMap<(String, [usize; 3], &str), u64> = BTreeMap::new();
     let mut names: BTreeMap<u16, String> = BTreeMap::new();
     let mut named = |agent: AgentIndex| -> String {
@@ -252,7 +252,7 @@ fn durations<'m, I: Iterator<Item = &'m WorkerCounters>>(
     workers: &impl Fn() -> I,
     name: &impl Fn(AgentIndex) -> Option<String>,
 ) -> Family {
-    // By names, so that what has none, or no longer, is one.
+    // By name, so that agents without a name, or no longer with one, are summed up.
     let mut sums: BTreeMap<(usize, usize, String), Sums> = BTreeMap::new();
     for worker in workers() {
         worker.each_duration(|agent, durations| {

@@ -1,9 +1,9 @@
-//! What a server counts of its calls, for `/metrics`.
+//! The counters of a server's calls, for `/metrics`.
 //!
-//! Invariant: a call that is answered costs some additions of its worker's own, without a lock, a
-//! map or a text; what is rare, a refusal, may take a lock of its worker's. Sums are made when an
-//! operator reads them. No label is an id or anything that a peer has chosen, and there are few of
-//! them.
+//! Invariant: an answered call costs some additions in its worker's own counters, without a lock, a
+//! map or a text; a refusal, which is rare, may take a lock of its worker. Sums are made when an
+//! operator reads them. No label is an id or a value that a peer has chosen, and the number of
+//! labels is bounded.
 
 mod counters;
 mod families;
@@ -27,21 +27,21 @@ pub(super) use families::{Family, FamilyKind, text};
 pub(super) use process::families as process_families;
 pub(super) use upstreams::families as upstream_families;
 
-/// The operations, and one number for requests that are none.
+/// The number of operations, plus one for requests without one.
 const OPS: usize = Op::ALL.len() + 1;
 const GENERATIONS: usize = 3;
 const BINDINGS: usize = CallBinding::ALL.len();
 
-/// The name of an operation that there is not.
+/// The name of an unknown operation.
 const OTHER: &str = "_OTHER";
 
-/// What a server counts of its calls.
+/// The counters of a server's calls.
 pub(super) struct Metrics {
     workers: Box<[CachePadded<WorkerCounters>]>,
 }
 
 impl Metrics {
-    /// For so many workers and names of agents.
+    /// Counters for this many workers and names of agents.
     pub(super) fn new(workers: usize, agents_max: usize) -> Metrics {
         let worker = |_| CachePadded::new(WorkerCounters::new(agents_max));
         Metrics { workers: (0..workers.max(1)).map(worker).collect() }
@@ -53,13 +53,13 @@ impl Metrics {
         self.of(call.worker).count(call, now_ns);
     }
 
-    /// Counts a call that was answered, and took so long.
+    /// Counts an answered call and its duration.
     #[inline]
     pub(super) fn count_answered(&self, call: &AnsweredCall, took_ns: u64) {
         self.of(call.worker).count_answered(call, took_ns);
     }
 
-    /// Counts a refusal of what is no call.
+    /// Counts a refusal of a request that is not a call.
     pub(super) fn count_limit(&self, hit: &LimitHit<'_>) {
         self.of(hit.worker).count_limit(hit.limit);
     }
@@ -70,7 +70,7 @@ impl Metrics {
     }
 
     fn of(&self, worker: usize) -> &WorkerCounters {
-        // What has no place of its own shares one.
+        // Calls outside of the workers share the counters of the first.
         self.workers.get(worker).unwrap_or(&self.workers[0])
     }
 
@@ -81,7 +81,7 @@ impl Metrics {
         sums
     }
 
-    /// The families of calls; `name` says what an agent is called.
+    /// The families of calls; `name` returns the name of an agent.
     pub(super) fn families(&self, name: impl Fn(AgentIndex) -> Option<String>) -> Vec<Family> {
         let workers = || self.workers.iter().map(|worker| &**worker);
         families::of_calls(workers, &name)
@@ -227,7 +227,7 @@ mod tests {
         durations.sort_unstable();
         let expected = [vec![(false, 2); counters::TIMED_AGENTS_MAX], vec![(true, 74)]].concat();
         assert_eq!(durations, expected);
-        // Calls are still told apart for all of them.
+        // Calls are still counted for each of them.
         let calls = counts("peregrine_calls_total");
         assert_eq!(calls.len(), 101);
         assert!(calls.iter().all(|(_, count)| *count == 2), "{calls:?}");

@@ -1,4 +1,4 @@
-//! What the system says of this process, where it says that cheaply.
+//! The system's figures of this process, if they are cheap to read.
 
 use rustix::process::{Resource, getrlimit};
 
@@ -7,7 +7,7 @@ use super::families::{Family, FamilyKind};
 /// Descriptors and memory, under the names that Prometheus' own clients have for them.
 pub(in crate::net) fn families() -> Vec<Family> {
     let mut families = Vec::new();
-    // The folder is one of them itself, while it is read.
+    // The open folder counts, too.
     if let Ok(open) = std::fs::read_dir("/dev/fd") {
         let open = open.count().saturating_sub(1) as u64;
         let help = "Open file descriptors";

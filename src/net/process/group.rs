@@ -1,4 +1,4 @@
-//! One process and all that it starts: its group.
+//! The group of one process and its descendants.
 //!
 //! Invariants: the group is killed once the process has exited, and when this is dropped. Its
 //! number is used only while the process is not reaped, or right afterwards: the system gives it to
@@ -18,8 +18,8 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
 use super::command::ProcessCommand;
 
-/// How often the end of a server looks whether a killed process is gone, a millisecond each: it
-/// leaves no zombie to a program that embeds the server.
+/// How often the end of a server checks whether a killed process was reaped, once a millisecond:
+/// this leaves no zombie in a program that embeds the server.
 const REAP_TRIES: u32 = 100;
 
 /// A process that leads a group.
@@ -46,7 +46,7 @@ impl ProcessGroup {
         Ok((ProcessGroup { child, id }, Pipes { stdin, stdout, stderr }))
     }
 
-    /// Ready when the process has exited; what else is in its group is killed then.
+    /// Ready when the process has exited; the rest of its group is killed then.
     pub fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ExitStatus>> {
         let status = ready!(pin!(self.child.wait()).poll(cx));
         if let Some(id) = self.id.take() {
@@ -59,7 +59,7 @@ impl ProcessGroup {
     pub fn kill(&mut self) {
         if let Some(id) = self.id {
             kill_group(id);
-            // Where there are no groups.
+            // On a system without groups.
             let _ = self.child.start_kill();
         }
     }
@@ -67,7 +67,7 @@ impl ProcessGroup {
     /// Kills the group and waits until the process is reaped.
     pub async fn end(&mut self) {
         self.kill();
-        // There is nothing to do about a process that cannot be waited for.
+        // A process that cannot be waited for is ignored.
         let _ = self.child.wait().await;
         self.id = None;
     }

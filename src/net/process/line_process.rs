@@ -38,8 +38,8 @@ const LINES_WAITING_MAX: usize = 8;
 const EVENTS_WAITING_MAX: usize = 64;
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 16 * 1024;
-/// How long the last output of a process that has exited is waited for, and how long one may run on
-/// whose input or output has ended.
+/// How long to wait for the last output of an exited process, and for the exit of a process that
+/// has closed its input or output.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
 /// What a process sends to one of its turns.
@@ -49,7 +49,7 @@ pub(super) enum TurnNews {
     Ended(String),
 }
 
-/// The side of a process that turns have, on any worker.
+/// A handle of a process for turns on any worker.
 pub(super) struct LineProcess {
     lines: Sender<Vec<u8>>,
     turns: Arc<TurnTable>,
@@ -75,7 +75,7 @@ impl TurnTable {
     }
 }
 
-/// A turn in the table of its process; dropping it takes it out.
+/// A turn in the table of its process; dropping it removes the turn.
 pub(super) struct TurnEntry {
     number: u64,
     process: Arc<LineProcess>,
@@ -85,7 +85,7 @@ pub(super) struct TurnEntry {
 }
 
 impl LineProcess {
-    /// Starts a process, which runs beside the connections of this worker.
+    /// Starts a process; this worker drives its pipes.
     pub fn start(program: &Arc<LinesProgram>) -> io::Result<Arc<LineProcess>> {
         let (group, pipes) = ProcessGroup::start(&program.command)?;
         let (lines, waiting) = mpsc::channel(LINES_WAITING_MAX);
@@ -127,7 +127,7 @@ impl TurnEntry {
     /// Sends the line of the turn.
     ///
     /// # Errors
-    /// The line and the one that cancels it: the process has ended, and has not got it.
+    /// The line and its cancel: the process ended before it got the line.
     pub async fn send(&mut self, line: Vec<u8>) -> Result<(), [Vec<u8>; 2]> {
         let sent = self.process.lines.send(line).await;
         sent.map_err(|SendError(line)| [line, self.cancel.take().unwrap_or_default()])
@@ -149,7 +149,7 @@ impl Drop for TurnEntry {
     }
 }
 
-/// The side of a process that runs on a worker.
+/// Drives a process on a worker.
 struct Driver {
     program: Arc<LinesProgram>,
     group: ProcessGroup,
@@ -271,8 +271,7 @@ impl Drop for Driver {
 }
 
 impl TurnTable {
-    /// When the process will have been silent for too long: not before its longest turn has waited
-    /// for so long.
+    /// The deadline of the process's silence: not before its longest turn has waited for that time.
     fn silent_at(&self, output_at: Instant, silence: Duration) -> Instant {
         let oldest = self.lock().values().map(|turn| turn.sent_at).min();
         oldest.map_or_else(Instant::now, |oldest| oldest.max(output_at)) + silence

@@ -25,7 +25,8 @@ use crate::{
     service::upstream::{UpstreamMeter, UpstreamOutcome},
 };
 
-/// An agent whose turns are lines to long-running processes, and whose events are lines of theirs.
+/// An agent that sends its turns as lines to long-running processes, and reads events as lines from
+/// them.
 ///
 /// The lines are described in `docs/guide/any-language.md`. A process is started when a turn needs
 /// it. When it ends, its turns fail with its exit status, and the next turn starts another one. It
@@ -90,7 +91,7 @@ async fn enter(pool: &ProcessPool, deferred: &Deferred) -> std::io::Result<TurnE
         let mut entry = pool.process().await?.enter(number, cancel);
         match entry.send(line).await {
             Ok(()) => return Ok(entry),
-            // One that has ended meanwhile has not got it: another one may.
+            // The process ended before it got the line: try another one.
             Err(unsent) => [line, cancel] = unsent,
         }
     }

@@ -1,12 +1,12 @@
-//! How an agent treats its processes.
+//! Options of an agent's processes.
 
 use crate::limits::{AGENT_SILENCE_MS, AGENT_TURNS_MAX, AGENT_TURNS_QUEUED_MAX, PROCESSES_MAX};
 
-/// How an agent treats its processes.
+/// Options of an agent's processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessOptions {
-    /// Cuts the output of a program into chunks, and is dropped; `None`: a chunk is whatever was
-    /// read. Lines have no use for it.
+    /// Splits the output of a program into chunks, and is dropped; `None`: each read makes a chunk.
+    /// Lines do not use it.
     pub separator: Option<String>,
     /// A client sees the last 4 KiB of standard error of a process that fails.
     pub show_errors: bool,
@@ -23,7 +23,7 @@ pub struct ProcessOptions {
 }
 
 impl ProcessOptions {
-    /// For a program that is run for each message.
+    /// The defaults for a program that runs once for each message.
     pub fn text() -> ProcessOptions {
         ProcessOptions {
             separator: None,
@@ -36,7 +36,7 @@ impl ProcessOptions {
         }
     }
 
-    /// For a program that speaks lines: one process, so that what it remembers is in one place.
+    /// The defaults for a program that speaks lines: one process, which can keep state in memory.
     pub fn lines() -> ProcessOptions {
         let (processes_max, turns_max) = (1, AGENT_TURNS_MAX);
         ProcessOptions { processes_max, turns_max, ..ProcessOptions::text() }

@@ -1,6 +1,6 @@
 //! From the bytes of a program's output to pieces of text.
 
-/// Bytes of a piece; a longer one is cut.
+/// Bytes of a piece; a longer one is split.
 const PIECE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Output that was read and not yet taken.
@@ -10,19 +10,19 @@ pub(super) struct OutputText {
 }
 
 impl OutputText {
-    /// Cuts at each `separator`, which is dropped; without one, after whatever was read.
+    /// Splits at each `separator`, which is dropped; without one, after each read.
     pub fn new(separator: Option<&str>) -> OutputText {
         let separator = separator.filter(|text| !text.is_empty());
         OutputText { separator: separator.map(|text| text.as_bytes().to_vec()), bytes: Vec::new() }
     }
 
-    /// Adds what was read.
+    /// Adds read bytes.
     pub fn push(&mut self, read: &[u8]) {
         self.bytes.extend_from_slice(read);
     }
 
-    /// The next piece. A character that is not complete stays for the next time, and so does a
-    /// piece without its separator, unless `is_end`. What is not UTF-8 becomes U+FFFD.
+    /// The next piece. An incomplete character stays for the next time, and so does a piece without
+    /// its separator, unless `is_end`. Bytes that are not UTF-8 become U+FFFD.
     pub fn next(&mut self, is_end: bool) -> Option<String> {
         if self.bytes.is_empty() {
             return None;
@@ -52,7 +52,7 @@ impl OutputText {
     }
 }
 
-/// Where the last complete character ends: at most three bytes before the end.
+/// The end of the last complete character: at most three bytes before the end.
 fn characters_end(bytes: &[u8]) -> usize {
     let tail = bytes.len().saturating_sub(3);
     let starts = |at: &usize| bytes[*at] >= 0xC0;

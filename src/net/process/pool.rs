@@ -23,7 +23,7 @@ use crate::service::upstream::UpstreamMeter;
 /// The first pause, and the longest one.
 const PAUSE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(30)];
 
-/// What is run, and how.
+/// The command and its options.
 pub(super) struct LinesProgram {
     pub command: ProcessCommand,
     pub options: ProcessOptions,

@@ -1,4 +1,4 @@
-//! What processes write to stderr: lines of the log, at a bounded rate.
+//! The stderr of processes: lines of the log, at a bounded rate.
 
 use std::{
     pin::Pin,
@@ -19,11 +19,11 @@ use super::super::{
     report,
 };
 
-/// Lines of one agent that are logged in a second; those beyond are counted, and lost.
+/// Lines of one agent that are logged in a second; more are counted and lost.
 const LINES_PER_SECOND: u32 = 100;
 /// Bytes of a line that are logged.
 const LINE_BYTES_MAX: usize = 1_024;
-/// Bytes of the last words that a client may see.
+/// Bytes of the last output that a client may see.
 const LAST_BYTES_MAX: usize = 4_096;
 
 /// The log of one agent's processes.
@@ -66,7 +66,7 @@ impl ErrorOutput {
         ErrorOutput { pipe, line: Vec::new(), last: Vec::new() }
     }
 
-    /// Reads what there is and logs whole lines; ready at the end of the pipe.
+    /// Reads the available output and logs whole lines; ready at the end of the pipe.
     pub fn poll(&mut self, cx: &mut Context<'_>, log: &ProcessLog) -> Poll<()> {
         let mut bytes = [0; 1_024];
         while let Some(pipe) = &mut self.pipe {
@@ -107,7 +107,7 @@ impl ErrorOutput {
         self.line.clear();
     }
 
-    /// The last words, at most [`LAST_BYTES_MAX`] bytes.
+    /// The last output, at most [`LAST_BYTES_MAX`] bytes.
     pub fn last_words(&self) -> String {
         String::from_utf8_lossy(&self.last).trim().to_owned()
     }

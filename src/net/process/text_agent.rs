@@ -33,8 +33,8 @@ use crate::{
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 16 * 1024;
-/// How long the output of a process that has exited is waited for: a process that left its group
-/// may hold the pipe.
+/// How long to wait for the output of an exited process: a process that left its group may hold the
+/// pipe.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 /// The id of the artifact.
 const ARTIFACT_ID: &str = "output";
@@ -42,17 +42,17 @@ const ARTIFACT_ID: &str = "output";
 /// An agent that runs a program for each message.
 ///
 /// The text parts of the message are the program's standard input, and its standard output is an
-/// artifact that is published as it comes. Exit code 0 completes the task, anything else fails it.
-/// A task that is canceled or ends otherwise has its processes killed (SIGKILL to their group).
+/// artifact that is published as it arrives. Exit code 0 completes the task, anything else fails
+/// it. A task that is canceled or ends otherwise has its processes killed (SIGKILL to their group).
 /// Lines on standard error go to the log.
 ///
-/// It takes one message a task, and runs under [`Server`](crate::net::Server) only.
+/// It takes one message for each task, and runs under [`Server`](crate::net::Server) only.
 pub struct ProcessAgent {
     program: Arc<TextProgram>,
     queue: Arc<TurnQueue>,
 }
 
-/// What is run, and how.
+/// The command and its options.
 struct TextProgram {
     command: ProcessCommand,
     separator: Option<String>,
@@ -200,12 +200,12 @@ struct TextRun {
     output: Option<ChildStdout>,
     errors: ErrorOutput,
     status: Option<io::Result<ExitStatus>>,
-    /// The end of the silence that is allowed.
+    /// The deadline of the allowed silence.
     alarm: Pin<Box<Sleep>>,
 }
 
 enum RunStep {
-    /// So many bytes were read; `is_end`: no more will come.
+    /// The process has written output; `is_end`: no more will come.
     Output {
         bytes: usize,
         is_end: bool,
@@ -279,14 +279,14 @@ impl TextRun {
         }
     }
 
-    /// Allows silence anew, unless the process has exited.
+    /// Resets the deadline of silence, unless the process has exited.
     fn note_output(&mut self, silence: Duration) {
         if self.status.is_none() {
             self.alarm.as_mut().reset(Instant::now() + silence);
         }
     }
 
-    /// Writes the text, and closes the pipe behind it. A program need not read it.
+    /// Writes the text, and then closes the pipe. A program need not read it.
     fn poll_input(&mut self, cx: &mut Context<'_>) {
         while let Some(input) = &mut self.input {
             let rest = &self.text[self.written..];
@@ -302,7 +302,7 @@ impl TextRun {
         }
     }
 
-    /// Reads what there is.
+    /// Reads the available output.
     fn poll_output(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<RunStep> {
         let mut bytes = 0;
         while let Some(output) = &mut self.output {

@@ -1,4 +1,4 @@
-//! What a server does before it runs: it checks, binds and builds.
+//! Prepares a server: checks, binds and builds it.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
@@ -28,14 +28,14 @@ use crate::{
 struct Checked {
     /// The addresses to listen on.
     listen: Vec<SocketAddr>,
-    /// The certificates, read.
+    /// The loaded certificates.
     tls: Option<LoadedTls>,
     limits: Limits,
 }
 
 impl Server {
-    /// The addresses to listen on. They and those of the sockets that are there already are meant
-    /// to be reached by every client.
+    /// The addresses to listen on. An address that other machines reach needs authentication or
+    /// permission for anonymous clients, as do those of bound sockets.
     pub(super) fn addresses(&self) -> Result<Vec<SocketAddr>, ServerError> {
         let default = [LISTEN_DEFAULT.to_owned()];
         let is_told = !self.listen.is_empty() || !self.listeners.is_empty();
@@ -59,7 +59,7 @@ impl Server {
         self.tls.as_ref().is_some_and(Tls::knows_clients)
     }
 
-    /// A client with a certificate is a caller: one kind among others, or the only one.
+    /// Makes a client's certificate authenticate it: in addition to other credentials, or alone.
     pub(super) fn ask_clients(&mut self) {
         if self.setup.authenticator.is_some() {
             self.tls = self.tls.take().map(Tls::of_known_callers);
@@ -68,8 +68,8 @@ impl Server {
         }
     }
 
-    /// Anonymous clients have no webhooks unless the operator says that they may: then
-    /// is unset, where callers are not authenticated.
+    /// Turns push notifications off if other machines reach the server, callers are not
+    /// authenticated and [`PushSettings::anonymous`] is unset.
     #[cfg(feature = "push")]
     fn bound_push(&mut self, listen: &[SocketAddr]) {
         let sockets = self.listeners.iter().filter_map(|socket| socket.local_addr().ok());
@@ -77,12 +77,12 @@ impl Server {
         let knows_callers = self.setup.authenticator.is_some() || self.knows_clients();
         if is_public && !knows_callers && self.setup.push.as_ref().is_some_and(|p| !p.anonymous) {
             self.setup.push = None;
-            // Nothing is signed with its keys, so they are not published.
+            // Its keys sign nothing, so they are not published.
             self.setup.webhook_signer = None;
         }
     }
 
-    /// Says what [`Server::start`] would refuse before it asks anything of the system but files.
+    /// Returns the errors of [`Server::start`] that need no more of the system than files.
     ///
     /// # Errors
     /// [`ServerError::Build`], [`ServerError::Address`], [`ServerError::Public`],
@@ -92,7 +92,8 @@ impl Server {
         self.checked(workers).map(drop)
     }
 
-    /// What a start and a check have in common: all that can be refused before sockets are bound.
+    /// The common part of a start and a check: everything that can be refused before sockets are
+    /// bound.
     fn checked(&self, workers: usize) -> Result<Checked, ServerError> {
         self.setup.check()?;
         let listen = self.addresses()?;
@@ -107,7 +108,7 @@ impl Server {
         Ok(Checked { listen, tls, limits: limits.map_err(ServerError::Memory)? })
     }
 
-    /// Checks, binds and builds; the sockets are those of each worker.
+    /// Checks, binds and builds; returns the sockets of each worker.
     pub(super) fn prepare(mut self) -> Result<(Running, Vec<Vec<TcpListener>>), ServerError> {
         let workers = self.workers.unwrap_or_else(workers_default);
         self.ask_clients();
@@ -133,7 +134,7 @@ impl Server {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let base_url = match addrs.first() {
             Some(addr) => format!("{scheme}://{}", reachable(*addr)),
-            // The client says where: `curl --unix-socket PATH http://localhost/`.
+            // Clients choose the path: `curl --unix-socket PATH http://localhost/`.
             None => "http://localhost".to_owned(),
         };
         let mut start = start(workers)?;
@@ -149,7 +150,7 @@ impl Server {
         let unix_sockets = unix_sockets.collect::<Result<Vec<_>, _>>()?;
         self.setup.failures.listener.get_or_insert_with(|| Arc::new(report::agent_failure));
         self.slow_turns.get_or_insert_with(|| Box::new(report::slow_turn));
-        // Behind a proxy clients are elsewhere.
+        // Behind a proxy clients are on other machines.
         let has_proxy = self.setup.public_url.is_some()
             || self.setup.trust_forwarded
             || !self.setup.trusted_proxies.is_empty();

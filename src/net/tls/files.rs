@@ -1,4 +1,4 @@
-//! From PEM files to a configuration: every file that cannot be used is named with the reason.
+//! From PEM files to a configuration; an error names the unusable file and the reason.
 
 use std::{fmt::Display, path::Path, sync::Arc};
 
@@ -15,13 +15,12 @@ use super::{
     pem::{UnusableFile, certificates, private_key},
 };
 
-/// What a client may ask for by ALPN (RFC 7301), the favourite first. A client that asks for
-/// nothing, or a first byte that says otherwise, is served as on a plain connection: the engine
-/// looks at the bytes.
+/// The ALPN protocols (RFC 7301), in order of preference. A client that offers none, or whose first
+/// byte is of another protocol, is served as on a plain connection: the engine detects the
+/// protocol.
 const ALPN: &[&[u8]] = if cfg!(feature = "grpc") { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
 
-/// Reads the files and checks that they fit each other; returns the authorities of clients'
-/// certificates.
+/// Reads the files and checks that they match; returns the authorities of clients' certificates.
 ///
 /// # Errors
 /// [`ServerError::Tls`].
@@ -41,7 +40,7 @@ pub(super) fn load(tls: &Tls) -> Result<(ServerConfig, Vec<CertificateDer<'stati
     let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
     config.alpn_protocols = ALPN.iter().map(|name| name.to_vec()).collect();
     if roots.is_some() {
-        // A session that is resumed is not verified again, whatever has ended meanwhile.
+        // A resumed session is not verified again, even if its certificate has expired meanwhile.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
     }
@@ -64,8 +63,8 @@ fn certified_key(tls: &Tls, provider: &CryptoProvider) -> Result<CertifiedKey, S
     }
 }
 
-/// RFC 8446 §4.4.2.4: a client that must show a certificate and shows none, or an untrusted one, is
-/// sent away within the handshake.
+/// RFC 8446 §4.4.2.4: a client that must send a certificate and sends none, or an untrusted one, is
+/// refused within the handshake.
 fn client_verifier(
     tls: &Tls,
     file: &Path,

@@ -1,8 +1,8 @@
-//! TLS: which files a server speaks it with, and how they are exchanged while it runs.
+//! TLS: the files of a server, and their exchange while it runs.
 //!
-//! The protocol is rustls'. A connection keeps the configuration that it was accepted with, so new
-//! files concern new connections alone, and files that cannot be used change nothing. But where an
-//! authority of clients is gone, no older connection shows its certificate any more.
+//! rustls implements the protocol. A connection keeps the configuration that it was accepted with,
+//! so new files affect only new connections, and unusable files change nothing. But if an authority
+//! of clients is removed, the certificates of older connections count no longer.
 
 mod files;
 mod name;
@@ -30,33 +30,33 @@ pub struct Tls {
     cert: PathBuf,
     key: PathBuf,
     client_ca: Option<PathBuf>,
-    /// True: a client may show no certificate, since it can show something else.
+    /// True: a client may send no certificate, since other credentials are accepted.
     are_clients_free: bool,
 }
 
 impl Tls {
-    /// `cert` holds the server's certificate, and behind it those that lead to its root; `key` the
-    /// private key of the first one (PKCS #8, PKCS #1 or SEC 1, not encrypted).
+    /// `cert` holds the server's certificate, followed by the certificates up to its root; `key`
+    /// the private key of the first one (PKCS #8, PKCS #1 or SEC 1, not encrypted).
     pub fn new(cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Tls {
         Tls { cert: cert.into(), key: key.into(), client_ca: None, are_clients_free: false }
     }
 
-    /// Demands of every client a certificate that leads to one of those in `file`; with a
-    /// [`Setup::authenticator`](crate::engine::Setup::authenticator) clients may show one. The
-    /// client's name reaches agents as [`crate::agent::RequestView::identity`]: the common name of
-    /// its subject, else its first alternative name. Its tasks are its own.
+    /// Demands of every client a certificate that an authority in `file` has issued; with a
+    /// [`Setup::authenticator`](crate::engine::Setup::authenticator) the certificate is optional.
+    /// The client's name reaches agents as [`crate::agent::RequestView::identity`]: the common name
+    /// of its subject, else its first alternative name. The client owns its tasks.
     #[must_use]
     pub fn client_ca(mut self, file: impl Into<PathBuf>) -> Tls {
         self.client_ca = Some(file.into());
         self
     }
 
-    /// Whether every client must show a certificate.
+    /// Whether every client must send a certificate.
     pub(super) fn knows_clients(&self) -> bool {
         self.client_ca.is_some()
     }
 
-    /// The same, of clients that may show something else.
+    /// The same, for clients with optional certificates.
     pub(super) fn of_known_callers(self) -> Tls {
         Tls { are_clients_free: true, ..self }
     }
@@ -71,13 +71,13 @@ impl Tls {
     }
 }
 
-/// Files that were read, and fit each other.
+/// Loaded files that match each other.
 pub struct UsableTls {
     files: Tls,
     config: Arc<ServerConfig>,
-    /// What certificates of clients lead to.
+    /// The authorities of clients' certificates.
     roots: Vec<CertificateDer<'static>>,
-    /// Withdrawn when one of those is gone.
+    /// Revoked when one of the authorities is removed.
     authorities: Arc<Grant>,
 }
 
@@ -92,14 +92,14 @@ impl UsableTls {
     }
 }
 
-/// What new connections are accepted with.
+/// The configuration of new connections.
 pub(super) struct Current {
     usable: RwLock<UsableTls>,
     failed: AtomicU64,
 }
 
 impl Current {
-    /// Reads the files again, for the connections that come from now on.
+    /// Reads the files again, for new connections.
     ///
     /// # Errors
     /// [`ServerError::Tls`]; everything stays as it was.
@@ -109,12 +109,12 @@ impl Current {
         Ok(())
     }
 
-    /// Whether clients may show no certificate.
+    /// Whether clients may send no certificate.
     pub(super) fn are_clients_free(&self) -> bool {
         self.usable.read().unwrap_or_else(PoisonError::into_inner).files.are_clients_free
     }
 
-    /// Takes these for the connections that come from now on.
+    /// Uses these for new connections.
     pub(super) fn replace(&self, mut usable: UsableTls) {
         let mut current = self.usable.write().unwrap_or_else(PoisonError::into_inner);
         match current.roots.iter().all(|root| usable.roots.contains(root)) {
@@ -132,12 +132,12 @@ impl Current {
         tokio::task::spawn_local(session::serve(stream, with, permit, local_addr));
     }
 
-    /// Counts a handshake that came to nothing.
+    /// Counts a failed handshake.
     fn note_failure(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Handshakes that came to nothing.
+    /// Failed handshakes.
     pub(super) fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The name in a client's certificate, after rustls has verified where it comes from.
+//! The name in a client's certificate, after rustls has verified the certificate.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -13,24 +13,24 @@ use crate::service::{Grant, PeerCertificate};
 /// Bytes of a name; X.520 allows 64 for a common name, URIs are longer.
 const NAME_BYTES_MAX: usize = 256;
 
-/// Whose a certificate is, and until when.
+/// The names and the expiry of a certificate.
 pub(super) struct CertificateNames {
-    /// Its owner's.
+    /// The name of its owner.
     pub(super) name: Box<str>,
-    /// What else it says.
+    /// The rest of it.
     pub(super) certificate: PeerCertificate,
 }
 
-/// What stands before an alternative name: so no such name is the common name of another client.
+/// Prefixes of alternative names, so that none equals the common name of another client.
 const KINDS: [&str; 4] = ["DNS:", "email:", "URI:", "IP:"];
 
 /// The first common name of the subject, else the first alternative name that is a URI, a host, a
-/// mail address or an IP address (RFC 5280 §4.1.2.6, §4.2.1.6), with its kind before it:
+/// mail address or an IP address (RFC 5280 §4.1.2.6, §4.2.1.6), prefixed with its kind:
 /// `DNS:agent.example`, `URI:spiffe://a/b`.
 ///
 /// `None`: there is none, or it is empty, longer than 256 bytes or holds a control character, or it
-/// is a common name that looks like an alternative one. A certificate with an unreadable name has
-/// no other name.
+/// is a common name that looks like an alternative one. An unreadable name is not replaced by
+/// another one.
 pub(super) fn of_certificate(der: &[u8], authorities: &Arc<Grant>) -> Option<CertificateNames> {
     let certificate = Certificate::from_der(der).ok()?;
     let certificate = certificate.tbs_certificate();

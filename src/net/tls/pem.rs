@@ -12,7 +12,7 @@ use tokio_rustls::rustls::pki_types::{
     pem::{self, PemObject},
 };
 
-/// Bytes of a file: a bundle of every public authority has a quarter of them.
+/// Bytes of a file: four times a bundle of all public authorities.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// A file that cannot be used.
@@ -69,7 +69,7 @@ fn read(file: &Path) -> Result<Vec<u8>, UnusableFile> {
     Ok(bytes)
 }
 
-/// Whatever a library says, it is one line.
+/// Turns a library's error into one line.
 pub(in crate::net) fn one_line(reason: &dyn Display) -> String {
     reason.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,8 +1,8 @@
-//! One TLS connection: its handshake, and then what the driver sees of it.
+//! One TLS connection: its handshake, and then its session as a transport.
 //!
-//! A connection counts as open from the moment it is accepted, and has
-//! `tls_handshake_timeout_ms` to shake hands. What goes wrong then is told to the peer by an alert,
-//! if it still listens, and counted.
+//! A connection counts as open from the moment it is accepted, and has `tls_handshake_timeout_ms`
+//! for its handshake. A failed handshake is counted, and reported to the peer by an alert if
+//! possible.
 
 use std::{
     future::Future,
@@ -35,10 +35,10 @@ use super::{
 /// Bytes of output that a session encrypts ahead of its socket: one record of the largest size
 /// (RFC 8446 §5.1), and about as much as a slow peer must take in each window.
 const AHEAD_BYTES: usize = 16 * 1024;
-/// What a record adds to its content, at most (RFC 8446 §5.2).
+/// Bytes that a record adds to its content, at most (RFC 8446 §5.2).
 const RECORD_OVERHEAD_BYTES: usize = 256 + 5;
 
-/// Shakes hands and then serves, as the driver does on a plain socket.
+/// Performs the handshake and then serves, as the driver does on a plain socket.
 pub(super) async fn serve(
     stream: TcpStream,
     (config, authorities): (Arc<ServerConfig>, Arc<Grant>),
@@ -68,7 +68,7 @@ pub(super) async fn serve(
     }
 }
 
-/// RFC 9113 §3.2: a client that has chosen it speaks nothing else.
+/// RFC 9113 §3.2: a client that has chosen it speaks only HTTP/2.
 const ALPN_HTTP2: &[u8] = b"h2";
 
 #[cfg(feature = "grpc")]
@@ -80,13 +80,13 @@ fn serve_http2(stream: TlsConnection, permit: ConnectionPermit, local_addr: u8) 
 #[cfg(not(feature = "grpc"))]
 fn serve_http2(_: TlsConnection, _: ConnectionPermit, _: u8) {}
 
-/// A handshake with its deadline; `None`: it came to nothing.
+/// A handshake with its deadline; `None`: it failed.
 struct Handshake<'s> {
     accept: Box<Accept<TcpStream>>,
     local: &'s ConnectionPermit,
     slot: Option<TimerSlot>,
     due_ms: u64,
-    /// True: it is of the admin listener, which serves until a drain is over.
+    /// True: it is on the admin listener, which serves until a drain is over.
     is_admin: bool,
 }
 
@@ -158,7 +158,7 @@ impl Transport for TlsConnection {
         if self.is_flushed() { 0 } else { AHEAD_BYTES + RECORD_OVERHEAD_BYTES }
     }
 
-    /// RFC 8446 §6.1: without `close_notify` the peer cannot tell an end from a cut.
+    /// RFC 8446 §6.1: without `close_notify` the peer cannot distinguish an end from a cut.
     fn sends_close_notify(&self) -> bool {
         true
     }

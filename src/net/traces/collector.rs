@@ -1,4 +1,4 @@
-//! Where spans go.
+//! The collector that receives spans.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::super::HttpClientOptions;
 /// The path of traces below an endpoint (OTLP 1.x, "OTLP/HTTP Request").
 const PATH: &str = "/v1/traces";
 
-/// The name of a service without a name.
+/// The default name of a service.
 const SERVICE: &str = "peregrine";
 
 /// A collector of OpenTelemetry, which takes OTLP over HTTP with protocol buffers.
@@ -26,8 +26,8 @@ pub struct TraceCollector {
 }
 
 impl TraceCollector {
-    /// The collector at this URL, to which `/v1/traces` is added, as `http://127.0.0.1:4318`. It is
-    /// reached by TLS, or it is on this machine.
+    /// The collector at this URL, such as `http://127.0.0.1:4318`, to which `/v1/traces` is added.
+    /// It must use TLS or be on this machine.
     ///
     /// # Errors
     /// [`TraceCollectorError::Url`], [`TraceCollectorError::PlainHttp`].
@@ -40,8 +40,8 @@ impl TraceCollector {
         }
     }
 
-    /// The same, also on another machine and without TLS: hosts on the way read the spans and
-    /// the fields.
+    /// The same, also on another machine without TLS: hosts on the path can read the spans and the
+    /// fields.
     ///
     /// # Errors
     /// [`TraceCollectorError::Url`].
@@ -58,11 +58,11 @@ impl TraceCollector {
         Ok(TraceCollector { url, fields, service, one_of: 1, options })
     }
 
-    /// Adds a field that each message has, as a token. Its value is never shown.
+    /// Adds a header field to each message, such as a token. Its value is never shown.
     ///
     /// # Errors
-    /// [`TraceCollectorError::Field`]: the name is no token (RFC 9110 §5.1), the value has a byte
-    /// that is no ASCII or a control, or the name is one that is written anyway.
+    /// [`TraceCollectorError::Field`]: the name is not a token (RFC 9110 §5.1) or is a field that
+    /// the exporter writes itself, or the value has a byte that is not ASCII or a control.
     pub fn field(mut self, name: &str, value: &str) -> Result<TraceCollector, TraceCollectorError> {
         let wrong = |_: ClientError| TraceCollectorError::Field(name.to_owned());
         check_field(name, value).map_err(wrong)?;
@@ -70,22 +70,22 @@ impl TraceCollector {
         Ok(self)
     }
 
-    /// Sets what the service is called (`service.name`); `peregrine` without.
+    /// Sets the name of the service (`service.name`); the default is `peregrine`.
     #[must_use]
     pub fn service_name(mut self, name: impl Into<String>) -> TraceCollector {
         self.service = name.into();
         self
     }
 
-    /// Traces one of so many calls whose callers are in no trace; 1, as without it: each, 0: none.
-    /// Where a caller is in one, it has decided.
+    /// Traces one in `one_of` calls without a caller's trace; 1, the default: each, 0: none. A
+    /// caller's trace decides for its call.
     #[must_use]
     pub fn sample_one_of(mut self, one_of: u32) -> TraceCollector {
         self.one_of = one_of;
         self
     }
 
-    /// Sets how the collector is reached: the trusted authorities, and the proxy.
+    /// Sets the client for the collector: the trusted authorities, and the proxy.
     #[must_use]
     pub fn client(mut self, options: HttpClientOptions) -> TraceCollector {
         self.options = options;
@@ -103,14 +103,15 @@ impl fmt::Debug for TraceCollector {
     }
 }
 
-/// Why spans cannot go there. `Debug` says the same as `Display`, for `main` to return it.
+/// Errors of the collector's configuration. `Debug` is the same as `Display`, so that `main` can
+/// return it.
 #[derive(Clone, PartialEq, Eq)]
 pub enum TraceCollectorError {
     /// The URL cannot be called.
     Url(UrlError),
-    /// The collector is on another machine, and spans would go there in the clear.
+    /// The collector is on another machine, and spans would be sent unencrypted.
     PlainHttp,
-    /// No such field can be added.
+    /// The field cannot be added.
     Field(String),
 }
 

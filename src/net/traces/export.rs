@@ -1,4 +1,4 @@
-//! The thread that sends spans to their collector, as OTLP over HTTP has it.
+//! The thread that sends spans to their collector, as OTLP over HTTP.
 
 use std::{
     future::{Future, poll_fn},
@@ -46,7 +46,7 @@ use super::{
     spans::{Clocks, SpanWriter},
 };
 
-/// What workers and the thread share.
+/// The state that workers and the thread share.
 #[derive(Default)]
 pub(super) struct ExportState {
     /// Spans in the queue.
@@ -54,31 +54,31 @@ pub(super) struct ExportState {
     pub(super) sent: AtomicU64,
     /// Lost: there was no room.
     pub(super) full: AtomicU64,
-    /// Lost: the collector would not have them.
+    /// Lost: the collector refused them.
     pub(super) refused: AtomicU64,
-    /// Lost: the collector could not be reached, or has put them off too often.
+    /// Lost: the collector could not be reached, or has deferred them too often.
     pub(super) failed: AtomicU64,
     /// True: the server drains, and each span is sent at once.
     drains: AtomicBool,
-    /// Until when the last spans may be sent, once the server ends.
+    /// The deadline of the last spans, once the server ends.
     end: OnceLock<Instant>,
-    /// The thread's own.
+    /// The waker of the thread.
     waker: Mutex<Option<Waker>>,
 }
 
 impl ExportState {
-    /// So many spans are sent without waiting for others.
+    /// The number of spans that are sent without waiting for others.
     pub(super) fn enough(&self) -> usize {
         if self.drains.load(Acquire) { 1 } else { SPANS_SENT_MAX }
     }
 
-    /// From now on spans do not wait for others.
+    /// Makes spans no longer wait for others.
     pub(super) fn drain(&self) {
         self.drains.store(true, Release);
         self.wake();
     }
 
-    /// Nothing is sent any more after this time.
+    /// Sets the time after which nothing is sent.
     pub(super) fn end(&self, at: Instant) {
         self.end.get_or_init(|| at);
         self.wake();
@@ -94,13 +94,14 @@ impl ExportState {
         *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = own;
     }
 
-    /// Waits until there are enough spans for a message, or so long, or until the server ends.
+    /// Waits until there are enough spans for a message, or their time is over, or until the server
+    /// ends.
     async fn wait_for_spans(&self) {
         let pause = Duration::from_millis(SPANS_WAIT_MS);
         self.wait(pause, || self.queued.load(Relaxed) >= self.enough()).await;
     }
 
-    /// Waits for something, or so long, or until the server ends.
+    /// Waits until `is_there`, for `pause` at most, or until the server ends.
     async fn wait(&self, pause: Duration, is_there: impl Fn() -> bool) {
         let mut timer = pin!(sleep(pause));
         poll_fn(|cx| {
@@ -113,7 +114,7 @@ impl ExportState {
         .await;
     }
 
-    /// What comes of a future; `None`: the server has ended before that.
+    /// The result of a future; `None`: the server has ended before that.
     async fn until_end<F: Future>(&self, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         let mut timer = None;
@@ -130,7 +131,7 @@ impl ExportState {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 pub(super) struct Exporter {
     collector: TraceCollector,
     records: Receiver<EndedSpan>,
@@ -138,19 +139,19 @@ pub(super) struct Exporter {
     client: HttpClient,
 }
 
-/// What the collector makes of a message.
+/// The collector's answer to a message.
 #[derive(Debug, PartialEq, Eq)]
 enum CollectorAnswer {
-    /// It has taken all but so many.
+    /// It has accepted all but `rejected` spans.
     Taken { rejected: u64 },
-    /// It wants it again after so many milliseconds.
+    /// It defers the message for so many milliseconds.
     PutOff { ms: u64 },
-    /// It does not want it.
+    /// It refuses the message.
     Refused { status: u16 },
 }
 
 impl Exporter {
-    /// For these spans.
+    /// An exporter to this collector.
     ///
     /// # Errors
     /// [`HttpClientError`].
@@ -163,7 +164,7 @@ impl Exporter {
         Ok(Exporter { collector, records, state, client })
     }
 
-    /// Begins.
+    /// Starts the thread.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -171,13 +172,13 @@ impl Exporter {
         let runtime: Runtime = Builder::new_current_thread().enable_all().build()?;
         let work = move || {
             runtime.block_on(self.run(&engine));
-            // A name that is being looked up is not waited for.
+            // Does not wait for a name that is being resolved.
             runtime.shutdown_background();
         };
         std::thread::Builder::new().name("peregrine-traces".to_owned()).spawn(work)
     }
 
-    /// Until the server has ended and nothing is left.
+    /// Runs until the server has ended and nothing is left.
     async fn run(self, engine: &Weak<Engine>) {
         loop {
             self.state.wait_for_spans().await;
@@ -192,7 +193,7 @@ impl Exporter {
         }
     }
 
-    /// Sends spans, and counts what became of them.
+    /// Sends spans, and counts the outcomes.
     async fn export(&self, batch: &[EndedSpan], engine: &Weak<Engine>) {
         let count = batch.len() as u64;
         let clocks = Clocks { unix_ns: unix_ns(), now_ns: monotonic_ns() };
@@ -228,7 +229,7 @@ impl Exporter {
         }
     }
 
-    /// Sends a message, again if the collector puts it off.
+    /// Sends a message, again if the collector defers it.
     async fn send(&self, body: &[u8]) -> Result<CollectorAnswer, TransportError> {
         let mut tries = 1;
         loop {
@@ -242,8 +243,8 @@ impl Exporter {
         }
     }
 
-    /// Sends a message once. The collector is not followed to another place: the fields are for it
-    /// alone.
+    /// Sends a message once. Redirects are not followed, since the fields are only for this
+    /// collector.
     async fn post(&self, body: &[u8]) -> Result<CollectorAnswer, TransportError> {
         let due_ms = self.client.mono_ms().saturating_add(SPANS_SEND_MS);
         let request = HttpRequest {
@@ -274,8 +275,8 @@ impl Exporter {
     }
 }
 
-/// How many spans the collector has not taken (OTLP 1.x, "Partial Success"). What it says beside
-/// that, or in another form, is of no use to us.
+/// How many spans the collector has rejected (OTLP 1.x, "Partial Success"). The rest of its answer,
+/// or another form, is ignored.
 fn rejected(content: &[u8]) -> u64 {
     let response = ExportTraceServiceResponse::decode(content).ok();
     let partial = response.and_then(|response| response.partial_success);
@@ -288,7 +289,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether there is something to do for the thread now.
+    /// Whether the thread has something to do now.
     fn is_due(state: &ExportState) -> bool {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {

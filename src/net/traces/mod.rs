@@ -1,10 +1,10 @@
-//! Traces of a server, for a collector of OpenTelemetry: a span for each call that is traced, and
-//! for each turn of an agent in it.
+//! Traces of a server, for a collector of OpenTelemetry: a span for each traced call, and for each
+//! turn of an agent in it.
 //!
-//! Invariant: a worker puts a span into a queue and never waits; what the queue cannot take, and
-//! what the collector does not, is counted and lost. Spans are made into messages and sent on a
-//! thread of their own: from the begin of a drain at once, and what is left behind its last call
-//! within `SPANS_FLUSH_MS`.
+//! Invariant: a worker puts a span into a queue and never waits; spans that the queue or the
+//! collector does not take are counted and lost. A thread of its own makes messages of spans and
+//! sends them: at once from the start of a drain, and the rest within `SPANS_FLUSH_MS` after the
+//! last call.
 
 mod collector;
 mod export;
@@ -42,25 +42,25 @@ enum SpanRecord {
     Turn(Box<TurnRecord>),
 }
 
-/// A span on its way, and when it ended, on the clock of the observer.
+/// A queued span, and its end on the clock of the observer.
 struct EndedSpan {
     record: SpanRecord,
     ended_ns: u64,
 }
 
-/// Keeps the spans of a server until they are sent.
+/// Holds the spans of a server until they are sent.
 pub(super) struct Traces {
     one_of: u32,
     queue: SyncSender<EndedSpan>,
     state: Arc<ExportState>,
-    /// Until the server has started.
+    /// `Some` until the server has started.
     exporter: Mutex<Option<Exporter>>,
-    /// From then on.
+    /// `Some` from then on.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Traces {
-    /// For this collector.
+    /// Traces for this collector.
     ///
     /// # Errors
     /// [`HttpClientError`].
@@ -72,7 +72,7 @@ impl Traces {
         Ok(Traces { one_of, queue, state, exporter, thread })
     }
 
-    /// Begins to send; the agents are those of this engine.
+    /// Starts the exporter; the agents are those of this engine.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -84,12 +84,13 @@ impl Traces {
         Ok(())
     }
 
-    /// The server drains: spans no longer wait for others, so that few are left for its end.
+    /// Called when the server drains: spans no longer wait for others, so that few are left for its
+    /// end.
     pub(super) fn drain(&self) {
         self.state.drain();
     }
 
-    /// Sends what there is, and waits for that, but not for long.
+    /// Sends the remaining spans, and waits for that, but not for long.
     pub(super) fn end(&self) {
         self.state.end(Instant::now() + Duration::from_millis(SPANS_FLUSH_MS));
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -97,8 +98,8 @@ impl Traces {
         let _ = thread.map(JoinHandle::join);
     }
 
-    /// Spans that the collector has taken, and those that were lost: for want of room in the queue,
-    /// because the collector would not have them, and because it could not be reached.
+    /// Accepted spans, and lost ones: because the queue was full, the collector refused them, or
+    /// the collector could not be reached.
     pub(super) fn counts(&self) -> (u64, [(&'static str, u64); 3]) {
         let ExportState { sent, full, refused, failed, .. } = &*self.state;
         let lost = [("queue", full), ("refused", refused), ("failed", failed)];
@@ -107,7 +108,7 @@ impl Traces {
 
     fn push(&self, record: SpanRecord) {
         let ended = EndedSpan { record, ended_ns: self.clock_ns() };
-        // Counted before it can be taken.
+        // Counted before the thread can take it.
         let before = self.state.queued.fetch_add(1, Relaxed);
         if self.queue.try_send(ended).is_err() {
             self.state.queued.fetch_sub(1, Relaxed);
@@ -123,8 +124,7 @@ impl Tracer for Traces {
         monotonic_ns()
     }
 
-    /// Other servers that are asked for the same share agree: they look at the same bits, as those
-    /// of OpenTelemetry do.
+    /// Servers with the same ratio agree: they use the same bits as OpenTelemetry's samplers.
     fn samples(&self, trace_id: u128) -> bool {
         const ALL: u64 = 1 << 56;
         match self.one_of {
@@ -144,8 +144,8 @@ impl Drop for Traces {
     }
 }
 
-/// The observer of a server that traces: another one, so that a server which does not asks for
-/// nothing.
+/// The observer of a server that traces. It is a separate type, so that a server without traces
+/// pays nothing.
 pub(super) struct TracedObservers {
     pub(super) others: Arc<Observers>,
     pub(super) traces: Arc<Traces>,

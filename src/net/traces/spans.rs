@@ -1,5 +1,5 @@
-//! Spans as OpenTelemetry has them: names and attributes after its conventions for RPC, and `a2a.*`
-//! for what these do not know.
+//! Spans of OpenTelemetry: names and attributes after its conventions for RPC, and `a2a.*` for
+//! others.
 
 use std::sync::Weak;
 
@@ -30,27 +30,27 @@ use super::{
     EndedSpan, SpanRecord,
 };
 
-/// What both clocks say at one moment.
+/// The readings of both clocks at one moment.
 #[derive(Clone, Copy)]
 pub(super) struct Clocks {
     /// Nanoseconds since the Unix epoch.
     pub(super) unix_ns: u64,
-    /// Those of the observer.
+    /// Nanoseconds of the observer's clock.
     pub(super) now_ns: u64,
 }
 
 impl Clocks {
-    /// When that was, since the Unix epoch.
+    /// The same time since the Unix epoch.
     fn unix(self, at_ns: u64) -> u64 {
         self.unix_ns.saturating_sub(self.now_ns.saturating_sub(at_ns))
     }
 }
 
-/// What spans are written with.
+/// The context for writing spans.
 pub(super) struct SpanWriter<'w> {
     pub(super) service: &'w str,
     pub(super) clocks: Clocks,
-    /// Knows what agents are called.
+    /// Provides the names of agents.
     pub(super) engine: &'w Weak<Engine>,
 }
 
@@ -75,7 +75,7 @@ impl SpanWriter<'_> {
         ExportTraceServiceRequest { resource_spans: vec![spans] }
     }
 
-    /// The span of a call: one without details is none.
+    /// The span of a call; a call without details has none.
     fn call(&self, call: &CallRecord, ended_ns: u64) -> Span {
         let Some(details) = call.details.as_deref() else { return Span::default() };
         let Some(span) = details.span else { return Span::default() };
@@ -115,7 +115,7 @@ impl SpanWriter<'_> {
         }
     }
 
-    /// What is told of a stream.
+    /// Adds the attributes of a stream, and returns its events.
     fn stream(&self, stream: StreamRecord, attributes: &mut Vec<KeyValue>) -> Vec<Event> {
         attributes.push(number("a2a.stream.events", stream.events));
         attributes.push(switch("a2a.stream.resumed", stream.resumed));
@@ -196,8 +196,8 @@ fn why_of(call: &CallRecord) -> Option<&'static str> {
     }
 }
 
-/// OpenTelemetry, "gRPC server spans", "HTTP server spans": what is the caller's fault is no error
-/// of the server.
+/// OpenTelemetry, "gRPC server spans", "HTTP server spans": a caller's error is not an error of the
+/// server.
 fn status_of(call: &CallRecord) -> Option<Status> {
     match (call.refusal, call.end) {
         (Some(refusal), _) => is_ours(refusal.kind).then(|| failed(refusal.kind.row().reason)),
@@ -283,7 +283,7 @@ mod tests {
         }
     }
 
-    /// What a collector reads of a span.
+    /// The span as a collector decodes it.
     fn read(record: SpanRecord) -> Span {
         let engine = Weak::new();
         let clocks = Clocks { unix_ns: 1_000_000, now_ns: 9_000 };

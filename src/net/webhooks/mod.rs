@@ -1,9 +1,9 @@
-//! Posts to webhooks, on a thread of its own.
+//! The webhook worker: delivers to webhooks, on a thread of its own.
 //!
-//! Invariants: what is posted, and when, is the [`Outbox`]'s to say; of every request that it makes
-//! it is told once what became of it. Each connection is to an address that the outbox allows, of a
-//! name all of whose addresses it allows. The thread ends with its owner, and what is under way
-//! then is cut without a report.
+//! Invariants: the [`Outbox`] decides what to deliver, and when; it receives the outcome of each of
+//! its requests once. Each connection is to an address that the outbox allows, of a name all of
+//! whose addresses it allows. The thread ends with its owner, and drops attempts in flight without
+//! a report.
 
 mod post;
 #[cfg(test)]
@@ -46,19 +46,19 @@ use super::{
     report,
 };
 
-/// The longest that one timer is set for; then it is looked at again.
+/// The longest duration of one timer; then it is checked again.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
 
-/// The shortest: an outbox whose clock is a little behind is not asked without end.
+/// The shortest: an outbox with a slow clock must not cause a busy loop.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// Until an outbox is asked again that has panicked.
+/// Milliseconds before an outbox that has panicked is called again.
 const AFTER_PANIC_MS: u64 = 1_000;
 
-/// Buffers that are kept for the next posts.
+/// Buffers that are retained for further deliveries.
 const BUFFERS_KEPT_MAX: usize = 16;
 
-/// Posts what an outbox has. Dropping it ends that.
+/// Makes the deliveries of an outbox. Dropping it ends them.
 pub struct WebhookCourier {
     _thread: BackgroundThread,
 }
@@ -70,14 +70,14 @@ impl fmt::Debug for WebhookCourier {
 }
 
 impl WebhookCourier {
-    /// Begins; `mono_ms` is [`Now::mono_ms`], as the outbox has it. Of `options` the proxies are
-    /// left out, since behind one no address is seen, and `body_bytes_max`, since there is no copy
-    /// of an answer; their guard is asked before the outbox.
+    /// Starts the thread; `mono_ms` is [`Now::mono_ms`] of the outbox's clock. It ignores the
+    /// proxies of `options`, since a proxy hides the receiver's address, and `body_bytes_max`,
+    /// since no answer is copied; their guard is called before the outbox.
     ///
     /// # Errors
-    /// [`HttpClientError::File`]: certificates or keys that `options` name cannot be used.
-    /// [`HttpClientError::System`]: the system gives no random bits or no thread, or TLS cannot be
-    /// set up.
+    /// [`HttpClientError::File`]: certificates or keys in `options` cannot be used.
+    /// [`HttpClientError::System`]: the system provides no random bits or no thread, or TLS cannot
+    /// be set up.
     pub fn start(
         outbox: Arc<dyn Outbox>,
         options: HttpClientOptions,
@@ -86,7 +86,7 @@ impl WebhookCourier {
         WebhookCourier::start_within(WEBHOOK_POST_MS, outbox, options, mono_ms)
     }
 
-    /// The same, with so many ms for each post.
+    /// The same, with `post_ms` for each attempt.
     fn start_within(
         post_ms: u64,
         outbox: Arc<dyn Outbox>,
@@ -104,13 +104,13 @@ impl WebhookCourier {
     }
 }
 
-/// Options under which a caller that names a webhook can reach no address that the outbox refuses,
-/// and holds no more than webhooks may.
+/// Options with which a caller's webhook reaches no address that the outbox refuses, and holds no
+/// more than the limits of webhooks.
 fn guarded(options: HttpClientOptions, outbox: &Arc<dyn Outbox>) -> HttpClientOptions {
     let HttpClientOptions { mut limits, tls, proxies: _, guard, user_agent } = options;
     limits.pool_per_origin_max = limits.pool_per_origin_max.min(WEBHOOK_IDLE_PER_ORIGIN_MAX);
     limits.pool_origins_max = limits.pool_origins_max.min(WEBHOOK_ORIGINS_MAX);
-    // Nothing is held of it, and little is read.
+    // Answers are not stored, and little of them is read.
     limits.body_bytes_max = usize::MAX;
     let outbox = Arc::clone(outbox);
     let guard = ConnectGuard::new(move |origin, address| {
@@ -121,7 +121,7 @@ fn guarded(options: HttpClientOptions, outbox: &Arc<dyn Outbox>) -> HttpClientOp
     HttpClientOptions { limits, tls, proxies: Proxies::none(), guard: guard.strict(), user_agent }
 }
 
-/// What the thread and its posts have.
+/// The state that the thread and its attempts share.
 struct Courier {
     outbox: Arc<dyn Outbox>,
     client: HttpClient,
@@ -129,11 +129,11 @@ struct Courier {
     post_ms: u64,
     state: Arc<BackgroundState>,
     kept: Mutex<Vec<PostBuffers>>,
-    /// Of answers that are read to their end while no delivery waits for them.
+    /// Permits to read the rest of an answer while no delivery waits for it.
     rests: Semaphore,
 }
 
-/// Until the owner is gone. The outbox says how many posts there are at a time.
+/// Runs until the owner is gone. The outbox decides how many attempts run at a time.
 async fn run(courier: Arc<Courier>) {
     let mut timer = pin!(sleep(Duration::ZERO));
     poll_fn(|cx| {
@@ -167,8 +167,8 @@ async fn run(courier: Arc<Courier>) {
 }
 
 impl Courier {
-    /// What the outbox has next. One that panics is asked again a little later: its other webhooks
-    /// have no other courier.
+    /// The next request of the outbox. An outbox that panics is called again a little later: its
+    /// other webhooks have no other worker.
     fn next_request(&self, now: Now, wake: &Waker, request: &mut PostRequest) -> NextRequest {
         let next = || self.outbox.next(now, wake, request);
         let later = |_| NextRequest::At(now.mono_ms + AFTER_PANIC_MS);
@@ -191,7 +191,7 @@ impl Courier {
     }
 }
 
-/// A request that the outbox has made, until the outbox is told what became of it.
+/// A request of the outbox, until its outcome is reported.
 struct PostUnderWay {
     courier: Arc<Courier>,
     buffers: PostBuffers,
@@ -230,8 +230,8 @@ impl PostUnderWay {
 }
 
 impl Drop for PostUnderWay {
-    /// Of a post that has panicked the outbox hears as of any other: else its webhook would wait
-    /// for ever.
+    /// Reports an attempt that has panicked like any other: otherwise its webhook would wait for
+    /// ever.
     fn drop(&mut self) {
         if !self.is_told && !self.courier.state.is_stopped() {
             let why = "the post was interrupted".to_owned();

@@ -1,10 +1,10 @@
-//! One post: a request, and what its receiver says to it.
+//! One delivery attempt: a request, and its receiver's answer.
 //!
-//! Invariants: a post ends by its deadline, and with the head of the answer, whose status is what
-//! counts: a receiver that goes on holds its connection for a little while, and nothing else.
-//! Content that is ignored is not decoded, and may be of any length and any coding. A redirect is
-//! not followed, and what else a receiver says is thrown away. No word of an error is one of the
-//! path or query of the URL, which may be secret.
+//! Invariants: an attempt ends by its deadline, and with the head of the answer, whose status
+//! decides: a receiver that sends more holds its connection for a little while, and nothing else.
+//! Ignored content is not decoded, and may be of any length and any coding. A redirect is not
+//! followed, and the rest of an answer is discarded. No error text contains the path or query of
+//! the URL, which may be secret.
 
 use std::{
     future::poll_fn,
@@ -24,22 +24,22 @@ use crate::{
     push::outbox::{PostOutcome, PostRequest},
 };
 
-/// Bytes of buffers that are kept for another post.
+/// Bytes of buffers that are retained for another attempt.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
-/// What one post needs. The outbox fills in the request.
+/// The buffers of one attempt. The outbox fills in the request.
 #[derive(Default)]
 pub(super) struct PostBuffers {
     pub(super) request: PostRequest,
-    /// What the receiver has answered.
+    /// The receiver's answer.
     answer: Vec<u8>,
-    /// Where the last one went: most often the next one goes there, too.
+    /// The origin of the last attempt: most often the next one has the same.
     known: Option<KnownOrigin>,
 }
 
-/// An origin, and what URLs of it begin with.
+/// An origin, and the beginning of its URLs.
 struct KnownOrigin {
-    /// Up to the path; empty where the URL was not in the parser's spelling.
+    /// The URL up to the path; empty if the URL was not in the parser's canonical form.
     text: Box<str>,
     url: HttpUrl,
 }
@@ -51,22 +51,21 @@ impl KnownOrigin {
         Ok(KnownOrigin { text, url: read })
     }
 
-    /// What is asked of the origin, if a URL is one of it.
+    /// The request target, if the URL is of this origin.
     fn target<'u>(&self, url: &'u str) -> Option<&'u str> {
         url.strip_prefix(&*self.text).filter(|rest| rest.starts_with('/'))
     }
 }
 
 impl PostBuffers {
-    /// Whether they are of a size to be kept.
+    /// Whether they are small enough to be retained.
     pub(super) fn are_small(&self) -> bool {
         let PostRequest { url, fields, body, .. } = &self.request;
         let request = url.capacity() + fields.held_bytes() + body.capacity();
         request + self.answer.capacity() <= KEPT_BYTES_MAX
     }
 
-    /// Posts the request, and says what came of it within so many ms, and what is left of the
-    /// answer.
+    /// Sends the request, and returns its outcome within `post_ms`, and the rest of the answer.
     pub(super) async fn post(
         &mut self,
         client: &HttpClient,
@@ -80,7 +79,7 @@ impl PostBuffers {
         let outcome = outcome(&response, client);
         self.answer.clear();
         if self.request.expects.is_empty() {
-            // Most answers are there as a whole, and their connections are free at once.
+            // Most answers arrive whole, and their connections are free at once.
             let is_read = poll_fn(|cx| {
                 Poll::Ready(poll_read_away(&mut response, &mut self.answer, cx).is_ready())
             });
@@ -88,7 +87,7 @@ impl PostBuffers {
             let bytes = self.answer.len();
             return (outcome, (!is_read).then_some(AnswerRest { response, bytes }));
         }
-        // What is left unread costs the connection and nothing else.
+        // An unread rest costs only the connection.
         let answer = poll_fn(|cx| poll_read_away(&mut response, &mut self.answer, cx));
         let _ = timeout_at(due, answer).await;
         match outcome {
@@ -100,7 +99,7 @@ impl PostBuffers {
         }
     }
 
-    /// Whether a challenge got the answer that it expects.
+    /// Whether a challenge got the expected answer.
     fn is_answered(&self) -> bool {
         self.answer.trim_ascii() == self.request.expects.as_bytes()
     }
@@ -126,8 +125,8 @@ impl PostBuffers {
             version: HttpVersion::Any,
             head_due_ms: client.mono_ms().saturating_add(post_ms),
             body_idle_ms: post_ms,
-            // A receiver knows a notification again by its id, so it may come once more where a
-            // kept connection has closed instead of an answer.
+            // A receiver recognises a notification by its id, so it may arrive twice if an idle
+            // connection was closed instead of answering.
             is_repeatable: true,
         };
         let response = if expects.is_empty() {
@@ -139,7 +138,7 @@ impl PostBuffers {
     }
 }
 
-/// What the head of an answer says.
+/// The outcome that the head of an answer determines.
 fn outcome(response: &HttpClientResponse, client: &HttpClient) -> PostOutcome {
     match response.status() {
         200..=299 => PostOutcome::Delivered,
@@ -147,7 +146,7 @@ fn outcome(response: &HttpClientResponse, client: &HttpClient) -> PostOutcome {
         status => {
             let asked = response.field("retry-after");
             let asked_ms = asked.and_then(|text| retry_after_ms(text, client.now().unix_ms));
-            // A receiver that wants it at once asks for nothing: the pause is the outbox's own.
+            // A delay of 0 is no request: the pause is the outbox's own.
             let retry_after_ms = asked_ms.filter(|ms| *ms > 0);
             let why = format!("HTTP status {status}");
             match status {
@@ -159,15 +158,15 @@ fn outcome(response: &HttpClientResponse, client: &HttpClient) -> PostOutcome {
     }
 }
 
-/// What a receiver has yet to say of which the status is known.
+/// The rest of an answer after its status.
 pub(super) struct AnswerRest {
     response: HttpClientResponse,
-    /// That were read.
+    /// Bytes that were read.
     bytes: usize,
 }
 
 impl AnswerRest {
-    /// Reads it away for a little while, so that its connection may be used again.
+    /// Reads and discards it for a little while, so that its connection may be reused.
     pub(super) async fn read_away(mut self) {
         let mut answer = vec![0; self.bytes];
         let read = poll_fn(|cx| poll_read_away(&mut self.response, &mut answer, cx));
@@ -175,7 +174,7 @@ impl AnswerRest {
     }
 }
 
-/// Reads the content to its end, or until it is too much.
+/// Reads the content to its end, or to the limit.
 fn poll_read_away(
     response: &mut HttpClientResponse,
     answer: &mut Vec<u8>,

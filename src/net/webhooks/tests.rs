@@ -1,4 +1,4 @@
-//! A courier, an outbox of a few posts, and receivers of all kinds behind real sockets.
+//! Tests of the webhook worker with an outbox of a few deliveries, and receivers on real sockets.
 
 use std::{
     collections::VecDeque,
@@ -19,14 +19,14 @@ use std::{
 
 use super::*;
 
-/// Has posts in a row, one under way at a time, and keeps what became of them.
+/// Has deliveries in a row, one in flight at a time, and records their outcomes.
 #[derive(Default)]
 struct FakeOutbox {
     posts: Mutex<FakePosts>,
     changed: Condvar,
     /// True: no address may be connected to.
     is_closed: bool,
-    /// Hosts and addresses that it was asked about.
+    /// Hosts and addresses that it was called for.
     asked: Mutex<Vec<(String, IpAddr, bool)>>,
 }
 
@@ -46,13 +46,13 @@ impl FakeOutbox {
         posts.waker.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Posts all of these, one after the other, and says what became of them.
+    /// Delivers all of these, one after the other, and returns the outcomes.
     fn post(&self, urls: &[&str]) -> Vec<PostOutcome> {
         urls.iter().for_each(|url| self.put(url));
         self.outcomes(urls.len())
     }
 
-    /// Waits for so many outcomes.
+    /// Waits for `count` outcomes.
     fn outcomes(&self, count: usize) -> Vec<PostOutcome> {
         let posts = self.posts.lock().unwrap();
         let is_waiting = |posts: &mut FakePosts| posts.outcomes.len() < count;
@@ -135,8 +135,8 @@ impl Hook {
         Hook { addr, connections, requests }
     }
 
-    /// One that gives these answers in their order, over as many connections as it takes, and the
-    /// last one for ever.
+    /// A receiver that sends these answers in order, over any number of connections, and repeats
+    /// the last one.
     fn answering(answers: &'static [&'static str]) -> Hook {
         let given = Mutex::new(0);
         Hook::new(move |_, mut stream, requests| {
@@ -350,7 +350,7 @@ fn who_hangs_fails_in_time_and_who_hangs_behind_a_head_does_not() {
         if number == 1 {
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n").unwrap();
         }
-        // Until the courier gives up.
+        // Until the webhook worker gives up.
         let _ = stream.read(&mut [0]);
     });
     let outbox = Arc::new(FakeOutbox::default());
@@ -374,7 +374,7 @@ fn a_new_connection_that_closes_is_a_failure_at_once() {
 
 #[test]
 fn a_kept_connection_that_closes_is_replaced_once() {
-    // Each connection is good for one answer; the third for none.
+    // Each connection serves one answer; the third none.
     let hook = Hook::new(|number, mut stream, requests| {
         requests.send(read_request(&mut stream).unwrap()).unwrap();
         if number != 2 {
@@ -442,12 +442,12 @@ fn an_answer_may_come_byte_by_byte() {
     };
     let outbox = Arc::new(FakeOutbox::default());
     let _courier = courier(&outbox, LONG_MS);
-    // Without content, its connection is free when the outcome is told.
+    // Without content, its connection is free when the outcome is reported.
     let hook = byte_by_byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     let url = hook.url();
     assert_eq!(outbox.post(&[&url, &url]), [Delivered, Delivered]);
     assert_eq!(hook.counts(), (1, 2));
-    // Content comes behind it, perhaps when the next post has begun: a later one finds it read.
+    // Content follows, perhaps after the next delivery has begun: a later one finds it read.
     let hook = byte_by_byte(OK);
     let (mut connections, mut posts) = (0, 0);
     while connections == posts {
@@ -466,11 +466,11 @@ fn content_that_nobody_looks_at_may_be_anything() {
         format!("Content-Encoding: {coding}\r\nContent-Length: {length}\r\n\r\n{content}")
     };
     let answers = [
-        // What is whole frees its connection, whatever it is.
+        // A complete answer frees its connection, whatever its coding.
         (coded("br", "xx"), 1),
         (coded("gzip", "no gzip"), 1),
         (coded("gzip\r\nContent-Encoding: br", "xx"), 1),
-        // Above the limit of a body that is held, and beyond all that is believed of a request.
+        // Above the limit of a stored body, and of any plausible length.
         ("Content-Length: 100000000\r\n\r\nxx".to_owned(), 2),
         ("Content-Length: 18446744073709551615\r\n\r\nxx".to_owned(), 2),
     ];
@@ -508,7 +508,7 @@ fn what_is_under_way_is_cut_with_its_courier_and_told_to_nobody() {
     let (sender, came) = mpsc::channel();
     let hook = Hook::new(move |_, mut stream, _| {
         sender.send(read_request(&mut stream)).unwrap();
-        // Until the courier is gone.
+        // Until the webhook worker is gone.
         sender.send(read_request(&mut stream)).unwrap();
     });
     let outbox = Arc::new(FakeOutbox::default());
@@ -520,11 +520,11 @@ fn what_is_under_way_is_cut_with_its_courier_and_told_to_nobody() {
     let posts = outbox.posts.lock().unwrap();
     assert!(posts.is_under_way && posts.outcomes.is_empty());
     drop(posts);
-    // Nothing of the courier is left, but for the waker.
+    // Nothing of the webhook worker is left, except for the waker.
     assert_eq!(Arc::strong_count(&outbox), 1);
 }
 
-/// Says `At` until its time has come, or panics instead.
+/// Returns `At` until that time, or panics instead.
 #[test]
 fn a_pause_is_waited_for_also_after_a_panic() {
     struct Late(FakeOutbox, AtomicBool, bool);

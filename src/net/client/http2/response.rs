@@ -16,27 +16,27 @@ use crate::{
 
 use super::{Http2Mark, failure};
 
-/// The head of a response, and what is left of its content.
+/// The head of a response, and the rest of its content.
 pub(crate) struct Http2Response {
     head: Parts,
     body: RecvStream,
-    /// What came and was not taken yet; its window opens as it is taken.
+    /// Received content that was not taken yet; its window opens as it is taken.
     piece: Bytes,
     trailers: Option<HeaderMap>,
     is_over: bool,
-    /// Bytes of content that may still come; those of a stream of events are not counted.
+    /// Bytes of content that may still come; `None` for a stream of events.
     left: Option<u64>,
     due: Due,
     clock: ClientClock,
     idle_ms: u64,
     silent_ms: u64,
-    /// How often bytes had come on the connection when that silence began.
+    /// The connection's count of reads when that silence began.
     silent_reads: u64,
     in_use: Arc<Http2Mark>,
 }
 
 impl Http2Response {
-    /// A response whose head has come.
+    /// A response with a complete head.
     pub(super) fn new(
         head: Parts,
         body: RecvStream,
@@ -116,7 +116,7 @@ impl Http2Response {
         Poll::Ready(Ok(true))
     }
 
-    /// Why the content does not come.
+    /// The error for content that does not come.
     fn failed(&self, error: &h2::Error) -> TransportError {
         self.in_use.cause().unwrap_or_else(|| failure(error, false))
     }
@@ -143,7 +143,7 @@ impl Http2Response {
         Poll::Ready(Ok(()))
     }
 
-    /// Ready when nothing has come for too long; on the whole connection, and it is over.
+    /// Ready when no content has come for too long. If the whole connection was silent, it is over.
     fn poll_silent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.idle_ms == NEVER_MS {
             return Poll::Pending;

@@ -1,4 +1,4 @@
-//! The place of an origin's one connection of HTTP/2.
+//! The slot of an origin's one connection of HTTP/2.
 
 use std::{
     future::poll_fn,
@@ -10,7 +10,7 @@ use crate::net::client::origins::lock;
 
 use super::{Http2Mark, Http2Sender};
 
-/// Where the connection is, or the task that opens it.
+/// The connection, or the state of opening it.
 #[derive(Default)]
 pub(crate) struct Http2Slot(Mutex<SlotState>);
 
@@ -22,10 +22,10 @@ struct SlotState {
 
 #[derive(Default)]
 enum SlotPhase {
-    /// It is unknown whether the server speaks it, or the connection is gone.
+    /// The server's versions are unknown, or the connection is gone.
     #[default]
     Free,
-    /// One is being opened.
+    /// A request is opening a connection.
     Opening,
     Open {
         sender: Http2Sender,
@@ -35,7 +35,7 @@ enum SlotPhase {
     Http1,
 }
 
-/// What an origin's slot is good for.
+/// The result of claiming an origin's slot.
 pub(crate) enum Claim<'s> {
     /// There is a connection.
     Sender(Http2Sender),
@@ -45,7 +45,7 @@ pub(crate) enum Claim<'s> {
     Http1,
 }
 
-/// The right to open a connection. Dropped, it goes to another request.
+/// The right to open a connection. Dropping it passes it to another request.
 pub(crate) struct Opening<'s> {
     slot: &'s Http2Slot,
     becomes: SlotPhase,
@@ -74,8 +74,8 @@ impl Drop for Opening<'_> {
 }
 
 impl Http2Slot {
-    /// Waits while the connection is being opened. `is_required`: HTTP/1.1 will not do, so a server
-    /// that chose it when it could is asked again.
+    /// Waits while the connection is being opened. `is_required`: HTTP/1.1 is not acceptable, so a
+    /// server that has chosen HTTP/1.1 before is tried again.
     pub(crate) async fn claim(&self, is_required: bool, now_ms: u64) -> Claim<'_> {
         poll_fn(|cx| {
             let mut slot = lock(&self.0);
@@ -100,7 +100,7 @@ impl Http2Slot {
         .await
     }
 
-    /// A connection takes no request any more, unless it has a successor already.
+    /// Removes a connection that takes no request any more, unless it has a successor already.
     pub(crate) fn forget(&self, over: &Arc<Http2Mark>) {
         let mut slot = lock(&self.0);
         if let SlotPhase::Open { sender, .. } = &slot.phase
@@ -115,14 +115,14 @@ impl Http2Slot {
         matches!(lock(&self.0).phase, SlotPhase::Http1)
     }
 
-    /// Closes a connection that was unused for so long, or that is over; whether there is one
-    /// still.
+    /// Closes a connection that is over, or was unused for `idle_ms`; returns whether a connection
+    /// remains.
     pub(crate) fn close_old(&self, now_ms: u64, idle_ms: u64) -> bool {
         let mut slot = lock(&self.0);
         let SlotPhase::Open { sender, used_ms } = &mut slot.phase else {
             return matches!(slot.phase, SlotPhase::Opening);
         };
-        // One is the slot's own; no other begins while this one is looked at.
+        // One reference is the slot's own; no other is made under the lock.
         if Arc::strong_count(&sender.in_use) > 1 {
             // A long request has used it until now.
             *used_ms = now_ms;

@@ -1,9 +1,8 @@
-//! What comes over a connection of HTTP/2, looked at on its way to h2.
+//! Watches the bytes of a connection of HTTP/2 on their way to h2.
 //!
-//! Invariant: h2 answers PING and SETTINGS and skips what it does not know as fast as it comes, so
-//! frames that carry nothing are counted, by the allowance that our server gives its clients. And a
-//! server of HTTP/1.1 that is asked in HTTP/2 says so in HTTP/1.1, of which h2 only sees broken
-//! frames.
+//! Invariant: h2 answers PING and SETTINGS and skips unknown frames without a limit, so frames that
+//! carry nothing are counted, by the allowance that our server gives its clients. A server that
+//! speaks only HTTP/1.1 answers HTTP/2 in HTTP/1.1, which h2 would report as broken frames.
 
 use std::{
     convert::Infallible,
@@ -29,47 +28,47 @@ use crate::{
     },
 };
 
-/// Frames without use that a server may send at once: 10,000. What a call gives back and what comes
-/// back with time are as in our server (`http2_control_frames_max`).
+/// Frames without use that a server may send at once: 10,000. Calls and time restore the allowance
+/// as in our server (`http2_control_frames_max`).
 const CONTROL_FRAMES_MAX: u64 = 10_000;
 
-/// How a line of HTTP/1.x begins.
+/// The beginning of a status line of HTTP/1.x.
 const HTTP1: &[u8; 7] = b"HTTP/1.";
 
-/// What was seen on a connection.
+/// The observations on a connection.
 #[derive(Default)]
 pub(super) struct LinkSeen {
     is_http1: AtomicBool,
     is_flooded: AtomicBool,
-    /// How often bytes have come.
+    /// How often bytes were received.
     reads: AtomicU64,
 }
 
 impl LinkSeen {
-    /// These bytes have come.
+    /// Notes received bytes.
     pub(super) fn note_read(&self, bytes: &[u8]) {
         self.reads.fetch_add(u64::from(!bytes.is_empty()), Relaxed);
     }
 }
 
-/// A connection, as its users have it: its sender in the slot, and every request over it until the
-/// response is dropped. The link itself is no user, so the number of marks is that of requests.
+/// Marks the users of a connection: its sender in the slot, and every request until its response is
+/// dropped. The link itself is not a user, so the number of marks is that of requests.
 pub(crate) struct Http2Mark {
     seen: Arc<LinkSeen>,
     is_over: AtomicBool,
-    /// Dropped with the last user, which the driver of the connection learns.
+    /// Dropped with the last user, which notifies the driver of the connection.
     _used: oneshot::Sender<Infallible>,
 }
 
 impl Http2Mark {
-    /// A mark, what the link is to note, and what ends when the last user has gone.
+    /// A mark, the observations of the link, and a receiver that ends with the last user.
     pub(super) fn new() -> (Arc<Http2Mark>, Arc<LinkSeen>, oneshot::Receiver<Infallible>) {
         let (seen, (used, unused)) = (Arc::<LinkSeen>::default(), oneshot::channel());
         let (link_seen, is_over) = (Arc::clone(&seen), AtomicBool::new(false));
         (Arc::new(Http2Mark { seen, is_over, _used: used }), link_seen, unused)
     }
 
-    /// Why the connection has failed, where that was seen.
+    /// The observed cause of the connection's failure.
     pub(super) fn cause(&self) -> Option<TransportError> {
         if self.seen.is_http1.load(Relaxed) {
             return Some(TransportError::NoHttp2);
@@ -78,13 +77,13 @@ impl Http2Mark {
         self.seen.is_flooded.load(Relaxed).then(|| TransportError::Http2(FLOOD.to_owned()))
     }
 
-    /// How often bytes have come so far.
+    /// How often bytes were received so far.
     pub(super) fn reads(&self) -> u64 {
         self.seen.reads.load(Relaxed)
     }
 
-    /// A request has waited in vain since `reads` was that. If nothing at all has come meanwhile,
-    /// the connection is over, for requests that are yet to come; whether it is.
+    /// Notes that a request has timed out since `reads` was that. If nothing at all was received
+    /// meanwhile, the connection is over for new requests; returns whether it is.
     pub(super) fn waited(&self, reads: u64) -> bool {
         if self.reads() == reads {
             self.is_over.store(true, Relaxed);
@@ -106,12 +105,12 @@ pub(super) struct WatchedLink {
     allowance: Allowance,
     came: Frames,
     sent: Frames,
-    /// Bytes that came and are the first ones of HTTP/1.x.
+    /// Received bytes that match the beginning of HTTP/1.x.
     alike: usize,
 }
 
 impl WatchedLink {
-    /// Nothing has come or gone yet.
+    /// Watches a link that is unused so far.
     pub(super) fn new(link: Link, seen: Arc<LinkSeen>, clock: ClientClock) -> WatchedLink {
         let allowance = Allowance::new(CONTROL_FRAMES_MAX, clock.now_ms());
         let (came, sent) = (Frames::of_server(), Frames::new());
@@ -122,7 +121,7 @@ impl WatchedLink {
         self.seen.note_read(bytes);
         let rest = HTTP1.get(self.alike..).unwrap_or_default();
         let same = bytes.iter().zip(rest).take_while(|(byte, wanted)| byte == wanted).count();
-        // The first bytes alone are looked at: those that differ end it.
+        // Only the first bytes are compared; a mismatch ends that.
         self.alike =
             if same == bytes.len().min(rest.len()) { self.alike + same } else { HTTP1.len() };
         if !rest.is_empty() && same == rest.len() {

@@ -1,17 +1,17 @@
-//! `NO_PROXY`: hosts that are called without a proxy.
+//! `NO_PROXY`: hosts without a proxy.
 
 use std::net::IpAddr;
 
-/// Entries that are read; more are a mistake.
+/// Entries that are read; further ones are ignored.
 const ENTRIES_MAX: usize = 1_024;
 
 /// A list of hosts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Exempt {
     is_everybody: bool,
-    /// Names in lower case, each with everything below it.
+    /// Names in lower case, each including all names below it.
     names: Vec<String>,
-    /// Networks: an address, and how many of its bits count.
+    /// Networks: an address, and the number of significant bits.
     networks: Vec<(IpAddr, u8)>,
 }
 

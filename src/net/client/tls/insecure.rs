@@ -1,7 +1,7 @@
-//! No verification of certificates, for users that asked for that by name.
+//! No verification of certificates, only by an explicit option.
 //!
-//! Invariant: the handshake's signatures are verified all the same, so the server that answers has
-//! the key of the certificate that it shows.
+//! Invariant: the handshake's signatures are still verified, so the server has the key of the
+//! certificate that it sends.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use tokio_rustls::rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
-/// Believes every certificate.
+/// Accepts every certificate.
 #[derive(Debug)]
 struct AllCertificates(WebPkiSupportedAlgorithms);
 
-/// Believes every certificate.
+/// Accepts every certificate.
 pub(super) fn all(provider: &CryptoProvider) -> Arc<dyn ServerCertVerifier> {
     Arc::new(AllCertificates(provider.signature_verification_algorithms))
 }
