@@ -1,4 +1,4 @@
-//! What a call is answered with.
+//! The answer to a call.
 
 use std::{fmt, sync::Arc};
 
@@ -12,13 +12,12 @@ use super::{
     v1_shape::has_v1_shape,
 };
 
-/// What a server answered. It keeps its memory until it is dropped, and then gives it to the next
-/// call.
+/// A server's answer. It owns its memory and gives it to the next call when it is dropped.
 pub struct Answer {
-    /// There until it is dropped.
+    /// `Some` until it is dropped.
     said: Option<Box<ReplyBuf>>,
     op: Op,
-    /// Its JSON is that of 1.0.
+    /// The server sent it as JSON of 1.0.
     is_v1_json: bool,
     stash: Arc<Stash>,
 }
@@ -35,7 +34,7 @@ impl Answer {
         }
     }
 
-    /// All of it, in canonical form.
+    /// The whole answer, in canonical form.
     pub fn received(&self) -> &Received {
         &self.said().received
     }
@@ -55,7 +54,7 @@ impl Answer {
         self.said().received.page()
     }
 
-    /// The push configurations of a list, or the one.
+    /// The push configurations of a list, or the single one.
     pub fn push_configs(&self) -> impl Iterator<Item = PushConfig<'_>> {
         self.said().received.push_configs()
     }
@@ -65,17 +64,17 @@ impl Answer {
         self.said().received.next_page_token().filter(|token| !token.is_empty())
     }
 
-    /// The extended card, as the JSON that it is.
+    /// The extended card as JSON.
     pub fn card(&self) -> Option<JsonObject<'_>> {
         self.said().received.card()
     }
 
-    /// The task that it is or is about.
+    /// The id of the task, or of the task that the answer is about.
     pub fn task_id(&self) -> Option<RawText<'_>> {
         self.said().received.task_id()
     }
 
-    /// The conversation that it belongs to.
+    /// The id of its conversation.
     pub fn context_id(&self) -> Option<RawText<'_>> {
         self.said().received.context_id()
     }
@@ -85,26 +84,26 @@ impl Answer {
         self.said().received.state()
     }
 
-    /// The URIs of the extensions that the server says it has activated for the call (A2A 1.0
-    /// §4.6.1), in its order. None over WebSocket, where a call has no head of its own.
+    /// The URIs of the extensions that the server activated for the call (A2A 1.0 §4.6.1), in its
+    /// order. Empty over WebSocket, where a call has no head of its own.
     pub fn activated_extensions(&self) -> impl Iterator<Item = &str> {
         extension_list(&self.said().extensions)
     }
 
-    /// The JSON of the result as it came, without its envelope, in the spelling of the server;
-    /// `None`: it did not come as JSON.
+    /// The JSON of the result as received, without its envelope and in the server's wire format;
+    /// `None`: the answer was not JSON.
     pub fn raw_json(&self) -> Option<&[u8]> {
         self.said().body.get(self.said().received.span()).filter(|json| !json.is_empty())
     }
 
-    /// The JSON of the result if it came as that of 1.0; empty otherwise.
+    /// The JSON of the result if the server sent JSON of 1.0; empty otherwise.
     #[cfg(feature = "load")]
     pub(crate) fn v1_json(&self) -> &[u8] {
         self.raw_json().filter(|_| self.is_v1_json).unwrap_or_default()
     }
 
-    /// Appends the JSON of the result as 1.0 has it: as it came where it came so, else written
-    /// anew, whatever it was wrapped in. It is read again for that.
+    /// Appends the result as JSON of 1.0: the received bytes if the server sent that, otherwise
+    /// written anew, without any envelope. This reads the answer again.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         let start = out.len();
         push_json(out, &self.said().received, self.op);

@@ -1,4 +1,4 @@
-//! Several calls in one request: a batch of JSON-RPC 2.0 §6.
+//! Several calls in one request: a JSON-RPC batch (JSON-RPC 2.0 §6).
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use super::{
     exchange::{explained, head_of, read_all},
 };
 
-/// What an answer of a batch belongs to.
+/// The id that an answer of a batch belongs to.
 #[derive(Deserialize)]
 struct BatchAnswer<'a> {
     #[serde(borrow)]
@@ -23,11 +23,11 @@ struct BatchAnswer<'a> {
 }
 
 impl<T: Transport> Client<T> {
-    /// Reads several tasks in one batch of JSON-RPC over HTTP; the answers are in the order of
-    /// `ids`, each of which may fail by itself. A batch is not repeated.
+    /// Reads several tasks in one batch of JSON-RPC over HTTP. The answers have the order of `ids`,
+    /// and each may fail by itself. A batch is not repeated.
     ///
     /// # Errors
-    /// [`ClientError`]: there is no answer to the batch as a whole, or another binding is spoken.
+    /// [`ClientError`]: the batch as a whole has no answer, or the binding is another one.
     pub async fn get_tasks(
         &self,
         ids: &[&str],
@@ -62,7 +62,7 @@ impl<T: Transport> Client<T> {
         let limit = (inner.built.limits.body_bytes_max, "body_bytes_max");
         read_all(&inner.transport, &mut response, &mut body, limit, due_ms).await?;
         let Some(mut answers) = answers_by_id(&body) else {
-            // Refused as a whole, or none of JSON-RPC: read as the answer to one of them.
+            // Rejected as a whole, or not JSON-RPC: read as the answer to one call.
             let scratch = &mut *scratch;
             let (call, head) = ((Op::Get, written.rpc_id), head_of(&response));
             let received = &mut scratch.said.received;
@@ -96,14 +96,14 @@ impl<T: Transport> Client<T> {
     }
 }
 
-/// The answers of a batch by their ids; `None`: it is no list of answers that each have one of
-/// their own (JSON-RPC 2.0 §6).
+/// The answers of a batch by their ids; `None`: the body is not a list of answers with distinct ids
+/// (JSON-RPC 2.0 §6).
 fn answers_by_id(body: &[u8]) -> Option<HashMap<u64, &RawValue>> {
     let list: Vec<&RawValue> = serde_json::from_slice(body).ok()?;
     let mut by_id = HashMap::with_capacity(list.len());
     for json in list {
         let BatchAnswer { id } = serde_json::from_str(json.get()).ok()?;
-        // Ids are written as texts of digits; some servers answer with numbers.
+        // The client writes ids as strings of digits; some servers answer with numbers.
         let is_second = by_id.insert(id.get().trim_matches('"').parse().ok()?, json).is_some();
         if is_second {
             return None;

@@ -1,4 +1,4 @@
-//! Making a client: what its caller wants, the agent's card, the interface that is chosen.
+//! Builds a client: from the caller's options, the agent's card and the chosen interface.
 
 use std::{
     borrow::Cow,
@@ -27,22 +27,22 @@ use super::{
 /// How calls behave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallOptions {
-    /// Milliseconds for a whole call that is no stream, repetitions included: 120 s; a send waits
-    /// for its task meanwhile. For a stream: until its head has come.
+    /// Milliseconds for a whole call, repetitions included: 120 s; a send waits for its task in
+    /// this time. For a stream: until its head has arrived.
     pub call_ms: u64,
-    /// When calls that are safe to repeat are made once more.
+    /// When to repeat calls that are safe to repeat.
     pub backoff: Backoff,
-    /// True: the server handles a message once, however often it comes, so a send is repeated, too.
-    /// A2A 1.0 §3.3.1 leaves that to servers; a card may say it, too
-    /// ([`AgentCard::knows_sends_again`]), and then this is not needed.
+    /// True: the server handles a message once, even if it arrives several times, so sends are
+    /// repeated too. A2A 1.0 §3.3.1 leaves this to servers. If the card declares it
+    /// ([`AgentCard::knows_sends_again`]), this option is not needed.
     pub is_idempotent: bool,
-    /// Milliseconds between two looks at a task that cannot be streamed: 2 s.
+    /// Milliseconds between two polls of a task that cannot be streamed: 2 s.
     pub poll_ms: u64,
-    /// True: an answer without its id, a state, a part or a role that is not known, and an artifact
-    /// without an id are errors. For tools that judge an agent.
+    /// True: it is an error if an answer lacks its id, has an unknown state, part or role, or has
+    /// an artifact without an id. For tools that check an agent.
     pub is_strict: bool,
-    /// True: webhooks go to an agent whose card does not declare push notifications as well, with a
-    /// warning. Without it such a call is `NotDeclared` (A2A 1.0 §3.3.4).
+    /// True: webhooks are also set at an agent whose card does not declare push notifications, with
+    /// a warning. Otherwise such a call is `NotDeclared` (A2A 1.0 §3.3.4).
     pub assumes_push: bool,
 }
 
@@ -59,10 +59,10 @@ impl Default for CallOptions {
     }
 }
 
-/// Takes a warning: one sentence for a human, without secrets.
+/// Receives a warning: one sentence for a person, without secrets.
 pub(super) type WarningSink = dyn Fn(&str) + Send + Sync;
 
-/// What a client is made of.
+/// The options of a client.
 ///
 /// ```
 /// use peregrine::client::{Binding, ClientBuilder};
@@ -77,24 +77,24 @@ pub struct ClientBuilder {
     pub(super) extensions: Vec<String>,
     pub(super) fields: FieldLinesBuf,
     pub(super) credentials: Credentials,
-    /// One of these has signed each card.
+    /// One of these keys must have signed each card.
     pub(super) card_keys: Option<CardKeys>,
-    /// The card of the agent, if one is known.
+    /// The cached card of the agent.
     pub(super) known: Option<KnownCard>,
-    /// The tokens that clients of clones share.
+    /// The tokens that clients of cloned builders share.
     pub(super) tokens: Option<Arc<TokenCache>>,
-    /// Gets what the client makes the best of.
+    /// Receives the client's warnings.
     pub(super) warnings: Option<Arc<WarningSink>>,
 }
 
 impl ClientBuilder {
-    /// Wants what the specification says: the card's first interface, the newest version, 1.0 at
-    /// least.
+    /// The defaults of the specification: the card's first interface and its newest version, 1.0 or
+    /// later.
     pub fn new() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// The bindings to take, the most wanted first; where the card has none of them, its own order
+    /// The bindings to use, the preferred one first; if the card has none of them, the card's order
     /// decides.
     #[must_use]
     pub fn transports(mut self, transports: impl IntoIterator<Item = Binding>) -> ClientBuilder {
@@ -102,33 +102,34 @@ impl ClientBuilder {
         self
     }
 
-    /// The version to speak, below the floor or not.
+    /// The version to speak, even below the floor.
     #[must_use]
     pub fn version(mut self, version: ProtocolVersion) -> ClientBuilder {
         self.wants.version = Some(version);
         self
     }
 
-    /// The oldest version to speak if none is named; 1.0 by default.
+    /// The oldest version to speak unless one is named; 1.0 by default.
     #[must_use]
     pub fn floor(mut self, version: ProtocolVersion) -> ClientBuilder {
         self.wants.floor = version;
         self
     }
 
-    /// The tenant to call, in place of the one that the interface names (A2A 1.0 §8.3.2); empty:
-    /// the interface's. Every request names it: 1.0 in its messages, over HTTP+JSON in the path.
-    /// A URL that ends with `/tenants/NAME` gets it as its last segment, in every version. An
-    /// interface with neither place, as in 0.3 at other URLs, is passed over, and so is one of gRPC
-    /// whose tenant is the card's name, since that names the agent; `NoTenant` where no other is.
+    /// The tenant to call instead of the interface's (A2A 1.0 §8.3.2); empty: the interface's.
+    /// Every request names it: in 1.0 in its messages, over HTTP+JSON in the path. In every version
+    /// it replaces the last segment of a URL that ends with `/tenants/NAME`. An interface that has
+    /// neither position, as in 0.3 at other URLs, is skipped; so is a gRPC interface whose tenant
+    /// is the card's name, since that names the agent. If no interface is left, the error is
+    /// `NoTenant`.
     #[must_use]
     pub fn tenant(mut self, tenant: impl Into<String>) -> ClientBuilder {
         self.wants.tenant = Some(tenant.into()).filter(|tenant| !tenant.is_empty());
         self
     }
 
-    /// The origins that interfaces of the card may have; those at others are passed over. Without
-    /// this any is called, but with credentials only the card's
+    /// The allowed origins of interfaces; an interface at another origin is skipped. Without this,
+    /// every origin may be called, but only the card's with credentials
     /// ([`Credentials::allows_other_origins`]).
     #[must_use]
     pub fn origins(mut self, origins: impl IntoIterator<Item = HttpOrigin>) -> ClientBuilder {
@@ -136,25 +137,25 @@ impl ClientBuilder {
         self
     }
 
-    /// The dialect to speak (`docs/dialects.md`), whatever the interface looks like.
+    /// The dialect to speak (`docs/dialects.md`), instead of the one detected from the interface.
     #[must_use]
     pub fn dialect(mut self, name: &'static str) -> ClientBuilder {
         self.wants.dialect = Some(name);
         self
     }
 
-    /// The caller's credentials, and where they may go. The card says which are
+    /// The caller's credentials, and where they may be sent. The card decides which of them are
     /// used.
     #[must_use]
     pub fn credentials(mut self, credentials: Credentials) -> ClientBuilder {
         self.credentials = credentials;
-        // A token of other credentials is of no use.
+        // The cached token belongs to the previous credentials.
         self.tokens = self.tokens.map(|_| Arc::default());
         self
     }
 
-    /// Clients that are made of clones of this builder share the token of [`Credentials::oauth`]:
-    /// it is fetched once, and renewed once, for all of them.
+    /// Makes clients of clones of this builder share the token of [`Credentials::oauth`]: it is
+    /// fetched once and renewed once for all of them.
     #[must_use]
     pub fn share_tokens(mut self) -> ClientBuilder {
         self.tokens.get_or_insert_default();
@@ -162,30 +163,30 @@ impl ClientBuilder {
     }
 
     /// The keys of the signer of the agent's card (A2A 1.0 §8.4). A card that none of them has
-    /// signed is refused by `CardSignature`, wherever it is read: at discovery, when it is asked
-    /// for again, and the one for authenticated callers. Without keys, signed or not is one.
+    /// signed is rejected with `CardSignature` at each read: at discovery, at revalidation, and for
+    /// the extended card. Without keys, signatures are ignored.
     #[must_use]
     pub fn card_keys(mut self, keys: CardKeys) -> ClientBuilder {
         self.card_keys = Some(keys);
         self
     }
 
-    /// A card that [`Client::known_card`] gave, for a discovery at the same URL; at another one it
-    /// is not looked at. As long as its server said that it is good nothing is asked; then the URL
-    /// that it came from at last, whose 304 (RFC 9110 §15.4.5) keeps it and whose 200 replaces it.
-    /// Any other answer, and the card is looked for as if none were known. What a redirect means
-    /// for credentials, and what [`ClientBuilder::card_keys`] demand, holds as when it was read
-    /// first. It is as good as the transport that read it: one that trusts every server reads a
-    /// card of any.
+    /// A cached card from [`Client::known_card`], for a discovery at the same URL; at any other URL
+    /// it is ignored. A fresh card is used without a request. A stale card is revalidated at the
+    /// URL it was last received from: a 304 (RFC 9110 §15.4.5) keeps the card, a 200 replaces it,
+    /// and any other answer starts a new discovery. The limits that redirects put on credentials,
+    /// and the demands of [`ClientBuilder::card_keys`], apply as at the first read. The card is as
+    /// trustworthy as the transport that read it: a transport that trusts every server reads a card
+    /// from any server.
     #[must_use]
     pub fn known_card(mut self, known: KnownCard) -> ClientBuilder {
         self.known = Some(known);
         self
     }
 
-    /// Gives warnings to `sink`, each one sentence: an event of a stream that was skipped, another
-    /// interface that is called because the first one cannot be reached, and whatever else the
-    /// client makes the best of. Without a sink they are dropped.
+    /// Sends warnings to `sink`, each one sentence: for example about a skipped stream event, or
+    /// about another interface that is called because the first one is unreachable. Without a sink
+    /// they are dropped.
     #[must_use]
     pub fn on_warning(mut self, sink: impl Fn(&str) + Send + Sync + 'static) -> ClientBuilder {
         self.warnings = Some(Arc::new(sink));
@@ -199,7 +200,7 @@ impl ClientBuilder {
         }
     }
 
-    /// What a server may take of the client.
+    /// Limits on the resources that a server may use.
     #[must_use]
     pub fn limits(mut self, limits: ClientLimits) -> ClientBuilder {
         self.limits = limits;
@@ -213,33 +214,33 @@ impl ClientBuilder {
         self
     }
 
-    /// Adds the URI of an extension to ask for (A2A 1.0 §4.6).
+    /// Adds the URI of an extension to request (A2A 1.0 §4.6).
     #[must_use]
     pub fn extension(mut self, uri: impl Into<String>) -> ClientBuilder {
         self.extensions.push(uri.into());
         self
     }
 
-    /// Adds a field that every request to the agent has, as HTTP field or as metadata of gRPC. It
-    /// takes the place of a credential that would be sent under the same name, or of our own
-    /// `User-Agent`. Cards are requested without it, unless it is `User-Agent`. One that identifies
-    /// the caller goes only where [`Credentials`] may go: it is known by its name, which has
-    /// `authorization`, `authentication`, `cookie`, `token`, `secret`, `password`, `passphrase`,
-    /// `session`, `credential`, `jwt`, `hmac`, `dpop`, `client-cert` or `api-key` (or another kind
-    /// of key) in it, or one of the words `auth`, `bearer`, `key`, `otp`, `pin`, `sid`, `sign`,
-    /// `signature`; or is that of an API key of the card.
+    /// Adds a field to every request to the agent, as HTTP field or as gRPC metadata. It replaces a
+    /// credential of the same name, or our own `User-Agent`. Requests for cards omit it, unless it
+    /// is `User-Agent`. A field that holds a credential is sent only where [`Credentials`] may be.
+    /// Such a field is recognised by its name: a name that contains `authorization`,
+    /// `authentication`, `cookie`, `token`, `secret`, `password`, `passphrase`, `session`,
+    /// `credential`, `jwt`, `hmac`, `dpop`, `client-cert` or `api-key` (or another kind of key), or
+    /// one of the words `auth`, `bearer`, `key`, `otp`, `pin`, `sid`, `sign`, `signature`; or the
+    /// name of an API key of the card.
     ///
     /// # Errors
-    /// `InvalidField` when the name is no token (RFC 9110 §5.1), the value has a control byte, or
-    /// the name is one that the client writes itself.
+    /// `InvalidField` if the name is not a token (RFC 9110 §5.1), the value has a control byte, or
+    /// the client writes a field of that name itself.
     pub fn field(mut self, name: &str, value: &str) -> Result<ClientBuilder, ClientError> {
         discover::check_field(name, value)?;
         self.fields.push(name, value);
         Ok(self)
     }
 
-    /// The card of the agent at `url` as it came, whether or not it can be read, and the URL that
-    /// it came from at last.
+    /// The card of the agent at `url` as received, valid or not, and the URL that it finally came
+    /// from.
     ///
     /// # Errors
     /// [`ClientError`], but never `Card`, `CardSignature`, `NoInterface`, `BelowFloor` or
@@ -254,9 +255,9 @@ impl ClientBuilder {
         Ok((found.json, found.url))
     }
 
-    /// Reads the card of the agent at `url` over a transport and chooses an interface: `url` is the
-    /// agent's origin, or that of its card. A card that is known of it saves that, or is asked
-    /// about; see [`ClientBuilder::known_card`].
+    /// Reads the card of the agent at `url` over a transport and chooses an interface. `url` is the
+    /// agent's origin, or the URL of its card. A cached card is used or revalidated instead; see
+    /// [`ClientBuilder::known_card`].
     ///
     /// # Errors
     /// [`ClientError`].
@@ -269,8 +270,8 @@ impl ClientBuilder {
         self.connect(transport, Arc::clone(&found.card), Some(found))
     }
 
-    /// Reads the card of the agent at `url`, or asks about the one that is known, and checks that
-    /// it is signed as wanted and can be called.
+    /// Reads the card of the agent at `url`, or revalidates the cached one, and checks its
+    /// signature and that an interface of it can be called.
     #[cfg(feature = "gateway")]
     pub(crate) async fn find_card<T: Transport>(
         &self,
@@ -283,7 +284,7 @@ impl ClientBuilder {
         Ok(found)
     }
 
-    /// Chooses an interface of a card that is known, stale or not; nothing is requested.
+    /// Chooses an interface of a cached card, fresh or stale, without a request.
     #[cfg(feature = "gateway")]
     pub(crate) fn connect_known<T: Transport>(
         self,
@@ -293,15 +294,14 @@ impl ClientBuilder {
         self.connect(transport, Arc::clone(known.card()), Some(known))
     }
 
-    /// The same with calls that last no longer.
+    /// The same with an upper bound on the time of a call.
     #[cfg(feature = "gateway")]
     pub(crate) fn call_ms_max(mut self, call_ms_max: u64) -> ClientBuilder {
         self.options.call_ms = self.options.call_ms.min(call_ms_max);
         self
     }
 
-    /// Chooses an interface of a card that is here already; `card_url` is where it came from, if it
-    /// came from a URL.
+    /// Chooses an interface of a given card; `card_url` is the URL that it came from, if any.
     ///
     /// # Errors
     /// `NoInterface`, `BelowFloor` or `NoTenant`; `CardSignature` with
@@ -327,7 +327,7 @@ impl ClientBuilder {
         check_signed(&card, self.card_keys.as_ref())?;
         let card_url = known.as_ref().map(|known| &known.url);
         let mut interfaces = choose_all(&card, card_url, &self.wants)?;
-        // A host that answers for the named origin must not choose where credentials go.
+        // A host that redirects from the named origin must not decide where credentials are sent.
         let is_elsewhere = known.as_ref().is_some_and(|known| known.is_elsewhere);
         interfaces.iter_mut().for_each(|one| one.is_card_origin &= !is_elsewhere);
         let endpoint = self.endpoint(&card, interfaces[0].clone());
@@ -342,14 +342,14 @@ impl ClientBuilder {
             card: RwLock::new(card),
             known: Mutex::new(known),
             tokens: self.tokens.clone().unwrap_or_default(),
-            // The one that was given is used, or was of no use.
+            // The cached card has been used or discarded.
             built: ClientBuilder { known: None, ..self },
             has_warned_of_push: AtomicBool::new(false),
         };
         Ok(Client { inner: Arc::new(inner), terms: None })
     }
 
-    /// What cards are requested with.
+    /// The options of card requests.
     pub(super) fn discovery<'a, T>(&'a self, transport: &'a T) -> Discovery<'a, T> {
         let (limits, options, user_fields) = (&self.limits, &self.options, self.fields.get());
         Discovery { transport, limits, options, user_fields }
@@ -367,7 +367,7 @@ impl ClientBuilder {
         let mut extensions = Cow::Borrowed(&*self.extensions);
         let declared = card.capabilities.extensions.iter();
         let mut declared = declared.map(|one| one.uri.as_str());
-        // What is sent again is known again only by servers that hear of it.
+        // Only a server that sees this extension recognises a repeated send.
         let is_known = |uri: &str| uri == Extension::IDEMPOTENT_SEND;
         if declared.any(is_known) && !extensions.iter().any(|uri| is_known(uri)) {
             extensions.to_mut().push(Extension::IDEMPOTENT_SEND.to_owned());

@@ -1,4 +1,4 @@
-//! A client of one agent: its operations over whatever interface was chosen.
+//! A client of one agent: its operations over the chosen interface.
 
 use std::sync::{
     Arc, Mutex, PoisonError, RwLock,
@@ -26,20 +26,20 @@ use super::{
     websocket::IdleSessions,
 };
 
-/// Writes one call: makes it, with memory for what it borrows, and hands it on.
+/// Writes one call, which may borrow from the given memory.
 type WriteCall<'w> = dyn FnMut(&OutgoingCall<'_>) -> Result<Written, ClientError> + 'w;
 
-/// Makes one call, as often as it has to be written.
+/// Makes one call, each time that it has to be written.
 type MakeCall<'m> =
     dyn Fn(&mut Vec<u8>, &mut WriteCall<'_>) -> Result<Written, ClientError> + Sync + 'm;
 
-/// A client of one agent. Clones share everything; calls may go on at the same time.
+/// A client of one agent. Clones share everything; calls may run at the same time.
 ///
 /// Made by [`ClientBuilder`](super::ClientBuilder), which reads the agent's card and chooses the
 /// interface.
 pub struct Client<T: Transport> {
     pub(super) inner: Arc<SharedClient<T>>,
-    /// What its calls pass on; see [`Client::within`] and [`Client::with_traceparent`].
+    /// The terms that its calls pass on; see [`Client::within`] and [`Client::with_traceparent`].
     pub(super) terms: CallTerms,
 }
 
@@ -49,25 +49,26 @@ impl<T: Transport> Clone for Client<T> {
     }
 }
 
-/// What all clones share.
+/// The state that all clones share.
 pub(super) struct SharedClient<T: Transport> {
     pub transport: T,
-    /// Of an interface over WebSocket.
+    /// The sessions of an interface over WebSocket.
     pub sessions: Arc<IdleSessions<T::Response>>,
     pub stash: Arc<Stash>,
     pub rpc_id: AtomicU64,
     pub endpoint: RwLock<Arc<AgentEndpoint>>,
-    /// All that may be called, in the order of preference.
+    /// All interfaces that may be called, in the order of preference.
     pub interfaces: Vec<ChosenInterface>,
-    /// The one that calls go by: the extended one since it was fetched.
+    /// The card that calls use: the extended one once it was fetched.
     pub card: RwLock<Arc<AgentCard>>,
     /// The public card, if it came from a URL.
     pub known: Mutex<Option<KnownCard>>,
-    /// The token, where the card asks for one of OAuth.
+    /// The OAuth token, if the card requires one.
     pub tokens: Arc<TokenCache>,
-    /// What the caller wants.
+    /// The caller's options.
     pub built: ClientBuilder,
-    /// A webhook has gone to an agent that does not declare any; once is enough to say so.
+    /// A webhook was set at an agent that does not declare push notifications; the warning is given
+    /// once.
     pub has_warned_of_push: AtomicBool,
 }
 
@@ -84,7 +85,7 @@ impl<T: Transport> SharedClient<T> {
         *self.card.write().unwrap_or_else(PoisonError::into_inner) = card;
     }
 
-    /// Until when a call that begins now may take.
+    /// The deadline of a call that begins now.
     pub(super) fn due_ms(&self, terms: Option<&OutgoingTerms>) -> u64 {
         let call_ms = self.built.options.call_ms;
         let left_ms = terms.and_then(|terms| terms.left_ms(|| self.transport.now()));
@@ -109,8 +110,8 @@ impl<T: Transport> SharedClient<T> {
         Ok(Written { op: call.op(), rpc_id, after })
     }
 
-    /// Makes a call, over another interface once more if the server says that it does not speak the
-    /// version and names another one, or if there is no connection to it.
+    /// Makes a call. It is made again if the server rejects the version and names another one, or
+    /// over another interface if there is no connection.
     async fn run(&self, terms: &CallTerms, make: &MakeCall<'_>) -> Result<Answer, ClientError> {
         let mut scratch = self.stash.take();
         scratch.terms.clone_from(terms);
@@ -142,7 +143,7 @@ impl<T: Transport> SharedClient<T> {
 }
 
 impl<T: Transport> Client<T> {
-    /// The agent's card: the extended one since it was fetched.
+    /// The agent's card: the extended one once it was fetched.
     pub fn card(&self) -> Arc<AgentCard> {
         self.inner.card()
     }
@@ -152,18 +153,18 @@ impl<T: Transport> Client<T> {
         self.inner.endpoint().interface.clone()
     }
 
-    /// The generation of that interface.
+    /// The generation of the called interface.
     pub fn generation(&self) -> Generation {
         self.inner.endpoint().interface.generation
     }
 
-    /// Brings the requests.
+    /// The transport of its requests.
     pub fn transport(&self) -> &T {
         &self.inner.transport
     }
 
-    /// A client of the same agent whose requests another transport brings. The card, the interface
-    /// and what the caller wants stay; connections, sessions and tokens are its own.
+    /// A client of the same agent over another transport. It keeps the card, the interface and the
+    /// caller's options, and has its own connections, sessions and tokens.
     pub fn over<U: Transport>(&self, transport: U, options: CallOptions) -> Client<U> {
         let shared = &*self.inner;
         let built = ClientBuilder { options, ..shared.built.clone() };
@@ -183,12 +184,11 @@ impl<T: Transport> Client<T> {
         Client { inner: Arc::new(inner), terms: self.terms.clone() }
     }
 
-    /// Sends a message and waits for what the request wants to wait for: a task or a message
-    /// (A2A 1.0 §3.1.1).
+    /// Sends a message and waits as the request says: for a task or a message (A2A 1.0 §3.1.1).
     ///
     /// # Errors
     /// [`ClientError`]; `OtherTask` for an answer about another task than the request names. A send
-    /// is repeated only where the server cannot have read it.
+    /// is repeated only if the server cannot have read it.
     pub async fn send(&self, request: &SendRequest) -> Result<Answer, ClientError> {
         self.inner.check_push(request.has_push())?;
         let id = uuid(self.inner.transport.random());
@@ -203,11 +203,12 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// Reads a task (A2A 1.0 §3.1.3), with at most `history` of its messages; `None`: as many as
-    /// the server likes.
+    /// Reads a task (A2A 1.0 §3.1.3), with at most `history` of its messages; `None`: the server
+    /// decides how many.
     ///
     /// # Errors
-    /// [`ClientError`]; `TaskNotFound` among its faults, `OtherTask` for an answer about another.
+    /// [`ClientError`]; `TaskNotFound` is one of its faults, `OtherTask` is an answer about another
+    /// task.
     pub async fn get_task<'k>(
         &self,
         task: impl Into<TaskAddress<'k>>,
@@ -226,17 +227,17 @@ impl<T: Transport> Client<T> {
     /// Lists tasks (A2A 1.0 §3.1.4), newest first.
     ///
     /// # Errors
-    /// [`ClientError`]; `NotExpressible` where the version has none in this binding, as 0.3 over
-    /// JSON-RPC.
+    /// [`ClientError`]; `NotExpressible` if the version has no such operation in this binding, as
+    /// 0.3 over JSON-RPC.
     pub async fn list_tasks(&self, list: &ListTasks) -> Result<Answer, ClientError> {
         self.inner.run(&self.terms, &|packed, write| write(&list.call(packed))).await
     }
 
-    /// Cancels a task (A2A 1.0 §3.1.5) and gives it as it is then.
+    /// Cancels a task (A2A 1.0 §3.1.5) and returns its state after that.
     ///
     /// # Errors
-    /// [`ClientError`]; `TaskNotCancelable` among its faults, `OtherTask` for an answer about
-    /// another.
+    /// [`ClientError`]; `TaskNotCancelable` is one of its faults, `OtherTask` is an answer about
+    /// another task.
     pub async fn cancel_task<'k>(
         &self,
         task: impl Into<TaskAddress<'k>>,
@@ -252,19 +253,19 @@ impl<T: Transport> Client<T> {
             .and_then(|answer| self.inner.about(task, answer))
     }
 
-    /// Has the server send a task's events to a URL (A2A 1.0 §3.1.7); a configuration of the same
+    /// Makes the server send a task's events to a URL (A2A 1.0 §3.1.7). A configuration of the same
     /// id is replaced.
     ///
     /// # Errors
-    /// [`ClientError`]; `NotDeclared` when the card says that the agent does not.
+    /// [`ClientError`]; `NotDeclared` if the card does not declare push notifications.
     pub async fn set_push_config(&self, config: &PushConfigBuf) -> Result<Answer, ClientError> {
         self.inner.check_push(true)?;
         let call = OutgoingCall::Push(PushCall::Set(config.view()));
         self.inner.run(&self.terms, &|_, write| write(&call)).await
     }
 
-    /// Reads a push configuration (A2A 1.0 §3.1.8). Without an id, which 1.0 demands, the one that
-    /// the server has by default.
+    /// Reads a push configuration (A2A 1.0 §3.1.8). Without an id, which 1.0 requires, reads the
+    /// server's default one.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -281,12 +282,12 @@ impl<T: Transport> Client<T> {
     }
 
     /// Lists the push configurations of a task (A2A 1.0 §3.1.9): the page of that token
-    /// ([`Answer::next_page_token`]), or the first one, of at most `page_size`, or as many as the
-    /// server likes.
+    /// ([`Answer::next_page_token`]), or the first page, with at most `page_size` entries; `None`:
+    /// the server decides how many.
     ///
     /// # Errors
-    /// [`ClientError`]; `NotExpressible` where a page is named to an agent whose protocol has none:
-    /// before 1.0 all but HTTP+JSON and gRPC of 0.3.
+    /// [`ClientError`]; `NotExpressible` if a page is requested from an agent whose protocol has no
+    /// pages: before 1.0 every binding except HTTP+JSON and gRPC of 0.3.
     pub async fn list_push_configs(
         &self,
         task_id: &str,
@@ -300,7 +301,7 @@ impl<T: Transport> Client<T> {
         .await
     }
 
-    /// Deletes a push configuration (A2A 1.0 §3.1.10); one that is not there is no error.
+    /// Deletes a push configuration (A2A 1.0 §3.1.10); a missing one is not an error.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -321,12 +322,12 @@ impl<T: Transport> Client<T> {
         self.inner.run(&self.terms, &|packed, write| write(&OutgoingCall::Push(call(packed)))).await
     }
 
-    /// Reads the card for authenticated callers (A2A 1.0 §3.1.11), which from then on is
-    /// this client's card. The interface that was chosen stays.
+    /// Reads the card for authenticated callers (A2A 1.0 §3.1.11), which becomes this client's
+    /// card. The chosen interface stays.
     ///
     /// # Errors
-    /// [`ClientError`]; `NotDeclared` when the card says that there is none. The card that was this
-    /// client's then stays.
+    /// [`ClientError`]; `NotDeclared` if the card declares no extended card. On an error the client
+    /// keeps its card.
     pub async fn extended_card(&self) -> Result<Arc<AgentCard>, ClientError> {
         if !self.inner.card().is_extendable() {
             return Err(not_declared("extended card"));
@@ -342,32 +343,32 @@ impl<T: Transport> Client<T> {
     }
 }
 
-/// What one call has tried.
+/// The attempts of one call.
 #[derive(Default)]
 pub(super) struct InterfaceSearch {
-    /// The server has named a version, in which it was asked.
+    /// The call was made in a version that the server named.
     has_changed_version: bool,
-    /// Of the first 64 interfaces those, a bit each, to whose origins there was no connection.
+    /// A bit for each of the first 64 interfaces whose origin could not be connected to.
     failed: u64,
-    /// One of those has TLS.
+    /// One of the failed interfaces has TLS.
     needs_tls: bool,
-    /// No other one is tried: the task is at this one.
+    /// No other interface is tried, because the task is at this one.
     is_over: bool,
 }
 
 impl InterfaceSearch {
-    /// For a call that stays where it is.
+    /// For a call that stays at its interface.
     pub fn over() -> InterfaceSearch {
         InterfaceSearch { is_over: true, ..InterfaceSearch::default() }
     }
 }
 
 impl<T: Transport> SharedClient<T> {
-    /// Where a call is made once more that failed so: in a version that the server named, or, where
-    /// there was no connection, at the next interface of the card. All calls then go there.
+    /// Chooses where a failed call is repeated: in a version that the server named or, if there was
+    /// no connection, at the next interface of the card. All later calls go there too.
     ///
     /// # Errors
-    /// The same error, where there is no such place.
+    /// The same error, if there is no such endpoint.
     pub(super) fn change_endpoint(
         &self,
         asked: &AgentEndpoint,
@@ -394,9 +395,9 @@ impl<T: Transport> SharedClient<T> {
         Ok(other)
     }
 
-    /// The next interface of the card, where there was no connection to the one that was asked:
-    /// nothing was sent, so nothing can happen twice (A2A 0.3 §5.6.3). Never one without TLS in
-    /// place of one with it, and none to which the credentials may not go.
+    /// The next interface of the card, if there was no connection to the last one: nothing was
+    /// sent, so nothing can happen twice (A2A 0.3 §5.6.3). It never replaces an interface with TLS
+    /// by one without, and skips interfaces to which the credentials may not be sent.
     #[cold]
     pub(super) fn next_interface(
         &self,
@@ -427,11 +428,11 @@ impl<T: Transport> SharedClient<T> {
         *used = Arc::clone(endpoint);
     }
 
-    /// The endpoint in a version that the server named when it refused the one that was asked in,
-    /// which all calls take from then on.
+    /// The endpoint in a version that the server named when it rejected the last one. All later
+    /// calls use it.
     ///
     /// # Errors
-    /// The same error, if it was another one or named no version above the floor.
+    /// The same error, if it is another one or names no version above the floor.
     fn change_version(
         &self,
         asked: &AgentEndpoint,
@@ -454,8 +455,8 @@ impl<T: Transport> SharedClient<T> {
         Ok(endpoint)
     }
 
-    /// A2A 1.0 §3.3.4: what the card does not declare is not asked for, unless the caller knows
-    /// better.
+    /// A2A 1.0 §3.3.4: a feature that the card does not declare is not requested, unless the caller
+    /// assumes it.
     #[inline]
     pub(super) fn check_push(&self, is_asked: bool) -> Result<(), ClientError> {
         match is_asked && !self.card().pushes() {

@@ -1,4 +1,4 @@
-//! Reading the card of an agent from its URL (A2A 1.0 §8.2, wire §7.1).
+//! Reads the card of an agent from its URL (A2A 1.0 §8.2, wire §7.1).
 
 use std::{fmt, sync::Arc};
 
@@ -14,14 +14,14 @@ use crate::http::{FieldLines, FieldLinesBuf, USER_AGENT, field_lines, media};
 const FIELDS: FieldLines<'static> =
     field_lines!("Accept": "application/json", "A2A-Version": "1.0");
 
-/// A card as it came from its URL, whatever it is.
+/// A document from a card's URL, valid or not.
 pub(super) struct FoundDocument {
     pub json: Vec<u8>,
-    /// Where it came from at last.
+    /// The URL that it finally came from.
     pub url: HttpUrl,
     is_elsewhere: bool,
     freshness: CardFreshness,
-    /// Its media type; empty: its server names none.
+    /// Its media type; empty: the server names none.
     media: String,
 }
 
@@ -41,32 +41,32 @@ impl FoundDocument {
     }
 }
 
-/// What the requests for a card are made with.
+/// The options of the requests for a card.
 pub(super) struct Discovery<'a, T> {
     pub transport: &'a T,
     pub limits: &'a ClientLimits,
     pub options: &'a CallOptions,
-    /// The fields that the user adds to calls. Of these, requests for cards have `User-Agent`
-    /// alone.
+    /// The fields that the user adds to calls. Requests for cards have only the `User-Agent` of
+    /// them.
     pub user_fields: FieldLines<'a>,
 }
 
 /// The response to the GET of a card.
 enum Got {
     Card(Box<FoundDocument>),
-    /// RFC 9110 §15.4.5: it has not changed.
+    /// RFC 9110 §15.4.5: the card has not changed.
     Same {
         url: HttpUrl,
         freshness: CardFreshness,
     },
-    /// A status other than 200, or 200 with content that was not read.
+    /// A status other than 200, or a 200 whose content was not read.
     Other(NoCardAnswer),
 }
 
-/// What came in place of a card.
+/// A response without a card.
 struct NoCardAnswer {
     status: u16,
-    /// The media type; empty: there is none.
+    /// The media type; empty: the server names none.
     media: String,
 }
 
@@ -78,8 +78,8 @@ impl fmt::Display for NoCardAnswer {
 }
 
 impl<T: Transport> Discovery<'_, T> {
-    /// The card of the agent at `url`: the one that is known of it, if that is still good, or else
-    /// as it is read from there; see [`card_urls`].
+    /// The card of the agent at `url`: the cached one if it is still valid, otherwise a new one;
+    /// see [`card_urls`].
     pub async fn find(
         &self,
         url: &str,
@@ -92,8 +92,8 @@ impl<T: Transport> Discovery<'_, T> {
         self.find_document(&asked).await?.read(asked, self.limits)
     }
 
-    /// Reads the card of the agent at `asked`. A document that does not look like a card is
-    /// returned only if no other URL has one that does.
+    /// Reads the card of the agent at `asked`. A document that does not resemble a card is returned
+    /// only if no other URL has one that does.
     pub async fn find_document(&self, asked: &HttpUrl) -> Result<FoundDocument, ClientError> {
         let mut other_document = None;
         let mut refusal = NoCardAnswer { status: 404, media: String::new() };
@@ -105,12 +105,12 @@ impl<T: Transport> Discovery<'_, T> {
                     other_document.get_or_insert(found);
                 }
                 Got::Same { .. } => {}
-                // There is a card, for others.
+                // The card exists, but needs authentication.
                 Got::Other(refused) if refused.status == 401 && is_of_cards => {
                     return Err(unauthorized());
                 }
-                // The path of the calls refuses a GET; so may any proxy in front of it. That a
-                // credential is missing explains more than a 404 of another URL.
+                // The path of the calls rejects a GET, as may a proxy in front of it. A missing
+                // credential explains more than a 404 of another URL.
                 Got::Other(refused) if is_not_there(refused.status) => {
                     if !matches!(refusal.status, 401 | 403) {
                         refusal = refused;
@@ -126,9 +126,9 @@ impl<T: Transport> Discovery<'_, T> {
         }
     }
 
-    /// A card that is known, as long as it is fresh; then what its server says of it now. The same
-    /// card is the same `Arc`. Where it came from at last is asked, and when there is no card any
-    /// more, all begins anew.
+    /// A fresh cached card, or the result of its revalidation. An unchanged card is the same `Arc`.
+    /// The request goes to the URL that the card last came from; if there is no card any more, a
+    /// new discovery starts.
     pub async fn renew(&self, known: &KnownCard) -> Result<KnownCard, ClientError> {
         if known.freshness.is_fresh(self.transport.now()) {
             return Ok(known.clone());
@@ -142,7 +142,7 @@ impl<T: Transport> Discovery<'_, T> {
                 return Ok(KnownCard { url, freshness, ..known.clone() });
             }
             Ok(Got::Card(_) | Got::Other(_)) => {}
-            // It leads nowhere; where the caller asked may be led elsewhere by now.
+            // A bad redirect; the URL that the caller named may redirect elsewhere by now.
             Err(error) if matches!(error.kind, ClientErrorKind::Redirect(_)) => {}
             Err(error) => return Err(error),
         }
@@ -158,9 +158,9 @@ impl<T: Transport> Discovery<'_, T> {
         fields
     }
 
-    /// One GET, and the redirects that it is answered with; a server that is not ready and says
-    /// when it will be (RFC 9110 §10.2.3) is asked again. `known` is a card that came from `url`,
-    /// to which redirects may have led.
+    /// Sends one GET and follows its redirects. If a server is not ready and says when it will be
+    /// (RFC 9110 §10.2.3), the request is repeated then. `known` is a cached card that came from
+    /// `url`, perhaps by redirects.
     async fn get(
         &self,
         mut url: HttpUrl,
@@ -169,7 +169,7 @@ impl<T: Transport> Discovery<'_, T> {
         let Discovery { transport, limits, options, .. } = *self;
         let due_ms = transport.mono_ms().saturating_add(options.call_ms);
         let (mut redirects, mut attempts) = (0, 0);
-        // A redirect from another origin is not undone by asking again.
+        // A revalidation does not undo a redirect from another origin.
         let mut is_elsewhere = known.is_some_and(|known| known.is_elsewhere);
         let mut fields = self.fields();
         if let Some(known) = known {
@@ -195,8 +195,8 @@ impl<T: Transport> Discovery<'_, T> {
                 let next = redirect::next(HttpMethod::Get, &url, location, redirects, most)?;
                 is_elsewhere |= next.is_other_origin && !is_upgrade(&url.origin, &next.url.origin);
                 if next.is_other_origin {
-                    // What one server has named a card by means nothing to another one, and may
-                    // name the caller.
+                    // The validators of one server mean nothing to another one, and may identify
+                    // the caller.
                     (known, fields) = (None, self.fields());
                 }
                 url = next.url;
@@ -224,7 +224,7 @@ impl<T: Transport> Discovery<'_, T> {
                 }
             }
             let media = media_of(&response);
-            // A stream of events has no end to wait for.
+            // A stream of events would never end.
             if status != 200 || media == media::EVENT_STREAM {
                 return Ok(Got::Other(NoCardAnswer { status, media }));
             }
@@ -238,7 +238,7 @@ impl<T: Transport> Discovery<'_, T> {
     }
 }
 
-/// The media type of a response, in lower case and cut, without what a terminal would act on.
+/// The media type of a response, in lower case, cut, and without control characters of terminals.
 fn media_of<R: HttpResponse>(response: &R) -> String {
     const BYTES_MAX: usize = 64;
     let field = response.field("content-type").unwrap_or_default();
@@ -247,7 +247,7 @@ fn media_of<R: HttpResponse>(response: &R) -> String {
     plain.map(|byte| char::from(byte.to_ascii_lowercase())).collect()
 }
 
-/// Whether only a card is asked for at a URL, and not an agent's calls.
+/// Whether the URL is a path of cards, not of an agent's calls.
 fn is_place_of_cards(url: &HttpUrl) -> bool {
     let path = url.path.split('?').next().unwrap_or_default();
     path.ends_with(".json")
@@ -269,7 +269,7 @@ fn no_card(asked: &HttpUrl, refused: &NoCardAnswer) -> ClientError {
     ClientError::because(ClientErrorKind::NoCard(refused.status), detail)
 }
 
-/// True for the same host by TLS, both at the port of their scheme.
+/// Whether `to` is the same host over TLS, with both at the default port of their scheme.
 fn is_upgrade(from: &HttpOrigin, to: &HttpOrigin) -> bool {
     let is_same_host = from.host() == to.host();
     is_same_host && !from.is_secure() && from.port() == 80 && to.is_secure() && to.port() == 443

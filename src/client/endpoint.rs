@@ -1,4 +1,4 @@
-//! One interface of an agent as it is called: where, in which format, with which fields.
+//! An interface of an agent as the client calls it: URL, format and fields.
 
 use crate::{
     http::{FieldLines, FieldLinesBuf, USER_AGENT, media},
@@ -13,27 +13,26 @@ use super::{
     outgoing_terms::OutgoingTerms,
 };
 
-/// The metadata of gRPC that names the tenant beside the message.
+/// The gRPC metadata that names the tenant in addition to the message.
 const TENANT: &str = "a2a-tenant";
 
-/// An interface, and what each of its calls has.
+/// An interface, and the common parts of its calls.
 pub(super) struct AgentEndpoint {
     pub interface: ChosenInterface,
     pub format: Format,
-    /// Fields that every request has: the version, extensions, what the user adds.
+    /// Fields of every request: the version, extensions, and the user's fields.
     pub fields: FieldLinesBuf,
-    /// All fields of a request with JSON that wants JSON, as nearly all have; none to be added but
-    /// a token and terms. They are what `write_fields` writes, made once.
+    /// All fields of a JSON request for a JSON answer, as nearly all are; only a token and terms
+    /// are added. They equal the output of `write_fields`, written once.
     json_fields: FieldLinesBuf,
-    /// The same of one that wants a stream of events.
+    /// The same for a request for a stream of events.
     stream_fields: FieldLinesBuf,
-    /// The credentials; an error where they cannot be sent there.
+    /// The credentials, or why they cannot be sent there.
     pub credentials: Result<CredentialPlan, CredentialsError>,
 }
 
 impl AgentEndpoint {
-    /// Of an interface that was chosen; `fields`: what the user adds, `extensions`: the URIs to ask
-    /// for.
+    /// For a chosen interface; `fields`: the user's fields, `extensions`: the requested URIs.
     pub fn new(
         interface: ChosenInterface,
         extensions: &[String],
@@ -68,13 +67,12 @@ impl AgentEndpoint {
     /// The credentials.
     ///
     /// # Errors
-    /// [`CredentialsError`]: that cannot be said there.
+    /// [`CredentialsError`]: they cannot be sent there.
     pub fn plan(&self) -> Result<&CredentialPlan, CredentialsError> {
         self.credentials.as_ref().map_err(CredentialsError::clone)
     }
 
-    /// The fields of a call but for a token and terms, if they are those that nearly all calls
-    /// have.
+    /// The prepared fields of a call without a token and terms; `None`: it needs other fields.
     pub fn known_fields(&self, call: &WrittenCall, after: Option<u64>) -> Option<FieldLines<'_>> {
         if after.is_some() || call.content_type != Some(media::JSON) {
             return None;
@@ -86,13 +84,13 @@ impl AgentEndpoint {
         }
     }
 
-    /// Asks for extensions, comma separated, in addition to those of all calls.
+    /// Requests extensions, comma separated, in addition to those of all calls.
     pub fn write_extensions(&self, uris: &str, fields: &mut FieldLinesBuf) {
         self.format.extension_headers().iter().for_each(|name| fields.push(name, uris));
     }
 
-    /// Writes the fields of a call but for a token. `after`: the last event that a subscriber has
-    /// seen; `terms`: those of the call, whose trace stands in place of one that all calls have.
+    /// Writes the fields of a call except a token. `after`: the last event that a subscriber has
+    /// received; `terms`: the terms of the call, whose trace replaces the common one.
     pub fn write_fields(
         &self,
         call: &WrittenCall,
@@ -114,11 +112,11 @@ impl AgentEndpoint {
         }
         let is_grpc = self.interface.binding == Binding::Grpc;
         match is_grpc {
-            // gRPC over HTTP/2, "Requests": it shows proxies that lose trailers.
+            // gRPC over HTTP/2, "Requests": `te` detects proxies that lose trailers.
             true => {
                 fields.push("te", "trailers");
-                // A server that authenticates by the head needs it to know the agent; others skip
-                // it.
+                // A server that authenticates by the head needs the tenant there to find the agent;
+                // others ignore it.
                 let is_said =
                     fields.get().iter().any(|(name, _)| name.eq_ignore_ascii_case(TENANT));
                 let tenant = self.tenant(terms).filter(|name| !is_said && is_agent_name(name));
@@ -140,7 +138,7 @@ impl AgentEndpoint {
         target.clear();
         let path = self.interface.url.path.as_str();
         match self.interface.binding {
-            // Below the interface's path, whose query stays one.
+            // Below the interface's path; the interface's query is retained.
             Binding::HttpJson => {
                 let (path, query) = path.split_once('?').unwrap_or((path, ""));
                 target.push_str(path.trim_end_matches('/'));
@@ -159,25 +157,25 @@ impl AgentEndpoint {
         }
     }
 
-    /// True: its results are the JSON of 1.0, and can be passed on as they are.
+    /// Whether its results are JSON of 1.0, which can be passed on unchanged.
     pub fn is_v1_json(&self) -> bool {
         let is_json = self.interface.binding != Binding::Grpc;
         is_json && self.interface.generation == Generation::V1
     }
 
-    /// True: a task is a run of a thread, as LangSmith has it (wire §8): its id may have the thread
+    /// Whether a task is a run of a thread, as in LangSmith (wire §8): its id may have the thread
     /// before it.
     pub fn has_threads(&self) -> bool {
         self.format.dialect() == "langsmith"
     }
 
-    /// True: each message makes a task of its own, whichever it names: a run of LangSmith, a task
-    /// of Pydantic AI.
+    /// Whether each message creates a task, even if it names one: a run of LangSmith, a task of
+    /// Pydantic AI.
     pub fn makes_task_each_time(&self) -> bool {
         self.has_threads() || self.format.dialect() == "fasta2a"
     }
 
-    /// The version of HTTP that calls need.
+    /// The HTTP version that calls need.
     pub fn http_version(&self) -> HttpVersion {
         match self.interface.binding {
             Binding::JsonRpc | Binding::HttpJson => HttpVersion::Any,
@@ -186,14 +184,14 @@ impl AgentEndpoint {
         }
     }
 
-    /// What each call says as its `tenant`.
+    /// The `tenant` of each call.
     pub fn tenant<'t>(&'t self, terms: Option<&'t OutgoingTerms>) -> Option<&'t str> {
         let own = terms.and_then(|terms| terms.tenant.as_deref());
         own.or(self.interface.tenant.as_deref())
     }
 }
 
-/// Appends `more`, but no trace to a call that has one of its own.
+/// Appends `more`, without its trace if the call has its own.
 fn extend_beside(trace: Option<&TraceParent>, fields: &mut FieldLinesBuf, more: FieldLines<'_>) {
     if trace.is_none() {
         fields.extend(more);

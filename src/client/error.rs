@@ -1,4 +1,4 @@
-//! What can go wrong with a call, sorted by whose doing it is.
+//! Errors of calls, sorted by blame.
 
 use std::{
     fmt,
@@ -18,40 +18,40 @@ use super::{
     retry::Failure,
 };
 
-/// Why a call has no result. As small as a pointer, since every step of a call may return it; it
-/// reads as the [`ErrorDetails`] that it points to.
+/// Why a call has no result. It is as small as a pointer, since every step of a call may return it,
+/// and dereferences to [`ErrorDetails`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientError(Box<ErrorDetails>);
 
-/// What there is to say about an error.
+/// The details of an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorDetails {
-    /// What went wrong.
+    /// The kind.
     pub kind: ClientErrorKind,
-    /// One sentence for a human, without secrets.
+    /// One sentence for a person, without secrets.
     pub detail: String,
-    /// After how many milliseconds the server wants to be asked again, if it said so.
+    /// Milliseconds after which the server accepts a repetition, if it names them.
     pub retry_after_ms: Option<u64>,
 }
 
-/// What went wrong.
+/// The kind of an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientErrorKind {
     /// The URL cannot be called.
     Url(UrlError),
-    /// A field that the caller adds cannot be sent.
+    /// A field of the caller cannot be sent.
     InvalidField,
-    /// There is no response, or none that is whole.
+    /// There is no response, or no complete one.
     Transport(TransportError),
-    /// A redirect that is not followed.
+    /// A redirect that the client does not follow.
     Redirect(RedirectError),
     /// There is no card at the URL; the HTTP status.
     NoCard(u16),
-    /// The card is none that can be used.
+    /// The card cannot be used.
     Card(CardError),
-    /// The card is not one that a key of the caller has signed, and the caller has named keys.
+    /// The caller named keys, and none of them has signed the card.
     CardSignature(SignatureError),
-    /// No interface of the card has a binding that is spoken here and asked for.
+    /// No interface of the card has a binding that the client speaks and the caller allows.
     NoInterface,
     /// All interfaces of the card are of versions below the floor.
     BelowFloor {
@@ -60,27 +60,27 @@ pub enum ClientErrorKind {
         /// The floor.
         floor: ProtocolVersion,
     },
-    /// The interface has no place for the tenant that the caller wants.
+    /// The interface has no position for the tenant that the caller wants.
     NoTenant,
-    /// The card says that the agent does not do it; what.
+    /// The card does not declare this feature.
     NotDeclared(&'static str),
-    /// The generation or dialect of the server has no way to say it.
+    /// The generation or dialect of the server cannot express the call.
     NotExpressible(NotExpressible),
-    /// The credentials are missing, may not go there, or could not be obtained.
+    /// The credentials are missing, may not be sent there, or could not be obtained.
     Credentials(CredentialsError),
-    /// The server wants other credentials (HTTP 401, gRPC `UNAUTHENTICATED`).
+    /// The server requires other credentials (HTTP 401, gRPC `UNAUTHENTICATED`).
     Unauthorized,
-    /// The server does not allow it (HTTP 403, gRPC `PERMISSION_DENIED`).
+    /// The server denies permission (HTTP 403, gRPC `PERMISSION_DENIED`).
     Forbidden,
     /// The server answered with an error.
     Fault(Box<PeerFault>),
-    /// The server answered with what is not understood.
+    /// The server's answer is invalid.
     Unreadable(Box<ReadError>),
-    /// The response is none of A2A; its HTTP status.
+    /// The response is not A2A; its HTTP status.
     NotA2a(u16),
     /// The server answered with another task, or sent an event of one.
     OtherTask,
-    /// The stream broke before it said its task, so it cannot be resumed.
+    /// The stream broke before it named its task, so it cannot be resumed.
     StreamLost,
 }
 
@@ -118,7 +118,7 @@ impl ClientError {
         ClientError::because(ClientErrorKind::OtherTask, WHY)
     }
 
-    /// The fault that the server answered with.
+    /// The fault in the server's answer.
     pub fn fault(&self) -> Option<&PeerFault> {
         match &self.kind {
             ClientErrorKind::Fault(fault) => Some(fault),
@@ -126,12 +126,12 @@ impl ClientError {
         }
     }
 
-    /// The kind of fault that the server answered with, where it is one that is known.
+    /// The kind of the server's fault, if it is a known one.
     pub fn fault_kind(&self) -> Option<FaultKind> {
         self.fault().and_then(|fault| fault.kind)
     }
 
-    /// What the failure says about the request, for callers that would repeat it.
+    /// The failure, for callers that decide whether to repeat the request.
     pub(super) fn failure(&self) -> Failure {
         match &self.kind {
             ClientErrorKind::Transport(error) => Failure::of_transport(error),
@@ -140,7 +140,7 @@ impl ClientError {
             }
             ClientErrorKind::Fault(fault) => match (fault.kind, fault.http) {
                 (Some(FaultKind::Overloaded | FaultKind::RateLimited), _) => Failure::Unhandled,
-                // Said of calls that wait, too, whose task there is already.
+                // The server also sends this to waiting calls, whose task exists already.
                 (Some(FaultKind::ShuttingDown), _) => Failure::Unknown,
                 (None, Some(status)) => Failure::of_status(status, self.retry_after_ms.is_some()),
                 (None, None) => {
@@ -152,14 +152,14 @@ impl ClientError {
         }
     }
 
-    /// True: the same may be answered later: the server refuses it for now, or it is unknown what
-    /// it would have said.
+    /// Whether a repetition may get an answer later: the refusal is temporary, or there was no
+    /// answer.
     pub(super) fn is_for_now(&self) -> bool {
         self.is_connection_lost() || self.failure() != Failure::Lasting
     }
 
-    /// True: the server has refused the call before it did anything for it, but may not refuse it
-    /// with another token, in another version, or later.
+    /// Whether the server rejected the call before doing anything, and may accept it with another
+    /// token, in another version, or later.
     pub(super) fn is_passing_refusal(&self) -> bool {
         match &self.kind {
             ClientErrorKind::Unauthorized => true,
@@ -171,9 +171,9 @@ impl ClientError {
         }
     }
 
-    /// True: another look at a task may succeed that failed so while the task is waited for: the
-    /// server is out of reach or refuses for now, has failed itself (-32603, HTTP 500), or is a
-    /// replica that does not know the task yet (-32001).
+    /// Whether the next poll of a task may succeed: the server is unreachable or refuses
+    /// temporarily, has failed itself (-32603, HTTP 500), or is a replica that does not have the
+    /// task yet (-32001).
     pub fn may_pass(&self) -> bool {
         let is_of_server = |status: u16| matches!(status, 408 | 429 | 500..=599);
         let is_passing = match &self.kind {
@@ -193,8 +193,8 @@ impl ClientError {
         is_passing || self.is_for_now()
     }
 
-    /// True: the server has no streams, or not this one, and has done nothing: the same message may
-    /// be sent without one. Servers over HTTP+JSON may lack the path.
+    /// Whether the server has no streams, or not this one, and has done nothing: the same message
+    /// may be sent without a stream. Servers over HTTP+JSON may lack the path.
     pub fn refuses_stream(&self) -> bool {
         let lacks = |status: u16| matches!(status, 404 | 405 | 501);
         match &self.kind {
@@ -212,7 +212,7 @@ impl ClientError {
         }
     }
 
-    /// True: there was no connection, so that nothing was sent.
+    /// Whether there was no connection, so that nothing was sent.
     pub(super) fn is_unconnected(&self) -> bool {
         match &self.kind {
             ClientErrorKind::Transport(error) => match error {
@@ -234,15 +234,15 @@ impl ClientError {
         }
     }
 
-    /// True: there was no response of the server.
+    /// Whether the server sent no response.
     pub fn is_connection_lost(&self) -> bool {
         match &self.kind {
             ClientErrorKind::Transport(error) => error.is_connection_lost(),
-            // A gateway on the way has lost its own connection.
+            // A gateway has lost its own connection to the server.
             ClientErrorKind::NotA2a(status) => matches!(status, 502..=504),
             ClientErrorKind::Fault(fault) => match fault.kind {
                 Some(kind) => kind == FaultKind::ShuttingDown,
-                // What gateways and libraries of gRPC say of the same.
+                // gRPC gateways and libraries report the same by these statuses.
                 None => {
                     fault.http.is_none() && fault.canonical() == Some(CanonicalCode::Unavailable)
                 }
@@ -253,12 +253,12 @@ impl ClientError {
 }
 
 impl TransportError {
-    /// True: a connection was waited for, for as long as it may take.
+    /// Whether connecting took the whole time limit.
     pub(super) fn is_connect_timeout(&self) -> bool {
         matches!(self, TransportError::Timeout("connection"))
     }
 
-    /// True: the server did not refuse anything, its connection is gone or was never there.
+    /// Whether the connection was lost or never made, without a refusal of the server.
     pub fn is_connection_lost(&self) -> bool {
         match self {
             TransportError::Resolve(_)
@@ -349,7 +349,7 @@ impl From<CallError> for ClientError {
     }
 }
 
-/// A caller without permission gets that from HTTP or gRPC, whatever is said beside it.
+/// Missing permission is reported by the HTTP or gRPC status, whatever the body contains.
 fn kind_of(fault: Box<PeerFault>) -> ClientErrorKind {
     match (fault.kind, fault.http, fault.status.as_deref()) {
         (Some(FaultKind::Unauthenticated) | None, Some(401), _)

@@ -1,4 +1,4 @@
-//! What a stream gives its reader.
+//! The events of a stream.
 
 use crate::{
     dialect,
@@ -11,39 +11,39 @@ use dialect::WriteCx;
 
 use super::v1_shape::has_v1_shape;
 
-/// One event of a stream, until the next one is asked for.
+/// One event of a stream, valid until the next one is requested.
 #[derive(Clone, Copy)]
 pub struct StreamEvent<'a> {
     kind: EventKind<'a>,
     number: Option<u64>,
     metadata: Option<JsonObject<'a>>,
-    /// The JSON that came, when it is that of 1.0.
+    /// The received JSON, if it is JSON of 1.0.
     json: &'a [u8],
 }
 
-/// What an event is.
+/// The kind of an event.
 #[derive(Clone, Copy)]
 pub enum EventKind<'a> {
-    /// The task as it is; a stream mostly begins with it.
+    /// A snapshot of the task; most streams begin with it.
     Task(TaskView<'a>),
-    /// A direct message: the only event of its stream, unless an agent of before 1.0 sends more.
+    /// A direct message: the only event of its stream, unless an agent older than 1.0 sends more.
     Message(Message<'a>),
     /// The status or an artifact changed.
     Change {
         /// The task.
         task_id: RawText<'a>,
-        /// Its conversation; empty where the server does not say it (0.1).
+        /// Its conversation; empty if the server does not send it (0.1).
         context_id: RawText<'a>,
         /// [`TaskEvent::Status`] or [`TaskEvent::Artifact`], never a client's message.
         change: TaskEvent<'a>,
     },
-    /// The stream broke, and what was missed was read from the task: what follows is complete, but
-    /// for statuses between the one before and the next, which cannot be known.
+    /// The stream broke, and the missed changes were read from the task. The following events are
+    /// complete, except for statuses in between, which cannot be recovered.
     Gap {
-        /// The number of the last event before, where the server counts.
+        /// The number of the last event before the gap, if the server counts.
         after: Option<u64>,
-        /// True: what follows may repeat what was seen, because the server neither counts nor began
-        /// with the task.
+        /// True: the following events may repeat earlier ones, because the server neither counts
+        /// nor began with the task.
         may_repeat: bool,
     },
 }
@@ -54,7 +54,7 @@ impl<'a> StreamEvent<'a> {
         StreamEvent { kind, number: None, metadata: None, json: b"" }
     }
 
-    /// What was received, if it is an item of a stream.
+    /// The event of a received item; `None`: it is not an item of a stream.
     pub(crate) fn received(
         received: &'a Received,
         number: Option<u64>,
@@ -94,7 +94,7 @@ impl<'a> StreamEvent<'a> {
         Some(StreamEvent { kind, number, metadata, json })
     }
 
-    /// A task as an event, for a reader that has put one together from others; it has no number.
+    /// An event of a task that the reader has assembled from others; it has no number.
     pub fn of_task(view: TaskView<'a>) -> StreamEvent<'a> {
         StreamEvent { kind: EventKind::Task(view), number: None, metadata: None, json: b"" }
     }
@@ -108,18 +108,18 @@ impl<'a> StreamEvent<'a> {
         StreamEvent { kind, number: None, metadata: None, json: b"" }
     }
 
-    /// What it is.
+    /// Its kind.
     pub fn kind(&self) -> EventKind<'a> {
         self.kind
     }
 
-    /// Its number in the stream, where the server counts: for `Client::subscribe` to go on after
-    /// it, in another process if need be.
+    /// Its number in the stream, if the server counts: `Client::subscribe` resumes after it, also
+    /// in another process.
     pub fn number(&self) -> Option<u64> {
         self.number
     }
 
-    /// The task that it is about; `None`: it is a direct message or a gap.
+    /// Its task; `None`: it is a direct message or a gap.
     pub fn task_id(&self) -> Option<RawText<'a>> {
         match self.kind {
             EventKind::Task(view) => Some(view.id()),
@@ -129,7 +129,7 @@ impl<'a> StreamEvent<'a> {
         }
     }
 
-    /// The state that the task has with it, if it says.
+    /// The state of the task, if the event has it.
     pub fn state(&self) -> Option<TaskState> {
         match self.kind {
             EventKind::Task(view) => Some(view.status().state),
@@ -143,15 +143,15 @@ impl<'a> StreamEvent<'a> {
         self.metadata
     }
 
-    /// Its JSON if it came as that of 1.0; empty otherwise.
+    /// The received JSON if it is JSON of 1.0; empty otherwise.
     #[cfg(feature = "load")]
     pub(crate) fn v1_json(&self) -> &'a [u8] {
         self.json
     }
 
-    /// Appends its JSON, a `StreamResponse` of 1.0: as it came if it came so, else written anew,
-    /// whatever it was wrapped in. It is read again for that. False: it is a gap, and nothing was
-    /// written.
+    /// Appends the event as a `StreamResponse` of 1.0: the received bytes if they are that,
+    /// otherwise written anew, without any envelope. This reads the event again. False: it is a
+    /// gap, and nothing was written.
     pub fn write_json(&self, out: &mut Vec<u8>) -> bool {
         let Some(item) = self.item() else { return false };
         let start = out.len();
@@ -163,7 +163,7 @@ impl<'a> StreamEvent<'a> {
         is_written
     }
 
-    /// It as an item that servers write; `None`: a gap.
+    /// The event as an item that servers write; `None`: a gap.
     fn item(&self) -> Option<StreamResponse<'a>> {
         Some(match self.kind {
             EventKind::Task(view) => StreamResponse::Snapshot(view),

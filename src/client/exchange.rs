@@ -1,4 +1,4 @@
-//! One call over HTTP: its request, its response, and what may be tried again.
+//! One call over HTTP: its request, its response, and its repetitions.
 
 use std::{
     future::{Future, poll_fn},
@@ -27,33 +27,33 @@ use super::{
     scratch::{CallBuffers, ReplyBuf},
 };
 
-/// Bytes of a response that are asked for at once.
+/// Bytes to read of a response at once.
 pub(super) const READ_BYTES: usize = 64 * 1024;
 
 /// Bytes of a response above which its buffer grows to its limit in one step: 1 MiB.
 const LARGE_BYTES: usize = 1024 * 1024;
 
-/// A call that was written, on its way.
+/// A written call.
 #[derive(Clone, Copy)]
 pub(super) struct Written {
     pub op: Op,
     pub rpc_id: u64,
-    /// The last event that a subscriber has seen.
+    /// The last event that a subscriber has received.
     pub after: Option<u64>,
 }
 
 /// The attempts at one call, or at opening one stream.
 pub(super) struct Attempts {
     failed: u32,
-    /// True: a token was refused, and another one is used.
+    /// True: a token was rejected, and another one is used.
     has_new_token: bool,
-    /// Until when the call may take.
+    /// The deadline of the call.
     pub due_ms: u64,
 }
 
 impl<T: Transport> SharedClient<T> {
-    /// Sends what was written, again where that is safe, and reads the answer. `search`: whether
-    /// another interface may be tried, which goes before trying the same one again.
+    /// Sends a written call, repeats it if that is safe, and reads the answer. `search`: whether
+    /// another interface may be tried, which has precedence over a repetition at the same one.
     pub(super) async fn call(
         &self,
         endpoint: &AgentEndpoint,
@@ -95,7 +95,7 @@ impl<T: Transport> SharedClient<T> {
         self.read_answer(endpoint, written, &mut response, scratch, due_ms).await
     }
 
-    /// Reads a response that is no stream.
+    /// Reads a response that is not a stream.
     pub(super) async fn read_answer(
         &self,
         endpoint: &AgentEndpoint,
@@ -154,7 +154,7 @@ impl<T: Transport> SharedClient<T> {
         let request = self.http_request(endpoint, written, content, due_ms);
         let mut response = self.transport.request(request).await?;
         if (300..400).contains(&response.status()) {
-            // It is made again here, so that a call keeps none while it waits.
+            // They are written again here, so that a waiting call holds none.
             let fields = known_fields(endpoint, plan, written, scratch);
             let fields = fields.unwrap_or_else(|| scratch.fields.get());
             let CallBuffers { written: call, target, .. } = &*scratch;
@@ -172,7 +172,7 @@ impl<T: Transport> SharedClient<T> {
     }
 }
 
-/// The fields of a request that are the same for all its kind; `None`: it has fields of its own.
+/// The prepared fields of a request; `None`: it has fields of its own.
 fn known_fields<'e>(
     endpoint: &'e AgentEndpoint,
     plan: &CredentialPlan,
@@ -183,7 +183,7 @@ fn known_fields<'e>(
     known.filter(|_| !plan.needs_token() && scratch.terms.is_none())
 }
 
-/// What differs between requests to one endpoint.
+/// The parts of a request that differ between requests to one endpoint.
 struct RequestContent<'a> {
     call: &'a WrittenCall,
     target: &'a str,
@@ -216,10 +216,10 @@ impl<T: Transport> SharedClient<T> {
         }
     }
 
-    /// Sends a call that was redirected where the server wants it, within its origin.
+    /// Sends a redirected call to its new target within its origin.
     ///
     /// # Errors
-    /// `Redirect` where that is not followed, and what the transport says.
+    /// `Redirect` for a redirect that is not followed, and the errors of the transport.
     pub(super) async fn redirected(
         &self,
         plan: &CredentialPlan,
@@ -250,11 +250,12 @@ impl<T: Transport> SharedClient<T> {
         retry::is_repeatable(op, generation, is_idempotent, Failure::Unknown)
     }
 
-    /// Whether a send may reach the server twice, since it knows a message by its id.
+    /// Whether a send may reach the server twice, because the server recognises a message by its
+    /// id.
     fn is_idempotent_send(&self, endpoint: &AgentEndpoint, op: Op) -> bool {
         // 0.1 has no message ids.
         let has_ids = endpoint.interface.generation != Generation::V01;
-        // Whether a caller on whose behalf a call is made has some is unknown here.
+        // Whether the caller on whose behalf a call is made has credentials is unknown here.
         let has_credentials =
             || endpoint.plan().is_ok_and(|plan| !plan.is_empty() && !plan.passes_on());
         matches!(op, Op::Send | Op::Stream)
@@ -262,13 +263,13 @@ impl<T: Transport> SharedClient<T> {
                 || (has_ids && self.card().knows_sends_again(has_credentials())))
     }
 
-    /// Those of a call that begins now.
+    /// The attempts of a call that begins now.
     pub(super) fn attempts(&self, terms: Option<&OutgoingTerms>) -> Attempts {
         Attempts { failed: 0, has_new_token: false, due_ms: self.due_ms(terms) }
     }
 
-    /// Counts an attempt that failed. When the call is made once more, in ms of
-    /// [`Now::mono_ms`]; `None`: it is not.
+    /// Counts a failed attempt and returns when to make the next one, in ms of [`Now::mono_ms`];
+    /// `None`: never.
     pub(super) fn next_attempt_ms(
         &self,
         (op, generation): (Op, Generation),
@@ -279,11 +280,11 @@ impl<T: Transport> SharedClient<T> {
         attempts.failed += 1;
         let is_refused = error.kind == ClientErrorKind::Unauthorized;
         if is_refused && !attempts.has_new_token && self.forgets_token(scratch) {
-            // It may have been withdrawn: nothing was done, so a new one is tried once.
+            // The token may have been revoked: nothing was done, so a new one is tried once.
             attempts.has_new_token = true;
             return Some(0);
         }
-        // Nothing has answered for as long as a connection may take.
+        // The server was unreachable for the whole connect timeout.
         if matches!(&error.kind, ClientErrorKind::Transport(error) if error.is_connect_timeout()) {
             return None;
         }
@@ -297,8 +298,8 @@ impl<T: Transport> SharedClient<T> {
         backoff.next_ms(attempts.failed, error.retry_after_ms, random, now, due_ms)
     }
 
-    /// Adds the token of OAuth, for a plan that needs one, and waits for it until `due_ms`; `used`
-    /// is then that token.
+    /// Adds the OAuth token, for a plan that needs one, and waits for it until `due_ms`; `used`
+    /// then holds that token.
     pub(super) async fn add_token(
         &self,
         fields: &mut FieldLinesBuf,
@@ -315,8 +316,8 @@ impl<T: Transport> SharedClient<T> {
         Ok(())
     }
 
-    /// After a 401 to a call with a token: forgets that token, and no other that another call has
-    /// fetched meanwhile; false: the call had none.
+    /// After a 401 to a call with a token: drops that token, but not a newer one that another call
+    /// has fetched; false: the call had none.
     pub(super) fn forgets_token(&self, scratch: &mut CallBuffers) -> bool {
         let Some(refused) = scratch.token.take() else { return false };
         self.tokens.forget(&refused);
@@ -325,7 +326,7 @@ impl<T: Transport> SharedClient<T> {
 }
 
 impl<T: Transport> SharedClient<T> {
-    /// The answer, if it is about the task that was asked for.
+    /// The answer, if it is about the requested task.
     pub(super) fn about(
         &self,
         task: TaskAddress<'_>,
@@ -338,7 +339,7 @@ impl<T: Transport> SharedClient<T> {
         }
     }
 
-    /// The answer about another task than the message was for, where each message makes one.
+    /// The answer about another task than the message names, if each message creates one.
     pub(super) fn about_other(&self, answer: Answer) -> Result<Answer, ClientError> {
         match self.endpoint().makes_task_each_time() {
             true => Ok(answer),
@@ -347,7 +348,7 @@ impl<T: Transport> SharedClient<T> {
     }
 }
 
-/// What the head of a response adds to its error.
+/// Adds details of a response's head to its error.
 #[cold]
 pub(super) fn explained<R: HttpResponse>(
     mut error: ClientError,
@@ -360,16 +361,16 @@ pub(super) fn explained<R: HttpResponse>(
     error
 }
 
-/// What the head of a response says of its body.
+/// The parts of a response's head that describe its body.
 pub(crate) fn head_of<R: HttpResponse>(response: &R) -> ReplyHead<'_> {
     ReplyHead { status: response.status(), content_type: response.field("content-type") }
 }
 
-/// Appends all of a response's content to `out`, but waits no longer than until `due_ms`: a server
-/// that says a byte now and then, or bytes that are no content, is not silent.
+/// Appends the whole content of a response to `out`, until `due_ms` at most: an idle timeout does
+/// not end a response that sends a byte now and then, or bytes that are not content.
 ///
 /// # Errors
-/// `TooLarge` with the name of the limit, `Timeout`, and what the transport says.
+/// `TooLarge` with the name of the limit, `Timeout`, and the errors of the transport.
 pub(crate) async fn read_all<T: Transport>(
     transport: &T,
     response: &mut T::Response,
@@ -392,8 +393,8 @@ pub(crate) async fn read_all<T: Transport>(
             return Err(TransportError::TooLarge(limit));
         }
         if out.len() > LARGE_BYTES {
-            // Once, for all that may come: doubling would hold up to twice the limit, and both
-            // copies while it moves. Pages that nothing was written to take no memory.
+            // Reserves the maximum once: doubling would hold up to twice the limit, and both copies
+            // during a move. Pages that are never written take no memory.
             out.reserve_exact(bytes_max + 1 - out.len());
         }
         if transport.mono_ms() >= due_ms {
@@ -402,8 +403,8 @@ pub(crate) async fn read_all<T: Transport>(
     }
 }
 
-/// Waits for a future, but not longer than until `due_ms`. It is pinned by its caller, since the
-/// state of an `async fn` has room for a parameter twice.
+/// Waits for a future until `due_ms` at most. The caller pins it, since the state of an `async fn`
+/// holds a parameter twice.
 ///
 /// # Errors
 /// `Timeout`.

@@ -1,7 +1,7 @@
-//! Calls over gRPC: one request of HTTP/2 each, and messages behind five bytes.
+//! Calls over gRPC: one HTTP/2 request each, and messages with a prefix of five bytes.
 //!
-//! Invariant: a call has succeeded when the trailers say so, whatever came before them. A response
-//! that has content and ends without them was cut, as by a proxy whose server is gone.
+//! Invariant: only the trailers decide whether a call has succeeded. A response with content that
+//! ends without trailers was cut, as by a proxy that lost its server.
 
 use std::future::poll_fn;
 
@@ -15,7 +15,7 @@ use super::{
 };
 
 impl<T: Transport> SharedClient<T> {
-    /// Reads the answer to a call that is no stream.
+    /// Reads the answer to a call that is not a stream.
     pub(super) async fn read_grpc(
         &self,
         endpoint: &AgentEndpoint,
@@ -41,8 +41,10 @@ impl<T: Transport> SharedClient<T> {
     }
 }
 
+/// Checks that a response with content has a status.
+///
 /// # Errors
-/// [`TransportError::Closed`]: a response of gRPC with content has no status in its trailers.
+/// [`TransportError::Closed`]: a gRPC response with content has no status in its trailers.
 fn check_trailers<R: HttpResponse>(response: &R, has_content: bool) -> Result<(), TransportError> {
     let is_grpc = response.status() == 200 && head_of(response).may_be_grpc();
     match is_grpc && has_content && response.field("grpc-status").is_none() {
@@ -51,7 +53,7 @@ fn check_trailers<R: HttpResponse>(response: &R, has_content: bool) -> Result<()
     }
 }
 
-/// How the response ended.
+/// The final status of the response.
 pub(super) fn end<R: HttpResponse>(
     endpoint: &AgentEndpoint,
     response: &R,
@@ -69,19 +71,19 @@ pub(super) fn end<R: HttpResponse>(
     })
 }
 
-/// The messages of a stream on their way.
+/// The messages of a stream.
 pub(super) struct GrpcStream<R> {
     response: R,
-    /// What was read, of which the first `at` bytes were given.
+    /// Bytes received; the first `at` of them were returned.
     input: Vec<u8>,
     at: usize,
-    /// The number of the next message, where the server counts: the head names the first.
+    /// The number of the next message, if the server counts: the head names the first.
     next_number: Option<u64>,
     has_content: bool,
     has_ended: bool,
 }
 
-/// What was read of a stream.
+/// The result of reading a stream.
 pub(super) enum GrpcRead {
     /// A message, which was copied, and its number.
     Message(Option<u64>),
@@ -89,7 +91,7 @@ pub(super) enum GrpcRead {
 }
 
 impl<R: HttpResponse> GrpcStream<R> {
-    /// Of a response whose head has come.
+    /// For a response whose head has arrived.
     pub fn new(response: R) -> GrpcStream<R> {
         let number = response.field("a2a-event-id");
         let number = number.and_then(|text| str::from_utf8(text).ok()?.parse().ok());

@@ -1,9 +1,9 @@
-//! A connection of HTTP/1.x on the client's side: requests into a buffer, bytes into responses.
+//! The client side of an HTTP/1.x connection: requests into a buffer, bytes into responses.
 //!
-//! Invariants: one request at a time; a response is answered for by the request before it, so bytes
-//! that no request asked for end the connection. Whether it can be used again is said once, with
-//! the end of each response, and what was not certain is a no. What is found does not depend on how
-//! the bytes were cut, and a connection between two requests holds no buffers.
+//! Invariants: one request at a time; each response answers the request before it, so unrequested
+//! bytes end the connection. The end of each response says once whether the connection can be
+//! reused; if in doubt, it cannot. Results do not depend on how the bytes were split, and a
+//! connection between two requests holds no buffers.
 
 mod response;
 
@@ -22,17 +22,18 @@ use crate::http::{
 
 use super::{HttpMethod, HttpRequest, HttpVersion, TransportError};
 
-/// Interim responses before the final one (RFC 9110 §15.2); curl and Go stop after a few, too.
+/// Maximum interim responses before the final one (RFC 9110 §15.2); curl and Go also stop after a
+/// few.
 pub const INTERIM_RESPONSES_MAX: u8 = 8;
 
-/// Bytes of a chunk's size line with its extensions, as the server has it.
+/// Maximum bytes of a chunk's size line with its extensions, as in the server.
 const CHUNK_LINE_BYTES_MAX: usize = 256;
 
-/// One connection, from request to request.
+/// One connection, for one request after another.
 #[derive(Debug)]
 pub struct Http1Connection {
     state: Http1State,
-    /// What the request was: CONNECT, or any other (RFC 9112 §6.3 asks for no more).
+    /// The request's method: CONNECT or any other (RFC 9112 §6.3 needs no more).
     method: Method,
     wants_upgrade: bool,
     is_sent: bool,
@@ -40,39 +41,39 @@ pub struct Http1Connection {
     interim: u8,
 }
 
-/// What the next byte belongs to.
+/// The meaning of the next byte.
 #[derive(Debug)]
 enum Http1State {
-    /// Nothing: no request is open.
+    /// No request is open.
     Idle,
-    /// A head, interim or final; whether the buffer is that of this exchange.
+    /// A head, interim or final; `is_begun`: the buffer belongs to this exchange.
     Head {
         is_begun: bool,
     },
-    /// So many bytes of a body.
+    /// The remaining bytes of a body.
     Length(u64),
     Chunked(Chunked),
-    /// A body that the close ends, of so many bytes at most.
+    /// A body that ends with the connection; its maximum bytes.
     UntilClose(u64),
-    /// What an upgrade or CONNECT has made of the connection.
+    /// The connection was upgraded or is a tunnel of CONNECT.
     Tunnel,
-    /// Nothing: the response has ended, and that is not said yet.
+    /// The response has ended; the end is not reported yet.
     Ended,
-    /// Nothing ever again.
+    /// The connection cannot be used any more.
     Spent,
 }
 
-/// What one call of [`Http1Connection::advance`] found.
+/// The result of one call of [`Http1Connection::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Http1Step {
-    /// Bytes of the input that were used up. With [`Http1Event::More`]: less than all of them only
-    /// when there was no more room for the body.
+    /// Input bytes consumed. With [`Http1Event::More`], fewer than all only if the body had no more
+    /// room.
     pub consumed: usize,
-    /// What they were.
+    /// The event.
     pub event: Http1Event,
 }
 
-/// What [`Http1Connection::advance`] came to.
+/// An event of [`Http1Connection::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Http1Event {
     /// More input or more room is needed; the body may have grown.
@@ -81,17 +82,17 @@ pub enum Http1Event {
     Head,
     /// The response is whole; the body may have grown.
     End {
-        /// The next request may go over the same connection.
+        /// The connection can be reused for the next request.
         is_reusable: bool,
     },
 }
 
-/// Why a request cannot be begun; nothing was written.
+/// Why a request cannot begin; nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestRefused {
-    /// The connection has a request, or cannot have another one.
+    /// The connection has an open request, or cannot be reused.
     Busy,
-    /// The target is not of visible ASCII beginning with a slash.
+    /// The target has bytes other than visible ASCII, or does not begin with a slash.
     Target,
 }
 
@@ -109,10 +110,10 @@ impl Default for Http1Connection {
 }
 
 impl Http1Connection {
-    /// Appends the head of a request to `out`, from `known` if it is the same but for its length.
-    /// Its content is the caller's to send behind it, and [`Http1Connection::sent`] is to be called
-    /// when all of it has gone out. With `to_proxy` the target is absolute, as plain http through a
-    /// proxy needs it (RFC 9112 §3.2.2).
+    /// Appends the head of a request to `out`, from `known` if it differs only in its length. The
+    /// caller sends the content after it, and calls [`Http1Connection::sent`] when all of it is
+    /// sent. With `to_proxy` the target is absolute, as plain http through a proxy needs it (RFC
+    /// 9112 §3.2.2).
     ///
     /// # Errors
     /// [`RequestRefused`].
@@ -124,7 +125,7 @@ impl Http1Connection {
     ) -> Result<(), RequestRefused> {
         let HttpRequest { method, origin, target, fields, body, .. } = *request;
         let target = if to_proxy { SentTarget::Absolute } else { SentTarget::Origin }(target);
-        // RFC 9110 §8.6: a POST says its length even if it is 0; GET and DELETE have no content.
+        // RFC 9110 §8.6: a POST has a length even if it is 0; GET and DELETE have no content.
         let has_length = method == HttpMethod::Post || !body.is_empty();
         let line = RequestLine { method: method.name(), target, authority: origin.authority() };
         self.open(Method::Get)?;
@@ -136,8 +137,8 @@ impl Http1Connection {
         Ok(())
     }
 
-    /// Appends a CONNECT to a proxy, for a tunnel to `authority`, which has its port. A response of
-    /// 2xx makes the tunnel: what the transport does next is not HTTP/1.1 of this connection.
+    /// Appends a CONNECT to a proxy, for a tunnel to `authority`, which includes a port. A 2xx
+    /// response opens the tunnel: later bytes of the transport are not HTTP/1.1 of this connection.
     ///
     /// # Errors
     /// [`RequestRefused`].
@@ -152,31 +153,32 @@ impl Http1Connection {
         write_request(out, line, fields, None).map_err(|UnsendableTarget| self.refuse())
     }
 
-    /// The whole request has gone out.
+    /// The whole request was sent.
     pub fn sent(&mut self) {
         self.is_sent = true;
     }
 
-    /// Whether the rest of the request is worth sending: not once the final head has come. A
-    /// connection whose request was never whole is not used again.
+    /// Whether the rest of the request is still needed: not after the final head. A connection
+    /// whose request was never complete is not reused.
     pub fn needs_request(&self) -> bool {
         matches!(self.state, Http1State::Head { .. }) && !self.is_sent
     }
 
-    /// Whether a request can be begun.
+    /// Whether a request can begin.
     pub fn is_idle(&self) -> bool {
         matches!(self.state, Http1State::Idle)
     }
 
-    /// Reads what has arrived: appends at most `room` bytes of the body to `body`, decoded of their
+    /// Reads received bytes: appends at most `room` bytes of the body to `body`, without their
     /// transfer coding. After an upgrade or CONNECT they are the bytes of the tunnel.
     ///
-    /// To be called again with what it did not consume, even if that is nothing, until
-    /// [`Http1Event::More`] says that nothing is left to do. `response` stays the same from the
-    /// beginning of a request to the end of its response.
+    /// Call it again with the bytes that it did not consume, even none, until [`Http1Event::More`]
+    /// reports that nothing is left to do. `response` stays the same from the beginning of a
+    /// request to the end of its response.
     ///
     /// # Errors
-    /// [`TransportError::Malformed`], [`TransportError::TooLarge`]; the connection is then spent.
+    /// [`TransportError::Malformed`], [`TransportError::TooLarge`]; the connection can then not be
+    /// reused.
     pub fn advance(
         &mut self,
         input: &[u8],
@@ -194,8 +196,8 @@ impl Http1Connection {
         }
     }
 
-    /// The peer has closed its side, orderly (with TLS: by close_notify), and all input before that
-    /// has been read. `Ok`: a response may end there.
+    /// The peer has closed its side properly (with TLS: by close_notify), and all input before that
+    /// was read. `Ok`: a response may end there.
     ///
     /// # Errors
     /// [`TransportError::Closed`].
@@ -205,7 +207,7 @@ impl Http1Connection {
                 self.state = Http1State::Spent;
                 return Ok(Http1Event::End { is_reusable: false });
             }
-            // An empty buffer may be that of an interim response, too.
+            // An empty buffer may also belong to an interim response.
             Http1State::Head { is_begun } => !is_begun || self.interim == 0 && response.is_empty(),
             Http1State::Idle => true,
             Http1State::Length(_) | Http1State::Chunked(_) | Http1State::Spent => false,
@@ -226,7 +228,7 @@ impl Http1Connection {
         Ok(())
     }
 
-    /// Nothing was written, so nothing is open.
+    /// Ends the connection after a rejected request; nothing was written.
     fn refuse(&mut self) -> RequestRefused {
         self.state = Http1State::Idle;
         RequestRefused::Target
@@ -243,7 +245,7 @@ impl Http1Connection {
         let more = |consumed| Ok(Http1Step { consumed, event: Http1Event::More });
         let (fits, _) = input.split_at(input.len().min(room));
         match &mut self.state {
-            // A response before the request may belong to another request.
+            // A response that arrives before its request may belong to another request.
             Http1State::Idle if !input.is_empty() => {
                 Err(TransportError::Malformed("Bytes arrived that belong to no request."))
             }
@@ -300,7 +302,7 @@ impl Http1Connection {
             };
             consumed += count;
             match response.head().status() {
-                // RFC 9110 §15.2.2: a server switches only to what the client has asked for.
+                // RFC 9110 §15.2.2: a server switches only to a protocol that the client requested.
                 101 if !self.wants_upgrade => {
                     return Err(TransportError::Malformed("A 101 arrived that was not requested."));
                 }
@@ -332,9 +334,9 @@ impl Http1Connection {
         Ok(Http1Step { consumed, event: Http1Event::Head })
     }
 
-    /// The response is whole; so many bytes of the input were its last.
+    /// The response is complete; its last `consumed` bytes of the input.
     fn end(&mut self, input: &[u8], consumed: usize) -> Http1Step {
-        // RFC 9112 §9.3 and §6.3: not after a request that was not whole, nor before bytes that
+        // RFC 9112 §9.3 and §6.3: not reusable after an incomplete request, or before bytes that
         // belong to no response.
         let is_reusable = self.keep_alive && self.is_sent && consumed == input.len();
         self.state = if is_reusable { Http1State::Idle } else { Http1State::Spent };
@@ -342,7 +344,7 @@ impl Http1Connection {
     }
 }
 
-/// The beginning of `bytes`, of `count` bytes at most.
+/// The first `count` bytes of `bytes` at most.
 fn first(bytes: &[u8], count: u64) -> &[u8] {
     &bytes[..usize::try_from(count).map_or(bytes.len(), |count| count.min(bytes.len()))]
 }

@@ -1,35 +1,37 @@
-//! What servers, and cards, may take of the client, in one place.
+//! Limits of the client on servers and cards.
 //!
-//! A limit is a number, a unit, a reason and a precedent; what is reached is named in the error.
+//! A limit is a number, a unit, a reason and a precedent; the error names the limit that was
+//! reached.
 
 /// Bytes of a card: 1 MiB. The largest public ones have 40 KiB.
 pub const CARD_BYTES_MAX: usize = 1024 * 1024;
 /// Levels of objects and arrays of a card: 64, as in a call. Only `params` of extensions are deep.
 pub const CARD_DEPTH_MAX: usize = 64;
-/// Interfaces of a card: 64. Each is looked at for each choice; a card has up to four for each
+/// Interfaces of a card: 64. Each choice examines all of them; a card has up to four for each
 /// version.
 pub const CARD_INTERFACES_MAX: usize = 64;
 /// Entries of any other list of a card: 1,024. Skills of public ones reach 60.
 pub const CARD_ENTRIES_MAX: usize = 1_024;
 
-/// What a server may take of a client, with the defaults of [`ClientLimits::default`].
+/// Limits on the resources that a server may use, with the defaults of [`ClientLimits::default`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// Bytes of the head of a response, and of its trailers: 64 KiB. A head is held until it is
-    /// whole; cookies and policies of public sites reach 20 KiB. curl allows 300 KiB.
+    /// Bytes of the head of a response, and of its trailers: 64 KiB. A head is buffered until it is
+    /// complete; cookies and policies of public sites reach 20 KiB. curl allows 300 KiB.
     pub response_head_bytes_max: usize,
     /// Fields of the head of a response: 128. Each is checked; hyper allows 100.
     pub response_fields_max: usize,
-    /// Bytes of a response that is held whole: 64 MiB, a page of a hundred tasks with files.
+    /// Bytes of a response that is buffered as a whole: 64 MiB, a page of a hundred tasks with
+    /// files.
     pub body_bytes_max: usize,
     /// Bytes of a card: 1 MiB. The largest public ones have 40 KiB.
     pub card_bytes_max: usize,
     /// Bytes of one event of a stream: 16 MiB, as in a2a-rust; an artifact with a file.
     pub event_bytes_max: usize,
-    /// Bytes that come out of a content coding: 64 MiB, as many as a body may have without one.
+    /// Decoded bytes of a content coding: 64 MiB, as for a body without one.
     pub decoded_bytes_max: usize,
-    /// How many times as long content may be as its coded form, above [`decoded_bytes_free`]:
-    /// 100. JSON of equal tasks compresses 40 times, zeros 1,030 times.
+    /// Ratio of decoded to coded bytes, above [`decoded_bytes_free`]: 100. JSON of equal tasks
+    /// compresses 40 times, zeros 1,030 times.
     ///
     /// [`decoded_bytes_free`]: ClientLimits::decoded_bytes_free
     pub decoded_ratio_max: usize,
@@ -38,27 +40,26 @@ pub struct ClientLimits {
     /// Milliseconds for a connection, from the name to the end of the TLS handshake: 10 s; Go's
     /// dialer has 30 s, curl 300 s.
     pub connect_ms: u64,
-    /// Milliseconds for a request of OAuth, its answer included: 60 s, as nginx gives those that it
-    /// passes on. A call of the agent has [`CallOptions::call_ms`](super::CallOptions::call_ms).
+    /// Milliseconds for an OAuth request, its answer included: 60 s, as nginx gives proxied
+    /// requests. A call of the agent has [`CallOptions::call_ms`](super::CallOptions::call_ms).
     pub head_ms: u64,
-    /// Milliseconds between two bytes of a body that is no stream: 30 s, as nginx has 60.
+    /// Milliseconds between two bytes of a body that is not a stream: 30 s; nginx has 60.
     pub idle_ms: u64,
     /// Milliseconds without a byte of a stream, after which it counts as broken: 5 min. Servers
-    /// that say when they are alive do so every 15 to 30 s.
+    /// that send keep-alives do so every 15 to 30 s.
     pub stream_idle_ms: u64,
-    /// Idle connections that are kept for one origin: 32; the rest is closed. Go keeps 2, hyper
-    /// all.
+    /// Idle connections to one origin: 32; more are closed. Go keeps 2, hyper all.
     pub pool_per_origin_max: usize,
-    /// Origins that are remembered: 1,024; beyond it, those without a connection are forgotten.
+    /// Origins in the pool: 1,024; beyond that, origins without a connection are removed.
     pub pool_origins_max: usize,
-    /// Milliseconds after which an idle connection is closed: 60 s, less than the 75 s after which
-    /// nginx and Peregrine's server close it.
+    /// Milliseconds after which an idle connection is closed: 60 s, less than the 75 s of nginx and
+    /// of Peregrine's server.
     pub pool_idle_ms: u64,
     /// Redirects that a GET of a card follows: 5; browsers follow 20.
     pub redirects_max: usize,
     /// Levels of nested JSON: 64, as in the server.
     pub json_depth_max: usize,
-    /// Tokens of one JSON text: 8,388,608, sixteen times what a request may have; a page has a
+    /// Tokens of one JSON text: 8,388,608, sixteen times the limit of a request; a page has a
     /// hundred tasks.
     pub json_tokens_max: usize,
     /// Bytes of an id: 1,024. UUIDs have 36; some platforms join several.
@@ -66,15 +67,16 @@ pub struct ClientLimits {
     /// Bytes of a name, media type, file URL or description: 1 MiB, since a URL may be a small
     /// file itself (RFC 2397).
     pub string_bytes_max: usize,
-    /// Parts of a message or an artifact: 16,384; agents that write word by word make thousands.
+    /// Parts of a message or an artifact: 16,384; agents that write word by word create thousands.
     pub parts_max: usize,
     /// Extensions, and referenced tasks, of a message: 1,024.
     pub references_max: usize,
-    /// Artifacts of a task: 512, twice what our server keeps. Taking them up costs the square of
-    /// their number. Of so many a stream remembers how far they were seen; where it is taken up
-    /// again, a task with more is an error.
+    /// Artifacts of a task: 512, twice the limit of our server. Resuming a stream costs the square
+    /// of their number. A stream remembers how much of each was received; resuming a task with more
+    /// artifacts is an error.
     pub artifacts_max: usize,
-    /// Tasks of a page: 1,024, ten times what 1.0 allows, as some servers give all they have.
+    /// Tasks of a page: 1,024, ten times the maximum of 1.0, since some servers return all they
+    /// have.
     pub page_tasks_max: usize,
 }
 

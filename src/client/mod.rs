@@ -1,8 +1,8 @@
 //! The client: calls to A2A servers of every generation, dialect and binding.
 //!
-//! Invariant: nothing here knows a socket, a runtime, a clock or a source of random bits. A
-//! [`Transport`] brings them: that of `net`, or one of your own. What a server says is as dangerous
-//! as what a client says: everything has a limit, and what is wrong is an error by name.
+//! Invariant: nothing here uses a socket, a runtime, a clock or a source of random bits. A
+//! [`Transport`] provides them: the one of `net`, or your own. Server input is treated as hostile,
+//! like client input in the server: everything has a limit, and invalid input is an error by name.
 
 pub mod card;
 pub mod credentials;

@@ -1,4 +1,4 @@
-//! Why credentials cannot be used.
+//! Errors of credentials.
 
 use std::fmt;
 
@@ -8,20 +8,20 @@ use crate::client::HttpOrigin;
 /// Why a call cannot be made with the caller's credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CredentialsError {
-    /// The card requires one of these alternatives, each all of its schemes: name and kind.
+    /// The card requires one of these alternatives, each with all of its schemes: name and kind.
     Missing(Vec<Vec<(String, String)>>),
-    /// They would go to another machine over plain http.
+    /// They would be sent to another machine over plain http.
     PlainHttp(HttpOrigin),
-    /// They would go to another origin than the card's.
+    /// They would be sent to another origin than the card's.
     OtherOrigin(HttpOrigin),
-    /// The card names a field, parameter or cookie that no credential may be put into.
+    /// The card puts a credential into a field, parameter or cookie that must not hold one.
     Place(String),
-    /// The credential for this scheme has bytes that cannot stand where it goes.
+    /// The credential for this scheme has bytes that its position does not allow.
     Value(String),
-    /// An `Authorization` of another caller cannot be passed on over WebSocket, whose connections
-    /// calls share.
+    /// An `Authorization` of another caller cannot be passed on over WebSocket, because calls share
+    /// its connections.
     WebSocket,
-    /// No token.
+    /// There is no token.
     OAuth(OAuthError),
 }
 

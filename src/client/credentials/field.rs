@@ -1,8 +1,8 @@
-//! Credential fields of the caller, by their names.
+//! Recognises the caller's credential fields by their names.
 //!
-//! Invariant: a field that may hold a credential goes where credentials may go and nowhere else. A
-//! name that only looks like one costs its caller a word of permission; one that is missed costs a
-//! secret: so the rule takes in too much rather than too little.
+//! Invariant: a field that may hold a credential is sent only where credentials may be. A name
+//! wrongly taken for a credential costs the caller a permission, a missed one costs a secret: so
+//! the rule prefers to match too much.
 
 use crate::{
     client::{
@@ -14,7 +14,7 @@ use crate::{
 
 use super::{Credentials, CredentialsError, plan::may_go};
 
-/// What a name has in it, without its hyphens, that holds a credential.
+/// Parts of a name, without hyphens, that mark a credential.
 const PARTS: &[&str] = &[
     "accesskey",
     "apikey",
@@ -37,9 +37,9 @@ const PARTS: &[&str] = &[
     "subscriptionkey",
     "token",
 ];
-/// Words between hyphens that say the same; they would be found in too many longer ones.
+/// Words between hyphens that mark a credential; as parts they would match too many names.
 const WORDS: &[&str] = &["auth", "bearer", "key", "otp", "pin", "sid", "sign", "signature"];
-/// Names that have such a word and hold no credential.
+/// Names that have such a word but hold no credential.
 const HARMLESS: &[&str] = &["idempotency-key"];
 
 /// Whether a field of this name is a credential: `Authorization`, `Proxy-Authorization`, `Cookie`,
@@ -54,9 +54,9 @@ pub(super) fn names_credential(name: &str) -> bool {
     words.any(|word| WORDS.contains(&word)) || PARTS.iter().any(|part| joined.contains(part))
 }
 
-/// Whether the fields that a caller adds may go to `to`, an interface of `card`; see
-/// [`plan`](super::plan()). The name of a field in which the card wants an API key names a
-/// credential, too.
+/// Checks that the caller's fields may be sent to `to`, an interface of `card`; see
+/// [`plan`](super::plan()). The name of a field in which the card wants an API key counts as a
+/// credential too.
 ///
 /// # Errors
 /// [`CredentialsError::OtherOrigin`], [`CredentialsError::PlainHttp`].

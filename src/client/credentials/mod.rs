@@ -1,9 +1,9 @@
-//! Credentials: what a caller has, which of it a card asks for, and where it may go.
+//! Credentials: the caller's, the ones that a card requires, and where they may be sent.
 //!
-//! Invariant: a credential goes to the origin of the card, over TLS or to this machine, and nowhere
-//! else unless the caller allows it. A client secret goes to a token URL or to the metadata of an
-//! issuer that the *caller* named, never to a URL that a card names. No secret is in any `Debug`,
-//! `Display` or error.
+//! Invariant: a credential is sent to the origin of the card, over TLS or to this machine, and
+//! nowhere else unless the caller allows it. A client secret is sent to a token URL, or to the
+//! token URL in the metadata of an issuer, that the *caller* named, never to a URL that a card
+//! names. No `Debug`, `Display` or error contains a secret.
 
 mod error;
 mod field;
@@ -23,7 +23,7 @@ pub(crate) use plan::plan_without_card;
 pub use plan::{CredentialPlan, plan};
 pub use secret::Secret;
 
-/// The credentials of a caller; a card says which are used.
+/// The credentials of a caller; the card decides which are used.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
     /// For schemes of the kind `apiKey`.
@@ -32,15 +32,15 @@ pub struct Credentials {
     pub bearer: Option<Secret>,
     /// User and password for the scheme Basic (RFC 7617).
     pub basic: Option<(String, Secret)>,
-    /// How to have a token, where `bearer` is none.
+    /// How to get a token if `bearer` is `None`.
     pub oauth: Option<OAuthClient>,
-    /// True: each call brings an `Authorization` of its own, that of the caller on whose behalf it
-    /// is made, in place of `bearer`, `basic` and `oauth`. It goes to the origin of the card alone.
+    /// True: each call brings the `Authorization` of the caller on whose behalf it is made, instead
+    /// of `bearer`, `basic` and `oauth`. It is sent only to the origin of the card.
     pub passes_authorization: bool,
     /// True: the transport has a client certificate.
     pub has_certificate: bool,
-    /// True: credentials may go to other machines over plain http.
+    /// True: credentials may be sent to other machines over plain http.
     pub allows_plain_http: bool,
-    /// True: credentials may go to interfaces on another origin than the card's.
+    /// True: credentials may be sent to interfaces on another origin than the card's.
     pub allows_other_origins: bool,
 }

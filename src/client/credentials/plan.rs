@@ -1,8 +1,9 @@
-//! Which credentials a card asks for, and what is added to each request.
+//! Decides which credentials a card requires, and how each request carries them.
 //!
-//! Invariant: of the card's requirements the first that the caller can meet is met, whole (A2A 1.0
-//! §4.5.1: a list is OR, a requirement AND). Where they may go is decided before anything is
-//! written. A card says where a key stands, but cannot have it stand where it means something else.
+//! Invariant: the first of the card's requirements that the caller can meet is met, as a whole (A2A
+//! 1.0 §4.5.1: a list is OR, a requirement AND). Where credentials may be sent is decided before
+//! anything is written. A card decides the position of an API key, but not one where it would mean
+//! something else.
 
 use std::fmt;
 
@@ -19,7 +20,7 @@ use crate::{
 
 use super::{Credentials, CredentialsError, Secret};
 
-/// What is added to each request, made once for a card and an origin.
+/// The credentials of each request, planned once for a card and an origin.
 #[derive(Default)]
 pub struct CredentialPlan {
     fields: FieldLinesBuf,
@@ -52,7 +53,7 @@ impl CredentialPlan {
         }
     }
 
-    /// True: each request has an OAuth token as well, from the caller's
+    /// True: each request also has an OAuth token, from the caller's
     /// [`OAuthClient`](super::OAuthClient).
     pub fn needs_token(&self) -> bool {
         self.needs_token
@@ -63,8 +64,8 @@ impl CredentialPlan {
         self.passes_on
     }
 
-    /// The same without what the caller's own fields say: of two that have one name servers may
-    /// believe either (RFC 9110 §5.3).
+    /// The plan without the fields that the caller sets itself: a server may believe either of two
+    /// fields of one name (RFC 9110 §5.3).
     #[must_use]
     pub fn without(self, own: FieldLines<'_>) -> CredentialPlan {
         let is_own = |name: &str| own.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
@@ -77,18 +78,18 @@ impl CredentialPlan {
         CredentialPlan { fields, needs_token, passes_on, ..self }
     }
 
-    /// True: nothing is added.
+    /// True: the plan adds nothing.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty() && self.query.is_empty() && !self.needs_token && !self.passes_on
     }
 }
 
-/// Decides what is added to requests to `to`, an interface of `card`. `is_card_origin` is
+/// Plans the credentials of requests to `to`, an interface of `card`. `is_card_origin` is
 /// [`ChosenInterface::is_card_origin`](crate::client::card::ChosenInterface::is_card_origin).
 ///
-/// A card that requires nothing may still declare schemes: those that the caller has something for
-/// are used. One that declares none gets a bearer token or a password
-/// all the same, because these have one place only.
+/// If a card requires nothing but declares schemes, the schemes for which the caller has
+/// credentials are used. If it declares none, a bearer token or a password is still sent, because
+/// these have only one position.
 ///
 /// # Errors
 /// [`CredentialsError`]
@@ -100,7 +101,7 @@ pub fn plan(
 ) -> Result<CredentialPlan, CredentialsError> {
     let requirements = card.security_requirements.as_slice();
     let mut met = requirements.iter().filter_map(|one| met(card, given, one));
-    // One that needs nothing is met last: a client with credentials wants to use them.
+    // An empty requirement is met last: a client with credentials wants to use them.
     let is_free = requirements.is_empty() || requirements.iter().any(|one| one.schemes.is_empty());
     let uses = match met.find(|uses| !uses.is_empty()) {
         Some(uses) => uses,
@@ -117,8 +118,8 @@ pub fn plan(
     Ok(plan)
 }
 
-/// What is added to requests to a server that has no card: an API key in `X-API-Key`, and a token
-/// (the caller's, or one of OAuth) or a password in `Authorization`.
+/// Plans the credentials of requests to a server without a card: an API key in `X-API-Key`, and a
+/// token (the caller's, or one of OAuth) or a password in `Authorization`.
 ///
 /// # Errors
 /// [`CredentialsError::PlainHttp`], [`CredentialsError::Value`].
@@ -138,7 +139,7 @@ pub(crate) fn plan_without_card(
     Ok(plan)
 }
 
-/// Whether credentials may go there at all.
+/// Whether credentials may be sent there at all.
 pub(super) fn may_go(
     given: &Credentials,
     to: &HttpOrigin,
@@ -153,7 +154,7 @@ pub(super) fn may_go(
     Ok(())
 }
 
-/// A credential, and the scheme that it is for.
+/// A credential, and its scheme.
 enum Use<'c> {
     ApiKey {
         name: &'c str,
@@ -163,12 +164,12 @@ enum Use<'c> {
     Bearer(&'c str),
     Basic(&'c str),
     Token,
-    /// That of the caller on whose behalf the call is made.
+    /// The `Authorization` of the caller on whose behalf the call is made.
     Passed,
     Certificate,
 }
 
-/// What meets a requirement; `None`: the caller lacks something.
+/// The credentials that meet a requirement; `None`: the caller lacks one.
 fn met<'c>(
     card: &'c AgentCard,
     given: &Credentials,
@@ -178,7 +179,7 @@ fn met<'c>(
     names.map(|name| fitting(name, card.security_schemes.get(name), given)).collect()
 }
 
-/// What the caller has for a scheme; one that the card does not declare is unknown.
+/// The caller's credential for a scheme; a scheme that the card does not declare is unknown.
 fn fitting<'c>(
     name: &'c str,
     scheme: Option<&'c SecurityScheme>,
@@ -204,14 +205,15 @@ fn fitting<'c>(
         Some(SecurityScheme::Http(_)) => None,
         Some(SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_)) => token(),
         Some(SecurityScheme::MutualTls(_)) => given.has_certificate.then_some(Use::Certificate),
-        // An API key without a place: it is unknown where it belongs.
+        // An API key without a position: the client cannot know where it belongs.
         Some(SecurityScheme::Unknown(kind)) if kind == "apiKey" => None,
-        // Schemes of 0.1 have names alone; a token has one place.
+        // Schemes of 0.1 have only names; a token has a single position.
         Some(SecurityScheme::Unknown(_)) | None => token(),
     }
 }
 
-/// What is used where nothing is required: whatever fits, or a token where nothing is declared.
+/// The credentials to use if nothing is required: one for each declared scheme, or a token if no
+/// scheme is declared.
 fn optional<'c>(card: &'c AgentCard, given: &Credentials) -> Vec<Use<'c>> {
     let schemes = card.security_schemes.iter();
     let mut fitting = schemes.filter_map(|(name, scheme)| fitting(name, Some(scheme), given));
@@ -222,7 +224,7 @@ fn optional<'c>(card: &'c AgentCard, given: &Credentials) -> Vec<Use<'c>> {
     of_authorization(given).into_iter().collect()
 }
 
-/// What stands in `Authorization` where no card says it.
+/// The content of `Authorization` without a card.
 fn of_authorization(given: &Credentials) -> Option<Use<'static>> {
     let passed = given.passes_authorization.then_some(Use::Passed);
     let bearer = || given.bearer.as_ref().map(|_| Use::Bearer("bearer"));
@@ -310,7 +312,7 @@ fn basic(given: &Credentials, scheme: &str) -> Result<String, CredentialsError> 
     value().ok_or_else(|| CredentialsError::Value(scheme.to_owned()))
 }
 
-/// Fields that mean something to HTTP, to A2A or to a proxy.
+/// Fields with a meaning in HTTP, in A2A or for a proxy.
 const TAKEN: &[&str] = &[
     "host",
     "connection",
@@ -338,7 +340,7 @@ fn check_name(name: &str, location: ApiKeyLocation) -> Result<(), CredentialsErr
     let is_fine = match location {
         ApiKeyLocation::Header => is_token && !is_taken,
         ApiKeyLocation::Cookie => is_token,
-        // A2A 1.0 §3.6.1: `A2A-Version` may stand in the query.
+        // A2A 1.0 §3.6.1: the query may hold `A2A-Version`.
         ApiKeyLocation::Query => !name.is_empty() && !lower.starts_with("a2a-"),
     };
     if is_fine { Ok(()) } else { Err(CredentialsError::Place(name.to_owned())) }
@@ -349,7 +351,7 @@ fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// RFC 9110 §5.5, without what HTTP/2 and proxies trip over.
+/// RFC 9110 §5.5, without bytes that break HTTP/2 and proxies.
 fn is_field_byte(byte: u8) -> bool {
     byte.is_ascii_graphic() || byte == b' '
 }
@@ -419,7 +421,7 @@ mod tests {
             (r#"[{"new":[]}]"#, "/a Authorization: Bearer tok|"),
             (r#"[{"undeclared":[]}]"#, "/a Authorization: Bearer tok|"),
             (r#"[{"key":[],"bearer":[]}]"#, "/a X-Key: k=/1|Authorization: Bearer tok|"),
-            // OR: the first that can be met whole.
+            // OR: the first requirement that can be met as a whole.
             (r#"[{"key":[],"mtls":[]},{"digest":[]},{"cookie":[]}]"#, "/a Cookie: c=k=/1|"),
             (r#"[{},{"key":[]}]"#, "/a X-Key: k=/1|"),
         ] {
@@ -469,7 +471,7 @@ mod tests {
         let allows = Credentials { allows_other_origins: true, ..all() };
         assert_eq!(to("https://far", false, &allows), Ok(false));
         assert!(to("http://far", false, &allows).is_err());
-        // Where nothing goes, anything will do.
+        // Without credentials any target is allowed.
         let free = card("", "[]");
         assert!(plan(&free, &Credentials::default(), &origin("http://far"), false).is_ok());
     }

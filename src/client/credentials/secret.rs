@@ -2,17 +2,17 @@
 
 use std::{fmt, sync::Arc};
 
-/// A password, key or token. It is shown as `[secret]` wherever it is shown.
+/// A password, key or token. `Debug` and `Display` show `[secret]`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<str>);
 
 impl Secret {
-    /// Keeps a text secret.
+    /// Wraps a text.
     pub fn new(text: impl Into<Arc<str>>) -> Secret {
         Secret(text.into())
     }
 
-    /// The text, for the one place that it goes to.
+    /// The text, for the single position that it is sent in.
     pub fn expose(&self) -> &str {
         &self.0
     }

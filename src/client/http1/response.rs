@@ -1,7 +1,7 @@
-//! The head and the trailers of a response, kept while its content is read.
+//! The head and the trailers of a response, buffered while its content is read.
 //!
-//! A head is read where it arrives, if it comes in one piece, and copied once; one that is the same
-//! as that of the exchange before, but for values of fields, is known from there.
+//! A head that arrives in one piece is read in place and copied once. A head that equals the
+//! previous exchange's, except for values of fields, is not parsed again.
 
 use crate::{
     client::{ClientLimits, TransportError},
@@ -11,51 +11,52 @@ use crate::{
     },
 };
 
-/// A response but for its content; reused from exchange to exchange.
+/// A response without its content; reused for each exchange.
 #[derive(Debug, Default)]
 pub struct ResponseBuf {
     bytes: Vec<u8>,
     layout: ResponseLayout,
-    /// Both are those of the exchange before, to compare with.
+    /// True: head and trailers belong to the previous exchange, for comparison.
     is_past: bool,
     /// Field lines, each with its CRLF.
     pub(super) trailers: Vec<u8>,
 }
 
 impl ResponseBuf {
-    /// The final head, once [`Head`](super::Http1Event::Head) has said that it is there.
+    /// The final head, after [`Head`](super::Http1Event::Head) was reported.
     pub fn head(&self) -> ReceivedHead<'_> {
         self.layout.head(&self.bytes)
     }
 
-    /// The trailer fields that have come, all of them once the response has ended. They were sent
-    /// behind the content, so none of them says what the content is (RFC 9110 §6.5.1).
+    /// The trailer fields received so far, complete once the response has ended. They follow the
+    /// content, so none of them may describe it (RFC 9110 §6.5.1).
     pub fn trailers(&self) -> HeadFields<'_> {
         HeadFields::of_lines(&self.trailers)
     }
 
-    /// The first field of this name in the head, else in the trailers; a name in any case.
+    /// The first field of this name, in any case, in the head or else in the trailers.
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         self.head().field(name).or_else(|| self.trailers().values(name).next())
     }
 
-    /// Bytes behind pointers: a caller that reuses buffers may drop a large one.
+    /// Allocated bytes: a caller that reuses buffers may drop a large one.
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity() + self.layout.held_bytes() + self.trailers.capacity()
     }
 
-    /// True: not a byte of a head has come.
+    /// True: no byte of a head has arrived.
     pub(super) fn is_empty(&self) -> bool {
         self.is_past || self.bytes.is_empty()
     }
 
-    /// Forgets the response, and keeps the room for the next one.
+    /// Clears the response and retains its memory for the next one.
     pub(super) fn clear(&mut self) {
         self.is_past = true;
         self.trailers.clear();
     }
 
-    /// Reads on in a head; says how many bytes of `input` were its last ones, and copies it.
+    /// Continues reading a head; at its end, copies it and returns how many bytes of `input` belong
+    /// to it.
     pub(super) fn read(
         &mut self,
         input: &[u8],
@@ -72,13 +73,13 @@ impl ResponseBuf {
             self.layout.clear();
         }
         let before = self.bytes.len();
-        // As a rule a head comes in one piece.
+        // Usually a head arrives in one piece.
         if before == 0 {
             let whole = self.layout.read(input, method, limits)?;
             self.bytes.extend_from_slice(&input[..whole.unwrap_or(input.len())]);
             return Ok(whole);
         }
-        // A head that goes on behind what fits is refused for what does.
+        // A head beyond the limit is judged by the part within it.
         let room = limits.head_bytes_max.saturating_sub(before);
         self.bytes.extend_from_slice(&input[..input.len().min(room)]);
         let whole = self.layout.read(&self.bytes, method, limits)?;
@@ -90,7 +91,7 @@ impl ResponseBuf {
 }
 
 impl ClientLimits {
-    /// Those of one response of HTTP/1.x.
+    /// The limits of one HTTP/1.x response.
     pub fn of_response(&self) -> ResponseLimits {
         ResponseLimits {
             head_bytes_max: self.response_head_bytes_max,

@@ -1,4 +1,4 @@
-//! One connection: each state, what ends it, and whether it is used again.
+//! One connection: each state, its end, and its reuse.
 
 use super::*;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 const LIMITS: ResponseLimits =
     ResponseLimits { head_bytes_max: 200, fields_max: 8, body_bytes_max: 100 };
 
-/// What came of a response: statuses, bodies, ends.
+/// The events of a response: statuses, bodies, ends.
 #[derive(Debug, PartialEq)]
 enum Seen {
     Head(u16),
@@ -24,7 +24,7 @@ struct Client {
 }
 
 impl Client {
-    /// A connection whose first request has gone out.
+    /// A connection whose first request was sent.
     fn asking() -> Client {
         let (http1, response) = (Http1Connection::default(), ResponseBuf::default());
         let mut client = Client { http1, response, body: Vec::new(), seen: Vec::new() };
@@ -56,7 +56,8 @@ impl Client {
         head
     }
 
-    /// Reads `input` with so much room for each piece of the body; says how much was left.
+    /// Reads `input` with `room` bytes for each piece of the body; returns how many bytes were
+    /// left.
     fn read(&mut self, input: &[u8], room: usize) -> Result<usize, TransportError> {
         let mut rest = input;
         loop {
@@ -96,7 +97,7 @@ impl Http1Connection {
     }
 }
 
-/// One response, cut in every way, without an end of the connection.
+/// One response, split in every way, without an end of the connection.
 fn check(wire: &str, expected: &[Seen]) {
     for (size, room) in [(1, 1), (1, 9), (3, 2), (7, 100), (wire.len(), 3), (wire.len(), 999)] {
         let mut client = Client::asking();
@@ -107,7 +108,7 @@ fn check(wire: &str, expected: &[Seen]) {
     }
 }
 
-/// The error of one response, which is the same however it is cut.
+/// The error of one response, which is the same for every split.
 fn refusal(wire: &str) -> TransportError {
     let errors = [1, 3, wire.len()].map(|size| {
         let mut client = Client::asking();
@@ -223,7 +224,7 @@ fn a_tunnel_or_the_answer_of_the_proxy() {
 fn whether_the_connection_lives_on() {
     let ok = |fields: &str| format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 1\r\n\r\nx");
     check(&ok("Connection: close\r\n"), &[Seen::Head(200), end("x", false)]);
-    // Bytes behind the end belong to no request.
+    // Bytes after the end belong to no request.
     let mut client = Client::asking();
     assert_eq!(client.read((ok("") + "y").as_bytes(), 99), Ok(1));
     assert_eq!(client.seen, [Seen::Head(200), end("x", false)]);
@@ -269,7 +270,7 @@ fn a_close_inside_a_response_says_whether_it_had_begun() {
     assert_eq!(closed("HTTP/1.1 200 OK\r\n"), inside);
     assert_eq!(closed("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nx"), inside);
     assert_eq!(closed("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"), inside);
-    // The response before left its head in the buffer.
+    // The previous response left its head in the buffer.
     let mut client = Client::asking();
     client.read(b"HTTP/1.1 204 x\r\n\r\n", 9).unwrap();
     client.ask("/");

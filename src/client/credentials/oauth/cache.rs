@@ -1,7 +1,7 @@
 //! One token for all calls of a client.
 //!
-//! Invariant: while a token is being fetched no other call fetches one: calls that need it wait for
-//! the one attempt and has its result, good or bad. If that call gives up, another one continues.
+//! Invariant: at most one call fetches a token at a time. Calls that need it wait for this attempt
+//! and share its result, success or error. If the fetching call is dropped, another one continues.
 
 use std::{
     future::poll_fn,
@@ -19,7 +19,7 @@ use super::{
     refresh_token, resolve_server,
 };
 
-/// A token as it is sent.
+/// A token, and the field that carries it.
 pub struct HeldToken {
     /// The token.
     pub token: Token,
@@ -50,16 +50,16 @@ pub struct TokenCache {
 #[derive(Default)]
 struct CacheState {
     held: Option<Arc<HeldToken>>,
-    /// How many attempts have ended, and how the last one did.
+    /// The number of finished attempts, and the error of the last one.
     attempts: u64,
     failure: Option<OAuthError>,
     is_busy: bool,
     server: Option<AuthorizationServer>,
-    /// The calls that wait for the attempt.
+    /// The calls that wait for the current attempt.
     waiting: Vec<Waker>,
 }
 
-/// The attempt; dropped without an end, it lets another one begin.
+/// The current attempt; dropping it before its end lets another call begin one.
 struct Attempt<'c>(&'c TokenCache);
 
 impl Drop for Attempt<'_> {
@@ -73,13 +73,13 @@ impl Drop for Attempt<'_> {
 }
 
 impl TokenCache {
-    /// With a token from before, which may have expired.
+    /// With an earlier token, which may have expired.
     pub fn with(token: Token) -> Result<TokenCache, OAuthError> {
         let held = Some(Arc::new(HeldToken::new(token)?));
         Ok(TokenCache { state: Mutex::new(CacheState { held, ..CacheState::default() }) })
     }
 
-    /// The token, fetched or renewed if need be.
+    /// The token, fetched or renewed if necessary.
     ///
     /// # Errors
     /// [`OAuthError`]
@@ -110,7 +110,7 @@ impl TokenCache {
         }
     }
 
-    /// The server has refused this token (401): the next call has another one.
+    /// Drops a token that the server rejected (401): the next call fetches another one.
     pub fn forget(&self, refused: &Arc<HeldToken>) {
         let mut state = self.lock();
         if state.held.as_ref().is_some_and(|held| Arc::ptr_eq(held, refused)) {
@@ -123,7 +123,7 @@ impl TokenCache {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How the attempt ended that was under way after `attempts` others; `None`: it did not.
+    /// The result of the attempt after the first `attempts`; `None`: it was dropped.
     async fn wait(&self, attempts: u64) -> Option<Result<Arc<HeldToken>, OAuthError>> {
         poll_fn(|cx| {
             let mut state = self.lock();
@@ -186,7 +186,7 @@ impl TokenCache {
                 Ok(token) => return Ok(token),
                 Err(error @ OAuthError::Transport(_)) => return Err(error),
                 Err(error) if client.secret.is_none() => return Err(error),
-                // It may be refreshed no longer, but the client can authenticate.
+                // The token may not be renewable any more, but the client can authenticate.
                 Err(_) => {}
             }
         }

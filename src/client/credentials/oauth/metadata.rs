@@ -1,4 +1,4 @@
-//! What an issuer says of itself (RFC 8414, OpenID Connect Discovery 1.0).
+//! The metadata of an issuer (RFC 8414, OpenID Connect Discovery 1.0).
 
 use serde_json::Value;
 
@@ -9,8 +9,8 @@ use crate::{
 
 use super::{AuthorizationServer, OAuthError};
 
-/// Where an issuer describes itself, in the order in which it is asked: RFC 8414 §3.1 puts its
-/// path behind the well-known one, OpenID Connect Discovery §4.1 in front of it.
+/// The URLs of an issuer's metadata, in the order of the requests: RFC 8414 §3.1 puts the issuer's
+/// path after the well-known one, OpenID Connect Discovery §4.1 before it.
 pub fn metadata_urls(issuer: &HttpUrl) -> [HttpUrl; 2] {
     let path = issuer.path.split('?').next().unwrap_or_default().trim_end_matches('/');
     let at = |path: String| HttpUrl { origin: issuer.origin.clone(), path };
@@ -20,18 +20,18 @@ pub fn metadata_urls(issuer: &HttpUrl) -> [HttpUrl; 2] {
     ]
 }
 
-/// Reads the metadata of the issuer that was asked.
+/// Reads the metadata of the requested issuer.
 ///
 /// # Errors
-/// [`OAuthError::Issuer`] when it is another's (RFC 8414 §3.3), [`OAuthError::PlainHttp`] when it
-/// leads from `https` to `http`, [`OAuthError::Unreadable`].
+/// [`OAuthError::Issuer`] if it belongs to another issuer (RFC 8414 §3.3),
+/// [`OAuthError::PlainHttp`] if it points from `https` to `http`, [`OAuthError::Unreadable`].
 pub fn read_metadata(body: &[u8], issuer: &HttpUrl) -> Result<AuthorizationServer, OAuthError> {
     let said = serde_json::from_slice::<Value>(without_mark(body)).ok().filter(Value::is_object);
     let said = said.ok_or(OAuthError::Unreadable("the metadata is not a JSON object"))?;
     let text = |name: &str| said.get(name).and_then(Value::as_str);
     let named = text("issuer").ok_or(OAuthError::Unreadable("issuer is missing"))?;
     let asked = issuer.to_string();
-    // A path alone may end with a slash or not: callers type one or the other.
+    // A trailing slash makes no difference: callers type either form.
     let is_asked = HttpOrigin::parse(named)
         .is_ok_and(|named| named.to_string().trim_end_matches('/') == asked.trim_end_matches('/'));
     if !is_asked {

@@ -1,8 +1,8 @@
 //! OAuth 2.0 for clients (RFC 6749): client credentials, refresh, and the device flow (RFC 8628).
 //!
-//! Invariant: requests are built and responses are read by pure functions; `run` alone awaits a
-//! transport. Every URL is one that the caller named, or stands in the metadata of an issuer that
-//! the caller named (RFC 8414, OpenID Connect Discovery): nothing is taken from a card.
+//! Invariant: pure functions build requests and read responses; only `run` awaits a transport.
+//! Every URL was named by the caller, or by the metadata of an issuer that the caller named (RFC
+//! 8414, OpenID Connect Discovery), never by a card.
 
 mod cache;
 mod metadata;
@@ -27,18 +27,18 @@ pub use run::{
     fetch_device_code, fetch_token, oauth_exchange, poll_device, refresh_token, resolve_server,
 };
 
-/// A client as its authorization server knows it.
+/// A client as registered at its authorization server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OAuthClient {
     /// Its id.
     pub id: String,
-    /// Its secret; a public client has none, and can only use the device flow.
+    /// Its secret; a public client has none and can only use the device flow.
     pub secret: Option<Secret>,
-    /// What it asks for; none: what the server gives.
+    /// The requested scopes; empty: the server's default.
     pub scopes: Vec<String>,
-    /// Where tokens are given.
+    /// The endpoints.
     pub source: OAuthSource,
-    /// True: id and secret stand in the body and not in `Authorization` (RFC 6749 §2.3.1).
+    /// True: id and secret are sent in the body instead of `Authorization` (RFC 6749 §2.3.1).
     pub authenticates_in_body: bool,
     /// True: the source may be another machine over plain http.
     pub allows_plain_http: bool,
@@ -58,12 +58,12 @@ impl OAuthClient {
     }
 }
 
-/// Where tokens are given, as the caller says it.
+/// The endpoints, as the caller names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OAuthSource {
     /// These URLs.
     Server(AuthorizationServer),
-    /// Those that this issuer says it has.
+    /// The endpoints in the metadata of this issuer.
     Issuer(HttpUrl),
 }
 
@@ -79,32 +79,32 @@ pub struct AuthorizationServer {
 /// Why there is no token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OAuthError {
-    /// The server says no: its error code (RFC 6749 §5.2, RFC 8628 §3.5) and what it says of it.
+    /// The server refused: its error code (RFC 6749 §5.2, RFC 8628 §3.5) and its description.
     Refused {
         /// The code: `invalid_client`, `invalid_grant`, ...
         code: String,
-        /// For humans; may be empty.
+        /// For people; may be empty.
         description: String,
     },
-    /// The human has not yet said yes.
+    /// The user has not answered yet.
     Pending,
-    /// As before, and the server wants to be asked less often.
+    /// As [`OAuthError::Pending`], and the server requests longer intervals.
     SlowDown,
-    /// The human said no.
+    /// The user refused.
     Denied,
-    /// The human took too long.
+    /// The user took too long.
     Expired,
-    /// The response is none that OAuth has; why.
+    /// The response is not valid in OAuth; the reason.
     Unreadable(&'static str),
     /// The response has this status and no error code.
     Status(u16),
-    /// The secret would go to another machine over plain http.
+    /// The secret would be sent to another machine over plain http.
     PlainHttp(HttpOrigin),
-    /// The metadata is another issuer's.
+    /// The metadata belongs to another issuer.
     Issuer(String),
-    /// The client has no secret, which the flow needs.
+    /// The flow needs a secret, and the client has none.
     NoSecret,
-    /// The server has no device flow, or it was not said where.
+    /// The server has no device flow, or its URL is missing.
     NoDeviceFlow,
     /// There is no response.
     Transport(TransportError),

@@ -11,7 +11,7 @@ use super::{AuthorizationServer, OAuthClient, OAuthError, Secret};
 /// A POST to an authorization server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OAuthRequest {
-    /// Where.
+    /// The endpoint.
     pub url: HttpUrl,
     /// Its fields.
     pub fields: FieldLinesBuf,
@@ -29,7 +29,7 @@ impl fmt::Debug for OAuthRequest {
 const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 
 impl OAuthClient {
-    /// Asks for a token for the client itself (RFC 6749 §4.4).
+    /// Requests a token for the client itself (RFC 6749 §4.4).
     ///
     /// # Errors
     /// [`OAuthError::NoSecret`], [`OAuthError::PlainHttp`].
@@ -46,7 +46,7 @@ impl OAuthClient {
         self.post(&server.token_url, &form)
     }
 
-    /// Asks for a new token with the refresh token of the last one (RFC 6749 §6).
+    /// Requests a new token with the refresh token of the last one (RFC 6749 §6).
     ///
     /// # Errors
     /// [`OAuthError::PlainHttp`].
@@ -59,7 +59,7 @@ impl OAuthClient {
         self.post(&server.token_url, &form)
     }
 
-    /// Asks for the codes of the device flow (RFC 8628 §3.1).
+    /// Requests the codes of the device flow (RFC 8628 §3.1).
     ///
     /// # Errors
     /// [`OAuthError::NoDeviceFlow`], [`OAuthError::PlainHttp`].
@@ -70,7 +70,7 @@ impl OAuthClient {
         self.post(url, &scope.into_iter().collect::<Vec<_>>())
     }
 
-    /// Asks for the token of the device flow (RFC 8628 §3.4).
+    /// Requests the token of the device flow (RFC 8628 §3.4).
     ///
     /// # Errors
     /// [`OAuthError::PlainHttp`].
@@ -83,7 +83,7 @@ impl OAuthClient {
         self.post(&server.token_url, &form)
     }
 
-    /// A form that names the client.
+    /// A form with the client's id.
     fn post(&self, url: &HttpUrl, form: &[(&str, &str)]) -> Result<OAuthRequest, OAuthError> {
         let origin = &url.origin;
         if !origin.is_secure() && !origin.is_loopback() && !self.allows_plain_http {

@@ -1,7 +1,7 @@
 //! Responses of an authorization server.
 //!
-//! Invariant: a token is a bearer token (RFC 6750); whatever has another type is not used. Of an
-//! error the code is kept, and its description without what a terminal would act on.
+//! Invariant: a token is a bearer token (RFC 6750); any other type is rejected. Of an error the
+//! code is retained, and its description without control characters of terminals.
 
 use serde_json::Value;
 
@@ -12,25 +12,24 @@ use super::{OAuthError, Secret};
 /// An access token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// What is sent.
+    /// The text to send.
     pub access: Secret,
     /// When it expires, in ms since the Unix epoch; `None`: the server does not say.
     pub expires_at_unix_ms: Option<u64>,
-    /// With what the next one is had.
+    /// The refresh token.
     pub refresh: Option<Secret>,
-    /// From when on the next one is asked for: before it expires, so that it does not expire under
-    /// way.
+    /// When to renew the token: before it expires, so that it does not expire in flight.
     pub renew_at_unix_ms: Option<u64>,
 }
 
 impl Token {
-    /// Whether it is used without asking for another one.
+    /// Whether the token can be used without a renewal.
     pub fn is_fresh(&self, now: Now) -> bool {
         self.renew_at_unix_ms.is_none_or(|renew_at| now.unix_ms < renew_at)
     }
 }
 
-/// Ms before it expires at which a token is renewed: 30 s, or half of its life.
+/// Ms before the expiry at which a token is renewed: 30 s, or half of its life.
 const RENEW_MS: u64 = 30_000;
 
 /// Reads the answer to a request for a token (RFC 6749 §5, RFC 8628 §3.5).
@@ -62,17 +61,17 @@ pub fn read_token(status: u16, body: &[u8], now: Now) -> Result<Token, OAuthErro
 /// The codes of the device flow (RFC 8628 §3.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceCode {
-    /// What the client asks for the token with.
+    /// The code with which the client requests the token.
     pub device_code: Secret,
-    /// What the human types.
+    /// The code that the user types.
     pub user_code: String,
-    /// Where the human types it.
+    /// The page on which the user types it.
     pub verification_url: String,
-    /// The same with the code in it.
+    /// The same page with the code in its URL.
     pub verification_url_complete: Option<String>,
-    /// Milliseconds for which the codes are good: at most half an hour.
+    /// Milliseconds until the codes expire: at most half an hour.
     pub life_ms: u64,
-    /// Milliseconds between two questions.
+    /// Milliseconds between two requests.
     pub interval_ms: u64,
 }
 
@@ -102,12 +101,12 @@ pub fn read_device_code(status: u16, body: &[u8]) -> Result<DeviceCode, OAuthErr
             .filter(|url| HttpOrigin::parse(url).is_ok())
             .map(str::to_owned),
         life_ms: seconds(&said, "expires_in").unwrap_or(LIFE_S_MAX).min(LIFE_S_MAX) * 1_000,
-        // RFC 8628 §3.2: without one it is five seconds.
+        // RFC 8628 §3.2: the default is five seconds.
         interval_ms: seconds(&said, "interval").unwrap_or(5).clamp(1, 60) * 1_000,
     })
 }
 
-/// When the token of the device flow is asked for (RFC 8628 §3.5).
+/// The schedule of token requests in the device flow (RFC 8628 §3.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DevicePoll {
     interval_ms: u64,
@@ -115,21 +114,22 @@ pub struct DevicePoll {
 }
 
 impl DevicePoll {
-    /// The codes came at `now`.
+    /// For codes received at `now`.
     pub fn new(code: &DeviceCode, now: Now) -> DevicePoll {
         let due_ms = now.mono_ms.saturating_add(code.life_ms);
         DevicePoll { interval_ms: code.interval_ms, due_ms }
     }
 
-    /// When to ask next, in ms of [`Now::mono_ms`]. `last` is what came of the question before.
+    /// When to send the next request, in ms of [`Now::mono_ms`]. `last` is the error of the
+    /// previous one.
     ///
     /// # Errors
-    /// [`OAuthError::Expired`] when the codes are too old by then, and `last` where it is final.
+    /// [`OAuthError::Expired`] if the codes have expired by then, and `last` if it is final.
     pub fn next_ms(&mut self, last: Option<OAuthError>, now: Now) -> Result<u64, OAuthError> {
         match last {
             None | Some(OAuthError::Pending) => {}
             Some(OAuthError::SlowDown) => self.interval_ms += 5_000,
-            // RFC 8628 §3.5: on a timeout a client asks less often.
+            // RFC 8628 §3.5: after a timeout a client polls less often.
             Some(OAuthError::Transport(_)) => {
                 self.interval_ms = self.interval_ms.saturating_mul(2).min(60_000);
             }
@@ -140,7 +140,7 @@ impl DevicePoll {
     }
 }
 
-/// The object of a success.
+/// The JSON object of a successful response.
 fn read(status: u16, body: &[u8]) -> Result<Value, OAuthError> {
     let said = serde_json::from_slice::<Value>(without_mark(body)).ok().filter(Value::is_object);
     let code = said.as_ref().and_then(|said| said.get("error")).and_then(Value::as_str);

@@ -1,7 +1,7 @@
 //! The flows over a transport.
 //!
-//! Invariant: a redirect is not followed: a secret goes where the caller said. An error shows no
-//! secret, even where the server repeats one. A request has `head_ms` for its whole answer.
+//! Invariant: redirects are not followed: a secret is sent only where the caller said. An error
+//! shows no secret, even if the server repeats one. A request has `head_ms` for its whole answer.
 
 use url::form_urlencoded::byte_serialize;
 
@@ -19,13 +19,13 @@ use super::{
     OAuthSource, Secret, Token, metadata_urls, read_device_code, read_metadata, read_token,
 };
 
-/// Bytes of a document of an authorization server: 256 KiB. Metadata has up to 10 KiB.
+/// Maximum bytes of a document of an authorization server: 256 KiB. Metadata has up to 10 KiB.
 const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
 
 /// A status and a body.
 type Answer = (u16, Vec<u8>);
 
-/// The endpoints of a client's source: those that it names, or those of its issuer.
+/// The endpoints of a client's source: the named ones, or those in its issuer's metadata.
 ///
 /// # Errors
 /// [`OAuthError`]
@@ -56,7 +56,7 @@ pub async fn resolve_server<T: Transport>(
     read_metadata(&body, issuer)
 }
 
-/// A token for the client itself.
+/// Fetches a token for the client itself.
 ///
 /// # Errors
 /// [`OAuthError`]
@@ -71,8 +71,8 @@ pub async fn fetch_token<T: Transport>(
     read_token(status, &body, transport.now()).map_err(|error| client.hide(error, None))
 }
 
-/// A new token with the refresh token of the last one, which stays good where the server names no
-/// other (RFC 6749 §6).
+/// Fetches a new token with the refresh token of the last one, which stays valid unless the server
+/// names another one (RFC 6749 §6).
 ///
 /// # Errors
 /// [`OAuthError`]
@@ -91,7 +91,7 @@ pub async fn refresh_token<T: Transport>(
     }
 }
 
-/// The codes of the device flow (RFC 8628 §3.1).
+/// Fetches the codes of the device flow (RFC 8628 §3.1).
 ///
 /// # Errors
 /// [`OAuthError`]
@@ -106,7 +106,7 @@ pub async fn fetch_device_code<T: Transport>(
     read_device_code(status, &body).map_err(|error| client.hide(error, None))
 }
 
-/// Asks for the token of the device flow until there is one, or never will be.
+/// Polls for the token of the device flow until the server issues it or finally refuses.
 ///
 /// # Errors
 /// [`OAuthError`], but never [`OAuthError::Pending`] or [`OAuthError::SlowDown`].
@@ -133,7 +133,7 @@ pub async fn poll_device<T: Transport>(
     }
 }
 
-/// Sends a request to an authorization server: its status and its body.
+/// Sends a request to an authorization server and returns the status and the body.
 ///
 /// # Errors
 /// [`TransportError`]
@@ -174,9 +174,9 @@ async fn ask<T: Transport>(
 }
 
 impl OAuthClient {
-    /// The error without a text that repeats the client's secret, or another one that was `sent`:
-    /// as it is, as it stands in a form or in `Authorization`, or the beginning of one at the end,
-    /// since long texts were cut.
+    /// Removes a text of the error that repeats the client's secret or the `sent` one: as it is, as
+    /// encoded in a form or in `Authorization`, or its beginning at the end of the text, since long
+    /// texts were cut.
     pub(super) fn hide(&self, error: OAuthError, sent: Option<&Secret>) -> OAuthError {
         let OAuthError::Refused { mut code, mut description } = error else { return error };
         let secrets = self.secret.iter().chain(sent).map(Secret::expose);
@@ -200,9 +200,9 @@ impl OAuthClient {
     }
 }
 
-/// True: a secret stands in the text, or the text ends where one has begun.
+/// Whether the text contains a secret, or ends with the beginning of one.
 fn repeats(text: &str, secret: &str) -> bool {
-    /// Fewer cannot be told from other words.
+    /// A shorter beginning could be part of any word.
     const BEGUN_BYTES_MIN: usize = 4;
     let mut begun = BEGUN_BYTES_MIN..secret.len();
     text.contains(secret) || begun.any(|len| secret.get(..len).is_some_and(|b| text.ends_with(b)))

@@ -17,13 +17,13 @@ use crate::{
     service::Now,
 };
 
-/// Answers in order, and remembers what it was asked.
+/// Answers in order, and records the requests.
 #[derive(Default)]
 struct Script {
     answers: Mutex<VecDeque<(u16, String)>>,
     asked: Mutex<Vec<String>>,
     now_ms: AtomicU64,
-    /// While it is set, there are no answers.
+    /// While true, requests get no answer.
     is_held: AtomicBool,
 }
 
@@ -105,7 +105,7 @@ impl Transport for Script {
     }
 }
 
-/// Nothing here waits for anything but what the test itself does.
+/// Nothing here waits except for the test itself.
 fn run<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -260,12 +260,12 @@ fn a_device_waits_for_its_human() {
     ]);
     let token = run(poll_device(&script, &client(), &server(), &code, &limits())).unwrap();
     assert_eq!(token.access.expose(), "t");
-    // 2 s, 2 s, and 7 s after it was asked to slow down.
+    // 2 s, 2 s, and 7 s after `slow_down`.
     assert_eq!(script.now().mono_ms, 11_000);
     let script = Script::new(&[(400, r#"{"error":"access_denied"}"#)]);
     let denied = run(poll_device(&script, &client(), &server(), &code, &limits()));
     assert_eq!(denied.unwrap_err(), OAuthError::Denied);
-    // No server answers: it asks less and less often, and ends with the codes.
+    // No server answers: the client polls less and less often, and stops when the codes expire.
     let script = Script::new(&[]);
     let expired = run(poll_device(&script, &client(), &server(), &code, &limits()));
     assert_eq!(expired.unwrap_err(), OAuthError::Expired);
@@ -291,7 +291,7 @@ fn one_fetches_for_all_who_wait() {
     let Poll::Ready(Ok(held)) = second.as_mut().poll(&mut cx) else { panic!("it has a token") };
     assert_eq!(held.fields().lines(), b"Authorization: Bearer t\r\n");
     assert_eq!(script.asked().len(), 1);
-    // It is used until shortly before it expires, or until the server refuses it.
+    // The token is used until shortly before it expires, or until the server rejects it.
     assert!(run(cache.token(&script, &client, &limits)).is_ok());
     cache.forget(&held);
     assert!(run(cache.token(&script, &client, &limits)).is_err());
