@@ -228,7 +228,7 @@ impl Http1Connection {
         Ok(())
     }
 
-    /// Ends the connection after a rejected request; nothing was written.
+    /// Returns to idle after an invalid target; nothing was written.
     fn refuse(&mut self) -> RequestRefused {
         self.state = Http1State::Idle;
         RequestRefused::Target

@@ -1,4 +1,4 @@
-//! What a call that is made on behalf of another one passes on of it.
+//! The terms that a call takes over from the call on whose behalf it is made.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use crate::{agent::RequestInfo, http::FieldLinesBuf, service::Now};
 
 use super::{Client, TraceParent, Transport, credentials::Secret};
 
-/// The terms of a call; `None`, as of nearly all: it carries nothing beside what its client adds to
+/// The terms of a call; `None`, as for nearly all calls: it carries only what its client adds to
 /// all calls.
 pub(crate) type CallTerms = Option<Arc<OutgoingTerms>>;
 
-/// These, and from `others` what they do not say.
+/// The terms of `own`, with missing ones from `others`.
 pub(super) fn merged(own: &CallTerms, others: &CallTerms) -> CallTerms {
     match (own, others) {
         (Some(own), Some(others)) => Some(Arc::new(own.or(others))),
@@ -18,27 +18,27 @@ pub(super) fn merged(own: &CallTerms, others: &CallTerms) -> CallTerms {
     }
 }
 
-/// What a call carries beside those that its client adds to all calls: the trace, the hops and the
-/// deadline of the call on whose behalf it is made, the `Authorization` of its caller where that is
-/// passed on, a tenant, and extensions.
+/// The terms that a call carries in addition to its client's: the trace, the hops and the deadline
+/// of the call on whose behalf it is made, its caller's `Authorization` if that is passed on, a
+/// tenant, and extensions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OutgoingTerms {
-    /// The trace, with the span that calls.
+    /// The trace, with the calling span.
     pub trace: Option<TraceParent>,
-    /// Agents that the request has come through, ours included; 0: it is made for no other call.
+    /// Agents that the request has passed, ours included; 0: it is made on behalf of no other call.
     pub hops: u32,
-    /// When the caller no longer wants the answer, in ms since the Unix epoch.
+    /// When the caller stops waiting for the answer, in ms since the Unix epoch.
     pub deadline_unix_ms: Option<u64>,
-    /// The extensions to ask for, comma separated.
+    /// The extensions to request, comma separated.
     pub extensions: Option<Arc<str>>,
-    /// Sent by clients that pass it on alone.
+    /// Sent only by clients that pass it on.
     pub authorization: Option<Secret>,
-    /// The tenant to call, in place of that of the interface.
+    /// The tenant to call, instead of the interface's.
     pub tenant: Option<Arc<str>>,
 }
 
 impl OutgoingTerms {
-    /// What a request passes on.
+    /// The terms that a request passes on.
     pub fn of(request: &RequestInfo) -> OutgoingTerms {
         OutgoingTerms {
             trace: request.header(TraceParent::FIELD).and_then(TraceParent::parse),
@@ -66,8 +66,8 @@ impl OutgoingTerms {
         self.deadline_unix_ms.map(|deadline| deadline.saturating_sub(now().unix_ms))
     }
 
-    /// Appends the fields of a request; `is_grpc`: as metadata of gRPC; `left_ms`: what
-    /// [`OutgoingTerms::left_ms`] returned.
+    /// Appends the fields of a request; `is_grpc`: as gRPC metadata; `left_ms`: the result of
+    /// [`OutgoingTerms::left_ms`].
     pub fn write(&self, left_ms: Option<u64>, is_grpc: bool, fields: &mut FieldLinesBuf) {
         if let Some(trace) = &self.trace {
             fields.push(TraceParent::FIELD, trace.as_str());
@@ -80,7 +80,7 @@ impl OutgoingTerms {
             Some(left_ms) if is_grpc => {
                 fields.push("grpc-timeout", &format!("{}m", left_ms.min(99_999_999)));
             }
-            // Whole seconds; the server may wait up to a second longer than the caller does.
+            // Whole seconds, rounded up: the server may wait up to a second longer than the caller.
             Some(left_ms) => fields.push("Request-Timeout", &left_ms.div_ceil(1000).to_string()),
             None => {}
         }
@@ -88,33 +88,33 @@ impl OutgoingTerms {
 }
 
 impl<T: Transport> Client<T> {
-    /// The same client, whose calls are made on behalf of this request: they carry its trace, if
-    /// the agent is shown `traceparent`, the number of agents that it has come through
-    /// (`A2A-Hops`), and the time that its caller still waits (`Request-Timeout` in seconds,
-    /// `grpc-timeout`), beyond which no call lasts. Over WebSocket nothing of it is sent.
+    /// The same client, with calls on behalf of this request. They carry its trace, if the agent
+    /// receives `traceparent`, the number of agents it has passed (`A2A-Hops`), and the time that
+    /// its caller still waits (`Request-Timeout` in seconds, `grpc-timeout`), which also bounds
+    /// each call. Over WebSocket none of these is sent.
     ///
-    /// An agent that calls others with it cannot be part of an endless loop: a server refuses a
-    /// request that has come through more than `hops_max` agents.
+    /// An agent that calls others with this client cannot be part of an endless loop: a server
+    /// rejects a request that has passed more than `hops_max` agents.
     #[must_use]
     pub fn within(&self, request: &RequestInfo) -> Client<T> {
         let terms = Some(Arc::new(OutgoingTerms::of(request)));
         Client { inner: Arc::clone(&self.inner), terms: merged(&terms, &self.terms) }
     }
 
-    /// Whether its calls have the `Authorization` of the callers on whose behalf they are made.
+    /// Whether its calls carry the `Authorization` of the callers on whose behalf they are made.
     #[cfg(feature = "gateway")]
     pub(crate) fn passes_authorization(&self) -> bool {
         self.inner.built.credentials.passes_authorization
     }
 
-    /// The same client, whose calls have this `Authorization` where its credentials pass one on.
+    /// The same client, with this `Authorization` in its calls if its credentials pass one on.
     #[cfg(feature = "gateway")]
     pub(crate) fn with_authorization(&self, authorization: Secret) -> Client<T> {
         self.with_terms(|terms| terms.authorization = Some(authorization))
     }
 
-    /// The same client, whose calls name this tenant in place of that of the interface (A2A 1.0
-    /// §8.3.2). A call that cannot name a tenant, before 1.0, is `NotExpressible`.
+    /// The same client, with this tenant in its calls instead of the interface's (A2A 1.0 §8.3.2).
+    /// A call that cannot name a tenant, before 1.0, is `NotExpressible`.
     #[must_use]
     pub fn with_tenant(&self, tenant: &str) -> Client<T> {
         self.with_terms(|terms| terms.tenant = Some(tenant.into()))

@@ -1,9 +1,9 @@
-//! Which redirects are followed (RFC 9110 §15.4): those of a GET of a card, and of calls 307 and
-//! 308 within their origin.
+//! Decides which redirects are followed (RFC 9110 §15.4): those of a GET of a card, and, for calls,
+//! 307 and 308 within their origin.
 //!
-//! Invariant: at most `redirects_max` in a row, and never from `https` to `http`. A card is asked
-//! for without credentials. A call keeps its method, its content and its credentials, and is never
-//! sent to another origin than the one that the caller sent it to.
+//! Invariant: at most `redirects_max` in a row, and never from `https` to `http`. A card is
+//! requested without credentials. A redirected call keeps its method, its content, its credentials
+//! and its origin.
 
 use std::fmt;
 
@@ -12,23 +12,23 @@ use super::{HttpMethod, HttpUrl, UrlError};
 /// Why a redirect is not followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RedirectError {
-    /// The request was no GET.
+    /// The request was not a GET.
     Method,
-    /// The response does not say where to.
+    /// The response has no `Location`.
     NoLocation,
-    /// There were as many before as are allowed.
+    /// The maximum number of redirects was followed.
     TooMany(usize),
     /// It leads from `https` to `http`.
     Insecure,
-    /// It leads to what cannot be called.
+    /// Its target cannot be called.
     Url(UrlError),
-    /// A call is not sent there.
+    /// A call does not follow it.
     Call {
         /// The status of the response.
         status: u16,
-        /// Where it leads: the URL, or else what the server says, cut.
+        /// The target: the URL, or else the server's text, cut.
         to: String,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
 }
@@ -57,22 +57,22 @@ impl fmt::Display for RedirectError {
 
 impl std::error::Error for RedirectError {}
 
-/// Whether a response of this status is a redirect. 300 and 304 are none, and 305 is obsolete.
+/// Whether a response of this status is a redirect: not 300 or 304, nor the obsolete 305.
 pub fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
-/// Where a redirect leads.
+/// The target of a redirect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// What to ask for next, with GET.
+    /// The URL to GET next.
     pub url: HttpUrl,
-    /// True: it is another origin, where what this one's card was named by means nothing.
+    /// True: it is another origin, where the validators of this one mean nothing.
     pub is_other_origin: bool,
 }
 
-/// Follows one redirect. `location` is the value of `Location`, `before` how many redirects led to
-/// `current`, `redirects_max` the limit.
+/// Follows one redirect. `location` is the value of `Location`, `before` the number of redirects
+/// that led to `current`, `redirects_max` the limit.
 ///
 /// # Errors
 /// [`RedirectError`].
@@ -101,10 +101,10 @@ pub fn next(
 }
 
 /// Follows one redirect of a call, within its origin. The arguments are those of [`next`]; `status`
-/// is that of the response.
+/// is the status of the response.
 ///
 /// # Errors
-/// [`RedirectError::Call`] names where it leads.
+/// [`RedirectError::Call`] names the target.
 pub fn next_of_call(
     status: u16,
     current: &HttpUrl,
@@ -119,7 +119,7 @@ pub fn next_of_call(
         _ if said.is_empty() => "it has no target",
         None => "its target cannot be called",
         Some(url) if url.origin != current.origin => "its target is another origin",
-        // RFC 9110 §15.4.3, §15.4.4: clients may make a GET of it.
+        // RFC 9110 §15.4.3, §15.4.4: clients may turn the call into a GET.
         Some(_) if !matches!(status, 307 | 308) => "only 307 and 308 preserve the call",
         Some(_) if redirects_max == 0 => "redirects of calls are disabled",
         Some(_) if before >= redirects_max => "too many redirects in a row",

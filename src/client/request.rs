@@ -1,4 +1,4 @@
-//! What a caller asks for, owned and reusable: a message to send, a list of tasks.
+//! The requests of a caller, owned and reusable: a message to send, a list of tasks.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use super::{
     outgoing_terms::{CallTerms, OutgoingTerms, merged},
 };
 
-/// A message to an agent, and how its answer is wanted. It can be sent any number of times; each
-/// time the message gets an id of its own, unless it has one.
+/// A message to an agent, with options for its answer. It can be sent any number of times; each
+/// time the message gets a new id, unless it has one.
 ///
 /// ```
 /// use peregrine::client::SendRequest;
@@ -42,22 +42,22 @@ impl SendRequest {
         SendRequest::parts(&PartsBuf::new().text(text))
     }
 
-    /// A message of these parts; there must be one at least.
+    /// A message of these parts; at least one is required.
     pub fn parts(parts: &PartsBuf) -> SendRequest {
         SendRequest::of(MessageBuf::agent(parts))
     }
 
-    /// This message, of any author: it is sent as the client's.
+    /// This message, with any role: it is sent with the client's.
     pub fn of(message: MessageBuf) -> SendRequest {
         let (at_once, history, output_modes) = (false, None, None);
         let (metadata, push, terms) = (None, None, None);
         SendRequest { message, at_once, history, output_modes, metadata, push, terms }
     }
 
-    /// The task to go on with. Servers make the ids of tasks; one that does not exist is refused
-    /// (but in 0.1, where it makes the task: without one, the id of the message does). What is
-    /// answered about another task is an error (but by LangSmith and Pydantic AI, where each
-    /// message makes a task of its own).
+    /// The task to continue. Servers create the ids of tasks and reject unknown ones (except in
+    /// 0.1, where an unknown id creates the task; without one, the message's id does). An answer
+    /// about another task is an error (except for LangSmith and Pydantic AI, where each message
+    /// creates a task).
     #[must_use]
     pub fn task_id<'t>(mut self, id: impl Into<Text<'t>>) -> SendRequest {
         self.message = self.message.task_id(id);
@@ -71,22 +71,22 @@ impl SendRequest {
         self
     }
 
-    /// Answers as soon as there is a task, and not when it has ended or waits for its client
-    /// (A2A 1.0 §3.2.2). Means nothing for a stream.
+    /// Returns as soon as the task exists, instead of when it has ended or waits for its client
+    /// (A2A 1.0 §3.2.2). Has no effect on a stream.
     #[must_use]
     pub fn return_immediately(mut self) -> SendRequest {
         self.at_once = true;
         self
     }
 
-    /// At most this many messages of history in the answer; not said: as the server likes.
+    /// Maximum messages of history in the answer; unset: the server decides.
     #[must_use]
     pub fn history(mut self, most: u32) -> SendRequest {
         self.history = Some(most);
         self
     }
 
-    /// The media types that the answer may have (RFC 6838), the most wanted first.
+    /// The accepted media types of the answer (RFC 6838), the preferred one first.
     #[must_use]
     pub fn accepted_output_modes<'m>(
         mut self,
@@ -114,21 +114,21 @@ impl SendRequest {
         self
     }
 
-    /// Says more about the request; what is said about the message is part of that.
+    /// Metadata of the request; metadata of the message is part of the message.
     #[must_use]
     pub fn metadata(mut self, metadata: JsonObject<'_>) -> SendRequest {
         self.metadata = Some(metadata.into());
         self
     }
 
-    /// Where the events of the task go as well.
+    /// A webhook that also receives the events of the task.
     #[must_use]
     pub fn push(mut self, config: PushConfigBuf) -> SendRequest {
         self.push = Some(config);
         self
     }
 
-    /// The trace that the call belongs to, and all that a stream of it does; see
+    /// The trace of the call, and of all calls of its stream; see
     /// [`Client::with_traceparent`](super::Client::with_traceparent).
     #[must_use]
     pub fn traceparent(mut self, trace: TraceParent) -> SendRequest {
@@ -136,9 +136,9 @@ impl SendRequest {
         self
     }
 
-    /// Asks for extensions of the agent, by URIs, comma separated, beside those that the client
-    /// asks for in all calls (A2A 1.0 §4.6.1). Text that is not visible ASCII is left out; over
-    /// WebSocket everything is.
+    /// Requests extensions of the agent, by URIs, comma separated, in addition to those that the
+    /// client requests in all calls (A2A 1.0 §4.6.1). Text that is not visible ASCII is omitted;
+    /// over WebSocket everything is.
     #[must_use]
     pub fn extensions(mut self, uris: &str) -> SendRequest {
         let is_uri =
@@ -148,12 +148,12 @@ impl SendRequest {
         self
     }
 
-    /// The message as it was given.
+    /// The message as given.
     pub fn message(&self) -> Message<'_> {
         self.message.view()
     }
 
-    /// The task that it is for.
+    /// The task that the message names.
     pub(super) fn task(&self) -> Option<RawText<'_>> {
         self.message.view().task_id().filter(|id| !id.is_empty())
     }
@@ -173,13 +173,13 @@ impl SendRequest {
         Arc::make_mut(self.terms.get_or_insert_default())
     }
 
-    /// True: events go to a URL, too.
+    /// Whether a webhook also receives the events.
     pub(super) fn has_push(&self) -> bool {
         self.push.is_some()
     }
 
-    /// The call, with the message packed anew as the client's and under `fresh_id` unless it has an
-    /// id.
+    /// The call, with the message packed anew with the client's role and, unless it has an id, with
+    /// `fresh_id`.
     pub(super) fn call<'a>(
         &'a self,
         is_stream: bool,
@@ -223,7 +223,7 @@ pub(super) fn two<'p>(
     [texts[0].map(|_| RawText::known(first)), texts[1].map(|_| RawText::known(second))]
 }
 
-/// Packs a message as a client's, its id first.
+/// Packs a message with the client's role, its id first.
 fn pack(message: Message<'_>, fresh_id: &[u8], packed: &mut Vec<u8>) {
     packed.clear();
     let id = message.message_id().raw();
@@ -237,7 +237,7 @@ fn pack(message: Message<'_>, fresh_id: &[u8], packed: &mut Vec<u8>) {
     }
 }
 
-/// A task by its id, and by its conversation where the dialect wants it named (LangSmith).
+/// A task by its id, and by its conversation if the dialect needs it (LangSmith).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskAddress<'a> {
     id: &'a str,
@@ -245,19 +245,19 @@ pub struct TaskAddress<'a> {
 }
 
 impl<'a> TaskAddress<'a> {
-    /// The task of this id.
+    /// The task with this id.
     pub fn new(id: &'a str) -> TaskAddress<'a> {
         TaskAddress { id, context_id: None }
     }
 
-    /// In this conversation. Said only where the dialect has a place for it.
+    /// In this conversation, which only some dialects can express.
     #[must_use]
     pub fn within(self, context_id: &'a str) -> TaskAddress<'a> {
         TaskAddress { context_id: Some(context_id), ..self }
     }
 
-    /// Whether it is the address of the task with this id. `has_threads`: the server is LangSmith,
-    /// whose ids may be `context:task`, in what is asked and in what is answered.
+    /// Whether this is the address of the task with this id. `has_threads`: the server is
+    /// LangSmith, whose ids may be `context:task` in requests and answers.
     pub(super) fn names(&self, id: RawText<'_>, has_threads: bool) -> bool {
         id == self.id
             || has_threads && {
@@ -269,7 +269,7 @@ impl<'a> TaskAddress<'a> {
             }
     }
 
-    /// Both as raw text in `packed`.
+    /// The id and the conversation as raw text in `packed`.
     pub(super) fn raw<'p>(self, packed: &'p mut Vec<u8>) -> (RawText<'p>, Option<RawText<'p>>) {
         let [id, context_id] = two(packed, [Some(self.id), self.context_id]);
         (id.unwrap_or_default(), context_id)
@@ -294,27 +294,27 @@ impl<'a> From<&'a std::borrow::Cow<'_, str>> for TaskAddress<'a> {
     }
 }
 
-/// Which tasks to list (A2A 1.0 §3.1.4); by default the newest fifty of all.
+/// A filter of tasks to list (A2A 1.0 §3.1.4); by default the newest fifty of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListTasks {
-    /// Only those of this conversation.
+    /// Only tasks of this conversation.
     pub context_id: Option<String>,
-    /// Only those in this state.
+    /// Only tasks in this state.
     pub status: Option<TaskState>,
-    /// How many at most, 1 to 100.
+    /// Maximum tasks of a page, 1 to 100.
     pub page_size: Option<u32>,
-    /// The token of the page, from the one before.
+    /// The token of the page, from the previous one.
     pub page_token: Option<String>,
-    /// At most this many messages of history in each.
+    /// Maximum messages of history in each task.
     pub history: Option<u32>,
-    /// Only those whose status changed at or after this time, in ms since the Unix epoch.
+    /// Only tasks with a status change at or after this time, in ms since the Unix epoch.
     pub after_ms: Option<u64>,
     /// True: with their artifacts.
     pub include_artifacts: bool,
 }
 
 impl ListTasks {
-    /// The call; what it borrows is packed.
+    /// The call, which borrows from `packed`.
     pub(super) fn call<'a>(&self, packed: &'a mut Vec<u8>) -> OutgoingCall<'a> {
         let texts = [self.context_id.as_deref(), self.page_token.as_deref()];
         let [context_id, token] = two(packed, texts);

@@ -1,11 +1,11 @@
-//! What may be sent once more, and when.
+//! Decides which calls are repeated, and when.
 //!
-//! Invariant: a call is repeated only when it does no harm: it changes nothing, or it is idempotent
-//! by the specification, or no server can have handled it. A send is none of these, unless the
-//! server says that it recognises one by its message. A pause grows with each attempt and is drawn
-//! from all of it ("full jitter"), so that callers that failed together do not come back together;
-//! what the server asks for by `Retry-After`, or by `RetryInfo` in gRPC, is waited for, if it is
-//! soon enough. No clock, no random bits: both are arguments.
+//! Invariant: a call is repeated only if that is safe: it changes nothing, or the specification
+//! makes it idempotent, or no server can have handled it. A send qualifies only if the server
+//! declares that it recognises a repeated message. A pause grows with each attempt and is drawn
+//! from its whole range ("full jitter"), so that callers that failed together do not return
+//! together. The client waits as long as the server requests by `Retry-After`, or by `RetryInfo` in
+//! gRPC, within a limit. No clock, no random bits: both are arguments.
 
 use crate::{
     fault::CanonicalCode,
@@ -16,11 +16,11 @@ use crate::{
 
 use super::TransportError;
 
-/// What a failure says about the request.
+/// The effect of a failure on the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// No server has handled it: no connection, or refused before it was looked at (429; 503 with
-    /// `Retry-After`; their twins of gRPC with `RetryInfo`).
+    /// No server has handled it: no connection, or a refusal before any work (429; 503 with
+    /// `Retry-After`; their gRPC counterparts with `RetryInfo`).
     Unhandled,
     /// A server may have handled it: the connection broke, or an intermediary gave up.
     Unknown,
@@ -29,7 +29,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What an error of the transport says.
+    /// The failure of a transport error.
     pub fn of_transport(error: &TransportError) -> Failure {
         match error {
             TransportError::Resolve(_) | TransportError::Connect(_) => Failure::Unhandled,
@@ -48,7 +48,7 @@ impl Failure {
         }
     }
 
-    /// What the status of a response says (RFC 9110 §15, RFC 6585 §4).
+    /// The failure of a response's status (RFC 9110 §15, RFC 6585 §4).
     pub fn of_status(status: u16, has_retry_after: bool) -> Failure {
         match status {
             429 => Failure::Unhandled,
@@ -58,10 +58,10 @@ impl Failure {
         }
     }
 
-    /// What a canonical status says that came without a status of HTTP, as in gRPC.
+    /// The failure of a canonical status without an HTTP status, as in gRPC.
     ///
-    /// Without `RetryInfo` even `RESOURCE_EXHAUSTED` may be said of what was done: libraries of
-    /// gRPC say it when the answer is larger than they send.
+    /// Without `RetryInfo` even `RESOURCE_EXHAUSTED` may follow completed work: gRPC libraries send
+    /// it if the answer exceeds their limit.
     pub fn of_canonical(code: Option<CanonicalCode>, has_retry_info: bool) -> Failure {
         match code {
             Some(CanonicalCode::ResourceExhausted | CanonicalCode::Unavailable) => {
@@ -82,10 +82,10 @@ impl Failure {
     }
 }
 
-/// Whether a call may be made once more after it failed so.
+/// Whether a call may be repeated after this failure.
 ///
-/// `is_idempotent_send`: the server says that it handles a message once, however often it comes
-/// (A2A 1.0 §3.3.1 leaves that to it), by its card or in the caller's words.
+/// `is_idempotent_send`: the server handles a message once, even if it arrives several times (A2A
+/// 1.0 §3.3.1 leaves that to it), according to its card or to the caller.
 pub fn is_repeatable(
     op: Op,
     generation: Generation,
@@ -97,7 +97,7 @@ pub fn is_repeatable(
         // A2A 1.0 §3.1.5, §3.1.10: both are idempotent; before 1.0 this is not specified.
         Op::Cancel | Op::PushDelete => generation == Generation::V1,
         Op::Send | Op::Stream => is_idempotent_send,
-        // Without an id, each creates another one.
+        // Without an id, each call creates another one.
         Op::PushSet => false,
     };
     match failure {
@@ -107,17 +107,17 @@ pub fn is_repeatable(
     }
 }
 
-/// How long to wait between attempts.
+/// The pauses between attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// How often a call is made, the first time included: 4.
+    /// Maximum attempts, the first one included: 4.
     pub attempts_max: u32,
-    /// Milliseconds of which the first pause is drawn: 200. It doubles with each attempt.
+    /// Milliseconds of the range of the first pause: 200. It doubles with each attempt.
     pub base_ms: u64,
-    /// Milliseconds that no pause is longer than: 10 s.
+    /// Milliseconds of the longest pause: 10 s.
     pub pause_ms_max: u64,
-    /// Milliseconds that `Retry-After` or `RetryInfo` may ask for: 60 s. A server that wants more
-    /// is not waited for: its error is the caller's.
+    /// Maximum milliseconds to wait for `Retry-After` or `RetryInfo`: 60 s. If a server requests
+    /// more, the caller gets its error.
     pub retry_after_ms_max: u64,
 }
 
@@ -128,11 +128,11 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// When to make the call once more, in ms of [`Now::mono_ms`]; `None`: not at all, because it
-    /// was made often enough, or because the server or the deadline does not allow it.
+    /// When to repeat the call, in ms of [`Now::mono_ms`]; `None`: never, because of the number of
+    /// attempts, the server, or the deadline.
     ///
-    /// `attempts` were made, at least one; `retry_after_ms` is what [`retry_after_ms`] read;
-    /// `due_ms` is the deadline of the call, at which it would be given up.
+    /// `attempts`: the number made so far, at least one; `retry_after_ms`: the result of
+    /// [`retry_after_ms`]; `due_ms`: the deadline of the call.
     pub fn next_ms(
         &self,
         attempts: u32,
@@ -157,8 +157,8 @@ impl Backoff {
     }
 }
 
-/// Milliseconds that `Retry-After` asks for: seconds, or a date (RFC 9110 §10.2.3), which may have
-/// passed; `None`: it is neither. `unix_ms` is the time.
+/// Milliseconds of a `Retry-After`: seconds, or a date (RFC 9110 §10.2.3), which may be past;
+/// `None`: it is neither. `unix_ms` is the time.
 pub fn retry_after_ms(field: &[u8], unix_ms: u64) -> Option<u64> {
     let text = field.trim_ascii();
     if !text.is_empty() && text.iter().all(u8::is_ascii_digit) {

@@ -1,8 +1,7 @@
-//! Memory that calls use one after another.
+//! Memory that calls reuse.
 //!
-//! Invariant: a call takes what it needs and gives it back, so what goes on in the steady state
-//! allocates nothing. Memory that one large answer took is not kept; that of a call that was
-//! dropped is freed.
+//! Invariant: a call takes memory and gives it back, so the steady state allocates nothing. Memory
+//! of a large answer is freed, as is the memory of a dropped call.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -18,17 +17,17 @@ use super::{
     outgoing_terms::CallTerms,
 };
 
-/// Bytes of one buffer above which it is given back to the allocator.
+/// Bytes of one buffer above which it is freed.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
-/// Scratches, and answers, that wait for the next call.
+/// Maximum number of retained buffers, and of retained answers.
 const KEPT_MAX: usize = 64;
 
-/// What a call uses until it has its answer.
+/// The memory of a call until it has its answer.
 pub(super) struct CallBuffers {
-    /// The message as it is sent, and ids.
+    /// The packed message, and ids.
     pub packed: Vec<u8>,
-    /// The request but for its head.
+    /// The request without its head.
     pub written: WrittenCall,
     /// Path and query of the request.
     pub target: String,
@@ -36,19 +35,19 @@ pub(super) struct CallBuffers {
     pub fields: FieldLinesBuf,
     /// The OAuth token in it.
     pub token: Option<Arc<HeldToken>>,
-    /// What the call passes on of another one.
+    /// The terms of the call on whose behalf this one is made.
     pub terms: CallTerms,
-    /// Parses the answer.
+    /// The memory of the answer's parser.
     pub buffers: FormatBuffers,
-    /// Bytes of a stream of events that were read together.
+    /// Received bytes of a stream of events.
     pub input: Vec<u8>,
-    /// The answer. Boxed, because it goes from hand to hand.
+    /// The answer. Boxed, because it is moved between owners.
     pub said: Box<ReplyBuf>,
 }
 
-/// Memory that is given back when its owner is dropped.
+/// Memory that returns to the stash when it is dropped.
 pub(super) struct LentBuffers {
-    /// There until it is dropped.
+    /// `Some` until it is dropped.
     buffers: Option<Box<CallBuffers>>,
     stash: Arc<Stash>,
 }
@@ -77,14 +76,14 @@ impl Drop for LentBuffers {
     }
 }
 
-/// What a server said.
+/// A server's answer.
 #[derive(Default)]
 pub(super) struct ReplyBuf {
     /// The content of the response, or the data of one event.
     pub body: Vec<u8>,
-    /// The same, read.
+    /// The parsed answer.
     pub received: Received,
-    /// `A2A-Extensions` of the response's head: those that the server has activated.
+    /// `A2A-Extensions` of the response's head: the extensions that the server has activated.
     pub extensions: String,
 }
 
@@ -94,14 +93,14 @@ impl ReplyBuf {
         self.extensions.clear();
     }
 
-    /// Whether its memory is for the next: not that of a large answer.
+    /// Whether its memory is retained: not after a large answer.
     fn is_kept(&self) -> bool {
         let held_bytes = self.body.capacity() + self.extensions.capacity();
         held_bytes + self.received.held_bytes() <= KEPT_BYTES_MAX
     }
 }
 
-/// Where memory waits for the next call.
+/// The retained memory.
 pub(super) struct Stash {
     limits: ClientLimits,
     is_strict: bool,
@@ -121,12 +120,12 @@ impl Stash {
         idle.unwrap_or_else(|| self.fresh())
     }
 
-    /// Memory for what a server says next.
+    /// Memory for the next answer.
     pub fn take_said(&self) -> Box<ReplyBuf> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
-    /// The same, given back by itself.
+    /// Buffers that return by themselves.
     pub fn lend(self: &Arc<Stash>) -> LentBuffers {
         LentBuffers { buffers: Some(self.take()), stash: Arc::clone(self) }
     }
@@ -189,7 +188,7 @@ mod tests {
         binding::interfaces::Binding, client::format::Format, model::Generation, model::Received,
     };
 
-    /// What the parser takes for a document is some times the document.
+    /// The parser's memory for a document is a multiple of the document.
     #[test]
     fn memory_for_a_long_document_is_not_kept() {
         let stash = Stash::new(ClientLimits::default(), false);

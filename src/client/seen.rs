@@ -1,9 +1,8 @@
-//! What the reader of a stream has seen of its task, so that a stream that broke goes on without
-//! repeating anything.
+//! The state of a task as the reader of a stream has received it, so that a broken stream resumes
+//! without repetitions.
 //!
-//! Invariant: a stream that is taken up again begins with the task, and what the task holds beyond
-//! what was seen becomes events, each part of an artifact once. Only statuses in between can have
-//! been lost.
+//! Invariant: a resumed stream begins with the task, and its difference to the received state
+//! becomes events, with each part of an artifact once. Only statuses in between can be lost.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -18,28 +17,28 @@ use crate::model::{
     pack::{Packer, artifact_tag},
 };
 
-/// What has been seen of one task.
+/// The received state of one task.
 pub(super) struct Seen {
-    /// Artifacts that are remembered; what is beyond them is taken for new.
+    /// Maximum remembered artifacts; others count as new.
     artifacts_max: usize,
-    /// The number of the newest event, where the server counts.
+    /// The number of the newest event, if the server counts.
     number: Option<u64>,
-    /// The highest number of an event that there was.
+    /// The highest number of any event.
     highest: Option<u64>,
-    /// True: no number was left out so far.
+    /// True: no number was skipped so far.
     is_dense: bool,
-    /// True: the server has begun with the task and did not say its number, so that the next one
-    /// may be of another count.
+    /// True: the server began with the task without its number, so the next number may belong to
+    /// another count.
     is_uncounted: bool,
     /// True: the server began with a task that it did not count.
     has_uncounted_task: bool,
     status: Option<SeenStatus>,
     artifacts: Vec<SeenArtifact>,
-    /// The field of the id of the artifact that was added to last, and its place: mostly it grows
-    /// on.
+    /// The id field of the artifact that was extended last, and its index: usually the next chunk
+    /// extends it too.
     last: (Vec<u8>, usize),
-    /// Keyed, because what is hashed is chosen by the server; one that finds two texts of one hash
-    /// has its own stream read wrong, and no other.
+    /// Keyed, because the server chooses the hashed text; with a collision it only breaks its own
+    /// stream.
     hashes: SeedableRandomState,
     packed: Vec<u8>,
 }
@@ -47,22 +46,22 @@ pub(super) struct Seen {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct SeenStatus {
     state: TaskState,
-    /// Of its time and its message.
+    /// The hash of its time and its message.
     hash: u64,
 }
 
 struct SeenArtifact {
-    /// Of its id.
+    /// The hash of its id.
     id: u64,
     parts: usize,
-    /// Of its parts, in their order.
+    /// The hash of its parts, in their order.
     hasher: FoldHasher<'static>,
 }
 
-/// What an item of a stream says of its task.
+/// The change of a task in an item of a stream.
 #[derive(Clone, Copy)]
 pub(super) enum SaidOfTask<'a> {
-    /// All of it.
+    /// A snapshot of the task.
     Task(TaskView<'a>),
     Status {
         state: TaskState,
@@ -74,22 +73,22 @@ pub(super) enum SaidOfTask<'a> {
         artifact: Artifact<'a>,
         append: bool,
     },
-    /// Nothing: it is a message.
+    /// None: it is a message.
     Message,
 }
 
-/// An item of a stream, and of which task it says what it says.
+/// An item of a stream, and its task.
 pub(super) struct SaidItem<'a> {
     pub said: SaidOfTask<'a>,
-    /// Empty, both of them: it does not say.
+    /// Both ids are empty if the item does not name a task.
     pub task_id: RawText<'a>,
     pub context_id: RawText<'a>,
-    /// True: the server says that its stream ends with it.
+    /// True: the server declares it the last item of its stream.
     pub is_final: bool,
 }
 
 impl<'a> SaidItem<'a> {
-    /// `None`: what was received is no item of a stream.
+    /// `None`: the received value is not an item of a stream.
     pub fn of(received: &'a Received) -> Option<SaidItem<'a>> {
         let mut item = SaidItem {
             said: SaidOfTask::Message,
@@ -131,17 +130,17 @@ impl<'a> SaidItem<'a> {
     }
 }
 
-/// Whether an event is one that its reader has not seen.
+/// Whether an event is new to the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seeing {
     New,
-    /// It has a number that there was before the server counted anew.
+    /// Its number occurred before the server restarted its count.
     Perhaps,
     Repeated,
 }
 
 impl Seen {
-    /// Nothing yet. `random`: 64 bits that no server can know.
+    /// Empty. `random`: 64 bits that no server can know.
     pub fn new(random: u64, artifacts_max: usize) -> Seen {
         let hashes = SeedableRandomState::with_seed(random, SharedSeed::global_fixed());
         let (artifacts, last, packed) = (Vec::new(), (Vec::new(), usize::MAX), Vec::new());
@@ -160,26 +159,26 @@ impl Seen {
         }
     }
 
-    /// The number of the newest event, where the server counts.
+    /// The number of the newest event, if the server counts.
     pub fn number(&self) -> Option<u64> {
         self.number
     }
 
-    /// The number after which the server is asked to go on. None where it counts its events and not
-    /// the task with which it begins (a2a-protocol-server): the events that it would then send are
-    /// in that task as well.
+    /// The number after which to resume. `None` if the server counts its events but not the task
+    /// with which it begins (a2a-protocol-server): it would repeat events that are already part of
+    /// that task.
     pub fn resume_number(&self) -> Option<u64> {
         self.number.filter(|_| !self.has_uncounted_task)
     }
 
-    /// The newest state; `None`: none was said.
+    /// The newest state; `None`: none was received.
     pub fn state(&self) -> Option<TaskState> {
         self.status.map(|status| status.state)
     }
 
-    /// Notes an item, with its number if it has one. One whose number is not above the newest was
-    /// seen before; without a number a status that is the newest one over again was: servers send
-    /// one that the task before it, with which they began, has already.
+    /// Notes an item, with its number if it has one. An item is a repetition if its number is not
+    /// above the newest; without a number, if it is the newest status again: servers send a status
+    /// that their initial task already has.
     pub fn note(&mut self, said: SaidOfTask<'_>, number: Option<u64>) -> Seeing {
         let mut seeing = Seeing::New;
         match (number, self.number) {
@@ -209,8 +208,8 @@ impl Seen {
         seeing
     }
 
-    /// Whether the first counted item after a task that the server has not counted says what that
-    /// task has; it is then noted.
+    /// Whether the first counted item after an uncounted task repeats the task's status; it is then
+    /// noted.
     #[cold]
     pub fn is_in_uncounted_task(&mut self, said: SaidOfTask<'_>, number: Option<u64>) -> bool {
         let Some(next) = number.filter(|_| self.is_newest(said)) else { return false };
@@ -220,8 +219,9 @@ impl Seen {
         true
     }
 
-    /// True: a stream that begins with this number goes on where the last one broke, or with the
-    /// event before. One that left out no number does not begin to, and none counts backwards.
+    /// Whether a stream that begins with this number continues the broken one, perhaps with its
+    /// last event again. If numbers were contiguous so far they must stay so; no number may
+    /// decrease.
     pub fn goes_on_with(&self, next: u64) -> bool {
         self.number.is_some_and(|newest| match next.checked_sub(newest) {
             Some(step) => step <= 1 || !self.is_dense,
@@ -229,29 +229,30 @@ impl Seen {
         })
     }
 
-    /// True: there was a higher number.
+    /// Whether a higher number was received.
     pub fn is_behind(&self, number: Option<u64>) -> bool {
         number.zip(self.number).is_some_and(|(number, newest)| number < newest)
     }
 
-    /// True: the server has begun with a task that it has not counted, and nothing was counted
-    /// since. With a number behind the newest one it counts anew.
+    /// Whether the server began with a task that it did not count, and nothing was counted since.
+    /// If the next number is below the newest one, the count has restarted.
     pub fn is_uncounted(&self) -> bool {
         self.is_uncounted
     }
 
-    /// Counts anew: the next number is this one.
+    /// Restarts the count: `next` is the next number.
     pub fn count_from(&mut self, next: Option<u64>) {
         self.number = next.and_then(|next| next.checked_sub(1));
     }
 
-    /// Notes the number of a task with which a server began, and that was caught up with.
+    /// Notes the number of an initial task whose changes were caught up.
     pub fn counted(&mut self, number: Option<u64>) {
         self.is_uncounted = number.is_none();
         self.number = number.or(self.number);
     }
 
-    /// True for the newest status by its message, or by its time where it says nothing more.
+    /// Whether this is the newest status, judged by its message, or by its time if it has nothing
+    /// else.
     fn is_newest(&self, said: SaidOfTask<'_>) -> bool {
         let SaidOfTask::Status { state, at_ms, message, has_metadata } = said else { return false };
         let is_named = message.is_some_and(|message| !message.message_id().raw().is_empty());
@@ -259,7 +260,7 @@ impl Seen {
         is_told_apart && self.status == Some(self.status_of(state, at_ms, message))
     }
 
-    /// Takes the task for all that was seen.
+    /// Replaces the received state by the task.
     fn take(&mut self, view: TaskView<'_>) {
         let status = view.status();
         self.status = Some(self.status_of(status.state, status.at_ms, status.message));
@@ -273,8 +274,8 @@ impl Seen {
         }
     }
 
-    /// Appends what the task holds beyond what was seen to `events`, and has then seen it; false:
-    /// the task is as it was seen last.
+    /// Appends the difference between the task and the received state to `events`, and notes it;
+    /// false: there is none.
     pub fn catch_up(&mut self, view: TaskView<'_>, events: &mut EventBuf) -> bool {
         let before = events.len();
         for whole in view.artifacts() {
@@ -357,7 +358,7 @@ impl SeenArtifact {
         self.hasher.write(part.packed());
     }
 
-    /// True when the first of these parts are the ones that were seen.
+    /// Whether these parts begin with the received ones.
     fn begins<'a>(
         &self,
         parts: impl Iterator<Item = Part<'a>>,
@@ -369,7 +370,7 @@ impl SeenArtifact {
     }
 }
 
-/// Packs an artifact with these parts; of one that is extended only its id.
+/// Packs an artifact with these parts; an extended one has only its id.
 fn pack<'a>(
     out: &mut Vec<u8>,
     head: Artifact<'_>,
@@ -403,7 +404,7 @@ mod tests {
         ArtifactBuf::new(id, &parts).name("plan")
     }
 
-    /// Applies an artifact to the task, and shows it to followers, if there are any.
+    /// Applies an artifact to the task, and sends it to followers, if there are any.
     fn publish(task: &mut TaskBuf, seen: Option<&mut Seen>, artifact: &ArtifactBuf, append: bool) {
         let (artifact, last_chunk, metadata) = (artifact.view(), false, None);
         let event = TaskEvent::Artifact { artifact, append, last_chunk, metadata };

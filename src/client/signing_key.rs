@@ -1,7 +1,7 @@
-//! Private keys of the operator's, which sign cards and posts to webhooks.
+//! Private keys of the operator that sign cards and webhook posts.
 //!
-//! Invariant: no key is shown, and none stays in memory but in `ring`'s pairs. A key is used by one
-//! algorithm alone, and is called by its thumbprint (RFC 7638) unless it has a name.
+//! Invariant: no key is shown, and key material stays in memory only in `ring`'s key pairs. A key
+//! has one algorithm, and has its thumbprint (RFC 7638) as name unless it is given one.
 
 use std::fmt;
 
@@ -21,22 +21,22 @@ use crate::{
     json::base64,
 };
 
-/// Keys that sign at the same time: one of each kind, and the next one while it takes its place.
-/// Each makes up to three signatures of a card, and verifiers look at a few; ours at 16.
+/// Maximum number of active keys: one of each kind, and its successor during a rotation. Each makes
+/// up to three signatures of a card, and verifiers check a few; ours 16.
 pub const SIGNING_KEYS_MAX: usize = 4;
 
 /// Why a key cannot sign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SigningKeyError {
-    /// The document holds no private key in PEM (`BEGIN PRIVATE KEY`, PKCS#8).
+    /// The document has no private key in PEM (`BEGIN PRIVATE KEY`, PKCS#8).
     NoKey,
-    /// The key is none of P-256 or Ed25519, or broken.
+    /// The key is not P-256 or Ed25519, or is broken.
     Kind,
-    /// The same where RSA of 2048 to 4096 bits would do as well.
+    /// The key is not P-256, Ed25519 or RSA of 2048 to 4096 bits, or is broken.
     KindOrRsa,
-    /// There is a key of this name already.
+    /// A key of this name exists already.
     SameKid(String),
-    /// There are as many as [`SIGNING_KEYS_MAX`].
+    /// There are [`SIGNING_KEYS_MAX`] keys already.
     TooMany,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct SigningKey {
     /// Its name.
     pub kid: String,
     pair: SigningPair,
-    /// Its public half, as a JWK with the members that make it what it is.
+    /// Its public half, as a JWK with only its required members.
     jwk: Value,
 }
 
@@ -77,7 +77,7 @@ enum SigningPair {
 }
 
 impl SigningKey {
-    /// The first private key of a document in PEM (PKCS#8): P-256 or Ed25519, and where it is taken
+    /// The first private key of a document in PEM (PKCS#8): P-256 or Ed25519 and, where allowed,
     /// RSA of 2048 to 4096 bits.
     pub fn read(
         pem: &[u8],
@@ -100,7 +100,7 @@ impl SigningKey {
         SigningKey { kid, pair, jwk }
     }
 
-    /// What it signs with.
+    /// Its signature algorithm.
     pub fn algorithm(&self) -> JwsAlgorithm {
         match self.pair {
             SigningPair::Es256(_) => JwsAlgorithm::Es256,
@@ -115,8 +115,8 @@ impl SigningKey {
         encode(header.to_string().as_bytes())
     }
 
-    /// Its signature over a message, in the form of JWS (RFC 7518 §3); `None`: there is no
-    /// randomness to be had.
+    /// Its signature over a message, in the form of JWS (RFC 7518 §3); `None`: no randomness is
+    /// available.
     pub fn sign(&self, message: &[u8], random: &SystemRandom) -> Option<Vec<u8>> {
         match &self.pair {
             SigningPair::Es256(pair) => Some(pair.sign(random, message).ok()?.as_ref().to_vec()),
@@ -129,13 +129,13 @@ impl SigningKey {
         }
     }
 
-    /// Whether it is called so, or its thumbprint is this.
+    /// Whether this is its name or its thumbprint.
     #[cfg(feature = "push")]
     pub fn is(&self, name: &str) -> bool {
         self.kid == name || thumbprint(&self.jwk) == name
     }
 
-    /// Its public half where it is Ed25519.
+    /// Its public half if it is Ed25519.
     #[cfg(feature = "push")]
     pub fn ed25519(&self) -> Option<&[u8]> {
         match &self.pair {
@@ -175,7 +175,7 @@ impl SigningPair {
     }
 }
 
-/// Adds a key to those that sign.
+/// Adds a signing key.
 pub(super) fn add(keys: &mut Vec<SigningKey>, key: SigningKey) -> Result<(), SigningKeyError> {
     if keys.len() == SIGNING_KEYS_MAX {
         return Err(SigningKeyError::TooMany);
@@ -198,11 +198,11 @@ fn curve(der: &[u8], random: &SystemRandom) -> Option<SigningPair> {
     if let Ok(pair) = EcdsaKeyPair::from_pkcs8(algorithm, der, random) {
         return Some(SigningPair::Es256(pair));
     }
-    // RFC 8410 §7: the public half may be left out, and OpenSSL does so.
+    // RFC 8410 §7: the public half may be missing, as from OpenSSL.
     Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok().map(SigningPair::EdDsa)
 }
 
-/// RFC 7638 §3: the digest of the members that make the key what it is, in their order.
+/// RFC 7638 §3: the digest of the key's required members, in their order.
 fn thumbprint(jwk: &Value) -> String {
     let canonical = serde_json_canonicalizer::to_vec(jwk).unwrap_or_default();
     encode(digest::digest(&digest::SHA256, &canonical).as_ref())

@@ -1,9 +1,9 @@
-//! A stream of events that goes on by itself when its connection breaks.
+//! A stream of events that resumes by itself when its connection breaks.
 //!
-//! Invariant: its reader gets every event in order and once, or a gap says that what follows may
-//! repeat some. What was missed while there was no connection is read from the task and said as
-//! events; what cannot be known is reported as a gap. A stream whose task is unknown cannot be
-//! taken up, since sending again might do the work twice: that is an error.
+//! Invariant: the reader gets every event in order and once, or a gap that announces possible
+//! repetitions. Changes that were missed without a connection are read from the task and become
+//! events; unrecoverable ones are reported as a gap. A stream of an unknown task cannot be resumed,
+//! since sending again might do the work twice: that is an error.
 
 mod open;
 mod resume;
@@ -26,13 +26,13 @@ use open::OpeningStream;
 use resume::TakingUp;
 use source::{EventOrigin, SourceRead};
 
-/// Milliseconds for the end of a stream whose task has ended.
+/// Milliseconds that a server has to end the stream of an ended task.
 const END_MS: u64 = 1_000;
 
 /// Events of one task, or one direct message.
 pub struct ClientStream<T: Transport>(Box<StreamState<T>>);
 
-/// All of a stream. It is boxed, since it is long to copy, and goes from hand to hand.
+/// The state of a stream. Boxed, because it is large and is moved.
 struct StreamState<T: Transport> {
     client: Client<T>,
     endpoint: Arc<AgentEndpoint>,
@@ -42,46 +42,47 @@ struct StreamState<T: Transport> {
     seen: Seen,
     task: FollowedTask,
     caught: Caught,
-    /// How it was opened, until its first item has come: a server may refuse it only then.
+    /// How it was opened, until its first item has arrived: a server may reject it only until then.
     opening: Option<Box<OpeningStream>>,
-    /// What was received comes after what was caught; its number.
+    /// The number of a received item that follows the caught-up events.
     put_back: Option<Option<u64>>,
-    /// Takings-up since the last event, or since the last subscription that lasted.
+    /// Attempts to resume since the last event, or since the last subscription that lasted.
     attempts: u32,
-    /// When the stream was opened, or taken up for the last time.
+    /// When the stream was opened or last resumed.
     opened_ms: u64,
-    /// It broke, and does not go on yet.
+    /// `Some`: the connection broke, and the stream is being resumed.
     taking_up: Option<TakingUp>,
-    /// Until when it waits: for the next look at its task, or for the end of what has ended.
+    /// When the current wait ends: for the next poll of the task, or for the end of an ended
+    /// stream.
     pause_due_ms: Option<u64>,
-    /// A message, a fault or the end was said: nothing follows.
+    /// A message, a fault or the end was returned: nothing follows.
     is_over: bool,
-    /// The server said that its stream ends, as those before 1.0 do.
+    /// The server declared the end of its stream, as servers before 1.0 do.
     is_final: bool,
-    /// A task that waits for a login is followed on.
+    /// The stream continues while its task waits for a login.
     goes_through_logins: bool,
-    /// Times that such a task was read since it waits.
+    /// Reads of such a task since it waits.
     login_reads: u32,
-    /// Events of a server that counts which came again.
+    /// Repeated events of a server that counts.
     repeats: u64,
-    /// A direct message was given, and nothing of a task.
+    /// A direct message was received, and nothing of a task.
     has_message: bool,
-    /// The reader was warned of an event that was skipped.
+    /// A warning about a skipped event was given.
     has_warned: bool,
 }
 
-/// The task that a stream is about, in its raw spelling.
+/// The task of a stream, as raw text.
 #[derive(Default)]
 struct FollowedTask {
-    /// Empty: unknown yet.
+    /// Empty: not received yet.
     id: Vec<u8>,
     context_id: Vec<u8>,
-    /// The task that a message was sent for; empty: none. It is unknown whether it has the message
-    /// before the stream says so.
+    /// The task that the sent message names; empty: none. Only the stream tells whether the task
+    /// has the message.
     named: Vec<u8>,
 }
 
-/// What was read from the task after a break, and what of it was given.
+/// Changes that were read from the task after a break, and how many of them were returned.
 #[derive(Default)]
 struct Caught {
     events: EventBuf,
@@ -95,7 +96,7 @@ struct MissedEvents {
     may_repeat: bool,
 }
 
-/// What `next` shows.
+/// The next result of the stream.
 enum Shown {
     Received(Option<u64>),
     Caught(usize),
@@ -123,12 +124,12 @@ impl Caught {
 impl<T: Transport> ClientStream<T> {
     /// Waits for the next event; `None`: the stream is complete.
     ///
-    /// It may be dropped while it waits, and called again: nothing is lost, unless the message was
-    /// just being sent again after a refusal, which is then `StreamLost`.
+    /// The future may be dropped and the method called again: nothing is lost, except while a
+    /// message is being sent again after a refusal, which then gives `StreamLost`.
     ///
     /// # Errors
-    /// [`ClientError`]: a fault of the server, what it said is not understood, or the stream broke
-    /// and could not be taken up again. The stream is then over.
+    /// [`ClientError`]: a fault of the server, an invalid answer, or a break after which the stream
+    /// could not be resumed. The stream is then over.
     pub async fn next(&mut self) -> Option<Result<StreamEvent<'_>, ClientError>> {
         let state = &mut *self.0;
         match state.advance().await {
@@ -145,39 +146,39 @@ impl<T: Transport> ClientStream<T> {
         }
     }
 
-    /// Follows the task on while it waits for a login (`auth-required`), which is not the client's
-    /// to send as a message: where the server ends its stream then, the stream is taken up again or
-    /// the task read, first after [`CallOptions::poll_ms`](super::CallOptions::poll_ms) and then
-    /// less and less often, each 16 times that in the end.
+    /// Continues while the task waits for a login (`auth-required`), which the client cannot send
+    /// as a message. If the server ends its stream then, the stream is resumed or the task polled,
+    /// first after [`CallOptions::poll_ms`](super::CallOptions::poll_ms), then at growing intervals
+    /// of up to 16 times that.
     #[must_use]
     pub fn through_logins(mut self) -> ClientStream<T> {
         self.0.goes_through_logins = true;
         self
     }
 
-    /// The task; `None`: the stream has not said it yet, or it is a direct message.
+    /// The task; `None`: the stream has not named it yet, or it is a direct message.
     pub fn task_id(&self) -> Option<RawText<'_>> {
         let id = &self.0.task.id;
         (!id.is_empty()).then(|| RawText::known(id))
     }
 
-    /// The newest state of the task, if one was said.
+    /// The newest state of the task, if one was received.
     pub fn state(&self) -> Option<TaskState> {
         self.0.seen.state()
     }
 
-    /// The number of the newest event, where the server counts.
+    /// The number of the newest event, if the server counts.
     pub fn last_number(&self) -> Option<u64> {
         self.0.seen.number()
     }
 
-    /// Events of a server that counts which came again and were left out.
+    /// Number of repeated events of a server that counts, which were omitted.
     pub fn repeats(&self) -> u64 {
         self.0.repeats
     }
 
-    /// The URIs of the extensions that the server says it has activated for the stream (A2A 1.0
-    /// §4.6.1), in its order. None over WebSocket.
+    /// The URIs of the extensions that the server activated for the stream (A2A 1.0 §4.6.1), in its
+    /// order. Empty over WebSocket.
     pub fn activated_extensions(&self) -> impl Iterator<Item = &str> {
         extension_list(&self.0.scratch.said.extensions)
     }
@@ -198,7 +199,7 @@ impl<T: Transport> StreamState<T> {
                 }
                 continue;
             }
-            // With memory of their own, since few streams need them.
+            // Boxed, since few streams need these futures.
             if self.taking_up.is_some() {
                 Box::pin(self.take_up()).await?;
                 continue;
@@ -226,7 +227,7 @@ impl<T: Transport> StreamState<T> {
                 Err(error) if self.opening.is_some() && error.is_passing_refusal() => {
                     self.open_again(error)?;
                 }
-                // How a connection ends that has nothing more to say does not matter.
+                // After the end of the task it does not matter how the connection ends.
                 Err(error) if error.is_connection_lost() && self.has_ended() => return Ok(None),
                 Err(error) if error.is_connection_lost() => self.resume(Some(error))?,
                 Err(error) => return Err(error),
@@ -234,9 +235,9 @@ impl<T: Transport> StreamState<T> {
         }
     }
 
-    /// Reads on. A task that has ended has nothing more to say: its server is given a moment to end
-    /// the stream, so that the connection can be used again, and is not waited for after that. So
-    /// it is after the one message of 1.0; before 1.0 another one is waited for longer.
+    /// Reads the next item. After the end of the task the server has a moment to end the stream, so
+    /// that the connection can be reused; then the read gives up. The same applies after the single
+    /// message of 1.0; before 1.0 another message may follow, so the wait is longer.
     async fn read(&mut self) -> Result<SourceRead, ClientError> {
         let inner = &self.client.inner;
         let is_one_message = self.has_message && self.is_v1();
@@ -251,11 +252,11 @@ impl<T: Transport> StreamState<T> {
         within(&inner.transport, due_ms, pin!(read)).await.unwrap_or(Ok(SourceRead::End))
     }
 
-    /// Takes what was received; `None`: it was seen before, or says nothing.
+    /// Takes a received item; `None`: it is a repetition, or empty.
     fn take(&mut self, number: Option<u64>) -> Result<Option<Shown>, ClientError> {
         let received = &self.scratch.said.received;
         if received.kind() == ReceivedKind::Nothing {
-            // The sign with which a2a-rust ends a stream over WebSocket.
+            // The item with which a2a-rust ends a stream over WebSocket.
             self.is_final = true;
             self.source = EventOrigin::Nowhere;
             return Ok(None);
@@ -278,7 +279,7 @@ impl<T: Transport> StreamState<T> {
         let is_counted = number.or(self.seen.number()).is_some();
         let seeing = self.seen.note(item.said, number);
         if seeing == Seeing::New {
-            // A server that only repeats itself before it breaks has said nothing.
+            // Repetitions before a break do not count as progress.
             self.attempts = 0;
         }
         self.repeats += u64::from(seeing == Seeing::Repeated && is_counted);
@@ -289,8 +290,8 @@ impl<T: Transport> StreamState<T> {
         Ok((seeing != Seeing::Repeated).then_some(Shown::Received(number)))
     }
 
-    /// Takes a direct message. A2A 1.0 §3.1.2: exactly one, and nothing else; more are not given.
-    /// Before 1.0 some agents stream the words of their model as one message each.
+    /// Takes a direct message. A2A 1.0 §3.1.2: exactly one, and nothing else; more are not
+    /// returned. Before 1.0 some agents stream each word of their model as a message.
     #[cold]
     fn take_message(&mut self, number: Option<u64>) -> Result<Option<Shown>, ClientError> {
         if self.seen.state().is_some() {
@@ -322,8 +323,8 @@ impl<T: Transport> StreamState<T> {
         self.endpoint.interface.generation == Generation::V1
     }
 
-    /// Skips an event that is none of A2A's. What it says is lost, so the first one that is no
-    /// keep-alive is warned of.
+    /// Skips an event that is not A2A. Its content is lost, so the first one that is not a
+    /// keep-alive gives a warning.
     #[cold]
     fn skip(&mut self, stray: StrayEvent) {
         if stray == StrayEvent::Unknown && !std::mem::replace(&mut self.has_warned, true) {
@@ -335,20 +336,21 @@ impl<T: Transport> StreamState<T> {
         }
     }
 
-    /// True: the task has ended, or the server said that its stream has, or a message was all.
+    /// Whether the task has ended, the server has declared the end of its stream, or a message was
+    /// all.
     fn has_ended(&self) -> bool {
         let is_final = (self.is_final && !self.waits_for_login()) || self.has_message;
         is_final || self.seen.state().is_some_and(TaskState::is_terminal)
     }
 
-    /// True: an end of the connection is one of the stream.
+    /// Whether the end of the connection is the end of the stream.
     fn is_complete(&self) -> bool {
         let has_ended = |state: TaskState| state.is_terminal() || state.is_interrupted();
         let is_said = self.is_final || self.seen.state().is_some_and(has_ended);
         (is_said && !self.waits_for_login()) || self.has_message
     }
 
-    /// True: the task waits for a login, and is followed on.
+    /// Whether the task waits for a login and the stream continues.
     #[cold]
     fn waits_for_login(&self) -> bool {
         self.goes_through_logins && self.seen.state() == Some(TaskState::AuthRequired)

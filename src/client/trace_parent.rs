@@ -1,14 +1,14 @@
-//! The trace that a call belongs to.
+//! The trace of a call.
 
 use std::fmt;
 
 use super::{Client, Transport};
 
-/// Bytes of each: two digits, 32, 16 and two, with hyphens between them.
+/// Bytes of each `traceparent`: 2, 32, 16 and 2 digits, with hyphens between them.
 const BYTES: usize = 55;
 
-/// The field `traceparent` of a request: its trace, and the span that it was made in (W3C Trace
-/// Context §3.2). What makes spans, makes it; the client only passes it on.
+/// The field `traceparent` of a request: its trace and parent span (W3C Trace Context §3.2). A
+/// tracer creates it; the client only passes it on.
 ///
 /// ```
 /// use peregrine::client::{SendRequest, TraceParent};
@@ -25,8 +25,8 @@ impl TraceParent {
     /// The name of the field.
     pub(super) const FIELD: &str = "traceparent";
 
-    /// Reads `version-traceid-parentid-flags` (W3C Trace Context §3.2.2): two, 32, 16 and two
-    /// digits of lower-case hex. `None`: it is not that, the version is ff, or an id is all zeros.
+    /// Reads `version-traceid-parentid-flags` (W3C Trace Context §3.2.2): 2, 32, 16 and 2 digits of
+    /// lower-case hex. `None`: the text has another form, the version is ff, or an id is all zeros.
     pub fn parse(text: &str) -> Option<TraceParent> {
         let mut parts = text.split('-');
         let mut part = |digits: usize| {
@@ -41,7 +41,7 @@ impl TraceParent {
         bytes.filter(|_| is_good).map(TraceParent)
     }
 
-    /// As it is sent.
+    /// The value of the field.
     pub fn as_str(&self) -> &str {
         // It was text when it was parsed.
         str::from_utf8(&self.0).unwrap_or_default()
@@ -55,12 +55,12 @@ impl fmt::Debug for TraceParent {
 }
 
 impl<T: Transport> Client<T> {
-    /// The same client, each of whose operations belongs to this trace: sends, streams with all
-    /// that takes them up again, and every other call. A send whose request names a trace
-    /// belongs to that one. It takes the place of a field of that name which all calls have.
+    /// The same client, with all of its operations in this trace: sends, streams with their
+    /// resumptions, and every other call. A request that names a trace overrides it. It replaces a
+    /// field of that name that all calls have.
     ///
-    /// Over WebSocket it is not sent: calls have no heads there, and sessions are shared. Nor is it
-    /// when the card is read again.
+    /// It is not sent over WebSocket, where calls have no heads and sessions are shared, nor with
+    /// requests for the card.
     #[must_use]
     pub fn with_traceparent(&self, trace: TraceParent) -> Client<T> {
         self.with_terms(|terms| terms.trace = Some(trace))

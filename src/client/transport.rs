@@ -1,4 +1,4 @@
-//! What a client needs of the world: one HTTP exchange at a time, the time, and random bits.
+//! The interface to a client's environment: one HTTP exchange at a time, the time, and random bits.
 
 use std::{
     fmt,
@@ -25,7 +25,7 @@ pub enum HttpMethod {
 }
 
 impl HttpMethod {
-    /// As it stands in a request.
+    /// The name in a request.
     pub const fn name(self) -> &'static str {
         match self {
             HttpMethod::Get => "GET",
@@ -35,10 +35,10 @@ impl HttpMethod {
     }
 }
 
-/// Which version of HTTP a request needs.
+/// The HTTP version that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpVersion {
-    /// HTTP/1.1, or HTTP/2 where TLS agrees on it (ALPN).
+    /// HTTP/1.1, or HTTP/2 if TLS negotiates it (ALPN).
     Any,
     /// HTTP/1.1: an upgrade to WebSocket.
     Http1,
@@ -46,7 +46,7 @@ pub enum HttpVersion {
     Http2,
 }
 
-/// One request, borrowed. `Host` and `Content-Length` are the transport's to write.
+/// One request, borrowed. The transport writes `Host` and `Content-Length`.
 #[derive(Clone, Copy)]
 pub struct HttpRequest<'a> {
     /// The method.
@@ -56,42 +56,42 @@ pub struct HttpRequest<'a> {
     /// Path and query, percent-encoded; it begins with a slash.
     pub target: &'a str,
     /// The other fields of the head. Valid, because their type is. A caller that wants compressed
-    /// content says `Accept-Encoding: gzip, deflate` here; what comes is decoded in any case.
+    /// content adds `Accept-Encoding: gzip, deflate`; coded content is always decoded.
     pub fields: FieldLines<'a>,
     /// The content; empty with GET and DELETE, which then have no `Content-Length`.
     pub body: &'a [u8],
-    /// Which version it needs.
+    /// The version that it needs.
     pub version: HttpVersion,
     /// When to give up waiting for the head of the response, in ms of [`Now::mono_ms`].
     pub head_due_ms: u64,
-    /// Ms without a byte of the content after which to give up; `u64::MAX`: never, for streams
-    /// whose server says nothing for as long as nothing happens. After a 101 it is not looked at.
+    /// Ms without a byte of the content after which to give up; `u64::MAX`: never, for streams that
+    /// are silent while nothing happens. Not applied after a 101.
     pub body_idle_ms: u64,
-    /// True: it may be sent once more when a kept connection closed before any byte of a response.
-    /// A POST is sent again only if the server cannot have read it.
+    /// True: it may be sent again if a reused connection closed before any byte of a response. A
+    /// POST is sent again only if the server cannot have read it.
     pub is_repeatable: bool,
 }
 
 /// The response to one request. Dropping it before its end closes its connection (HTTP/1.1) or
-/// resets its stream (HTTP/2); one that was read to its end gives the connection back.
+/// resets its stream (HTTP/2); after its end the connection is reused.
 pub trait HttpResponse: Send {
     /// The final status, 101 for an upgrade; never another 1xx.
     fn status(&self) -> u16;
 
-    /// The first field of this name in the head, or, when the body has been read to its end, in the
-    /// trailers. `name` in lower case.
+    /// The first field of this name in the head or, once the body was read to its end, in the
+    /// trailers. `name` is in lower case.
     fn field(&self, name: &str) -> Option<&[u8]>;
 
-    /// Gives each field of this name in the head to `each`, in their order: a list may be spread
-    /// over several (RFC 9110 §5.3). As it comes, the first one alone.
+    /// Passes each field of this name in the head to `each`, in their order: a list may be spread
+    /// over several (RFC 9110 §5.3). The default passes only the first one.
     fn each_field(&self, name: &str, each: &mut dyn FnMut(&[u8])) {
         if let Some(value) = self.field(name) {
             each(value);
         }
     }
 
-    /// Appends what there is of the content, decoded of its transfer and content codings, to `out`;
-    /// false: that was its end. After a 101: bytes of the upgraded connection.
+    /// Appends available content to `out`, without transfer and content codings; false: it has
+    /// ended. After a 101: bytes of the upgraded connection.
     ///
     /// At most `room` bytes are appended at once.
     fn poll_read(
@@ -101,7 +101,7 @@ pub trait HttpResponse: Send {
         room: usize,
     ) -> Poll<Result<bool, TransportError>>;
 
-    /// After a 101: takes bytes for the upgraded connection; says how many.
+    /// After a 101: takes bytes for the upgraded connection and returns how many.
     fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -109,12 +109,12 @@ pub trait HttpResponse: Send {
     ) -> Poll<Result<usize, TransportError>>;
 }
 
-/// Brings requests to servers.
+/// Sends requests to servers.
 ///
-/// `net::HttpClient` is one over sockets. One of your own may sign what goes
-/// out, count it, or answer it from an [`Exchange`](crate::engine::Exchange) in the same process.
+/// `net::HttpClient` does it over sockets. Your own may sign requests, count them, or answer them
+/// from an [`Exchange`](crate::engine::Exchange) in the same process.
 pub trait Transport: Send + Sync {
-    /// What it answers with.
+    /// The type of its responses.
     type Response: HttpResponse + 'static;
 
     /// Sends a request and waits for the head of its response.
@@ -129,7 +129,7 @@ pub trait Transport: Send + Sync {
     /// The time.
     fn now(&self) -> Now;
 
-    /// [`Now::mono_ms`] alone: each call asks for it, and for the rest only when it fails.
+    /// Only [`Now::mono_ms`]: each call needs it, and the other times only if it fails.
     fn mono_ms(&self) -> u64 {
         self.now().mono_ms
     }
@@ -137,25 +137,25 @@ pub trait Transport: Send + Sync {
     /// 128 random bits from a cryptographic generator: ids of messages, jitter.
     fn random(&self) -> u128;
 
-    /// Calls `tick` with [`Now::mono_ms`] every `ms` from now on, until it says false. It closes
-    /// what is idle, and holds neither the client nor its transport; where nothing calls it, as
-    /// here, the next call closes that.
+    /// Calls `tick` with [`Now::mono_ms`] every `ms` from now on, until it returns false. The tick
+    /// closes idle connections, and holds neither the client nor its transport. With this default,
+    /// which never calls it, the next call closes them.
     fn every(&self, ms: u64, tick: Tick) {
         let _ = (ms, tick);
     }
 }
 
-/// What is done now and then, at a time in ms of [`Now::mono_ms`]; false: no more.
+/// A periodic action, called with the time in ms of [`Now::mono_ms`]; false: stop.
 pub type Tick = Box<dyn FnMut(u64) -> bool + Send>;
 
-/// Why there is no response, or no more of it.
+/// Why there is no response, or no complete one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransportError {
     /// The name has no address.
     Resolve(String),
     /// No host accepted a connection.
     Connect(String),
-    /// The client's own guard refuses each of the addresses.
+    /// The client's address guard refuses each of the addresses.
     Refused(String),
     /// TLS failed: an unknown authority, another name, an expired certificate, no common version.
     Tls(String),
@@ -163,27 +163,27 @@ pub enum TransportError {
     Proxy(String),
     /// The server did not agree to HTTP/2, which the request needs.
     NoHttp2,
-    /// No connection, or no head of a response, or no byte of its body in time; which of them.
+    /// No connection, no head of a response, or no byte of its body in time; which of them.
     Timeout(&'static str),
-    /// The connection closed before the response was whole; how much of the head there was.
+    /// The connection closed before the response was complete.
     Closed {
-        /// True: not a byte of the response had come.
+        /// True: no byte of the response had arrived.
         before_response: bool,
     },
-    /// The bytes are no response that RFC 9112 allows, or one that a client must not believe.
+    /// The bytes are not a valid response by RFC 9112, or one that a client must not trust.
     Malformed(&'static str),
-    /// More than a limit of the client allows; its name.
+    /// A limit of the client was exceeded; its name.
     TooLarge(&'static str),
     /// The content coding is unknown or broken.
     Coding(&'static str),
     /// HTTP/2 failed, by its error code (RFC 9113 §7).
     Http2(String),
-    /// The system refused.
+    /// The operating system refused.
     Io(String),
 }
 
 impl TransportError {
-    /// True: the server did not answer with HTTP, and may speak TLS or something else.
+    /// Whether the server did not answer with HTTP, and may speak TLS or something else.
     pub fn is_not_http(&self) -> bool {
         let why = ResponseReject::StatusLine.reason();
         *self == TransportError::Malformed(why)

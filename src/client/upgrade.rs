@@ -1,7 +1,7 @@
 //! The opening handshake of WebSocket, on the client's side (RFC 6455 §4.1).
 //!
-//! Invariant: a 101 is believed only if it proves that its server has read the key of this
-//! handshake, and agrees to nothing that was not offered. No extension ever is.
+//! Invariant: a 101 is accepted only if it proves that its server has read the key of this
+//! handshake, and agrees only to offered options. The client offers no extensions.
 
 use std::fmt;
 
@@ -12,24 +12,24 @@ use crate::{
 
 use super::HttpResponse;
 
-/// Why a response opens no WebSocket.
+/// Why a response does not open a WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpgradeError {
-    /// The status is not 101: the server does not speak WebSocket here, or refuses this request.
+    /// The status is not 101: the server does not speak WebSocket here, or rejects this request.
     Status(u16),
-    /// `Upgrade` does not say `websocket`.
+    /// `Upgrade` is not `websocket`.
     Upgrade,
     /// `Connection` does not name `Upgrade`.
     Connection,
-    /// `Sec-WebSocket-Accept` is not the one for the key.
+    /// `Sec-WebSocket-Accept` does not match the key.
     Accept,
-    /// An extension is agreed on, and none was offered.
+    /// The server agreed to an extension, and none was offered.
     Extension,
-    /// A subprotocol is agreed on that was not offered.
+    /// The server agreed to a subprotocol that was not offered.
     Subprotocol,
 }
 
-/// Appends the fields of a GET that asks for a WebSocket; `key` is 16 random bytes in base64.
+/// Appends the fields of a GET that requests a WebSocket; `key` is 16 random bytes in base64.
 pub fn upgrade_fields(fields: &mut FieldLinesBuf, key: &[u8; 24], subprotocol: Option<&str>) {
     fields.push("Upgrade", "websocket");
     fields.push("Connection", "Upgrade");
@@ -40,7 +40,7 @@ pub fn upgrade_fields(fields: &mut FieldLinesBuf, key: &[u8; 24], subprotocol: O
     }
 }
 
-/// RFC 6455 §4.1, of the server's response, rule by rule. A server may leave the subprotocol out.
+/// Checks the server's response by each rule of RFC 6455 §4.1. A server may omit the subprotocol.
 ///
 /// # Errors
 /// [`UpgradeError`].

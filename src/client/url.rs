@@ -1,4 +1,4 @@
-//! Where requests go: an origin (RFC 9110 §4.3.1) and a target, read from a URL by one parser.
+//! URLs of requests: an origin (RFC 9110 §4.3.1) and a target, read by one parser.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use ::url::{Host, Url};
 pub struct HttpOrigin {
     is_secure: bool,
     port: u16,
-    /// The host as it stands in a URL: ASCII, in lower case, IPv6 in brackets.
+    /// The host as in a URL: ASCII, in lower case, IPv6 in brackets.
     host: Box<str>,
-    /// What `Host` says: the port only where it is not that of the scheme.
+    /// The value of `Host`, with the port unless it is the scheme's default.
     authority: Box<str>,
 }
 
-/// An origin, and what is asked of it.
+/// An origin, and a target at it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpUrl {
     /// The origin.
@@ -27,13 +27,13 @@ pub struct HttpUrl {
 /// Why a URL cannot be called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UrlError {
-    /// It is no absolute URL.
+    /// It is not an absolute URL.
     NotAUrl(String),
     /// Its scheme is neither `http` nor `https`.
     Scheme(String),
     /// It has no host.
     NoHost,
-    /// It has a user name or a password, which would end up where URLs are shown.
+    /// It has a user name or a password, which would appear wherever URLs are shown.
     Credentials,
 }
 
@@ -88,12 +88,12 @@ impl HttpOrigin {
         self.port
     }
 
-    /// What `Host` says.
+    /// The value of `Host`.
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// True when the host is this machine by its spelling: `localhost`, a name below it, or a
+    /// Whether the host is this machine by its name alone: `localhost`, a name below it, or a
     /// loopback address. No name is resolved.
     pub fn is_loopback(&self) -> bool {
         match Host::parse(&self.host) {
@@ -111,7 +111,7 @@ impl HttpOrigin {
 }
 
 impl HttpUrl {
-    /// What a reference (RFC 3986 §4.1) means at this URL: that of a redirect, or on a card.
+    /// Resolves a reference (RFC 3986 §4.1) against this URL, as for a redirect or on a card.
     ///
     /// # Errors
     /// [`UrlError`].

@@ -1,14 +1,16 @@
-//! Whether JSON of an agent of 1.0 has the shape that 1.0 says, and can be passed on as it came.
+//! Checks whether JSON of an agent of 1.0 has the shape that 1.0 requires, so that it can be passed
+//! on unchanged.
 //!
-//! Invariant: it has if it holds all that our own writer makes of it, member by member. What it has
-//! beyond that is passed on; what is spelled or wrapped otherwise is not.
+//! Invariant: it has the shape if it contains everything that our own writer produces for it,
+//! member by member. Additional members are passed on; members with another name or wrapper are not
+//! accepted.
 
 use crate::json::{Kind, Parser, Value};
 
-/// Deeper JSON was not read.
+/// The reader rejects deeper JSON.
 const DEPTH_MAX: usize = 1024;
 
-/// Whether `json` holds all that `canonical` holds, the JSON of 1.0 of the same answer.
+/// Whether `json` contains everything in `canonical`, the JSON of 1.0 of the same answer.
 pub(super) fn has_v1_shape(json: &[u8], canonical: &[u8]) -> bool {
     let (mut of_json, mut of_canonical) = (Parser::new(), Parser::new());
     of_json.take_lone_surrogates(true);
@@ -17,7 +19,7 @@ pub(super) fn has_v1_shape(json: &[u8], canonical: &[u8]) -> bool {
     let (Ok(given), Ok(wanted)) = (of_json.parse(json, DEPTH_MAX), canonical) else { return false };
     let mut open = vec![(wanted, given)];
     while let Some((wanted, given)) = open.pop() {
-        // JSON of users is copied, so that its members are never looked at.
+        // JSON of users is copied, so its members need no check.
         let holds = wanted.raw() == given.raw()
             || match (wanted.kind(), given.kind()) {
                 (Kind::Object, Kind::Object) => has_members(wanted, given, &mut open),
@@ -31,7 +33,8 @@ pub(super) fn has_v1_shape(json: &[u8], canonical: &[u8]) -> bool {
                         }
                     }
                 }
-                // Texts may differ: a time has other digits, an unknown state is another one.
+                // Texts may differ: a time may have other digits, an unknown state becomes another
+                // one.
                 (wanted, given) => wanted == given,
             };
         if !holds {
@@ -41,13 +44,13 @@ pub(super) fn has_v1_shape(json: &[u8], canonical: &[u8]) -> bool {
     true
 }
 
-/// Whether an object has the members that are wanted; what is in them is looked at later.
+/// Whether an object has the wanted members; their values are checked later.
 fn has_members<'p>(
     wanted: Value<'p>,
     given: Value<'p>,
     open: &mut Vec<(Value<'p>, Value<'p>)>,
 ) -> bool {
-    // What tells things apart before 1.0 (wire §1).
+    // The discriminating members of generations before 1.0 (wire §1).
     let is_older = |name| given.get(name).is_some() && wanted.get(name).is_none();
     if ["kind", "type"].into_iter().any(is_older) {
         return false;
@@ -68,7 +71,7 @@ fn has_members<'p>(
     })
 }
 
-/// Whether a member of this value may be left out (ProtoJSON).
+/// Whether a member with this value may be omitted (ProtoJSON).
 fn is_default(value: Value<'_>) -> bool {
     match value.kind() {
         Kind::Null | Kind::Bool(false) => true,

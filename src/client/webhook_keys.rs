@@ -1,8 +1,8 @@
-//! The keys that posts to webhooks are signed with.
+//! The keys that sign webhook posts.
 //!
-//! Invariant: of each kind the first key signs, and the others are known already: a receiver that
-//! reads the keys finds the next one before it is used. They are keys of their own: what they sign
-//! is no card.
+//! Invariant: the first key of each kind signs, and the others are published in advance: a receiver
+//! that reads the keys finds the next one before it is used. These keys are separate from the keys
+//! of cards: they never sign a card.
 
 use std::fmt;
 
@@ -16,11 +16,11 @@ use crate::{
     push::signature::{PostSigner, SignedPost},
 };
 
-/// For how long a JWT is good: as old as receivers let one become (wire §6).
+/// Lifetime of a JWT: the maximum age that receivers accept (wire §6).
 const JWT_S: u64 = 300;
 
-/// The keys that posts to webhooks are signed with: RSA of 2048 to 4096 bits (RS256) and P-256
-/// (ES256) make JWTs, Ed25519 the signatures of Standard Webhooks.
+/// The keys that sign webhook posts: RSA of 2048 to 4096 bits (RS256) and P-256 (ES256) make JWTs,
+/// Ed25519 makes the signatures of Standard Webhooks.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -54,9 +54,9 @@ impl WebhookKeys {
     /// Adds the first private key of a document in PEM (PKCS#8), under its thumbprint (RFC 7638).
     ///
     /// # Errors
-    /// [`SigningKeyError::NoKey`], [`SigningKeyError::KindOrRsa`]: the document holds no key that
-    /// signs. [`SigningKeyError::SameKid`]: the key is there already. [`SigningKeyError::TooMany`]:
-    /// there are four.
+    /// [`SigningKeyError::NoKey`], [`SigningKeyError::KindOrRsa`]: the document has no usable key.
+    /// [`SigningKeyError::SameKid`]: the key was added already. [`SigningKeyError::TooMany`]: there
+    /// are four.
     pub fn add(&mut self, pem: &[u8]) -> Result<(), SigningKeyError> {
         let key = SigningKey::read(pem, None, true, &self.random)?;
         signing_key::add(&mut self.keys, key)?;
@@ -156,7 +156,7 @@ mod tests {
         keys
     }
 
-    /// The public keys, as verifiers read them.
+    /// The public keys, as a verifier reads them.
     fn public(keys: &WebhookKeys) -> Vec<DocumentKey> {
         let set: Value = serde_json::from_slice(keys.jwks()).unwrap();
         let list = set["keys"].as_array().unwrap();
@@ -221,7 +221,7 @@ mod tests {
         let after = keys(&[&two, &ed[1], &one, &ed[0]]);
         let kid = |keys: &WebhookKeys| verified(keys, &keys.jwt(&POST).unwrap()).0["kid"].clone();
         assert_ne!(kid(&before), kid(&after));
-        // What is signed after the change is verified with the keys from before it.
+        // A signature made after the rotation verifies with the keys from before it.
         verified(&before, &after.jwt(&POST).unwrap());
         assert_ne!(before.signature(b"x"), after.signature(b"x"));
         assert_eq!(public(&before).len(), 4);
@@ -240,7 +240,7 @@ mod tests {
         keys.add(&ed25519()).unwrap();
         keys.add(&ed25519()).unwrap();
         assert_eq!(keys.add(&ed25519()), Err(SigningKeyError::TooMany));
-        // A key is known by its thumbprint, whatever it is called where it signs cards.
+        // A key is identified by its thumbprint, even if it has another name for cards.
         let mut cards = SigningKeys::default();
         assert_eq!(cards.add(RSA, None), Err(SigningKeyError::Kind));
         cards.add(&pem, Some("card")).unwrap();

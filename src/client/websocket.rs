@@ -1,9 +1,9 @@
-//! Calls over a WebSocket: JSON-RPC, a text message each (`docs/dialects.md`).
+//! Calls over a WebSocket: JSON-RPC, one text message each (`docs/dialects.md`).
 //!
-//! Invariant: a session makes one call at a time, so nothing has to be told apart; a call at the
-//! same time has another session. One that ended in the middle of a call is closed, all others wait
-//! for the next call, for as long as an idle connection may. The caller of a session was named when
-//! it was opened: a call with another credential, or in another version, has a session of its own.
+//! Invariant: a session makes one call at a time, so answers need no matching; a concurrent call
+//! has another session. A session that ended in the middle of a call is closed; all others wait for
+//! the next call, up to the idle time of a connection. The opening handshake identifies the caller
+//! of a session: a call with another credential, or in another version, has a session of its own.
 
 mod idle;
 
@@ -35,8 +35,8 @@ pub(super) use idle::IdleSessions;
 /// RFC 6455 §7.4.1: the purpose of the connection has been fulfilled.
 const CLOSE_NORMAL: u16 = 1000;
 
-/// Frames of a message, and control frames between them, that say nothing: a server that sends more
-/// in a row keeps the client from its work.
+/// Maximum empty frames of a message, and control frames between them, in a row: a server that
+/// sends more keeps the client busy.
 const SILENT_FRAMES_MAX: usize = 10_000;
 
 /// One upgraded connection.
@@ -46,25 +46,25 @@ pub(super) struct WsSession<R> {
     input: Vec<u8>,
     at: usize,
     out: Vec<u8>,
-    /// Bytes of `out` that have gone out.
+    /// Sent bytes of `out`.
     sent: usize,
-    /// When the silence has been too long.
+    /// When the idle timeout ends.
     silent_ms: Option<u64>,
-    /// What it was opened with, which names its version and its caller.
+    /// The handshake, which identifies its version and its caller.
     opened: WsOpening,
     /// The key of the frame that closes it.
     close_key: [u8; 4],
-    /// Since when it waits for its next call, in ms of [`Now::mono_ms`](crate::service::Now).
+    /// When it became idle, in ms of [`Now::mono_ms`](crate::service::Now).
     idle_since_ms: u64,
 }
 
-/// Path, query and fields of the handshake, without those that each handshake has.
+/// Path, query and fields of the handshake, without the fields of every handshake.
 struct WsOpening {
     target: String,
     fields: FieldLinesBuf,
 }
 
-/// What came.
+/// The result of a read.
 pub(super) enum WsRead {
     /// A text message, in the caller's buffer.
     Message,
@@ -73,12 +73,12 @@ pub(super) enum WsRead {
 }
 
 impl<R: HttpResponse> WsSession<R> {
-    /// True: bytes have come that belong to no call.
+    /// Whether it has received bytes that belong to no call.
     pub fn is_dirty(&self) -> bool {
         self.at < self.input.len() || self.reader.is_inside()
     }
 
-    /// True: it is open, and nothing has come since its last call was answered.
+    /// Whether it is open, and has received nothing since its last call was answered.
     async fn is_quiet(&mut self) -> bool {
         let (response, input) = (&mut self.response, &mut self.input);
         poll_fn(|cx| Poll::Ready(response.poll_read(cx, input, READ_BYTES).is_pending())).await
@@ -92,7 +92,7 @@ impl<R: HttpResponse> WsSession<R> {
         self.flush().await
     }
 
-    /// Says that the session ends, where that needs no waiting: it ends with its connection in any
+    /// Sends a close frame if that needs no waiting; the session ends with its connection in any
     /// case.
     fn close(&mut self) {
         ws::client::close(&mut self.out, Some(CLOSE_NORMAL), self.close_key);
@@ -100,7 +100,7 @@ impl<R: HttpResponse> WsSession<R> {
         let _ = self.response.poll_write(cx, &self.out);
     }
 
-    /// Sends what waits. When this is dropped in the middle, the rest is sent next time.
+    /// Sends pending bytes. If the future is dropped, the next call sends the rest.
     async fn flush(&mut self) -> Result<(), ClientError> {
         while self.sent < self.out.len() {
             let rest = self.out.get(self.sent..).unwrap_or_default();
@@ -117,7 +117,7 @@ impl<R: HttpResponse> WsSession<R> {
     }
 
     /// Waits for the next text message, of at most `bytes_max` bytes, and answers pings meanwhile.
-    /// A peer that sends nothing for `idle_ms` is gone; `None`: the caller looks at the clock.
+    /// A peer that sends nothing for `idle_ms` is gone; `None`: the caller checks the time.
     pub async fn next<T: Transport<Response = R>>(
         &mut self,
         message: &mut Vec<u8>,
@@ -149,7 +149,7 @@ impl<R: HttpResponse> WsSession<R> {
                     self.flush().await?;
                 }
                 WsEvent::Close(code) => {
-                    // RFC 6455 §5.5.1: answered with one of the same code.
+                    // RFC 6455 §5.5.1: the answer has the same code.
                     ws::client::close(&mut self.out, code, key(transport.random()));
                     self.flush().await?;
                     return Ok(WsRead::End);
@@ -183,7 +183,7 @@ impl<R: HttpResponse> WsSession<R> {
     }
 }
 
-/// The number of an event, which Peregrine's servers say behind its result: `,"eventId":7}`.
+/// The number of an event, which Peregrine's servers write after its result: `,"eventId":7}`.
 pub(super) fn event_number(message: &[u8]) -> Option<u64> {
     const NAME: &[u8] = b",\"eventId\":";
     let body = message.strip_suffix(b"}")?;
@@ -207,7 +207,7 @@ fn broken(error: ws::WsError) -> ClientError {
 }
 
 impl<T: Transport> SharedClient<T> {
-    /// A session for one call: one that waits, or a new one.
+    /// A session for one call: an idle one, or a new one.
     pub(super) async fn session(
         &self,
         endpoint: &AgentEndpoint,
@@ -219,7 +219,8 @@ impl<T: Transport> SharedClient<T> {
         while let Some(mut session) = self.sessions.take(self.transport.mono_ms(), idle_ms) {
             let WsOpening { target, fields } = &session.opened;
             let is_alike = *target == scratch.target && *fields == scratch.fields;
-            // One that its server has closed, or speaks on by itself, would cost the call.
+            // A call over a session that the server has closed, or on which it sends unrequested
+            // bytes, would fail.
             if is_alike && session.is_quiet().await {
                 return Ok(session);
             }
@@ -228,7 +229,7 @@ impl<T: Transport> SharedClient<T> {
         self.open_websocket(endpoint, scratch, due_ms).await
     }
 
-    /// Writes what a session for this endpoint and caller is opened with.
+    /// Writes the handshake of a session for this endpoint and caller.
     async fn write_opening(
         &self,
         endpoint: &AgentEndpoint,
@@ -253,7 +254,7 @@ impl<T: Transport> SharedClient<T> {
         }
     }
 
-    /// Makes one call that is no stream.
+    /// Makes one call that is not a stream.
     pub(super) async fn call_by_message(
         &self,
         endpoint: &AgentEndpoint,
@@ -289,8 +290,7 @@ impl<T: Transport> SharedClient<T> {
         }
     }
 
-    /// Opens a session with what was written for it (RFC 6455 §4.1), whose events say their
-    /// numbers.
+    /// Opens a session with the written handshake (RFC 6455 §4.1); its events carry their numbers.
     async fn open_websocket(
         &self,
         endpoint: &AgentEndpoint,

@@ -1,4 +1,4 @@
-//! Opening streams: of a message that is sent, and of a task that is there.
+//! Opens streams: of a sent message, and of an existing task.
 
 use std::{pin::pin, sync::Arc};
 
@@ -23,11 +23,11 @@ use super::{
 };
 
 impl<T: Transport> Client<T> {
-    /// Sends a message and follows what comes of it (A2A 1.0 §3.1.2).
+    /// Sends a message and streams the events of its task (A2A 1.0 §3.1.2).
     ///
     /// # Errors
-    /// [`ClientError`]; `NotDeclared` when the card says that the agent does not stream. Later
-    /// `OtherTask`, for an event of another task than the request names.
+    /// [`ClientError`]; `NotDeclared` if the card does not declare streaming. Later `OtherTask`,
+    /// for an event of another task than the request names.
     pub async fn stream(&self, request: &SendRequest) -> Result<ClientStream<T>, ClientError> {
         self.check_streaming()?;
         self.inner.check_push(request.has_push())?;
@@ -36,8 +36,8 @@ impl<T: Transport> Client<T> {
         self.open(terms, OpeningCall::Send { request: request.clone(), id }, b"").await
     }
 
-    /// Sends a message and follows what comes of it, whether or not the agent streams: where its
-    /// card declares no streams, or it refuses one, the task is read again and again
+    /// Sends a message and streams the events of its task, with or without streaming in the agent:
+    /// if its card declares no streaming, or it refuses a stream, the task is polled
     /// ([`CallOptions::poll_ms`](crate::client::CallOptions::poll_ms)).
     ///
     /// # Errors
@@ -56,8 +56,8 @@ impl<T: Transport> Client<T> {
         self.open(terms, OpeningCall::SendAndPoll { request, id }, b"").await
     }
 
-    /// The request, to be answered as soon as there is a task. 0.1 has no word for that: its
-    /// servers answer when they like.
+    /// The request, to be answered as soon as the task exists. 0.1 cannot express that: its servers
+    /// choose when to answer.
     pub fn early(&self, request: &SendRequest) -> SendRequest {
         match self.generation() {
             Generation::V01 => request.clone(),
@@ -65,11 +65,11 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// Follows a task that is there (A2A 1.0 §3.1.6), from the event behind number `after` where
-    /// the server counts, else from now on.
+    /// Streams the events of an existing task (A2A 1.0 §3.1.6), from the event after number `after`
+    /// if the server counts, else from now on.
     ///
     /// # Errors
-    /// [`ClientError`]; `UnsupportedOperation` among its faults when the task has ended.
+    /// [`ClientError`]; `UnsupportedOperation` is the fault if the task has ended.
     pub async fn subscribe(
         &self,
         task_id: &str,
@@ -81,8 +81,8 @@ impl<T: Transport> Client<T> {
         self.open(self.terms.clone(), OpeningCall::Subscribe { after }, &id).await
     }
 
-    /// Goes on following a task of which `known` is known, whether or not the agent streams: what
-    /// the server's task has beyond that comes first, as after a break. Nothing is requested before
+    /// Continues to follow a task whose state up to now is `known`, with or without streaming in
+    /// the agent. Later changes come first, as after a break. The first request is made by
     /// [`ClientStream::next`].
     pub fn follow_task(&self, task_id: RawText<'_>, known: TaskView<'_>) -> ClientStream<T> {
         let mut scratch = self.inner.stash.lend();
@@ -138,17 +138,17 @@ impl<T: Transport> Client<T> {
     }
 }
 
-/// How a stream is opened: for what, how often it was tried, and when it is tried next.
+/// The opening of a stream: the call, its attempts, and the time of the next one.
 pub(super) struct OpeningStream {
     call: OpeningCall,
     attempts: Attempts,
-    /// Where it was tried.
+    /// The interfaces that were tried.
     search: InterfaceSearch,
-    /// When it is opened; `None`: it is open, or its opener was dropped.
+    /// When to open it; `None`: it is open, or the opening future was dropped.
     next_ms: Option<u64>,
 }
 
-/// What opens a stream.
+/// The call that opens a stream.
 enum OpeningCall {
     /// A message, under this id if it has none.
     Send { request: SendRequest, id: [u8; 36] },
@@ -159,7 +159,7 @@ enum OpeningCall {
 }
 
 impl<T: Transport> StreamState<T> {
-    /// A stream of which nothing is open, and nothing to be opened.
+    /// A stream that is not open and has no opening call.
     #[inline(always)] // It is long to copy.
     fn closed(client: &Client<T>, scratch: LentBuffers, written: Written) -> Box<StreamState<T>> {
         let inner = &client.inner;
@@ -192,7 +192,7 @@ impl<T: Transport> StreamState<T> {
         self.opening.as_ref().is_some_and(|opening| opening.next_ms.is_some())
     }
 
-    /// Opens the stream, as often as that is safe, until there is something to read.
+    /// Opens the stream, with safe repetitions, until an item can be read.
     pub(super) async fn open(&mut self) -> Result<(), ClientError> {
         while let Some(next_ms) = self.opening.as_ref().and_then(|opening| opening.next_ms) {
             let transport = &self.client.inner.transport;
@@ -206,7 +206,7 @@ impl<T: Transport> StreamState<T> {
         Ok(())
     }
 
-    /// Notes which task the message was for: no other one is its answer.
+    /// Notes the task that the message names: an answer about any other is an error.
     fn name_task(&mut self) {
         let call = self.opening.as_ref().map(|opening| &opening.call);
         if let Some(OpeningCall::Send { request, .. } | OpeningCall::SendAndPoll { request, .. }) =
@@ -219,7 +219,7 @@ impl<T: Transport> StreamState<T> {
 
     async fn send_opening(&mut self) -> Result<(), ClientError> {
         let Some(opening) = &mut self.opening else { return Ok(()) };
-        // When this is dropped it may have been sent: it is not sent again.
+        // If this future is dropped, the message may have been sent: it is not sent again.
         opening.next_ms = None;
         let CallBuffers { packed, written, terms, .. } = &mut *self.scratch;
         let terms = terms.as_deref();
@@ -250,16 +250,16 @@ impl<T: Transport> StreamState<T> {
         Ok(())
     }
 
-    /// Has the stream opened again that was refused: with another token, in another version, or
+    /// Schedules another opening of a rejected stream: with another token, in another version, or
     /// later.
     ///
     /// # Errors
-    /// The same error, where that does not help or might do the work twice.
+    /// The same error, if that cannot help or might do the work twice.
     pub(super) fn open_again(&mut self, error: ClientError) -> Result<(), ClientError> {
         let Some(opening) = &mut self.opening else { return Err(error) };
         let inner = &self.client.inner;
         if !matches!(self.source, EventOrigin::Nowhere) {
-            // There was a head in time, and the next has as much.
+            // A head arrived in time, so the next one has the same time limit again.
             opening.attempts.due_ms = inner.due_ms(self.scratch.terms.as_deref());
             self.source = EventOrigin::Nowhere;
         }
@@ -282,7 +282,7 @@ impl<T: Transport> StreamState<T> {
     }
 }
 
-/// Sends what was written, and gives the stream that it is answered with.
+/// Sends a written call and returns the stream in its answer.
 async fn open_once<T: Transport>(
     client: &Client<T>,
     endpoint: &Arc<AgentEndpoint>,
@@ -299,7 +299,7 @@ async fn open_once<T: Transport>(
     }
     let mut response = inner.request(endpoint, written, scratch, due_ms).await?;
     if endpoint.interface.binding == Binding::Grpc {
-        // gRPC over HTTP/2, "Responses": what is refused at once has trailers alone, as its head.
+        // gRPC over HTTP/2, "Responses": an immediate refusal has only trailers, sent as its head.
         let is_other = response.status() != 200 || !head_of(&response).may_be_grpc();
         if is_other || response.field("grpc-status").is_some() {
             let ended = grpc::end(endpoint, &response);
@@ -309,7 +309,7 @@ async fn open_once<T: Transport>(
     }
     let is_rest = endpoint.interface.binding == Binding::HttpJson;
     if is_rest && written.op == Op::Subscribe && response.status() == 405 {
-        // Wire §10, trap 1: the text of the specification has POST here and its proto GET.
+        // Wire §10, trap 1: the text of the specification has POST here, its proto GET.
         scratch.written.subscribe_by_get();
         response = inner.request(endpoint, written, scratch, due_ms).await?;
     }
@@ -324,7 +324,7 @@ async fn open_once<T: Transport>(
 }
 
 impl<T: Transport> StreamState<T> {
-    /// Opens a subscription in place of the source.
+    /// Opens a subscription as the new source.
     pub(super) async fn subscribe(&mut self) -> Result<(), ClientError> {
         let after = self.seen.resume_number();
         let aim = Target { after, ..target(RawText::known(&self.task.id), None) };
@@ -353,8 +353,7 @@ impl<T: Transport> StreamState<T> {
 }
 
 impl FollowedTask {
-    /// Notes the task of the first item, and refuses those of any other. What is empty was not
-    /// said.
+    /// Notes the task of the first item, and rejects items of any other. Empty ids are ignored.
     pub(super) fn check(
         &mut self,
         id: RawText<'_>,

@@ -1,11 +1,11 @@
-//! Taking a stream up again.
+//! Resumes a stream.
 //!
-//! Invariant: the subscription is there before the task is read, so nothing falls between the two.
-//! Where the server counts, its task included, it is told the number of the last event, and what it
-//! sends from there on is all that was missed. Anything else is compared with what was seen. A
-//! server that refuses for now is asked again, when it says; one that refuses the token is asked
-//! with a new one, once; one that takes the stream up but cuts it again at once is asked for the
-//! task instead; one that does neither is given up.
+//! Invariant: the subscription is open before the task is read, so no change falls between the two.
+//! If the server counts, its task included, it gets the number of the last event and sends all
+//! later ones. Otherwise its task is compared with the received state. If a server refuses
+//! temporarily, the client waits as long as it requests; if it rejects the token, the client tries
+//! a new one, once; if it cuts each new stream at once, the client polls the task instead; if that
+//! fails too, the stream ends with an error.
 
 use crate::{
     fault::FaultKind,
@@ -18,50 +18,50 @@ use super::{
     source::{EventOrigin, SourceRead},
 };
 
-/// Times that a stream is taken up without an event in between, or a subscription that lasted. The
-/// pauses between them are 22.6 s together, at most.
+/// Maximum attempts to resume without an event or a subscription that lasted. Their pauses take
+/// 22.6 s together, at most.
 pub(super) const ATTEMPTS_MAX: u32 = 8;
 
-/// Attempts in which the server may not know the task.
+/// Attempts in which the server may not have the task.
 const LAGS_MAX: u32 = 2;
 
-/// Milliseconds after which a subscription has lasted: it has said more than looks at the task
-/// would have, if only that nothing happens.
+/// Milliseconds after which a subscription counts as lasting: by then it has told more than polling
+/// would have, even if nothing happened.
 const LASTED_MS: u64 = 5_000;
 
-/// How far the taking-up of a stream is: `next` may be dropped wherever it waits.
+/// The progress of a resumption: the future of `next` may be dropped wherever it waits.
 pub(super) struct TakingUp {
     /// Why there is no connection.
     last: Option<ClientError>,
-    /// When the next attempt begins, once that is known.
+    /// When the next attempt begins, once computed.
     due_ms: Option<u64>,
-    /// True: there is a subscription, whose first item has not come.
+    /// True: a subscription is open, and its first item has not arrived.
     is_open: bool,
-    /// True: a token was refused, and another one is used.
+    /// True: a token was rejected, and another one is used.
     has_new_token: bool,
 }
 
 impl TakingUp {
-    /// Of a stream that broke for this reason, or ended too early.
+    /// For a stream that broke for this reason, or ended too early.
     pub fn new(cause: Option<ClientError>) -> TakingUp {
         TakingUp { last: cause, due_ms: None, is_open: false, has_new_token: false }
     }
 }
 
-/// What came of one attempt.
+/// The result of one attempt.
 pub(super) enum Taken {
-    /// The stream goes on, or what was missed is there.
+    /// The stream is resumed, or the missed changes were read.
     Goes,
-    /// Later perhaps.
+    /// A later attempt may succeed.
     NotNow(ClientError),
 }
 
 impl<T: Transport> StreamState<T> {
-    /// The stream is to be taken up again; `cause`: why it broke, `None`: it ended too early.
+    /// Begins to resume the stream; `cause`: why it broke, `None`: it ended too early.
     pub(super) fn resume(&mut self, cause: Option<ClientError>) -> Result<(), ClientError> {
         self.source = EventOrigin::Nowhere;
         self.opening = None;
-        // The end of a stream that is followed beyond it.
+        // The stream continues although the server ended it.
         self.is_final = false;
         if self.task.id.is_empty() {
             return Err(cause.unwrap_or_else(ClientError::stream_lost));
@@ -70,8 +70,8 @@ impl<T: Transport> StreamState<T> {
         if now_ms.saturating_sub(self.opened_ms) >= LASTED_MS {
             self.attempts = 0;
         }
-        // A server that ends its streams early twice has nothing to say in them, and one that was
-        // taken up so often without a word reports it to its caller.
+        // Polls instead if the agent does not stream, if its streams ended early twice, or after
+        // the maximum of attempts without an event; a failing poll then returns its error.
         let has_no_streams = self.written.op == Op::Send;
         if has_no_streams || self.attempts >= ATTEMPTS_MAX || cause.is_none() && self.attempts > 1 {
             self.source = EventOrigin::Polling;
@@ -81,8 +81,7 @@ impl<T: Transport> StreamState<T> {
         Ok(())
     }
 
-    /// Takes the stream up again. An attempt that was dropped is made anew; a subscription that it
-    /// had is kept.
+    /// Resumes the stream. A dropped attempt is repeated; its subscription is retained.
     pub(super) async fn take_up(&mut self) -> Result<(), ClientError> {
         while self.attempts < ATTEMPTS_MAX {
             self.pause().await?;
@@ -106,10 +105,11 @@ impl<T: Transport> StreamState<T> {
         Err(last.unwrap_or_else(ClientError::stream_lost))
     }
 
-    /// Waits before the next attempt, as long as the server asks; before the first only if it does.
+    /// Waits before the next attempt, as long as the server requests; before the first one only if
+    /// it does.
     ///
     /// # Errors
-    /// What the server said that wants to be waited for too long.
+    /// The server's error, if it requests too long a wait.
     async fn pause(&mut self) -> Result<(), ClientError> {
         let Some(taking_up) = &mut self.taking_up else { return Ok(()) };
         let asked_ms = taking_up.last.as_ref().and_then(|error| error.retry_after_ms);
@@ -131,7 +131,7 @@ impl<T: Transport> StreamState<T> {
         Ok(())
     }
 
-    /// Says whether there is a subscription that an attempt may go on with.
+    /// Sets whether the next attempt can use an open subscription.
     fn set_open(&mut self, is_open: bool) {
         if let Some(taking_up) = &mut self.taking_up {
             taking_up.is_open = is_open;
@@ -148,9 +148,10 @@ impl<T: Transport> StreamState<T> {
         }
         match first {
             Ok(SourceRead::Item(number)) => self.go_on(number).await,
-            // What is stray was skipped.
+            // Stray events were skipped.
             Ok(SourceRead::End | SourceRead::Poll | SourceRead::Stray(_)) => self.read_task().await,
-            // Python's SDK of 0.3 refuses so over HTTP+JSON: the task says why.
+            // The Python SDK of 0.3 refuses a subscription like this over HTTP+JSON: the task tells
+            // why.
             Err(error)
                 if is_open && error.is_connection_lost() && error.retry_after_ms.is_none() =>
             {
@@ -159,14 +160,14 @@ impl<T: Transport> StreamState<T> {
                 read
             }
             Err(error) if error.is_for_now() => Ok(Taken::NotNow(error)),
-            // The task has ended meanwhile, or no client can subscribe there.
+            // The task has ended meanwhile, or the server supports no subscriptions.
             Err(error) if says_no_stream(&error) => self.read_task().await,
             Err(error) => Err(error),
         }
     }
 
-    /// Waits for the first item of a subscription, which is made if there is none; whether there is
-    /// one now.
+    /// Waits for the first item of the subscription, which is made if there is none; the flag tells
+    /// whether it is open now.
     async fn first_item(&mut self) -> (Result<SourceRead, ClientError>, bool) {
         if self.taking_up.as_ref().is_none_or(|taking_up| !taking_up.is_open) {
             if let Err(error) = self.subscribe().await {
@@ -183,8 +184,8 @@ impl<T: Transport> StreamState<T> {
         }
     }
 
-    /// Forgets the token that was refused, whether at once or by the first item: it may have been
-    /// withdrawn. False: there was none, or the one before it was refused as well.
+    /// Drops a rejected token: it may have been revoked. False: there was none, or its predecessor
+    /// was rejected too.
     fn forgets_token(&mut self) -> bool {
         let Some(taking_up) = &mut self.taking_up else { return false };
         if taking_up.has_new_token || !self.client.inner.forgets_token(&mut self.scratch) {
@@ -195,20 +196,20 @@ impl<T: Transport> StreamState<T> {
         true
     }
 
-    /// Goes on with the first item of a new subscription.
+    /// Continues with the first item of a new subscription.
     async fn go_on(&mut self, number: Option<u64>) -> Result<Taken, ClientError> {
         let is_task = self.scratch.said.received.kind() == ReceivedKind::Task;
         match number {
-            // All that a server says over again from its task on may be known.
+            // A server that repeats its events from the task on may send known ones.
             _ if is_task => self.catch_up(number, self.seen.is_behind(number))?,
-            // It counts, and goes on where it was.
+            // The server counts, and continues at the right number.
             Some(next) if self.seen.goes_on_with(next) => self.put_back = Some(number),
             _ => return self.catch_up_beside(number).await,
         }
         Ok(Taken::Goes)
     }
 
-    /// Makes events of what the received task has beyond what was seen.
+    /// Turns the difference between the received task and the earlier state into events.
     fn catch_up(&mut self, number: Option<u64>, may_repeat: bool) -> Result<(), ClientError> {
         let received = &self.scratch.said.received;
         let (id, context_id) = (received.task_id(), received.context_id());
@@ -223,10 +224,10 @@ impl<T: Transport> StreamState<T> {
         Ok(())
     }
 
-    /// Reads the task beside a subscription that began with an event, and not with the next one by
-    /// its number: it may be part of what is read, and this cannot be known.
+    /// Reads the task next to a subscription that began with an event of an unexpected number: the
+    /// task may include that event or not, and the client cannot know.
     async fn catch_up_beside(&mut self, number: Option<u64>) -> Result<Taken, ClientError> {
-        // When this is dropped the subscription is lost, and another is made.
+        // If this future is dropped the subscription is lost, and another one is made.
         self.set_open(false);
         let first = std::mem::take(&mut self.scratch.said);
         let (source, written) =
@@ -242,14 +243,14 @@ impl<T: Transport> StreamState<T> {
         Ok(Taken::Goes)
     }
 
-    /// Reads the task where no stream is to be had; while it goes on it is read again and again.
+    /// Reads the task if no stream is available; polls it until it has ended.
     pub(super) async fn read_task(&mut self) -> Result<Taken, ClientError> {
         if !matches!(self.source, EventOrigin::Polling) {
             self.source = EventOrigin::Nowhere;
         }
         match self.get_task().await {
             Ok(()) => {}
-            // A replica may lag behind, but not for long.
+            // A replica may lag, but not for long.
             Err(error) if error.fault_kind() == Some(FaultKind::TaskNotFound) => {
                 return if self.seen.state().is_some() && self.attempts < LAGS_MAX {
                     Ok(Taken::NotNow(error))
@@ -267,8 +268,8 @@ impl<T: Transport> StreamState<T> {
         Ok(Taken::Goes)
     }
 
-    /// Reads the task again, after a while: a login may take hours, and is waited for by fewer and
-    /// fewer looks.
+    /// Polls the task after a pause; the pauses grow while it waits for a login, which may take
+    /// hours.
     pub(super) async fn poll_task(&mut self) -> Result<(), ClientError> {
         let transport = &self.client.inner.transport;
         let poll_ms = self.client.inner.built.options.poll_ms;
@@ -284,7 +285,7 @@ impl<T: Transport> StreamState<T> {
                 self.attempts = 0;
                 Ok(())
             }
-            // It can be neither followed nor read.
+            // The task can be neither streamed nor read.
             Taken::NotNow(error) if self.attempts >= ATTEMPTS_MAX => Err(error),
             Taken::NotNow(error) => {
                 self.opened_ms = self.client.inner.transport.mono_ms();
@@ -294,7 +295,8 @@ impl<T: Transport> StreamState<T> {
     }
 }
 
-/// The server refused to stream: the task has ended (A2A 1.0 §3.1.6), or it has no streams.
+/// Whether the server refused to stream: the task has ended (A2A 1.0 §3.1.6), or the server has no
+/// streams.
 fn says_no_stream(error: &ClientError) -> bool {
     match error.kind {
         ClientErrorKind::NotDeclared(_) | ClientErrorKind::NotExpressible(_) => true,
@@ -305,7 +307,7 @@ fn says_no_stream(error: &ClientError) -> bool {
                     | FaultKind::StreamingNotSupported
                     | FaultKind::TaskTerminal
                     | FaultKind::MethodNotFound
-                    // What the Python SDK says of a task that has ended.
+                    // The Python SDK's error for a task that has ended.
                     | FaultKind::InvalidParams
             )
         ),

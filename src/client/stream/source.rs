@@ -1,4 +1,4 @@
-//! Where the events of a stream come from: one connection, until it ends or breaks.
+//! The source of a stream's events: one connection, until it ends or breaks.
 
 use std::{
     future::poll_fn,
@@ -18,13 +18,13 @@ use super::super::{
     websocket::{WsRead, WsSession, event_number},
 };
 
-/// Where events come from.
+/// The source of events.
 pub(super) enum EventOrigin<T: Transport> {
-    /// Nowhere: the connection has ended or broken.
+    /// None: the connection has ended or broken.
     Nowhere,
-    /// The answer came whole instead of a stream, and has been received.
+    /// A single answer arrived instead of a stream, and was received.
     Answered,
-    /// The task, which is read again and again.
+    /// The task, which is polled.
     Polling,
     /// Messages of a WebSocket.
     Messages(Box<WsSession<T::Response>>),
@@ -34,19 +34,19 @@ pub(super) enum EventOrigin<T: Transport> {
     Events(Box<EventSource<T::Response>>),
 }
 
-/// What came.
+/// The result of a read.
 pub(super) enum SourceRead {
-    /// An item is in the scratch; its number, where the server counts.
+    /// An item is in the scratch; its number, if the server counts.
     Item(Option<u64>),
-    /// The connection ended as it should.
+    /// The connection ended properly.
     End,
-    /// The task is to be read.
+    /// The task is to be polled.
     Poll,
-    /// An event that is none of A2A's.
+    /// An event that is not A2A.
     Stray(StrayEvent),
 }
 
-/// An event, whose data was copied.
+/// An event with its data copied out.
 struct CopiedEvent {
     number: Option<u64>,
     name: EventName,
@@ -54,10 +54,10 @@ struct CopiedEvent {
     is_unclosed: bool,
 }
 
-/// What matters of the name of an event.
+/// The relevant kinds of event names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EventName {
-    /// There is none, or it is `message`.
+    /// No name, or `message`.
     Message,
     /// `error` (wire §3.5).
     Error,
@@ -89,27 +89,27 @@ impl EventName {
     }
 }
 
-/// Server-sent events on their way.
+/// A stream of server-sent events.
 pub(super) struct EventSource<R> {
     response: R,
     parser: SseParser,
-    /// The number of the event before: one that says none has it as well.
+    /// The number of the previous event, which also applies to an event without an id.
     last_number: Option<u64>,
-    /// Bytes of the input that have been parsed.
+    /// Parsed bytes of the input.
     at: usize,
-    /// Bytes of the input that came, once all have: the rest ends an event without an end.
+    /// Bytes of the input once it is complete: the rest completes an unterminated event.
     all: Option<usize>,
 }
 
 impl<R: HttpResponse> EventSource<R> {
-    /// Of a response whose head has come; an event has at most `bytes_max` bytes.
+    /// For a response whose head has arrived; an event has at most `bytes_max` bytes.
     pub fn new(response: R, bytes_max: usize) -> EventSource<R> {
         let parser = SseParser::new(bytes_max);
         EventSource { response, parser, last_number: None, at: 0, all: None }
     }
 
-    /// Copies the data of the next event into `data`; `None`: there are no more. `input`: what was
-    /// read together, empty at first.
+    /// Copies the data of the next event into `data`; `None`: there are no more. `input`: the
+    /// received bytes, empty at first.
     fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
@@ -127,13 +127,13 @@ impl<R: HttpResponse> EventSource<R> {
             self.at = 0;
             if !ready!(self.response.poll_read(cx, input, READ_BYTES))? {
                 self.all = Some(input.len());
-                // An event whose blank line is missing at the end of a whole response is one.
+                // An event without its final blank line counts if the response is complete.
                 input.extend_from_slice(b"\n\n");
             }
         }
     }
 
-    /// The same for an event that has come; `None`: all of the input was read.
+    /// The same for a received event; `None`: the input is used up.
     #[inline]
     fn next_of(
         &mut self,
@@ -158,7 +158,7 @@ impl<R: HttpResponse> EventSource<R> {
     }
 }
 
-/// The number that an id is, if it is one.
+/// The id as a number, if it is one.
 fn decimal_number(id: &[u8]) -> Option<u64> {
     if id.is_empty() {
         return None;
@@ -222,7 +222,7 @@ impl<T: Transport> EventOrigin<T> {
                         let format = &endpoint.format;
                         match format.read_message(buffers, written.op, body, received) {
                             Ok(()) => Ok(SourceRead::Item(number)),
-                            // A field of a later proto, which is not read: nothing is left.
+                            // A field of a later proto is not read, so nothing is left.
                             Err(CallError::Unreadable(_)) if buffers.is_empty_message() => {
                                 Ok(SourceRead::Stray(StrayEvent::Unknown))
                             }
@@ -245,8 +245,8 @@ impl<T: Transport> EventOrigin<T> {
         }
     }
 
-    /// Reads the next item into the scratch if it has come already, as most do with others. `None`:
-    /// it is to be waited for.
+    /// Reads the next item into the scratch if it was received already, as most are with earlier
+    /// ones. `None`: it has not arrived yet.
     #[inline]
     pub fn next_at_hand(
         &mut self,
@@ -262,7 +262,7 @@ impl<T: Transport> EventOrigin<T> {
     }
 }
 
-/// Reads an event, whose data is in the scratch, into it.
+/// Parses an event whose data is in the scratch.
 #[inline]
 fn read_event(
     event: &CopiedEvent,
@@ -275,16 +275,16 @@ fn read_event(
     let is_error = event.name == EventName::Error;
     match endpoint.format.read_item(buffers, written.rpc_id, body, is_error, received) {
         Ok(()) => Ok(SourceRead::Item(event.number)),
-        // Half an event, at the end of the stream.
+        // An incomplete event at the end of the stream.
         Err(CallError::Unreadable(_)) if event.is_unclosed => Ok(SourceRead::End),
         Err(error) => stray(error, endpoint, event.name.as_str(), scratch),
     }
 }
 
-/// What an event is that could not be read, where it is none of A2A's.
+/// The kind of an event that is not a valid item and not A2A.
 ///
 /// # Errors
-/// The same error, where it is a fault, or an item that is broken.
+/// The same error, if it is a fault or a broken item.
 #[cold]
 fn stray(
     error: CallError,

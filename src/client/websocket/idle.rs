@@ -1,8 +1,8 @@
-//! Sessions that wait for the next call, until they have waited for too long.
+//! Sessions that wait for the next call, up to a time limit.
 //!
-//! Invariant: they are closed by the next call, or by the one task that looks after all of them,
-//! which ends when there are none; it holds none of them. The server is told, where that needs no
-//! waiting.
+//! Invariant: old sessions are closed by the next call, or by the one task that checks all of them;
+//! that task ends when there are none, and holds none of them. The server gets a close frame if
+//! that needs no waiting.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,16 +11,16 @@ use super::{
     WsSession,
 };
 
-/// How many sessions wait for the next call.
+/// Maximum number of idle sessions.
 const IDLE_MAX: usize = 32;
 
-/// Sessions that wait for the next call. They are closed with it.
+/// Idle sessions. Dropping this closes them.
 pub(in crate::client) struct IdleSessions<R: HttpResponse>(Mutex<WaitingSessions<R>>);
 
 struct WaitingSessions<R> {
     /// The session with the shortest idle time comes last.
     sessions: Vec<WsSession<R>>,
-    /// True: those that grow old are closed without a call, where the transport can do that.
+    /// True: old sessions are closed without a call, if the transport supports that.
     is_watched: bool,
 }
 
@@ -35,16 +35,15 @@ impl<R: HttpResponse> IdleSessions<R> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session that waits for the shortest time. Those that have waited for `idle_ms` are
-    /// closed.
+    /// The session with the shortest idle time. Sessions that were idle for `idle_ms` are closed.
     pub(super) fn take(&self, now_ms: u64, idle_ms: u64) -> Option<WsSession<R>> {
         let mut waiting = self.waiting();
         waiting.close_old(now_ms, idle_ms);
         waiting.sessions.pop()
     }
 
-    /// Keeps a session whose call was answered; true: from now on `close_old` is to be called now
-    /// and then, until it says false.
+    /// Stores a session after its call; true: the caller starts the periodic `close_old`, until
+    /// that returns false.
     pub(super) fn give(&self, mut session: WsSession<R>, now_ms: u64, idle_ms: u64) -> bool {
         (session.input, session.at) = (Vec::new(), 0);
         session.out = Vec::new();
@@ -59,7 +58,7 @@ impl<R: HttpResponse> IdleSessions<R> {
         !std::mem::replace(&mut waiting.is_watched, true)
     }
 
-    /// Closes those that have waited for `idle_ms`; false: none are left.
+    /// Closes sessions that were idle for `idle_ms`; false: none are left.
     fn close_old(&self, now_ms: u64, idle_ms: u64) -> bool {
         let mut waiting = self.waiting();
         waiting.close_old(now_ms, idle_ms);
@@ -87,7 +86,7 @@ impl<R: HttpResponse> Drop for IdleSessions<R> {
 }
 
 impl<T: Transport> SharedClient<T> {
-    /// Sees to it that sessions which grow old are closed. A client that is gone has closed them.
+    /// Starts closing old sessions periodically. A dropped client has closed them.
     #[cold]
     pub(super) fn watch_sessions(&self, idle_ms: u64) {
         let sessions = Arc::downgrade(&self.sessions);
@@ -107,7 +106,7 @@ mod tests {
         *,
     };
 
-    /// One of this number; it takes what it is told.
+    /// A response with this number; it accepts all bytes.
     struct Numbered(u64);
 
     impl HttpResponse for Numbered {
@@ -159,7 +158,7 @@ mod tests {
         for number in 0..IDLE_MAX as u64 + 8 {
             idle.give(session(number), number, 100);
         }
-        // Those that came last found no room, and are closed.
+        // The last ones found no room, and are closed.
         let kept: Vec<u64> =
             std::iter::from_fn(|| idle.take(40, 100)).map(|session| session.response.0).collect();
         assert_eq!(kept, (0..IDLE_MAX as u64).rev().collect::<Vec<_>>());
