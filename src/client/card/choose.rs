@@ -1,9 +1,9 @@
-//! Which interface of a card is called, and in which version (A2A 1.0 §5.2, §8.3.2).
+//! Chooses the interface of a card to call, and its version (A2A 1.0 §5.2, §8.3.2).
 //!
-//! Invariant: what the caller says comes first, then the newest version, then the card's order. An
-//! interface in a binding or a version that is not spoken, or with a URL that cannot be called, is
-//! passed over; one below the floor is never taken silently: when there is nothing else, that is an
-//! error which says how to allow it.
+//! Invariant: the caller's options come first, then the newest version, then the card's order. An
+//! interface with an unknown binding or version, or with a URL that cannot be called, is skipped.
+//! An interface below the floor is never taken silently: if there is no other, the error tells how
+//! to allow it.
 
 use std::fmt;
 
@@ -18,21 +18,21 @@ use super::{
     AgentCard, CardError, CardInterface, CardProblem,
 };
 
-/// What a caller wants of an interface.
+/// The caller's options for an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preferences {
-    /// Bindings, the most preferred first. When the card has none of them, its own order decides.
+    /// Bindings, the preferred one first. If the card has none of them, its own order decides.
     pub transports: Vec<Binding>,
-    /// The version to speak, below the floor or not; `None`: the newest that both have.
+    /// The version to speak, even below the floor; `None`: the newest common one.
     pub version: Option<ProtocolVersion>,
     /// The oldest version to speak; 1.0 by default.
     pub floor: ProtocolVersion,
-    /// The name of the dialect to speak, whatever the interface looks like.
+    /// The name of the dialect to speak, instead of the detected one.
     pub dialect: Option<&'static str>,
-    /// The tenant to call, in place of the one that the interface names; interfaces that have no
-    /// place for it are passed over.
+    /// The tenant to call, instead of the interface's; interfaces without a position for it are
+    /// skipped.
     pub tenant: Option<String>,
-    /// The origins that interfaces may have, those at others are passed over; `None`: any.
+    /// The allowed origins, interfaces at others are skipped; `None`: any.
     pub origins: Option<Vec<HttpOrigin>>,
 }
 
@@ -49,24 +49,24 @@ impl Default for Preferences {
     }
 }
 
-/// An interface of a card, and how it is called.
+/// An interface of a card, with the terms of its calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChosenInterface {
-    /// Where.
+    /// The URL.
     pub url: HttpUrl,
     /// The binding.
     pub binding: Binding,
-    /// What is said as `A2A-Version`: what the card says, or the newest that is spoken of its major
-    /// version.
+    /// The value of `A2A-Version`: the card's version, or the newest known one with its major
+    /// number.
     pub version: ProtocolVersion,
     /// The wire family of the version.
     pub generation: Generation,
-    /// What each call sends as `tenant`; `None`: nothing, or the URL's path names it.
+    /// The `tenant` of each call; `None`: none, or the URL's path names it.
     pub tenant: Option<String>,
-    /// The name of the dialect that is spoken.
+    /// The name of the dialect.
     pub dialect: &'static str,
-    /// True: it has the origin that the card came from, so that credentials may go there; a card
-    /// that came from no URL was given by the caller, which trusts its interfaces. False when a
+    /// True: it has the origin that the card came from, so that credentials may be sent there; the
+    /// interfaces of a card without a URL are trusted by the caller that gave it. False if a
     /// redirect led to the card from another origin, unless that is the same host without TLS.
     pub is_card_origin: bool,
 }
@@ -81,25 +81,25 @@ pub enum ChooseError {
         /// The floor.
         floor: ProtocolVersion,
     },
-    /// The version that the caller wants is not spoken here.
+    /// The version that the caller wants is unknown.
     UnknownVersion(ProtocolVersion),
-    /// The interface that would be called has no place for the tenant that the caller wants: its
-    /// version has none in its messages, and its URL does not end with `/tenants/NAME`; or over
-    /// gRPC the card has its own name there, by which the server knows the agent.
+    /// The interface has no position for the tenant that the caller wants: its version has none in
+    /// its messages, and its URL does not end with `/tenants/NAME`; or, over gRPC, it holds the
+    /// card's own name, by which the server finds the agent.
     NoTenant {
         /// The version of the interface.
         version: ProtocolVersion,
         /// Its URL.
         url: String,
     },
-    /// The interface that would be called has an origin that the caller does not allow: its URL.
+    /// The caller does not allow the origin of the interface: its URL.
     OtherOrigin(String),
-    /// No interface has a binding and a version that are spoken, in the version that is wanted, and
-    /// a URL that can be called; what the card offers, in words.
+    /// No interface has a known binding, a known version (the wanted one, if there is one) and a
+    /// URL that can be called; the card's interfaces, in words.
     NoInterface {
         /// The version that the caller wants.
         wanted: Option<ProtocolVersion>,
-        /// What the card offers.
+        /// The interfaces of the card.
         offered: String,
     },
 }
@@ -142,10 +142,10 @@ impl fmt::Display for ChooseError {
 
 impl std::error::Error for ChooseError {}
 
-/// Chooses the interface to call. `card_url` is where the card came from, if it came from a URL.
+/// Chooses the interface to call. `card_url` is the URL that the card came from, if any.
 ///
-/// Of the transports that are preferred, the first that the card has is taken, otherwise all are
-/// alike; of these the newest version, and of that version what the card lists first.
+/// It takes the interfaces with the first preferred transport that the card has, or else all; of
+/// these the newest version, and of that version the first one on the card.
 ///
 /// # Errors
 /// [`ChooseError`].
@@ -158,11 +158,11 @@ pub fn choose(
     Ok(all.into_iter().next().unwrap_or_else(|| unreachable!("there is one at least")))
 }
 
-/// Those that can be called, the one to call first: [`choose`] gives that. Where the transports are
-/// named and the card has one of them, those alone.
+/// The interfaces that can be called, the first one as chosen by [`choose`]; only those with a
+/// preferred transport, if there are any.
 ///
 /// # Errors
-/// [`ChooseError`]; otherwise there is one at least.
+/// [`ChooseError`]; otherwise there is at least one.
 pub(in crate::client) fn choose_all(
     card: &AgentCard,
     card_url: Option<&HttpUrl>,
@@ -181,14 +181,14 @@ pub(in crate::client) fn choose_all(
         preferred.unwrap_or(usize::MAX)
     };
     let mut all: Vec<ChosenInterface> = callable().filter(is_allowed).collect();
-    // Stable: of equal ones what the card lists first.
+    // Stable: equal ones keep the card's order.
     all.sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.version.cmp(&a.version)));
     if all.first().is_some_and(|first| rank(first) < usize::MAX) {
         all.retain(|one| rank(one) < usize::MAX);
     }
     let best = all.first();
     if best.is_none() && wants.tenant.is_some() {
-        // Without the tenant there is an interface, or the reason why there is none.
+        // Choosing without the tenant gives the interface, or the actual reason.
         let ChosenInterface { version, url, .. } =
             choose(card, card_url, &Preferences { tenant: None, ..wants.clone() })?;
         return Err(ChooseError::NoTenant { version, url: url.to_string() });
@@ -211,7 +211,7 @@ pub(in crate::client) fn choose_all(
     })
 }
 
-/// How an interface is called; `None`: it cannot be, or not in the version that is wanted.
+/// The interface as it is called; `None`: it cannot be, or not in the wanted version.
 fn callable(
     card: &AgentCard,
     interface: &CardInterface,
@@ -233,7 +233,7 @@ fn callable(
     }
     let dialect = wants.dialect.unwrap_or_else(|| dialect_at(&url, card_url, binding, generation));
     let own = Some(&interface.tenant).filter(|tenant| !tenant.is_empty()).cloned();
-    // Paths name no agents over gRPC: its tenant does, and another one would be another agent.
+    // Over gRPC no path names the agent: the tenant does, and another one would be another agent.
     let names_agent = binding == Binding::Grpc && own.as_ref() == Some(&card.name);
     let (url, tenant) = match &wants.tenant {
         None => (url, own),
@@ -258,7 +258,7 @@ fn callable(
     })
 }
 
-/// A path that ends with `/tenants/NAME`, of another tenant; `None`: it does not end so.
+/// A path that ends with `/tenants/NAME`, with another tenant; `None`: it has another end.
 fn path_with_tenant(path: &str, tenant: &str) -> Option<String> {
     let (path, query) = path.split_at(path.find('?').unwrap_or(path.len()));
     let (before, name) = path.strip_suffix('/').unwrap_or(path).rsplit_once('/')?;
@@ -270,8 +270,8 @@ fn path_with_tenant(path: &str, tenant: &str) -> Option<String> {
     Some(replaced + query)
 }
 
-/// The version to speak when the caller wants `wanted`: 0.2 and 0.3 are one family, in which a card
-/// may name either, and a card of 0.x that names no version may mean any of them.
+/// The version to speak if the caller wants `wanted`: 0.2 and 0.3 are one family, in which a card
+/// may name either, and a card of 0.x without a version may mean any of them.
 fn wanted_version(interface: &CardInterface, wanted: ProtocolVersion) -> Option<ProtocolVersion> {
     let said = interface.version()?.spoken();
     let is_same = said.and_then(ProtocolVersion::generation) == wanted.generation();
@@ -280,7 +280,7 @@ fn wanted_version(interface: &CardInterface, wanted: ProtocolVersion) -> Option<
     (is_same || is_open).then_some(wanted)
 }
 
-/// 0.1 has JSON-RPC alone; the platform that brings it to WebSockets brings the same messages.
+/// 0.1 has only JSON-RPC; a platform that carries it over WebSocket uses the same messages.
 fn is_spoken(binding: Binding, generation: Generation) -> bool {
     match (binding, generation) {
         (Binding::JsonRpc | Binding::WebSocket, _) => true,
@@ -289,10 +289,10 @@ fn is_spoken(binding: Binding, generation: Generation) -> bool {
     }
 }
 
-/// What is spoken at a URL: the dialect of a platform whose URLs look like it, else the standard.
+/// The dialect at a URL: a platform's if the URL has its form, else the standard.
 ///
-/// LangSmith serves `/a2a/` and a UUID, and its cards by `assistant_id` (wire §8); others use that
-/// path, too, but not with such ids. Evo AI serves `/api/v1/a2a/` and an id.
+/// LangSmith serves `/a2a/` and a UUID, and its cards by `assistant_id` (wire §8); other servers
+/// also use that path, but not with such ids. Evo AI serves `/api/v1/a2a/` and an id.
 fn dialect_at(
     url: &HttpUrl,
     card_url: Option<&HttpUrl>,
@@ -305,7 +305,7 @@ fn dialect_at(
     }
     let path = url.path.split('?').next().unwrap_or_default();
     let card_query = card_url.and_then(|card| card.path.split_once('?')).map(|(_, query)| query);
-    // Of two prefixes the longer one is meant.
+    // Of two matching prefixes the longer one decides.
     let of_path = dialect::ALL.iter().filter_map(|one| {
         let prefix = one.routes.by_name?;
         let (_, id) = path.split_once(prefix)?;
@@ -332,7 +332,7 @@ fn is_uuid(id: &str) -> bool {
         })
 }
 
-/// What a card offers, for humans: at most eight interfaces.
+/// The interfaces of a card, for people: at most eight.
 fn offered(card: &AgentCard, card_url: Option<&HttpUrl>) -> String {
     const SHOWN_MAX: usize = 8;
     let one = |interface: &CardInterface| {
@@ -351,13 +351,13 @@ fn offered(card: &AgentCard, card_url: Option<&HttpUrl>) -> String {
     }
 }
 
-/// The version in which a server is asked again that answered VersionNotSupported to `asked`: the
-/// newest of those that it named, the wanted one if one is wanted. `named` are texts in which
-/// versions stand: the error's message, or entries of its data.
+/// The version in which to repeat a call after VersionNotSupported to `asked`: the newest that the
+/// server named, or the wanted one. `named` are texts that contain versions: the error's message,
+/// or entries of its data.
 ///
 /// # Errors
-/// [`ChooseError::BelowFloor`] when only older versions than the floor are left, and
-/// [`ChooseError::NoInterface`] when there is none.
+/// [`ChooseError::BelowFloor`] if only versions below the floor are left, and
+/// [`ChooseError::NoInterface`] if there are none.
 pub fn next_version<'t>(
     asked: ProtocolVersion,
     named: impl IntoIterator<Item = &'t str>,
@@ -384,7 +384,7 @@ pub fn next_version<'t>(
     }
 }
 
-/// The versions in a text: numbers and dots between anything else.
+/// The versions in a text: numbers and dots, separated by anything else.
 fn versions_in(text: &str) -> impl Iterator<Item = ProtocolVersion> {
     let words = text.split(|c: char| !c.is_ascii_digit() && c != '.');
     words.filter_map(|word| ProtocolVersion::parse(word.trim_matches('.')))
@@ -451,7 +451,7 @@ mod tests {
             (&[][..], None, "1.0", "https://h/rest http+json 1.0"),
             (&[JsonRpc], None, "1.0", "https://h/rpc jsonrpc 1.0"),
             (&[WebSocket, JsonRpc, HttpJson], None, "1.0", "https://h/rpc jsonrpc 1.0"),
-            // Its gRPC is below the floor, and nothing else is preferred: the card's order.
+            // Its gRPC is below the floor, and there is no other preference: the card's order.
             (&[Grpc], None, "1.0", "https://h/rest http+json 1.0"),
             (&[Grpc], None, "0.3", "https://h:1/ grpc 0.3"),
             (&[], None, "0.3", "https://h/rest http+json 1.0"),
@@ -537,7 +537,7 @@ mod tests {
             ("https://h/tenants/", "", "JSONRPC", "0.3", "t", None),
             ("https://h/tenants/x", "", "GRPC", "0.3", "t", None),
             ("https://h/a", "", "JSONRPC", "0.1", "t", None),
-            // The card's name, as this server has it for an agent that is not the default one.
+            // The card's name, as this server sets it for an agent that is not the default one.
             ("https://h/", "A", "GRPC", "1.0", "t", None),
             ("https://h/", "A", "GRPC", "1.0", "A", Some("/ A")),
         ] {
@@ -546,7 +546,7 @@ mod tests {
             let refused = matches!(got, Err(ChooseError::NoTenant { .. }));
             assert_eq!(refused, called.is_none(), "{got:?}");
         }
-        // One with a place for it is taken before one without.
+        // An interface with a position for it precedes one without.
         let card =
             card(&[("https://h/old", "JSONRPC", "0.3"), ("https://h/new", "JSONRPC", "1.0")]);
         let floor = version("0.3");
@@ -602,7 +602,7 @@ mod tests {
             Err(ChooseError::BelowFloor { newest: v03, floor: v1 })
         );
         assert_eq!(next_version(v1, ["0.3,0.1"], &wants(&[], None, "0.1")), Ok(v03));
-        // Never the same again, never what is not spoken, never another than the wanted one.
+        // Never the same version, an unknown one, or another than the wanted one.
         for named in ["1.0", "2.0", "", "no version", "1.0.0.0", "..."] {
             let error = next_version(v1, [named], &default).unwrap_err();
             assert!(matches!(error, ChooseError::NoInterface { .. }), "{named}");

@@ -1,9 +1,8 @@
-//! Where cards are found, and how long one that was found is good (A2A 1.0 §8.2, §8.6).
+//! The URLs of cards, and the lifetime of a card (A2A 1.0 §8.2, §8.6).
 //!
-//! Invariant: a bare origin has its card at the well-known path, the one of 1.0 and 0.3 first, that
-//! of 0.2 and 0.1 only when there is none (wire §7.1). A card is used without a question while the
-//! server said it is fresh, and asked about by its validators after that. No clock: the time is an
-//! argument.
+//! Invariant: a bare origin has its card at the well-known path: first that of 1.0 and 0.3, and
+//! that of 0.2 and 0.1 only if there is none (wire §7.1). A fresh card is used without a request; a
+//! stale one is revalidated with its validators. No clock: the time is an argument.
 
 use std::collections::HashMap;
 
@@ -17,13 +16,13 @@ use crate::{
 
 use super::super::HttpUrl;
 
-/// Where cards are found below an origin, in the order in which they are asked for: of 0.3 and 1.0,
-/// of 0.1 and 0.2.
+/// The paths of cards below an origin, in the order of the requests: of 0.3 and 1.0, of 0.1 and
+/// 0.2.
 pub const WELL_KNOWN: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
 
-/// What to ask for, in this order: the next when the one before was not there.
+/// The URLs to request, in this order: each one if there was no card at the one before.
 ///
-/// An origin has its card at the well-known paths. A URL with a path is the card itself, or, where
+/// An origin has its card at the well-known paths. A URL with a path is the card itself, or, if
 /// there is none, an agent with its card at the well-known paths below it; never at those of the
 /// origin, where another agent's card may be.
 pub fn card_urls(url: &HttpUrl) -> Vec<HttpUrl> {
@@ -38,44 +37,42 @@ pub fn card_urls(url: &HttpUrl) -> Vec<HttpUrl> {
     }
 }
 
-/// Whether the next of [`card_urls`] is requested after a response of this status: after every one
-/// that says that this URL has no card for this request, and not after one that is about the server
-/// or about now.
+/// Whether the next of [`card_urls`] is requested after a response of this status: if the status
+/// concerns this URL, and not the server or a temporary state.
 pub fn is_not_there(status: u16) -> bool {
     matches!(status, 200 | 400..=499) && !matches!(status, 408 | 421 | 425 | 429)
 }
 
-/// Whether a document may be a card, with or without mistakes: a JSON object with a member that
-/// only cards have. A page for browsers is none, nor is the `{"status":"ok"}` of a health check.
+/// Whether a document may be a card, valid or not: a JSON object with a member that only cards
+/// have. A page for browsers is not, nor is the `{"status":"ok"}` of a health check.
 pub fn looks_like_card(json: &[u8]) -> bool {
     const MEMBERS: [&str; 4] = ["capabilities", "skills", "supportedInterfaces", "url"];
     serde_json::from_slice::<HashMap<String, IgnoredAny>>(without_mark(json))
         .is_ok_and(|card| MEMBERS.iter().any(|name| card.contains_key(*name)))
 }
 
-/// What is remembered of a card that was fetched.
+/// The caching data of a fetched card.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CardFreshness {
     etag: Option<String>,
     last_modified: Option<String>,
-    /// Until when it is used without a question, in ms since the Unix epoch: it may be kept in a
-    /// file.
+    /// When it becomes stale, in ms since the Unix epoch: it may be stored in a file.
     fresh_until_unix_ms: u64,
-    /// True: it must not be kept.
+    /// True: it must not be stored.
     is_private: bool,
 }
 
-/// Milliseconds that a card is fresh at most, whatever its server says: a day.
+/// Maximum milliseconds for which a card is fresh, whatever its server sends: a day.
 pub const FRESH_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
 
 impl CardFreshness {
-    /// Reads what the head of a response says. `field` gives the first value of a field by its name
-    /// in lower case.
+    /// Reads the head of a response. `field` returns the first value of a field by its name in
+    /// lower case.
     pub fn of<'f>(field: impl Fn(&str) -> Option<&'f [u8]>, now: Now) -> CardFreshness {
         let text = |name: &str| {
             let value = str::from_utf8(field(name)?.trim_ascii()).ok()?;
             let is_plain = !value.is_empty() && value.len() <= 256;
-            // What is not can be said in no field of a question.
+            // Other values cannot be sent in a request field.
             let is_plain = is_plain && value.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
             is_plain.then(|| value.to_owned())
         };
@@ -84,10 +81,10 @@ impl CardFreshness {
         let has = |name: &str| directives().any(|one| one == name || one.starts_with(name));
         let seconds = directives().find_map(|one| one.strip_prefix("max-age="));
         let seconds = seconds.and_then(|text| text.trim_matches('"').parse::<u64>().ok());
-        // RFC 9111 §5.2.1: a cache may have held it for a while already.
+        // RFC 9111 §5.2.1: a cache may have stored it for a while already.
         let age = text("age").and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
         let fresh_ms = match (seconds, text("expires")) {
-            // RFC 9111 §4.1: what varies by more than a request says is no answer to another one.
+            // RFC 9111 §4.1: `*` means that the response fits no other request.
             _ if text("vary").is_some_and(|vary| vary.contains('*')) => 0,
             _ if has("no-cache") || has("no-store") => 0,
             (Some(seconds), _) => seconds.saturating_sub(age).saturating_mul(1_000),
@@ -103,32 +100,32 @@ impl CardFreshness {
         }
     }
 
-    /// Whether the card is used without a question.
+    /// Whether the card is used without a request.
     pub fn is_fresh(&self, now: Now) -> bool {
-        // A clock that was set back must not keep a card for ever.
+        // A clock that was set back must not keep a card fresh for ever.
         let left_ms = self.fresh_until_unix_ms.saturating_sub(now.unix_ms);
         left_ms > 0 && left_ms <= FRESH_MS_MAX
     }
 
-    /// Milliseconds for which the card is used without a question from now on.
+    /// Milliseconds for which the card is still fresh.
     #[cfg(feature = "gateway")]
     pub(crate) fn left_ms(&self, now: Now) -> u64 {
         if self.is_fresh(now) { self.fresh_until_unix_ms - now.unix_ms } else { 0 }
     }
 
-    /// The same, to be asked about at once.
+    /// The same as stale, to be revalidated at once.
     #[cfg(feature = "gateway")]
     pub(crate) fn stale(self) -> CardFreshness {
         CardFreshness { fresh_until_unix_ms: 0, ..self }
     }
 
-    /// Whether the server allows to keep the card at all.
+    /// Whether the server allows storing the card.
     pub fn may_be_kept(&self) -> bool {
         !self.is_private
     }
 
-    /// Adds the fields that ask whether the card has changed (RFC 9110 §13.1): the answer may be
-    /// 304, after which [`CardFreshness::renewed`] says how long it is good.
+    /// Adds the fields of a conditional request (RFC 9110 §13.1): after a 304,
+    /// [`CardFreshness::renewed`] gives the new lifetime.
     pub fn ask(&self, fields: &mut FieldLinesBuf) {
         if let Some(etag) = &self.etag {
             fields.push("If-None-Match", etag);
@@ -138,8 +135,8 @@ impl CardFreshness {
         }
     }
 
-    /// What is known after a 304, whose head says how long the card is good, and may leave out its
-    /// validators (RFC 9111 §4.3.4).
+    /// The caching data after a 304, whose head has the new lifetime, and may omit the validators
+    /// (RFC 9111 §4.3.4).
     #[must_use]
     pub fn renewed<'f>(self, field: impl Fn(&str) -> Option<&'f [u8]>, now: Now) -> CardFreshness {
         let is_said = field("cache-control").is_some();
@@ -147,7 +144,7 @@ impl CardFreshness {
         CardFreshness {
             etag: new.etag.or(self.etag),
             last_modified: new.last_modified.or(self.last_modified),
-            // What is not said anew holds on: it must not be kept because a 304 is short.
+            // A 304 without `Cache-Control` leaves `no-store` in force.
             is_private: if is_said { new.is_private } else { self.is_private },
             ..new
         }
@@ -246,7 +243,7 @@ mod tests {
         let stored = CardFreshness::of(head(&[("cache-control", "no-store")]), NOW);
         assert!(!stored.clone().renewed(head(&[]), NOW).may_be_kept());
         assert!(stored.renewed(head(&[("cache-control", "max-age=5")]), NOW).may_be_kept());
-        // HTTP/2 would not let a request with such a field go out.
+        // HTTP/2 would reject a request with such a field.
         for etag in ["a\u{1}b", "\"\u{e9}\"", "a\tb"] {
             let fields = [("etag", etag), ("last-modified", "")];
             assert_eq!(asked(&CardFreshness::of(head(&fields), NOW)), "", "{etag:?}");

@@ -1,26 +1,26 @@
-//! Why a document is no card that a client can use.
+//! Errors of cards.
 
 use std::fmt;
 
-/// Why a document is no card, and which member is to blame.
+/// Why a document is not a card, and which member is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardError {
     /// The member, as `supportedInterfaces[0].url`; empty: the document itself.
     pub member: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: CardProblem,
 }
 
-/// What is wrong with a member of a card.
+/// A problem of a card's member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CardProblem {
-    /// The document is no JSON (RFC 8259); where.
+    /// The document is not JSON (RFC 8259); the position.
     NotJson(String),
     /// The document has more bytes than this.
     TooLarge(usize),
-    /// More objects and arrays are inside of each other than this.
+    /// Objects and arrays are nested deeper than this.
     TooDeep(usize),
-    /// The member stands twice in its object.
+    /// The member occurs twice in its object.
     Twice,
     /// It has more entries than this.
     TooMany(usize),
@@ -28,7 +28,7 @@ pub enum CardProblem {
     Missing,
     /// It has another type than this one.
     Type(&'static str),
-    /// It is no URL that its binding can have; why.
+    /// It is not a valid URL of its binding; the reason.
     Url(String),
 }
 

@@ -1,4 +1,4 @@
-//! Where an agent is reached (A2A 1.0 §4.4.6), as its card says it and as a client calls it.
+//! The interfaces of an agent (A2A 1.0 §4.4.6), as its card lists them and as a client calls them.
 
 use serde::Serialize;
 
@@ -13,25 +13,25 @@ use super::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CardInterface {
-    /// Where, as the card says it; [`CardInterface::target`] makes of it what can be called.
+    /// The URL on the card; [`CardInterface::target`] resolves it.
     pub url: String,
-    /// The binding, as the card says it; [`CardInterface::binding`] reads it.
+    /// The binding on the card; [`CardInterface::binding`] reads it.
     #[serde(rename = "protocolBinding")]
     pub binding_name: String,
-    /// What calls must send as `tenant` (A2A 1.0 §8.3.2); empty: nothing.
+    /// The `tenant` that calls must send (A2A 1.0 §8.3.2); empty: none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub tenant: String,
-    /// The version as the card says it, or else what cards of its generation mean without saying
-    /// it; [`CardInterface::version`] reads it.
+    /// The version on the card, or the one that cards of its generation imply;
+    /// [`CardInterface::version`] reads it.
     #[serde(rename = "protocolVersion")]
     pub version_text: String,
-    /// True: the card does not say the version.
+    /// True: the card does not name the version.
     #[serde(skip)]
     pub is_version_assumed: bool,
 }
 
-/// Names of bindings on cards, each with what it means; compared without case, as the JavaScript
-/// SDK does (wire §7.1).
+/// Names of bindings on cards, and their meaning; compared without case, as in the JavaScript SDK
+/// (wire §7.1).
 const NAMES: &[(&str, Binding)] = &[
     ("JSONRPC", Binding::JsonRpc),
     ("JSON-RPC", Binding::JsonRpc),
@@ -43,8 +43,8 @@ const NAMES: &[(&str, Binding)] = &[
     ("WS", Binding::WebSocket),
 ];
 
-/// The binding of this name on a card: one of the specification, a spelling of one that is seen on
-/// cards, or a URI whose last segment is `websocket` (A2A 1.0 §5.8 names other bindings by URIs).
+/// The binding of this name on a card: a name of the specification, a variant that cards use, or a
+/// URI whose last segment is `websocket` (A2A 1.0 §5.8 names other bindings by URIs).
 pub fn binding_of(name: &str) -> Option<Binding> {
     let of_list = NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     let last = name.contains("://").then(|| name.trim_end_matches('/').rsplit('/').next());
@@ -52,7 +52,7 @@ pub fn binding_of(name: &str) -> Option<Binding> {
     of_list.map(|(_, binding)| *binding).or(is_websocket.then_some(Binding::WebSocket))
 }
 
-/// The version of this name on a card: also as `v1.0`, and `1` for 1.0.
+/// The version of this name on a card: also `v1.0`, and `1` for 1.0.
 pub(super) fn version_of(text: &str) -> Option<ProtocolVersion> {
     let text = text.trim();
     let number = text.strip_prefix(['v', 'V']).unwrap_or(text);
@@ -60,25 +60,25 @@ pub(super) fn version_of(text: &str) -> Option<ProtocolVersion> {
 }
 
 impl CardInterface {
-    /// The binding; `None`: it is not known here.
+    /// The binding; `None`: it is unknown.
     pub fn binding(&self) -> Option<Binding> {
         binding_of(&self.binding_name)
     }
 
-    /// The version; `None`: what the card says is none.
+    /// The version; `None`: the card's text is not a version.
     pub fn version(&self) -> Option<ProtocolVersion> {
         match self.version_text.is_empty() {
-            // Only interfaces of 1.0 are without one.
+            // Only interfaces of 1.0 may be without one.
             true => Some(ProtocolVersion::V1_0),
             false => version_of(&self.version_text),
         }
     }
 
-    /// What is called. `card` is where the card came from, if it came from a URL.
+    /// The URL to call. `card` is the URL that the card came from, if any.
     ///
-    /// A relative reference (RFC 3986 §4.2) is meant at the card's URL, unless it could be a host.
-    /// `ws` and `wss` are `http` and `https`. gRPC may name a bare `host:port` (wire §4.1): it is
-    /// as secure as the card's URL was, or without one, when its host is not this machine.
+    /// A relative reference (RFC 3986 §4.2) is resolved against the card's URL, unless it could be
+    /// a host. `ws` and `wss` become `http` and `https`. gRPC may name a bare `host:port` (wire
+    /// §4.1): it uses TLS if the card's URL does or, without one, if its host is not this machine.
     ///
     /// # Errors
     /// [`CardProblem::Url`], for the member `url`.
@@ -98,7 +98,7 @@ impl CardInterface {
     }
 }
 
-/// Schemes of URLs that carry A2A, and what HTTP calls them.
+/// Schemes of URLs that carry A2A, and their HTTP schemes.
 const SCHEMES: &[(&str, &str)] = &[
     ("http://", "http"),
     ("https://", "https"),
@@ -120,7 +120,7 @@ fn absolute(text: &str, card: Option<&HttpUrl>) -> Result<HttpUrl, UrlError> {
     }
 }
 
-/// A reference that cannot be taken for a host: `/a2a`, `//host/a2a`, `./a2a`, `a2a/v1`.
+/// Whether a reference cannot be a host: `/a2a`, `//host/a2a`, `./a2a`, `a2a/v1`.
 fn is_relative(text: &str) -> bool {
     let first = text.split(['/', '?', '#']).next().unwrap_or_default();
     let is_name = !first.is_empty() && !first.contains(['.', ':', '@']) && first != "localhost";

@@ -1,7 +1,8 @@
-//! JSON of cards, bounded: as a tree, because cards are small and rare.
+//! JSON of cards, within limits: as a tree, because cards are small and rare.
 //!
-//! Invariant: a document has a limit of bytes and of depth, and no object has a member twice: two
-//! readers could read two cards in it, and a signature would cover but one of them.
+//! Invariant: a document has a limit of bytes and of depth, and no object has a member twice:
+//! otherwise two readers could see two different cards, and a signature would cover only one of
+//! them.
 
 use std::{cell::Cell, fmt};
 
@@ -11,9 +12,9 @@ use serde_json::{Map, Number, Value};
 use super::{CardError, CardProblem};
 use crate::json::{without_lone_surrogates, without_mark};
 
-/// Reads one JSON value. Half a surrogate pair reads as U+FFFD.
+/// Reads one JSON value. Half a surrogate pair becomes U+FFFD.
 ///
-/// `bytes_max` bounds the text, `depth_max` the objects and arrays that are open at once.
+/// `bytes_max` bounds the text, `depth_max` the nesting of objects and arrays.
 ///
 /// # Errors
 /// [`CardProblem::TooLarge`], [`CardProblem::TooDeep`], [`CardProblem::Twice`],
@@ -41,13 +42,13 @@ fn read_bounded(json: &[u8], depth_max: usize) -> Result<Value, CardError> {
     })
 }
 
-/// What serde has no error for.
+/// Errors that serde does not have.
 enum RefusedJson {
     TooDeep,
     Twice(String),
 }
 
-/// A value that is read, and how many more may be open inside.
+/// A value, and how many levels may still be nested in it.
 #[derive(Clone, Copy)]
 struct BoundedValue<'f> {
     depth_left: usize,

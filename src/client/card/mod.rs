@@ -1,6 +1,6 @@
 //! Agent cards as clients read them.
 //!
-//! A card is read leniently ([`AgentCard::read`]), an interface of it is chosen strictly
+//! Cards are read leniently ([`AgentCard::read`]), and their interfaces are chosen strictly
 //! ([`choose`]).
 
 mod agent_card;

@@ -1,8 +1,8 @@
-//! An object of a card and where it stands, so that an error can name a member.
+//! An object of a card and its path, so that an error can name a member.
 //!
 //! Invariant: a member is found under its name in JSON or in the proto (A2A 1.0 §5.5, wire §1.7);
-//! `null` is absent, and an empty array is an empty object, as PHP writes it. Read as text, numbers
-//! and flags are text.
+//! `null` is absent, and an empty array is an empty object, as PHP writes it. Numbers and flags can
+//! be read as text.
 
 use std::borrow::Cow;
 
@@ -46,17 +46,17 @@ impl<'v> CardObject<'v> {
         }
     }
 
-    /// That a member is missing.
+    /// The error for a missing member.
     pub fn missing(&self, name: &str) -> CardError {
         CardError::of(&self.path(name), CardProblem::Missing)
     }
 
-    /// That a member has another type than `wanted`.
+    /// The error for a member with another type than `wanted`.
     pub fn wrong_type(&self, name: &str, wanted: &'static str) -> CardError {
         CardError::of(&self.path(name), CardProblem::Type(wanted))
     }
 
-    /// The member of this name in JSON, unless it is `null`.
+    /// The member with this JSON name, unless it is `null`.
     pub fn get(&self, name: &str) -> Option<&'v Value> {
         let members = self.members?;
         let value = members.get(name).or_else(|| match snake_case(name) {
@@ -66,12 +66,12 @@ impl<'v> CardObject<'v> {
         value.filter(|value| !value.is_null())
     }
 
-    /// A text; arrays and objects are none.
+    /// A member as text; `None` for arrays and objects.
     pub fn text(&self, name: &str) -> Option<String> {
         as_text(self.get(name)?)
     }
 
-    /// The first of these members that is there.
+    /// The text of the first present member.
     pub fn text_of(&self, names: &[&str]) -> Option<String> {
         names.iter().find_map(|name| self.text(name))
     }
@@ -100,17 +100,17 @@ impl<'v> CardObject<'v> {
         CardObject::of(&self.path(name), self.get(name)?)
     }
 
-    /// A member that is an object, free in its content.
+    /// A member that is an object of any content.
     pub fn map(&self, name: &str) -> Option<Map<String, Value>> {
         self.get(name)?.as_object().cloned()
     }
 
-    /// The entries of an array, each with its path; of anything else: none.
+    /// The entries of an array, each with its path; empty for any other value.
     pub fn list(&self, name: &str) -> Result<Vec<(String, &'v Value)>, CardError> {
         self.list_max(name, CARD_ENTRIES_MAX)
     }
 
-    /// The same, with another limit than that of most lists.
+    /// The same with another limit than that of most lists.
     pub fn list_max(&self, name: &str, max: usize) -> Result<Vec<(String, &'v Value)>, CardError> {
         let Some(entries) = self.get(name).and_then(Value::as_array) else {
             return Ok(Vec::new());
@@ -123,7 +123,7 @@ impl<'v> CardObject<'v> {
         Ok(numbered.map(|(index, value)| (format!("{path}[{index}]"), value)).collect())
     }
 
-    /// Texts of an array; a text alone is one entry, and what is no text is left out.
+    /// The texts of an array; a single text is one entry, and other values are omitted.
     pub fn texts(&self, name: &str) -> Result<Vec<String>, CardError> {
         if let Some(Value::String(only)) = self.get(name) {
             return Ok(vec![only.clone()]);
@@ -140,7 +140,7 @@ fn as_text(value: &Value) -> Option<String> {
     }
 }
 
-/// The name in the proto of a name in JSON: `tokenUrl` is `token_url`; borrowed where it is equal.
+/// The proto name of a JSON name: `tokenUrl` is `token_url`; borrowed if it is equal.
 pub(super) fn snake_case(name: &str) -> Cow<'_, str> {
     if !name.bytes().any(|byte| byte.is_ascii_uppercase()) {
         return Cow::Borrowed(name);

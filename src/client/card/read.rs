@@ -1,10 +1,10 @@
 //! Reads cards of every generation (wire §1.6, §7) into the form of 1.0.
 //!
-//! Invariant: what does no harm is forgiven: unknown members, missing ones, a number where a text
-//! is meant. What a client would act wrongly on is an error that names the member: a card without a
-//! name or an interface, and security that cannot be understood. `supportedInterfaces` makes a card
-//! one of 1.0, and nothing of its older members adds an interface, because no signature covers
-//! them. Names of members are those of JSON or those of the proto, `null` is absent.
+//! Invariant: harmless mistakes are accepted: unknown members, missing ones, a number instead of a
+//! text. A mistake on which a client would act wrongly is an error that names the member: a card
+//! without a name or an interface, and invalid security. `supportedInterfaces` makes a card one of
+//! 1.0, and its older members add no interface, because no signature covers them. Names of members
+//! are those of JSON or of the proto, `null` is absent.
 
 use crate::{json::without_mark, model::Generation};
 
@@ -17,8 +17,8 @@ use super::{
 };
 
 impl AgentCard {
-    /// Reads a card of 0.1, 0.2, 0.3 or 1.0, one that is several of them, or one in the JSON of the
-    /// proto of 0.3.
+    /// Reads a card of 0.1, 0.2, 0.3 or 1.0, a card for several of them, or a card in the JSON of
+    /// the proto of 0.3.
     ///
     /// `json` has at most 1 MiB, 64 levels, 64 interfaces, and 1024 skills, schemes, or entries of
     /// any other list.
@@ -29,14 +29,14 @@ impl AgentCard {
         AgentCard::read_within(json, CARD_BYTES_MAX)
     }
 
-    /// The same with another limit of its bytes, such as
+    /// The same with another limit of bytes, such as
     /// [`ClientLimits::card_bytes_max`](crate::client::ClientLimits::card_bytes_max).
     ///
     /// # Errors
     /// [`CardError`] names the member.
     pub fn read_within(json: &[u8], bytes_max: usize) -> Result<AgentCard, CardError> {
         let tree = json::read(json, bytes_max, CARD_DEPTH_MAX)?;
-        // serde_json has read it, so it is UTF-8 but for its strings, and those are checked, too.
+        // serde_json has read it, so it is UTF-8 outside of strings, and those are checked too.
         let raw = String::from_utf8_lossy(without_mark(json)).into_owned().into_boxed_str();
         let card = CardObject::of("", &tree).filter(CardObject::is_object);
         let card = card.ok_or_else(|| not_an_object(""))?;
@@ -72,8 +72,8 @@ impl AgentCard {
 }
 
 impl AgentCard {
-    /// What the name of its file says of it: `authentication` alone makes a card one of 0.1, but
-    /// not in `agent-card.json`, where only clients of 0.3 and later look (wire §7.1).
+    /// Corrects the generation by the file's name: `authentication` alone makes a card one of 0.1,
+    /// but not in `agent-card.json`, which only clients of 0.3 and later read (wire §7.1).
     #[must_use]
     pub fn in_file(mut self, path: &str) -> AgentCard {
         let name = path.split('?').next().unwrap_or_default().rsplit(['/', '\\']).next();
@@ -102,12 +102,12 @@ fn interfaces(card: &CardObject<'_>) -> Result<(Generation, Vec<CardInterface>),
     v0_interfaces(card)
 }
 
-/// One that cannot be read is left out while another can.
+/// An invalid interface is skipped if another one is valid.
 fn v1_interfaces(
     card: &CardObject<'_>,
     listed: &[(String, &serde_json::Value)],
 ) -> Result<Vec<CardInterface>, CardError> {
-    // The release candidate of 1.0 had its versions on the card.
+    // The release candidate of 1.0 had the versions on the card.
     let of_card = card.texts("protocolVersions")?.into_iter().max().unwrap_or_default();
     let (mut read, mut first_error) = (Vec::new(), None);
     for (member, value) in listed {
@@ -133,12 +133,12 @@ fn v1_interfaces(
     }
 }
 
-/// The version of cards that do not say it (wire §1.9).
+/// The version of cards that do not name it (wire §1.9).
 const V0_VERSION: &str = "0.3";
-/// That of cards with `authentication`, which 0.1 alone has.
+/// The version of cards with `authentication`, which only 0.1 has.
 const V01_VERSION: &str = "0.1";
 
-/// `url` first, then what `additionalInterfaces` adds to it (A2A 0.3 §5.5.5).
+/// `url` first, then the entries of `additionalInterfaces` (A2A 0.3 §5.5.5).
 fn v0_interfaces(card: &CardObject<'_>) -> Result<(Generation, Vec<CardInterface>), CardError> {
     let said = card.text("protocolVersion").filter(|said| !said.is_empty());
     let is_v01 = said.is_none()
@@ -176,7 +176,7 @@ fn v0_interfaces(card: &CardObject<'_>) -> Result<(Generation, Vec<CardInterface
 }
 
 fn capabilities(card: &CardObject<'_>) -> Result<CardCapabilities, CardError> {
-    // Snapshots of the time before 1.0 had a name of their own on the card.
+    // Snapshots before 1.0 had a name of their own on the card.
     let names = ["supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard"];
     let of_card = names.into_iter().find_map(|name| card.flag(name));
     let Some(said) = card.object("capabilities") else {
@@ -225,7 +225,7 @@ fn skills(card: &CardObject<'_>) -> Result<Vec<CardSkill>, CardError> {
 
 fn signatures(card: &CardObject<'_>) -> Result<Vec<CardSignature>, CardError> {
     let signatures = card.list("signatures")?.into_iter().map(|(member, value)| {
-        // One that is no object stays as one that cannot be verified.
+        // An entry that is not an object becomes a signature that cannot be verified.
         let Some(one) = CardObject::of(&member, value) else { return CardSignature::default() };
         CardSignature {
             protected: one.text("protected").unwrap_or_default(),
@@ -362,7 +362,7 @@ mod tests {
             "securityRequirements":[{"schemes":[]},{"schemes":{"m":[]}}]}"#,
         );
         assert!(matches!(php.security_schemes["m"], SecurityScheme::MutualTls(_)));
-        // What cannot be understood is not read as "nothing is required".
+        // Unknown security is not read as "nothing is required".
         assert!(matches!(php.security_schemes["x"], SecurityScheme::Unknown(_)));
         assert!(php.security_requirements[0].schemes.is_empty());
         assert_eq!(php.security_requirements[1].schemes.len(), 1);

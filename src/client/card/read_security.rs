@@ -1,8 +1,8 @@
 //! Reads security schemes and requirements in the forms that cards have (wire §1.6), and in one
-//! more: JavaScript's SDK 1.3.0 writes its own objects, `{"scheme":{"$case":"…","value":{…}}}`.
+//! more: the JavaScript SDK 1.3.0 writes its own objects, `{"scheme":{"$case":"…","value":{…}}}`.
 //!
-//! Invariant: a scheme in the wrapper of 1.0 is read from it, whatever `type` stands beside it
-//! (wire §10, trap 49). What cannot be understood is not read as "nothing is required".
+//! Invariant: a scheme in the wrapper of 1.0 is read from it, and any `type` next to it is ignored
+//! (wire §10, trap 49). Invalid security is not read as "nothing is required".
 
 use std::collections::BTreeMap;
 
@@ -71,7 +71,7 @@ fn scheme(said: &CardObject<'_>) -> Result<SecurityScheme, CardError> {
     }
 }
 
-/// What a oneof of the proto is and has, as JavaScript's SDK keeps it.
+/// The case and the value of a proto oneof, as the JavaScript SDK stores it.
 fn one_of<'v>(said: &CardObject<'v>, name: &str) -> Option<(String, CardObject<'v>)> {
     let kept = said.object(name)?;
     Some((kept.text("$case")?, kept.object("value")?))
@@ -102,7 +102,7 @@ fn of_kind(kind: SchemeKind, said: &CardObject<'_>) -> Result<SecurityScheme, Ca
         SchemeKind::OAuth2 => SecurityScheme::OAuth2(OAuth2Scheme {
             description,
             flows: said.object("flows").map_or_else(Vec::new, |flows| of_flows(&flows)),
-            // The proto's name, `oauth2_metadata_url`, as JSON libraries spell it.
+            // The proto's name, `oauth2_metadata_url`, as JSON libraries convert it.
             metadata_url: text("oauth2MetadataUrl"),
         }),
         SchemeKind::OpenIdConnect => SecurityScheme::OpenIdConnect(OpenIdConnectScheme {
@@ -159,8 +159,7 @@ fn of_flow(kind: OAuthFlowKind, said: &CardObject<'_>) -> OAuthFlow {
 
 /// The requirements of the card, or of a skill.
 pub(super) fn requirements(said: &CardObject<'_>) -> Result<Vec<SecurityRequirement>, CardError> {
-    // A2A 0.3 calls them `security`; so do cards of 1.0 that were written after its guide (wire
-    // §10, trap 22).
+    // A2A 0.3 calls them `security`; so do cards of 1.0 that follow its guide (wire §10, trap 22).
     let named = ["securityRequirements", "security"];
     let Some(name) = named.into_iter().find(|name| said.get(name).is_some()) else {
         return Ok(Vec::new());
@@ -178,7 +177,7 @@ pub(super) fn requirements(said: &CardObject<'_>) -> Result<Vec<SecurityRequirem
 fn requirement(member: &str, value: &Value, is_v1: bool) -> Result<SecurityRequirement, CardError> {
     let wrong_type = |member: &str| CardError::of(member, CardProblem::Type("an object"));
     let said = CardObject::of(member, value).ok_or_else(|| wrong_type(member))?;
-    // A scheme of 0.3 may be called `schemes`, but its scopes are an array.
+    // A scheme of 0.3 may have the name `schemes`, but its scopes are an array.
     let schemes = match said.get("schemes") {
         Some(Value::Object(_)) => said.object("schemes").unwrap_or(said),
         Some(Value::Array(list)) if is_v1 && list.is_empty() => {
@@ -200,8 +199,8 @@ fn requirement(member: &str, value: &Value, is_v1: bool) -> Result<SecurityRequi
     Ok(SecurityRequirement { schemes: scopes.collect() })
 }
 
-/// Schemes and requirements, with those of 0.1, whose `authentication` has but names of schemes of
-/// HTTP, of which one is enough (A2A 0.1, `AgentAuthentication`).
+/// Schemes and requirements, including those of 0.1, whose `authentication` has only names of HTTP
+/// schemes, of which one is enough (A2A 0.1, `AgentAuthentication`).
 pub(super) fn with_requirements(
     card: &CardObject<'_>,
     generation: Generation,

@@ -1,6 +1,6 @@
 //! How callers authenticate (A2A 1.0 §4.5), in the form of 1.0.
 //!
-//! Invariant: an unknown scheme stays on the card: what requires it is not free of charge.
+//! Invariant: an unknown scheme stays on the card, so that its requirement is not lost.
 
 use std::collections::BTreeMap;
 
@@ -27,24 +27,24 @@ pub enum SecurityScheme {
     /// A client certificate.
     #[serde(rename = "mtlsSecurityScheme")]
     MutualTls(MutualTlsScheme),
-    /// One that is not known here, by its type as said; it is written as an empty object.
+    /// An unknown scheme, by its type on the card; it is written as an empty object.
     #[serde(untagged, serialize_with = "empty_object")]
     Unknown(String),
 }
 
-/// A key that the server has given out (A2A 1.0 §4.5.2).
+/// A key that the server issued (A2A 1.0 §4.5.2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ApiKeyScheme {
-    /// For humans.
+    /// For people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Where it stands.
+    /// The position of the key.
     pub location: ApiKeyLocation,
     /// The name of the field, of the query parameter or of the cookie.
     pub name: String,
 }
 
-/// Where an API key stands.
+/// The position of an API key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ApiKeyLocation {
@@ -56,16 +56,16 @@ pub enum ApiKeyLocation {
     Cookie,
 }
 
-/// A scheme of HTTP (A2A 1.0 §4.5.3).
+/// An HTTP scheme (A2A 1.0 §4.5.3).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpAuthScheme {
-    /// For humans.
+    /// For people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// Its name, in any case: `Bearer`, `Basic`.
     pub scheme: String,
-    /// What bearer tokens are made of, for humans.
+    /// The format of bearer tokens, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub bearer_format: String,
 }
@@ -74,46 +74,45 @@ pub struct HttpAuthScheme {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OAuth2Scheme {
-    /// For humans.
+    /// For people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// How tokens can be had. Cards of 0.x may name several flows, of which 1.0 has a place for
-    /// the first.
+    /// How to get tokens. Cards of 0.x may name several flows; 1.0 has room for one.
     #[serde(serialize_with = "one_flow")]
     pub flows: Vec<OAuthFlow>,
-    /// Where the authorization server describes itself (RFC 8414).
+    /// The URL of the authorization server's metadata (RFC 8414).
     #[serde(rename = "oauth2MetadataUrl", skip_serializing_if = "String::is_empty")]
     pub metadata_url: String,
 }
 
-/// How an access token is had (A2A 1.0 §4.5.7): what the *card* says of it. A client secret goes to
-/// no URL from here; see the credentials' policy.
+/// How to get an access token (A2A 1.0 §4.5.7) according to the *card*. A client secret is never
+/// sent to a URL from here; see the credentials' policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OAuthFlow {
-    /// Which flow it is.
+    /// The flow.
     #[serde(skip)]
     pub kind: OAuthFlowKind,
-    /// Where a human says yes.
+    /// Where the user grants access.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authorization_url: Option<String>,
-    /// Where a device asks for its codes.
+    /// Where a device requests its codes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_authorization_url: Option<String>,
-    /// Where tokens are given.
+    /// The token endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_url: Option<String>,
-    /// Where tokens are renewed, if elsewhere.
+    /// The endpoint that renews tokens, if it is another one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub refresh_url: String,
-    /// Scopes and what they allow, for humans.
+    /// Scopes and their meaning, for people.
     pub scopes: BTreeMap<String, String>,
     /// Whether PKCE is required (RFC 7636).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub pkce_required: bool,
 }
 
-/// The flows of OAuth 2.0 that cards name.
+/// The OAuth 2.0 flows on cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OAuthFlowKind {
     /// RFC 6749 §4.1
@@ -129,7 +128,7 @@ pub enum OAuthFlowKind {
 }
 
 impl OAuthFlowKind {
-    /// Every flow, in the order in which one is taken for 1.0, which has a place for one.
+    /// Every flow, in the order of preference for 1.0, which has room for one.
     pub const ALL: [OAuthFlowKind; 5] = [
         OAuthFlowKind::AuthorizationCode,
         OAuthFlowKind::ClientCredentials,
@@ -154,23 +153,23 @@ impl OAuthFlowKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenIdConnectScheme {
-    /// For humans.
+    /// For people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Where the issuer describes itself.
+    /// The URL of the issuer's metadata.
     pub open_id_connect_url: String,
 }
 
 /// A client certificate (A2A 1.0 §4.5.6).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MutualTlsScheme {
-    /// For humans.
+    /// For people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
 }
 
 impl SecurityScheme {
-    /// What it is called in messages to humans.
+    /// Its name in messages for people.
     pub fn kind(&self) -> &str {
         match self {
             SecurityScheme::ApiKey(_) => "apiKey",
@@ -183,11 +182,11 @@ impl SecurityScheme {
     }
 }
 
-/// Names of schemes of which *all* are needed, each with its scopes (A2A 1.0 §4.5.1); a list of
-/// requirements is met when one of them is.
+/// Schemes of which *all* are needed, each with its scopes (A2A 1.0 §4.5.1); a list of requirements
+/// is met if one of them is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecurityRequirement {
-    /// Scopes by the name of their scheme.
+    /// Scopes by the name of the scheme.
     pub schemes: BTreeMap<String, Vec<String>>,
 }
 
@@ -207,7 +206,7 @@ impl Serialize for SecurityRequirement {
     }
 }
 
-// serde gives a reference to the field's type.
+// serde passes a reference to the field's type.
 #[allow(clippy::ptr_arg)]
 fn one_flow<S: Serializer>(flows: &Vec<OAuthFlow>, serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(None)?;

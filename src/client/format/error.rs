@@ -1,22 +1,22 @@
-//! Why a response is no result.
+//! Errors of responses.
 
 use std::fmt;
 
 use crate::{fault::PeerFault, model::ReadError};
 
-/// A call has no result although there was a response.
+/// A response without a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallError {
     /// The server answered with an error of A2A or of its binding.
     Fault(Box<PeerFault>),
-    /// The server answered with something that is not what was asked for.
+    /// The server's answer is not a valid result of the call.
     Unreadable(Box<ReadError>),
-    /// The response is none of A2A: a page of a proxy, a login, an empty body.
+    /// The response is not A2A: a page of a proxy, a login, an empty body.
     NotA2a {
         /// The HTTP status.
         status: u16,
-        /// The media type of the body, at most some dozens of bytes, or that there was no body;
-        /// empty: it named none.
+        /// The media type of the body, at most some dozens of bytes, or a note that there was no
+        /// body; empty: the server named none.
         media: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What the client makes of a payload, as JSON, to try its readers.
+//! Shows as JSON how the client reads a payload, to test its readers.
 
 use crate::{
     binding::interfaces::Binding,
@@ -14,7 +14,7 @@ use crate::{
 
 use super::{Format, FormatBuffers, push_json};
 
-/// What ACTS calls the operations that are answered by more than a card.
+/// ACTS names of the operations with answers other than a card.
 const ACTS_OPS: [(Op, &str); 10] = [
     (Op::Send, "send_message"),
     (Op::Stream, "send_streaming_message"),
@@ -28,29 +28,29 @@ const ACTS_OPS: [(Op, &str); 10] = [
     (Op::PushDelete, "delete_push_config"),
 ];
 
-/// What a payload is to be read as.
+/// The kind of a payload.
 #[derive(Clone, Copy)]
 enum PayloadKind {
     /// A card of any generation.
     Card,
-    /// What an operation is answered with, without an envelope.
+    /// The result of an operation, without an envelope.
     Result,
     /// An item of a stream, without an envelope.
     Event,
-    /// An error object, or the body that it is in.
+    /// An error object, or the body that contains it.
     Fault,
 }
 
-/// Reads a payload as `words` say and answers with one JSON object: the canonical JSON of 1.0 of a
-/// card, result or event; `{"fault":…}`; or `{"error":…}` with a name, where it is not understood.
+/// Reads a payload as `words` describe it and returns one JSON object: the canonical JSON of 1.0 of
+/// a card, result or event; `{"fault":…}`; or `{"error":…}` with a name if the payload is invalid.
 ///
-/// A payload `{"operation":…,"wire_payload":…}`, as a step `client_response` of the A2A conformance
-/// suite (ACTS) has it, says by itself what it is: the payload has its JSON-RPC envelope, and an
-/// error is answered as the suite reads it, `{"error":{"code":…,"message":…}}`.
+/// A payload `{"operation":…,"wire_payload":…}`, as in a step `client_response` of the A2A
+/// conformance suite (ACTS), describes itself: it includes its JSON-RPC envelope, and an error has
+/// the form that the suite reads, `{"error":{"code":…,"message":…}}`.
 ///
-/// The words are, in any order, the later ones before the earlier: `card`, `result`, `event` or
-/// `fault`; a version such as `0.3` (else 1.0); an operation by its name in 1.0 (else
-/// `SendMessage`); `HTTP+JSON`, whose JSON is another in 0.3.
+/// The words, in any order (a later one overrides an earlier one): `card`, `result`, `event` or
+/// `fault`; a version such as `0.3` (default 1.0); an operation by its name in 1.0 (default
+/// `SendMessage`); `HTTP+JSON`, whose JSON differs in 0.3.
 pub fn explain(words: &str, payload: &[u8]) -> String {
     let mut out = Vec::new();
     if let Err((name, path, message)) = read(words, payload, &mut out) {
@@ -63,11 +63,11 @@ pub fn explain(words: &str, payload: &[u8]) -> String {
         push_string(&mut out, &message);
         out.extend_from_slice(b"}}");
     }
-    // Everything that is written is UTF-8: what was read is, and so are our own words.
+    // The output is UTF-8: the parsed input is, and so are our own texts.
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// An error's name, the member that it is about, and its sentence.
+/// An error's name, its member, and its sentence.
 type Unexplained = (&'static str, String, String);
 
 fn read(words: &str, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Unexplained> {
@@ -94,7 +94,7 @@ fn read(words: &str, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Unexplaine
     {
         return client_response(&format.reply_cx(&values), operation, wire, out);
     }
-    // What the operation for the extended card is answered with is a card.
+    // The answer to the operation for the extended card is a card.
     let is_card =
         matches!((kind, op), (PayloadKind::Card, _) | (PayloadKind::Result, Op::ExtendedCard));
     if is_card {
@@ -117,7 +117,7 @@ fn read(words: &str, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Unexplaine
             push_fault(out, &fault);
             return Ok(());
         }
-        // Read above.
+        // Already read.
         PayloadKind::Card => return Ok(()),
     };
     read.map_err(|error| ("ReadError", error.path.clone(), error.to_string()))?;
@@ -125,10 +125,10 @@ fn read(words: &str, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Unexplaine
     Ok(())
 }
 
-/// What a card is asked for by, in ACTS.
+/// The ACTS operations that return a card.
 const CARD_OPERATIONS: [&str; 2] = ["get_agent_card", "get_extended_agent_card"];
 
-/// Reads what the operation of a step of ACTS was answered with.
+/// Reads the answer to the operation of an ACTS step.
 fn client_response(
     cx: &ReplyCx<'_>,
     operation: Value<'_>,
@@ -152,7 +152,7 @@ fn client_response(
         out.push(b'}');
         return Ok(());
     }
-    // A card over HTTP, and any answer of HTTP+JSON, is without an envelope.
+    // A card over HTTP, and any answer of HTTP+JSON, has no envelope.
     let result = match (wire.get("jsonrpc"), wire.get("result")) {
         (_, Some(result)) => result,
         (None, None) => wire,
@@ -185,7 +185,7 @@ fn version(word: &str) -> Result<Generation, Unexplained> {
     })
 }
 
-/// Whether a fault was read at all: a client takes everything for one that comes as one.
+/// Whether a fault has any content: a client accepts anything in the position of a fault.
 fn says_anything(fault: &PeerFault) -> bool {
     let texts = [&fault.reason, &fault.status];
     fault.kind.is_some()

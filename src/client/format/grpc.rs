@@ -1,8 +1,8 @@
-//! gRPC: calls as messages behind five bytes, answers out of them, and how a call ended.
+//! gRPC: writes calls as length-prefixed messages, and reads answers from them.
 //!
-//! Invariant: a message is the ProtoJSON of the same generation over HTTP+JSON, by the schemas of
-//! the proto files, so that both say the same. Statuses are read as leniently as faults in JSON
-//! are.
+//! Invariant: a message is the ProtoJSON of the same generation over HTTP+JSON, converted by the
+//! schemas of the proto files, so that both have the same content. Statuses are read as leniently
+//! as faults in JSON.
 
 use std::{cell::Cell, fmt, ops::Range};
 
@@ -32,7 +32,7 @@ use super::{super::TransportError, CallError, Format, FormatBuffers, WrittenCall
 
 const BY: &str = "gRPC";
 
-/// What a call is written in before it is a message; used again from call to call.
+/// The JSON of a call before it becomes a message; reused for each call.
 #[derive(Default)]
 pub(super) struct GrpcScratch {
     json: Vec<u8>,
@@ -52,7 +52,7 @@ impl fmt::Debug for GrpcScratch {
 }
 
 impl Format {
-    /// Which service is called.
+    /// The gRPC service.
     fn service(&self) -> Option<GrpcService> {
         match (self.dialect.name, self.generation) {
             ("a2a_rust", Generation::V1) => Some(GrpcService::Json),
@@ -62,16 +62,16 @@ impl Format {
         }
     }
 
-    /// Whether the service has an rpc for it.
+    /// Whether the service has an rpc for the operation.
     pub(super) fn offers_rpc(&self, op: Op) -> bool {
         self.service().is_some_and(|service| service.rpc(op).is_some())
     }
 
-    /// Looks for the first message in what has come of a response: where in `bytes` it is; the next
-    /// one follows at its end. `None`: more is needed. `limit` is the name of `bytes_max`.
+    /// Finds the first message in the received bytes of a response and returns its range; the next
+    /// one follows at its end. `None`: more bytes are needed. `limit` is the name of `bytes_max`.
     ///
     /// # Errors
-    /// `TooLarge` when it is longer than `bytes_max`, `Coding` when it is compressed.
+    /// `TooLarge` if it is longer than `bytes_max`, `Coding` if it is compressed.
     pub fn message_in(
         bytes: &[u8],
         (bytes_max, limit): (usize, &'static str),
@@ -85,11 +85,11 @@ impl Format {
         }
     }
 
-    /// Reads a message of gRPC, without its five bytes: the answer to `op`, or an item of the
-    /// stream that it was answered with. What was received has no span.
+    /// Reads a gRPC message, without its prefix: the answer to `op`, or an item of its stream. The
+    /// result has no span.
     ///
     /// # Errors
-    /// [`CallError::Unreadable`]; what was received is then nothing.
+    /// [`CallError::Unreadable`]; `received` is then empty.
     pub fn read_message(
         &self,
         buffers: &mut FormatBuffers,
@@ -128,7 +128,7 @@ impl Format {
 
 type Schemas = fn(Op) -> Option<&'static Schema>;
 
-/// Writes a call: path, and one message behind its five bytes.
+/// Writes a call: its path, and one message with its prefix.
 pub(super) fn write(
     format: &Format,
     call: &OutgoingCall<'_>,
@@ -160,7 +160,7 @@ pub(super) fn write(
             return Ok(());
         }
     };
-    // Our own text, so it is JSON; what a caller gave as JSON is part of it.
+    // Our own text, so it is JSON; it may contain invalid JSON of the caller.
     let no_json = NotExpressible { what: "data that is not JSON", by: BY };
     let value = parser.parse(json, usize::MAX).map_err(|_| no_json)?;
     if pushed(call).is_some_and(|config| config.filter().is_some()) {
@@ -173,7 +173,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The push configuration that a call has.
+/// The push configuration of a call.
 fn pushed<'c>(call: &OutgoingCall<'c>) -> Option<PushConfig<'c>> {
     match *call {
         OutgoingCall::Send(ref send) => send.push,
@@ -187,14 +187,14 @@ fn pushed<'c>(call: &OutgoingCall<'c>) -> Option<PushConfig<'c>> {
     }
 }
 
-/// The params of 0.3 in ProtoJSON: those that HTTP+JSON has in its paths are named here.
+/// The params of 0.3 in ProtoJSON, with the members that HTTP+JSON has in its paths.
 fn params_v03(
     out: &mut Vec<u8>,
     call: &OutgoingCall<'_>,
     cx: CallOut<'_>,
 ) -> Result<(), NotExpressible> {
     let start = out.len();
-    // What its bodies say, and what it cannot say.
+    // Writes the body of HTTP+JSON, or rejects what it cannot express.
     Calls::V03Rest.write(out, call, cx)?;
     let (member, task_id, id) = match *call {
         OutgoingCall::Send(_) | OutgoingCall::Push(PushCall::Set(_)) => return Ok(()),
@@ -212,7 +212,7 @@ fn params_v03(
     out.push(b'"');
     match *call {
         OutgoingCall::Get(get) => {
-            // In 0.3 it has no presence: left out it is 0 (wire §1.5).
+            // In 0.3 it has no presence: a missing one is 0 (wire §1.5).
             number(out, "historyLength", Some(get.history.unwrap_or(ALL_HISTORY)));
         }
         OutgoingCall::Push(PushCall::List { page_size, page_token, .. }) => {
@@ -265,12 +265,12 @@ fn request_v03(op: Op) -> &'static Schema {
         Op::PushGet => &v03::GET_TASK_PUSH_NOTIFICATION_CONFIG_REQUEST,
         Op::PushList => &v03::LIST_TASK_PUSH_NOTIFICATION_CONFIG_REQUEST,
         Op::PushDelete => &v03::DELETE_TASK_PUSH_NOTIFICATION_CONFIG_REQUEST,
-        // Of a list there is no rpc.
+        // There is no rpc for a list.
         Op::ExtendedCard | Op::List => &v03::GET_AGENT_CARD_REQUEST,
     }
 }
 
-/// What an operation is answered with; `None`: nothing.
+/// The schema of an operation's answer; `None`: it is empty.
 fn response_v1(op: Op) -> Option<&'static Schema> {
     Some(match op {
         Op::Send => &v1::SEND_MESSAGE_RESPONSE,
@@ -296,7 +296,7 @@ fn response_v03(op: Op) -> Option<&'static Schema> {
     })
 }
 
-/// The JSON in a `JsonPayload`; none is an empty object.
+/// The JSON in a `JsonPayload`; an empty one is an empty object.
 fn payload(message: &[u8]) -> Result<&[u8], CallError> {
     let mut data = &b"{}"[..];
     for field in Fields(message) {

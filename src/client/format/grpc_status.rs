@@ -1,7 +1,7 @@
-//! How a call of gRPC ended: `grpc-status`, `grpc-message`, `grpc-status-details-bin` (wire §2.3).
+//! The end of a gRPC call: `grpc-status`, `grpc-message`, `grpc-status-details-bin` (wire §2.3).
 //!
-//! Invariant: what is not understood is an error without a kind, and what a server says is cut to
-//! some KiB. A response without a status did not come from gRPC.
+//! Invariant: an unknown status is an error without a kind, and texts of the server are cut to some
+//! KiB. A response without a status did not come from gRPC.
 
 use crate::{
     binding::grpc::fields::other::{any, duration, error_info, retry_info, status},
@@ -13,14 +13,14 @@ use crate::{
 
 use super::{CallError, Format, ReplyHead};
 
-/// Bytes of a message that are kept.
+/// Maximum bytes of a message; the rest is cut.
 const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 
-/// Details that are looked at for the one that is asked for.
+/// Maximum details to search.
 const DETAILS_MAX: usize = 64;
 
-/// The fields with which a response of gRPC ends: in its trailers, or in its head if nothing else
-/// is there.
+/// The fields at the end of a gRPC response: in its trailers, or in its head if there is nothing
+/// else.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GrpcEnd<'a> {
     /// `grpc-status`
@@ -32,7 +32,7 @@ pub struct GrpcEnd<'a> {
 }
 
 impl GrpcEnd<'_> {
-    /// Milliseconds after which the server wants to be asked again: `retry_delay` of the first
+    /// Milliseconds after which the server accepts a repetition: `retry_delay` of the first
     /// `google.rpc.RetryInfo` among the details.
     #[cold]
     pub fn retry_delay_ms(&self) -> Option<u64> {
@@ -48,7 +48,7 @@ impl GrpcEnd<'_> {
                 _ => {}
             }
         }
-        // What is below zero, or no part of a second, asks for nothing.
+        // A negative delay, or nanoseconds of a second or more, is invalid.
         if seconds > i64::MAX as u64 || nanos >= 1_000_000_000 {
             return None;
         }
@@ -57,10 +57,10 @@ impl GrpcEnd<'_> {
 }
 
 impl Format {
-    /// Whether a call of gRPC succeeded, by how its response ended.
+    /// Whether a gRPC call succeeded, by the end of its response.
     ///
     /// # Errors
-    /// [`CallError::Fault`] with the status by its name; [`CallError::NotA2a`] where there is none.
+    /// [`CallError::Fault`] with the name of the status; [`CallError::NotA2a`] without a status.
     pub fn grpc_end(&self, head: ReplyHead<'_>, end: GrpcEnd<'_>) -> Result<(), CallError> {
         let Some(code) = end.status else { return Err(head.not_a2a()) };
         let code = str::from_utf8(code).ok().and_then(|code| code.trim().parse::<usize>().ok());
@@ -71,7 +71,7 @@ impl Format {
         let details = decoded_details(end.details);
         let message = decoded(end.message.unwrap_or_default());
         let fault = PeerFault {
-            // Wire §2.3: 0.3 has no details, and says its name in front.
+            // Wire §2.3: 0.3 has no details, and begins the message with the error's name.
             name: message.split_once(':').and_then(|(name, _)| error_name(name)),
             reason: details.as_deref().and_then(reason),
             status: Some(name.to_owned()),
@@ -86,7 +86,7 @@ fn error_name(name: &str) -> Option<PeerFaultName> {
     FaultKind::of_error_name(name).map(|kind| PeerFaultName(kind.error_name()))
 }
 
-/// gRPC over HTTP/2, "Responses": what is no valid escape stays as it is.
+/// gRPC over HTTP/2, "Responses": an invalid escape is left unchanged.
 fn decoded(message: &[u8]) -> String {
     let mut bytes = Vec::new();
     let mut rest = message;
@@ -184,7 +184,7 @@ mod tests {
             let read = fault(end(Generation::V1, &fields));
             assert_eq!(read.reason.as_deref().and_then(FaultKind::of_reason), read.kind);
             assert!(read.message.contains("50% \u{e4}"), "{read:?}");
-            // Some have no reason, and some share one.
+            // Some kinds have no reason, and some share one.
             assert_eq!(read.kind, FaultKind::of_reason(kind.row().reason));
         }
     }

@@ -1,8 +1,8 @@
-//! How one server is spoken to: its binding, generation and dialect, as data.
+//! The wire format of one server: its binding, generation and dialect, as data.
 //!
-//! Invariant: a call goes in and a request's parts come out; a response's parts go in and what the
-//! server said comes out, in canonical form, or an error by name. Nothing here sends anything. What
-//! a server says has limits, and is never believed before it is checked.
+//! Invariant: pure conversion: a call into the parts of a request; the parts of a response into the
+//! server's answer in canonical form, or an error by name. Nothing here sends anything. A server's
+//! answer has limits, and is checked before it is used.
 
 mod error;
 mod explain;
@@ -32,8 +32,7 @@ pub(super) use read::StrayEvent;
 pub(super) use rest::push_encoded;
 pub use write::WrittenCall;
 
-/// How a server is spoken to. Copied freely; what is reused from call to call is a
-/// [`FormatBuffers`].
+/// The wire format of a server. Cheap to copy; memory that calls reuse is in [`FormatBuffers`].
 #[derive(Clone, Copy)]
 pub struct Format {
     binding: Binding,
@@ -42,13 +41,13 @@ pub struct Format {
 }
 
 impl Format {
-    /// As the specification of this generation has it.
+    /// The format in the specification of this generation.
     pub fn standard(binding: Binding, generation: Generation) -> Format {
         Format { binding, generation, dialect: &dialect::STANDARD }
     }
 
-    /// As a platform has it, by the name of its dialect (`docs/dialects.md`); `None`: there is no
-    /// such dialect, or it does not speak this generation.
+    /// The format of a platform, by the name of its dialect (`docs/dialects.md`); `None`: the
+    /// dialect does not exist, or does not have this generation.
     pub fn of_dialect(binding: Binding, generation: Generation, dialect: &str) -> Option<Format> {
         let dialect = dialect::by_name(dialect).filter(|dialect| dialect.speaks(generation))?;
         Some(Format { binding, generation, dialect })
@@ -74,7 +73,7 @@ impl Format {
         is_same && std::ptr::eq(self.dialect, other.dialect)
     }
 
-    /// How its answers are read.
+    /// The context for reading its answers.
     fn reply_cx<'b>(&self, values: &'b ValueLimits) -> ReplyCx<'b> {
         ReplyCx {
             generation: self.generation,
@@ -88,13 +87,13 @@ impl Format {
     }
 }
 
-/// Appends what was received in answer to `op` as the JSON of 1.0, whatever it came as: what a
-/// server of 1.0 would have answered. `{}` for nothing.
+/// Appends the answer to `op` as JSON of 1.0, from any wire format: the answer that a server of 1.0
+/// would have sent. `{}` for an empty one.
 pub fn push_json(out: &mut Vec<u8>, received: &Received, op: Op) {
     dialect::canonical::write(out, received, op);
 }
 
-/// What bounds single values, in the form in which readers of requests take it.
+/// Limits on single values, in the form that readers of requests take.
 struct ValueLimits {
     limits: Limits,
     artifacts_max: usize,
@@ -102,20 +101,20 @@ struct ValueLimits {
     is_strict: bool,
 }
 
-/// What readers use again from call to call: memory, and the client's limits.
+/// State of readers that calls reuse: memory, and the client's limits.
 pub struct FormatBuffers {
     parser: Parser,
     depth_max: usize,
     values: ValueLimits,
     patterns: AnswerPatterns,
-    /// What came in messages of gRPC, as JSON.
+    /// gRPC messages as JSON.
     json: Vec<u8>,
-    /// Bytes of the longest document that was parsed: the memory for it is some times as much.
+    /// Bytes of the longest parsed document: its memory is a multiple of that.
     longest: usize,
 }
 
 impl FormatBuffers {
-    /// Buffers within these limits.
+    /// Buffers with these limits.
     pub fn new(limits: &ClientLimits) -> FormatBuffers {
         let values = Limits {
             identifier_bytes_max: limits.identifier_bytes_max.min(usize::from(u16::MAX)),
@@ -141,7 +140,7 @@ impl FormatBuffers {
         }
     }
 
-    /// The same for readers that judge what a server says; see
+    /// The same for readers that check answers strictly; see
     /// [`CallOptions::is_strict`](super::CallOptions::is_strict).
     pub(super) fn strict(mut self, is_strict: bool) -> FormatBuffers {
         self.values.is_strict = is_strict;
@@ -149,12 +148,12 @@ impl FormatBuffers {
         self
     }
 
-    /// Whether the message of gRPC that was read last has no field that is known.
+    /// Whether the last gRPC message has no known field.
     pub(super) fn is_empty_message(&self) -> bool {
         self.json == b"{}"
     }
 
-    /// Whether no document was longer than this, so that its memory is worth keeping.
+    /// Whether no document was longer than this, so that its memory may be retained.
     pub(crate) fn is_within(&self, bytes: usize) -> bool {
         self.longest <= bytes
     }

@@ -1,10 +1,10 @@
-//! Answers and events that say again what was said before but for some texts, read by what they
-//! repeat.
+//! Reads answers and events that repeat an earlier document except for some texts, without parsing
+//! them.
 //!
-//! Invariant: what is read the short way is what the long way reads. A document that has the bytes
-//! of an earlier one around its texts, and in their places what can stand in quotes, is that
-//! document with other texts, in whatever generation and dialect. Left out are only texts that
-//! readers pack as they come; ids, and when a status changed, are checked as readers check them.
+//! Invariant: the short way gives the same result as the long way. A document with the bytes of an
+//! earlier one around its texts, and with valid string contents in their positions, is that
+//! document with other texts, in every generation and dialect. Only texts that readers copy
+//! unchanged may differ; ids and the time of a status change are checked as readers check them.
 
 mod last_item;
 mod learn;
@@ -24,94 +24,94 @@ use last_item::LastItem;
 
 use super::{Format, ValueLimits};
 
-/// Bytes around the texts of a document that is remembered.
+/// Maximum bytes around the texts of a remembered document.
 const AROUND_BYTES_MAX: usize = 4 * 1024;
 
-/// Bytes of a document that is read so: the texts in it stand in what is received several times.
+/// Maximum bytes of a document: the result may hold its texts several times.
 const DOCUMENT_BYTES_MAX: usize = 1024 * 1024;
 
-/// Texts of a document that are left out, the same ones counted again.
+/// Maximum gaps in a document, repeated texts included.
 const GAPS_MAX: usize = 32;
 
-/// Documents that are remembered: the answers to two calls, and what a stream has.
+/// Maximum remembered documents: the answers to two calls, and the items of a stream.
 const PATTERNS_MAX: usize = 8;
 
-/// Documents that may be learned without one being of use; then it is one in so many.
+/// Maximum documents learned in a row without a match; after that, one in so many is learned.
 const TRIALS: u32 = 8;
 
-/// What a document answers.
+/// The call that a document belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answers {
-    /// This operation, whole.
+    /// The whole answer to this operation.
     Call(Op),
-    /// A call, as one item of a stream.
+    /// One item of a stream.
     Item,
 }
 
-/// The documents that were read last.
+/// The remembered documents.
 #[derive(Default)]
 pub(super) struct AnswerPatterns {
     patterns: Vec<AnswerPattern>,
-    /// The one that was of use last.
+    /// The index of the last match.
     latest: usize,
-    /// The one that is forgotten next.
+    /// The index to overwrite next.
     oldest: usize,
-    /// Documents that were not known since one was.
+    /// Documents without a match since the last one.
     unknown: u32,
     last_item: LastItem,
 }
 
-/// A document but for some of its texts.
+/// A document without some of its texts.
 #[derive(Default)]
 struct AnswerPattern {
-    /// How the server is spoken to; `None`: there is no document.
+    /// The format and the call; `None`: the entry is empty.
     of: Option<(Format, Answers)>,
     /// The bytes around the texts.
     around: Vec<u8>,
-    /// In their order.
+    /// The gaps, in their order.
     gaps: Vec<TextGap>,
-    /// Where the result begins and ends in `around`, and how many texts stand before.
+    /// The start and the end of the result in `around`, and the number of gaps before each.
     span: [(usize, usize); 2],
     received: ReceivedTemplate,
     minute: LastMinute,
-    /// The text that may be anything, if there is one and it stands once.
+    /// The only unrestricted text, if there is one and it occurs once.
     only_text: Option<u8>,
-    /// The document that came after it last: a stream has the same ones in the same order.
+    /// The document that last followed it: a stream repeats documents in the same order.
     next: usize,
 }
 
-/// A place where a text is left out.
+/// The position of a text.
 struct TextGap {
-    /// Where, in the bytes around the texts.
+    /// The offset in the bytes around the texts.
     at: usize,
     text: GapText,
-    /// The length of the text that stood there last.
+    /// The length of its last text.
     len: usize,
 }
 
-/// What was found in a document that is known but for its texts.
+/// The texts found in a matching document.
 struct FoundTexts<'d> {
     texts: [&'d [u8]; TEXTS_MAX],
     at_ms: Option<u64>,
     span: Range<usize>,
-    /// Where the last text began that may be anything.
+    /// The offset of the last unrestricted text.
     text_at: usize,
 }
 
-/// What stands in a gap.
+/// The content of a gap.
 #[derive(Clone, Copy)]
 enum GapText {
     /// The id of the call.
     RpcId,
-    /// When the status changed.
+    /// The time of the status change.
     Time,
-    /// The text of this number, for the first time.
+    /// The text of this number, at its first occurrence.
     First(u8, TextRule),
-    /// It once more.
+    /// The text of this number again.
     Again(u8),
 }
 
-/// What a text may be.
+/// The allowed content of a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TextRule {
     /// Anything: the text of a part.
@@ -121,8 +121,8 @@ enum TextRule {
 }
 
 impl AnswerPatterns {
-    /// Reads a document that is known but for its texts; false: it has to be read whole, and
-    /// nothing was received.
+    /// Reads a document that matches a remembered one; false: it must be parsed, and nothing was
+    /// received.
     pub fn read(
         &mut self,
         (format, answers, rpc_id): (&Format, Answers, u64),
@@ -140,14 +140,14 @@ impl AnswerPatterns {
         }
         let AnswerPatterns { patterns, latest, last_item, .. } = self;
         let (count, latest) = (patterns.len(), *latest);
-        // The answer to a call is the same one again, most often.
+        // Most often the same call is repeated.
         let first = match is_item {
             true => patterns.get(latest).map_or(0, |pattern| pattern.next),
             false => latest,
         };
         let is_known = |at: &usize| {
             let about = (format, answers, rpc_id);
-            // One that comes twice in a row comes again, most often.
+            // An item that occurs twice in a row usually occurs again.
             let last_item = (is_item && *at == latest).then_some(&mut *last_item);
             patterns[*at].read(about, data, values, received, last_item).is_some()
         };
@@ -161,8 +161,8 @@ impl AnswerPatterns {
         found.is_some()
     }
 
-    /// Whether the document that was just read whole is worth remembering: not each, where hardly
-    /// any comes again.
+    /// Whether the document that was just parsed is to be remembered: only a sample if documents
+    /// hardly ever match.
     pub fn wants(&mut self, data: &[u8]) -> bool {
         self.unknown = self.unknown.saturating_add(1);
         let is_tried = self.unknown <= TRIALS || self.unknown.is_multiple_of(TRIALS);
@@ -175,7 +175,7 @@ impl AnswerPattern {
         self.of.as_ref().is_some_and(|(of, what)| *what == answers && of.is_same(format))
     }
 
-    /// `None`: the document is another one.
+    /// `None`: the document does not match.
     fn read(
         &mut self,
         (format, answers, rpc_id): (&Format, Answers, u64),
@@ -238,7 +238,7 @@ impl AnswerPattern {
         if rest != self.around.get(from..)? {
             return None;
         }
-        // Most texts stand in the result, and few before or behind it.
+        // Most texts are inside the result, and few before or after it.
         let [(start, before), (end, behind)] = self.span;
         let len = |gaps: &[TextGap]| gaps.iter().map(|gap| gap.len).sum::<usize>();
         let end = end + (data.len() - self.around.len()) - len(self.gaps.get(behind..)?);
@@ -247,8 +247,8 @@ impl AnswerPattern {
     }
 }
 
-/// The string whose content these bytes begin with; `None`: readers would not take it as it is.
-/// Most often it is as long as the one before it, `len`.
+/// The content of a string at the beginning of these bytes; `None`: readers would not copy it
+/// unchanged. Most often it has the length of the previous one, `len`.
 #[inline]
 fn string_of<'d>(
     rest: &'d [u8],
@@ -266,7 +266,7 @@ fn string_of<'d>(
     is_taken.then_some(string)
 }
 
-/// The same for one of another length.
+/// The same for a string of another length.
 fn string_to_quote(rest: &[u8], rule: TextRule) -> Option<&[u8]> {
     let plain = json::plain_len(rest);
     match rest.get(plain) {
@@ -275,7 +275,7 @@ fn string_to_quote(rest: &[u8], rule: TextRule) -> Option<&[u8]> {
     }
 }
 
-/// The same for one with escapes, or with characters that are not of ASCII.
+/// The same for a string with escapes or non-ASCII characters.
 #[cold]
 fn odd_string(rest: &[u8], plain: usize, rule: TextRule) -> Option<&[u8]> {
     let mut is_escaped = false;
@@ -289,7 +289,7 @@ fn odd_string(rest: &[u8], plain: usize, rule: TextRule) -> Option<&[u8]> {
     (is_taken && json::is_text(string)).then_some(string)
 }
 
-/// The id of a call as it is written, if these bytes begin with it.
+/// The id of a call as the client writes it, if these bytes begin with it.
 #[inline]
 fn rpc_id_of(rest: &[u8], rpc_id: u64) -> Option<&[u8]> {
     let len = rest.iter().take(20).take_while(|byte| byte.is_ascii_digit()).count();

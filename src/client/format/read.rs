@@ -1,4 +1,4 @@
-//! Reading responses, and the items of streams.
+//! Reads responses, and the items of streams.
 
 use crate::{
     binding::interfaces::Binding,
@@ -10,7 +10,7 @@ use crate::{
 
 use super::{CallError, Format, FormatBuffers, ValueLimits, pattern::Answers};
 
-/// What the head of a response says of its body.
+/// The parts of a response's head that describe its body.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyHead<'a> {
     /// The HTTP status.
@@ -19,7 +19,7 @@ pub struct ReplyHead<'a> {
     pub content_type: Option<&'a [u8]>,
 }
 
-/// Bytes of a media type that are shown.
+/// Maximum bytes of a media type to show.
 const MEDIA_BYTES_MAX: usize = 64;
 
 impl ReplyHead<'_> {
@@ -28,20 +28,20 @@ impl ReplyHead<'_> {
         (200..300).contains(&self.status)
     }
 
-    /// True for a stream of events: check before it is read as one, as a call that was refused is
-    /// answered with JSON (wire §10, trap 15).
+    /// Whether the body is a stream of events: check this first, since a rejected call is answered
+    /// with JSON (wire §10, trap 15).
     pub fn is_event_stream(self) -> bool {
         self.media().eq_ignore_ascii_case(b"text/event-stream")
     }
 
-    /// False for what is certainly none of gRPC: a page of a proxy is not read as messages.
+    /// False if the body is certainly not gRPC: a page of a proxy is not read as messages.
     pub(in crate::client) fn may_be_grpc(self) -> bool {
         let (media, grpc) = (self.media(), media::GRPC.as_bytes());
         let start = media.get(..grpc.len());
         media.is_empty() || start.is_some_and(|start| start.eq_ignore_ascii_case(grpc))
     }
 
-    /// False for what no answer of A2A 1.0 is said to be (§9.1, §11.1), or for nothing said.
+    /// Whether the media type is one that answers of A2A 1.0 have (§9.1, §11.1).
     #[cfg(feature = "load")]
     pub(crate) fn is_of_a2a(self) -> bool {
         let is_known = self.is_json() || self.is_event_stream() || self.may_be_grpc();
@@ -70,7 +70,7 @@ impl ReplyHead<'_> {
         CallError::NotA2a { status: self.status, media }
     }
 
-    /// That nothing came, whatever media type it is said to be of.
+    /// The error for an empty body, of any media type.
     #[cold]
     fn empty(self) -> CallError {
         CallError::NotA2a { status: self.status, media: "an empty body".to_owned() }
@@ -80,11 +80,11 @@ impl ReplyHead<'_> {
 impl Format {
     /// Reads the whole response to a call that was written with `rpc_id`.
     ///
-    /// Of a streaming operation it reads what is no stream: a fault, or the one item that it was
-    /// answered with instead.
+    /// For a streaming operation it reads a fault, or a single answer that arrived instead of a
+    /// stream.
     ///
     /// # Errors
-    /// [`CallError`]; what was received is then nothing.
+    /// [`CallError`]; `received` is then empty.
     pub fn read_reply(
         &self,
         buffers: &mut FormatBuffers,
@@ -100,7 +100,7 @@ impl Format {
         }
         received.clear();
         if body.trim_ascii().is_empty() {
-            // HTTP+JSON of some answers a delete with 204 (wire §3.1).
+            // HTTP+JSON of some servers answers a delete with 204 (wire §3.1).
             let is_delete = is_success && op == Op::PushDelete;
             return if is_delete { Ok(()) } else { Err(head.empty()) };
         }
@@ -125,13 +125,13 @@ impl Format {
         Ok(())
     }
 
-    /// Reads one item of a stream that a call with `rpc_id` was answered with: the data of an
-    /// event, or a frame of a WebSocket. An item of nothing is the end that a2a-rust sends.
+    /// Reads one item of the stream of a call with `rpc_id`: the data of an event, or a frame of a
+    /// WebSocket. An empty item is the end that a2a-rust sends.
     ///
     /// `is_error`: the event is named `error` (wire §3.5).
     ///
     /// # Errors
-    /// [`CallError`]; what was received is then nothing.
+    /// [`CallError`]; `received` is then empty.
     pub fn read_item(
         &self,
         buffers: &mut FormatBuffers,
@@ -155,8 +155,8 @@ impl Format {
         Ok(())
     }
 
-    /// What an event is whose data could not be read as an item of a stream; `None`: an item that
-    /// is broken, or another call's. `name` is that of the event, empty where it has none.
+    /// The kind of an event that is not a valid item; `None`: a broken item, or an item of another
+    /// call. `name` is the event's name, or empty.
     #[cold]
     pub(in crate::client) fn stray_event(
         &self,
@@ -226,7 +226,7 @@ impl Format {
         }
     }
 
-    /// The id that an envelope has, if there is one.
+    /// The id in an envelope, if the binding has one.
     fn rpc_id(&self, rpc_id: u64) -> Option<u64> {
         (self.binding != Binding::HttpJson).then_some(rpc_id)
     }
@@ -254,7 +254,7 @@ impl Format {
             }
         }
         let error = value.at(error).filter(|error| !error.is_null());
-        // What is below JSON-RPC refuses in its own words: a proxy, a web framework.
+        // Layers below JSON-RPC answer with their own errors: a proxy, a web framework.
         let is_refused = is_rpc && error.is_some();
         if !head.is_success() && !is_refused {
             return Err(if is_object { self.fault(value, head) } else { head.not_a2a() });
@@ -264,8 +264,8 @@ impl Format {
         }
         let id = value.at(id);
         let is_ours = id.is_some_and(|id| is_id(id, rpc_id));
-        // JSON-RPC 2.0 §5: null where the request's could not be read. Over HTTP the exchange says
-        // what is answered, so that a server which leaves the id out is understood.
+        // JSON-RPC 2.0 §5: the id is null if the server could not read the request's. Over HTTP the
+        // exchange identifies the call, so a missing id is accepted.
         let is_exchange = self.binding == Binding::JsonRpc && !values.is_strict;
         let may_lack = error.is_some() || is_exchange;
         let is_known = is_ours || (may_lack && id.is_none_or(|id| id.is_null()));
@@ -286,16 +286,16 @@ impl Format {
     }
 }
 
-/// An event of a stream that is none of A2A's.
+/// An event of a stream that is not A2A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) enum StrayEvent {
-    /// It says no more than that the connection lives, or that the stream ends.
+    /// A sign that the connection lives, or that the stream ends.
     KeepAlive,
-    /// It says something that is not known here.
+    /// An unknown event.
     Unknown,
 }
 
-/// Whether a word is one with which servers keep a stream alive, or end it.
+/// Whether servers send this word to keep a stream alive, or to end it.
 fn is_keep_alive(word: &[u8]) -> bool {
     const WORDS: [&str; 8] =
         ["ping", "pong", "heartbeat", "keepalive", "noop", "done", "connected", "endofstream"];
@@ -304,7 +304,7 @@ fn is_keep_alive(word: &[u8]) -> bool {
     word.len() <= 32 && WORDS.iter().any(|known| letters.clone().eq(known.bytes()))
 }
 
-/// Whether an id is the one that a call was written with: a string of its digits.
+/// Whether an id is the id of the call: a string of its digits.
 pub(super) fn is_id(id: Value<'_>, rpc_id: u64) -> bool {
     let Some(text) = id.text() else { return false };
     !text.is_empty()

@@ -1,8 +1,7 @@
 //! Calls over HTTP+JSON: an operation is a method and a path, its params are path, query and body
 //! (wire §3).
 //!
-//! Invariant: an id is one segment of a path, whatever it is made of; one that could be none is
-//! refused.
+//! Invariant: an id is one path segment, for any content; an id that cannot be one is rejected.
 
 use crate::{
     client::HttpMethod,
@@ -18,7 +17,7 @@ use super::{Format, WrittenCall};
 
 const BY: &str = "HTTP+JSON";
 
-/// What is asked for in JSON: 1.0.1 has a media type of its own, servers of 1.0.0 the general one.
+/// `Accept` for JSON: 1.0.1 has its own media type, servers of 1.0.0 the general one.
 const ACCEPT_V1: &str = "application/a2a+json, application/json";
 
 pub(super) fn write(
@@ -35,10 +34,10 @@ pub(super) fn write(
     prefix(format, tenant, &mut out.path)?;
     let tenant = tenant.filter(|_| form.generation != Generation::V1);
     let has_body = target(form, call, out)?;
-    // What a query says is checked like what a body says.
+    // The parts of a query are checked like those of a body.
     method.wire.calls.write(&mut out.body, call, CallOut { tenant, event_id: false })?;
     if has_body {
-        // Servers of 1.0.0 know no other type, and those of 1.0.1 take it (wire §3.3).
+        // Servers of 1.0.0 support only this type, and servers of 1.0.1 accept it (wire §3.3).
         out.content_type = Some(media::JSON);
     } else {
         out.body.clear();
@@ -50,7 +49,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// What stands before the paths of a binding: its generation, or a tenant (A2A 1.0 §11.3).
+/// The prefix of a binding's paths: its generation, or a tenant (A2A 1.0 §11.3).
 fn prefix(format: &Format, tenant: Option<&str>, path: &mut String) -> Result<(), NotExpressible> {
     match format.generation {
         Generation::V01 | Generation::V03 => path.push_str("/v1"),
@@ -63,7 +62,7 @@ fn prefix(format: &Format, tenant: Option<&str>, path: &mut String) -> Result<()
     Ok(())
 }
 
-/// Writes method and path; true: the params are the body.
+/// Writes method and path; true: the params go into the body.
 fn target(
     form: &HttpJson,
     call: &OutgoingCall<'_>,
@@ -79,7 +78,7 @@ fn target(
         }
         OutgoingCall::Get(get) => {
             task(path, get.id)?;
-            // In 0.3 it has no presence: left out it is 0 (wire §1.5).
+            // In 0.3 it has no presence: a missing one is 0 (wire §1.5).
             let all = (!is_v1).then_some(calls::ALL_HISTORY);
             if let Some(history) = get.history.or(all) {
                 Query::of(path).put("historyLength", &history.to_string());
@@ -171,10 +170,10 @@ fn task(path: &mut String, id: RawText<'_>) -> Result<(), NotExpressible> {
     push_segment(path, &id.to_str())
 }
 
-/// Appends text as one segment of a path (RFC 3986 §3.3): all that is not unreserved is encoded,
-/// since a colon begins a custom method there.
+/// Appends text as one path segment (RFC 3986 §3.3): everything but unreserved characters is
+/// encoded, since a colon begins a custom method there.
 fn push_segment(path: &mut String, text: &str) -> Result<(), NotExpressible> {
-    // RFC 3986 §5.2.4: a hop that resolves the path would remove them, encoded or not.
+    // RFC 3986 §5.2.4: a hop that resolves the path would remove these, even if encoded.
     if matches!(text, "" | "." | "..") {
         return Err(NotExpressible {
             what: "an id or a tenant that cannot be a path segment",
@@ -185,7 +184,7 @@ fn push_segment(path: &mut String, text: &str) -> Result<(), NotExpressible> {
     Ok(())
 }
 
-/// RFC 3986 §2.3: what is unreserved stays.
+/// RFC 3986 §2.3: unreserved characters stay.
 pub(in crate::client) fn push_encoded(out: &mut String, text: &str) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for byte in text.bytes() {
@@ -199,7 +198,7 @@ pub(in crate::client) fn push_encoded(out: &mut String, text: &str) {
     }
 }
 
-/// Appends a query behind a path that has none.
+/// Appends a query to a path that has none.
 struct Query<'q> {
     path: &'q mut String,
     separator: char,

@@ -1,4 +1,4 @@
-//! Writing calls as parts of HTTP requests, or as frames of a WebSocket.
+//! Writes calls as parts of HTTP requests, or as frames of a WebSocket.
 
 use crate::{
     binding::interfaces::Binding,
@@ -15,17 +15,17 @@ use super::{
     rest,
 };
 
-/// One call, written: what of it goes into a request. Used again from call to call.
+/// A written call: its parts of a request. Reused for each call.
 #[derive(Clone, Debug)]
 pub struct WrittenCall {
     /// The method.
     pub method: HttpMethod,
-    /// What follows the path of the interface's URL, percent-encoded, with a query if there is
-    /// one; empty: nothing.
+    /// The path after that of the interface's URL, percent-encoded, with a query if there is one;
+    /// may be empty.
     pub path: String,
-    /// The content; empty: there is none.
+    /// The content; may be empty.
     pub body: Vec<u8>,
-    /// `Content-Type`, where there is content.
+    /// `Content-Type`, if there is content.
     pub content_type: Option<&'static str>,
     /// `Accept`.
     pub accept: &'static str,
@@ -46,15 +46,15 @@ impl Default for WrittenCall {
 }
 
 impl WrittenCall {
-    /// Forgets the call, keeping the memory.
+    /// Clears the call and retains its memory.
     pub fn clear(&mut self) {
         (self.method, self.content_type, self.accept) = (HttpMethod::Post, None, media::JSON);
         self.path.clear();
         self.body.clear();
     }
 
-    /// Makes a subscription over HTTP+JSON a GET without content: for servers that answer its POST
-    /// with 405, as the text and the proto of 1.0 disagree (wire §3.1).
+    /// Turns a subscription over HTTP+JSON into a GET without content: for servers that answer its
+    /// POST with 405, as the text and the proto of 1.0 disagree (wire §3.1).
     pub fn subscribe_by_get(&mut self) {
         (self.method, self.content_type) = (HttpMethod::Get, None);
         self.body.clear();
@@ -62,11 +62,11 @@ impl WrittenCall {
 }
 
 impl Format {
-    /// Writes a call into what is cleared first. `rpc_id` is what JSON-RPC shall answer with;
-    /// `tenant` what the interface names, or the caller (A2A 1.0 §8.3.2).
+    /// Clears `out` and writes a call into it. `rpc_id` is the id that the answer of JSON-RPC must
+    /// have; `tenant` is the interface's or the caller's (A2A 1.0 §8.3.2).
     ///
     /// # Errors
-    /// [`NotExpressible`]: this server cannot be asked so; nothing may be sent.
+    /// [`NotExpressible`]: this server does not support the call; nothing may be sent.
     pub fn write(
         &self,
         call: &OutgoingCall<'_>,
@@ -90,17 +90,17 @@ impl Format {
         written
     }
 
-    /// The value of `A2A-Version` with every call; `None`: there is none.
+    /// The `A2A-Version` of every call; `None`: it has none.
     pub fn version_header(&self) -> Option<&'static str> {
         calls::version_header(self.generation)
     }
 
-    /// The names of the headers in which extensions are named; empty: they cannot be.
+    /// The names of the header fields for extensions; empty: there are none.
     pub fn extension_headers(&self) -> &'static [&'static str] {
         calls::extension_headers(self.generation)
     }
 
-    /// Whether the server can be asked for this at all, by its generation and dialect.
+    /// Whether the generation and dialect of the server have this operation.
     pub fn offers(&self, op: Op) -> bool {
         match self.binding {
             Binding::JsonRpc | Binding::WebSocket => {
@@ -113,7 +113,7 @@ impl Format {
     }
 
     /// Writes a request object of JSON-RPC 2.0 (§4). Its id is a string, which every dialect
-    /// takes (wire §8, langsmith).
+    /// accepts (wire §8, langsmith).
     fn write_rpc(
         &self,
         call: &OutgoingCall<'_>,
@@ -132,7 +132,7 @@ impl Format {
         body.extend_from_slice(b"\",\"params\":");
         let cx = CallOut { tenant, event_id: self.binding == Binding::WebSocket };
         wire.calls.write(body, call, cx)?;
-        // Wire §1.5: the operation that has none.
+        // Wire §1.5: the only operation without params.
         if op == Op::ExtendedCard && body.ends_with(b"{}") {
             body.truncate(body.len() - b",\"params\":{}".len());
         }

@@ -1,4 +1,4 @@
-//! Walks a card beside a table of its schema: what is missing, has another type, or is unknown.
+//! Compares a card with a table of its schema: missing members, wrong types, unknown members.
 
 use serde_json::{Map, Value};
 
@@ -13,7 +13,7 @@ pub(super) fn path(base: &str, name: &str) -> String {
     if base.is_empty() { name.to_owned() } else { format!("{base}.{name}") }
 }
 
-/// Checks the members of one object, and of those inside of it.
+/// Checks the members of one object, and of the objects in it.
 ///
 /// Depth: the tables are no deeper than three.
 pub(super) fn object(
@@ -119,7 +119,7 @@ fn empty(
     }
 }
 
-/// Clients that read strictly refuse members that 1.0 does not have (wire §10, trap 4).
+/// Strict clients reject members that 1.0 does not have (wire §10, trap 4).
 fn unknown(
     base: &str,
     members: &Map<String, Value>,
@@ -131,7 +131,7 @@ fn unknown(
         let is_of = |known: &str| known == name || *snake_case(known) == **name;
         let is_legacy = form == LintForm::Hybrid && LEGACY.iter().any(|known| is_of(known));
         let is_known = table.members.iter().any(|member| is_of(member.name));
-        // A hybrid card is walked for 0.3 as well, whose tables have fewer members.
+        // A hybrid card is also checked as 0.3, whose tables have fewer members.
         let is_of_v1 = table.clause.starts_with(V1);
         if is_of_v1 && !is_known && !is_legacy {
             findings.warn(&path(base, name), table.clause, "not a member in A2A 1.0");
@@ -141,7 +141,7 @@ fn unknown(
 
 const V1: &str = "A2A 1.0";
 
-/// What a value is, for humans.
+/// The type of a value, for people.
 pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -1,13 +1,14 @@
-//! What is wrong with a card, by the letter of its specification.
+//! Checks a card strictly against its specification.
 //!
-//! Invariant: reading forgives, this does not. An error breaks a rule of the specification; a
-//! warning is allowed and still goes wrong with some client. Each finding names its member and its
-//! clause. A card is checked as what it is: one of 0.1, of 0.3, of 1.0, or one for clients of both.
+//! Invariant: the reader is lenient, the linter is not. An error breaks a rule of the
+//! specification; a warning is allowed but fails with some client. Each finding names its member
+//! and its clause. A card is checked as its own generation: 0.1, 0.3, 1.0, or a hybrid for clients
+//! of both.
 //!
-//! Every error of a2a-lint 0.1.1, which knows cards of 0.3, is one of these on a card of 0.3.
-//! Beyond it, `tags` of a skill are required, as the schema of 0.3 has it. It also refuses every
-//! card of 1.0, for want of `url` and because schemes have no `type`, and every binding that is
-//! named by a URI (A2A 1.0 §5.8): these are no errors here.
+//! Every error of a2a-lint 0.1.1, which supports cards of 0.3, is also one here on a card of 0.3.
+//! In addition, `tags` of a skill are required, as in the schema of 0.3. a2a-lint also rejects
+//! every card of 1.0, because `url` and the `type` of schemes are missing, and every binding that
+//! is named by a URI (A2A 1.0 §5.8): these are not errors here.
 
 mod check;
 mod rules;
@@ -32,27 +33,27 @@ use super::{
     AgentCard, json,
 };
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FindingLevel {
-    /// It is allowed, or only advised against, and some clients trip over it.
+    /// It is allowed, or only advised against, and some clients fail on it.
     Warning,
     /// The specification forbids it.
     Error,
 }
 
-/// One thing that is wrong with a card.
+/// One problem of a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardFinding {
-    /// How bad it is.
+    /// Its severity.
     pub level: FindingLevel,
     /// The member, as `skills[0].id`; empty: the card.
     pub member: String,
-    /// What is wrong, in one sentence.
+    /// The problem, in one sentence.
     pub message: String,
-    /// Where that is written: `A2A 1.0 §4.4.1`.
+    /// The clause of the specification: `A2A 1.0 §4.4.1`.
     pub clause: &'static str,
-    /// True: it breaks the schema, which knows members and their types alone.
+    /// True: it breaks the schema, which covers only members and their types.
     pub is_of_schema: bool,
 }
 
@@ -67,20 +68,20 @@ impl fmt::Display for CardFinding {
 }
 
 impl CardFinding {
-    /// It without its level: `name: it is missing (A2A 1.0 §4.4.1)`.
+    /// The finding without its level: `name: it is missing (A2A 1.0 §4.4.1)`.
     pub fn sentence(&self) -> String {
         let member = if self.member.is_empty() { "card" } else { &self.member };
         format!("{member}: {} ({})", self.message, self.clause)
     }
 }
 
-/// What a card is checked as.
+/// The generation that a card is checked as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LintForm {
     V01,
     V03,
     V1,
-    /// 1.0 with the members that clients of 0.3 look for (wire §7.3).
+    /// 1.0 with the members that clients of 0.3 need (wire §7.3).
     Hybrid,
 }
 
@@ -114,7 +115,7 @@ impl LintForm {
     }
 }
 
-/// What has been found so far: nothing twice, and of each level at most [`FINDINGS_MAX`].
+/// The findings so far: no duplicates, and of each level at most [`FINDINGS_MAX`].
 #[derive(Default)]
 struct Findings {
     list: Vec<CardFinding>,
@@ -155,13 +156,13 @@ impl Findings {
     }
 }
 
-/// At most so many findings of each level: a card of a thousand broken skills is broken.
+/// Maximum findings of each level: more of them tell nothing new.
 const FINDINGS_MAX: usize = 1_000;
 
-/// Everything that is wrong with a card, errors first, in the order of its members.
+/// All findings of a card, errors first, in the order of its members.
 ///
-/// `json` is the document, within the limits of [`AgentCard::read`]; `card_url` where it came from,
-/// if it came from a URL.
+/// `json` is the document, within the limits of [`AgentCard::read`]; `card_url` is the URL that it
+/// came from, if any.
 pub fn lint(json: &[u8], card_url: Option<&HttpUrl>) -> Vec<CardFinding> {
     let mut findings = Findings::default();
     if without_mark(json).len() < json.len() {
@@ -177,8 +178,8 @@ pub fn lint(json: &[u8], card_url: Option<&HttpUrl>) -> Vec<CardFinding> {
     findings
 }
 
-/// What breaks the schema of the card's generation: members that are required and not there, or
-/// have another type. Empty: the card is valid.
+/// Errors of the schema of the card's generation: required members that are missing, and members of
+/// another type. Empty: the card is valid.
 pub fn validate(json: &[u8]) -> Vec<CardFinding> {
     let mut findings = lint(json, None);
     findings.retain(|finding| finding.is_of_schema);
@@ -204,7 +205,7 @@ fn lint_card(card: &Value, json: &[u8], card_url: Option<&HttpUrl>, findings: &m
     security::requirements(members, form, findings);
     rules::all(members, form, card_url, findings);
     signatures::all(members, form, findings);
-    // What cannot be read is an error in every rule.
+    // An unreadable card is an error of every rule.
     if let Err(error) = AgentCard::read(json)
         && findings.errors == 0
     {

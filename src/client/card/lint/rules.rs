@@ -1,4 +1,4 @@
-//! What types cannot say: URLs that can be called, versions, media types, skills that differ.
+//! Rules beyond types: URLs that can be called, versions, media types, distinct skills.
 
 use std::collections::BTreeSet;
 
@@ -123,7 +123,7 @@ fn interfaces_v0(
         |one: &Map<String, Value>| text(one, "transport").unwrap_or_default().to_owned();
     let of_url = || more.iter().filter(|(_, one)| text(one, "url") == Some(url));
     if !url.is_empty() && !more.is_empty() {
-        // A2A 0.3 §5.6.3: what the card says twice of one URL must be the same.
+        // A2A 0.3 §5.6.3: two statements about one URL must agree.
         match of_url().find(|(_, one)| !transport(one).is_empty()) {
             None => {
                 let message = "it should list the main url as well";
@@ -144,8 +144,8 @@ fn interfaces_v0(
     }
 }
 
-/// The URL and the binding of one interface. `members` are their paths, `clauses` where each is
-/// defined.
+/// The URL and the binding of one interface. `members` are their paths, `clauses` the clauses that
+/// define them.
 fn interface(
     url: &str,
     binding: &str,
@@ -162,7 +162,7 @@ fn interface(
                 let message = format!("{binding:?} should be {:?}", known.name());
                 findings.error(binding_member, clauses.1, message);
             }
-            // A2A 1.0 §5.8: bindings of one's own are named by URIs.
+            // A2A 1.0 §5.8: custom bindings are named by URIs.
             None if !binding.contains(':') => {
                 let message = format!("{binding:?} must be JSONRPC, GRPC, HTTP+JSON or a URI");
                 findings.error(binding_member, clauses.1, message);
@@ -185,7 +185,7 @@ fn interface(
     };
     let target = match (known, said.target(card_url)) {
         (_, Ok(target)) => target,
-        // An unknown binding may have URLs of its own.
+        // An unknown binding may have its own form of URLs.
         (None, Err(_)) => return,
         (Some(_), Err(error)) => {
             return findings.error(url_member, clause, format!("it {}", problem(&error)));
@@ -218,7 +218,7 @@ fn interface(
     }
 }
 
-/// The end of a path that is no interface's but that of one operation (A2A 1.0 §11.3).
+/// The end of a path that belongs to one operation instead of an interface (A2A 1.0 §11.3).
 fn operation_of(url: &HttpUrl, binding: Binding) -> Option<&'static str> {
     const OPERATIONS: [&str; 6] = [
         "/message:send",
@@ -277,7 +277,7 @@ fn modes(
     }
 }
 
-/// RFC 9110 §8.3.1, and ranges of RFC 9110 §12.5.1, with whatever parameters.
+/// RFC 9110 §8.3.1, and ranges of RFC 9110 §12.5.1, with any parameters.
 fn is_media_type(text: &str) -> bool {
     let essence = text.split(';').next().unwrap_or_default().trim();
     let is_token = |part: &str| {

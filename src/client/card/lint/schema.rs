@@ -13,18 +13,18 @@ pub(super) enum MemberType {
     Inner(&'static CardTable),
     /// An array of objects of this kind.
     List(&'static CardTable),
-    /// An array whose entries are checked elsewhere.
+    /// An array whose entries another rule checks.
     Array,
 }
 
-/// Whether a member must be there.
+/// Whether a member is required.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemberNeed {
-    /// It must, and not be empty.
+    /// Required, and not empty.
     Filled,
-    /// It must; empty is strange.
+    /// Required; an empty one gives a warning.
     There,
-    /// It need not.
+    /// Optional.
     Free,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct MemberRule {
     pub need: MemberNeed,
 }
 
-/// An object: where it is defined, and its members.
+/// An object: the clause that defines it, and its members.
 pub(super) struct CardTable {
     pub clause: &'static str,
     pub members: &'static [MemberRule],
@@ -241,7 +241,7 @@ static V01_SKILL: CardTable = CardTable {
     ],
 };
 
-/// Members of older generations that a hybrid card has beside those of 1.0.
+/// Members of older generations that a hybrid card has in addition to those of 1.0.
 pub(super) const LEGACY: &[&str] = &[
     "url",
     "protocolVersion",

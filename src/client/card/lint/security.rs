@@ -1,4 +1,4 @@
-//! Security schemes and requirements: their forms, and that what is required is declared.
+//! Security schemes and requirements: their forms, and that each required scheme is declared.
 
 use serde_json::{Map, Value};
 
@@ -13,8 +13,8 @@ use super::{
 const V1: &str = "A2A 1.0 §4.5.1";
 const V03: &str = "A2A 0.3 §5.5.3";
 
-/// A kind of scheme: its wrapper in 1.0, its `type` in 0.3, the clause, what it requires in 1.0
-/// and in 0.3.
+/// A kind of scheme: its wrapper in 1.0, its `type` in 0.3, the clause, and its required members in
+/// 1.0 and in 0.3.
 struct Scheme {
     wrapper: &'static str,
     of_type: &'static str,
@@ -119,7 +119,7 @@ pub(super) fn schemes_v0(card: &Map<String, Value>, form: LintForm, findings: &m
                     flows(&said, V03, false, findings);
                 }
             }
-            // Clients of 0.3 find nothing there; those of 1.0 do.
+            // Clients of 0.3 find nothing there; clients of 1.0 do.
             (None, true) => {
                 let message = "it has the form of the proto, which some clients of 0.3 cannot read";
                 if form == LintForm::V03 {
@@ -151,7 +151,7 @@ fn location(said: &CardObject<'_>, name: &str, clause: &'static str, findings: &
     }
 }
 
-/// The flows of OAuth 2.0: 1.0 has a place for one, and advises against two of them.
+/// The flows of OAuth 2.0: 1.0 has room for one, and advises against two of them.
 fn flows(said: &CardObject<'_>, clause: &'static str, is_v1: bool, findings: &mut Findings) {
     let at = said.path("flows");
     let Some(flows) = said.object("flows") else {
@@ -196,7 +196,7 @@ fn flows(said: &CardObject<'_>, clause: &'static str, is_v1: bool, findings: &mu
     }
 }
 
-/// Every scheme that is required is declared.
+/// Every required scheme is declared.
 pub(super) fn requirements(card: &Map<String, Value>, form: LintForm, findings: &mut Findings) {
     let of_skill = card.get("skills").and_then(Value::as_array).into_iter().flatten().enumerate();
     let mut places = vec![(String::new(), card)];

@@ -1,4 +1,4 @@
-//! Whether signatures have the form of one (A2A 1.0 §8.4, RFC 7515); nothing is verified here.
+//! Whether signatures have a valid form (A2A 1.0 §8.4, RFC 7515); nothing is verified here.
 
 use serde_json::{Map, Value};
 

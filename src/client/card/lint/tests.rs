@@ -1,4 +1,4 @@
-//! Cards, and what is wrong with them.
+//! Cards and their findings.
 
 use super::*;
 use crate::client::HttpOrigin;
@@ -41,7 +41,7 @@ fn changed(from: &str, to: &str) -> String {
 
 #[test]
 fn every_error_of_a2a_lint_is_one_of_ours() {
-    // What A2A 0.3 requires and a2a-lint only advises.
+    // A2A 0.3 requires it and a2a-lint only advises it.
     let ours_alone = ["skills[0].tags"];
     let json = include_str!("../../../../tests/data/cards/a2a_lint.json");
     let cases: Vec<Value> = serde_json::from_str(json).unwrap();
@@ -53,7 +53,7 @@ fn every_error_of_a2a_lint_is_one_of_ours() {
         let findings = lint(card.as_bytes(), None);
         let ours = errors(&findings);
         for member in &theirs {
-            // It names the list, we name the entry.
+            // a2a-lint names the list, we name the entry.
             let is_said = |one: &&str| one == member || one.starts_with(&format!("{member}["));
             assert!(ours.iter().any(is_said), "{member} is missing in {ours:?} of {card}");
         }

@@ -1,5 +1,5 @@
-//! What a signature may have been made over: the letter of the specification, and what the SDKs
-//! make of it (wire §7.4).
+//! The forms of a card that a signature may cover: that of the specification, and those of the SDKs
+//! (wire §7.4).
 
 use std::fmt;
 
@@ -9,16 +9,16 @@ use crate::model::Generation;
 
 use super::super::AgentCard;
 
-/// A form of a card, in the order in which they are tried.
+/// A form of a card, in the order of the attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignedForm {
     /// The members of 1.0 under its rules of presence (A2A 1.0 §8.4.1).
     Strict,
-    /// All members, as they came.
+    /// All members, as received.
     AsServed,
-    /// Without whatever is empty, as the SDKs make it.
+    /// Without empty members, as the SDKs make it.
     Cleaned,
-    /// The same with escapes for all that is not ASCII, as the Python SDK made it up to 1.1.
+    /// The same with escapes for non-ASCII characters, as the Python SDK made it up to 1.1.
     CleanedEscaped,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn payloads(card: &AgentCard) -> Vec<(SignedForm, Vec<u8>)> {
         value
     };
     let (strict, served) = (unsigned(&card.to_v1_json()), unsigned(card.raw_json()));
-    // A2A 0.3 does not say over what a card is signed: over what it is.
+    // A2A 0.3 does not specify the signed form: the document itself is used.
     let base = if card.generation == Generation::V1 { &strict } else { &served };
     let cleaned = jcs(&cleaned(base).unwrap_or_default());
     let escaped = escaped(&cleaned);
@@ -66,7 +66,7 @@ fn jcs(value: &Value) -> Vec<u8> {
     serde_json_canonicalizer::to_vec(value).unwrap_or_default()
 }
 
-/// Without empty texts, arrays and objects, and without `null`; `None`: it is one of them.
+/// Without empty texts, arrays and objects, and without `null`; `None`: it is one of these.
 ///
 /// Depth: that of a card, 64.
 fn cleaned(value: &Value) -> Option<Value> {
@@ -87,7 +87,7 @@ fn cleaned(value: &Value) -> Option<Value> {
     }
 }
 
-/// As Python's `json.dumps` writes it: ASCII alone, in UTF-16 code units.
+/// As Python's `json.dumps` writes it: only ASCII, in UTF-16 code units.
 fn escaped(canonical: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(canonical);
     let mut out = Vec::with_capacity(canonical.len());

@@ -1,4 +1,4 @@
-//! Public keys of signers of cards: as a JWK set (RFC 7517) or in PEM (RFC 7468).
+//! Public keys of card signers: as a JWK set (RFC 7517) or in PEM (RFC 7468).
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::auth::jws::{DocumentKey, JwsAlgorithm, PublicKey, pem_sections, read_jwk, read_spki};
 
-/// The algorithm of this name, if cards are signed with it.
+/// The algorithm of this name, if it is one for cards.
 pub(super) fn algorithm(name: &str) -> Option<JwsAlgorithm> {
     let is_used =
         |algorithm: &JwsAlgorithm| !algorithm.is_symmetric() && *algorithm != JwsAlgorithm::Es512;
@@ -22,7 +22,7 @@ pub struct CardKeys(Vec<DocumentKey>);
 pub enum KeyError {
     /// It is neither a JWK (set) nor PEM.
     Unreadable,
-    /// It has no public key of a kind that is known: P-256, P-384, Ed25519, RSA.
+    /// It has no public key of a known kind: P-256, P-384, Ed25519, RSA.
     NoKey,
     /// It has more keys than this.
     TooMany(usize),
@@ -40,11 +40,11 @@ impl fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// Keys of one document.
+/// Maximum keys of one document.
 pub const KEYS_MAX: usize = 64;
 
 impl CardKeys {
-    /// Reads a JWK set, a single JWK, or public keys in PEM; keys of another kind are passed over.
+    /// Reads a JWK set, a single JWK, or public keys in PEM; keys of another kind are skipped.
     ///
     /// # Errors
     /// [`KeyError`]
@@ -57,7 +57,7 @@ impl CardKeys {
                     serde_json::from_str(text).map_err(|_| KeyError::Unreadable)?;
                 let listed = document.get("keys").and_then(Value::as_array);
                 let listed = listed.map_or(std::slice::from_ref(&document), Vec::as_slice);
-                // One more than allowed is enough to see that there are too many.
+                // One more than allowed is enough to detect too many.
                 listed.iter().filter_map(jwk).take(KEYS_MAX + 1).collect()
             }
         };
@@ -68,7 +68,7 @@ impl CardKeys {
         }
     }
 
-    /// The keys with this `kid` that fit the algorithm; one without a name fits any.
+    /// The keys with this `kid` that fit the algorithm; a key without a name fits any `kid`.
     pub(super) fn fitting(
         &self,
         kid: Option<&str>,
@@ -82,7 +82,7 @@ impl CardKeys {
     }
 }
 
-/// A key of the kinds that cards are signed with.
+/// Whether the key is of a kind that signs cards.
 fn is_used(key: &DocumentKey) -> bool {
     !matches!(key.key, PublicKey::P521(_)) && !key.algorithm.is_some_and(JwsAlgorithm::is_symmetric)
 }

@@ -1,10 +1,10 @@
 //! Signs cards, and verifies the signatures of a card (A2A 1.0 §8.4, RFC 7515, RFC 8785) with keys
-//! that the caller has.
+//! of the caller.
 //!
-//! Invariant: a key comes from the caller and from nowhere else: `jku` is never followed, and a key
-//! in a signature's header means nothing. The key says which algorithms fit, not the signature;
-//! `none` and the HMACs fit no key. A card of 1.0 is verified in the form in which it was read, so
-//! that what a client acts on is what was signed.
+//! Invariant: keys come only from the caller: `jku` is never followed, and a key in a signature's
+//! header is ignored. The key decides which algorithms fit, not the signature; `none` and the HMACs
+//! fit no key. A card of 1.0 is verified in the form in which it was read, so that a signature
+//! covers everything that a client acts on.
 
 mod form;
 mod key;
@@ -24,28 +24,28 @@ pub use signing::SigningKeys;
 
 pub use crate::client::signing_key::{SIGNING_KEYS_MAX, SigningKeyError};
 
-/// What came of the verification.
+/// The result of a verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignatureOutcome {
-    /// A signature is good.
+    /// A signature is valid.
     Verified {
         /// The `kid` of its header; empty: it has none.
         kid: String,
-        /// Over which form of the card it was made.
+        /// The form of the card that it covers.
         form: SignedForm,
     },
-    /// There are signatures, and none that is good.
+    /// There are signatures, but no valid one.
     Unverifiable(WhyUnverifiable),
-    /// The card is not signed, which it need not be.
+    /// The card is not signed, which is allowed.
     Absent,
 }
 
-/// Why a card is refused whose signature is asked for.
+/// Why a card that must be signed is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignatureError {
     /// It is not signed.
     Absent,
-    /// It is signed, and not by a key of the caller, or it is another card than was signed
+    /// No key of the caller has signed it, or it was changed after signing
     /// ([`WhyUnverifiable::Mismatch`]).
     Unverifiable(WhyUnverifiable),
 }
@@ -63,16 +63,16 @@ impl fmt::Display for SignatureError {
 
 impl std::error::Error for SignatureError {}
 
-/// Why no signature is good: of several reasons the one that came nearest.
+/// Why no signature is valid: of several reasons the one closest to success.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WhyUnverifiable {
-    /// The signature has not the form of one; what is wrong.
+    /// The signature has an invalid form; the problem.
     Malformed(&'static str),
-    /// Its algorithm is none that proves anything, or unknown.
+    /// Its algorithm proves nothing, or is unknown.
     Algorithm(String),
     /// No key of the caller has this `kid` and fits the algorithm.
     NoKey(String),
-    /// The key does not say so: the card was changed, or signed with another key.
+    /// The key does not verify it: the card was changed, or signed with another key.
     Mismatch(String),
 }
 
@@ -101,10 +101,10 @@ impl fmt::Display for WhyUnverifiable {
     }
 }
 
-/// Signatures of a card that are looked at; each costs a verification for each form and key.
+/// Maximum signatures of a card to check; each costs a verification for each form and key.
 pub const SIGNATURES_MAX: usize = 16;
 
-/// Verifies a card: one good signature is enough (A2A 1.0 §8.4.3).
+/// Verifies a card: one valid signature is enough (A2A 1.0 §8.4.3).
 pub fn verify(card: &AgentCard, keys: &CardKeys) -> SignatureOutcome {
     if card.signatures.is_empty() {
         return SignatureOutcome::Absent;
@@ -121,7 +121,7 @@ pub fn verify(card: &AgentCard, keys: &CardKeys) -> SignatureOutcome {
     SignatureOutcome::Unverifiable(why)
 }
 
-/// Refuses a card that none of the keys has signed. Without keys every card is good.
+/// Rejects a card that none of the keys has signed. Without keys every card is accepted.
 ///
 /// # Errors
 /// [`SignatureError`].
@@ -148,7 +148,7 @@ fn verify_one(
         .map_err(|_| Malformed("the protected header is not JSON"))?;
     let bytes = decode(&signature.signature).ok_or(Malformed("signature is not base64url"))?;
     let text = |name: &str| header.get(name).and_then(Value::as_str);
-    // RFC 7515 §4.1.11: what must be understood and is not makes a signature invalid.
+    // RFC 7515 §4.1.11: a critical extension that is not understood makes a signature invalid.
     if header.get("crit").is_some() {
         return Err(Malformed("the protected header requires an extension (crit)"));
     }

@@ -1,8 +1,8 @@
-//! Signs cards (A2A 1.0 §8.4, RFC 7515, RFC 8785) with keys of the operator's.
+//! Signs cards (A2A 1.0 §8.4, RFC 7515, RFC 8785) with keys of the operator.
 //!
-//! Invariant: what is signed is what a reader acts on: the members of 1.0 first, as the
-//! specification has it; the document as it goes out, where it has others beside them; and without
-//! what is empty, as the SDKs make it.
+//! Invariant: the signed forms are those that readers act on: first the members of 1.0, as the
+//! specification requires; the served document, if it has other members; and the form without empty
+//! members, as the SDKs make it.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ use super::{
     form::{SignedForm, payloads},
 };
 
-/// The keys that cards are signed with: P-256 for ES256 and Ed25519 for EdDSA.
+/// The keys that sign cards: P-256 for ES256 and Ed25519 for EdDSA.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -91,7 +91,7 @@ impl CardSigner for SigningKeys {
         let Ok(card) = AgentCard::read(card) else { return Vec::new() };
         let is_v1 = card.generation == Generation::V1;
         let is_signed = |form: SignedForm| match form {
-            // The members of 1.0 are not what a card of 0.3 is.
+            // A card of 0.3 does not have the members of 1.0.
             SignedForm::Strict => is_v1,
             SignedForm::AsServed | SignedForm::Cleaned => true,
             // RFC 8785 forbids the escapes.

@@ -91,7 +91,7 @@ fn what_the_python_sdk_signs_is_verified_and_what_is_changed_is_not() {
             let SignatureOutcome::Unverifiable(WhyUnverifiable::Mismatch(_)) = outcome else {
                 panic!("{outcome:?}");
             };
-            // Each key in PEM verifies the card that it has signed, and no other.
+            // Each key in PEM verifies the card that it signed, and no other.
             let pem = CardKeys::read(pem.as_str().unwrap().as_bytes()).unwrap();
             let verified = cards.iter().filter_map(|card| {
                 let SignatureOutcome::Verified { kid, .. } = verify(&read(&card.to_string()), &pem)
@@ -120,7 +120,7 @@ fn each_form_is_told_and_the_strict_one_is_first() {
     let form = SignedForm::AsServed;
     let verified = SignatureOutcome::Verified { kid: "ed".to_owned(), form };
     assert_eq!(signer.outcome(&vendor, &[signature]), verified);
-    // A2A 1.0 §8.4.1: required members are there when they are empty, `false` when it was said.
+    // A2A 1.0 §8.4.1: required members are present even if empty, and `false` if the card has it.
     let strict = concat!(
         r#"{"capabilities":{"streaming":false},"defaultInputModes":[],"#,
         r#""defaultOutputModes":["a/b"],"description":"","name":"Ä","skills":[],"#,
@@ -156,7 +156,7 @@ fn what_proves_nothing_is_refused() {
         (r#"{"alg":"none","kid":"ec"}"#, algorithm("none")),
         (r#"{"alg":"HS256","kid":"h"}"#, algorithm("HS256")),
         (r#"{"alg":"es256","kid":"ec"}"#, algorithm("es256")),
-        // A key of another kind, another's name, a key that the header brings along.
+        // A key of another kind, the name of another key, a key in the header.
         (r#"{"alg":"ES256","kid":"ed"}"#, no_key("ed")),
         (r#"{"alg":"RS256","kid":"ec"}"#, no_key("ec")),
         (r#"{"alg":"ES256","kid":"x","jku":"https://evil/","jwk":{}}"#, no_key("x")),

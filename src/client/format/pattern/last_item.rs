@@ -1,5 +1,4 @@
-//! The item of a stream that was read last, for the next one, which mostly has another text and
-//! nothing else.
+//! The last item of a stream, to read the next one, which usually differs only in one text.
 
 use crate::{
     client::format::Format,
@@ -12,23 +11,23 @@ use crate::{
 
 use super::FoundTexts;
 
-/// An item but for its text.
+/// An item without its text.
 #[derive(Default)]
 pub(super) struct LastItem {
-    /// How the server is spoken to, and the id of the call; `None`: there is no item.
+    /// The format, and the id of the call; `None`: there is no item.
     of: Option<(Format, u64)>,
-    /// The bytes before the text, and those behind it.
+    /// The bytes before the text, and those after it.
     before: Vec<u8>,
     after: Vec<u8>,
-    /// Bytes before the result, and behind it.
+    /// The number of bytes before the result, and after it.
     start: usize,
     behind: usize,
     received: ReceivedAround,
 }
 
 impl LastItem {
-    /// Reads an item that is this one with another text. `None`: it is another one, and nothing
-    /// was received.
+    /// Reads an item that equals this one except for its text. `None`: it differs, and nothing was
+    /// received.
     #[inline]
     pub fn read(
         &self,
@@ -46,8 +45,8 @@ impl LastItem {
         Some(())
     }
 
-    /// Takes the place of this one what was just received of a template, in which `text` may be
-    /// anything, if that stands in one place.
+    /// Replaces this item by one just received by a template, if its only unrestricted text,
+    /// `text`, occurs once in the result.
     pub fn take(
         &mut self,
         (format, rpc_id): (&Format, u64),
@@ -60,7 +59,7 @@ impl LastItem {
         let len = found.texts[usize::from(text) % found.texts.len()].len();
         let (before, rest) = data.split_at(found.text_at);
         let behind = data.len() - found.span.end;
-        // The result is what the text stands in.
+        // The text must be inside the result.
         let is_inside = found.span.start <= before.len() && rest.len() >= len + behind;
         if !is_inside || !template.around(text, received, &mut self.received) {
             return;

@@ -1,4 +1,4 @@
-//! Finding out which texts of a document can be others, and where they went.
+//! Learns which texts of a document may vary, and where readers put them.
 
 use smallvec::SmallVec;
 
@@ -13,7 +13,7 @@ use super::{
     TextGap, TextRule,
 };
 
-/// Members whose texts readers pack as they come, unless they are empty.
+/// Members whose texts readers copy unchanged, unless they are empty.
 const NAMES: [&[u8]; 22] = [
     b"id",
     b"taskId",
@@ -39,50 +39,49 @@ const NAMES: [&[u8]; 22] = [
     b"mime_type",
 ];
 
-/// Members by which a task tells its artifacts apart.
+/// Members that identify the artifacts of a task.
 const ARTIFACT_IDS: [&[u8]; 2] = [b"artifactId", b"artifact_id"];
 
-/// Members that are kept as the JSON that they are.
+/// Members that readers store as JSON.
 const OPAQUE: [&[u8]; 2] = [b"metadata", b"data"];
 
-/// Strings of a document that is looked at.
+/// Maximum strings of a document to learn.
 const STRINGS_MAX: usize = 2 * GAPS_MAX;
 
-/// Decimal digits of the numbers that readers make texts of.
+/// Maximum digits of numbers that readers convert into texts.
 const NUMBER_DIGITS_MAX: usize = 10;
 
 /// A string of a document.
 struct FoundString<'p> {
-    /// Where it begins, behind its quote.
+    /// The offset of its content, after the quote.
     at: usize,
     string: &'p [u8],
     name: &'p [u8],
     role: StringRole,
 }
 
-/// What a string is to its reader.
+/// The role of a string for its reader.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StringRole {
     RpcId,
     Time,
     Text(TextRule),
-    /// Anything else: it stays as it is.
+    /// Any other: it must stay the same.
     Fixed,
 }
 
-/// All strings of a document but names of members, in their order.
+/// All strings of a document except names of members, in their order.
 struct Strings<'p> {
     found: SmallVec<[FoundString<'p>; 32]>,
-    /// When the status changed, if that can be told anew.
+    /// The time of the status change, if it may vary.
     at_ms: Option<u64>,
     rpc_id: Option<u64>,
-    /// True: a reader may have respelled one of them.
+    /// True: a reader may have changed the form of one of them.
     is_respelled: bool,
 }
 
 impl AnswerPatterns {
-    /// Remembers a document that was read, but for its texts. `rpc_id`: that of an envelope of
-    /// JSON-RPC.
+    /// Remembers a parsed document without its texts. `rpc_id`: the id of its JSON-RPC envelope.
     pub fn learn(
         &mut self,
         (format, answers, rpc_id): (&Format, Answers, Option<u64>),
@@ -155,8 +154,8 @@ impl<'p> Strings<'p> {
         self.at_ms.is_some() && value.string_raw_str().and_then(time::parse_rfc3339) == self.at_ms
     }
 
-    /// Of strings that are the same, one that is fixed fixes all: it is unknown which of them a
-    /// reader took. So are times and ids of artifacts, if there are several.
+    /// Of equal strings, a fixed one makes all fixed: it is unknown which of them a reader took.
+    /// Times and ids of artifacts become fixed if there are several.
     fn settle(&mut self) {
         let count = |names: [&[u8]; 2]| {
             self.found.iter().filter(|found| names.contains(&found.name)).count()
@@ -185,7 +184,7 @@ impl<'p> Strings<'p> {
 }
 
 impl AnswerPattern {
-    /// `None`: there is nothing to leave out, or too much.
+    /// `None`: the document has no gap, or is too large.
     fn learn(&mut self, found: &[FoundString<'_>], data: &[u8], received: &Received) -> Option<()> {
         let mut texts: SmallVec<[&[u8]; TEXTS_MAX]> = SmallVec::new();
         for found in found.iter().filter(|found| matches!(found.role, StringRole::Text(_))) {
@@ -234,7 +233,7 @@ impl AnswerPattern {
         (is_small && !self.gaps.is_empty()).then_some(())
     }
 
-    /// The text that may be anything, if there is one and it stands once.
+    /// The only unrestricted text, if there is one and it occurs once.
     fn only_text(&self) -> Option<u8> {
         let any = |gap: &TextGap| match gap.text {
             GapText::First(text, TextRule::Any) => Some(text),

@@ -30,7 +30,7 @@ fn task(id: &str, at: &str, text: &str) -> String {
     )
 }
 
-/// What remembers an event, or an answer of HTTP+JSON, that was read the long way.
+/// Buffers that have learned an event, or an answer of HTTP+JSON.
 fn after_event(text: &str) -> FormatBuffers {
     let (mut buffers, mut received) = (FormatBuffers::default(), Received::new());
     V1.read_item(&mut buffers, 7, &event(text), false, &mut received).unwrap();
