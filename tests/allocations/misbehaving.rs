@@ -4,18 +4,18 @@
 //! The test counts descriptors, tasks and live heap bytes. The memory of the process says less: an
 //! allocator retains freed memory, that of AddressSanitizer most of all.
 
-#[path = "../client/behaviours.rs"]
-mod behaviours;
 #[allow(dead_code, reason = "the tests of the client use the rest")]
 #[path = "../client/frames.rs"]
 mod frames;
+#[path = "../client/http_fault_cases.rs"]
+mod http_fault_cases;
 #[path = "../client/items.rs"]
 mod items;
-#[path = "../client/misbehaviours.rs"]
-mod misbehaviours;
 #[allow(dead_code, reason = "the tests of the client use the rest")]
 #[path = "../client/scripted.rs"]
 mod scripted;
+#[path = "../client/server_faults.rs"]
+mod server_faults;
 #[allow(dead_code, reason = "the tests of the client use the rest")]
 #[path = "../client/wire.rs"]
 mod wire;
@@ -36,9 +36,11 @@ use peregrine::client::{
 use peregrine::net::HttpClient;
 
 use self::{
-    behaviours::{Behaviour, EVENT_BYTES_MAX, Expected, WAYS, agent, behaviours, serve, stall},
+    http_fault_cases::{Case, cases},
     items::{ALL, Over},
-    misbehaviours::{Case, cases},
+    server_faults::{
+        EVENT_BYTES_MAX, Expected, ServerFault, WAYS, agent, serve, server_faults, stall,
+    },
     wire::{Ask, GET, PATIENCE, RawServer, client, read_request},
 };
 use super::{ALLOCATOR, COUNTING};
@@ -128,7 +130,7 @@ fn ten_thousand_of_them_leave_nothing_behind() {
 /// A server that misbehaves over one binding, and clients of it.
 struct Scene {
     over: Over,
-    all: Arc<Vec<Behaviour>>,
+    all: Arc<Vec<ServerFault>>,
     now: Arc<AtomicUsize>,
     /// Keeps the server running.
     _server: RawServer,
@@ -139,7 +141,7 @@ struct Scene {
 
 impl Scene {
     fn new(over: Over, serving: &Arc<AtomicUsize>) -> Scene {
-        let mut all = behaviours(over);
+        let mut all = server_faults(over);
         all.push(stall());
         let (all, now) = (Arc::new(all), Arc::new(AtomicUsize::new(0)));
         let (served, at, alive) = (Arc::clone(&all), Arc::clone(&now), Arc::clone(serving));
@@ -165,7 +167,7 @@ impl Scene {
 
     /// Makes the server close the clients' idle connections.
     async fn close(&self) {
-        let case = self.all.iter().position(Behaviour::closes).expect("one that closes");
+        let case = self.all.iter().position(ServerFault::closes).expect("one that closes");
         self.now.store(case, SeqCst);
         for client in [&self.client, &self.hasty] {
             WAYS[0].call(client).await.expect_err("no answer");

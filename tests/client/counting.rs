@@ -6,9 +6,9 @@ use peregrine::{
 };
 
 use crate::{
-    bindings::{Over, stream},
     repeats::numbered,
     scripted::*,
+    stream_faults::{Over, stream},
 };
 
 /// The task that a read returns in addition to the stream: it has the events from before and after

@@ -9,9 +9,9 @@ use std::{
 use peregrine::client::{ClientBuilder, ClientErrorKind, TransportError};
 
 use crate::{
-    behaviours::{Way, agent},
     frames::*,
     items::Over,
+    server_faults::{Way, agent},
     wire::*,
 };
 

@@ -9,9 +9,9 @@ use peregrine::{
 };
 
 use crate::{
-    bindings::{Over, Said, item, pb, stream},
     repeats::{self, asked, clock, first},
     scripted::*,
+    stream_faults::{Over, Said, item, pb, stream},
 };
 
 const MEDIA: (&str, &str) = ("content-type", "application/grpc");

@@ -17,8 +17,8 @@ use peregrine::client::{
 };
 
 use crate::{
-    bindings::{ALL, Over, Said, item, stream},
     scripted::*,
+    stream_faults::{ALL, Over, Said, item, stream},
 };
 
 /// A client with this field, of a card from `card_url` with its interface at `url`.

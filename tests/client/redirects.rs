@@ -18,10 +18,10 @@ use peregrine::{
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::ring};
 
 use crate::{
-    behaviours::WAYS,
     certificates::Authority,
     frames::{END_STREAM, headers, serve},
     scripted::card,
+    server_faults::WAYS,
     wire::*,
 };
 

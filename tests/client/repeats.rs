@@ -14,8 +14,8 @@ use peregrine::{
 };
 
 use crate::{
-    bindings::{ALL, Over, Said, item, stream},
     scripted::*,
+    stream_faults::{ALL, Over, Said, item, stream},
 };
 
 /// A client of a server that numbers its requests from 1.

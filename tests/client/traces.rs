@@ -9,8 +9,8 @@ use peregrine::{
 };
 
 use crate::{
-    bindings::{Over, Said, item, pb, stream},
     scripted::*,
+    stream_faults::{Over, Said, item, pb, stream},
 };
 
 const OF_ALL: &str = "00-00000000000000000000000000000001-0000000000000001-00";

@@ -7,13 +7,13 @@
 use serde_json::{Value, json};
 
 use super::{
-    approach::{Approach, name_tenant},
-    canon::{Gen, V01, V1, V03},
+    client::{Ask, By, Fault, Filter, Op},
     credentials::{Guarded, Kind, Who},
     errors::assert_fault,
+    exchange::{Approach, name_tenant},
     jsonrpc::response,
-    link::{Ask, By, Fault, Filter, Op},
     message_spec::say,
+    model::{Gen, V01, V1, V03},
     place::Place,
     server::Server,
     variants::{Binding, Carrier, OBSERVER, Speaker, VARIANTS, Variant},

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{
-    canon::{V01, V1},
+    client::{Ask, Op},
     http::{Http, Http1, Request},
-    link::{Ask, Op},
     message_spec::say,
+    model::{V01, V1},
     server::Server,
     variants::{Speaker, VARIANTS, Variant, every_way},
 };

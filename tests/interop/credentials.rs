@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use tokio_rustls::rustls::ClientConfig;
 
 use super::{
-    approach::Approach,
     certificates::{Authority, Issued},
+    exchange::Approach,
     place::Place,
     server::Server,
 };

@@ -4,10 +4,10 @@
 use serde_json::json;
 
 use super::{
-    canon::{Answer, Event, Form, Message, Numbered, Task, V01, V1, V03},
-    expect::{Expected, stream_in},
-    link::{Ask, Client, Fault, Item, Items, Link, Op},
+    client::{Ask, Client, Fault, Item, Items, Link, Op},
+    expected_task::{Expected, stream_in},
     message_spec::{MessageSpec, say},
+    model::{Answer, Event, Form, Message, Numbered, Task, V01, V1, V03},
     ours::Ours,
     server::Server,
     variants::{Binding, Carrier, Speaker, Variant},
@@ -28,7 +28,7 @@ struct Spoken {
     names_errors: bool,
 }
 
-const fn spoken(name: &'static str, binding: Binding, generation: super::canon::Gen) -> Spoken {
+const fn spoken(name: &'static str, binding: Binding, generation: super::model::Gen) -> Spoken {
     let carrier = match binding {
         Binding::JsonRpc | Binding::Rest | Binding::WebSocket => Carrier::Http1,
         Binding::Grpc => Carrier::Http2,
@@ -164,7 +164,7 @@ fn a_task_is_sent_and_read_as_what_it_is_for_the_observer() {
         expects.done();
         assert_eq!(task, expects.in_form(speaking.form(), made));
         assert_eq!(speaking.about(Op::Get, &task).unwrap(), task);
-        let target = super::link::Target { id: task.id, made };
+        let target = super::client::Target { id: task.id, made };
         assert_eq!(observer.get(&target).unwrap(), expects.in_form(Form::V1, made));
     });
 }
@@ -199,7 +199,7 @@ fn a_canceled_task_is_canceled_for_every_client() {
         task.context = spec.context.clone().unwrap();
         let canceled = speaking.about(Op::Cancel, &task).unwrap();
         assert_eq!((&canceled.id, canceled.state.as_str()), (&task.id, "canceled"));
-        let target = super::link::Target { id: task.id.clone(), made };
+        let target = super::client::Target { id: task.id.clone(), made };
         assert_eq!(observer.get(&target).unwrap().state, "canceled");
         match speaking.about(Op::Cancel, &task) {
             Ok(again) => assert!(made == V1 && again == canceled),
@@ -253,7 +253,7 @@ fn a_stream_is_taken_up_behind_the_event_that_was_seen() {
         let context = spec.context.as_deref().unwrap();
         let mut expects = Expected::begun(&task.id, context, &spec);
         expects.status("working", "");
-        let after = Some((expects.seq, super::link::By::Field));
+        let after = Some((expects.seq, super::client::By::Field));
         let made = speaking.spoken.variant.generation;
         let params = json!({"id": task.id});
         let ask = Ask { after, ..Ask::new(Op::Subscribe, params) };

@@ -6,9 +6,9 @@
 use serde_json::{Value, json};
 
 use super::{
-    canon::{Content, Part, V01, V1, V03},
-    link::{Ask, By, Client, Fault, Junk, Op},
+    client::{Ask, By, Client, Fault, Junk, Op},
     message_spec::{MessageSpec, say},
+    model::{Content, Part, V01, V1, V03},
     server::Server,
     variants::{Binding, Speaker, VARIANTS, Variant, every_way},
 };
@@ -184,7 +184,7 @@ fn assert_refused(client: &mut Client, name: &str, ask: &Ask) {
 }
 
 fn send(client: &Client, op: Op, spec: &MessageSpec) -> Ask {
-    Ask::new(op, client.variant.spelling(client.variant.form()).send_params(spec))
+    Ask::new(op, client.variant.value_form(client.variant.form()).send_params(spec))
 }
 
 fn about(op: Op, id: &str) -> Ask {
@@ -192,7 +192,7 @@ fn about(op: Op, id: &str) -> Ask {
 }
 
 /// A task that has ended.
-fn ended(client: &mut Client) -> super::canon::Task {
+fn ended(client: &mut Client) -> super::model::Task {
     client.send(&say("done")).expect("an answer").task()
 }
 
@@ -305,15 +305,15 @@ fn push_notifications_are_refused_wherever_they_are_asked_for() {
         };
         assert_refused(client, "PushNotificationNotSupported", &Ask::new(Op::PushSet, params));
         let mut ask = send(client, Op::Send, &say("done"));
-        match client.variant.spelling(client.variant.form()) {
-            super::canon::Form::V01 => ask.params["pushNotification"] = json!({"url": url}),
-            super::canon::Form::V03 => {
+        match client.variant.value_form(client.variant.form()) {
+            super::model::Form::V01 => ask.params["pushNotification"] = json!({"url": url}),
+            super::model::Form::V03 => {
                 ask.params["configuration"]["pushNotificationConfig"] = json!({"url": url});
             }
-            super::canon::Form::Proto03 => {
+            super::model::Form::Proto03 => {
                 ask.params["configuration"]["pushNotification"] = json!({"url": url});
             }
-            super::canon::Form::V1 | super::canon::Form::Canonical => {
+            super::model::Form::V1 | super::model::Form::Canonical => {
                 ask.params["configuration"]["taskPushNotificationConfig"] = json!({"url": url});
             }
         }
@@ -398,7 +398,7 @@ fn a_stream_above_the_limit_fits_when_another_has_ended() {
         let ask = send(client, Op::Stream, &say("done"));
         assert_refused(client, "Overloaded", &ask);
         client
-            .cancel(&super::link::Target { id, made: client.variant.generation })
+            .cancel(&super::client::Target { id, made: client.variant.generation })
             .expect("a task");
         first.rest();
         let second = client.stream(&say("done")).expect("a stream");

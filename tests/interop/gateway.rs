@@ -3,9 +3,9 @@
 use std::{cell::Cell, collections::HashMap, fmt::Write as _, net::TcpListener};
 
 use super::{
-    canon::Numbered,
-    link::{Client, Filter, Target},
+    client::{Client, Filter, Target},
     message_spec::{MessageSpec, say},
+    model::Numbered,
     place::Place,
     server::Server,
     variants::{OBSERVER, Variant, every_way},

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 use super::{
-    approach::{Approach, Heard},
-    canon::Gen,
+    client::{Ask, Fault, Item, Items, Junk, Link, Op},
+    exchange::{Approach, Heard},
     h2::{Http2, Incoming},
     jsonrpc::version,
-    link::{Ask, Fault, Item, Items, Junk, Link, Op},
+    model::Gen,
     pb::{self, Package},
 };
 use crate::support::reply::Reply;

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{
-    canon::Gen,
+    client::{Ask, By, Fault, Item, Items, Junk, Link, Op},
     http::{Blocks, Http, Request},
-    link::{Ask, By, Fault, Item, Items, Junk, Link, Op},
+    model::Gen,
 };
 use crate::support::reply::Reply;
 

@@ -1,10 +1,10 @@
 //! From a message to the end of its task, in every pair.
 
 use super::{
-    canon::{Answer, Form, Message, Part, Role},
-    expect::{Expected, rich_parts},
-    link::{Client, Op, Target},
+    client::{Client, Op, Target},
+    expected_task::{Expected, rich_parts},
     message_spec::{MessageSpec, say},
+    model::{Answer, Form, Message, Part, Role},
     server::Server,
     variants::{Variant, every_way},
 };
@@ -85,7 +85,7 @@ fn a_direct_message_leaves_no_task() {
             }
         }
     });
-    let page = server.observer().list(&super::link::Filter::default()).expect("a page");
+    let page = server.observer().list(&super::client::Filter::default()).expect("a page");
     assert_eq!(page.total, 0);
 }
 
@@ -123,7 +123,7 @@ fn a_waiting_send_returns_when_its_task_is_canceled() {
         let mut waits = server.client(client.variant);
         let spec = say("later").within(&context);
         let waiting = std::thread::spawn(move || waits.send(&spec));
-        let filter = super::link::Filter { context: Some(&context), ..Default::default() };
+        let filter = super::client::Filter { context: Some(&context), ..Default::default() };
         let task = loop {
             let mut page = observer.list(&filter).expect("a page");
             if let Some(task) = page.tasks.pop() {

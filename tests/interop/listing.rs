@@ -1,7 +1,7 @@
 //! Lists, in every pair that supports them (wire §1.3: the pairs of 1.0).
 
 use super::{
-    link::{Client, Filter},
+    client::{Client, Filter},
     message_spec::say,
     server::Server,
     variants::{VARIANTS, every_way},

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde_json::Value;
 
-use super::canon::{Part, Task};
+use super::model::{Part, Task};
 
 /// A message to send.
 #[derive(Clone, Debug)]

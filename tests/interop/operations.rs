@@ -20,13 +20,13 @@ use serde_json::{Value, json};
 
 use super::{
     access::{Door, doors},
-    approach::Approach,
-    canon::V01,
+    client::{Ask, Op},
     credentials::{Guarded, Kind, MOUNTED, Who, token},
     errors::assert_fault,
+    exchange::Approach,
     jsonrpc::method,
-    link::{Ask, Op},
     message_spec::say,
+    model::V01,
     place::Place,
     server::Server,
     theirs::push_params,
@@ -178,14 +178,14 @@ fn scope_of(op: Op) -> &'static str {
 }
 
 /// The result of a call: the fault, or nothing.
-fn tried(place: &Place, variant: Variant, scopes: &str, op: Op) -> Option<super::link::Fault> {
+fn tried(place: &Place, variant: Variant, scopes: &str, op: Op) -> Option<super::client::Fault> {
     let token = token("somebody", scopes, &[], 3600);
     let fields = [("Authorization", format!("Bearer {token}"))];
     let mut client = Server::client_at(place, variant, &Approach::with(&fields));
     let ask = ask(variant, op);
     let answer: Result<Value, _> = match op {
         Op::Stream | Op::Subscribe => match client.link.open(&ask).map(|mut items| items.next()) {
-            Ok(super::link::Item::Fault(fault)) | Err(fault) => Err(fault),
+            Ok(super::client::Item::Fault(fault)) | Err(fault) => Err(fault),
             Ok(_) => Ok(Value::Null),
         },
         _ => client.link.call(&ask),

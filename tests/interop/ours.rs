@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::{
-    canon::{Content, Form, Gen, Message, Part, V01, V1, V03},
-    link::{Ask, Fault, Item, Items, Junk, Link, Op},
+    client::{Ask, Fault, Item, Items, Junk, Link, Op},
+    model::{Content, Form, Gen, Message, Part, V01, V1, V03},
     place::Place,
     variants::{Binding, Carrier, Variant},
 };

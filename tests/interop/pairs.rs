@@ -2,11 +2,11 @@
 //! the same task there.
 
 use super::{
-    canon::{Event, Numbered, V01},
-    expect::{Expected, stream_in},
+    client::{Client, Filter},
+    expected_task::{Expected, stream_in},
     life::assert_shown,
-    link::{Client, Filter},
     message_spec::say,
+    model::{Event, Numbered, V01},
     server::Server,
     streams::{finish, held_by, tell},
     variants::every_way,

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{
-    canon::Gen,
+    client::{Ask, Fault, Item, Items, Junk, Link, Op},
     http::{Blocks, Http, Request},
     jsonrpc::{place, read_details},
-    link::{Ask, Fault, Item, Items, Junk, Link, Op},
+    model::Gen,
 };
 
 /// HTTP+JSON over a version of HTTP.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::{
-    approach::{Approach, Approaching},
     certificates::Authority,
+    client::{Client, Link},
+    exchange::{Approach, Approaching},
     grpc::Grpc,
     h2::Http2,
     http::{Http, Http1},
     jsonrpc::JsonRpc,
-    link::{Client, Link},
     ours::Ours,
     place::Place,
     rest::Rest,

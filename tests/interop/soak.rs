@@ -16,11 +16,11 @@ use std::{
 };
 
 use super::{
-    approach::Approach,
-    canon::{Gen, V01, V1, V03},
+    client::{Client, Filter},
     credentials::{known, places, token},
-    link::{Client, Filter},
+    exchange::Approach,
     message_spec::say,
+    model::{Gen, V01, V1, V03},
     place::Place,
     server::Server,
     variants::{Binding, Carrier, Speaker, Variant},

@@ -8,11 +8,11 @@ use std::{
 
 use super::{
     access::{Attempt, Door, doors, tasks},
-    approach::Approach,
-    canon::V1,
+    client::{Ask, Fault, Op},
     credentials::{Guarded, Kind, Who, token},
+    exchange::Approach,
     jsonrpc::request,
-    link::{Ask, Fault, Op},
+    model::V1,
     place::Place,
     variants::Binding,
 };

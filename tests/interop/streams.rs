@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::{
-    canon::{Event, Last, Numbered, Role},
-    expect::{Expected, stream_in},
+    client::{Ask, By, Client, Op, Stream, Target},
+    expected_task::{Expected, stream_in},
     life::in_every_way,
-    link::{Ask, By, Client, Op, Stream, Target},
     message_spec::{MessageSpec, say},
+    model::{Event, Last, Numbered, Role},
     server::Server,
     variants::{VARIANTS, every_way},
 };
@@ -133,7 +133,7 @@ fn a_stream_stays_open_at_auth_required() {
         let mut stream = open(client, &first);
         let (id, _) = stream.begin();
         let asked = stream.expect();
-        let state = super::canon::state_in(client.variant.form(), "auth-required");
+        let state = super::model::state_in(client.variant.form(), "auth-required");
         assert!(
             matches!(&asked.event, Event::Status { state: s, last, .. }
                 if *s == state && *last == Last(Some(false))),

@@ -4,12 +4,12 @@
 use serde_json::{Value, json};
 
 use super::{
-    approach::{Approach, Heard, name_tenant},
-    canon::{Gen, V01, V1, V03},
+    client::{Ask, By, Client, Fault, Item, Op, Target},
     credentials::{ISSUERS, configured, known, places, token_of},
     errors::assert_fault,
-    link::{Ask, By, Client, Fault, Item, Op, Target},
+    exchange::{Approach, Heard, name_tenant},
     message_spec::{MessageSpec, say},
+    model::{Gen, V01, V1, V03},
     place::Place,
     server::Server,
     variants::{Binding, OBSERVER, VARIANTS, Variant},

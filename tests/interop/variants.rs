@@ -1,7 +1,7 @@
 //! The pairs of binding and generation, and the features that each lacks.
 
 use super::{
-    canon::{Form, Gen, V01, V1, V03},
+    model::{Form, Gen, V01, V1, V03},
     place::Place,
 };
 
@@ -147,7 +147,7 @@ impl Variant {
     }
 
     /// The form of values between a scenario and the link.
-    pub fn spelling(self, form: Form) -> Form {
+    pub fn value_form(self, form: Form) -> Form {
         match self.speaker {
             Speaker::Hand => form,
             Speaker::Client => Form::Canonical,
@@ -156,12 +156,12 @@ impl Variant {
 
     /// The form of its requests, and of their answers.
     pub fn form(self) -> Form {
-        super::spell::form_of(self.is_rpc(), self.generation, self.generation)
+        super::wire_format::form_of(self.is_rpc(), self.generation, self.generation)
     }
 
     /// The form of a task in the answer to a read, a cancel or a subscription.
     pub fn form_for(self, made: Gen) -> Form {
-        super::spell::form_of(self.is_rpc(), self.generation, made)
+        super::wire_format::form_of(self.is_rpc(), self.generation, made)
     }
 
     /// Wire §1.3: 1.0 introduced the list. The text of 0.3 mentions it for REST and gRPC; it has a

@@ -6,9 +6,9 @@ use std::net::TcpListener;
 use serde_json::{Value, json};
 
 use super::{
-    canon::{Form, V01},
-    link::{Ask, Link, Op},
+    client::{Ask, Link, Op},
     message_spec::say,
+    model::{Form, V01},
     ours::Ours,
     place::Place,
     variants::{OBSERVER, VARIANTS, Variant},

@@ -4,11 +4,11 @@
 use std::{sync::mpsc::channel, thread};
 
 use super::{
-    approach::Approach,
-    canon::Event,
+    client::{By, Item, Stream, Target},
     credentials::places,
-    link::{By, Item, Stream, Target},
+    exchange::Approach,
     message_spec::say,
+    model::Event,
     soak::Changing,
     variants::{Binding, OBSERVER, VARIANTS, Variant},
 };

@@ -13,10 +13,10 @@ use tungstenite::{
 };
 
 use super::{
-    approach::{Approach, Heard},
-    canon::Gen,
+    client::{Ask, By, Fault, Item, Items, Junk, Link},
+    exchange::{Approach, Heard},
     jsonrpc::{request, response},
-    link::{Ask, By, Fault, Item, Items, Junk, Link},
+    model::Gen,
     place::{Place, Socket},
 };
 use crate::support::reply::Reply;

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{
-    canon::{
+    message_spec::MessageSpec,
+    model::{
         Artifact, Content, Event, Form, Gen, Last, Message, Numbered, Part, Role, Task, is_terminal,
     },
-    message_spec::MessageSpec,
 };
 
 /// One part of each kind, with all members that a part can have.
@@ -155,6 +155,6 @@ fn told(spec: &MessageSpec) -> Message {
 /// The events of a stream in a form, with their numbers, for a task of this generation.
 pub fn stream_in(form: Form, made: Gen, told: &[Numbered]) -> Vec<Numbered> {
     let events: Vec<Event> = told.iter().map(|one| one.event.clone().known_of(made)).collect();
-    let shown = super::canon::stream_in(form, &events).into_iter();
+    let shown = super::model::stream_in(form, &events).into_iter();
     shown.zip(told).map(|(event, one)| Numbered { seq: one.seq, event }).collect()
 }

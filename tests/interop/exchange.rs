@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use super::{
-    canon::{V1, V03},
     http::{Blocks, Http, Request},
+    model::{V1, V03},
     place::Place,
     variants::{Binding, Variant},
 };

@@ -19,8 +19,8 @@ use super::{
     frames::{
         self, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RST_STREAM, block, frame, headers,
     },
+    http_fault_cases::cases,
     items::{Over, Said, item},
-    misbehaviours::cases,
     scripted::{TASK, card},
     wire::{gzip, hold, read_request},
 };
@@ -71,7 +71,7 @@ impl Expected {
 }
 
 /// How a server answers a call.
-pub struct Behaviour {
+pub struct ServerFault {
     pub name: &'static str,
     /// The answer; over HTTP/2 its argument is the stream, otherwise the id of the call.
     says: Box<dyn Fn(u32) -> Vec<u8> + Send + Sync>,
@@ -83,7 +83,7 @@ pub struct Behaviour {
     pub expected: Vec<Expected>,
 }
 
-impl Behaviour {
+impl ServerFault {
     /// Whether the server closes the connection of each call at once.
     #[allow(dead_code, reason = "only what is left behind depends on it")]
     pub fn closes(&self) -> bool {
@@ -91,17 +91,17 @@ impl Behaviour {
     }
 }
 
-fn behaviour(
+fn server_fault(
     name: &'static str,
     goes_on: bool,
     expected: &[Expected],
     says: impl Fn(u32) -> Vec<u8> + Send + Sync + 'static,
-) -> Behaviour {
-    Behaviour { name, says: Box::new(says), upgrades: true, goes_on, expected: expected.to_vec() }
+) -> ServerFault {
+    ServerFault { name, says: Box::new(says), upgrades: true, goes_on, expected: expected.to_vec() }
 }
 
 /// All that end by themselves; a call of each ends with an error.
-pub fn behaviours(over: Over) -> Vec<Behaviour> {
+pub fn server_faults(over: Over) -> Vec<ServerFault> {
     let mut all = match over {
         Over::JsonRpc | Over::Rest => answers(over),
         Over::WebSocket => messages(),
@@ -113,7 +113,7 @@ pub fn behaviours(over: Over) -> Vec<Behaviour> {
             TransportError::Closed { .. } => Lost,
             error => Transport(error),
         };
-        let mut case = behaviour(name, false, &[expected], move |_| answer.to_vec());
+        let mut case = server_fault(name, false, &[expected], move |_| answer.to_vec());
         case.upgrades = false;
         Some(case)
     }));
@@ -121,8 +121,8 @@ pub fn behaviours(over: Over) -> Vec<Behaviour> {
 }
 
 /// Sends nothing, and waits.
-pub fn stall() -> Behaviour {
-    behaviour("stalls", true, &[], |_| Vec::new())
+pub fn stall() -> ServerFault {
+    server_fault("stalls", true, &[], |_| Vec::new())
 }
 
 /// A response over HTTP/1.1.
@@ -135,7 +135,7 @@ fn response(status: &str, fields: &str, content: &[u8]) -> Vec<u8> {
 const JSON: &str = "Content-Type: application/json\r\n";
 const EVENTS: &str = "Content-Type: text/event-stream\r\n";
 
-fn answers(over: Over) -> Vec<Behaviour> {
+fn answers(over: Over) -> Vec<ServerFault> {
     let result = move |id: u32, result: &str| match over {
         Over::Rest => result.to_owned(),
         _ => format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{result}}}"#),
@@ -145,24 +145,24 @@ fn answers(over: Over) -> Vec<Behaviour> {
     let coded = format!("{JSON}Content-Encoding: gzip\r\n");
     let fields = "X: y\r\n".repeat(200);
     vec![
-        behaviour("garbage for an answer", true, &[Unreadable], |_| {
+        server_fault("garbage for an answer", true, &[Unreadable], |_| {
             response("200 OK", JSON, b"[{]")
         }),
-        behaviour("another task", true, &[OtherTask, Unreadable], move |id| {
+        server_fault("another task", true, &[OtherTask, Unreadable], move |id| {
             response("200 OK", JSON, result(id, TASK).as_bytes())
         }),
-        behaviour("the answer to another call", true, &[OtherTask, Unreadable], move |id| {
+        server_fault("the answer to another call", true, &[OtherTask, Unreadable], move |id| {
             response("200 OK", JSON, result(id + 1, TASK).as_bytes())
         }),
-        behaviour("an event of another task", true, &[OtherTask, NotA2a(200)], move |id| {
+        server_fault("an event of another task", true, &[OtherTask, NotA2a(200)], move |id| {
             response("200 OK", EVENTS, &item(over, Said::Task, id.into()))
         }),
-        behaviour("half an event", false, &[Lost, NotA2a(200)], move |id| {
+        server_fault("half an event", false, &[Lost, NotA2a(200)], move |id| {
             let whole = item(over, Said::Task, id.into());
             let head = format!("HTTP/1.1 200 OK\r\n{EVENTS}\r\n");
             [head.as_bytes(), &whole[..whole.len() / 2]].concat()
         }),
-        behaviour(
+        server_fault(
             "a mebibyte of an event",
             true,
             &[too_large("event_bytes_max"), NotA2a(200)],
@@ -171,20 +171,20 @@ fn answers(over: Over) -> Vec<Behaviour> {
                 response("200 OK", EVENTS, &event)
             },
         ),
-        behaviour("a page", true, &[NotA2a(200)], |_| {
+        server_fault("a page", true, &[NotA2a(200)], |_| {
             response("200 OK", "Content-Type: text/html\r\n", b"<html>")
         }),
-        behaviour("a redirect", true, &[Redirect], |_| {
+        server_fault("a redirect", true, &[Redirect], |_| {
             response("307 Temporary Redirect", "Location: /again\r\n", b"")
         }),
-        behaviour("a gateway", true, &[NotA2a(503)], |_| response("503 No", "", b"")),
-        behaviour("an error, and closes", false, &[Fault, Lost], move |_| {
+        server_fault("a gateway", true, &[NotA2a(503)], |_| response("503 No", "", b"")),
+        server_fault("an error, and closes", false, &[Fault, Lost], move |_| {
             response("404 Not Found", JSON, error.as_bytes())
         }),
-        behaviour("too many fields", true, &[too_large("response_fields_max")], move |_| {
+        server_fault("too many fields", true, &[too_large("response_fields_max")], move |_| {
             response("200 OK", &fields, b"")
         }),
-        behaviour("a bomb of gzip", true, &[too_large("decoded_ratio_max")], move |_| {
+        server_fault("a bomb of gzip", true, &[too_large("decoded_ratio_max")], move |_| {
             response("200 OK", &coded, &bomb)
         }),
     ]
@@ -195,39 +195,39 @@ fn ws_frame(first: u8, content: &[u8]) -> Vec<u8> {
     [&[first, content.len() as u8], content].concat()
 }
 
-fn messages() -> Vec<Behaviour> {
+fn messages() -> Vec<ServerFault> {
     let over = Over::WebSocket;
-    let mut refused = behaviour("no proof of an upgrade", true, &[BAD], |_| {
+    let mut refused = server_fault("no proof of an upgrade", true, &[BAD], |_| {
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
             .to_vec()
     });
     refused.upgrades = false;
     vec![
         refused,
-        behaviour("closes the connection", false, &[Lost], |_| Vec::new()),
-        behaviour("says that it closes", false, &[Lost], |_| ws_frame(0x88, &[3, 232])),
-        behaviour("half a message", false, &[Lost], move |id| {
+        server_fault("closes the connection", false, &[Lost], |_| Vec::new()),
+        server_fault("says that it closes", false, &[Lost], |_| ws_frame(0x88, &[3, 232])),
+        server_fault("half a message", false, &[Lost], move |id| {
             let whole = item(over, Said::Task, id.into());
             whole[..whole.len() / 2].to_vec()
         }),
-        behaviour("a masked frame", true, &[BAD], |_| vec![0x81, 0x82, 1, 2, 3, 4, 5, 6]),
-        behaviour("a reserved bit", true, &[BAD], |_| ws_frame(0xc1, b"{}")),
-        behaviour("a message of bytes", true, &[BAD], |_| ws_frame(0x82, b"{}")),
-        behaviour("the rest of nothing", true, &[BAD], |_| ws_frame(0x80, b"{}")),
-        behaviour("no UTF-8", true, &[BAD], |_| ws_frame(0x81, b"\xff\xff")),
-        behaviour("a tebibyte", true, &[too_large("event_bytes_max")], |_| {
+        server_fault("a masked frame", true, &[BAD], |_| vec![0x81, 0x82, 1, 2, 3, 4, 5, 6]),
+        server_fault("a reserved bit", true, &[BAD], |_| ws_frame(0xc1, b"{}")),
+        server_fault("a message of bytes", true, &[BAD], |_| ws_frame(0x82, b"{}")),
+        server_fault("the rest of nothing", true, &[BAD], |_| ws_frame(0x80, b"{}")),
+        server_fault("no UTF-8", true, &[BAD], |_| ws_frame(0x81, b"\xff\xff")),
+        server_fault("a tebibyte", true, &[too_large("event_bytes_max")], |_| {
             vec![0x81, 127, 0, 0, 1, 0, 0, 0, 0, 0]
         }),
-        behaviour("garbage for an answer", true, &[Unreadable], move |id| {
+        server_fault("garbage for an answer", true, &[Unreadable], move |id| {
             item(over, Said::Garbage, id.into())
         }),
-        behaviour("the answer to another call", true, &[Unreadable], move |id| {
+        server_fault("the answer to another call", true, &[Unreadable], move |id| {
             item(over, Said::Task, u64::from(id) + 1)
         }),
-        behaviour("another task", true, &[OtherTask, Unreadable], move |id| {
+        server_fault("another task", true, &[OtherTask, Unreadable], move |id| {
             item(over, Said::Task, id.into())
         }),
-        behaviour("two answers to one call", true, &[OtherTask, Unreadable], move |id| {
+        server_fault("two answers to one call", true, &[OtherTask, Unreadable], move |id| {
             item(over, Said::Task, id.into()).repeat(2)
         }),
     ]
@@ -252,34 +252,36 @@ fn task(stream: u32) -> Vec<u8> {
     frame(DATA, 0, stream, &item(Over::Grpc, Said::Task, 0))
 }
 
-fn frames_of_http2() -> Vec<Behaviour> {
+fn frames_of_http2() -> Vec<ServerFault> {
     let go_away = frame(GOAWAY, 0, 0, &[0, 0, 0, 0, 0, 0, 0, 2]);
     let mut all = vec![
-        behaviour("closes the connection", false, &[Lost], |_| Vec::new()),
-        behaviour("closes behind its head", false, &[Lost], head),
-        behaviour("half a frame", false, &[Lost], |stream| {
+        server_fault("closes the connection", false, &[Lost], |_| Vec::new()),
+        server_fault("closes behind its head", false, &[Lost], head),
+        server_fault("half a frame", false, &[Lost], |stream| {
             let task = task(stream);
             [&head(stream)[..], &task[..task.len() / 2]].concat()
         }),
-        behaviour("a reset", true, &[Http2], |stream| frame(RST_STREAM, 0, stream, &[0, 0, 0, 2])),
-        behaviour("a reset in the middle", true, &[Http2], |stream| {
+        server_fault("a reset", true, &[Http2], |stream| {
+            frame(RST_STREAM, 0, stream, &[0, 0, 0, 2])
+        }),
+        server_fault("a reset in the middle", true, &[Http2], |stream| {
             [head(stream), frame(RST_STREAM, 0, stream, &[0, 0, 0, 2])].concat()
         }),
-        behaviour("it goes in the middle", false, &[Http2], move |stream| {
+        server_fault("it goes in the middle", false, &[Http2], move |stream| {
             [head(stream), go_away.clone()].concat()
         }),
-        behaviour("a longer frame than is allowed", false, &[Http2], |stream| {
+        server_fault("a longer frame than is allowed", false, &[Http2], |stream| {
             [head(stream), vec![255, 255, 255, DATA, 0, 0, 0, 0, stream as u8]].concat()
         }),
-        behaviour("fields that are none", false, &[Http2], |stream| {
+        server_fault("fields that are none", false, &[Http2], |stream| {
             frame(HEADERS, END_HEADERS, stream, &[0x80])
         }),
-        behaviour("a head in the middle of another", false, &[Http2], |stream| {
+        server_fault("a head in the middle of another", false, &[Http2], |stream| {
             [frame(HEADERS, 0, stream, &block(&[(":status", "200")])), task(stream)].concat()
         }),
-        behaviour("data before any head", false, &[Http2], task),
-        behaviour("data for a stream of the server", false, &[Http2], |_| task(2)),
-        behaviour("data behind the trailers", true, &[Http2, Lost], |stream| {
+        server_fault("data before any head", false, &[Http2], task),
+        server_fault("data for a stream of the server", false, &[Http2], |_| task(2)),
+        server_fault("data behind the trailers", true, &[Http2, Lost], |stream| {
             let trailers = headers(stream, 0, &[("grpc-status", "0")]);
             [head(stream), trailers, task(stream)].concat()
         }),
@@ -289,43 +291,43 @@ fn frames_of_http2() -> Vec<Behaviour> {
 }
 
 /// Responses that HTTP/2 allows, and gRPC does not.
-fn wrong_answers() -> Vec<Behaviour> {
+fn wrong_answers() -> Vec<ServerFault> {
     let coding = Transport(TransportError::Coding(""));
     vec![
-        behaviour("a redirect", true, &[Redirect], |stream| {
+        server_fault("a redirect", true, &[Redirect], |stream| {
             let fields = [(":status", "307"), ("location", "/again")];
             headers(stream, END_STREAM, &fields)
         }),
-        behaviour("a page", true, &[NotA2a(200)], |stream| {
+        server_fault("a page", true, &[NotA2a(200)], |stream| {
             let fields = [(":status", "200"), ("content-type", "text/html")];
             let page = frame(DATA, END_STREAM, stream, b"<html></html>");
             [headers(stream, 0, &fields), page].concat()
         }),
-        behaviour("a page behind a gateway", true, &[NotA2a(502)], |stream| {
+        server_fault("a page behind a gateway", true, &[NotA2a(502)], |stream| {
             let fields = [(":status", "502"), ("content-type", "text/html")];
             let page = frame(DATA, END_STREAM, stream, b"<html></html>");
             [headers(stream, 0, &fields), page].concat()
         }),
-        behaviour("no trailers", true, &[Lost, OtherTask], |stream| {
+        server_fault("no trailers", true, &[Lost, OtherTask], |stream| {
             [head(stream), frame(DATA, END_STREAM, stream, &item(Over::Grpc, Said::Task, 0))]
                 .concat()
         }),
-        behaviour("no status in the trailers", true, &[NotA2a(200)], |stream| {
+        server_fault("no status in the trailers", true, &[NotA2a(200)], |stream| {
             [head(stream), headers(stream, END_STREAM, &[("x", "y")])].concat()
         }),
-        behaviour("a status that is none", true, &[Fault], |stream| {
+        server_fault("a status that is none", true, &[Fault], |stream| {
             [head(stream), trailers(stream, "none")].concat()
         }),
-        behaviour("an error", true, &[Fault], |stream| {
+        server_fault("an error", true, &[Fault], |stream| {
             [head(stream), trailers(stream, "5")].concat()
         }),
-        behaviour("no message", true, &[BAD, Lost], |stream| {
+        server_fault("no message", true, &[BAD, Lost], |stream| {
             [head(stream), trailers(stream, "0")].concat()
         }),
-        behaviour("half a message", true, &[BAD, Lost], |stream| {
+        server_fault("half a message", true, &[BAD, Lost], |stream| {
             [head(stream), message(stream, 0, 99, b"half"), trailers(stream, "0")].concat()
         }),
-        behaviour(
+        server_fault(
             "a message that is too long",
             true,
             &[too_large("body_bytes_max"), too_large("event_bytes_max")],
@@ -333,25 +335,25 @@ fn wrong_answers() -> Vec<Behaviour> {
                 [head(stream), message(stream, 0, u32::MAX, b"x"), trailers(stream, "0")].concat()
             },
         ),
-        behaviour("a message that is compressed", true, &[coding], |stream| {
+        server_fault("a message that is compressed", true, &[coding], |stream| {
             [head(stream), message(stream, 1, 2, b"\x1f\x8b"), trailers(stream, "0")].concat()
         }),
-        behaviour("garbage for a message", true, &[Unreadable], |stream| {
+        server_fault("garbage for a message", true, &[Unreadable], |stream| {
             let garbage = item(Over::Grpc, Said::Garbage, 0);
             [head(stream), frame(DATA, 0, stream, &garbage), trailers(stream, "0")].concat()
         }),
-        behaviour("another task", true, &[OtherTask, Unreadable], |stream| {
+        server_fault("another task", true, &[OtherTask, Unreadable], |stream| {
             [head(stream), task(stream), trailers(stream, "0")].concat()
         }),
     ]
 }
 
 /// Serves a connection of a server that answers each request with `next`.
-pub fn serve<'b>(over: Over, mut stream: TcpStream, next: impl Fn() -> &'b Behaviour) {
+pub fn serve<'b>(over: Over, mut stream: TcpStream, next: impl Fn() -> &'b ServerFault) {
     let answer = |id: u32, stream: &mut TcpStream| {
-        let behaviour = next();
-        let is_said = stream.write_all(&(behaviour.says)(id)).is_ok();
-        is_said && behaviour.goes_on
+        let server_fault = next();
+        let is_said = stream.write_all(&(server_fault.says)(id)).is_ok();
+        is_said && server_fault.goes_on
     };
     match over {
         Over::Grpc => {

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    canon::{Answer, Event, Gen, Numbered, Page, Task},
     message_spec::MessageSpec,
+    model::{Answer, Event, Gen, Numbered, Page, Task},
     variants::Variant,
 };
 
@@ -126,7 +126,7 @@ pub struct Client {
 /// A stream, read into events.
 pub struct Stream {
     items: Box<dyn Items>,
-    form: super::canon::Form,
+    form: super::model::Form,
     made: Gen,
 }
 
@@ -138,13 +138,13 @@ impl Ask {
 
 impl Client {
     pub fn send(&mut self, spec: &MessageSpec) -> Result<Answer, Fault> {
-        let form = self.variant.spelling(self.variant.form());
+        let form = self.variant.value_form(self.variant.form());
         let value = self.link.call(&Ask::new(Op::Send, form.send_params(spec)))?;
         Ok(form.answer(&value))
     }
 
     pub fn stream(&mut self, spec: &MessageSpec) -> Result<Stream, Fault> {
-        let form = self.variant.spelling(self.variant.form());
+        let form = self.variant.value_form(self.variant.form());
         let items = self.link.open(&Ask::new(Op::Stream, form.send_params(spec)))?;
         Ok(Stream { items, form, made: self.variant.generation })
     }
@@ -174,7 +174,7 @@ impl Client {
         set("historyLength", filter.history.into());
         set("includeArtifacts", filter.artifacts.then_some(true).into());
         let value = self.link.call(&Ask::new(Op::List, params))?;
-        Ok(self.variant.spelling(self.variant.form()).page(&value))
+        Ok(self.variant.value_form(self.variant.form()).page(&value))
     }
 
     pub fn cancel(&mut self, target: &Target) -> Result<Task, Fault> {
@@ -210,8 +210,8 @@ impl Client {
     }
 
     /// The form of a task in the answer to a read, a cancel or a subscription.
-    fn form_for(&self, target: &Target) -> super::canon::Form {
-        self.variant.spelling(self.variant.form_for(target.made))
+    fn form_for(&self, target: &Target) -> super::model::Form {
+        self.variant.value_form(self.variant.form_for(target.made))
     }
 
     /// A task that this client made.

@@ -4,14 +4,14 @@
 use serde_json::{Value, json};
 
 use super::{
-    approach::Approach,
-    canon::{Form, V01, V1, V03},
+    client::{Ask, Op},
     errors::assert_fault,
+    exchange::Approach,
     h2::Http2,
     http::{Http, Http1, Request},
     jsonrpc::method,
-    link::{Ask, Op},
     message_spec::{MessageSpec, say},
+    model::{Form, V01, V1, V03},
     server::Server,
     theirs::{CLAIMED, Caller, NAMED, Person, alice, bob, get, hers, others, server, told, unlike},
     variants::{Binding, Carrier, OBSERVER, VARIANTS, Variant},

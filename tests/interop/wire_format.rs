@@ -4,8 +4,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    canon::{Answer, Artifact, Content, Event, Form, Gen, Last, Message, Page, Part, Role, Task},
     message_spec::MessageSpec,
+    model::{Answer, Artifact, Content, Event, Form, Gen, Last, Message, Page, Part, Role, Task},
 };
 
 // --- Writing -------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ use peregrine::client::{
     CallOptions, ClientBuilder, ClientErrorKind, ClientLimits, TransportError, retry::Backoff,
 };
 
-use crate::{behaviours::*, items::ALL, wire::*};
+use crate::{items::ALL, server_faults::*, wire::*};
 
-static STALL: OnceLock<Behaviour> = OnceLock::new();
+static STALL: OnceLock<ServerFault> = OnceLock::new();
 
 fn builder(call_ms: u64) -> ClientBuilder {
     let backoff = Backoff { attempts_max: 1, base_ms: 1, ..Backoff::default() };
@@ -29,23 +29,23 @@ fn builder(call_ms: u64) -> ClientBuilder {
 }
 
 #[test]
-fn each_way_to_misbehave_is_an_error_by_name_over_each_binding() {
+fn each_server_fault_gives_a_named_error() {
     for over in ALL {
-        let all = Arc::new(behaviours(over));
+        let all = Arc::new(server_faults(over));
         let (now, served) = (Arc::new(AtomicUsize::new(0)), Arc::clone(&all));
         let at = Arc::clone(&now);
         let server = RawServer::new(move |_, stream| {
             serve(over, stream, || &served[at.load(SeqCst)]);
         });
         run(async {
-            for (number, behaviour) in all.iter().enumerate() {
+            for (number, server_fault) in all.iter().enumerate() {
                 now.store(number, SeqCst);
                 let client = agent(over, server.addr, client(), builder(10_000));
                 for way in WAYS {
                     let found = way.call(&client).await.map_err(|error| error.kind.clone());
-                    let about = format!("{over:?} {way:?}: {}: {found:?}", behaviour.name);
+                    let about = format!("{over:?} {way:?}: {}: {found:?}", server_fault.name);
                     let error = found.expect_err(&about);
-                    assert!(behaviour.expected.iter().any(|name| name.is(&error)), "{about}");
+                    assert!(server_fault.expected.iter().any(|name| name.is(&error)), "{about}");
                 }
             }
         });

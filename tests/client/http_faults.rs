@@ -5,7 +5,7 @@ use std::{io::Write, time::Duration};
 
 use peregrine::client::TransportError;
 
-use crate::{misbehaviours::cases, wire::*};
+use crate::{http_fault_cases::cases, wire::*};
 
 /// Whether it is the expected error; of an error with a sentence only the name is compared.
 fn is_kind(error: &TransportError, expected: &TransportError) -> bool {
@@ -19,7 +19,7 @@ fn is_kind(error: &TransportError, expected: &TransportError) -> bool {
 const ASK: Ask<'static> = Ask { head_ms: 300, idle_ms: 300, is_repeatable: false, ..GET };
 
 #[test]
-fn each_way_to_misbehave_is_an_error_by_name() {
+fn each_http_fault_gives_a_named_error() {
     for (case, answer, after, expected) in cases() {
         let server = RawServer::saying(answer, after);
         run(async {
