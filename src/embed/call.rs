@@ -1,6 +1,6 @@
 //! A call that the program itself makes, without HTTP. Request and answers are JSON of A2A 1.0.
 //!
-//! Inside it is an HTTP+JSON [`Exchange`] whose caller the program vouches for: limits, quotas,
+//! Inside it is an HTTP+JSON [`Exchange`]; the program vouches for the caller: limits, quotas,
 //! idempotency and errors are those of a call over the network.
 
 use std::{

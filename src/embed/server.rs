@@ -47,7 +47,7 @@ impl HostServer {
     /// changes are logged.
     ///
     /// # Errors
-    /// [`HostError::Server`]: why nothing has changed, in one line.
+    /// [`HostError::Server`]: the reason, in one line; nothing has changed.
     pub fn reload(&self, text: Option<&str>) -> Result<(), HostError> {
         let mut reloader = self.reloader.lock().unwrap_or_else(PoisonError::into_inner);
         let controls = self.running.controls();

@@ -498,8 +498,8 @@ impl HostTurn {
         })
     }
 
-    /// Replaces the progress by the result of `step`. After an error the turn is over: a job whose
-    /// task takes no more has no other use.
+    /// Replaces the progress by the result of `step`. After an error the turn is over: its task
+    /// takes no more, so the job has no other use.
     fn advance(
         &self,
         state: Option<TaskState>,

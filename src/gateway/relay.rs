@@ -37,7 +37,7 @@ use super::{
 pub struct UpstreamTasks {
     /// The URL by which the agent is configured: ids from another URL do not belong to this agent.
     url: Box<str>,
-    /// The local tasks whose upstream streams are being read.
+    /// The local tasks of the upstream streams that are being read.
     followed: Mutex<HashSet<FollowedId, RandomState>>,
 }
 

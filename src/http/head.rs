@@ -9,8 +9,8 @@ use super::{BodyFraming, HeadFields, Method, TargetForm, Version};
 /// The largest possible head in bytes, regardless of `HeadLimits::head_bytes_max`.
 pub const HEAD_BYTES_CEILING: usize = u16::MAX as usize;
 
-/// The fields that a layout records by name, in addition to those that determine the head's own
-/// meaning.
+/// The fields that a layout records by name. It also records the fields that determine the head's
+/// own meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
     /// `Accept`

@@ -125,7 +125,8 @@ impl KeptHead {
         true
     }
 
-    /// Reads the gaps of a head whose front ends at `at`, and compares the text between them.
+    /// Reads the gaps of a head, beginning at `at`, the end of its front, and compares the text
+    /// between them.
     fn recall_gaps(
         &self,
         buf: &[u8],

@@ -45,12 +45,12 @@ pub struct HeadMemo {
     pub(super) lines: Vec<FieldLine>,
     /// The layout of the head that was read last, unless it is that of the recent one.
     found: HeadLayout,
-    /// The host of the last head whose hosts the server knows; empty: none yet. Clients with a new
+    /// The last host that the server knows, as a head named it; empty: none yet. Clients with a new
     /// head for each request repeat it.
     pub(super) known_host: Vec<u8>,
     /// Heads that came in parts.
     pub(super) parts: KeptParts,
-    /// The lines of the one that was read last.
+    /// The lines of the last of them.
     pub(super) part_lines: Vec<PartLine>,
     /// Memory for the next one.
     pub(super) spare_parts: Option<Box<FiledHead>>,

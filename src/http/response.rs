@@ -45,8 +45,8 @@ pub struct ResponseMark {
 
 /// Begins a response; the caller appends the body to `out`.
 ///
-/// `status` must be one that has a body (see [`has_body`]); `extra` is complete field lines with
-/// their CRLF. The length is unknown yet: [`finish`] fills it in.
+/// `status` must allow a body (see [`has_body`]); `extra` is complete field lines with their CRLF.
+/// The length is unknown yet: [`finish`] fills it in.
 #[inline(always)]
 pub fn begin(
     out: &mut Vec<u8>,

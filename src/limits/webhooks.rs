@@ -26,7 +26,7 @@ pub const WEBHOOK_POST_MS: u64 = 10_000;
 /// reused, and no delivery waits for it.
 pub const WEBHOOK_REST_MS: u64 = 1_000;
 
-/// Answers whose rest is read at a time; the connections of others are closed.
+/// Concurrent reads of the rest of an answer; the connections of other answers are closed.
 pub const WEBHOOK_RESTS_MAX: usize = 64;
 
 /// Bytes of an answer that are read, so that its connection can be reused. The content is ignored,

@@ -435,7 +435,7 @@ mod tests {
             )
             .unwrap();
             let mut answer = Vec::new();
-            // A call whose agent panicked while its task runs on gets no answer.
+            // If the agent panics and the task runs on, the call gets no answer.
             let _ = stream.read_to_end(&mut answer);
             String::from_utf8(answer).unwrap()
         };

@@ -101,7 +101,7 @@ impl fmt::Display for FunctionAgentError {
 
 impl std::error::Error for FunctionAgentError {}
 
-/// An agent whose turns are posted to an HTTP function.
+/// An agent that posts its turns to an HTTP function.
 ///
 /// The body of a request is the line of a turn, and the answer is one event or several: as JSON, as
 /// JSON lines or as an event stream; see `docs/guide/any-language.md`. A complete answer completes

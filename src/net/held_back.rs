@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn output_leaves_in_its_order_and_nothing_waits_for_what_comes_later() {
+    fn output_is_sent_in_order_and_never_waits_for_later_records() {
         let durable = Arc::new(Durable::default());
         let tap: Arc<dyn Tap> = Arc::clone(&durable) as _;
         let (tap, cx) = (Some(&tap), &Context::from_waker(Waker::noop()));

@@ -20,7 +20,7 @@ pub(super) struct LocalAddr {
 impl LocalAddr {
     /// Our side of connections of this listener; an unspecified address counts as no address.
     pub(super) fn of(listener: &TcpListener) -> LocalAddr {
-        // Without an address nothing is known of it, and it grants no access.
+        // Without an address the listener grants no access.
         let bound = listener.local_addr().ok().map(|addr| addr.ip().to_canonical());
         let is_loopback = bound.is_some_and(|address| address.is_loopback());
         let local = bound.filter(|address| !address.is_unspecified());
@@ -64,8 +64,8 @@ impl LocalAddr {
     }
 }
 
-/// The list of a worker. Its first four entries have no address: they stand for connections whose
-/// address found no room.
+/// The list of a worker. Its first four entries have no address: they stand for connections without
+/// room for their address.
 pub(super) struct LocalAddrs(RefCell<Vec<LocalAddr>>);
 
 impl Default for LocalAddrs {

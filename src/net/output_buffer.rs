@@ -1,6 +1,6 @@
 //! The bytes of a connection that its socket has not taken yet.
 //!
-//! `start <= bytes.len()`: sent | unsent. Only a connection whose peer reads slowly owns a buffer.
+//! `start <= bytes.len()`: sent | unsent. Only a connection with a slow reader owns a buffer.
 
 use super::{held_back::HeldBack, pool::Pool};
 

@@ -40,7 +40,7 @@ pub(super) struct Pages {
 const ROOM_LOOK: Duration = Duration::from_secs(1);
 
 impl Pages {
-    /// Pages whose server is not set yet.
+    /// Pages without their server yet.
     pub(super) fn new(checks: Vec<ReadyCheck>, are_beside_agents: bool) -> Pages {
         Pages { server: OnceLock::new(), checks, are_beside_agents, has_room: Mutex::default() }
     }

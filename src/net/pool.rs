@@ -1,8 +1,7 @@
 //! A pool of buffers, so that a large body costs no page fault.
 //!
 //! A pool retains at most [`BUFFERS_MAX`] buffers and its part of `reuse_bytes_max`; further
-//! buffers are freed. A pool of input retains buffers whose every byte is initialised, and never
-//! clears them.
+//! buffers are freed. A pool of input retains fully initialised buffers, and never clears them.
 
 use crate::http;
 

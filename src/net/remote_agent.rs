@@ -47,8 +47,8 @@ pub struct UpstreamLimits {
     pub calls_max: usize,
     /// Messages that wait for such a call; the next is refused (-32000, `turns_queued_max`).
     pub queue_max: usize,
-    /// Messages whose answer or task the gateway follows, half of them of one caller at most; the
-    /// next is refused (-32000, `upstream_streams_max`).
+    /// Messages with an answer or task that the gateway follows, half of them of one caller at
+    /// most; the next is refused (-32000, `upstream_streams_max`).
     pub streams_max: usize,
 }
 

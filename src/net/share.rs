@@ -25,7 +25,7 @@ use crate::limits::Limits;
 /// Microseconds that are added to the age of all bytes, so that in a shortage many new bytes cost
 /// more than a few old ones.
 const HEAD_START_US: u64 = 250_000;
-/// Entries of one class whose positions are corrected in one search, which bounds the search.
+/// Corrected positions of one class in one search, at most, which bounds the search.
 const CORRECTIONS_MAX: usize = 32;
 /// Bits of a position below those of the class: microseconds of 2,000 years.
 const TIME_BITS: u32 = 56;
@@ -34,7 +34,7 @@ const TIME_BITS: u32 = 56;
 pub(super) struct AllBuffers {
     /// Bytes of them.
     bytes: Arc<AtomicUsize>,
-    /// The part of `bytes` whose connections were cut and are not gone yet.
+    /// The part of `bytes` of connections that were cut and are not gone yet.
     leaving: AtomicUsize,
     /// Connections that were cut.
     cuts: AtomicU64,
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_have_become_small_or_young_are_found_where_they_belong() {
+    fn shrunk_and_younger_entries_move_to_their_correct_positions() {
         let mut rig = Rig::new();
         // More than the corrections of one search, in a class that they leave.
         assert!((0..4 * CORRECTIONS_MAX).all(|_| rig.open(100 * KB)));

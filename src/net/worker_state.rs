@@ -192,7 +192,7 @@ pub(super) struct ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// A slot for a new connection from this address; `None`: there are `connections_max`, and none
+    /// A slot for a new connection from this address; `None`: `connections_max` are open, and none
     /// of them ends for this one.
     pub(super) fn take(local: &Rc<WorkerState>, address: IpAddr) -> Option<ConnectionPermit> {
         let server = &local.server;

@@ -184,7 +184,7 @@ impl Reader {
         let fresh = &self.message[self.valid..];
         match str::from_utf8(fresh) {
             Ok(_) => self.valid = self.message.len(),
-            // The beginning of a character, whose rest may follow.
+            // The beginning of a character; its rest may follow.
             Err(error) if error.error_len().is_none() && !is_whole => {
                 self.valid += error.valid_up_to();
             }

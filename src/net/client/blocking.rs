@@ -1,7 +1,7 @@
 //! The client for code that blocks: each call runs to its end on the caller's thread.
 //!
 //! Invariant: it only wraps the async client, on a runtime of its own that runs only during a call.
-//! It must not be used inside of another runtime, whose thread it would block.
+//! It must not be used inside of another runtime: it would block that runtime's thread.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl From<HttpClientError> for ClientError {
     }
 }
 
-/// A client of one agent whose calls block.
+/// A blocking client of one agent.
 ///
 /// ```no_run
 /// use peregrine::{client::SendRequest, net::BlockingClient};

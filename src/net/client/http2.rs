@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_that_nobody_uses_ends_although_its_server_takes_no_goodbye() {
+    fn unused_connection_ends_even_if_the_server_never_closes_it() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (mark, _, unused) = Http2Mark::new();

@@ -50,7 +50,7 @@ pub use proxy::Proxies;
 pub use response::HttpClientResponse;
 pub use tls::ClientTls;
 
-/// Requests whose buffers are retained for others.
+/// The most buffers that are retained for later requests.
 const EXCHANGES_KEPT_MAX: usize = 64;
 
 /// How often a request is repeated that the server has not processed.

@@ -79,7 +79,7 @@ pub struct HttpClientOptions {
     /// proxy it checks the proxy's origin and address, since the proxy resolves the origin. An idle
     /// connection is reused for its origin without another check.
     pub guard: ConnectGuard,
-    /// The value of `User-Agent` in every request whose fields have none, the CONNECT to a proxy
+    /// The value of `User-Agent` in every request without that field, the CONNECT to a proxy
     /// included: visible ASCII and spaces. The default is `peregrine/VERSION`.
     pub user_agent: String,
 }

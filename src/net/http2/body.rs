@@ -26,7 +26,7 @@ pub(super) struct Body {
     ahead: usize,
 }
 
-/// The rest of a body whose request was answered early.
+/// The rest of a body after an early answer.
 ///
 /// A client that is reset while it still sends may lose the answer (curl 7.88), so its input is
 /// read and discarded. The window stays shut, which bounds the input, and the reset follows after a

@@ -227,7 +227,7 @@ impl<S: Transport> Http2Connection<S> {
         }
     }
 
-    /// Ends a connection that is idle, and one whose peer no longer answers.
+    /// Ends a connection that is idle, or that has an unresponsive peer.
     fn watch(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let now = self.shared.local.clock.now().mono_ms;
         let (limits, is_idle) = (self.shared.limits(), self.shared.active.get() == 0);

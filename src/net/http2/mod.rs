@@ -166,7 +166,7 @@ impl Drop for CallGuard {
 }
 
 /// Serves HTTP/2 in a task of its own, on a connection that begins with the bytes in `read`, which
-/// may be empty. If there are `http2_connections_max` and none of them ends for it, the connection
+/// may be empty. If `http2_connections_max` are open and none of them ends for it, the connection
 /// gets a GOAWAY and is closed.
 pub(super) fn spawn<S: Transport + 'static>(
     mut stream: S,

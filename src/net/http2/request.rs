@@ -1,4 +1,4 @@
-//! One request: an exchange of the engine, whose answer is sent as frames.
+//! One request: an exchange of the engine. Its answer is sent as frames.
 //!
 //! Every limit of HTTP/1.1 applies; `Content-Length` is checked before any of the body is read. A
 //! complete request is answered where it arrived; a request that waits becomes a task of its own,
@@ -111,7 +111,7 @@ struct Http2Request {
     body: Option<Body>,
     /// A body that arrived whole: its window is opened when the call waits, or by h2 at its end.
     unopened: Option<Body>,
-    /// The rest of a body whose request was answered already.
+    /// The rest of a body after an early answer.
     unread: Option<Unread>,
     /// True: all of the answer was passed to h2.
     is_answered: bool,

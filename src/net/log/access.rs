@@ -79,7 +79,7 @@ impl AccessLog {
         self.one_of.load(Relaxed) > 0
     }
 
-    /// Sets the engine whose agents the lines name.
+    /// Sets the engine that provides the agents' names.
     pub(in crate::net) fn belong_to(&self, engine: Weak<Engine>) {
         // There is one engine.
         let _ = self.engine.set(engine);

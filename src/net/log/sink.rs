@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_that_takes_nothing_holds_up_nobody_and_what_is_lost_is_counted() {
+    fn blocked_sink_delays_no_caller_and_counts_lost_lines() {
         let written = Arc::new(Mutex::new(0));
         let mut sink = to(Stuck(Arc::clone(&written))).unwrap();
         let held = written.lock().unwrap();

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_full_holds_up_nobody_and_what_is_lost_is_counted() {
+    fn full_queue_delays_no_caller_and_counts_lost_spans() {
         let traces = traces(1);
         (0..SPANS_QUEUED_MAX + 7).for_each(|_| traces.turn_ended(turn()));
         assert_eq!(traces.counts(), (0, [("queue", 7), ("refused", 0), ("failed", 0)]));

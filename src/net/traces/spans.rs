@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_says_how_many_events_it_had_and_when_the_first_one_was() {
+    fn span_of_a_stream_has_event_count_and_first_event_time() {
         let stream = StreamRecord {
             first_event_ns: Some(3_000),
             events: 7,
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn over_grpc_the_code_is_its_name_and_what_is_no_call_has_the_name_of_its_binding() {
+    fn unknown_grpc_call_has_the_bindings_name_and_a_named_code() {
         let call = CallRecord { binding: CallBinding::Grpc, op: None, status: 12, ..record() };
         let span = of_call(call);
         assert_eq!(span.name, "grpc");

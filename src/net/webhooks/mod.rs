@@ -1,9 +1,8 @@
 //! The webhook worker: delivers to webhooks, on a thread of its own.
 //!
 //! Invariants: the [`Outbox`] decides what to deliver, and when; it receives the outcome of each of
-//! its requests once. Each connection is to an address that the outbox allows, of a name all of
-//! whose addresses it allows. The thread ends with its owner, and drops attempts in flight without
-//! a report.
+//! its requests once. Each connection is to a name with only addresses that the outbox allows. The
+//! thread ends with its owner, and drops attempts in flight without a report.
 
 mod post;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! One delivery attempt: a request, and its receiver's answer.
 //!
-//! Invariants: an attempt ends by its deadline, and with the head of the answer, whose status
+//! Invariants: an attempt ends by its deadline, and with the head of the answer. The status
 //! decides: a receiver that sends more holds its connection for a little while, and nothing else.
 //! Ignored content is not decoded, and may be of any length and any coding. A redirect is not
 //! followed, and the rest of an answer is discarded. No error text contains the path or query of

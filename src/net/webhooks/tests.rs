@@ -202,7 +202,7 @@ const EMPTY: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 use PostOutcome::{Delivered, Gone};
 
 #[test]
-fn what_is_posted_arrives_over_one_connection_that_was_asked_about_once() {
+fn deliveries_share_a_connection_and_check_its_address_once() {
     let hook = Hook::answering(&[OK, EMPTY, OK]);
     let outbox = Arc::new(FakeOutbox::default());
     let _courier = courier(&outbox, LONG_MS);
@@ -233,7 +233,7 @@ fn a_connection_is_for_the_host_that_it_was_opened_for() {
 }
 
 #[test]
-fn an_origin_that_is_known_is_taken_for_no_other_and_each_url_has_its_own_path() {
+fn cached_origin_matches_no_other_and_keeps_each_urls_path() {
     let hook = Hook::answering(&[OK]);
     let outbox = Arc::new(FakeOutbox::default());
     let _courier = courier(&outbox, LONG_MS);
@@ -319,7 +319,7 @@ fn nobody_is_connected_to_whom_the_outbox_refuses() {
 }
 
 #[test]
-fn the_guard_of_the_options_is_asked_as_well_and_their_proxies_are_not() {
+fn guard_of_the_options_is_called_and_their_proxies_are_not() {
     let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
     proxy.set_nonblocking(true).unwrap();
     let hook = Hook::answering(&[OK]);
