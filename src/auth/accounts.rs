@@ -1,5 +1,4 @@
-//! The accounts of callers: by the name of their tasks' owner, or by address, and what each may
-//! take.
+//! The accounts of callers, by owner name or by address, and their quotas.
 
 use std::{
     collections::BTreeMap,
@@ -21,27 +20,27 @@ use crate::service::{
     quota::{CallerAccount, Quota, Quotas},
 };
 
-/// What tells the hash of an address from that of an owner.
+/// Domain separation: the hash of an owner differs from that of an address.
 const OF_OWNER: u8 = 1;
 const OF_ADDRESS: u8 = 2;
 #[cfg(feature = "grpc")]
 const OF_SERVICES: u8 = 3;
 const WITH_AGENT: u8 = 4;
 
-/// Stands for an unknown address.
+/// The address of a caller without a known one.
 pub(crate) const NOWHERE: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
-/// The accounts of a server, and its quotas, which may change while it runs.
+/// The accounts of a server, and its quotas, which may be replaced at run time.
 pub struct Accounts {
     table: FixedTable<Arc<CallerAccount>>,
     /// Sharded: each call of an authenticated caller reads them.
     quotas: ShardedLock<Quotas>,
-    /// Of each caller, where its quota says nothing.
+    /// The share of each caller without limits in its quota.
     share: Quota,
-    /// What all anonymous callers have together.
+    /// The account that all anonymous callers share.
     strangers: Arc<CallerAccount>,
-    /// What all callers of each tenant with a quota have together. They are as many as the quotas,
-    /// and other callers never take their room.
+    /// The accounts that the callers of each tenant with a quota share. Their number is bounded by
+    /// the quotas, and other callers never evict them.
     tenants: ShardedLock<BTreeMap<String, Arc<CallerAccount>>>,
     /// False: no caller has a quota.
     are_asked: AtomicBool,
@@ -50,12 +49,12 @@ pub struct Accounts {
     key: u128,
 }
 
-/// Whose account it is.
+/// The key of an account.
 #[derive(Clone, Copy, Debug)]
 pub enum AccountOf<'c> {
-    /// The owner's.
+    /// The account of an owner.
     Owner(&'c str),
-    /// That of callers from there.
+    /// The account of the callers from an address.
     Address(IpAddr),
 }
 
@@ -75,8 +74,8 @@ impl AccountOf<'_> {
 }
 
 impl Accounts {
-    /// So many accounts; a caller has this share, where its quota says nothing; `secret` is
-    /// its own alone.
+    /// A table of so many accounts; `share` applies to a caller without limits in its quota;
+    /// `secret` must be used for nothing else.
     pub fn new(accounts_max: usize, quotas: Quotas, share: Quota, secret: u128) -> Accounts {
         let accounts = Accounts {
             table: FixedTable::new(accounts_max),
@@ -98,18 +97,18 @@ impl Accounts {
         self.are_asked.load(Ordering::Relaxed)
     }
 
-    /// Whether any caller has a quota with a rate, so that each call takes something.
+    /// Whether any quota has a rate, so that each call is charged.
     #[inline]
     pub fn have_rates(&self) -> bool {
         self.have_rates.load(Ordering::Relaxed)
     }
 
-    /// The quotas as they are now.
+    /// The current quotas.
     pub fn quotas(&self) -> impl Deref<Target = Quotas> + '_ {
         self.quotas.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on these are the quotas; what was taken stays taken.
+    /// Replaces the quotas; earlier charges stay.
     pub fn set_quotas(&self, quotas: Quotas) {
         let quotas = quotas.or(self.share);
         let mut tenants = self.tenants.write().unwrap_or_else(PoisonError::into_inner);
@@ -128,13 +127,13 @@ impl Accounts {
         self.of(now, |hasher| AccountOf::Owner(owner).write(hasher))
     }
 
-    /// The account of all anonymous callers together, and what they may take where callers are
-    /// known: half of what the shares are of.
+    /// The account that all anonymous callers share, and their quota if callers are authenticated:
+    /// half of everything that is shared.
     pub(crate) fn of_strangers(&self) -> (&Arc<CallerAccount>, Quota) {
         (&self.strangers, self.share.of_strangers())
     }
 
-    /// The account of all callers of a tenant together, if it has a quota.
+    /// The account that all callers of a tenant share, if the tenant has a quota.
     pub(crate) fn of_tenant(&self, name: &str) -> Option<Arc<CallerAccount>> {
         let tenants = self.tenants.read().unwrap_or_else(PoisonError::into_inner);
         tenants.get(name).map(Arc::clone)
@@ -145,8 +144,8 @@ impl Accounts {
         self.of(now, |hasher| AccountOf::Address(address).write(hasher))
     }
 
-    /// The account of an address for services that need no caller: its
-    /// streams there are none of its calls.
+    /// The account of an address for health and reflection, which need no caller: streams there do
+    /// not count as the caller's own.
     #[cfg(feature = "grpc")]
     pub(crate) fn of_services(&self, address: IpAddr, now: Now) -> Arc<CallerAccount> {
         self.of(now, |hasher| {
@@ -155,8 +154,7 @@ impl Accounts {
         })
     }
 
-    /// The account of an owner, or of callers from an address, with an agent that has a quota
-    /// of its own.
+    /// The account of an owner, or of an address, with an agent that has its own quota.
     pub fn with_agent(&self, caller: AccountOf<'_>, agent: u16, now: Now) -> Arc<CallerAccount> {
         self.of(now, |hasher| {
             hasher.write_u8(WITH_AGENT);
@@ -178,16 +176,16 @@ impl Accounts {
     }
 }
 
-/// What callers may take whose share was not asked for before their call was made.
+/// Looks up a caller's share if it was not needed before the call.
 pub struct LateShares {
     /// The accounts.
     accounts: Arc<Accounts>,
-    /// Hops that say the address of their client in `X-Forwarded-For`.
+    /// Proxies that are trusted to name their client in `X-Forwarded-For`.
     trusted_proxies: Vec<Network>,
 }
 
 impl LateShares {
-    /// What the calls of a server use that has these accounts, and believes these hops.
+    /// The state that calls of a server share, with these accounts and trusted proxies.
     pub fn for_calls(accounts: &Arc<Accounts>, trusted_proxies: &[Network]) -> SharedByCalls {
         let (accounts, trusted_proxies) = (Arc::clone(accounts), trusted_proxies.to_vec());
         let has_proxies = !trusted_proxies.is_empty();
@@ -203,7 +201,7 @@ impl CallerShares for LateShares {
             Some(principal) => quotas.of(principal.quota()),
             None => quotas.anonymous,
         };
-        // Its own quota alone: no agent's is looked at.
+        // Only the caller's own quota, not an agent's.
         let share = quota.running(&quota)?;
         let account = match caller.principal {
             Some(principal) => self.accounts.of_owner(principal.owner(), now),

@@ -1,8 +1,7 @@
-//! The callers that a configuration knows: the [`Authenticator`] of a server.
+//! The callers in a configuration: the [`Authenticator`] of a server.
 //!
-//! Invariants: what is shown is hashed and looked up, so how long that takes says nothing of what
-//! is known. Rules are replaced as a whole, and callers that were admitted by what is gone are
-//! released.
+//! Invariants: credentials are hashed before the lookup, so its time reveals nothing about known
+//! ones. Rules are replaced as a whole, and callers that a removed rule admitted are released.
 
 use std::{
     borrow::Cow,
@@ -31,14 +30,14 @@ use super::{
     rules_in_use::{IssuerKeys, RulesInUse, TrustedIssuer},
 };
 
-/// Looks at the newest keys of an issuer while one token is checked. More are only needed if keys
-/// come between two looks.
+/// How often the newest keys of an issuer are tried for one token. More than one is needed only if
+/// keys change between two tries.
 const KEY_LOOKS_MAX: usize = 3;
 
-/// The callers that a configuration knows.
+/// The callers in a configuration.
 ///
-/// Keys of issuers that are behind a URL are fetched by the driver that calls
-/// [`Callers::next_fetch`]: `net::KeyFetcher` is one with sockets.
+/// A driver with sockets, such as `net::KeyFetcher`, fetches the keys of issuers with a URL through
+/// [`Callers::next_fetch`].
 ///
 /// ```
 /// use peregrine::auth::{
@@ -68,11 +67,11 @@ const KEY_LOOKS_MAX: usize = 3;
 pub struct Callers {
     /// Sharded: each request reads them.
     rules: ShardedLock<Arc<RulesInUse>>,
-    /// Held while the rules are replaced, which takes longer than their readers may wait.
+    /// Held while the rules are replaced, which takes longer than readers may wait.
     replacing: Mutex<()>,
     /// Wakes the fetcher.
     fetcher: Mutex<Option<Waker>>,
-    /// How often the rules were replaced, and what is woken then.
+    /// The number of replacements, and the wakers for the next one.
     changes: Mutex<RuleChanges>,
 }
 
@@ -83,7 +82,7 @@ struct RuleChanges {
 }
 
 impl fmt::Debug for Callers {
-    /// How many are known by what.
+    /// The number of entries of each kind.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rules = self.rules();
         f.debug_struct("Callers")
@@ -95,7 +94,7 @@ impl fmt::Debug for Callers {
 }
 
 impl Callers {
-    /// The callers that these rules know.
+    /// Callers according to these rules.
     ///
     /// # Errors
     /// [`AuthRulesError`]
@@ -105,9 +104,8 @@ impl Callers {
         Ok(Callers { rules, replacing, fetcher, changes })
     }
 
-    /// Puts other rules in place of these. A caller that was admitted by a key, a token, an
-    /// issuer's key, a proxy or a certificate whose rule is the same stays in; all others are
-    /// let go.
+    /// Replaces the rules. A caller stays admitted if the rule for its key, token, issuer's key,
+    /// proxy or certificate is unchanged; all other callers are released.
     ///
     /// # Errors
     /// [`AuthRulesError`]; everything stays as it was.
@@ -128,16 +126,16 @@ impl Callers {
         Ok(())
     }
 
-    /// How it is with the keys that are fetched, one for each issuer that has such.
+    /// The status of fetched keys, for each issuer with a URL.
     pub fn key_status(&self) -> Vec<KeyStatus> {
         self.rules().remote_keys().map(|keys| keys.status()).collect()
     }
 
-    /// Whether the keys of each issuer are there, fresh or stale: no caller is authenticated by
-    /// those that never were.
+    /// Whether the keys of each issuer are available, fresh or stale. An issuer authenticates no
+    /// caller before its first fetch.
     ///
     /// # Errors
-    /// Which issuer has none, and why its keys could not be fetched, in one sentence.
+    /// The first issuer without keys, and why they could not be fetched, in one sentence.
     pub fn have_keys(&self) -> Result<(), String> {
         let Some(status) = self.key_status().into_iter().find(|status| status.keys.is_none())
         else {
@@ -147,9 +145,9 @@ impl Callers {
         Err(format!("no keys of {}: {why}", status.issuer))
     }
 
-    /// What the fetcher of keys does next; `wake` is woken when that changes.
+    /// The next step of the key fetcher; `wake` is woken when that changes.
     pub fn next_fetch(&self, now: Now, wake: &Waker) -> NextFetch {
-        // Before the rules are looked at, so that no others slip in between.
+        // Registered before the rules are read, so that no change is missed.
         *self.fetcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(wake.clone());
         let mut next_ms = u64::MAX;
         for keys in self.rules().remote_keys() {
@@ -167,8 +165,8 @@ impl Callers {
 }
 
 impl Authenticator for Callers {
-    /// Kinds that the rules do not know are not looked at. A bearer token with three parts is a JWT
-    /// where there are issuers; what a proxy says counts where it is trusted.
+    /// Ignores kinds of credentials without a rule. A bearer token with three parts is a JWT if the
+    /// rules have issuers; a proxy's fields count only if it is trusted.
     fn find<'a>(&self, source: &CredentialSource<'a>) -> Option<Presented<'a>> {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         let field = source.authorization.and_then(token_of_field).or(source.bearer);
@@ -189,7 +187,7 @@ impl Authenticator for Callers {
         wake: &Waker,
     ) -> Poll<Result<Admission, AuthRefusal>> {
         match check(&self.rules(), presented, now, wake) {
-            // Others took the place of the rules, or of the keys, meanwhile: those hold now.
+            // The rules or keys were replaced meanwhile: check against the new ones.
             Poll::Ready(Ok(admitted)) if admitted.grant.is_withdrawn() => {
                 check(&self.rules(), presented, now, wake)
             }
@@ -221,7 +219,7 @@ impl Authenticator for Callers {
         self.rules().vouches_for(owner, now)
     }
 
-    /// One webhook worker watches.
+    /// Only the webhook worker registers.
     fn changes(&self, wake: &Waker) -> u64 {
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         changes.watcher = Some(wake.clone());
@@ -300,8 +298,8 @@ fn api_key<'a>(rules: &RulesInUse, source: &CredentialSource<'a>) -> Option<Pres
     Some(Presented { kind: CredentialKind::ApiKey, secret, address: None })
 }
 
-/// What a trusted proxy says, each text on a line of its own. A name on no line: a field is there
-/// twice, so that the client may have sent one of them.
+/// The fields of a trusted proxy, one per line. An empty name: a field occurs twice, so the client
+/// may have sent one of them.
 fn by_proxy<'a>(rule: &ProxyRule, source: &CredentialSource<'a>) -> Option<Presented<'a>> {
     let address = source.remote?;
     if !rule.networks.iter().any(|network| network.contains(address)) {
@@ -316,7 +314,7 @@ fn by_proxy<'a>(rule: &ProxyRule, source: &CredentialSource<'a>) -> Option<Prese
     } else if texts[0].is_empty() {
         return None;
     }
-    // RFC 9110 §5.5: no value has the end of a line in it.
+    // RFC 9110 §5.5: no value contains a line end.
     let said = texts.join("\n");
     let (kind, secret) = (CredentialKind::Proxy, Cow::Owned(said.into_bytes()));
     Some(Presented { kind, secret, address: None })

@@ -1,4 +1,4 @@
-//! Callers that show a certificate of TLS, where nothing else is configured.
+//! Callers with a TLS client certificate, if nothing else is configured.
 
 use std::{
     borrow::Cow,
@@ -15,25 +15,25 @@ use crate::{
     service::Now,
 };
 
-/// What cards call a certificate.
+/// The name of the certificate scheme on cards.
 const CERTIFICATE: &str = "certificate";
 
-/// Knows the clients that TLS knows: by the name in the certificate and the name of its issuer.
-/// What they may do is not told apart, and they are in no tenant.
+/// Authenticates the clients that TLS has verified, by the name in the certificate and the name of
+/// its issuer. All of them have the same rights and no tenant.
 #[derive(Debug, Default)]
 pub struct CertificateCallers {
     grant: Arc<Grant>,
 }
 
-/// What a certificate says of its holder.
+/// The fields of a client certificate.
 pub(super) struct ShownCertificate<'a> {
     pub(super) name: &'a str,
     pub(super) issuer: &'a str,
     pub(super) ends_unix_ms: u64,
 }
 
-/// What the certificate of a connection says, as one credential: a caller that is remembered by it
-/// is remembered until it ends. `None`: it shows none, or one that leads to no trusted issuer.
+/// The certificate of a connection as one credential, so that a cached caller is valid until the
+/// certificate ends. `None`: no certificate, or one without a trusted issuer.
 pub(super) fn presented(source: &CredentialSource<'_>) -> Option<Presented<'static>> {
     let name = source.identity?;
     let (issuer, ends_unix_ms) = match source.certificate {
@@ -45,7 +45,7 @@ pub(super) fn presented(source: &CredentialSource<'_>) -> Option<Presented<'stat
     Some(Presented { kind: CredentialKind::Certificate, secret, address: None })
 }
 
-/// What such a credential says; a name with the end of a line in it says nothing.
+/// Reads such a credential; a name with a line end is invalid.
 pub(super) fn read(secret: &[u8]) -> Option<ShownCertificate<'_>> {
     let mut texts = str::from_utf8(secret).ok()?.splitn(3, '\n');
     let (name, ends, issuer) = (texts.next()?, texts.next()?, texts.next()?);
@@ -78,7 +78,8 @@ impl Authenticator for CertificateCallers {
         Poll::Ready(Ok(Admission { principal, expires_unix_ms: shown.ends_unix_ms, grant }))
     }
 
-    /// RFC 9110 §11.6.1 wants a challenge with every 401; there is no registered scheme for this.
+    /// RFC 9110 §11.6.1 requires a challenge with every 401; no scheme is registered for
+    /// certificates.
     fn challenge(&self, _refusal: &AuthRefusal) -> String {
         "Certificate realm=\"a2a\"".to_owned()
     }

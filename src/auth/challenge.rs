@@ -1,6 +1,7 @@
 //! The challenges of a 401 (RFC 9110 §11.6.1, RFC 6750 §3).
 //!
-//! Invariant: each kind that is asked for is named, and nothing of what was shown.
+//! Invariant: a challenge names each accepted kind of credential, and never repeats the client's
+//! credential.
 
 use std::fmt::Write;
 
@@ -22,7 +23,7 @@ pub(super) fn challenge(rules: &AuthRules, asks_for: AskedFor, refusal: &AuthRef
         let separator = if value.is_empty() { "" } else { ", " };
         _ = write!(value, "{separator}{challenge}");
         if let Some(why) = why {
-            // RFC 6750 §3.1. Reasons have neither quotes nor backslashes.
+            // RFC 6750 §3.1. Reasons contain neither quotes nor backslashes.
             _ = write!(value, ", error=\"invalid_token\", error_description=\"{why}\"");
         }
     };
@@ -43,15 +44,15 @@ pub(super) fn challenge(rules: &AuthRules, asks_for: AskedFor, refusal: &AuthRef
     if rules.certificates.is_some() {
         next("Certificate realm=\"a2a\"", None);
     }
-    // RFC 9110 §15.5.2: there is a challenge, even where only a proxy can answer it.
+    // RFC 9110 §15.5.2: a 401 has a challenge, even if only a proxy can answer it.
     if value.is_empty() {
         value.push_str("Proxy realm=\"a2a\"");
     }
     value
 }
 
-/// What cards say of the kinds that are asked for: one of them is enough. What a proxy says is
-/// between it and the server.
+/// The accepted credentials on a card: one of them suffices. The fields of a proxy are not listed,
+/// since clients never send them.
 pub(super) fn card_security(rules: &AuthRules) -> CardSecurity {
     let mut security = CardSecurity::default();
     let mut add = |scheme: CardScheme| {
@@ -78,7 +79,7 @@ pub(super) fn card_security(rules: &AuthRules) -> CardSecurity {
     security
 }
 
-/// Kinds that a client can be asked for by a field.
+/// The kinds of credentials that a challenge can name.
 #[derive(Clone, Copy)]
 pub(super) struct AskedFor {
     pub(super) bearer: bool,

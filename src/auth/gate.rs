@@ -1,11 +1,11 @@
-//! The gate of a server: a cached credential passes at once, any other is checked.
+//! The gate of a server: a cached credential passes at once, any other is verified.
 //!
-//! Invariants: a credential is cached under a keyed hash of 128 bits and nothing else. A right
-//! credential passes whatever its peer has shown before. What wrong credentials of a peer cost is
-//! bounded: after `PEER_FAILURES_MAX` of them the peer has a budget of verifications for its
-//! JWTs, beyond which they are [`AuthRefusal::Unavailable`], and its wrong keys are answered after
-//! [`WRONG_KEY_DELAY_MS`]. Certificates and names from a proxy are no guesses and are not counted.
-//! What was asked for within the last second, each worker caches for itself ([`RecentCallers`]).
+//! Invariants: a credential is cached only as a keyed hash of 128 bits. A right credential passes
+//! regardless of earlier failures of its peer. The cost of a peer's wrong credentials is bounded:
+//! after `PEER_FAILURES_MAX` of them the peer has a budget of verifications for its JWTs, beyond
+//! which they are [`AuthRefusal::Unavailable`], and its wrong keys are answered after
+//! [`WRONG_KEY_DELAY_MS`]. Certificates and names from a proxy cannot be guessed and are not
+//! counted. Each worker has its own cache of the last second ([`RecentCallers`]).
 
 use std::{
     fmt,
@@ -37,9 +37,9 @@ use crate::{
 
 /// How long a token counts as verified.
 const TOKEN_MS: u64 = 300_000;
-/// Bytes that each slot for a credential may hold beside itself, see `limits/memory.rs`.
+/// Bytes that each cached credential may hold in addition to its slot, see `limits/memory.rs`.
 pub(crate) const CREDENTIAL_HELD_BYTES: usize = 576;
-/// What the memory of a connection has for its caller; what is beyond is counted with its buffers.
+/// The part of a connection's memory estimate for its caller; further bytes count with its buffers.
 const CALLER_BYTES: usize = 512;
 
 /// The answer to a JWT beyond the budget of its peer.
@@ -48,32 +48,32 @@ pub(crate) const OVER_BUDGET: AuthRefusal = AuthRefusal::Unavailable {
     retry_s: 1,
 };
 
-/// What a server asks of its callers, and which callers it accepts.
+/// Authenticates the callers of a server.
 pub struct Gate {
     authenticator: Arc<dyn Authenticator>,
     accounts: Arc<Accounts>,
     known: FixedTable<KnownCredential>,
     peers: FailingPeers,
-    /// Wrong keys that wait for their answers.
+    /// The number of wrong keys with a delayed answer.
     waiting: Arc<AtomicUsize>,
-    /// Of credentials, for each kind of them: none is ever taken for one of another kind.
+    /// Hashers, one for each kind of credential: a credential never matches one of another kind.
     hashers: [SipHasher24; CredentialKind::ALL.len()],
 }
 
-/// A caller that is let in, and its account.
+/// An admitted caller, and its account.
 #[derive(Clone)]
 pub struct AdmittedCaller {
     admission: Admission,
     account: Arc<CallerAccount>,
     authenticator: Arc<dyn Authenticator>,
-    /// What its certificate leads to, if it is known by one.
+    /// The authorities of its certificate, if that authenticated it.
     authorities: Option<Arc<Grant>>,
-    /// Bytes that it holds, without scopes that others share.
+    /// Its bytes, without shared scopes.
     held_bytes: usize,
 }
 
 impl AdmittedCaller {
-    /// A caller that the embedding program vouches for.
+    /// A caller that the embedding program has authenticated.
     #[cfg(feature = "embed")]
     pub(crate) fn vouched(
         principal: Principal,
@@ -84,7 +84,7 @@ impl AdmittedCaller {
         let held_bytes = size_of::<AdmittedCaller>() + principal.held_bytes(false);
         let (principal, grant) = (Arc::new(principal), Arc::default());
         let admission = Admission { principal, expires_unix_ms: u64::MAX, grant };
-        // It is asked for a challenge alone, and this credential is never refused.
+        // Only used for challenges, and this credential is never refused.
         let authenticator = Arc::new(CertificateCallers::default());
         Arc::new(AdmittedCaller {
             admission,
@@ -95,7 +95,7 @@ impl AdmittedCaller {
         })
     }
 
-    /// Whether it is let in now.
+    /// Whether it is still admitted.
     pub fn holds(&self, now: Now) -> bool {
         let is_believed = !self.authorities.as_ref().is_some_and(|by| by.is_withdrawn());
         is_believed && self.admission.holds(now)
@@ -119,28 +119,28 @@ impl AdmittedCaller {
         self.holds(now)
     }
 
-    /// Bytes of it that whatever waits for it counts with its buffers: of most there are none.
+    /// Bytes that a waiting call counts with its buffers: 0 for most callers.
     pub(crate) fn counted_bytes(&self) -> usize {
         self.held_bytes.saturating_sub(CALLER_BYTES)
     }
 
-    /// Bytes that it holds, without scopes that others share.
+    /// Its bytes, without shared scopes.
     pub(super) fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// On which account it takes its share.
+    /// The account that its calls are charged to.
     pub(crate) fn account(&self) -> &Arc<CallerAccount> {
         &self.account
     }
 
-    /// The value of `WWW-Authenticate` when it is refused after all.
+    /// The value of `WWW-Authenticate` for a later refusal.
     pub(crate) fn challenge(&self, refusal: &AuthRefusal) -> String {
         self.authenticator.challenge(refusal)
     }
 }
 
-/// Wakes what waits for an admitted caller when its credential is withdrawn.
+/// Wakes a call or connection of an admitted caller when its credential is withdrawn.
 pub struct CallerWatch {
     of_grant: GrantWatch,
     _of_authorities: Option<GrantWatch>,
@@ -160,13 +160,13 @@ impl Deref for AdmittedCaller {
     }
 }
 
-/// A credential that was right.
+/// A cached right credential.
 struct KnownCredential {
     caller: Arc<AdmittedCaller>,
-    /// Until then it need not be checked again, in ms of the monotonic clock.
+    /// When it must be verified again, in ms of the monotonic clock.
     until_ms: u64,
     used_ms: u64,
-    /// [`ScopesAskedFor::number`] when its scopes were chosen; 0: they are all there.
+    /// [`ScopesAskedFor::number`] when its scopes were filtered; 0: they are complete.
     scopes: u64,
 }
 
@@ -175,9 +175,9 @@ struct KnownCredential {
 pub struct NotAdmitted {
     /// The reason.
     pub refusal: AuthRefusal,
-    /// `Some`: the answer waits, and the connection closes behind it.
+    /// `Some`: the answer is delayed, and the connection closes after it.
     pub delay: Option<RefusalDelay>,
-    /// `Some`: by this wrong credential the address has failed too often, so it is slowed.
+    /// `Some`: with this wrong credential the address has exceeded its failures, so it is slowed.
     pub slowed: Option<IpAddr>,
 }
 
@@ -187,7 +187,7 @@ impl From<AuthRefusal> for NotAdmitted {
     }
 }
 
-/// A slot among the wrong keys that wait for their answers, until it is dropped.
+/// A slot among the delayed answers to wrong keys, until it is dropped.
 #[derive(Debug)]
 pub struct RefusalDelay {
     /// When to answer, in ms of the monotonic clock.
@@ -212,36 +212,37 @@ impl Drop for RefusalDelay {
     }
 }
 
-/// A credential as the gate caches it.
+/// The cache key of a credential.
 #[derive(Clone, Copy)]
 struct CredentialKey {
     kind: CredentialKind,
     hash: u128,
 }
 
-/// A request whose caller is asked for.
+/// A request to authenticate.
 #[derive(Clone, Copy)]
 pub struct GateRequest<'r> {
-    /// What the request shows.
+    /// The credentials of the request.
     pub source: &'r CredentialSource<'r>,
-    /// The waist.
+    /// The service interface.
     pub service: &'r dyn Service,
     /// The time.
     pub now: Now,
-    /// Woken when a pending answer is there.
+    /// Woken when a pending answer is ready.
     pub wake: &'r Waker,
 }
 
-/// How a credential stands.
+/// The cache state of a credential.
 enum Standing {
     Good(Arc<AdmittedCaller>, KnownByGate),
-    /// It was right once.
+    /// It was right earlier, and must be verified again.
     Stale,
     Unknown,
 }
 
 impl Gate {
-    /// A gate that remembers so many credentials, and as many peers; `secret` is its own alone.
+    /// A gate that caches so many credentials, and tracks as many peers; `secret` must be used for
+    /// nothing else.
     pub fn new(
         authenticator: Arc<dyn Authenticator>,
         accounts: Arc<Accounts>,
@@ -257,8 +258,8 @@ impl Gate {
         Gate { authenticator, accounts, known, peers, waiting: Arc::default(), hashers }
     }
 
-    /// The caller of a request; `None`: it shows no credential. Pending: `wake` is woken when the
-    /// answer is there.
+    /// The caller of a request; `None`: it has no credential. Pending: `wake` is woken when the
+    /// authenticator has answered.
     ///
     /// # Errors
     /// [`AuthRefusal`], but never [`AuthRefusal::Missing`].
@@ -284,7 +285,7 @@ impl Gate {
                 let Some(address) = address.filter(|from| self.peers.has_failed(*from, now)) else {
                     return check(presented);
                 };
-                // What no signature can make right costs no verification.
+                // A token with invalid claims costs no verification.
                 if let Err(refusal) = self.authenticator.check_claims(&presented, now) {
                     let refused = self.refused(key, Some(address), refusal, now);
                     return Poll::Ready(Err(refused));
@@ -298,7 +299,7 @@ impl Gate {
                     Poll::Ready(Ok(_)) => None,
                     Poll::Ready(Err(refused)) => Some(refused.refusal),
                 };
-                // Of a key that the issuer may have, but not here, nothing was verified.
+                // If the issuer's key is not available here, nothing was verified.
                 if !matches!(refusal, Some(AuthRefusal::Unavailable { .. })) {
                     self.peers.count_check(address, now);
                 }
@@ -319,7 +320,7 @@ impl Gate {
         self.authenticator.challenge(refusal)
     }
 
-    /// What cards say that callers have to show, as it is now.
+    /// The current security schemes for cards.
     pub fn security(&self) -> CardSecurity {
         self.authenticator.security()
     }
@@ -365,7 +366,7 @@ impl Gate {
         })
     }
 
-    /// Takes in that a credential is refused: a wrong one is cached no longer, and counts.
+    /// Handles a refused credential: a wrong one is removed from the cache, and counted.
     fn refused(
         &self,
         key: CredentialKey,
@@ -382,8 +383,8 @@ impl Gate {
         }
     }
 
-    /// Counts a wrong credential of a peer. That of a key is answered late once the peer has failed
-    /// too often; the check itself costs a hash, so a right key never waits.
+    /// Counts a wrong credential of a peer. After too many failures the answer to a wrong key is
+    /// delayed; the check itself costs a hash, so a right key never waits.
     fn wrong(
         &self,
         kind: CredentialKind,
@@ -417,7 +418,7 @@ impl Gate {
         self.known.look(hash, look).unwrap_or(Standing::Unknown)
     }
 
-    /// Caches a right credential, unless what is retained of it is too large.
+    /// Caches a right credential, unless its retained data is too large.
     fn remember(&self, key: CredentialKey, caller: &Arc<AdmittedCaller>, scopes: u64, now: Now) {
         let until_ms = match key.kind {
             CredentialKind::Jwt => now.mono_ms.saturating_add(TOKEN_MS),
@@ -437,15 +438,15 @@ impl Gate {
     }
 }
 
-/// Which of a caller's scopes are there.
+/// How a caller's scopes were filtered.
 struct RetainedScopes {
-    /// [`ScopesAskedFor::number`] when they were chosen; 0: all of them, whatever is asked for.
+    /// [`ScopesAskedFor::number`] when they were filtered; 0: complete, whatever is required.
     number: u64,
-    /// True: their texts are those of the configuration.
+    /// True: their texts are shared with the configuration.
     are_shared: bool,
 }
 
-/// Drops the scopes that nothing asks for, unless they stand in the configuration.
+/// Drops the scopes that no agent requires, unless the configuration holds their texts.
 fn retain_scopes(
     admission: Admission,
     kind: CredentialKind,
@@ -497,7 +498,7 @@ mod tests {
         },
     };
 
-    /// Knows callers that say `right`, and counts how often it is asked.
+    /// Accepts tokens that begin with `right`, and counts the checks.
     #[derive(Default)]
     struct One {
         asked: AtomicUsize,
@@ -564,12 +565,12 @@ mod tests {
         }
     }
 
-    /// All words but the first are scopes.
+    /// All words after the first are scopes.
     fn words(token: &str) -> ScopeSet {
         ScopeSet::new(token.split(' ').skip(1))
     }
 
-    /// Asks for these scopes.
+    /// Requires these scopes.
     #[derive(Default)]
     struct Asks(ScopesAskedFor);
 
@@ -611,7 +612,7 @@ mod tests {
         }
     }
 
-    /// What a gate that never waits says of a request at this time.
+    /// The result of a gate that never waits for a request at this time.
     fn admit(
         gate: &Gate,
         recent: &mut RecentCallers,
@@ -641,11 +642,11 @@ mod tests {
         let token = "right with c b a";
         assert_eq!(show(token, 1, &["b", "x"], false), ("b".to_owned(), 1));
         assert_eq!(show(token, 1, &["b", "x"], false), ("b".to_owned(), 1));
-        // What is asked for has changed: it is checked again.
+        // The required scopes have changed: the credential is verified again.
         assert_eq!(show(token, 2, &["a", "c"], false), ("a c".to_owned(), 2));
         assert_eq!(show(token, 3, &[], true), ("a b c with".to_owned(), 3));
         assert_eq!(show(token, 4, &[], false), (String::new(), 4));
-        // A service that does not say what it asks for.
+        // A service that does not list its required scopes.
         assert_eq!(show("right d", 0, &[], false), ("d".to_owned(), 5));
     }
 
@@ -696,7 +697,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_caches_a_caller_until_it_is_withdrawn_or_checked_again() {
+    fn worker_cache_ends_on_withdrawal_or_recheck() {
         let (gate, one) = gate();
         let mut recent = RecentCallers::default();
         let mut ask = |ms| {
@@ -707,7 +708,7 @@ mod tests {
         let checked = ask(0).unwrap();
         let [copied, again] = [1, RECENT_MS].map(|ms| ask(ms).unwrap());
         assert!(Arc::ptr_eq(&copied, &again) && !Arc::ptr_eq(&checked, &copied));
-        // The gate is asked each second, so its entry is not the one that was used least lately.
+        // The gate is used each second, so its entry is never the least recently used.
         let asked_gate = ask(1 + RECENT_MS).unwrap();
         assert!(!Arc::ptr_eq(&copied, &asked_gate));
         assert!(Arc::ptr_eq(copied.account(), asked_gate.account()));
@@ -733,11 +734,11 @@ mod tests {
     fn a_right_token_passes_whatever_its_peer_has_shown() {
         let (gate, one) = gate();
         for n in 0..2 * PEER_FAILURES_MAX {
-            // Each second has a budget, so no wrong token is ever anything else.
+            // Each second has a budget, so no wrong token gets another answer.
             let wrong = ask(&gate, &format!("wrong {n}"), "2001:db8::2", u64::from(n) * 100);
             assert!(matches!(wrong, Err(AuthRefusal::Wrong(_))), "{n} {wrong:?}");
         }
-        // The same network of 64 bits is the same peer.
+        // Addresses in the same network of 64 bits are the same peer.
         assert!(ask(&gate, "right and new", "2001:db8::3", 2_000).is_ok());
         assert!(matches!(ask(&gate, "wrong", "2001:db8:1::", 2_000), Err(AuthRefusal::Wrong(_))));
         let asked = one.asked.load(Ordering::Relaxed);
@@ -746,8 +747,8 @@ mod tests {
             .filter(|refused| matches!(refused, Err(AuthRefusal::Unavailable { retry_s: 1, .. })));
         assert_eq!(over.count(), 1);
         assert_eq!(one.asked.load(Ordering::Relaxed), asked + PEER_CHECKS_MAX as usize - 1);
-        // Beyond the budget a cached token passes, and a new one is not refused as wrong; an
-        // expired one is what it is, and takes nothing from the budget.
+        // Beyond the budget a cached token passes, and a new one is not rejected as wrong; an
+        // expired one is rejected as expired, and does not use the budget.
         for _ in 0..2 * PEER_CHECKS_MAX {
             let refused = ask(&gate, "expired", "2001:db8::2", 2_002).unwrap_err();
             assert_eq!(refused, AuthRefusal::Expired("late"));
@@ -817,7 +818,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_good_until_it_ends_and_while_its_authorities_are_believed() {
+    fn certificate_needs_validity_and_trusted_authorities() {
         let by = Arc::new(CertificateCallers::default());
         let accounts = Arc::new(Accounts::new(100, Quotas::default(), Quota::default(), 7));
         let gate = Gate::new(by, accounts, 100, 7);
@@ -836,13 +837,13 @@ mod tests {
         assert!(show(&short, 999).unwrap().is_some() && caller.holds(Now::default()));
         let ended = show(&short, 1_000).unwrap_err();
         assert!(matches!(ended.refusal, AuthRefusal::Expired(_)), "{ended:?}");
-        // Another one of the same name is good for longer.
+        // Another certificate of the same name is valid longer.
         let long = shown(2_000);
         let caller = show(&long, 1_000).unwrap().unwrap();
         assert_eq!(caller.expires_unix_ms, 2_000);
         long.authorities.withdraw();
         assert!(!caller.holds(Now::default()) && show(&long, 1_000).unwrap().is_none());
-        // The same one, over a connection that leads to those that are believed now.
+        // The same certificate, over a connection with trusted authorities.
         assert!(show(&shown(2_000), 1_000).unwrap().is_some());
     }
 }

@@ -1,8 +1,8 @@
-//! Signatures of JWS (RFC 7515) and the public keys that verify them (RFC 7517, RFC 7468): those of
-//! cards and those of tokens.
+//! JWS signatures (RFC 7515) and the public keys that verify them (RFC 7517, RFC 7468), for cards
+//! and for tokens.
 //!
-//! Invariant: the key says which algorithms fit, not the signer. A public key never is an HMAC's,
-//! and what is private in a document is not kept.
+//! Invariant: the key determines the allowed algorithms, not the signer. A public key is never used
+//! for an HMAC, and private parts of a document are not retained.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ use x509_cert::{
 
 use crate::json::base64;
 
-/// An algorithm of RFC 7518 §3.1 or RFC 8037 that proves the signer.
+/// An algorithm of RFC 7518 §3.1 or RFC 8037 that authenticates the signer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JwsAlgorithm {
     /// ECDSA over P-256 with SHA-256.
@@ -65,12 +65,12 @@ const ALGORITHMS: &[(&str, JwsAlgorithm)] = &[
     ("HS256", JwsAlgorithm::Hs256),
     ("HS384", JwsAlgorithm::Hs384),
     ("HS512", JwsAlgorithm::Hs512),
-    // RFC 9864: the same, by its curve.
+    // RFC 9864: the same algorithm, named by its curve.
     ("Ed25519", JwsAlgorithm::EdDsa),
 ];
 
 impl JwsAlgorithm {
-    /// The one of this name, letter by letter; `none` is no algorithm.
+    /// The algorithm of exactly this name; `none` is never one.
     pub fn named(name: &str) -> Option<JwsAlgorithm> {
         ALGORITHMS.iter().find(|(known, _)| *known == name).map(|(_, algorithm)| *algorithm)
     }
@@ -81,7 +81,7 @@ impl JwsAlgorithm {
         found.map_or("", |(name, _)| name)
     }
 
-    /// True: a verifier can sign as well.
+    /// True: the verification key can sign as well.
     pub fn is_symmetric(self) -> bool {
         use JwsAlgorithm::{Hs256, Hs384, Hs512};
         matches!(self, Hs256 | Hs384 | Hs512)
@@ -91,15 +91,15 @@ impl JwsAlgorithm {
 /// A public key.
 #[derive(Clone, PartialEq, Eq)]
 pub enum PublicKey {
-    /// A point, uncompressed.
+    /// An uncompressed point.
     P256(Vec<u8>),
-    /// A point, uncompressed.
+    /// An uncompressed point.
     P384(Vec<u8>),
-    /// A point, uncompressed.
+    /// An uncompressed point.
     P521(Vec<u8>),
     /// RFC 8032 §5.1.5.
     Ed25519(Vec<u8>),
-    /// Modulus and exponent, big-endian, without zeros before them.
+    /// Modulus and exponent, big-endian, without leading zeros.
     Rsa {
         /// The modulus.
         n: Vec<u8>,
@@ -109,7 +109,7 @@ pub enum PublicKey {
 }
 
 impl fmt::Debug for PublicKey {
-    /// Only what it is: numbers of hundreds of digits say nothing.
+    /// Only the kind: the numbers are useless in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             PublicKey::P256(_) => "P-256",
@@ -122,7 +122,7 @@ impl fmt::Debug for PublicKey {
 }
 
 impl PublicKey {
-    /// Whether keys of this kind are used with the algorithm.
+    /// Whether keys of this kind work with the algorithm.
     pub fn fits(&self, algorithm: JwsAlgorithm) -> bool {
         use JwsAlgorithm::{EdDsa, Es256, Es384, Es512, Ps256, Ps384, Ps512, Rs256, Rs384, Rs512};
         match self {
@@ -136,14 +136,14 @@ impl PublicKey {
         }
     }
 
-    /// Bits of the modulus of RSA, which say how strong it is; `None`: it is of a curve.
+    /// The bits of an RSA modulus, which determine its strength; `None`: an elliptic curve.
     #[cfg(feature = "auth")]
     pub fn rsa_bits(&self) -> Option<usize> {
         let PublicKey::Rsa { n, .. } = self else { return None };
         Some(n.first().map_or(0, |first| n.len() * 8 - first.leading_zeros() as usize))
     }
 
-    /// Whether the signature is one of this key over the message.
+    /// Whether this key made the signature over the message.
     pub fn verifies(&self, algorithm: JwsAlgorithm, message: &[u8], signature: &[u8]) -> bool {
         let curve: (&'static dyn ring_signature::VerificationAlgorithm, &[u8]) = match self {
             _ if !self.fits(algorithm) => return false,
@@ -174,7 +174,7 @@ fn rsa_parameters(algorithm: JwsAlgorithm) -> Option<&'static ring_signature::Rs
     })
 }
 
-/// The one curve that ring has not.
+/// The one curve that ring lacks.
 #[cfg(feature = "auth")]
 fn p521_verifies(key: &[u8], message: &[u8], signature: &[u8]) -> bool {
     use p521::ecdsa::{Signature, VerifyingKey, signature::Verifier};
@@ -183,18 +183,18 @@ fn p521_verifies(key: &[u8], message: &[u8], signature: &[u8]) -> bool {
     key.verify(message, &signature).is_ok()
 }
 
-/// Cards are not verified with it.
+/// Only tokens use it, and they need the feature `auth`.
 #[cfg(not(feature = "auth"))]
 fn p521_verifies(_key: &[u8], _message: &[u8], _signature: &[u8]) -> bool {
     false
 }
 
-/// A public key as a document has it.
+/// A public key in a document.
 #[derive(Clone, Debug)]
 pub struct DocumentKey {
-    /// Its name.
+    /// Its `kid`.
     pub kid: Option<String>,
-    /// The only algorithm that it is for.
+    /// The only algorithm it may be used with.
     pub algorithm: Option<JwsAlgorithm>,
     /// The key itself.
     pub key: PublicKey,
@@ -207,11 +207,11 @@ impl DocumentKey {
     }
 }
 
-/// RFC 7517 §4, RFC 7518 §6, RFC 8037 §2; `None`: no public key for signatures.
+/// RFC 7517 §4, RFC 7518 §6, RFC 8037 §2; `None`: not a public key for signatures.
 pub fn read_jwk(jwk: &Value) -> Option<DocumentKey> {
     let text = |name: &str| jwk.get(name).and_then(Value::as_str);
     let bytes = |name: &str| decode_url(text(name)?);
-    // RFC 7517 §4.2, §4.3: a key that is not for signatures verifies none.
+    // RFC 7517 §4.2, §4.3: a key for another use verifies no signature.
     let is_for_signatures = jwk.get("use").is_none_or(|purpose| purpose == "sig");
     let verifies = match jwk.get("key_ops") {
         Some(operations) => {
@@ -234,7 +234,7 @@ pub fn read_jwk(jwk: &Value) -> Option<DocumentKey> {
         ("RSA", _) => rsa(&bytes("n")?, &bytes("e")?),
         _ => return None,
     };
-    // One that names an unknown algorithm is not used with another.
+    // A key for an unknown algorithm is not used with another one.
     let algorithm = match jwk.get("alg") {
         Some(name) => Some(JwsAlgorithm::named(name.as_str()?)?),
         None => None,
@@ -242,7 +242,7 @@ pub fn read_jwk(jwk: &Value) -> Option<DocumentKey> {
     Some(DocumentKey { kid: text("kid").map(str::to_owned), algorithm, key })
 }
 
-/// RFC 7518 §6.3.1.1: some documents have a zero before the number all the same.
+/// RFC 7518 §6.3.1.1 forbids a leading zero, but some documents have one.
 fn rsa(n: &[u8], e: &[u8]) -> PublicKey {
     let number = |bytes: &[u8]| {
         let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
@@ -258,7 +258,7 @@ const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
 const P521: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.35");
 const ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
 
-/// The sections of a text with this label (RFC 7468 §2), at most so many.
+/// The sections of a text with this label (RFC 7468 §2), at most `most`.
 pub fn pem_sections<'t>(
     text: &'t str,
     label: &str,
@@ -300,7 +300,7 @@ pub fn read_rsa(der: &[u8]) -> Option<PublicKey> {
     Some(rsa(n.as_bytes(), e.as_bytes()))
 }
 
-/// The key of a certificate, of which nothing else is looked at: it is trusted by configuration.
+/// The key of a certificate. Nothing else in it is checked: it is trusted by configuration.
 #[cfg(feature = "auth")]
 pub fn read_certificate_key(der: &[u8]) -> Option<PublicKey> {
     let certificate = Certificate::from_der(der).ok()?;
@@ -308,12 +308,12 @@ pub fn read_certificate_key(der: &[u8]) -> Option<PublicKey> {
     read_spki(&info.to_der().ok()?)
 }
 
-/// RFC 7515 §2: the alphabet for URLs, without padding.
+/// RFC 7515 §2: the URL-safe alphabet, without padding.
 pub fn encode_url(bytes: &[u8]) -> String {
     base64::encode(bytes).trim_end_matches('=').replace('+', "-").replace('/', "_")
 }
 
-/// RFC 7515 §2; `None`: it is another alphabet, or padded, or empty.
+/// RFC 7515 §2; `None`: another alphabet, padding, or empty.
 pub fn decode_url(text: &str) -> Option<Vec<u8>> {
     let is_plain = !text.is_empty() && !text.contains(['=', '+', '/']);
     is_plain.then(|| base64::decode(text)).flatten()

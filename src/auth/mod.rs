@@ -1,8 +1,8 @@
 //! Authentication: credentials in, a principal out.
 //!
-//! Invariant: a request is asked for its credential when its head is complete, and nothing of its
-//! body is read before the answer. What is not known to be right is refused; the authenticator says
-//! how long its word holds, and takes it back through [`Grant`].
+//! Invariant: a request is authenticated when its head is complete, before any of its body is read.
+//! A credential that is not known to be right is rejected; the authenticator determines how long
+//! its answer is valid, and revokes it through [`Grant`].
 
 mod accounts;
 #[cfg(feature = "auth")]
@@ -72,33 +72,33 @@ pub use crate::service::{
 /// The credentials of a request, before any is verified.
 #[derive(Clone, Copy, Default)]
 pub struct CredentialSource<'a> {
-    /// The value of `Authorization`, as it came.
+    /// The value of `Authorization`, unparsed.
     pub authorization: Option<&'a [u8]>,
-    /// The value of `X-API-Key`, as it came.
+    /// The value of `X-API-Key`, unparsed.
     pub api_key: Option<&'a [u8]>,
-    /// A bearer token that stands elsewhere: a page in a browser opens a WebSocket with one among
-    /// the subprotocols.
+    /// A bearer token from elsewhere: a browser page opens a WebSocket with a token among the
+    /// subprotocols.
     pub bearer: Option<&'a [u8]>,
     /// Its header fields.
     pub fields: RequestFields<'a>,
     /// The name in the client's verified certificate.
     pub identity: Option<&'a str>,
-    /// What else that certificate says.
+    /// The other fields of that certificate.
     pub certificate: Option<&'a PeerCertificate>,
-    /// The address of the other side of the connection.
+    /// The address of the connection's peer.
     pub remote: Option<IpAddr>,
-    /// Hops that say the address of their client in `X-Forwarded-For`.
+    /// Proxies that are trusted to name their client in `X-Forwarded-For`.
     pub trusted_proxies: &'a [Network],
 }
 
 impl CredentialSource<'_> {
-    /// The address that the request came from: behind trusted hops the one that they forward.
+    /// The client address of the request: behind trusted proxies the forwarded one.
     pub fn address(&self) -> Option<IpAddr> {
         let connection = self.remote?;
         if self.trusted_proxies.is_empty() {
             return Some(connection);
         }
-        // A client may have written before what a hop has, in the same value or in another.
+        // A client may have written entries before the proxy's, in the same value or in another.
         let mut forwarded = Vec::new();
         self.fields.each_value("X-Forwarded-For", &mut |value| {
             forwarded.push(b',');
@@ -119,34 +119,34 @@ impl fmt::Debug for CredentialSource<'_> {
     }
 }
 
-/// The credential of a request that counts: the first that it shows, in the order bearer token, API
-/// key, header of a trusted proxy, certificate.
+/// The effective credential of a request: the first one in the order bearer token, API key, header
+/// of a trusted proxy, certificate.
 #[derive(Clone)]
 pub struct Presented<'a> {
-    /// What it is. A bearer token that looks like a JWT is [`CredentialKind::Jwt`].
+    /// Its kind. A bearer token that looks like a JWT is [`CredentialKind::Jwt`].
     pub kind: CredentialKind,
-    /// The key, the token or the name, as it came; of a proxy all that it says of the caller, so
-    /// that a caller remembered by it is never taken for one with other scopes.
+    /// The key, the token or the name, unparsed; of a proxy all its fields about the caller, so
+    /// that a cached caller never matches one with other scopes.
     pub secret: Cow<'a, [u8]>,
-    /// Where it comes from, as far as that is known when it is checked.
+    /// The client address, if known.
     pub address: Option<IpAddr>,
 }
 
 impl fmt::Debug for Presented<'_> {
-    /// Not the secret.
+    /// Omits the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Presented").field("kind", &self.kind).finish_non_exhaustive()
     }
 }
 
-/// That a credential is right, and how long that is known.
+/// A right credential, and how long it is valid.
 #[derive(Clone, Debug)]
 pub struct Admission {
     /// The caller.
     pub principal: Arc<Principal>,
-    /// The credential itself ends then, in ms since the Unix epoch; `u64::MAX`: it does not.
+    /// When the credential itself expires, in ms since the Unix epoch; `u64::MAX`: never.
     pub expires_unix_ms: u64,
-    /// What it stands on.
+    /// The grant that it depends on.
     pub grant: Arc<Grant>,
 }
 
@@ -156,46 +156,46 @@ impl Admission {
         now.mono_ms.saturating_add(self.expires_unix_ms.saturating_sub(now.unix_ms))
     }
 
-    /// Whether it holds now.
+    /// Whether it is valid now.
     pub fn holds(&self, now: Now) -> bool {
         now.unix_ms < self.expires_unix_ms && !self.grant.is_withdrawn()
     }
 }
 
-/// Why a request is not let in.
+/// Why a request is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthRefusal {
-    /// It shows no credential: 401.
+    /// It has no credential: 401.
     Missing,
-    /// The credential is wrong, for this reason, which contains nothing of any secret: 401. It
-    /// counts as a guess of its peer.
+    /// The credential is wrong: 401. The reason contains no secret. It counts as a guess of its
+    /// peer.
     Wrong(&'static str),
-    /// The credential has expired, or is not valid yet: 401. It is not a guess.
+    /// The credential has expired or is not valid yet: 401. It is not a guess.
     Expired(&'static str),
     /// The server cannot check the credential now: 503. It is not a guess.
     Unavailable {
         /// The reason.
         why: &'static str,
-        /// Seconds after which the client is to try again.
+        /// Seconds until the client should retry.
         retry_s: u32,
     },
-    /// Too many wrong keys and tokens wait for their answers: 429.
+    /// Too many answers to wrong keys and tokens are delayed: 429.
     TooMany {
-        /// Seconds after which the client is to try again.
+        /// Seconds until the client should retry.
         retry_s: u32,
     },
 }
 
 /// Authenticates callers.
 ///
-/// It is asked on the threads that serve, so it never blocks: what it has to fetch is fetched
-/// elsewhere, and `wake` is woken when it is there.
+/// It runs on the threads that serve, so it must not block: it fetches elsewhere, and wakes `wake`
+/// when the result is available.
 pub trait Authenticator: Send + Sync {
-    /// The credential of a request that counts; `None`: it shows none.
+    /// The effective credential of a request; `None`: it has none.
     fn find<'a>(&self, source: &CredentialSource<'a>) -> Option<Presented<'a>>;
 
-    /// Whether a credential is right. What it says is remembered: until the admission ends, its
-    /// grant is withdrawn or, where the kind is [`CredentialKind::Jwt`], five minutes have passed.
+    /// Whether a credential is right. The answer is cached until the admission expires, its grant
+    /// is withdrawn or, for [`CredentialKind::Jwt`], five minutes have passed.
     ///
     /// # Errors
     /// [`AuthRefusal::Wrong`], [`AuthRefusal::Expired`] and [`AuthRefusal::Unavailable`].
@@ -206,8 +206,8 @@ pub trait Authenticator: Send + Sync {
         wake: &Waker,
     ) -> Poll<Result<Admission, AuthRefusal>>;
 
-    /// Refuses a JWT that no signature could make right, such as one that has expired: without
-    /// verifying it, for peers whose verifications have a budget.
+    /// Rejects a JWT that would be invalid even with a right signature, such as an expired one.
+    /// Called instead of a verification, for peers with a budget of verifications.
     ///
     /// # Errors
     /// [`AuthRefusal::Wrong`] and [`AuthRefusal::Expired`], as [`Authenticator::check`].
@@ -216,22 +216,23 @@ pub trait Authenticator: Send + Sync {
     }
 
     /// The challenges of a 401: the value of `WWW-Authenticate` (RFC 9110 §11.6.1), which names
-    /// each kind that is asked for, and for a refused bearer token why (RFC 6750 §3).
+    /// each accepted kind, and for a rejected bearer token the reason (RFC 6750 §3).
     fn challenge(&self, refusal: &AuthRefusal) -> String;
 
-    /// Whether an owner of tasks ([`Principal::owner`]) may still be called back: false once no
-    /// valid credential can name it any more, which ends its webhooks. A token that has expired is
-    /// no reason.
+    /// Whether an owner of tasks ([`Principal::owner`]) may still be called back. False once no
+    /// valid credential can name the owner any more, which ends its webhooks. An expired token is
+    /// no reason for false.
     fn vouches_for(&self, _owner: &str, _now: Now) -> bool {
         true
     }
 
-    /// How often that may have changed for many owners; `wake` is woken when it changes.
+    /// A counter that grows when the answer of [`Authenticator::vouches_for`] may have changed for
+    /// many owners; `wake` is woken when it grows.
     fn changes(&self, _wake: &Waker) -> u64 {
         0
     }
 
-    /// What cards say that callers have to show, where neither the server
-    /// ([`Setup::security`](crate::engine::Setup::security)) nor the agent has words of its own.
+    /// The security schemes on cards, unless the server
+    /// ([`Setup::security`](crate::engine::Setup::security)) or the agent sets its own.
     fn security(&self) -> CardSecurity;
 }

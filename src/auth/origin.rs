@@ -1,15 +1,14 @@
-//! What an address stands for: the bits that tell peers apart, and the client behind hops.
+//! Addresses of peers: the bits that distinguish peers, and the client behind proxies.
 
 use std::net::IpAddr;
 
 use crate::network::{Network, bits, mask};
 
-/// Bits of an IPv6 address by which one peer is told from another: a host, or a subscriber's line,
-/// has the other 64 for itself.
+/// The bits of an IPv6 address that identify a peer: a host, or a subscriber's line, owns the other
+/// 64.
 const PEER_BITS: u32 = 64;
 
-/// The bits by which peers are told apart: an address of IPv4, or the network of 64 bits of one of
-/// IPv6.
+/// The bits that identify a peer: an IPv4 address, or the first 64 bits of an IPv6 address.
 pub fn peer_bits(address: IpAddr) -> u128 {
     match address.to_canonical() {
         IpAddr::V4(_) => bits(address),
@@ -17,9 +16,9 @@ pub fn peer_bits(address: IpAddr) -> u128 {
     }
 }
 
-/// The address that a request came from: that of the connection, or behind trusted hops the last in
-/// `X-Forwarded-For` that is none of them, whose hops come the last one first. What is no address
-/// there ends the search: nothing before it can be believed.
+/// The peer address or, behind trusted proxies, the rightmost untrusted `X-Forwarded-For` entry.
+/// `hops` is reversed. An entry that is not an address ends the search: nothing before it can be
+/// trusted.
 pub fn origin_of<'f>(
     connection: IpAddr,
     forwarded: impl Iterator<Item = &'f [u8]>,

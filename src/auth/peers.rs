@@ -1,4 +1,4 @@
-//! Peers that showed wrong credentials, and what each of them may still cost.
+//! Peers that sent wrong credentials, and their remaining budgets.
 //!
 //! Invariants: an entry is replaced only when its window is over, so other failing peers cannot
 //! flush it. A peer that finds no slot is counted in one entry that all such peers share.
@@ -22,20 +22,20 @@ use crate::{
 /// Length of the window in which checks are counted.
 const CHECKS_WINDOW_MS: u64 = 1_000;
 
-/// The peers that showed wrong credentials lately.
+/// The peers that sent wrong credentials recently.
 pub(super) struct FailingPeers {
     table: FixedTable<PeerFailures>,
-    /// Counts for all peers that found no slot in the table.
+    /// The shared counts of all peers that found no slot in the table.
     unnoted: Mutex<PeerFailures>,
     hasher: SipHasher24,
 }
 
-/// What is counted of one peer.
+/// The counts of one peer.
 #[derive(Clone, Copy)]
 struct PeerFailures {
     failures: u32,
     since_ms: u64,
-    /// Checks in the second that began then.
+    /// Checks in the current second, and its start.
     checks: u32,
     checks_since_ms: u64,
     checks_max: u32,
@@ -67,7 +67,7 @@ impl PeerFailures {
         self.checks = self.checks.saturating_add(1);
     }
 
-    /// Says whether that is the failure from which on the peer has failed.
+    /// Counts a failure; true: with this one the peer reaches the limit.
     fn fail(&mut self, now: Now) -> bool {
         if !self.is_young(now) {
             *self = PeerFailures::new(now, self.checks_max);
@@ -84,19 +84,19 @@ impl FailingPeers {
         FailingPeers { table: FixedTable::new(peers_max), unnoted, hasher }
     }
 
-    /// Whether the peer showed [`PEER_FAILURES_MAX`] wrong credentials in the current window.
+    /// Whether the peer sent [`PEER_FAILURES_MAX`] wrong credentials in the current window.
     pub fn has_failed(&self, address: IpAddr, now: Now) -> bool {
         self.look(address, now, |peer| peer.has_failed(now)).unwrap_or(false)
     }
 
-    /// Whether a signature may be verified for the peer: always, unless it has failed too often
-    /// and has used up its budget of this second.
+    /// Whether a signature may be verified for the peer: always, unless it has reached the limit of
+    /// failures and used up its budget of this second.
     pub fn may_check(&self, address: IpAddr, now: Now) -> bool {
         let may = |peer: &mut PeerFailures| !peer.has_failed(now) || peer.has_budget(now);
         self.look(address, now, may).unwrap_or(true)
     }
 
-    /// Counts a verification for a peer that has failed too often.
+    /// Counts a verification for a peer that has reached the limit of failures.
     pub fn count_check(&self, address: IpAddr, now: Now) {
         let draw = |peer: &mut PeerFailures| {
             if peer.has_failed(now) {
@@ -106,8 +106,8 @@ impl FailingPeers {
         self.look(address, now, draw);
     }
 
-    /// Counts a wrong credential of the peer. True: from this one on it has failed in the current
-    /// window.
+    /// Counts a wrong credential of the peer. True: with this one the peer reaches the limit in the
+    /// current window.
     pub fn count_failure(&self, address: IpAddr, now: Now) -> bool {
         let key = self.key(address);
         if self.is_unnoted(key, now) {
@@ -120,7 +120,7 @@ impl FailingPeers {
         has_just_failed
     }
 
-    /// Looks at the entry that counts for a peer; `None`: the peer has not failed.
+    /// Reads the entry that counts for a peer; `None`: the peer has not failed.
     fn look<R>(
         &self,
         address: IpAddr,
@@ -132,7 +132,7 @@ impl FailingPeers {
         known.or_else(|| self.is_unnoted(key, now).then(|| look(&mut self.unnoted())))
     }
 
-    /// Whether the key has no entry, and all entries that it could replace are young.
+    /// Whether the key has no entry, and all entries that it could replace are too young.
     fn is_unnoted(&self, key: u128, now: Now) -> bool {
         let is_full = self.table.is_full(key, |peer| peer.is_young(now));
         is_full && self.table.look(key, |_| ()).is_none()
@@ -144,7 +144,7 @@ impl FailingPeers {
 
     fn key(&self, address: IpAddr) -> u128 {
         let mut hasher = self.hasher;
-        // Differs from the hash of any credential.
+        // Domain separation from the hash of any credential.
         hasher.write_u8(u8::MAX);
         hasher.write_u128(peer_bits(address));
         hasher.finish128().as_u128()
@@ -218,7 +218,7 @@ mod tests {
             })
             .count();
         assert!(checks + 1 >= UNNOTED_CHECKS_MAX as usize / 2, "{checks}");
-        // Old entries give way.
+        // Old entries are replaced.
         let later = 2 + PEER_FAILURE_WINDOW_MS;
         assert!(!peers.has_failed(peer(200_000), at(later)));
         (0..PEER_FAILURES_MAX).for_each(|_| _ = peers.count_failure(peer(300_000), at(later)));

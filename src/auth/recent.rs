@@ -1,29 +1,29 @@
-//! The callers that a worker admitted last.
+//! The callers that a worker admitted recently.
 //!
-//! Each worker has its own copy of what the gate caches, so that calls of one caller on two workers
-//! write no memory together. An entry holds for [`RECENT_MS`]; then the gate is asked again, which
-//! keeps its own entry as one that is in use.
+//! Each worker has its own copy of the gate's cache, so that calls of one caller on two workers do
+//! not write shared memory. An entry is valid for [`RECENT_MS`]; then the gate is asked again,
+//! which marks its own entry as used.
 
 use std::sync::Arc;
 
 use super::gate::{AdmittedCaller, CREDENTIAL_HELD_BYTES};
 use crate::{limits::callers::RECENT_CALLERS, service::Now};
 
-/// How long an entry holds.
+/// How long an entry is valid.
 pub(super) const RECENT_MS: u64 = 1_000;
 
 /// A worker's own cache of credentials; see `limits/memory.rs`.
 pub struct RecentCallers(Box<[Option<RecentCaller>]>);
 
-/// A credential that was right.
+/// A right credential.
 struct RecentCaller {
-    /// The gate's keyed hash of it.
+    /// The gate's keyed hash of the credential.
     hash: u128,
     caller: Arc<AdmittedCaller>,
     /// In ms of the monotonic clock.
     until_ms: u64,
     /// [`ScopesAskedFor::number`](crate::service::ScopesAskedFor::number) when its scopes were
-    /// chosen; 0: they are all there.
+    /// filtered; 0: they are complete.
     scopes: u64,
 }
 
@@ -34,8 +34,8 @@ impl Default for RecentCallers {
 }
 
 impl RecentCallers {
-    /// The caller with the credential of this hash, if it may make a call now; `scopes_number`
-    /// gives the number of the scopes that are asked for now.
+    /// The caller with the credential of this hash, if it is still valid; `scopes_number` gives the
+    /// number of the currently required scopes.
     #[inline]
     pub(super) fn find(
         &self,
@@ -51,7 +51,7 @@ impl RecentCallers {
         is_it.then_some(&recent.caller)
     }
 
-    /// Caches a copy of a caller that the gate knows until then, unless it is large; returns it.
+    /// Caches a copy of a caller of the gate, unless it is large; returns the caller.
     pub(super) fn keep(
         &mut self,
         hash: u128,
@@ -71,9 +71,9 @@ impl RecentCallers {
     }
 }
 
-/// What the gate's own entry says.
+/// The state of the gate's own entry.
 pub(super) struct KnownByGate {
-    /// How long it holds, in ms of the monotonic clock.
+    /// When it expires, in ms of the monotonic clock.
     pub until_ms: u64,
     /// As in an entry of [`RecentCallers`].
     pub scopes: u64,

@@ -1,7 +1,7 @@
-//! The callers of a server: what its configuration says of keys, tokens, issuers, proxies and
+//! The rules of a server's configuration for callers: API keys, tokens, issuers, proxies and
 //! certificates.
 //!
-//! Invariant: a secret is hashed when it is read, and dropped; nothing here can show it.
+//! Invariant: a secret is hashed when it is read, and dropped; nothing here can reveal it.
 
 use std::{collections::HashSet, fmt, str::FromStr};
 
@@ -20,7 +20,7 @@ use super::{
     token_keys::TokenKeys,
 };
 
-/// The field of API keys that are in no other.
+/// The default field of API keys.
 pub const API_KEY_FIELD: &str = "X-API-Key";
 
 /// The SHA-256 of a key or a token.
@@ -28,13 +28,13 @@ pub const API_KEY_FIELD: &str = "X-API-Key";
 pub struct SecretDigest([u8; 32]);
 
 impl SecretDigest {
-    /// That of this secret.
+    /// The digest of this secret.
     pub fn of(secret: &[u8]) -> SecretDigest {
         let digest = digest::digest(&digest::SHA256, secret);
         SecretDigest(digest.as_ref().try_into().unwrap_or_default())
     }
 
-    /// That of this secret, which is wiped.
+    /// The digest of this secret, which is wiped.
     pub fn take(mut secret: String) -> SecretDigest {
         let digest = SecretDigest::of(secret.as_bytes());
         secret.zeroize();
@@ -45,7 +45,7 @@ impl SecretDigest {
 impl FromStr for SecretDigest {
     type Err = AuthRulesError;
 
-    /// Reads 64 hexadecimal digits, with or without `sha256:` before them.
+    /// Reads 64 hexadecimal digits, optionally after `sha256:`.
     fn from_str(text: &str) -> Result<SecretDigest, AuthRulesError> {
         let digits = text.strip_prefix("sha256:").unwrap_or(text).as_bytes();
         let mut bytes = [0; 32];
@@ -62,97 +62,98 @@ impl FromStr for SecretDigest {
 }
 
 impl fmt::Debug for SecretDigest {
-    /// Of a short secret the digest is as good as the secret.
+    /// The digest of a short secret is as sensitive as the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SecretDigest")
     }
 }
 
-/// A caller that the configuration names.
+/// A caller in the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownCaller {
     /// Its name. Two keys of one kind with one name are one caller.
     pub name: String,
-    /// The tenants that it may name.
+    /// The tenants that its calls may name.
     pub tenants: TenantGrant,
-    /// What it may do.
+    /// Its scopes.
     pub scopes: ScopeSet,
-    /// The name of its quota; `None`: the default's.
+    /// The name of its quota; `None`: the default quota.
     pub quota: Option<String>,
 }
 
-/// A key or a token that the configuration knows.
+/// An API key or bearer token in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRule {
-    /// What it is known by.
+    /// The digest of its secret.
     pub digest: SecretDigest,
-    /// Whose it is.
+    /// Its caller.
     pub caller: KnownCaller,
-    /// It ends then, in ms since the Unix epoch.
+    /// When it expires, in ms since the Unix epoch.
     pub expires_unix_ms: Option<u64>,
 }
 
-/// What trusted proxies say of the caller. They have to remove these fields from what they pass on.
+/// The fields in which trusted proxies name the caller. A proxy must remove these fields from its
+/// clients' requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyRule {
-    /// Where connections of proxies come from; no other is believed.
+    /// The addresses of the proxies; the fields of other peers are ignored.
     pub networks: Vec<Network>,
     /// The field with the caller's name.
     pub name_field: String,
-    /// The field with its scopes, with blanks or commas between them.
+    /// The field with its scopes, separated by blanks or commas.
     pub scopes_field: Option<String>,
     /// The field with its tenants, likewise.
     pub tenants_field: Option<String>,
-    /// The scopes of each caller, where no field is named.
+    /// The scopes of each caller, if no field is named.
     pub scopes: ScopeSet,
-    /// The tenants of each caller, where no field is named.
+    /// The tenants of each caller, if no field is named.
     pub tenants: TenantGrant,
     /// The quota of each caller.
     pub quota: Option<String>,
 }
 
-/// What callers with a certificate may do; its name is theirs.
+/// The rights of callers with a certificate; the certificate names the caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateRule {
-    /// The tenants that they may name.
+    /// The tenants that their calls may name.
     pub tenants: TenantGrant,
-    /// What they may do.
+    /// Their scopes.
     pub scopes: ScopeSet,
     /// The name of their quota.
     pub quota: Option<String>,
 }
 
-/// Where the keys of an issuer come from.
+/// The source of an issuer's keys.
 #[derive(Clone, Debug)]
 pub enum KeySource {
     /// From the configuration.
     Local(TokenKeys),
     /// From a URL.
     Remote {
-        /// Which.
+        /// The location.
         place: KeyPlace,
-        /// ms after which they are fetched again where the server does not say.
+        /// ms after which they are fetched again, if the server states nothing.
         refresh_ms: u64,
     },
 }
 
-/// An issuer of tokens that is trusted.
+/// A trusted issuer of tokens.
 #[derive(Clone, Debug)]
 pub struct IssuerRule {
-    /// What its tokens have to be.
+    /// The requirements for its tokens.
     pub tokens: TokenRules,
-    /// What proves that they are its.
+    /// The keys that verify them.
     pub keys: KeySource,
 }
 
-/// Which callers a server accepts, and by which credentials.
+/// The callers that a server accepts, and their credentials.
 #[derive(Clone, Debug)]
 pub struct AuthRules {
     /// The field of API keys.
     pub api_key_field: String,
     /// The API keys.
     pub api_keys: Vec<KeyRule>,
-    /// Bearer tokens that are known as they are.
+    /// Bearer tokens that are compared as a whole.
     pub bearer_tokens: Vec<KeyRule>,
     /// Issuers of JWTs.
     pub issuers: Vec<IssuerRule>,
@@ -163,7 +164,7 @@ pub struct AuthRules {
 }
 
 impl Default for AuthRules {
-    /// No caller is known.
+    /// No callers.
     fn default() -> AuthRules {
         AuthRules {
             api_key_field: API_KEY_FIELD.to_owned(),
@@ -176,23 +177,23 @@ impl Default for AuthRules {
     }
 }
 
-/// Why rules cannot hold.
+/// Why rules are invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthRulesError {
-    /// It is not the SHA-256 of a secret in hexadecimal digits.
+    /// Not the SHA-256 of a secret in hexadecimal digits.
     Digest,
     /// The name of a caller is empty, has control characters or is longer than
     /// [`CALLER_NAME_BYTES_MAX`](crate::limits::callers::CALLER_NAME_BYTES_MAX).
     Name(String),
-    /// It is no name of a field, or one that means something else.
+    /// Not a field name, or a field with another meaning.
     Field(String),
-    /// Two callers, or one twice, have the same key or token.
+    /// Two entries have the same key or token.
     SameSecret(String),
-    /// An issuer is there twice, or has no name.
+    /// An issuer is listed twice, or has no name.
     Issuer(String),
     /// The keys of this issuer cannot be fetched.
     KeyPlace(String, KeyPlaceError),
-    /// There are more of them than may be.
+    /// More entries than the limit allows.
     TooMany(&'static str),
 }
 
@@ -221,14 +222,14 @@ impl fmt::Display for AuthRulesError {
 impl std::error::Error for AuthRulesError {}
 
 impl AuthRules {
-    /// True: no caller is known, so none can be authenticated.
+    /// True: no rule admits a caller.
     pub fn is_empty(&self) -> bool {
         let has_keys = !self.api_keys.is_empty() || !self.bearer_tokens.is_empty();
         let has_others = !self.issuers.is_empty() || self.proxy.is_some();
         !has_keys && !has_others && self.certificates.is_none()
     }
 
-    /// Whether they can hold.
+    /// Checks the rules.
     ///
     /// # Errors
     /// [`AuthRulesError`], but never `Digest`.
@@ -278,8 +279,8 @@ fn check_keys(rules: &[KeyRule], what: &'static str) -> Result<(), AuthRulesErro
     Ok(())
 }
 
-/// RFC 9110 §5.1: a token. Fields that frame or route a request are not for credentials, and
-/// `Authorization` has a meaning of its own.
+/// RFC 9110 §5.1: a token. Fields that frame or route a request cannot carry credentials, and
+/// `Authorization` has its own meaning.
 fn check_field(name: &str) -> Result<(), AuthRulesError> {
     const OTHERS: [&str; 10] = [
         "authorization",
@@ -302,7 +303,7 @@ fn check_field(name: &str) -> Result<(), AuthRulesError> {
 }
 
 impl KeySource {
-    /// A secret that the issuer has as well, which is wiped.
+    /// A secret shared with the issuer, which is wiped.
     ///
     /// # Errors
     /// [`TokenKeysError::ShortSecret`](super::token_keys::TokenKeysError::ShortSecret)

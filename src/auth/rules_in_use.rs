@@ -1,7 +1,7 @@
-//! Rules as they are looked up, and how the next ones take their place.
+//! Rules in their form for lookups, and their replacement.
 //!
-//! Invariant: an entry that stays as it was keeps its grant, and with it the callers it admitted;
-//! the grant of every other is withdrawn once the new rules hold.
+//! Invariant: an unchanged entry keeps its grant, and with it the callers it admitted; all other
+//! grants are withdrawn once the new rules are in force.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -24,7 +24,7 @@ use super::{
     token_keys::TokenKeys,
 };
 
-/// A key or a token that is known.
+/// A key or a token in the configuration.
 pub(super) struct KnownKey {
     rule: KeyRule,
     pub(super) admission: Admission,
@@ -32,39 +32,39 @@ pub(super) struct KnownKey {
 
 type KnownKeys = HashMap<SecretDigest, KnownKey>;
 
-/// Keys of an issuer as they are in use.
+/// The keys of an issuer in use.
 pub(super) enum IssuerKeys {
     Local(Arc<TokenKeys>),
     Remote(Arc<RemoteKeys>),
 }
 
-/// An issuer of tokens that is trusted.
+/// A trusted issuer of tokens.
 pub(super) struct TrustedIssuer {
     pub(super) rules: TokenRules,
     pub(super) keys: IssuerKeys,
 }
 
-/// Rules that hold.
+/// Rules in force.
 pub(super) struct RulesInUse {
-    /// As they were given, without keys, tokens and issuers.
+    /// The configured rules, without keys, tokens and issuers.
     pub(super) given: AuthRules,
-    /// What cards say of all of them.
+    /// The security schemes on cards.
     pub(super) security: CardSecurity,
-    /// Keys stand in `X-API-Key`.
+    /// True: API keys are in `X-API-Key`.
     pub(super) reads_x_api_key: bool,
     pub(super) api_keys: KnownKeys,
     pub(super) bearer_tokens: KnownKeys,
     pub(super) issuers: HashMap<String, TrustedIssuer>,
-    /// When the last key of each name ends, in ms since the Unix epoch.
+    /// When the last key of each name expires, in ms since the Unix epoch.
     key_names: HashMap<String, u64>,
-    /// The same of bearer tokens.
+    /// The same for bearer tokens.
     token_names: HashMap<String, u64>,
     pub(super) proxy_grant: Arc<Grant>,
     pub(super) certificate_grant: Arc<Grant>,
 }
 
 impl RulesInUse {
-    /// Rules, after others or none.
+    /// Rules that replace `before`, if any.
     ///
     /// # Errors
     /// [`AuthRulesError`]
@@ -109,7 +109,7 @@ impl RulesInUse {
         })
     }
 
-    /// Releases callers that were admitted by what is not in the rules in force.
+    /// Releases callers that were admitted by entries missing in the rules `now`.
     pub(super) fn withdraw_but(&self, now: &RulesInUse) {
         withdraw_keys(&self.api_keys, &now.api_keys);
         withdraw_keys(&self.bearer_tokens, &now.bearer_tokens);
@@ -129,7 +129,7 @@ impl RulesInUse {
         }
     }
 
-    /// Whether a credential that these rules know can be that of an owner, now or later.
+    /// Whether a credential under these rules can belong to an owner, now or later.
     pub(super) fn vouches_for(&self, owner: &str, now: Now) -> bool {
         let Some((kind, issuer, name)) = read_owner(owner) else { return true };
         let is_valid = |names: &HashMap<String, u64>| {
@@ -153,7 +153,7 @@ impl RulesInUse {
     }
 }
 
-/// When the last key of each name ends.
+/// When the last key of each name expires.
 fn names_of(rules: &[KeyRule]) -> HashMap<String, u64> {
     let mut names = HashMap::new();
     for KeyRule { caller, expires_unix_ms, .. } in rules {
@@ -195,7 +195,8 @@ impl TrustedIssuer {
         let IssuerRule { tokens: rules, keys } = rule;
         let is_same = before.is_some_and(|before| before.rules == rules);
         let keys = match (keys, before.map(|before| &before.keys)) {
-            // Other rules may admit no caller that those before did; a key that stays is no reason.
+            // Changed rules may reject callers that the old ones admitted, so even an unchanged key
+            // releases its callers.
             (KeySource::Local(keys), Some(IssuerKeys::Local(before))) if is_same => {
                 IssuerKeys::Local(Arc::new(keys.anew().after(before)))
             }

@@ -1,20 +1,19 @@
-//! A table of a fixed size: what it has no room for takes the place of what is worth least.
+//! A table of a fixed size: a new entry replaces the one of least worth.
 //!
-//! Invariant: a key is 128 bits that no client can choose or guess, so its own bits say where it
-//! stands. Nothing is moved and nothing grows; a new entry pushes out no more than one entry
-//! each time.
+//! Invariant: a key is 128 bits that no client can choose or guess, so its own bits select its set.
+//! Entries never move and the table never grows; a new entry evicts only from its own set.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Entries among which a new one chooses its place.
+/// The entries of a set: a new entry replaces one of them.
 const WAYS: usize = 8;
-/// Parts with a lock of their own.
+/// The number of separately locked parts.
 const PARTS: usize = 64;
 
-/// The places of one part.
+/// The slots of one part.
 type Ways<V> = Vec<Option<(u128, V)>>;
 
-/// A table of at most so many entries as it was made for, rounded up to the next 512.
+/// A table for the requested number of entries, rounded up to the next 512.
 pub(super) struct FixedTable<V> {
     parts: Box<[Mutex<Ways<V>>]>,
     sets: usize,
@@ -28,7 +27,7 @@ impl<V> FixedTable<V> {
         FixedTable { parts: (0..PARTS).map(|_| part()).collect(), sets }
     }
 
-    /// What `look` says of the entry of a key.
+    /// The result of `look` on the entry of a key.
     pub fn look<R>(&self, key: u128, look: impl FnOnce(&mut V) -> R) -> Option<R> {
         let (part, at) = self.place(key);
         let mut part = lock(part);
@@ -36,7 +35,7 @@ impl<V> FixedTable<V> {
         found.map(|(_, value)| look(value))
     }
 
-    /// Whether a key that has no entry would find no slot: `is_fixed` holds for each entry of its
+    /// Whether a key without an entry would find no slot: `is_fixed` is true for each entry of its
     /// set.
     pub fn is_full(&self, key: u128, is_fixed: impl Fn(&V) -> bool) -> bool {
         let (part, at) = self.place(key);
@@ -54,8 +53,8 @@ impl<V> FixedTable<V> {
         }
     }
 
-    /// Lets `change` have the entry of a key; a key that has none gets that of `make`, in place of
-    /// the one of which `worth` says least.
+    /// Passes the entry of a key to `change`; a missing entry is made by `make`, and replaces the
+    /// entry of least `worth`.
     pub fn change<R>(
         &self,
         key: u128,
@@ -77,8 +76,9 @@ impl<V> FixedTable<V> {
         change(&mut set[way].get_or_insert_with(|| (key, make())).1)
     }
 
-    /// Sets the entry of a key. Entries of one set weigh at most `budget` for each slot together:
-    /// those of least worth leave until the new one fits, which is left out if it never does.
+    /// Sets the entry of a key. The entries of a set weigh at most `budget` per slot together:
+    /// entries of least worth are evicted until the new one fits. An entry that can never fit is
+    /// dropped.
     pub fn put(
         &self,
         key: u128,
@@ -121,7 +121,7 @@ impl<V> FixedTable<V> {
     }
 }
 
-/// An entry is whole before its lock is given back, whatever panicked meanwhile.
+/// An entry is complete before its lock is released, even if a thread panicked.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -130,7 +130,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    /// A key as a hash would be.
+    /// A key that looks like a hash.
     fn key(number: u64) -> u128 {
         u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
     }

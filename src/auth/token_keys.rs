@@ -1,8 +1,8 @@
-//! The keys of an issuer: read from a document, or a secret that both know.
+//! The keys of an issuer: read from a document, or a shared secret.
 //!
-//! Invariant: a key that fits no signature, is of an unknown kind or too weak is passed over. A
-//! caller admitted by a key stays admitted as long as the key is there: its [`Grant`] goes over to
-//! the next set of keys that has it, and is withdrawn by one that has not.
+//! Invariant: a key that is unusable for signatures, of an unknown kind or too weak is ignored. A
+//! caller stays admitted as long as its key exists: the key's [`Grant`] is passed on to the next
+//! set that contains the key, and withdrawn by a set without it.
 
 use std::{fmt, sync::Arc};
 
@@ -21,16 +21,15 @@ use super::{
     jwt::object,
 };
 
-/// Bits of a modulus of RSA below which it is no key (RFC 7518 §3.3), and above which no issuer
-/// verifies.
+/// Bits of an RSA modulus. A shorter key is invalid (RFC 7518 §3.3), a longer one is ignored.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 
-/// Why a document gives no keys.
+/// Why a document yields no keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKeysError {
     /// It is longer than [`ISSUER_DOCUMENT_BYTES_MAX`].
     TooLong,
-    /// It is no set of keys, or not PEM.
+    /// It is neither a key set nor PEM.
     Unreadable,
     /// It has more than [`ISSUER_KEYS_MAX`] keys.
     TooMany,
@@ -58,11 +57,11 @@ impl fmt::Display for TokenKeysError {
 
 impl std::error::Error for TokenKeysError {}
 
-/// What verifies.
+/// The verifying part of a key.
 #[derive(Clone)]
 enum Verifier {
     Public(PublicKey),
-    /// A secret, for each HMAC that it is long enough for. `ring` keeps states of the hash, not the
+    /// A secret, for each HMAC that it is long enough for. `ring` holds states of the hash, not the
     /// secret.
     Secret(Vec<(JwsAlgorithm, hmac::Key)>),
 }
@@ -73,7 +72,7 @@ pub struct TokenKey {
     kid: Option<String>,
     algorithm: Option<JwsAlgorithm>,
     verifier: Verifier,
-    /// What it is, whatever it is called.
+    /// The hash of the key itself, without its name.
     thumbprint: [u8; 32],
     grant: Arc<Grant>,
 }
@@ -83,14 +82,14 @@ pub struct TokenKey {
 pub struct TokenKeys(Vec<TokenKey>);
 
 impl fmt::Debug for TokenKeys {
-    /// How many there are.
+    /// The number of keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TokenKeys({})", self.0.len())
     }
 }
 
 impl PartialEq for TokenKeys {
-    /// Whether they are the same keys by the same names, whichever callers they admitted.
+    /// Whether both have the same keys with the same names; grants are not compared.
     fn eq(&self, other: &TokenKeys) -> bool {
         let is_same = |(a, b): (&TokenKey, &TokenKey)| a.kid == b.kid && a.is_same_key(b);
         self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(is_same)
@@ -98,7 +97,7 @@ impl PartialEq for TokenKeys {
 }
 
 impl TokenKeys {
-    /// Reads what is at the URL of an issuer: a JWK set (RFC 7517 §5). It may be empty.
+    /// Reads the document at an issuer's URL: a JWK set (RFC 7517 §5). It may be empty.
     ///
     /// # Errors
     /// [`TokenKeysError`], but never `NoKey` or `ShortSecret`.
@@ -114,8 +113,8 @@ impl TokenKeys {
         Ok(TokenKeys::of(keys.iter().filter_map(read_jwk)))
     }
 
-    /// Reads what is in a file: a JWK set, one JWK, or PEM with `PUBLIC KEY`, `RSA PUBLIC KEY` and
-    /// `CERTIFICATE`, of which nothing but the key is looked at. What is private is passed over.
+    /// Reads a file: a JWK set, one JWK, or PEM with `PUBLIC KEY`, `RSA PUBLIC KEY` and
+    /// `CERTIFICATE`, of which only the key is used. Private keys are ignored.
     ///
     /// # Errors
     /// [`TokenKeysError`], but never `ShortSecret`.
@@ -126,7 +125,7 @@ impl TokenKeys {
         let text = str::from_utf8(document).map_err(|_| TokenKeysError::Unreadable)?;
         let keys = match text.contains("-----BEGIN ") {
             true => {
-                // One more than allowed is enough to see that there are too many.
+                // One more than allowed suffices to detect too many.
                 let sections = |label| pem_sections(text, label, ISSUER_KEYS_MAX + 1);
                 let keys = sections("PUBLIC KEY").filter_map(|der| read_spki(&der));
                 let keys = keys.chain(sections("RSA PUBLIC KEY").filter_map(|der| read_rsa(&der)));
@@ -150,7 +149,7 @@ impl TokenKeys {
         if keys.0.is_empty() { Err(TokenKeysError::NoKey) } else { Ok(keys) }
     }
 
-    /// A secret that the issuer has as well, for each HMAC whose digest is not longer (RFC 7518
+    /// A secret shared with the issuer, for each HMAC with a digest that is not longer (RFC 7518
     /// §3.2).
     ///
     /// # Errors
@@ -177,7 +176,7 @@ impl TokenKeys {
         }]))
     }
 
-    /// These keys and those of another document of the same issuer.
+    /// These keys and the keys of another document of the same issuer.
     #[must_use]
     pub fn and(mut self, others: TokenKeys) -> TokenKeys {
         self.0.extend(others.0);
@@ -200,7 +199,7 @@ impl TokenKeys {
         TokenKeys(keys.collect()).share_grants()
     }
 
-    /// A key that is there twice, by two names, is one.
+    /// Makes a key with two names share one grant.
     fn share_grants(mut self) -> TokenKeys {
         for at in 1..self.0.len() {
             let (before, rest) = self.0.split_at_mut(at);
@@ -212,7 +211,7 @@ impl TokenKeys {
         self
     }
 
-    /// The same keys, by which no caller was admitted yet.
+    /// The same keys, which have admitted no caller yet.
     #[must_use]
     pub fn anew(&self) -> TokenKeys {
         let mut keys = self.clone();
@@ -220,7 +219,7 @@ impl TokenKeys {
         keys.share_grants()
     }
 
-    /// These keys, with the callers admitted by those of them that were there before.
+    /// These keys, with the grants of the keys that were in `before`.
     #[must_use]
     pub fn after(mut self, before: &TokenKeys) -> TokenKeys {
         for key in &mut self.0 {
@@ -231,7 +230,7 @@ impl TokenKeys {
         self
     }
 
-    /// Releases callers admitted by a key that is not among those that came `after` it.
+    /// Releases callers admitted by a key that is missing in `after`.
     pub fn withdraw_but(&self, after: &TokenKeys) {
         for key in &self.0 {
             if !after.0.iter().any(|other| Arc::ptr_eq(&other.grant, &key.grant)) {
@@ -240,12 +239,12 @@ impl TokenKeys {
         }
     }
 
-    /// How many there are.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// True: no caller is admitted.
+    /// True: no keys, so no caller is admitted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -260,8 +259,8 @@ impl TokenKeys {
         self.0.iter().any(|key| key.kid.as_deref() == Some(kid))
     }
 
-    /// The keys that a token may be signed with, at most [`TOKEN_KEYS_TRIED_MAX`]: those of its
-    /// `kid`, or of any where it has none; then those without a name.
+    /// The keys that a token may be signed with, at most [`TOKEN_KEYS_TRIED_MAX`]: the keys of its
+    /// `kid`, or all if it has none; then keys without a name.
     pub(super) fn fitting(
         &self,
         kid: Option<&str>,
@@ -287,7 +286,7 @@ impl TokenKey {
         fits && self.algorithm.is_none_or(|own| own == algorithm)
     }
 
-    /// Whether the signature is one of this key over the message.
+    /// Whether this key made the signature over the message.
     pub(super) fn verifies(
         &self,
         algorithm: JwsAlgorithm,
@@ -318,7 +317,7 @@ fn thumbprint_of(key: &PublicKey) -> [u8; 32] {
     }
 }
 
-/// SHA-256 over a kind and the numbers of a key, each with its length.
+/// SHA-256 over the kind and the numbers of a key, each with its length.
 fn thumbprint(kind: &[u8], numbers: &[&[u8]]) -> [u8; 32] {
     let mut hash = digest::Context::new(&digest::SHA256);
     for part in [kind].iter().chain(numbers) {
@@ -346,7 +345,7 @@ mod tests {
         let set = TokenKeys::read(SET).unwrap();
         assert_eq!((set.len(), TokenKeys::read_set(SET).unwrap()), (5, set.clone()));
         let pem = TokenKeys::read(PEM.as_bytes()).unwrap();
-        // The key of RSA is there twice, in both of its forms.
+        // The RSA key is listed twice, in both of its forms.
         assert_eq!(thumbprints(&pem)[..5], thumbprints(&set));
         assert_eq!(thumbprints(&pem)[5], thumbprints(&set)[0]);
         assert!(Arc::ptr_eq(pem.0[5].grant(), pem.0[0].grant()));
@@ -355,7 +354,7 @@ mod tests {
         let set: Value = serde_json::from_slice(SET).unwrap();
         let one = TokenKeys::read(set["keys"][4].to_string().as_bytes()).unwrap();
         assert_eq!(thumbprints(&one), thumbprints(&pem)[4..5]);
-        // What is private beside it is not looked at.
+        // The private members are ignored.
         let mut private = set["keys"][4].clone();
         private["d"] = "AAAA".into();
         assert_eq!(TokenKeys::read(private.to_string().as_bytes()), Ok(one));
@@ -387,7 +386,7 @@ mod tests {
         assert_eq!(TokenKeys::secret(vec![0; 31]), Err(TokenKeysError::ShortSecret));
     }
 
-    /// A key that another set says is for one algorithm alone is another key.
+    /// A key that another set restricts to one algorithm is another key.
     #[test]
     fn what_a_key_is_for_is_part_of_it() {
         let set: Value = serde_json::from_slice(SET).unwrap();

@@ -35,14 +35,13 @@ const BEARER_PROTOCOL: &[u8] = b"a2a.bearer.";
 /// The field that lists the accepted credentials.
 const CHALLENGE: &str = "WWW-Authenticate";
 
-/// The refusal of a request whose credential was not checked within `ADMISSION_MS_MAX`.
+/// The refusal of a request after `ADMISSION_MS_MAX` without an answer of the authenticator.
 pub const LATE: AuthRefusal = AuthRefusal::Unavailable {
     why: "the authentication backend did not respond in time",
     retry_s: 1,
 };
 
-/// The refusal of a request whose credential has ended while its body arrived or its answer was
-/// made.
+/// The refusal of a request if its credential ended while its body arrived or its answer was made.
 pub const ENDED: AuthRefusal = AuthRefusal::Expired("the credential is no longer valid");
 
 /// Which callers are admitted.
@@ -65,7 +64,7 @@ impl Default for Access {
     }
 }
 
-/// The context of a request whose head is complete.
+/// The context of a request with a complete head.
 #[derive(Clone, Copy)]
 pub struct AdmissionCx<'x> {
     /// Mounts, agents and settings.

@@ -144,7 +144,7 @@ impl<'x> ResponseWriter<'x> {
         self.record = self.record.max(record);
     }
 
-    /// Begins an answer whose content the caller appends.
+    /// Begins an answer; the caller appends its content.
     #[inline]
     pub fn begin(
         &mut self,

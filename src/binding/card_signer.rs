@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_signature_and_a_card_has_that_which_came_first() {
+    fn signing_blocks_no_caller_and_the_first_signature_wins() {
         let cards = SignedCards::default();
         let by = |name: &str, meanwhile: &(dyn Fn() + Send + Sync)| {
             cards.of(&Named(name, meanwhile), b"card")[0].signature.clone()

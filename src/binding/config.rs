@@ -86,7 +86,7 @@ pub struct ServerConfig {
     /// True: push notifications are served, and announced on cards; otherwise push requests are
     /// rejected before their params are read.
     pub push: bool,
-    /// Other origins whose pages may open WebSockets; `*` allows all of them.
+    /// Other origins that may open WebSockets; `*` allows all of them.
     pub ws_origins: Vec<String>,
     /// The path prefix of the echo for framing tests.
     #[cfg(feature = "test-echo")]

@@ -210,8 +210,8 @@ impl CorsPolicy {
         index.map_or(CorsAnswer::OTHER, CorsAnswer)
     }
 
-    /// The answer for a client whose unparsed head begins here and is rejected, for example because
-    /// the head or the body is too large. The origin counts only if exactly one line names it.
+    /// The answer for a rejected request with the unparsed head `bytes`, for example if the head or
+    /// the body is too large. The origin counts only if exactly one line names it.
     #[cold]
     pub fn of_refused(&self, bytes: &[u8]) -> CorsAnswer {
         const NAME: &[u8] = b"origin:";

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_known_by_its_name_by_the_public_url_or_by_where_the_call_came_in() {
+    fn known_hosts_are_named_or_public_or_the_local_address() {
         let allowed = ["A.example", "::2"].map(str::to_owned).to_vec();
         let hosts = Hosts::new(allowed, Some("https://mesh.example:8443/base"));
         let local = "10.0.0.1".parse().ok();

@@ -19,8 +19,8 @@ const RPC_METHODS: FieldLines<'static> = field_lines!("Allow": "POST, OPTIONS");
 const CARD_METHODS: FieldLines<'static> = field_lines!("Allow": "GET, HEAD, OPTIONS");
 const ALL_METHODS: FieldLines<'static> = field_lines!("Allow": "GET, HEAD, POST, OPTIONS");
 
-/// Handles a request whose body is complete. A successful WebSocket handshake is answered and
-/// stored in `upgrade`.
+/// Handles a request with a complete body. A successful WebSocket handshake is answered and stored
+/// in `upgrade`.
 #[inline]
 pub fn handle<'x>(
     cx: &mut CallContext<'x>,

@@ -73,7 +73,7 @@ pub struct PendingBatch {
     pub record: u64,
 }
 
-/// The head of a stream whose call waits. It is sent before a slow answer, since proxies and
+/// The early head of a waiting call's stream. It is sent before a slow answer, since proxies and
 /// clients give up on a silent server.
 #[derive(Clone, Copy)]
 struct EarlyHead {
@@ -133,8 +133,8 @@ impl PendingResponse {
         }
     }
 
-    /// The same, as a stream whose head is written after `stream_head_ms` if there is no answer by
-    /// then. Only for server-sent events: other framings have no early head.
+    /// The same, as a stream: after `stream_head_ms` without an answer its head is written. Only
+    /// for server-sent events: other framings have no early head.
     #[must_use]
     pub fn with_early_head(mut self, limits: &Limits, now: Now) -> PendingResponse {
         let is_sse = |call: &PendingCall| call.format.get().events == EventFraming::Sse;
@@ -209,8 +209,8 @@ impl PendingResponse {
         due.chain(head_ms).min()
     }
 
-    /// Polls every waiting call, and writes the answer when none is left. A caller whose credential
-    /// has ended gets an error instead.
+    /// Polls every waiting call, and writes the answer when none is left. After the end of its
+    /// credential a caller gets an error instead.
     pub fn poll(
         &mut self,
         service: &dyn Service,
@@ -359,7 +359,7 @@ fn poll_batch(
     Poll::Ready(Handled::Answered)
 }
 
-/// Writes the answer of a batch whose calls are all answered.
+/// Writes the answer of a completely answered batch.
 fn push_batch(batch: &mut PendingBatch, writer: &mut ResponseWriter<'_>) {
     writer.shows(batch.record);
     writer.begin(200, media::JSON, FieldLines::NONE, Content::Whole);
@@ -419,7 +419,7 @@ fn push_element(
     false
 }
 
-/// The error of a batch's calls whose answers would make it too large.
+/// The error of the calls that would make a batch's answer too large.
 pub(super) fn too_large() -> Fault {
     Fault::because(
         FaultKind::Overloaded,

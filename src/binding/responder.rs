@@ -174,7 +174,7 @@ pub struct Http1Kept {
 enum Begun {
     /// Nothing, or all of it.
     None,
-    /// A head whose length is filled in later.
+    /// A head; its length is filled in later.
     Whole(response::ResponseMark, Content),
     /// The head of a stream, from this offset on if it was written just now.
     Stream(usize),

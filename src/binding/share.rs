@@ -3,8 +3,8 @@
 //!
 //! Invariant: a request is charged its bytes and one call before any of its body is decoded, and
 //! each further call after decoding and before execution. So an undecodable request has its price,
-//! too, and a request whose bytes exceed the share is not decoded. An agent with its own quota has
-//! a separate account for each caller, which is charged as soon as the call's agent is known.
+//! too, and a request beyond the share of bytes is not decoded. An agent with its own quota has a
+//! separate account for each caller, which is charged as soon as the call's agent is known.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ pub struct CallerShare {
     quota: Quota,
     /// Its limits with the called agent, which may be lower.
     places: CallPlaces,
-    /// The account of its address; `None`: the account of the call's authenticated caller, whose
-    /// reference count all workers would otherwise write.
+    /// The account of its address; `None`: the account of the call's authenticated caller; a clone
+    /// of it would make all workers write its reference count.
     of_address: Option<Arc<CallerAccount>>,
     running: Option<RunningShare>,
     /// The share of the tenant's callers together. Boxed: few have one, and the rest is moved with
@@ -413,9 +413,8 @@ impl CallContext<'_> {
     }
 }
 
-/// The fields for a caller whose permits are all in use, in addition to the fault. A permit is
-/// freed when a call ends, so there is no window and no time (`w` and `t` are OPTIONAL in the same
-/// draft).
+/// The fields for a caller without a free permit, in addition to the fault. A permit is freed when
+/// a call ends, so there is no window and no time (`w` and `t` are OPTIONAL in the same draft).
 #[cold]
 fn places_fields(fields: &mut FieldLinesBuf, name: &str, most: u32) {
     fields.push("RateLimit-Policy", &format!("\"{name}\";q={most};qu=\"concurrent-requests\""));

@@ -31,10 +31,10 @@ use items::{number, push_item, push_last, push_message};
 
 pub(super) use items::{push_fault, push_only_fault, push_only_item};
 
-/// The error of a stream whose task ends with the server.
+/// The error of a stream if its task ends with the server.
 const TASK_ENDS: &str = "the server is shutting down, and the task ends with it";
 
-/// The error of a stream whose credential has ended first.
+/// The error of a stream if its credential has ended first.
 const EXPIRED: &str = "the credential is no longer valid; subscribe again with a valid one";
 
 /// The framing of a stream's events.
@@ -63,7 +63,7 @@ pub struct EventStream {
     pub wrote_ms: u64,
     /// When the subscriber no longer wants it, in ms of the monotonic clock.
     pub due_ms: Option<u64>,
-    /// The count of a subscriber whose events have no numbers.
+    /// The count of a subscriber to events without numbers.
     count: Option<Box<EventCount>>,
     /// The permit among the open streams.
     _permit: Permit,

@@ -1,7 +1,7 @@
-//! a2a-rust: 1.0 with JSON-RPC 2.0 to the letter (wire §8).
+//! a2a-rust: 1.0 with strict JSON-RPC 2.0 (wire §8).
 //!
-//! Its documentation shows SendMessage answered with a bare task, its code wraps the task as 1.0
-//! says: we write what its code writes. Notifications are silent, and another media type than
+//! Its documentation shows SendMessage answered with a bare task, its code wraps the task as in
+//! 1.0: this dialect follows the code. Notifications get no answer, and another media type than
 //! JSON is 415.
 
 use crate::model::Op;

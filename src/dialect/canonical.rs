@@ -1,7 +1,7 @@
-//! What was received as the JSON of 1.0, whatever it came as.
+//! Received answers as the JSON of 1.0, in whatever form they arrived.
 //!
-//! Invariant: written by the writers with which servers answer calls of 1.0, so that what a server
-//! of that generation said comes out as it was, and what is read again is the same.
+//! Invariant: uses the writers of a server's 1.0 answers, so that an answer of a 1.0 server is
+//! reproduced unchanged, and reading the output gives the same content.
 
 use crate::{
     json::write::push_escaped,
@@ -13,8 +13,8 @@ use super::{
     v1::{self, Artifacts},
 };
 
-/// Appends the JSON of what was received in answer to `op`: an object, in which a task or a message
-/// has its own member where 1.0 says so (A2A 1.0 §9.4); `{}` for nothing.
+/// Appends the JSON of a received answer to `op`: an object, in which a task or a message has its
+/// own member if 1.0 defines it so (A2A 1.0 §9.4); `{}` for nothing.
 pub fn write(out: &mut Vec<u8>, received: &Received, op: Op) {
     let wrapped = matches!(op, Op::Send | Op::Stream | Op::Subscribe);
     match received.kind() {
@@ -60,11 +60,11 @@ pub fn message(out: &mut Vec<u8>, message: crate::model::Message<'_>) {
     v1::message(out, message, json_out::TaskRef { task_id: b"", context_id: b"" });
 }
 
-/// Appends a task with all that is known of it.
+/// Appends a task with all known fields.
 pub fn task(out: &mut Vec<u8>, view: TaskView<'_>, metadata: Option<JsonObject<'_>>) {
     v1::task(out, &view, None, Artifacts::Some);
     if let Some(metadata) = metadata {
-        // Behind the last member of what was just written.
+        // Removes the closing brace that was just written.
         out.pop();
         json_out::json(out, b",\"metadata\":", metadata.raw());
         out.push(b'}');
@@ -95,7 +95,7 @@ fn page(out: &mut Vec<u8>, received: &Received) {
     json_out::page_end(out, page.next_page_token.raw_str(), page.page_size, page.total_size);
 }
 
-/// Appends a push configuration of 1.0 (wire §1.6), of a tenant if it is part of a call.
+/// Appends a push configuration of 1.0 (wire §1.6), with a tenant if it is part of a call.
 pub(super) fn push_config(out: &mut Vec<u8>, config: PushConfig<'_>, tenant: Option<&str>) {
     let start = out.len();
     if let Some(tenant) = tenant {
@@ -115,7 +115,7 @@ pub(super) fn push_config(out: &mut Vec<u8>, config: PushConfig<'_>, tenant: Opt
     }
     push_out::filter(out, config);
     out.push(b'}');
-    // The comma of the first member, of which there is one: the URL.
+    // Removes the comma of the first member; at least the URL exists.
     if let Some(first) = out.get_mut(start) {
         *first = b'{';
     }

@@ -1,9 +1,9 @@
-//! The wire forms of an agent card, and the entity tag under which they are cached.
+//! The wire formats of an agent card.
 //!
-//! Invariant: the strict forms hold only fields of their own schema; the hybrid form is
-//! the 1.0 card plus the keys of 0.3, which never collide (wire §7.3), so that clients of every
-//! generation read one document. Of several interfaces the 1.0 ones come first. Nothing is
-//! promised that the server does not do.
+//! Invariant: the strict forms hold only fields of their own schema; the hybrid form is the 1.0
+//! card plus the keys of 0.3, which never collide (wire §7.3), so that clients of every generation
+//! read one document. Interfaces of 1.0 come first. A card promises nothing that the server does
+//! not do.
 
 use crate::{
     dialect::card_security::{SecurityWords, asked_by_skill},
@@ -12,11 +12,11 @@ use crate::{
     service::principal::ScopeSet,
 };
 
-/// The bindings whose configurations of webhooks may name events: those whose messages are JSON.
+/// The bindings with event filters in push configurations: the ones with JSON messages.
 const PUSH_EVENTS_BINDINGS: &str =
     r#"["JSONRPC","HTTP+JSON","https://a2a-protocol.org/bindings/websocket"]"#;
 
-/// Which generations a card is for.
+/// The generations that a card is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CardForm {
     /// Strictly 1.0 (A2A 1.0 §4.4.1).
@@ -25,24 +25,24 @@ pub enum CardForm {
     V03,
     /// For the well-known paths: 1.0 with the keys that clients of 0.1 to 0.3 look for.
     Hybrid,
-    /// What `GetExtendedAgentCard` answers, whatever the well-known paths serve: strictly 1.0,
+    /// The answer of `GetExtendedAgentCard`, whatever the well-known paths serve: strictly 1.0,
     /// because clients parse it strictly.
     ExtendedV1,
-    /// What `GET /v1/card` answers: 0.3, with each scheme in the words of its proto, too, because
+    /// The answer of `GET /v1/card`: 0.3, with each scheme also in the form of its proto, because
     /// clients of that binding read either.
     ExtendedV03,
 }
 
-/// One way to reach the agent (A2A 1.0 §4.4.6, `AgentInterface`); texts are ordinary text.
+/// An interface of the agent (A2A 1.0 §4.4.6, `AgentInterface`); texts are ordinary text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentInterface<'a> {
     /// Absolute URL.
     pub url: &'a str,
-    /// `JSONRPC`, `GRPC`, `HTTP+JSON`, or the URI of another one.
+    /// `JSONRPC`, `GRPC`, `HTTP+JSON`, or the URI of a custom binding.
     pub binding: &'a str,
     /// Protocol version, `1.0`, `0.3` or [`V01`].
     pub version: &'a str,
-    /// What clients must send as `tenant`; 1.0 only.
+    /// The `tenant` that clients must send; 1.0 only.
     pub tenant: Option<&'a str>,
 }
 
@@ -52,26 +52,27 @@ impl AgentInterface<'_> {
     }
 }
 
-/// What the server adds to the agent's own words.
+/// The server's settings on an agent's card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CardOptions<'a> {
     /// True: the extended card is served.
     pub extended: bool,
-    /// True: only a method of 1.0 answers with it.
+    /// True: only a method of 1.0 returns it.
     pub extended_v1_alone: bool,
-    /// What callers have to show; `None`: nothing.
+    /// The security schemes; `None`: none.
     pub security: Option<&'a CardSecurity>,
-    /// Whose sends are known again, in the word of [`Extension::IDEMPOTENT_SEND`].
+    /// Which callers' sends are recognised when repeated, as a value of
+    /// [`Extension::IDEMPOTENT_SEND`].
     pub idempotent_send: Option<&'static str>,
-    /// Seconds that a reader may wait for news of a task; `None`: it may not.
+    /// Seconds that a reader may wait for news of a task; `None`: waiting is off.
     pub long_poll_s: Option<u64>,
     /// True: push notifications are served.
     pub push: bool,
-    /// What the caller may do that the card is for; `None`: it is the public card.
+    /// The scopes of the caller that requested the card; `None`: it is the public card.
     pub scopes: Option<&'a ScopeSet>,
 }
 
-/// The skills that a caller with these scopes is shown; `None`: the public ones.
+/// The skills visible with these scopes; `None`: the public skills.
 pub fn skills<'p>(
     profile: &'p Profile,
     scopes: Option<&ScopeSet>,
@@ -80,8 +81,8 @@ pub fn skills<'p>(
     profile.skills.iter().filter(move |skill| skill.scopes.iter().all(has))
 }
 
-/// The media types that a skill reads and writes: its own, or those of its agent. Cards name them
-/// either way, since some clients refuse a skill without them (Pydantic AI).
+/// The input and output media types of a skill: its own, or its agent's. Cards always list them,
+/// since some clients reject a skill without them (Pydantic AI).
 pub fn modes_of<'p>(skill: &'p Skill, profile: &'p Profile) -> [&'p Vec<String>; 2] {
     let own_or = |own: &'p Vec<String>, agents| if own.is_empty() { agents } else { own };
     [
@@ -90,13 +91,13 @@ pub fn modes_of<'p>(skill: &'p Skill, profile: &'p Profile) -> [&'p Vec<String>;
     ]
 }
 
-/// Version of an interface for clients of 0.1 alone.
+/// The interface version for clients of 0.1 only.
 pub const V01: &str = "0.1";
 
 /// Version on cards for 0.3 clients.
 pub const V03: &str = "0.3.0";
 
-/// The interfaces as 1.0 lists them: its own first, then those of 0.x.
+/// The interfaces in the order of 1.0: its own first, then the ones of 0.x.
 pub fn newest_first<'e, 'a>(
     interfaces: &'e [AgentInterface<'a>],
 ) -> impl Iterator<Item = &'e AgentInterface<'a>> {
@@ -104,7 +105,7 @@ pub fn newest_first<'e, 'a>(
     newest.chain(interfaces.iter().filter(|interface| interface.is_v0()))
 }
 
-/// The interfaces for clients of 0.3: those of 0.x, or all of them when there is none.
+/// The interfaces for clients of 0.3: the ones of 0.x, or all if there are none.
 pub fn for_v03<'e, 'a>(
     interfaces: &'e [AgentInterface<'a>],
 ) -> impl Iterator<Item = &'e AgentInterface<'a>> {
@@ -112,15 +113,15 @@ pub fn for_v03<'e, 'a>(
     interfaces.iter().filter(move |interface| none || interface.is_v0())
 }
 
-/// Whether clients of 0.x are served in the words of 0.1 alone.
+/// Whether 0.1 is the only generation for 0.x clients.
 pub fn is_v01_alone(interfaces: &[AgentInterface<'_>]) -> bool {
     for_v03(interfaces).all(|interface| interface.version == V01)
 }
 
 /// Writes the card of an agent as one JSON object.
 ///
-/// `interfaces` are in the server's order of preference; 0.x clients get the 0.x ones, or all of
-/// them when there is none. Give at least one: every generation requires it.
+/// `interfaces` are in the server's order of preference; 0.x clients get the 0.x ones, or all if
+/// there are none. At least one is required: every generation needs it.
 pub fn render(
     profile: &Profile,
     interfaces: &[AgentInterface<'_>],
@@ -162,7 +163,7 @@ pub fn render(
     if is_v03 && options.extended && !options.extended_v1_alone {
         card.flag("supportsAuthenticatedExtendedCard", true);
     }
-    // A client of 0.1 alone reads the hybrid, too.
+    // A client of 0.1 also reads the hybrid form.
     let is_v01 = is_v03 && (is_v1 || is_v01_alone(interfaces));
     let words = SecurityWords {
         is_v1,
@@ -205,7 +206,7 @@ impl CardWriter {
 
     fn v03_interfaces(&mut self, interfaces: &[AgentInterface<'_>]) {
         let old = || for_v03(interfaces);
-        // 0.1 had a URL and neither of the others, which would promise 0.3.
+        // 0.1 only had a URL; the other two members would promise 0.3.
         if is_v01_alone(interfaces) {
             if let Some(only) = old().next() {
                 self.text("url", only.url);
@@ -235,8 +236,8 @@ impl CardWriter {
         self.0.push(b'}');
     }
 
-    /// Those of the agent, and those that the server has beside them; an agent may declare one of
-    /// these in its own words.
+    /// The extensions of the agent, then the server's; an agent may declare one of the latter
+    /// itself.
     fn extensions(&mut self, extensions: &[Extension], options: CardOptions) {
         let is_open = |uri: &&str| extensions.iter().all(|extension| extension.uri != **uri);
         let once = Some(Extension::IDEMPOTENT_SEND).filter(is_open).zip(options.idempotent_send);
@@ -327,7 +328,7 @@ impl CardWriter {
         self.text_some(key, Some(value).filter(|value| !value.is_empty()));
     }
 
-    /// A member whose value is JSON as it is.
+    /// A member with unchanged JSON as its value.
     pub(super) fn raw(&mut self, key: &str, json: &[u8]) {
         self.key(key);
         self.0.extend_from_slice(json);

@@ -1,7 +1,7 @@
-//! What callers have to show, in the words of each generation (A2A 1.0 §4.5, 0.3 §5.5.3, 0.1).
+//! The security schemes of a card, in the form of each generation (A2A 1.0 §4.5, 0.3 §5.5.3, 0.1).
 //!
-//! Invariant: the hybrid form says all of them. Of a scheme it says both spellings in one object,
-//! the wrapper of 1.0 beside the members of 0.3, which no reader of either mistakes (wire §7.3).
+//! Invariant: the hybrid form has all forms. Its schemes have both formats in one object, the
+//! wrapper of 1.0 and the members of 0.3, which no reader confuses (wire §7.3).
 
 use std::borrow::Cow;
 
@@ -10,8 +10,8 @@ use crate::model::{
     CardRequirement, CardScheme, CardSchemeKind, CardSecurity, JsonObjectBuf, Skill,
 };
 
-/// What a skill asks for: what it says, or else the scopes that it is shown for, beside whatever
-/// the card asks for (A2A 1.0 §4.4.5, 0.3 §5.5.4).
+/// The requirements of a skill: its own, or else the scopes that it is visible for, added to each
+/// of the card's requirements (A2A 1.0 §4.4.5, 0.3 §5.5.4).
 pub fn asked_by_skill<'s>(
     skill: &'s Skill,
     of_card: Option<&CardSecurity>,
@@ -21,7 +21,7 @@ pub fn asked_by_skill<'s>(
     else {
         return Cow::Borrowed(&skill.security);
     };
-    // A caller without credentials has no scopes.
+    // A caller without credentials has no scopes, so an empty requirement is skipped.
     let asked = of_card.requirements.iter().filter(|asked| !asked.schemes.is_empty());
     asked.map(|asked| with_scopes(asked, &skill.scopes)).collect()
 }
@@ -36,21 +36,21 @@ fn with_scopes(asked: &CardRequirement, more: &[String]) -> CardRequirement {
     asked
 }
 
-/// The words in which a card is written.
+/// The generations of a card's form.
 #[derive(Clone, Copy)]
 pub(super) struct SecurityWords {
-    /// Those of 1.0.
+    /// The form of 1.0.
     pub(super) is_v1: bool,
-    /// Those of 0.3.
+    /// The form of 0.3.
     pub(super) is_v03: bool,
-    /// Those of 0.1.
+    /// The form of 0.1.
     pub(super) is_v01: bool,
-    /// Those of the proto of 0.3, for schemes: they are those of 1.0.
+    /// The proto form of 0.3, for schemes: it equals 1.0.
     pub(super) is_proto_v03: bool,
 }
 
 impl CardWriter {
-    /// Writes the schemes and what is asked for.
+    /// Writes the schemes and the requirements.
     pub(super) fn security(&mut self, security: &CardSecurity, words: SecurityWords) {
         let SecurityWords { is_v1, is_v03, is_v01, is_proto_v03 } = words;
         if !security.schemes.is_empty() && (is_v1 || is_v03) {
@@ -98,7 +98,7 @@ impl CardWriter {
         }
     }
 
-    /// A2A 1.0 §5.5: what is empty and not required is left out.
+    /// A2A 1.0 §5.5: empty optional fields are omitted.
     pub(super) fn requirement_v1(&mut self, requirement: &CardRequirement) {
         self.element(b'{');
         if !requirement.schemes.is_empty() {
@@ -123,7 +123,7 @@ impl CardWriter {
                 self.text("location", "header");
                 self.text("name", header);
             }
-            // The proto has a place for one flow.
+            // The proto has a field for one flow.
             CardSchemeKind::OAuth2 { flows, metadata_url } => {
                 self.flows(flows.get(..1).unwrap_or_default(), metadata_url);
             }
@@ -149,7 +149,7 @@ impl CardWriter {
         self.members(&scheme.kind);
     }
 
-    /// The members that both generations call alike.
+    /// The members with the same names in both generations.
     fn members(&mut self, kind: &CardSchemeKind) {
         match kind {
             CardSchemeKind::Http { scheme, bearer_format } => {
@@ -171,10 +171,10 @@ impl CardWriter {
         self.text_unless_empty("oauth2MetadataUrl", metadata_url);
     }
 
-    /// A2A 0.1, `AgentAuthentication`: names of schemes of HTTP, one of which is enough.
+    /// A2A 0.1, `AgentAuthentication`: names of HTTP schemes, one of which suffices.
     fn authentication(&mut self, security: &CardSecurity) {
         let asked = &security.requirements;
-        // Where one may call without anything, nothing is asked for.
+        // If anonymous calls are allowed, nothing is required.
         if asked.is_empty() || asked.iter().any(|one| one.schemes.is_empty()) {
             return;
         }
@@ -200,7 +200,7 @@ impl CardWriter {
     }
 }
 
-/// The member of 1.0 that a scheme is put into.
+/// The member of 1.0 that wraps a scheme.
 fn wrapper(kind: &CardSchemeKind) -> &'static str {
     match kind {
         CardSchemeKind::ApiKey { .. } => "apiKeySecurityScheme",
@@ -211,10 +211,10 @@ fn wrapper(kind: &CardSchemeKind) -> &'static str {
     }
 }
 
-/// The security of an agent, and the requirements of a skill, as ProtoJSON: what gRPC has of them.
+/// The security of an agent, and the requirements of a skill, as ProtoJSON, for gRPC.
 ///
-/// `requirements` is the name of that member, which 0.3 calls otherwise; its members are those of
-/// 1.0 in both.
+/// `requirements` is the name of that member, which differs in 0.3; its content is that of 1.0 in
+/// both.
 pub fn proto_json(
     schemes: &[CardScheme],
     asked: &[CardRequirement],

@@ -1,11 +1,11 @@
-//! Evo AI: 0.3 methods, tasks without `kind` that say whether they are `final` (wire §8).
+//! Evo AI: 0.3 methods, tasks without `kind` that state whether they are `final` (wire §8).
 //!
-//! Stream items are those of 0.1 (`{id, status, final}`), artifacts keep their 0.3 identity. It
+//! Stream items have the 0.1 form (`{id, status, final}`), artifacts keep their 0.3 identity. It
 //! has five states: `rejected` becomes `failed`; the two that wait for the client have no name
 //! there and become `input-required`. A direct message is shown as a completed task.
 //!
-//! What may be sent is what the platform documents: a file of 5 MB when it is decoded, and a
-//! message of 1 MB without its files. For both there is more room in a body than elsewhere.
+//! The platform documents its size limits: a file of 5 MB when decoded, and a message of 1 MB
+//! without its files. So the limit of a body is larger than elsewhere.
 
 use crate::{
     fault::Fault,

@@ -1,10 +1,10 @@
 //! Pydantic AI (its library fasta2a 2.1): methods named as in 0.3, results shaped as in 1.0.
 //!
-//! A task or a message comes in a member of its name, parts have no `kind`, a stream item is known
-//! by its one member and none is `final`; states and roles keep their names of 0.3. Its client
-//! takes an error of `tasks/get` only with the message that it knows, reads a stream and no other
-//! answer to a streaming call, and demands media types of every skill. The methods that it serves
-//! under their names of 1.0, too, are those of 1.0.
+//! A task or a message is wrapped in a member of its name, parts have no `kind`, a stream item has
+//! exactly one member and is never `final`; states and roles keep their names of 0.3. Its client
+//! accepts an error of `tasks/get` only with an expected message, reads only streams in answer to a
+//! streaming call, and requires media types of every skill. Methods with names of 1.0 are also
+//! served, as in 1.0.
 
 use crate::{
     fault::{Fault, FaultKind},
@@ -120,7 +120,7 @@ fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool
 
 fn update(out: &mut Vec<u8>, (event, index): (&TaskEvent<'_>, u32), task_ref: TaskRef<'_>) -> bool {
     let metadata = match *event {
-        // A client's message is no event of the protocol.
+        // A client's message is not an event of the protocol.
         TaskEvent::UserMessage { .. } => return false,
         TaskEvent::Status { state, at_ms, message, metadata } => {
             json_out::id(out, b"{\"statusUpdate\":{\"taskId\":\"", task_ref.task_id);
@@ -144,7 +144,7 @@ fn update(out: &mut Vec<u8>, (event, index): (&TaskEvent<'_>, u32), task_ref: Ta
     true
 }
 
-/// It has no name for a state that is not known; a task that has one has not ended.
+/// An unknown state has no name; its task has not ended.
 fn state_name(state: TaskState) -> &'static [u8] {
     match state {
         TaskState::Unspecified => b"submitted",
@@ -159,7 +159,7 @@ fn state_name(state: TaskState) -> &'static [u8] {
     }
 }
 
-/// Messages are the platform's own, word for word; `data.details` says what happened.
+/// Messages match the platform's byte for byte; `data.details` has the cause.
 fn write_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
     let row = fault.kind.row();
     let message = match fault.kind {

@@ -1,7 +1,7 @@
 //! Error objects: codes and `data` as each generation and platform writes them (wire §2).
 //!
-//! The message of a fault about a parameter begins with the parameter; machine-readable detail
-//! stands in `data`, in the one form that the generation defines.
+//! The message of a fault about a parameter begins with the parameter; machine-readable details are
+//! in `data`, in the form that the generation defines.
 
 use crate::{
     fault::{Fault, FaultKind},
@@ -16,7 +16,7 @@ pub(super) fn v1(out: &mut Vec<u8>, fault: &Fault) {
     out.push(b'}');
 }
 
-/// A2A 1.0 §11.6, AIP-193: a whole body; `http` is the status it is answered with.
+/// A2A 1.0 §11.6, AIP-193: a whole body; `http` is the status of the response.
 pub(super) fn rest_v1(out: &mut Vec<u8>, fault: &Fault, http: u16) {
     out.extend_from_slice(b"{\"error\":{\"code\":");
     push_i64(out, i64::from(http));
@@ -29,8 +29,8 @@ pub(super) fn rest_v1(out: &mut Vec<u8>, fault: &Fault, http: u16) {
     out.extend_from_slice(b"}}");
 }
 
-/// HTTP+JSON of 0.3, a whole body: the specification has none, this is what its SDKs have in
-/// common (wire §2.4).
+/// HTTP+JSON of 0.3, a whole body: the specification defines none, so this is the common form of
+/// its SDKs (wire §2.4).
 pub(super) fn rest_v03(out: &mut Vec<u8>, fault: &Fault) {
     v03(out, fault);
 }
@@ -68,20 +68,20 @@ fn details(out: &mut Vec<u8>, fault: &Fault) {
     out.push(b']');
 }
 
-/// 0.2 and 0.3: `data` is free; ours names the parameter, or the task that lives on.
+/// 0.2 and 0.3: `data` is free; here it names the parameter, or the task that continues.
 pub(super) fn v03(out: &mut Vec<u8>, fault: &Fault) {
     head(out, fault.kind.row().code, fault);
     field(out, fault);
 }
 
-/// 0.1: as 0.3, with codes of its own from -32006 down.
+/// 0.1: as 0.3, with its own codes from -32006 down.
 pub(super) fn v01(out: &mut Vec<u8>, fault: &Fault) {
     head(out, fault.kind.row().code_v01, fault);
     field(out, fault);
 }
 
-/// Evo AI: the five codes of JSON-RPC, and -32000 "Agent error" for all else; `data.details`
-/// says what happened.
+/// Evo AI: the five codes of JSON-RPC, and -32000 "Agent error" for the rest; `data.details` has
+/// the cause.
 pub(super) fn evo_ai(out: &mut Vec<u8>, fault: &Fault) {
     let row = fault.kind.row();
     let (code, message) = match fault.kind {
@@ -113,7 +113,7 @@ pub(super) fn evo_ai(out: &mut Vec<u8>, fault: &Fault) {
     detailed(out, code, message, fault);
 }
 
-/// A code and a message that tell kinds apart; `data.details` says what happened.
+/// A code and a message of the kind; `data.details` has the cause.
 pub(super) fn detailed(out: &mut Vec<u8>, code: i32, message: &str, fault: &Fault) {
     out.extend_from_slice(b"{\"code\":");
     push_i64(out, i64::from(code));
@@ -151,7 +151,7 @@ fn field(out: &mut Vec<u8>, fault: &Fault) {
     out.push(b'}');
 }
 
-/// What happened, the parameter first.
+/// The cause, the parameter first.
 fn sentence(out: &mut Vec<u8>, fault: &Fault) {
     if let Some(field) = fault.field {
         push_escaped(out, field);

@@ -1,6 +1,6 @@
-//! Appending JSON members: keys are constants with their punctuation, values are raw text.
+//! Appends JSON members: keys are constants with their punctuation, values are raw text.
 //!
-//! Nothing here looks at a value: what is packed is valid JSON text already.
+//! No value is inspected: packed values already are valid JSON text.
 
 use crate::{
     json::write::push_u64,
@@ -23,14 +23,14 @@ pub(super) fn text_some(out: &mut Vec<u8>, key: &[u8], value: Option<RawText<'_>
     }
 }
 
-/// Appends a member whose value is JSON text: `key` ends with the colon.
+/// Appends a member with JSON text as its value: `key` ends with the colon.
 #[inline]
 pub(super) fn json(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     out.extend_from_slice(key);
     out.extend_from_slice(value);
 }
 
-/// Appends a member whose value is a JSON object, if there is one.
+/// Appends a member with a JSON object as its value, if any.
 #[inline]
 pub(super) fn object_some(out: &mut Vec<u8>, key: &[u8], value: Option<JsonObject<'_>>) {
     if let Some(value) = value {
@@ -38,8 +38,8 @@ pub(super) fn object_some(out: &mut Vec<u8>, key: &[u8], value: Option<JsonObjec
     }
 }
 
-/// Appends an array member: `key` ends with the opening bracket. Without items nothing at all
-/// is written, unless `even_empty`.
+/// Appends an array member: `key` ends with the opening bracket. Without items it writes nothing,
+/// unless `even_empty`.
 #[inline]
 pub(super) fn list<T>(
     out: &mut Vec<u8>,
@@ -62,7 +62,7 @@ pub(super) fn list<T>(
     }
 }
 
-/// Appends a string member that is likely to be a UUID, whose copy needs no call.
+/// Appends a string member that is likely a UUID; copying a UUID needs no call.
 #[inline]
 pub(super) fn id(out: &mut Vec<u8>, key: &[u8], raw: &[u8]) {
     out.extend_from_slice(key);
@@ -73,7 +73,7 @@ pub(super) fn id(out: &mut Vec<u8>, key: &[u8], raw: &[u8]) {
     out.push(b'"');
 }
 
-/// The ids of a task and of its conversation, as they are shown; an empty one is not.
+/// The ids of a task and of its conversation, as shown; an empty one is omitted.
 #[derive(Clone, Copy)]
 pub(super) struct TaskRef<'a> {
     pub task_id: &'a [u8],
@@ -91,7 +91,7 @@ pub(super) struct Template<const N: usize> {
 const BLANK: usize = 36;
 
 impl<const N: usize> Template<N> {
-    /// Finds the blanks; does not compile without them, as it is for constants.
+    /// Finds the blanks; does not compile without them, as it is only for constants.
     pub const fn new(text: &'static [u8; N]) -> Template<N> {
         let mut task_at = 0;
         while text[task_at] != b'-' {
@@ -105,7 +105,7 @@ impl<const N: usize> Template<N> {
         Template { text, task_at, context_at }
     }
 
-    /// Appends the text with its blanks filled in: with two UUIDs, as nearly always, in one piece.
+    /// Appends the text with its blanks filled in: in one piece for two UUIDs, the usual case.
     #[inline(always)]
     pub fn put(&self, out: &mut Vec<u8>, task_id: &[u8], context_id: &[u8]) {
         let Template { text, task_at, context_at } = *self;
@@ -127,12 +127,12 @@ impl<const N: usize> Template<N> {
     }
 }
 
-/// Appends an array of raw strings, if there are any.
+/// Appends an array of raw strings, if any.
 pub(super) fn texts<'a>(out: &mut Vec<u8>, key: &[u8], items: impl Iterator<Item = &'a [u8]>) {
     list(out, key, items, false, |out, raw| text(out, b"\"", raw));
 }
 
-/// What [`timestamp`] appends.
+/// The output of [`timestamp`].
 pub(super) const STAMP: &[u8; 39] = b",\"timestamp\":\"0000-00-00T00:00:00.000Z\"";
 
 /// Appends `,"timestamp":"…"` unless the time is unknown.
@@ -144,7 +144,7 @@ pub(super) fn timestamp(out: &mut Vec<u8>, at_ms: u64) {
     }
 }
 
-/// Writes a time over the last 24 bytes of a text, `behind` bytes apart.
+/// Writes a time over the last 24 bytes of a text, except for `behind` bytes after it.
 #[inline(always)]
 pub(super) fn stamp(out: &mut [u8], behind: usize, at_ms: u64) {
     let end = out.len() - behind;
@@ -167,7 +167,7 @@ pub(super) fn page_comma(out: &mut Vec<u8>) {
     }
 }
 
-/// Ends the result of ListTasks. A2A 1.0 §3.1.4: all four fields are always there.
+/// Ends the result of ListTasks. A2A 1.0 §3.1.4: all four fields are required.
 pub(super) fn page_end(out: &mut Vec<u8>, next: &str, page_size: u32, total: u64) {
     text(out, b"],\"nextPageToken\":\"", next.as_bytes());
     out.extend_from_slice(b",\"pageSize\":");
@@ -177,12 +177,12 @@ pub(super) fn page_end(out: &mut Vec<u8>, next: &str, page_size: u32, total: u64
     out.push(b'}');
 }
 
-/// Appends a member that is true or false: `key` ends with the colon.
+/// Appends a boolean member: `key` ends with the colon.
 pub(super) fn flag(out: &mut Vec<u8>, key: &[u8], value: bool) {
     json(out, key, if value { b"true" } else { b"false" });
 }
 
-/// Appends what ProtoJSON says of an artifact event: false is left out.
+/// Appends the flags of an artifact event in ProtoJSON: false is omitted.
 pub(super) fn chunk_flags(out: &mut Vec<u8>, append: bool, last_chunk: bool) {
     if append {
         out.extend_from_slice(b",\"append\":true");
@@ -192,7 +192,7 @@ pub(super) fn chunk_flags(out: &mut Vec<u8>, append: bool, last_chunk: bool) {
     }
 }
 
-/// Appends the part metadata that says that `data` is wrapped, beside what is there already.
+/// Appends the part metadata with the mark for wrapped `data` added.
 pub(super) fn wrapped_mark(out: &mut Vec<u8>, metadata: Option<JsonObject<'_>>) {
     out.extend_from_slice(b",\"metadata\":");
     let before = metadata.and_then(|object| object.raw().strip_suffix(b"}")).unwrap_or(b"{");

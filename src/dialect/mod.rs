@@ -1,9 +1,10 @@
-//! Wire spellings: what each protocol generation and platform calls things.
+//! Wire formats: the names of each protocol generation and platform.
 //!
 //! Invariant: a dialect is a value. It reads leniently: every alias that a client is known to send
-//! means the same [`Call`]. It writes strictly: exactly what its generation specifies. Versions are
-//! compared nowhere else. What a dialect asks of HTTP (path prefixes, statuses, `Accept`) is data
-//! in [`Routes`] and [`Quirks`]; the bindings act on it. Nothing here knows a store or a clock.
+//! gives the same [`Call`]. It writes strictly: exactly what its generation specifies. Versions are
+//! compared only in `version`. The HTTP requirements of a dialect (path prefixes, statuses,
+//! `Accept`) are data in [`Routes`] and [`Quirks`]; the bindings act on them. Nothing here depends
+//! on a store or a clock.
 //!
 //! In scope: method tables, params, results, stream items, error objects, cards. Out of scope: the
 //! envelope of JSON-RPC (`rpc`), reading and writing HTTP (`http`, `binding`), the messages of gRPC
@@ -49,8 +50,8 @@ pub use read::{ReplyCx, looks_like_item, read_fault, read_item, read_reply};
 pub use standard::DIALECT as STANDARD;
 pub use v1::WIRE as V1;
 
-/// Takes the name of each dialect's file, one a line: makes it a module of this one, and puts its
-/// `DIALECT` into [`ALL`] in the order of the lines.
+/// Takes the name of each dialect's file, one per line: declares it as a submodule, and adds its
+/// `DIALECT` to [`ALL`] in the order of the lines.
 ///
 /// `cargo fmt` alone does not find modules that a macro declares; `.ci/run format` names all files.
 macro_rules! dialects {
@@ -62,7 +63,7 @@ macro_rules! dialects {
     };
 }
 
-// Adding one is a file with its `DIALECT`, and its line here.
+// A new dialect is a file with its `DIALECT`, and its line here.
 dialects! {
     standard,
     langsmith,
@@ -78,7 +79,7 @@ pub fn by_name(name: &str) -> Option<&'static Dialect> {
     ALL.iter().copied().find(|dialect| dialect.name == name)
 }
 
-/// How clients of a dialect send a message: what a first call by hand needs.
+/// How clients of a dialect send a message, for a first call by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstCall {
     /// The JSON-RPC `method`.
@@ -89,7 +90,7 @@ pub struct FirstCall {
     pub needs_accept: bool,
 }
 
-/// How clients of the dialect of this name send a message; `None`: there is no such dialect.
+/// How clients of the dialect of this name send a message; `None`: unknown dialect.
 pub fn first_call(dialect: &str) -> Option<FirstCall> {
     let dialect = by_name(dialect)?;
     let method = dialect.methods.iter().find(|method| method.op == Op::Send)?;
@@ -97,32 +98,33 @@ pub fn first_call(dialect: &str) -> Option<FirstCall> {
     Some(FirstCall { method: method.name, generation, needs_accept })
 }
 
-/// One way of speaking A2A over JSON-RPC.
+/// A variant of A2A over JSON-RPC.
 #[derive(Clone, Copy)]
 pub struct Dialect {
     /// Its name in `--mount` and in the documentation.
     pub name: &'static str,
-    /// Its methods; what is not here is -32601.
+    /// Its methods; any other is -32601.
     pub methods: &'static [Method],
-    /// What it asks of HTTP and of the JSON-RPC envelope.
+    /// Its requirements for HTTP and the JSON-RPC envelope.
     pub quirks: Quirks,
-    /// Where it is served without being mounted.
+    /// The paths where it is served without a mount.
     pub routes: Routes,
 }
 
-/// Where a platform's clients look for a dialect.
+/// The paths that a platform's clients use.
 #[derive(Clone, Copy)]
 pub struct Routes {
     /// Prefix under which every agent is served by its name; it ends with a slash.
     pub by_name: Option<&'static str>,
-    /// Prefix, below each of its places, under which any name is a tenant of that place's agent.
+    /// Prefix, below each of its endpoints, under which any name is a tenant of that endpoint's
+    /// agent.
     pub tenants: Option<&'static str>,
-    /// What its clients put before the tenant in the paths of HTTP+JSON.
+    /// The path segment before the tenant in the paths of HTTP+JSON.
     #[cfg_attr(not(feature = "client"), allow(dead_code, reason = "the client alone writes it"))]
     pub rest_tenant: &'static str,
-    /// Query parameter of the root's card that names the agent instead.
+    /// Query parameter of the root's card that names the agent.
     pub card_query: Option<&'static str>,
-    /// The HTTP+JSON bindings served below each of its places, the newest first.
+    /// The HTTP+JSON bindings served below each of its endpoints, the newest first.
     pub rest: &'static [&'static rest::HttpJson],
 }
 
@@ -139,7 +141,7 @@ impl Dialect {
         self.methods.iter().find(|method| method.name.as_bytes() == name)
     }
 
-    /// The method that a wrong name probably means: the one that differs in the case of letters.
+    /// The method that a wrong name probably means: one that differs only in case.
     pub fn method_of_any_case(&self, name: &[u8]) -> Option<&'static Method> {
         self.methods.iter().find(|method| method.name.as_bytes().eq_ignore_ascii_case(name))
     }
@@ -154,8 +156,8 @@ impl Dialect {
         self.speaks(generation) && (generation == Generation::V1 || !self.quirks.card_v1)
     }
 
-    /// HTTP status of a JSON-RPC error that is answered alone, in the words of this generation:
-    /// platforms have statuses of their own before 1.0.
+    /// HTTP status of a JSON-RPC error that is answered alone, in this generation: platforms have
+    /// their own statuses before 1.0.
     #[inline]
     pub fn fault_http(&self, generation: Generation) -> fn(&Fault) -> u16 {
         match generation {
@@ -169,11 +171,11 @@ impl Dialect {
         self.methods.iter().any(|method| method.op == op)
     }
 
-    /// The writers of a fault when no method of this dialect was named: of the generation
-    /// that `name` looks like (wire §1.2), else the dialect's first.
+    /// The writers of a fault when no method of this dialect was named: of the generation that
+    /// `name` resembles (wire §1.2), else the dialect's first.
     pub fn fault_encode(&self, name: &[u8]) -> &'static Encode {
         let slashed = name.contains(&b'/');
-        // What has no name looks like nothing.
+        // An empty name resembles every method.
         let is_like = |method: &&Method| name.is_empty() || method.name.contains('/') == slashed;
         let like = self.methods.iter().find(is_like);
         like.or(self.methods.first()).map_or(&v1::WIRE.encode, |method| &method.wire.encode)
@@ -181,7 +183,7 @@ impl Dialect {
 }
 
 impl Dialect {
-    /// The writers of a fault of which no method is known, but the version that was asked for.
+    /// The writers of a fault with an unknown method, by the requested version.
     pub fn fault_encode_of(&self, asked: Option<&[u8]>) -> &'static Encode {
         let asked = asked.and_then(|asked| str::from_utf8(asked).ok());
         let generation = asked.and_then(|asked| version::generation(asked.trim()));
@@ -191,14 +193,14 @@ impl Dialect {
     }
 }
 
-/// One row of a method table; `D` is what its params are read by.
+/// One row of a method table; `D` is the reader of its params.
 #[derive(Clone, Copy)]
 pub struct Method<D: 'static = Decode> {
     /// The JSON-RPC `method`, or the name of an rpc.
     pub name: &'static str,
-    /// What it does.
+    /// Its operation.
     pub op: Op,
-    /// How its params are read and its answers written.
+    /// The reader of its params and the writers of its answers.
     pub wire: &'static Wire<D>,
     /// True where 0.1 and 0.3 share a name: see [`Method::encode_for`].
     pub by_task: bool,
@@ -210,7 +212,7 @@ const fn method(name: &'static str, op: Op, wire: &'static Wire) -> Method {
 }
 
 impl<D> Method<D> {
-    /// The generation that it belongs to.
+    /// Its generation.
     #[inline]
     pub fn generation(&self) -> Generation {
         self.wire.encode.generation
@@ -219,8 +221,8 @@ impl<D> Method<D> {
     /// The writers of the answer when it is about a task made by a call of `made`.
     ///
     /// Wire §1.2: `tasks/get`, `tasks/cancel` and `tasks/resubscribe` exist in both slash
-    /// generations; a task made by `tasks/send*` is shown in its own shape, any other in that
-    /// of 0.3. Params and faults always take [`Method::wire`].
+    /// generations; a task made by `tasks/send*` is shown in the shape of 0.1, any other in that of
+    /// 0.3. Params and faults always use [`Method::wire`].
     #[inline]
     pub fn encode_for(&self, made: Generation) -> &'static Encode {
         let is_v01 = self.by_task && made == Generation::V01;
@@ -241,7 +243,7 @@ impl<D> Method<D> {
     }
 }
 
-/// What a dialect asks of HTTP and of the JSON-RPC envelope.
+/// The requirements of a dialect for HTTP and the JSON-RPC envelope.
 #[derive(Clone, Copy)]
 pub struct Quirks {
     /// True: `Accept` must name `text/event-stream` for streaming operations and
@@ -252,21 +254,21 @@ pub struct Quirks {
     /// True: a request without `id` outside a batch is a notification and gets no JSON-RPC
     /// answer (JSON-RPC 2.0 §4.1); false: it is answered with `id: null`, as A2A servers do.
     pub silent_notifications: bool,
-    /// HTTP status of a POST whose body is not JSON by its `Content-Type`.
+    /// HTTP status of a POST if its `Content-Type` is not JSON.
     pub media_http: u16,
-    /// True: its cards are of 1.0 and list 1.0 alone, because clients of 0.3 could not read its
-    /// answers, and each skill names its media types.
+    /// True: its cards are of 1.0 and list only 1.0, because clients of 0.3 could not read its
+    /// answers, and each skill lists its media types.
     pub card_v1: bool,
-    /// True: what is refused of a streaming call before 1.0 is a stream of one error.
+    /// True: a fault of a streaming call before 1.0 is sent as a stream of one error.
     pub stream_faults: bool,
-    /// What a caller that is known may take, as the platform documents it; its clients look for
+    /// The limits of an authenticated caller, as the platform documents them; its clients look for
     /// `X-RateLimit-*` in every answer.
     pub quota: Option<DocumentedQuota>,
-    /// How large bodies and messages may be where the platform documents sizes of its own.
+    /// The size limits of bodies and messages, if the platform documents its own.
     pub body: Option<DocumentedBody>,
 }
 
-/// How large a body may be in place of `body_bytes_max`, and a message of a WebSocket in place of
+/// A size limit for bodies instead of `body_bytes_max`, and for WebSocket messages instead of
 /// `ws_frame_bytes_max` and `ws_message_bytes_max`.
 #[derive(Clone, Copy, Debug)]
 pub struct DocumentedBody {
@@ -274,13 +276,13 @@ pub struct DocumentedBody {
     pub bytes_max: fn(&Limits) -> usize,
     /// Its name.
     pub name: &'static str,
-    /// What a body beyond it is told.
+    /// The error text for a larger body.
     pub too_large: &'static str,
-    /// What a length a hundred times beyond it is told.
+    /// The error text for a length a hundred times larger.
     pub absurd: &'static str,
 }
 
-/// What a platform lets a caller take.
+/// The documented limits of a caller.
 #[derive(Clone, Copy, Debug)]
 pub struct DocumentedQuota {
     /// Calls a minute.
@@ -290,8 +292,8 @@ pub struct DocumentedQuota {
 }
 
 impl Quirks {
-    /// Plain JSON-RPC over HTTP: every answer is 200, but what a client should try again later
-    /// says so to everything on the way (with `Retry-After`).
+    /// Plain JSON-RPC over HTTP: every answer is 200, except that retryable errors have statuses
+    /// that intermediaries understand (with `Retry-After`).
     pub const NONE: Quirks = Quirks {
         accept_required: false,
         fault_http: |fault| match fault.kind {
@@ -310,15 +312,15 @@ impl Quirks {
     };
 }
 
-/// Reads `params` (absent: `None`) into a call. `pack` is cleared and holds what the call borrows
-/// beside the body: the packed message, and identifiers that were spelled with escapes.
+/// Reads `params` (absent: `None`) into a call. `pack` is cleared and holds what the call does not
+/// borrow from the body: the packed message, and identifiers that had escapes.
 ///
-/// Errors: `InvalidParams` with its field, `PushNotificationNotSupported` when a push configuration
-/// rides along.
+/// Errors: `InvalidParams` with its field, `PushNotificationNotSupported` when the message has a
+/// push configuration.
 pub type Decode =
     for<'p> fn(&ReadCx<'_>, Option<Value<'p>>, &'p mut Vec<u8>) -> Result<Call<'p>, Fault>;
 
-/// One wire family: how its requests are read, and how its answers are written.
+/// A wire family: the reader of its requests, and the writers of its answers.
 pub struct Wire<D = Decode> {
     /// Reads a request.
     pub decode: D,
@@ -329,8 +331,8 @@ pub struct Wire<D = Decode> {
     pub calls: calls::Calls,
 }
 
-/// How the answers of one wire family are written: as JSON, but for those of gRPC
-/// (`binding/grpc`), which are messages.
+/// The writers of one wire family's answers: JSON, except for gRPC (`binding/grpc`) with its
+/// messages.
 #[derive(Clone, Copy)]
 pub struct Encode {
     /// The family.
@@ -338,72 +340,72 @@ pub struct Encode {
     /// Appends the JSON of `result`, or one piece of it: page pieces come as `PageStart`, any
     /// number of `PageTask`, `PageEnd`, into the same buffer with nothing in between.
     pub reply: fn(&mut Vec<u8>, &Reply<'_>, &WriteCx<'_>),
-    /// Appends the JSON of one stream item's `result`; false: the dialect has nothing to say
-    /// about this item and nothing was written.
+    /// Appends the JSON of one stream item's `result`; false: the dialect does not support this
+    /// item and nothing was written.
     pub event: fn(&mut Vec<u8>, &StreamResponse<'_>, &WriteCx<'_>) -> bool,
-    /// How a stream writes text piece by piece, if there is a shorter way.
+    /// A shorter way to write streamed text chunk by chunk, if any.
     pub text: Option<EncodeText>,
     /// Appends the JSON of `error`.
     pub fault: fn(&mut Vec<u8>, &Fault, &WriteCx<'_>),
 }
 
-/// The JSON of an event that brings a piece of text and nothing else, as [`Encode::event`] appends
-/// it: `head`, the artifact's id, `between`, the text, one of `tails`.
+/// The JSON of an event that has only a text chunk, as [`Encode::event`] appends it: `head`, the
+/// artifact's id, `between`, the text, one of `tails`.
 #[derive(Clone, Copy)]
 pub struct EncodeText {
-    /// Appends what comes before the artifact's id: the same for all of a task, of which a stream
-    /// is about one.
+    /// Appends the part before the artifact's id: constant for a task, so also for a stream.
     pub head: fn(&mut Vec<u8>, task_id: RawText<'_>, context_id: RawText<'_>),
-    /// What stands between the id and the text.
+    /// The part between the id and the text.
     pub between: &'static [u8],
-    /// What follows the text of a piece: of one that begins an artifact, of one that is appended,
-    /// and of the last one of either kind.
+    /// The part after the text of a chunk: the first of an artifact, an appended one, and the last
+    /// one of either kind.
     pub tails: [&'static [u8]; 4],
 }
 
 impl EncodeText {
-    /// What follows the text of a piece.
+    /// The part after the text of a chunk.
     #[inline(always)]
     pub fn tail(&self, append: bool, last_chunk: bool) -> &'static [u8] {
         self.tails[usize::from(append) + 2 * usize::from(last_chunk)]
     }
 }
 
-/// What a reader may use beside the params.
+/// The context of a reader.
 pub struct ReadCx<'a> {
     /// The operation of the method.
     pub op: Op,
     /// The limits.
     pub limits: &'a Limits,
-    /// A fresh identifier for a message that came without one; needs no JSON escape. Empty: such
-    /// a message is refused.
+    /// A fresh identifier for a message that came without one; needs no JSON escape. Empty: such a
+    /// message is rejected.
     pub fresh_id: &'a [u8],
     /// `Last-Event-ID`, when a subscriber sent one.
     pub after: Option<u64>,
-    /// Raw id of the task that a path names; it wins over the one in the params.
+    /// Raw id of the task that a path names; it takes precedence over the one in the params.
     pub task: Option<&'a [u8]>,
-    /// Tokens of JSON that a message may yet become whose form is another; see `json_tokens_max`.
+    /// JSON tokens that the message may still use when it is converted from another form; see
+    /// `json_tokens_max`.
     pub tokens: Cell<usize>,
-    /// Where the reader found `tenant` among the params, if it did.
+    /// The position of `tenant` among the params, if the reader found it.
     pub tenant: Cell<ValueSlot>,
 }
 
-/// What a writer may use beside the answer.
+/// The context of a writer.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteCx<'a> {
-    /// The operation that is answered.
+    /// The operation of the answer.
     pub op: Op,
     /// Raw task id the caller named (`Send::task_id`), empty if none: 0.1 and Evo AI answer a
     /// direct message with a task, and this is its id.
     pub task_id: &'a [u8],
     /// `Send::history` of a streaming call: applies to the snapshots in its stream.
     pub history: Option<u32>,
-    /// Milliseconds since the Unix epoch, for statuses that are made up on the way out.
+    /// Milliseconds since the Unix epoch, for statuses that the writer makes up.
     pub unix_ms: u64,
 }
 
 impl WriteCx<'_> {
-    /// A context for `op` with nothing else known; enough for faults and for 1.0.
+    /// A context with only the operation; enough for faults and for 1.0.
     pub const fn new(op: Op) -> WriteCx<'static> {
         WriteCx { op, task_id: b"", history: None, unix_ms: 0 }
     }

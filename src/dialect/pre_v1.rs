@@ -1,7 +1,7 @@
-//! What the generations before 1.0 write alike; a [`Spelling`] holds what they do not.
+//! The common writers of the generations before 1.0; a [`Spelling`] holds their differences.
 //!
-//! Invariant: strict output. A member that the generation of the spelling does not define is not
-//! written, and a value that it cannot express is mapped as wire §1.9 says.
+//! Invariant: strict output. Members that the generation of the spelling does not define are
+//! omitted, and inexpressible values are mapped as in wire §1.9.
 
 use crate::model::{
     Artifact, Content, Generation, Message, Part, RawText, Role, TaskState, TaskView,
@@ -13,9 +13,9 @@ use super::{
     v1,
 };
 
-/// How one dialect before 1.0 spells its objects.
+/// The wire format of a dialect's objects before 1.0.
 pub(super) struct Spelling {
-    /// The family, for what is a rule of the generation and not a spelling.
+    /// The family, for rules of the generation beyond the format.
     pub generation: Generation,
     /// Up to the opening quote of a task's id.
     pub task: &'static [u8],
@@ -31,15 +31,15 @@ pub(super) struct Spelling {
     pub file: &'static [u8],
     /// Up to the value of a part's `data`.
     pub data: &'static [u8],
-    /// True: all parts but text are those of 1.0, and `file` and `data` have no use.
+    /// True: all parts except text are those of 1.0, and `file` and `data` are unused.
     pub parts_v1: bool,
-    /// True: a task says whether it is `final`.
+    /// True: a task states whether it is `final`.
     pub task_final: bool,
     /// The name of a state.
     pub state: fn(TaskState) -> &'static [u8],
 }
 
-/// What is to be written of a status.
+/// The fields of a status.
 #[derive(Clone, Copy)]
 pub(super) struct StatusOut<'a> {
     pub state: TaskState,
@@ -58,7 +58,7 @@ pub(super) fn task(
     listed_task(out, spelling, view, history, true);
 }
 
-/// Appends a task, without its artifacts unless they are asked for.
+/// Appends a task, without its artifacts unless they are requested.
 pub(super) fn listed_task(
     out: &mut Vec<u8>,
     spelling: &Spelling,
@@ -78,8 +78,8 @@ pub(super) fn listed_task(
             out.push(b'}');
         });
     }
-    // 0.1: history is given only to clients that ask for it; `None` is what a shared reader made
-    // of not asking.
+    // 0.1: history is sent only to clients that request it; the shared reader turns an absent
+    // request into `None`.
     let history = match spelling.generation {
         Generation::V01 => Some(history.unwrap_or(0)),
         Generation::V03 | Generation::V1 => history,
@@ -93,7 +93,7 @@ pub(super) fn listed_task(
     task_tail(out, spelling, status_out.state);
 }
 
-/// Appends the task that stands for a direct message where there are only tasks.
+/// Appends the task that represents a direct message in dialects with tasks only.
 ///
 /// Wire §1.9: a completed task with `status.message`.
 pub(super) fn direct_task(
@@ -203,7 +203,7 @@ fn message_ids(
     message_task_ref(out, message, task_ref);
 }
 
-/// Agent messages carry their task and conversation, user messages what they came with.
+/// Agent messages carry their task and conversation, user messages the ids that they came with.
 #[inline]
 pub(super) fn message_task_ref(out: &mut Vec<u8>, message: Message<'_>, task_ref: TaskRef<'_>) {
     let task_ref = match message.role() {
@@ -246,7 +246,7 @@ fn any_part(out: &mut Vec<u8>, spelling: &Spelling, part: Part<'_>) {
         Content::Data(data) => {
             let data = data.raw();
             out.extend_from_slice(spelling.data);
-            // 0.3: an object; 0.1: an object or an array. All else is wrapped, and marked.
+            // 0.3: an object; 0.1: an object or an array. Any other value is wrapped, and marked.
             let fits = match (data.first(), spelling.generation) {
                 (Some(b'{'), _) | (Some(b'['), Generation::V01) => true,
                 (_, Generation::V01 | Generation::V03 | Generation::V1) => false,
@@ -274,7 +274,7 @@ fn file(out: &mut Vec<u8>, spelling: &Spelling, part: Part<'_>, key: &[u8], cont
         }
         json_out::text(out, key, value);
     };
-    // 0.1: a file that is known by its name alone has no `uri`.
+    // 0.1: a file with only a name has no `uri`.
     let named_only = spelling.generation == Generation::V01
         && matches!(part.content(), Content::Url(url) if url.is_empty());
     if !named_only {
@@ -310,7 +310,7 @@ pub(super) fn artifact<'a>(
     }
     let fields = head.fields();
     if head.as_text().is_some() {
-        // Neither named nor described nor anything else.
+        // Without name, description and other members.
         json_out::list(out, b",\"parts\":[", parts, true, |out, p| part(out, spelling, p));
         return;
     }
@@ -324,10 +324,10 @@ pub(super) fn artifact<'a>(
     }
 }
 
-/// The `index` under which 0.1 knows an artifact.
+/// The `index` of an artifact in 0.1.
 ///
-/// Wire §1.9: index n is artifact id `"n"`; any other id goes by its number in the task, which
-/// chunks, replays and the whole task agree on.
+/// Wire §1.9: index n is artifact id `"n"`; any other id uses its number in the task, which is the
+/// same in chunks, replays and the whole task.
 fn artifact_index(id: &[u8], in_task: u32) -> u32 {
     let is_number = !id.is_empty() && id.len() <= 9 && id.iter().all(u8::is_ascii_digit);
     if is_number && (id == b"0" || id[0] != b'0') {

@@ -1,4 +1,4 @@
-//! What webhooks are posted, by the dialect that configured them (wire §6).
+//! The bodies of webhook deliveries, by the dialect that configured them (wire §6).
 
 use crate::{
     http::media,
@@ -8,7 +8,7 @@ use crate::{
 
 use super::{WriteCx, json_out, v01, v1, v03};
 
-/// The media type of what is posted, and its `A2A-Version`, if it has one.
+/// The media type of a delivery, and its `A2A-Version`, if it has one.
 pub fn push_head(form: PushForm) -> (&'static str, Option<&'static str>) {
     match form {
         // A2A 1.0.1 §4.3.3.
@@ -19,7 +19,8 @@ pub fn push_head(form: PushForm) -> (&'static str, Option<&'static str>) {
     }
 }
 
-/// Appends what is posted of this item: in 1.0 itself, before that the task, which it must be then.
+/// Appends the body for this item: in 1.0 the item itself, before that the task, so the item must
+/// be a task.
 pub fn push_body(out: &mut Vec<u8>, form: PushForm, item: &StreamResponse<'_>, unix_ms: u64) {
     let cx = WriteCx { unix_ms, ..WriteCx::new(Op::Stream) };
     let StreamResponse::Snapshot(view) = *item else {

@@ -1,10 +1,10 @@
-//! The names that 0.3 gives to push configurations, `tasks/{t}/pushNotificationConfigs/{c}`
-//! (wire §4.2).
+//! The resource names of push configurations in 0.3, `tasks/{t}/pushNotificationConfigs/{c}` (wire
+//! §4.2).
 
 const TASKS: &[u8] = b"tasks/";
 const CONFIGS: &[u8] = b"/pushNotificationConfigs";
 
-/// The name of a configuration; `None`: that of its task.
+/// The name of a configuration; `None`: the name of its task.
 pub fn push_name(task_id: &[u8], id: Option<&[u8]>) -> Vec<u8> {
     let mut name = [TASKS, task_id].concat();
     if let Some(id) = id {
@@ -15,8 +15,8 @@ pub fn push_name(task_id: &[u8], id: Option<&[u8]>) -> Vec<u8> {
     name
 }
 
-/// The ids of a task and of its configuration in a name; the second is empty where the name is the
-/// task's, or that of all its configurations. A bare id is the task's.
+/// The ids of a task and of its configuration in a name; the second is empty if the name is the
+/// task's, or stands for all its configurations. A bare id is the task's.
 pub fn push_ids(name: &[u8]) -> (&[u8], &[u8]) {
     let rest = name.strip_prefix(TASKS).unwrap_or(name);
     let behind = |at: usize| rest[at..].strip_prefix(CONFIGS)?.strip_prefix(b"/");

@@ -1,15 +1,17 @@
 //! Push configurations in answers, in each generation (wire §1.5, §1.6, §3.4).
 //!
-//! Invariant: credentials are never written: the caller that set them knows them, and no other may.
+//! Invariant: credentials are never written: the caller that set them knows them, and no other
+//! caller may.
 
 use crate::model::{PushConfig, PushReply, RawText};
 
 use super::{json_out, push_name};
 
-/// What stands for a value that is not shown.
+/// Replaces a hidden value.
 const HIDDEN: &[u8] = b"***";
 
-/// Appends what 1.0 says; of a delete what SDKs say, since the specification leaves it open.
+/// Appends the form of 1.0; for a delete the form of the SDKs, since the specification leaves it
+/// open.
 pub(super) fn v1(out: &mut Vec<u8>, reply: &PushReply<'_>) {
     match *reply {
         PushReply::Config { task_id, config } => v1_config(out, task_id, config),
@@ -36,7 +38,7 @@ fn v1_config(out: &mut Vec<u8>, task_id: RawText<'_>, config: PushConfig<'_>) {
     out.push(b'}');
 }
 
-/// Appends what it says of which events it gets, behind its other members.
+/// Appends the event filter of a configuration, after its other members.
 pub(super) fn filter(out: &mut Vec<u8>, config: PushConfig<'_>) {
     let Some(filter) = config.filter() else { return };
     if let Some(kinds) = filter.kinds() {
@@ -57,7 +59,7 @@ fn list_end(out: &mut Vec<u8>, next: &str) {
     out.push(b'}');
 }
 
-/// Appends what 0.3 says: a list has no frame, since it has no pages.
+/// Appends the form of 0.3: a list has no frame, since it has no pages.
 pub(super) fn v03(out: &mut Vec<u8>, reply: &PushReply<'_>) {
     match *reply {
         PushReply::Config { task_id, config } => v03_config(out, task_id, config),
@@ -78,7 +80,7 @@ fn v03_config(out: &mut Vec<u8>, task_id: RawText<'_>, config: PushConfig<'_>) {
     out.push(b'}');
 }
 
-/// Appends what 0.1 says, which knows one configuration for each task.
+/// Appends the form of 0.1, which has one configuration for each task.
 pub(super) fn v01(out: &mut Vec<u8>, reply: &PushReply<'_>) {
     match *reply {
         PushReply::Config { task_id, config } => {
@@ -91,7 +93,7 @@ pub(super) fn v01(out: &mut Vec<u8>, reply: &PushReply<'_>) {
             json_out::text(out, b"{\"id\":\"", task_id.raw());
             out.extend_from_slice(b",\"pushNotificationConfig\":null}");
         }
-        // It has no list, and no delete.
+        // 0.1 has no list, and no delete.
         PushReply::ListStart
         | PushReply::Listed { .. }
         | PushReply::ListEnd { .. }
@@ -99,7 +101,7 @@ pub(super) fn v01(out: &mut Vec<u8>, reply: &PushReply<'_>) {
     }
 }
 
-/// Appends what HTTP+JSON of 0.3 says: a configuration has a resource name.
+/// Appends the form of HTTP+JSON of 0.3: a configuration has a resource name.
 pub(super) fn v03_rest(out: &mut Vec<u8>, reply: &PushReply<'_>) {
     let config_out = |out: &mut Vec<u8>, task_id: RawText<'_>, config: PushConfig<'_>| {
         let name = push_name(task_id.raw(), config.id().map(RawText::raw));
@@ -136,13 +138,13 @@ fn old_config(out: &mut Vec<u8>, config: PushConfig<'_>, has_id: bool) {
     out.push(b'}');
 }
 
-/// Appends what Evo AI says of its one configuration: whose header fields it has, and not what they
-/// hold.
+/// Appends Evo AI's form of its one configuration: the names of its header fields, without their
+/// values.
 pub(super) fn evo_ai(out: &mut Vec<u8>, reply: &PushReply<'_>) {
     let config = match *reply {
         PushReply::Config { config, .. } => config,
         PushReply::NoConfig { .. } => return out.extend_from_slice(b"{\"config\":null}"),
-        // It has no list, and no delete.
+        // Evo AI has no list, and no delete.
         PushReply::ListStart
         | PushReply::Listed { .. }
         | PushReply::ListEnd { .. }

@@ -1,6 +1,6 @@
-//! The HTTP+JSON bindings: what each generation that has one calls its operations (wire §3).
+//! The HTTP+JSON bindings: the operations of each generation that has one (wire §3).
 //!
-//! A binding is a row for each operation, as a dialect has rows for its methods: 1.0 sends the same
+//! A binding has a row for each operation, like the rows of a dialect's methods: 1.0 sends the same
 //! JSON as over JSON-RPC, 0.3 the ProtoJSON of its own proto. Paths belong to `binding`.
 
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 
 use super::{Encode, Method, Wire, WriteCx, fault, method, v1, v03_rest};
 
-/// One generation's way of speaking HTTP+JSON.
+/// The HTTP+JSON binding of one generation.
 pub struct HttpJson {
     /// The generation.
     pub generation: Generation,
@@ -18,7 +18,7 @@ pub struct HttpJson {
     methods: &'static [Method],
     /// HTTP status of a fault.
     pub status: fn(&Fault) -> u16,
-    /// Appends the whole body of an error that is answered with this HTTP status.
+    /// Appends the whole body of an error with this HTTP status.
     pub fault: fn(&mut Vec<u8>, &Fault, u16),
 }
 
@@ -45,7 +45,7 @@ impl HttpJson {
     }
 }
 
-/// The JSON of 1.0, with errors as AIP-193 has them (A2A 1.0 §11.6).
+/// The JSON of 1.0, with errors in the format of AIP-193 (A2A 1.0 §11.6).
 static V1_WIRE: Wire = Wire {
     decode: v1::WIRE.decode,
     encode: Encode { reply: v1_reply, fault: v1_fault, ..v1::WIRE.encode },
@@ -55,7 +55,7 @@ static V1_WIRE: Wire = Wire {
 
 fn v1_reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
     match reply {
-        // Clients parse what they get.
+        // Clients parse the body, so it must not be empty.
         Reply::Push(PushReply::Deleted) => out.extend_from_slice(b"{}"),
         _ => v1::reply(out, reply, cx),
     }

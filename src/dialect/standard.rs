@@ -1,7 +1,7 @@
 //! `/`: all three generations of the specification side by side (wire §1.3, Appendix B step 2).
 //!
 //! PascalCase is 1.0, `message/*` and `agent/*` are 0.2 and 0.3, `tasks/send*` is 0.1. The three
-//! names that the slash generations share answer by how the task was made.
+//! names that the slash generations share are answered by the generation that made the task.
 
 use crate::model::Op;
 
@@ -47,11 +47,11 @@ const METHODS: &[Method] = &[
     method("tasks/pushNotificationConfig/get", Op::PushGet, &v03::WIRE),
     method("tasks/pushNotificationConfig/list", Op::PushList, &v03::WIRE),
     method("tasks/pushNotificationConfig/delete", Op::PushDelete, &v03::WIRE),
-    // 0.3.0 spells it both ways.
+    // 0.3.0 has both names.
     method("agent/getAuthenticatedExtendedCard", Op::ExtendedCard, &v03::WIRE),
     method("agent/authenticatedExtendedCard", Op::ExtendedCard, &v03::WIRE),
     method("tasks/pushNotification/set", Op::PushSet, &v01::WIRE),
     method("tasks/pushNotification/get", Op::PushGet, &v01::WIRE),
-    // In no specification; Wire Appendix B: the tutorial's.
+    // In no specification; Wire Appendix B: from the tutorial.
     method("task/subscribe", Op::Subscribe, &tutorial::WIRE),
 ];

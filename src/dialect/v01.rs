@@ -1,8 +1,8 @@
 //! Protocol 0.1 (wire §1.5, §1.6, §1.9): only tasks, parts by `type`, artifacts by `index`.
 //!
-//! A stream carries status and artifact events and never a task: the status of a snapshot goes
-//! in its place. A direct message is shown as a completed task with `status.message`, under the
-//! id the client chose.
+//! A stream carries status and artifact events and never a task: the status of a snapshot is sent
+//! instead. A direct message is shown as a completed task with `status.message`, under the id the
+//! client chose.
 
 use crate::{
     fault::Fault,
@@ -20,7 +20,7 @@ use super::{
     push_out, read, v03,
 };
 
-/// The 0.1 pairs.
+/// Reader and writers of 0.1.
 pub(super) static WIRE: Wire = Wire {
     decode: read,
     encode: Encode { generation: Generation::V01, reply, event, text: None, fault: write_fault },
@@ -65,7 +65,7 @@ fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool
     event_in(out, &SPELLING, item, cx)
 }
 
-/// Appends a reply in a spelling that knows only tasks.
+/// Appends a reply in a wire format with tasks only.
 pub(super) fn reply_in(
     out: &mut Vec<u8>,
     spelling: &Spelling,
@@ -84,7 +84,7 @@ pub(super) fn reply_in(
     }
 }
 
-/// Where a direct message stands: no task exists, so the id is the one the client named, or
+/// The ids of a direct message's task: no task exists, so the id is the one the client named, or
 /// else the message's own, which is unique as well.
 fn direct_task_ref<'a>(
     message: Message<'a>,
@@ -121,7 +121,7 @@ pub(super) fn event_in(
         StreamResponse::Event { event, artifact_index, task_id, context_id, last, .. } => {
             let task_ref = TaskRef { task_id: task_id.raw(), context_id: context_id.raw() };
             match event {
-                // A client's message is no event of the protocol.
+                // A client's message is not an event of the protocol.
                 TaskEvent::UserMessage { .. } => return false,
                 TaskEvent::Status { state, at_ms, message, metadata } => {
                     let status_out = StatusOut { state, at_ms, said: message };
@@ -157,7 +157,7 @@ fn status_event(
     json_out::flag(out, b",\"final\":", last || status_out.state.is_terminal());
 }
 
-/// Wire §1.6, TaskState: two states are younger than 0.1.
+/// Wire §1.6, TaskState: 0.1 lacks two states.
 pub(super) fn state_name(state: TaskState) -> &'static [u8] {
     match state {
         TaskState::Rejected => b"failed",

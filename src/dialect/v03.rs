@@ -1,4 +1,4 @@
-//! Protocols 0.2 and 0.3 (wire §1.5, §1.6): bare results that say their `kind`, `final` events.
+//! Protocols 0.2 and 0.3 (wire §1.5, §1.6): bare results with their `kind`, `final` events.
 //!
 //! A stream begins with the task, and the event that closes it is `final`.
 
@@ -18,7 +18,7 @@ use super::{
     push_out, read,
 };
 
-/// The 0.3 pairs.
+/// Reader and writers of 0.3.
 pub(super) static WIRE: Wire = Wire {
     decode: read,
     encode: Encode {
@@ -32,7 +32,7 @@ pub(super) static WIRE: Wire = Wire {
     calls: Calls::PreV1(&CallRules::of(&SPELLING, "0.3")),
 };
 
-/// As [`update`] and `pre_v1::artifact` have it.
+/// The same output as [`update`] and `pre_v1::artifact`.
 const TEXT: EncodeText = EncodeText {
     head: |out, task_id, context_id| {
         json_out::id(out, ARTIFACT_UPDATE, task_id.raw());
@@ -76,7 +76,7 @@ pub(super) fn read<'p>(
     read::call(&RULES, cx, params, pack)
 }
 
-/// As 0.3, for platforms whose clients leave out what it requires (wire §8).
+/// As 0.3, for platforms with clients that omit required members (wire §8).
 pub(super) fn read_lenient<'p>(
     cx: &ReadCx<'_>,
     params: Option<Value<'p>>,
@@ -97,12 +97,12 @@ pub(super) fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'
     event_in(out, &SPELLING, item, cx)
 }
 
-/// Appends a reply in a spelling of this family.
+/// Appends a reply in a wire format of this family.
 pub(super) fn reply_in(out: &mut Vec<u8>, spelling: &Spelling, reply: &Reply<'_>) {
     match *reply {
         Reply::Task { view, history } => pre_v1::task(out, spelling, &view, history),
         Reply::Message { message, context_id } => direct(out, spelling, message, context_id),
-        // No method of this family pages; the frame is that of 1.0 around tasks of this one.
+        // No method of this family has pages; the frame of 1.0 is used around tasks of this one.
         Reply::PageStart => json_out::page_start(out),
         Reply::PageTask { view, history, artifacts: _ } => {
             json_out::page_comma(out);
@@ -119,7 +119,7 @@ fn direct(out: &mut Vec<u8>, spelling: &Spelling, message: Message<'_>, context_
     pre_v1::message(out, spelling, message, TaskRef { task_id: b"", context_id: context_id.raw() });
 }
 
-/// Appends a stream item in a spelling of this family.
+/// Appends a stream item in a wire format of this family.
 pub(super) fn event_in(
     out: &mut Vec<u8>,
     spelling: &Spelling,
@@ -147,7 +147,7 @@ fn update(
     last: bool,
 ) -> bool {
     let (head, metadata) = match *event {
-        // A client's message is no event of the protocol.
+        // A client's message is not an event of the protocol.
         TaskEvent::UserMessage { .. } => return false,
         TaskEvent::Status { metadata, .. } => {
             (&b"{\"kind\":\"status-update\",\"taskId\":\""[..], metadata)

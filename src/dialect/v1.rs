@@ -1,7 +1,7 @@
 //! Protocol 1.0 (wire §1.5 to §1.7): ProtoJSON, `{"task":…}` or `{"message":…}`, ErrorInfo.
 //!
-//! Invariant: camelCase names, full enum names, defaults and empty lists left out, no member that
-//! the proto does not have. The hot path: members are constants, values are copied as they are.
+//! Invariant: camelCase names, full enum names, no defaults and empty lists, no member that the
+//! proto does not have. The hot path: members are constants, values are copied unchanged.
 
 use crate::{
     fault::Fault,
@@ -22,7 +22,7 @@ use super::{
     push_out, read,
 };
 
-/// The 1.0 pairs.
+/// Reader and writers of 1.0.
 pub static WIRE: Wire = Wire {
     decode: read,
     encode: Encode {
@@ -36,7 +36,7 @@ pub static WIRE: Wire = Wire {
     calls: calls::Calls::V1,
 };
 
-/// As [`update`] and [`only_text`] have it.
+/// The same output as [`update`] and [`only_text`].
 const TEXT: EncodeText = EncodeText {
     head: artifact_head,
     between: AFTER_ID,
@@ -65,7 +65,8 @@ fn write_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
 pub(super) fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
     match *reply {
         Reply::Task { view, history } => {
-            // A2A 1.0 §9.4: sending answers with a oneof, all else with the bare task.
+            // A2A 1.0 §9.4: a send is answered with a oneof, any other operation with the bare
+            // task.
             let wrapped = matches!(cx.op, Op::Send | Op::Stream);
             if wrapped {
                 out.extend_from_slice(b"{\"task\":");
@@ -79,7 +80,7 @@ pub(super) fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
         Reply::PageStart => json_out::page_start(out),
         Reply::PageTask { view, history, artifacts } => {
             json_out::page_comma(out);
-            // A2A 1.0 §3.1.4: left out, or there even if empty.
+            // A2A 1.0 §3.1.4: omitted, or present even if empty.
             let artifacts = if artifacts { Artifacts::Always } else { Artifacts::Never };
             task(out, &view, Some(history.unwrap_or(0)), artifacts);
         }
@@ -135,7 +136,7 @@ pub(super) fn update(
     context_id: RawText<'_>,
 ) -> bool {
     match *event {
-        // A client's message is no event of the protocol.
+        // A client's message is not an event of the protocol.
         TaskEvent::UserMessage { .. } => return false,
         TaskEvent::Status { state, at_ms, message, metadata } => {
             let task_ref = TaskRef { task_id: task_id.raw(), context_id: context_id.raw() };
@@ -167,7 +168,7 @@ pub(super) enum Artifacts {
     Always,
 }
 
-/// A task up to the end of its status, completed without a word; its time, too, is filled in.
+/// A task up to the end of its status, completed without a message; its time is also filled in.
 const COMPLETED: Template<176> = Template::new(
     b"{\"id\":\"------------------------------------\
     \",\"contextId\":\"------------------------------------\"\
@@ -180,7 +181,7 @@ pub(super) fn task(
     history: Option<u32>,
     artifacts: Artifacts,
 ) {
-    // Most logs hold less punctuation than their text; a short one fits with its own.
+    // Most logs hold less punctuation than their text; a short one fits into the extra space.
     out.reserve(view.bytes() + 1024);
     let task_ref = TaskRef { task_id: view.id().raw(), context_id: view.context_id().raw() };
     let now = view.status();
@@ -195,7 +196,7 @@ pub(super) fn task(
         let even_empty = artifacts == Artifacts::Always;
         json_out::list(out, b",\"artifacts\":[", view.artifacts(), even_empty, whole);
     }
-    // A2A 1.0 §3.2.4: 0 is none, and none is left out.
+    // A2A 1.0 §3.2.4: 0 means none, and then it is omitted.
     if history != Some(0) {
         let messages = view.history(history);
         json_out::list(out, b",\"history\":[", messages, false, |out, m| message(out, m, task_ref));
@@ -271,7 +272,7 @@ fn any_message(out: &mut Vec<u8>, message: Message<'_>, task_ref: TaskRef<'_>) {
     match role {
         Role::User => out.extend_from_slice(b",\"role\":\"ROLE_USER\",\"parts\":["),
         Role::Agent => {
-            // A2A 1.0 §4.1.4: what an agent says names its conversation.
+            // A2A 1.0 §4.1.4: an agent's message names its conversation.
             if !has_context && !task_ref.context_id.is_empty() {
                 json_out::id(out, b",\"contextId\":\"", task_ref.context_id);
             }
@@ -347,10 +348,10 @@ fn chunk(out: &mut Vec<u8>, artifact: Artifact<'_>) {
     }
 }
 
-/// What stands between the id of an artifact and its text.
+/// The part between the id of an artifact and its text.
 const AFTER_ID: &[u8] = b"\",\"parts\":[{\"text\":\"";
 
-/// What [`described`] writes of an artifact that is one part of text.
+/// The same output as [`described`] for an artifact of one text part.
 #[inline]
 fn only_text(out: &mut Vec<u8>, id: RawText<'_>, text: RawText<'_>) {
     out.extend_from_slice(id.raw());

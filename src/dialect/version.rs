@@ -1,7 +1,7 @@
-//! The `A2A-Version` a client asks for: the one place where versions are compared.
+//! The `A2A-Version` of a request: versions are compared only here.
 //!
 //! A2A 1.0 §3.6: `Major.Minor`, a patch number is ignored, absent or empty means 0.3. The method
-//! name decides the generation; the version only decides whether the call is served at all.
+//! name determines the generation; the version only decides whether the call is served at all.
 
 use std::fmt;
 
@@ -15,11 +15,10 @@ use super::rest::HttpJson;
 /// Newest minor version of 1.x that is served.
 const V1_MINOR_MAX: u32 = 0;
 
-/// Checks the version that a client named in the header, or else in the query, for a method of
-/// `generation`.
+/// Checks the requested version, from the header or else the query, for a method of `generation`.
 ///
-/// `strict`: a method that only 1.0 has is refused unless 1.x is named; otherwise it is served
-/// (wire Appendix B, step 3). A 0.x method is served whatever served version is named.
+/// `strict`: a method that only 1.0 has is rejected unless 1.x is named; otherwise it is served
+/// (wire Appendix B, step 3). A 0.x method is served with every supported version.
 ///
 /// # Errors
 /// `VersionNotSupported`.
@@ -32,10 +31,10 @@ pub fn check(asked: Option<&[u8]>, generation: Generation, strict: bool) -> Resu
     }
 }
 
-/// The form in which a request over HTTP+JSON is read and answered: what the version asks for, of
-/// the `forms` that are served; without a version, that of the path.
+/// The wire form of a request over HTTP+JSON and of its answer: the requested version's, if it is
+/// among the served `forms`; without a version, the form of the path.
 ///
-/// A path tells less than a method's name does: `/v1` may as well be a tenant (wire §10, trap 37).
+/// A path is less specific than a method's name: `/v1` may as well be a tenant (wire §10, trap 37).
 /// `strict`: 1.0 must be named.
 ///
 /// # Errors
@@ -85,13 +84,13 @@ fn compare(asked: &[u8], needs: Generation) -> Result<(), Fault> {
     }
 }
 
-/// The wire family of a version text; `None` when it is not served (wire §1.8).
+/// The wire family of a version text; `None` when it is not supported (wire §1.8).
 pub fn generation(version: &str) -> Option<Generation> {
     ProtocolVersion::parse(version)?.generation()
 }
 
-/// A version of the protocol as cards and callers name it (A2A 1.0 §3.6): its patch number never
-/// matters. Versions are ordered by their age.
+/// A protocol version as cards and callers name it (A2A 1.0 §3.6), without its patch number.
+/// Versions are ordered by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProtocolVersion {
     /// Its major number.
@@ -101,7 +100,7 @@ pub struct ProtocolVersion {
 }
 
 impl ProtocolVersion {
-    /// Reads `Major.Minor`, with or without a patch number; each number has at most nine digits.
+    /// Reads `Major.Minor`, with an optional patch number; each number has at most nine digits.
     pub fn parse(text: &str) -> Option<ProtocolVersion> {
         let mut numbers = text.split('.').map(number);
         let (major, minor) = (numbers.next()??, numbers.next()??);
@@ -110,7 +109,7 @@ impl ProtocolVersion {
         is_version.then_some(ProtocolVersion { major, minor })
     }
 
-    /// The wire family of the version; `None`: it is not spoken.
+    /// The wire family of the version; `None`: not supported.
     pub fn generation(self) -> Option<Generation> {
         match (self.major, self.minor) {
             (0, 1) => Some(Generation::V01),
@@ -121,7 +120,7 @@ impl ProtocolVersion {
     }
 }
 
-/// What a client alone asks.
+/// Only the client needs these.
 #[cfg(feature = "client")]
 impl ProtocolVersion {
     /// 1.0
@@ -131,8 +130,8 @@ impl ProtocolVersion {
     /// 0.1
     pub const V0_1: ProtocolVersion = ProtocolVersion { major: 0, minor: 1 };
 
-    /// What to speak with a server of this version: the version itself, or, where a later minor
-    /// version only adds to an earlier one (from 1.0 on), the newest that is known here.
+    /// The version to use with a server of this version: the version itself, or, from 1.0 on, where
+    /// later minor versions only add to earlier ones, the newest known minor version.
     pub fn spoken(self) -> Option<ProtocolVersion> {
         let is_newer = self.major == 1 && self.minor > V1_MINOR_MAX;
         let spoken = if is_newer { ProtocolVersion::V1_0 } else { self };
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_is_0_3_and_refused_only_where_1_0_is_needed_and_strict() {
+    fn absent_version_is_0_3_and_strict_1_0_methods_reject_it() {
         let (new, old) = (STANDARD.method(b"GetTask"), STANDARD.method(b"message/send"));
         let (Some(new), Some(old)) = (new, old) else { panic!("both methods exist") };
         let (new, old) = (new.generation(), old.generation());

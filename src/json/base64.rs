@@ -1,9 +1,9 @@
-//! Base64 as text: what came in is checked and brought to one spelling, rarely decoded.
+//! Base64 as text: input is checked and normalised, rarely decoded.
 //!
-//! Accepted is what proto3 JSON accepts for `bytes`: the standard or the URL-safe alphabet
-//! (RFC 4648 §4, §5; one of them, not both), with all of its padding or with none. Line ends are
-//! skipped, as the parsers of Go and Python do (RFC 2045 §6.8 has one after 76 digits); other white
-//! space is not base64. Written is always the standard alphabet, padded, unused bits zero.
+//! Accepts what proto3 JSON accepts for `bytes`: the standard or the URL-safe alphabet (RFC 4648
+//! §4, §5; one of them, not both), with all of its padding or without any. Line ends are skipped,
+//! as in the parsers of Go and Python (RFC 2045 §6.8 has one after 76 digits); other white space is
+//! invalid. Output always uses the standard alphabet, padded, unused bits zero.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::text::unescape;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// In the table: no digit of either alphabet.
+/// In the table: not a digit of either alphabet.
 const INVALID: u8 = 0xff;
 
 /// The six bits of each byte in either alphabet.
@@ -27,15 +27,15 @@ const SEXTETS: [u8; 256] = {
     table
 };
 
-/// The standard padded spelling of base64 that stands between the quotes of a JSON string.
+/// The standard padded form of the base64 between the quotes of a JSON string.
 ///
-/// Borrowed when `raw` is that spelling already; `None` when it is not base64.
+/// Borrowed when `raw` already has that form; `None` when it is not base64.
 #[must_use]
 pub fn normalise(raw: &str) -> Option<Cow<'_, str>> {
     standard_spelling(unescape(raw))
 }
 
-/// The standard padded spelling of unescaped base64.
+/// The standard padded form of unescaped base64.
 fn standard_spelling(text: Cow<'_, str>) -> Option<Cow<'_, str>> {
     let Some(digits) = checked_digits(&text) else {
         return standard_spelling(Cow::Owned(without_line_ends(&text)?));
@@ -58,7 +58,7 @@ fn standard_spelling(text: Cow<'_, str>) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(out))
 }
 
-/// The bytes of unescaped base64 in any accepted spelling; `None` when it is not base64.
+/// The bytes of unescaped base64 in any accepted form; `None` when it is not base64.
 #[must_use]
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let Some(digits) = checked_digits(text) else {
@@ -69,7 +69,8 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// How many bytes the base64 between the quotes of a JSON string stands for, if it is that.
+/// The number of bytes that the base64 between the quotes of a JSON string decodes to, if it is
+/// base64.
 #[must_use]
 pub fn decoded_len(raw: &str) -> usize {
     let text = unescape(raw);
@@ -88,7 +89,7 @@ fn without_line_ends(text: &str) -> Option<String> {
     text.bytes().any(is_line_end).then(|| text.replace(['\r', '\n'], ""))
 }
 
-/// Appends the bytes of unescaped base64 in any accepted spelling; nothing when it is not base64.
+/// Appends the bytes of unescaped base64 in any accepted form; nothing when it is not base64.
 pub fn push_decoded(out: &mut Vec<u8>, text: &[u8]) {
     let text = std::str::from_utf8(text).unwrap_or_default();
     let Some(digits) = checked_digits(text) else {
@@ -194,7 +195,7 @@ mod tests {
         assert_eq!(normalise(r"+\/+\/").as_deref(), Some("+/+/"));
         assert_eq!(normalise("__8").as_deref(), Some("//8="));
         assert_eq!(decode("-_8="), decode("+/8"));
-        // RFC 4648 §3.5: unused bits are zero in what is written
+        // RFC 4648 §3.5: unused bits are zero in the output
         assert_eq!(normalise("Zh").as_deref(), Some("Zg=="));
         assert_eq!(normalise("Zm9=").as_deref(), Some("Zm8="));
         assert_eq!(normalise("Zm8=").as_deref(), Some("Zm8="));
@@ -217,7 +218,7 @@ mod tests {
         ] {
             assert_eq!(normalise(bad), None, "{bad}");
         }
-        // What is left without its line end is not unescaped again.
+        // After line ends are removed, the text is not unescaped again.
         assert_eq!(normalise("\\ra/\\\\r"), None);
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! Invariant: simd-json has seen that the bytes are UTF-8, that strings end and hold no control
 //! characters, and has marked where each of `{}[]:,`, each string and each other scalar begins.
-//! All else is checked here: the order of the marks, escapes, numbers and words. A scalar ends
+//! This module checks the rest: the order of the marks, escapes, numbers and words. A scalar ends
 //! at the last byte before the next mark that is not white space. Nodes are in document order, a
-//! container before what it holds.
+//! container before its content.
 
 use super::slow;
 
-/// What a node is; strings are told apart by whether their text holds a backslash.
+/// The kind of a node; strings differ by whether their text has a backslash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag {
     Null,
@@ -21,8 +21,8 @@ pub(super) enum Tag {
     Object,
 }
 
-/// One value or key: its bytes are `src[start..end]`, of a string those between its quotes; its
-/// subtree ends before node `next`.
+/// One value or key: its bytes are `src[start..end]`, for a string the bytes between its quotes;
+/// its subtree ends before node `next`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     pub(super) start: u32,
@@ -31,24 +31,24 @@ pub(super) struct Node {
     pub(super) tag: Tag,
 }
 
-/// What the unused end of a table is filled with.
+/// Fills the unused end of a table.
 const BLANK: Node = Node { start: 0, end: 0, next: 0, tag: Tag::Null };
 
 /// Marks the absence of an open container; no table is that long.
 const NONE: usize = u32::MAX as usize;
 
-/// A document whose bytes simd-json has marked.
+/// A document with simd-json's marks.
 pub(super) struct Marked<'b> {
     pub(super) src: &'b [u8],
     pub(super) marks: &'b [u32],
-    /// Whether there is any backslash.
+    /// Whether it has any backslash.
     pub(super) escapes: bool,
 }
 
-/// What closes the outermost level: no byte of UTF-8.
+/// Closes the outermost level: not a byte of UTF-8.
 const ROOT: u8 = 0xff;
 
-/// The least nodes of a table: a usual envelope has 20.
+/// The minimum size of a table: a usual envelope has 20 nodes.
 const NODES_MIN: usize = 256;
 
 /// Why a table is not finished.
@@ -59,11 +59,11 @@ enum Stop {
     Invalid,
 }
 
-/// Fills `nodes`, which only ever grows, and says how many there are; `None` when the document is
-/// invalid or deeper than `depth_max`, which [`slow`] tells apart.
+/// Fills `nodes`, which only ever grows, and returns their number; `None` when the document is
+/// invalid or deeper than `depth_max`, which [`slow`] distinguishes.
 ///
-/// There is at most one node for a mark, but the table grows by what was used: a document that is
-/// refused at its start must not cost what its length would allow.
+/// There is at most one node for a mark, but the table grows by actual use: a document that is
+/// rejected at its start must not cost what its length would allow.
 pub(super) fn build(nodes: &mut Vec<Node>, doc: &Marked<'_>, depth_max: usize) -> Option<usize> {
     loop {
         let count = match doc.escapes {
@@ -81,7 +81,7 @@ pub(super) fn build(nodes: &mut Vec<Node>, doc: &Marked<'_>, depth_max: usize) -
     }
 }
 
-/// A function of its own for the sake of its registers.
+/// A separate function for better register allocation.
 ///
 /// While a container is open its `end` holds the index of the container around it.
 #[inline(never)]
@@ -91,7 +91,7 @@ fn fill<const ESCAPES: bool>(
     depth_max: usize,
 ) -> Result<usize, Stop> {
     let mut table = NodeTable::<ESCAPES> { src: doc.src, nodes, count: 0 };
-    // `mark` comes next, `marks` behind it.
+    // `mark` is the next mark, `marks` the ones after it.
     let (mut mark, mut marks) = next(doc.marks)?;
     if !matches!(table.byte(mark), b'{' | b'[') {
         return Err(Stop::Invalid);
@@ -114,7 +114,7 @@ fn fill<const ESCAPES: bool>(
         match table.byte(value) {
             bracket @ (b'{' | b'[') => {
                 depth_left = depth_left.checked_sub(1).ok_or(Stop::Invalid)?;
-                // ASCII has the closing one two bytes on.
+                // In ASCII the closing bracket is two bytes later.
                 closer = bracket + 2;
                 let outer = std::mem::replace(&mut open, table.count);
                 let tag = if bracket == b'{' { Tag::Object } else { Tag::Array };
@@ -126,7 +126,7 @@ fn fill<const ESCAPES: bool>(
             b'"' => table.string(value, mark)?,
             byte => table.scalar(byte, value, mark)?,
         }
-        // Behind it are closing brackets, and then a comma or the end.
+        // Then closing brackets follow, and after them a comma or the end.
         while table.byte(mark) == closer {
             open = table.close(open, mark).ok_or(Stop::Invalid)?;
             depth_left += 1;
@@ -143,7 +143,7 @@ fn fill<const ESCAPES: bool>(
     }
 }
 
-/// The mark that comes next and those behind it.
+/// The next mark and the ones after it.
 #[inline]
 fn next(marks: &[u32]) -> Result<(usize, &[u32]), Stop> {
     marks.split_first().map(|(first, rest)| (*first as usize, rest)).ok_or(Stop::Invalid)
@@ -161,7 +161,7 @@ fn lone(nodes: &mut [Node], doc: &Marked<'_>) -> Result<usize, Stop> {
     Ok(table.count)
 }
 
-/// The nodes that are made, `count <= nodes.len()`.
+/// The nodes so far, `count <= nodes.len()`.
 struct NodeTable<'b, const ESCAPES: bool> {
     src: &'b [u8],
     nodes: &'b mut [Node],
@@ -169,8 +169,8 @@ struct NodeTable<'b, const ESCAPES: bool> {
 }
 
 impl<const ESCAPES: bool> NodeTable<'_, ESCAPES> {
-    /// The byte at a mark. One beyond the source would be simd-json's error, and is refused:
-    /// nothing begins with a zero byte.
+    /// The byte at a mark. A mark beyond the source would be simd-json's error, and is rejected: no
+    /// value begins with a zero byte.
     #[inline]
     fn byte(&self, mark: usize) -> u8 {
         self.src.get(mark).copied().unwrap_or(0)
@@ -184,7 +184,7 @@ impl<const ESCAPES: bool> NodeTable<'_, ESCAPES> {
         Ok(())
     }
 
-    /// Ends the container `open` and yields the one around it.
+    /// Ends the container `open` and returns the container around it.
     #[inline]
     fn close(&mut self, open: usize, mark: usize) -> Option<usize> {
         let node = self.nodes.get_mut(open)?;
@@ -228,7 +228,7 @@ fn trimmed(src: &[u8], mut end: usize) -> usize {
     end
 }
 
-/// How the string between two quotes is written; `None` if an escape is invalid.
+/// Whether the string between two quotes has escapes; `None` if an escape is invalid.
 #[inline(never)]
 fn spelling(src: &[u8], start: usize, quote: usize) -> Option<Tag> {
     let text = src.get(start..=quote)?;
@@ -238,7 +238,7 @@ fn spelling(src: &[u8], start: usize, quote: usize) -> Option<Tag> {
     slow::is_string(text).then_some(Tag::Escaped)
 }
 
-/// What a scalar is that begins with `byte`.
+/// The kind of a scalar that begins with `byte`.
 #[inline(never)]
 fn scalar_tag(byte: u8, text: &[u8]) -> Option<Tag> {
     match byte {

@@ -1,4 +1,4 @@
-//! What is in a container: the keys and values of an object, the elements of an array.
+//! The content of a container: the keys and values of an object, the elements of an array.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,13 +1,13 @@
 //! The JSON codec: a span table over the caller's bytes, writers that append, base64.
 //!
-//! Invariant: the caller's bytes are never changed and never copied into a value;
-//! every node of a document is the exact source text it was written as, so numbers and strings
-//! can be stored, echoed and compared verbatim. A document is RFC 8259 JSON in UTF-8 or it is
-//! refused; numbers of any size are JSON, exponents beyond 999 apart. Nothing here recurses and
-//! nothing here panics on bytes. Texts are bytes that were seen to be UTF-8 once.
+//! Invariant: the caller's bytes are never changed and never copied into a value; every node of a
+//! document is its exact source text, so numbers and strings can be stored, echoed and compared
+//! verbatim. A document that is not RFC 8259 JSON in UTF-8 is rejected; numbers may have any size,
+//! except for exponents beyond 999. Nothing here recurses and nothing here panics on bytes. Texts
+//! are bytes that were validated as UTF-8.
 //!
-//! In scope: parsing one complete document, reading it, escaping, integers, base64 text.
-//! Out of scope: streaming documents, floating point, trees that own their values, serde.
+//! In scope: parsing one complete document, reading it, escaping, integers, base64 text. Out of
+//! scope: streaming documents, floating point, trees that own their values, serde.
 
 use std::fmt;
 
@@ -31,17 +31,17 @@ pub use parse::{DEPTH_CAP, PADDING, Parser, SIZE_MAX};
 pub use source::Source;
 pub use value::{Kind, Value, ValueSlot};
 
-/// Why a document was refused. The sender of the bytes is to blame in each case.
+/// Why a document was rejected. The sender of the bytes is to blame in each case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonError {
-    /// There is nothing but white space.
+    /// The document has nothing but white space.
     Empty,
     /// The bytes are UTF-8 but not RFC 8259 JSON (or hold half a surrogate pair as an escape).
     Syntax {
         /// Byte offset of the first byte that cannot continue a document.
         offset: usize,
     },
-    /// A number with an exponent that is beyond a double and beyond our own limits, too.
+    /// A number with an exponent that exceeds a double and the parser's own limits.
     Range {
         /// Byte offset of the number.
         offset: usize,
@@ -50,12 +50,12 @@ pub enum JsonError {
     Utf8,
     /// Valid JSON, nested deeper than the caller allows.
     Depth,
-    /// More tokens than the parser takes.
+    /// More tokens than the parser allows.
     Tokens {
-        /// How many it takes.
+        /// The limit.
         most: usize,
     },
-    /// Longer than spans of 32 bits reach, some 4 GiB.
+    /// Longer than 32-bit spans reach, some 4 GiB.
     TooLarge,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for JsonError {
 impl std::error::Error for JsonError {}
 
 impl JsonError {
-    /// The same for a document that begins `skipped` bytes later.
+    /// The error for a document that begins `skipped` bytes later.
     fn behind(self, skipped: usize) -> JsonError {
         match self {
             Self::Syntax { offset } => Self::Syntax { offset: offset + skipped },
@@ -86,13 +86,13 @@ impl JsonError {
     }
 }
 
-/// A document without the byte order mark before it, for readers that refuse one (RFC 8259 §8.1).
+/// The document without its byte order mark, for readers that reject one (RFC 8259 §8.1).
 #[cfg(feature = "client")]
 pub fn without_mark(json: &[u8]) -> &[u8] {
     json.strip_prefix(BYTE_ORDER_MARK).unwrap_or(json)
 }
 
-/// Whether this thread has read half a surrogate pair as U+FFFD since it was asked last.
+/// Whether this thread has read half a surrogate pair as U+FFFD since the last call.
 #[cfg(feature = "client")]
 #[inline]
 pub fn take_halves() -> bool {
@@ -100,18 +100,18 @@ pub fn take_halves() -> bool {
 }
 
 /// The document with U+FFFD in place of each escape of half a surrogate pair, for readers that
-/// refuse those; `None`: it has none.
+/// reject those; `None`: it has none.
 #[cfg(feature = "client")]
 #[cold]
 pub fn without_lone_surrogates(json: &[u8]) -> Option<Vec<u8>> {
     slow::without_lone_surrogates(json)
 }
 
-/// Whether `text` is one document of at most `depth_max` levels, as [`Parser::parse`] decides, but
-/// for a byte order mark, which is refused: the text is to be part of another one.
+/// Whether `text` is one document of at most `depth_max` levels, by the rules of [`Parser::parse`],
+/// except that a byte order mark is rejected, because the text becomes part of another document.
 ///
-/// For texts that come one by one and are not read afterwards: it needs no parser, and no memory
-/// for documents of up to 64 levels but one word.
+/// For single texts that are not read afterwards: it needs no parser, and for documents of up to 64
+/// levels only one word of memory.
 ///
 /// # Errors
 /// As [`Parser::parse`].
@@ -126,17 +126,17 @@ pub fn check(text: &[u8], depth_max: usize) -> Result<(), JsonError> {
     Ok(())
 }
 
-/// Whether `text` can stand between the quotes of a string (RFC 8259 §7), in time linear in its
-/// length; it needs no memory.
+/// Whether `text` is valid between the quotes of a string (RFC 8259 §7), in time linear in its
+/// length, without allocating.
 ///
-/// False for what is not UTF-8, a bare quote or control character, a backslash that begins no
-/// escape, and half a surrogate pair: what [`check`] refuses of it in quotes.
+/// False for invalid UTF-8, a bare quote or control character, an invalid escape, and half a
+/// surrogate pair: everything that [`check`] rejects in quotes.
 #[inline]
 pub fn is_text(text: &[u8]) -> bool {
     is_all_plain(text) || (slow::is_text(text) && str::from_utf8(text).is_ok())
 }
 
-/// Whether every byte of `text` is one that [`plain_len`] counts; cheaper where the end is known.
+/// Whether [`plain_len`] counts every byte of `text`; cheaper if the end is known.
 #[inline]
 pub fn is_all_plain(text: &[u8]) -> bool {
     let (blocks, rest) = text.as_chunks::<PLAIN_BLOCK>();
@@ -149,10 +149,10 @@ pub fn is_all_plain(text: &[u8]) -> bool {
     }
 }
 
-/// Bytes that are looked at together.
+/// Bytes that are examined together.
 const PLAIN_BLOCK: usize = 16;
 
-/// Without branches, so that it becomes a few instructions over vectors.
+/// Branch-free, so that it compiles to a few vector instructions.
 #[inline(always)]
 fn is_plain_block(block: &[u8; PLAIN_BLOCK]) -> bool {
     block.iter().fold(0, |odd, byte| odd | u8::from(!is_plain(*byte))) == 0
@@ -168,8 +168,8 @@ fn is_short_plain(text: &[u8]) -> bool {
     }
 }
 
-/// Bytes of `text` before the first that is not ASCII or not for itself in a string: a quote, a
-/// backslash, a control character.
+/// The number of bytes of `text` before the first byte that is not ASCII or is special in a string:
+/// a quote, a backslash, a control character.
 #[inline]
 #[cfg(any(test, feature = "client"))]
 pub fn plain_len(text: &[u8]) -> usize {

@@ -1,14 +1,13 @@
-//! One parser per worker: simd-json marks a document, whose bytes stay as they are.
+//! One parser per worker: simd-json marks a document without changing its bytes.
 //!
-//! simd-json wants a mutable slice with room behind it: a private copy, unless the caller lends a
-//! buffer. Its second stage would unescape strings in place, but stops before the first bracket,
-//! so a lent buffer is used for arrays and objects only.
+//! simd-json needs a mutable slice with space after it: a private copy, unless the caller lends a
+//! buffer. Its second stage would unescape strings in place, but stops before the first bracket, so
+//! a lent buffer is used for arrays and objects only.
 //!
-//! simd-json's first stage checks UTF-8 and finds where everything begins; its second, which would
-//! unescape strings and convert numbers that are not needed, is not entered: the depth it may
-//! reach is 0. [`build`] takes its place. What is refused is looked at once more by [`slow`],
-//! which alone decides what was wrong. All buffers are kept between documents, so a warm parser
-//! does not allocate.
+//! simd-json's first stage checks UTF-8 and finds where each token begins; its second, which would
+//! unescape strings and convert numbers unnecessarily, is cut short by a depth limit of 0.
+//! [`build`] replaces it. A rejected document is examined again by [`slow`], which alone decides
+//! the error. All buffers are retained between documents, so a warm parser does not allocate.
 
 use std::mem;
 
@@ -23,7 +22,7 @@ use super::{JsonError, slow};
 /// Longest document in bytes: spans are 32-bit and the copy is padded.
 pub const SIZE_MAX: usize = u32::MAX as usize - 2 * PADDING;
 
-/// Deepest nesting that can be asked for: simd-json's own default.
+/// Deepest nesting that can be requested: simd-json's own default.
 pub const DEPTH_CAP: usize = 1024;
 
 /// simd-json reads whole SIMD blocks; its largest is 64 bytes.
@@ -44,7 +43,7 @@ pub const BYTE_ORDER_MARK: &[u8; 3] = b"\xef\xbb\xbf";
 pub struct Parser {
     copy: Vec<u8>,
     buffers: Buffers,
-    /// Stays empty; kept because simd-json reserves memory in it.
+    /// Stays empty; retained because simd-json reserves memory in it.
     tape: Vec<TapeNode<'static>>,
     nodes: Vec<Node>,
     tokens_max: usize,
@@ -53,7 +52,7 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// Makes a parser with empty buffers; they grow to the documents it is given.
+    /// Makes a parser with empty buffers; they grow with its documents.
     #[must_use]
     pub fn new() -> Self {
         Self::bounded(usize::MAX)
@@ -62,12 +61,12 @@ impl Parser {
     /// As [`Parser::new`], for documents of at most `tokens_max` tokens (RFC 8259 §2: the six
     /// structural characters, strings, numbers and literal names).
     ///
-    /// Their number, not that of the bytes, is what work and memory grow with. It is known after
-    /// the first stage, before anything is made of them.
+    /// Work and memory grow with the number of tokens, not of bytes. It is known after the first
+    /// stage, before anything is built.
     ///
-    /// Scratch memory is up to 9 times the longest document (brackets only: a copy, and where each
-    /// begins, in a vector that doubles) and 16 bytes for each token, but twice the document for
-    /// long strings; it is given back with the parser.
+    /// Scratch memory is up to 9 times the longest document (brackets only: a copy, and the offset
+    /// of each, in a vector that doubles) and 16 bytes for each token, but twice the document for
+    /// long strings; dropping the parser frees it.
     #[must_use]
     pub fn bounded(tokens_max: usize) -> Self {
         Self {
@@ -81,9 +80,9 @@ impl Parser {
         }
     }
 
-    /// Whether escapes of half a surrogate pair are taken, as Python and JavaScript write them (RFC
-    /// 8259 §8.2); they are not by default. What is read of them is U+FFFD; the bytes stay as they
-    /// came, and no other JSON writer may get them without looking.
+    /// Whether to accept escapes of half a surrogate pair, as Python and JavaScript write them (RFC
+    /// 8259 §8.2); default false. They are read as U+FFFD; the bytes stay unchanged, so other JSON
+    /// writers must check them first.
     #[cfg(feature = "client")]
     pub fn take_lone_surrogates(&mut self, takes: bool) {
         self.takes_lone_surrogates = takes;
@@ -92,9 +91,9 @@ impl Parser {
     /// Parses one document of `src`, which may be surrounded by white space. A byte order mark
     /// before it is skipped (RFC 8259 §8.1).
     ///
-    /// `depth_max` counts nested arrays and objects (`[]` is 1, a scalar 0); above
-    /// [`DEPTH_CAP`] it counts as [`DEPTH_CAP`]. Duplicate keys are kept. The value borrows
-    /// `src` and this parser until the next document.
+    /// `depth_max` counts nested arrays and objects (`[]` is 1, a scalar 0); above [`DEPTH_CAP`] it
+    /// counts as [`DEPTH_CAP`]. Duplicate keys are retained. The value borrows `src` and this
+    /// parser until the next document.
     ///
     /// # Errors
     ///
@@ -109,7 +108,7 @@ impl Parser {
         self.parse_from(src.into(), depth_max)
     }
 
-    /// As [`Parser::parse`], without a copy if there is a block of room behind the document.
+    /// As [`Parser::parse`], without a copy if the source has a block of space after the document.
     ///
     /// # Errors
     ///
@@ -135,7 +134,7 @@ impl Parser {
             }
         };
         let src = source.into_bytes();
-        // Each mark is a token, also of a document that was refused.
+        // Each mark is a token, also in a rejected document.
         let marks = self.buffers.structural_indexes();
         if marks.len() > self.tokens_max {
             return Err(JsonError::Tokens { most: self.tokens_max });
@@ -154,7 +153,7 @@ impl Parser {
         Value::root(src, nodes).ok_or(JsonError::Empty)
     }
 
-    /// Copies `src` into the private buffer, which is to be put back.
+    /// Copies `src` into the private buffer, which the caller puts back.
     #[inline]
     fn copied(&mut self, src: &[u8]) -> Vec<u8> {
         let mut copy = mem::take(&mut self.copy);
@@ -165,14 +164,13 @@ impl Parser {
         copy
     }
 
-    /// Runs the first stage of simd-json over the first `length` bytes of `buffer`, behind which
-    /// there is room; false when it, or the second stage for a document that is one scalar,
-    /// refuses.
+    /// Runs the first stage of simd-json over the first `length` bytes of `buffer`, which has space
+    /// after them; false when that stage rejects, or the second stage for a document of one scalar.
     #[inline]
     fn mark(&mut self, buffer: &mut [u8], length: usize) -> bool {
         let mut tape = Tape(mem::take(&mut self.tape)).reset();
         let result = fill_tape_padded(buffer, length, &mut self.buffers, &mut tape);
-        // Only the second stage counts depth, and it does so at the first bracket.
+        // Only the second stage checks depth, at the first bracket.
         let marked = match &result {
             Ok(()) => true,
             Err(error) => matches!(error.error(), ErrorType::DepthLimitExceeded),
@@ -181,13 +179,13 @@ impl Parser {
         marked
     }
 
-    /// Decides what is wrong with a document that was refused.
+    /// Decides the error of a rejected document.
     #[cold]
     #[inline(never)]
     fn judge(&mut self, src: &[u8], depth_max: usize) -> Result<usize, JsonError> {
         str::from_utf8(src).map_err(|_| JsonError::Utf8)?;
         let paired = self.paired(src);
-        // What differs has the same length, so that spans hold for both.
+        // The replacements have the same length, so that spans hold for both.
         let checked = paired.as_deref().unwrap_or(src);
         let marked = if src.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
         let document = checked.get(marked..).unwrap_or_default();
@@ -207,14 +205,14 @@ impl Parser {
                 return Ok(count);
             }
         }
-        // Nothing is, if it is one number that fits no machine type.
+        // No error, if the document is one number that fits no machine type.
         let start = document.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(0);
         let start = (marked + start) as u32;
         let doc = Marked { src: checked, marks: &[start], escapes: true };
         build(&mut self.nodes, &doc, 0).ok_or(JsonError::Syntax { offset: 0 })
     }
 
-    /// The document without lone surrogates, where they are taken and there are some.
+    /// The document without lone surrogates, if they are accepted and it has some.
     #[cfg(feature = "client")]
     fn paired(&self, src: &[u8]) -> Option<Vec<u8>> {
         self.takes_lone_surrogates.then(|| slow::without_lone_surrogates(src)).flatten()
@@ -226,14 +224,14 @@ impl Parser {
     }
 }
 
-/// Whether the document, if it is one, is an array or an object.
+/// Whether the document, if valid, is an array or an object.
 #[inline]
 fn is_container(src: &[u8]) -> bool {
     let first = src.iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
     matches!(first, Some(b'{' | b'['))
 }
 
-/// Whether there is a backslash among the first `length` bytes; one in the room behind them may
+/// Whether the first `length` bytes contain a backslash; a backslash in the space after them may
 /// count, too.
 #[inline]
 fn has_backslash(buffer: &[u8], length: usize) -> bool {
@@ -457,7 +455,7 @@ mod tests {
             assert_eq!(parser.copy.capacity() > 0, copies);
             assert_eq!(lent, buffer);
         }
-        // The second stage would unescape this one where it stands.
+        // The second stage would unescape this string in place.
         let mut lent = [&b"\"\\u0041\""[..], &[0; PADDING]].concat();
         let value = parser.parse_from(Source::roomy(&mut lent, 8), 4).unwrap();
         assert_eq!(value.raw(), b"\"\\u0041\"");

@@ -1,4 +1,4 @@
-//! The second look at a document that was refused: invalid, out of range, or too deep?
+//! The second look at a rejected document: invalid, out of range, or too deep?
 //!
 //! A plain RFC 8259 acceptor, one pass, one bit of memory per open bracket, no recursion. It
 //! decides every `Syntax` error and its offset; the fast path borrows its numbers and escapes.
@@ -11,7 +11,7 @@ const EXPONENT_DIGITS_MAX: usize = 3;
 /// Digits before an exponent beyond the range of a double (IEEE 754 decimal128 has 34).
 const MANTISSA_DIGITS_MAX: usize = 34;
 
-/// What may come next.
+/// The tokens that may come next.
 enum Expect {
     Value,
     FirstElement,
@@ -20,7 +20,7 @@ enum Expect {
     After,
 }
 
-/// Checks `src`; yields its depth.
+/// Checks `src`; returns its depth.
 ///
 /// # Errors
 ///
@@ -68,7 +68,7 @@ pub(super) fn survey(src: &[u8]) -> Result<usize, JsonError> {
     }
 }
 
-/// Whether `text` is a number and nothing else, in range.
+/// Whether `text` is exactly one number, in range.
 #[inline]
 pub(super) fn is_number(text: &[u8]) -> bool {
     match text {
@@ -85,21 +85,20 @@ fn is_any_number(text: &[u8]) -> bool {
     }
 }
 
-/// Whether `text` is a string and nothing else.
+/// Whether `text` is exactly one string.
 pub(super) fn is_string(text: &[u8]) -> bool {
     let mut scan = ByteCursor { src: text, at: 0 };
     scan.string().is_ok() && scan.at == text.len()
 }
 
-/// Whether `text` can stand between two quotes; it need not be UTF-8.
+/// Whether `text` is valid between two quotes; it need not be UTF-8.
 pub(super) fn is_text(text: &[u8]) -> bool {
     let mut scan = ByteCursor { src: text, at: 0 };
     scan.text().is_ok() && scan.at == text.len()
 }
 
-/// A copy of the same length in which each escape of half a surrogate pair is one of U+FFFD;
-/// `None`: there is none. Linear, and for text of any kind: outside of strings no backslash is
-/// valid anyway.
+/// A copy of the same length in which U+FFFD replaces each escape of half a surrogate pair; `None`:
+/// it has none. Linear, and for any text: outside of strings no backslash is valid anyway.
 #[cfg(feature = "client")]
 pub(super) fn without_lone_surrogates(src: &[u8]) -> Option<Vec<u8>> {
     let unit = |at: usize| {
@@ -179,7 +178,7 @@ impl ByteCursor<'_> {
         JsonError::Syntax { offset: self.at }
     }
 
-    /// Steps over the one byte that may stand here.
+    /// Steps over the one byte that is allowed here.
     fn eat(&mut self, byte: u8) -> Result<(), JsonError> {
         if self.peek() != Some(byte) {
             return Err(self.fail());
@@ -215,7 +214,7 @@ impl ByteCursor<'_> {
         word.iter().try_for_each(|&byte| self.eat(byte))
     }
 
-    /// RFC 8259 §6; yields whether there is an exponent.
+    /// RFC 8259 §6; returns whether it has an exponent.
     fn number(&mut self) -> Result<bool, JsonError> {
         if self.peek() == Some(b'-') {
             self.at += 1;
@@ -255,7 +254,7 @@ impl ByteCursor<'_> {
         self.eat(b'"')
     }
 
-    /// What stands between quotes: up to the next one, or the end.
+    /// The text between quotes: up to the next one, or the end.
     fn text(&mut self) -> Result<(), JsonError> {
         loop {
             match self.peek() {
@@ -302,12 +301,12 @@ impl ByteCursor<'_> {
     }
 }
 
-/// RFC 8259 §6: "this specification allows implementations to set limits on the range and
-/// precision of numbers accepted".
+/// RFC 8259 §6: "this specification allows implementations to set limits on the range and precision
+/// of numbers accepted".
 ///
-/// What a double cannot hold is text to us, but peers that it is passed on to may expand it:
-/// `1e1000000000` is ten characters and a gigabyte of digits. So a number with an exponent that is
-/// beyond a double has at most [`EXPONENT_DIGITS_MAX`] and [`MANTISSA_DIGITS_MAX`] digits.
+/// Here a number beyond a double is text, but peers that receive it may expand it: `1e1000000000`
+/// is ten characters and a gigabyte of digits. So a number with an exponent that is beyond a double
+/// has at most [`EXPONENT_DIGITS_MAX`] and [`MANTISSA_DIGITS_MAX`] digits.
 fn is_in_range(number: &[u8]) -> bool {
     let text = std::str::from_utf8(number).unwrap_or_default();
     if text.parse::<f64>().is_ok_and(f64::is_finite) {

@@ -1,16 +1,16 @@
-//! Where a document lies: in bytes that are shared, or in a buffer whose rest may be lent.
+//! The bytes of a document: shared, or in a buffer with a rest that may be lent.
 //!
-//! simd-json wants a mutable slice that reaches a block beyond the document. A buffer that has
-//! such room is read in place; anything else is copied first. Either way no byte is changed.
+//! simd-json needs a mutable slice that extends a block beyond the document. A buffer with such
+//! space is read in place; anything else is copied first. Either way no byte is changed.
 
-/// A document, or input that holds one, and the room behind it.
+/// A document, or input that contains one, and the space after it.
 #[derive(Debug)]
 pub struct Source<'s>(SourceBytes<'s>);
 
 #[derive(Debug)]
 enum SourceBytes<'s> {
     Shared(&'s [u8]),
-    /// The first so many bytes; what follows is anything, and stays as it is.
+    /// The document is the first so many bytes; the rest is arbitrary, and stays unchanged.
     Roomy(&'s mut [u8], usize),
 }
 
@@ -27,7 +27,7 @@ impl<'s> From<&'s Vec<u8>> for Source<'s> {
 }
 
 impl<'s> Source<'s> {
-    /// The first `length` bytes of `buffer`, all of it at most; the rest is room.
+    /// The first `length` bytes of `buffer`, all of it at most; the rest is space.
     #[inline]
     pub fn roomy(buffer: &'s mut [u8], length: usize) -> Source<'s> {
         let length = length.min(buffer.len());
@@ -43,7 +43,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The bytes from `start` on, with the same room behind them.
+    /// The bytes from `start` on, with the same space after them.
     ///
     /// # Panics
     /// When `start` is beyond the end.
@@ -57,11 +57,11 @@ impl<'s> Source<'s> {
         })
     }
 
-    /// The first `mid` bytes, and the `length` bytes behind them as a source of their own: what
-    /// follows those is its room.
+    /// The first `mid` bytes, and the next `length` bytes as a separate source, with the rest as
+    /// its space.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When the source is shorter.
     #[inline(always)]
     pub fn split(self, mid: usize, length: usize) -> (&'s [u8], Source<'s>) {
         match self.0 {

@@ -1,13 +1,13 @@
 //! Escapes of JSON strings, read piece by piece so that comparing needs no memory.
 //!
-//! The input is what stands between the quotes of a valid string. On other text nothing panics:
-//! an escape that is none yields U+FFFD.
+//! The input is the text between the quotes of a valid string. Other text never panics: an invalid
+//! escape yields U+FFFD.
 
 use std::borrow::Cow;
 #[cfg(feature = "client")]
 use std::cell::Cell;
 
-/// The text a raw string stands for; borrowed when it holds no backslash.
+/// The text that a raw string represents; borrowed when it has no backslash.
 #[must_use]
 pub fn unescape(raw: &str) -> Cow<'_, str> {
     if !raw.contains('\\') {
@@ -23,7 +23,7 @@ pub fn unescape(raw: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// Appends the text a raw string stands for.
+/// Appends the text that a raw string represents.
 pub fn push_unescaped(out: &mut Vec<u8>, raw: &str) {
     for piece in (Pieces { rest: raw }) {
         match piece {
@@ -33,7 +33,7 @@ pub fn push_unescaped(out: &mut Vec<u8>, raw: &str) {
     }
 }
 
-/// Whether `raw` stands for `text`; does not allocate.
+/// Whether `raw` represents `text`; does not allocate.
 pub(super) fn eq_unescaped(raw: &str, text: &str) -> bool {
     let mut left = text;
     for piece in (Pieces { rest: raw }) {
@@ -49,7 +49,7 @@ pub(super) fn eq_unescaped(raw: &str, text: &str) -> bool {
     left.is_empty()
 }
 
-/// A run without backslashes, or what one escape stands for.
+/// A run without backslashes, or the character of one escape.
 enum TextPiece<'r> {
     Text(&'r str),
     Char(char),
@@ -78,7 +78,7 @@ impl<'r> Iterator for Pieces<'r> {
     }
 }
 
-/// What the escape at the start of `bytes` stands for and how long it is.
+/// The character of the escape at the start of `bytes`, and the escape's length.
 ///
 /// Only ASCII is stepped over, so the rest begins at a character.
 fn escape(bytes: &[u8]) -> (char, usize) {
@@ -123,7 +123,7 @@ thread_local! {
     static HAS_READ_HALF: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread has read half a surrogate pair since it was asked last.
+/// Whether this thread has read half a surrogate pair since the last call.
 #[cfg(feature = "client")]
 pub(super) fn take_halves() -> bool {
     HAS_READ_HALF.take()

@@ -1,7 +1,7 @@
-//! Views into a parsed document: copies of two pointers and an index, nothing is owned.
+//! Views into a parsed document: copies of two pointers and an index, without ownership.
 //!
-//! Every view names one node of the table and the text it came from; reading never changes and
-//! never re-formats that text. What a value is not, it answers with `None`, never with a panic.
+//! Every view names one node of the table and its source text; reading never changes or re-formats
+//! that text. Accessors of another type return `None` and never panic.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +13,7 @@ use super::number;
 use super::text::{eq_unescaped, unescape};
 use super::write::canonical_raw;
 
-/// What a value is. Numbers and strings carry no payload: ask for their text.
+/// The type of a value. Numbers and strings carry no payload: read their text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `null`
@@ -44,7 +44,7 @@ impl<'p> Doc<'p> {
         Some(Value { doc: self, node: self.nodes.get(at as usize)?, at })
     }
 
-    /// The text of `start..end`, which exists as well.
+    /// The text of `start..end`, which is in range.
     #[inline]
     fn span(self, start: usize, end: usize) -> &'p [u8] {
         match self.src.get(start..end) {
@@ -59,14 +59,14 @@ impl<'p> Doc<'p> {
         self.span(node.start as usize, node.end as usize)
     }
 
-    /// The text a string node stands for.
+    /// The text that a string node represents.
     #[inline]
     pub(super) fn text(self, node: &Node) -> Cow<'p, [u8]> {
         let raw = self.inner(node);
         if node.tag == Tag::Escaped { unescaped(raw) } else { Cow::Borrowed(raw) }
     }
 
-    /// Whether the string node spells `text`.
+    /// Whether the string node represents `text`.
     #[inline]
     pub(super) fn spells(self, node: &Node, text: &str) -> bool {
         match node.tag {
@@ -77,13 +77,13 @@ impl<'p> Doc<'p> {
     }
 }
 
-/// Cold, so that what never happens is a branch and not a choice between two values.
+/// Cold, so that the impossible case compiles to a branch and not to a select.
 #[cold]
 fn nothing<'p>() -> &'p [u8] {
     b""
 }
 
-/// A span as text. Spans begin and end beside ASCII in a document that is UTF-8, so it always is.
+/// A span as text. Spans begin and end next to ASCII in a UTF-8 document, so it always is UTF-8.
 pub(super) fn utf8(span: &[u8]) -> &str {
     str::from_utf8(span).unwrap_or_default()
 }
@@ -100,14 +100,14 @@ fn respelled(raw: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(canonical_raw(utf8(raw)).into_owned().into_bytes())
 }
 
-/// Where a member's value stands in its document, four bytes; by default nowhere.
+/// The position of a member's value in its document, four bytes; by default none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ValueSlot(u32);
 
 /// One value of a parsed document, 48 bytes, free to copy.
 ///
-/// A document is UTF-8 and so is every text that a value gives, as bytes because that costs
-/// nothing, or as `str` where one is needed.
+/// A document is UTF-8 and so is every text of a value, as bytes because that costs nothing, or as
+/// `str` where needed.
 #[derive(Clone, Copy)]
 pub struct Value<'p> {
     doc: Doc<'p>,
@@ -122,7 +122,7 @@ impl<'p> Value<'p> {
         Doc { src, nodes }.value(0)
     }
 
-    /// What it is.
+    /// Its type.
     #[inline]
     #[must_use]
     pub fn kind(&self) -> Kind {
@@ -151,7 +151,7 @@ impl<'p> Value<'p> {
         utf8(self.raw())
     }
 
-    /// Where [`Value::raw`] stands in the source, in bytes.
+    /// The byte range of [`Value::raw`] in the source.
     #[inline]
     #[must_use]
     pub fn span(&self) -> Range<usize> {
@@ -172,8 +172,8 @@ impl<'p> Value<'p> {
         self.string_raw().map(utf8)
     }
 
-    /// The text between the quotes in its one spelling, see [`canonical_raw`]; borrowed unless it
-    /// has escapes. `None` unless a string.
+    /// The text between the quotes in canonical form, see [`canonical_raw`]; borrowed unless it has
+    /// escapes. `None` unless a string.
     #[inline]
     #[must_use]
     pub fn string_canonical(&self) -> Option<Cow<'p, [u8]>> {
@@ -188,7 +188,7 @@ impl<'p> Value<'p> {
         self.node.tag == Tag::Escaped
     }
 
-    /// The text a string stands for; borrowed unless it has escapes. `None` unless a string.
+    /// The text that a string represents; borrowed unless it has escapes. `None` unless a string.
     #[inline]
     #[must_use]
     pub fn text(&self) -> Option<Cow<'p, [u8]>> {
@@ -202,7 +202,7 @@ impl<'p> Value<'p> {
         Some(if self.has_escapes() { unescape(raw) } else { Cow::Borrowed(raw) })
     }
 
-    /// Whether this is a string that stands for `text`; does not allocate.
+    /// Whether this is a string that represents `text`; does not allocate.
     #[inline]
     #[must_use]
     pub fn str_eq(&self, text: &str) -> bool {
@@ -224,7 +224,7 @@ impl<'p> Value<'p> {
         }
     }
 
-    /// `true` or `false`; `None` for all else.
+    /// `true` or `false`; `None` for other types.
     #[must_use]
     pub fn as_bool(&self) -> Option<bool> {
         match self.kind() {
@@ -254,14 +254,14 @@ impl<'p> Value<'p> {
         self.members().find(|(name, _)| name.eq(key)).map(|(_, value)| value)
     }
 
-    /// The members of an object in source order, repeated keys included; else nothing.
+    /// The members of an object in source order, repeated keys included; empty for other types.
     #[inline]
     #[must_use]
     pub fn members(&self) -> Members<'p> {
         Members { nodes: self.children(Tag::Object) }
     }
 
-    /// The elements of an array in source order; else nothing.
+    /// The elements of an array in source order; empty for other types.
     #[inline]
     #[must_use]
     pub fn elements(&self) -> Elements<'p> {
@@ -275,14 +275,14 @@ impl<'p> Value<'p> {
         self.node.next == self.at + 1
     }
 
-    /// Where this value stands; nowhere for a whole document.
+    /// The position of this value; none for a whole document.
     #[inline]
     #[must_use]
     pub fn slot(&self) -> ValueSlot {
         ValueSlot(self.at)
     }
 
-    /// The value at `slot` of the same document; `None` for nowhere.
+    /// The value at `slot` of the same document; `None` without a position.
     #[inline]
     #[must_use]
     pub fn at(&self, slot: ValueSlot) -> Option<Value<'p>> {

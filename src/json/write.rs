@@ -1,7 +1,7 @@
-//! Writers that append JSON to the caller's buffer, and the one way a string is spelled.
+//! Writers that append JSON to the caller's buffer, with one canonical form of strings.
 //!
-//! Escapes are written only where RFC 8259 §7 demands them, the short form where one exists:
-//! equal texts become equal bytes, and text that needs no escape is copied as it is.
+//! Only characters that RFC 8259 §7 requires are escaped, in the short form if there is one: equal
+//! texts become equal bytes, and text without such characters is copied unchanged.
 
 use std::borrow::Cow;
 
@@ -59,10 +59,10 @@ pub fn push_i64(out: &mut Vec<u8>, value: i64) {
     push_u64(out, value.unsigned_abs());
 }
 
-/// The one spelling of a raw string: escaped as [`push_escaped`] does.
+/// The canonical form of a raw string: escaped as by [`push_escaped`].
 ///
-/// `raw` stands between the quotes of a valid JSON string. Without a backslash it already is
-/// canonical and is returned as it is.
+/// `raw` is the text between the quotes of a valid JSON string. Without a backslash it is canonical
+/// already and is returned unchanged.
 #[must_use]
 pub fn canonical_raw(raw: &str) -> Cow<'_, str> {
     match unescape(raw) {
@@ -70,16 +70,16 @@ pub fn canonical_raw(raw: &str) -> Cow<'_, str> {
         Cow::Owned(text) => {
             let mut out = Vec::with_capacity(raw.len());
             push_escaped(&mut out, &text);
-            // UTF-8 because ASCII was put in place of ASCII in a `str`.
+            // UTF-8 because ASCII replaced ASCII in a `str`.
             Cow::Owned(String::from_utf8(out).unwrap_or_default())
         }
     }
 }
 
-/// Appends JSON without space between its tokens, its strings as [`canonical_raw`] has them.
-/// Numbers stay as they are written.
+/// Appends JSON without space between its tokens, and strings as from [`canonical_raw`]. Numbers
+/// stay unchanged.
 ///
-/// `json` is valid: what is not is appended in part.
+/// `json` must be valid: an invalid text is appended in part.
 #[cfg(any(feature = "push", test))]
 pub fn push_compact(out: &mut Vec<u8>, json: &str) {
     let is_space = |c: char| matches!(c, ' ' | '\n' | '\r' | '\t');
@@ -96,7 +96,7 @@ pub fn push_compact(out: &mut Vec<u8>, json: &str) {
     }
 }
 
-/// Where the string ends that begins there.
+/// The end of the string text that `bytes` begins with.
 #[cfg(any(feature = "push", test))]
 fn string_end(bytes: &[u8]) -> usize {
     let mut at = 0;
@@ -117,12 +117,12 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// Whether RFC 8259 §7 wants `byte` escaped.
+/// Whether RFC 8259 §7 requires `byte` to be escaped.
 const fn needs_escape(byte: u8) -> bool {
     (byte < 0x20) | (byte == b'"') | (byte == b'\\')
 }
 
-/// How many bytes from the start need no escape.
+/// The number of bytes from the start that need no escape.
 fn clean_prefix(bytes: &[u8]) -> usize {
     // Branch-free over a block, so that the compiler can use vector instructions.
     const BLOCK: usize = 32;

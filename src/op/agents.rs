@@ -458,7 +458,7 @@ impl AllAgents {
         if fresh > self.names.left() { Err(AgentError::TooMany) } else { Ok(()) }
     }
 
-    /// The removed agents whose names are still taken because they may have tasks.
+    /// The removed agents that keep their names because they may have tasks.
     pub fn leaving(&self) -> Vec<AgentIndex> {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
         let agents = (0..=u16::MAX).map(AgentIndex).zip(&*listed);

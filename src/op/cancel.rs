@@ -24,7 +24,7 @@ use crate::{
     store::{Edit, StoredTask, TaskKey},
 };
 
-/// The error of a cancel whose deciding program no longer has the task.
+/// The error of a cancel if the deciding program no longer has the task.
 const REPLACED: &str = "the agent was replaced before the task was canceled; ask again";
 
 /// An agent's answer to a cancel.
@@ -161,7 +161,7 @@ impl Core {
     }
 }
 
-/// Rejects the decision of a program whose task was handed to a later program.
+/// Rejects a program's decision about a task that was handed to a later program.
 fn check_asked(edit: &Edit<'_>, asked: u32) -> Result<(), Fault> {
     match edit.incarnation() > asked && !edit.task().state().is_terminal() {
         true => Err(Fault::because(FaultKind::TaskNotCancelable, REPLACED)),

@@ -101,7 +101,7 @@ fn asked_place(share: &RunningShare, bytes: usize) -> Result<Option<AskedPlace>,
 }
 
 impl From<Permit> for DeferredPlace {
-    /// The permit of a turn, whose task has its own slot.
+    /// The permit of a turn; the turn's task has its own slot.
     fn from(permit: Permit) -> DeferredPlace {
         DeferredPlace { _permit: permit, _of_caller: None }
     }

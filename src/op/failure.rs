@@ -13,7 +13,7 @@ use crate::{
     service::{Now, Service},
 };
 
-/// The context of a turn whose agent panicked.
+/// The context of a turn that ended in a panic.
 pub(super) struct BrokenTurn<'b> {
     pub events: &'b mut EventBuf,
     pub ending: &'b mut Ending,

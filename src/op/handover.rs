@@ -64,7 +64,7 @@ impl Core {
         self.store.update(key, self.now(), |edit| edit.incarnation())
     }
 
-    /// Hands over a task whose turn has ended, if its agent changed meanwhile.
+    /// Hands over a task after its turn, if its agent changed meanwhile.
     #[inline]
     pub(super) fn hand_over_late(
         &self,
@@ -117,7 +117,7 @@ impl Core {
             goes_on.then(|| (task(), edit.scope(), edit.names()))
         });
         if current.is_removed {
-            // A turn of the old program has made a task of an agent whose name was freed.
+            // A turn of the old program has made a task under a freed name.
             self.agents.set_gone(agent, false);
         }
         if let (Some(Some((task, scope, names))), Some(host)) = (taken, self.job_host()) {

@@ -1,7 +1,7 @@
 //! Sends that are safe to repeat: a send that equals an earlier one runs only once.
 //!
 //! Invariant: of equal sends one runs, and the others receive its outcome, each in the mode that it
-//! requests. A failed send counts as not made. A send whose outcome is gone is not made again.
+//! requests. A failed send counts as not made. A send is not made again after its outcome is gone.
 //! Decision: `docs/adr/0022-a-send-is-known-again.md`.
 
 mod content;
@@ -270,7 +270,7 @@ impl Core {
         }
     }
 
-    /// Answers with a copy of a message, whose bytes are charged until the call takes it.
+    /// Answers with a copy of a message; its bytes are charged until the call takes it.
     fn answer_again(&self, call: &LateCall, sent: &SentMessage) {
         let SentMessage { message, context_id } = sent.clone();
         let Some(core) = self.this.upgrade() else { return };

@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Core {
-    /// Continues a call whose agent has answered.
+    /// Continues a call after its agent's answer.
     #[cold]
     pub(super) fn poll_late(
         &self,

@@ -193,7 +193,7 @@ mod tests {
     use crate::{agent::DeferredLookup, limits::DEFERRED_CALL_BYTES};
 
     #[test]
-    fn a_deferred_lookup_takes_no_more_memory_than_is_counted_for_it() {
+    fn deferred_lookup_uses_at_most_its_charged_memory() {
         let call = size_of::<LateCall>() + 2 * size_of::<usize>();
         let lookup = size_of::<Lookup>() + size_of::<DeferredLookup>();
         // Three blocks with the allocator's overhead.

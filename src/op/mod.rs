@@ -142,7 +142,7 @@ impl Core {
         Agents(Arc::clone(self))
     }
 
-    /// The answer of a call whose task is unfinished when the server ends.
+    /// The answer of a call if its task is unfinished when the server ends.
     #[cold]
     fn cut_off(&self, of: &Handle) -> Fault {
         let key = (of.hint != missing::MISSING).then(|| TaskKey::of(of));
@@ -205,7 +205,7 @@ impl Core {
 }
 
 impl Lifecycle for Core {
-    /// Runs agents of `cx.worker` whose resume time has come, and evicts expired tasks.
+    /// Resumes agents of `cx.worker` that are due, and evicts expired tasks.
     fn tick(&self, cx: &mut TickCx<'_>, wake: &Waker) -> Option<u64> {
         Some(self.run_due(cx, wake))
     }

@@ -369,7 +369,7 @@ fn outcome(
     }
 }
 
-/// The wait of a call whose agent has deferred its turn.
+/// The wait of a call with a deferred turn.
 fn deferred(send: &Send<'_>, key: TaskKey, link: CallLink) -> WaitHandle {
     let (handle, history) = (key.handle(), send.history);
     WaitHandle { handle, history, link, ..WaitHandle::default() }

@@ -9,7 +9,7 @@ use crate::{
     store::SpaceName,
 };
 
-/// The status text of tasks whose tenant the operator has ended.
+/// The status text of the tasks of a tenant that the operator has ended.
 const ENDED: &str = "the operator has ended the tenant before the task was done";
 
 impl Core {

@@ -164,8 +164,8 @@ impl AllTimers {
 }
 
 impl Core {
-    /// Runs agents of `cx.worker` whose resume time has come, ends idle tasks and evicts expired
-    /// ones; returns when to run again. `wake` is woken when that becomes earlier.
+    /// Resumes agents of `cx.worker` that are due, ends idle tasks and evicts expired ones; returns
+    /// when to run again. `wake` is woken when that becomes earlier.
     pub(super) fn run_due(&self, cx: &mut TickCx<'_>, wake: &Waker) -> u64 {
         for _ in 0..TIMERS_PER_TICK {
             let Some(timer) = self.timers.pop(cx.worker, cx.now.mono_ms) else { break };
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn resume_timers_that_move_from_worker_to_worker_take_no_more_memory() {
+    fn resume_timers_moving_between_workers_need_no_more_memory() {
         let (workers, most) = (4, 10_000);
         let timers = AllTimers::new(workers, most);
         let room =

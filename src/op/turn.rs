@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Core {
-    /// Resumes an agent whose timer has expired, unless its task has ended or was handed over.
+    /// Resumes an agent after its timer expired, unless its task has ended or was handed over.
     pub(super) fn resume(&self, cx: &mut TickCx<'_>, timer: &ResumeTimer) {
         let (key, incarnation) = (timer.key(), timer.incarnation);
         let known = self.store.update(key, cx.now, |edit| {
@@ -129,7 +129,7 @@ impl Core {
         }
     }
 
-    /// Fails a task whose resume timer was rejected: no code would ever continue it.
+    /// Fails a task without a resume timer after a rejected one: no code would ever continue it.
     fn refuse_resume(&self, key: TaskKey, now: Now) {
         let text = PartsBuf::new().text("too many agents are waiting to be called again");
         let message = MessageBuf::agent(&text).id("resume-limit");

@@ -185,7 +185,7 @@ mod tests {
     use crate::{agent::DeferredCancel, limits::DEFERRED_CALL_BYTES, op::cancel::Deciding};
 
     #[test]
-    fn a_deferred_cancel_takes_no_more_memory_than_is_counted_for_it() {
+    fn deferred_cancel_uses_at_most_its_charged_memory() {
         let call = size_of::<LateCall>() + size_of::<JoinedCalls>() + size_of::<UndecidedCancel>();
         let agent = size_of::<DeferredCancel>() + size_of::<Deciding>();
         // Two lists of capacity four, an entry of a map half full, and six blocks with the

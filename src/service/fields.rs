@@ -1,4 +1,4 @@
-//! Header fields of a request, as agents that ask for some of them get them.
+//! Header fields of a request, for agents that request some of them.
 
 use std::{borrow::Cow, fmt, net::IpAddr};
 
@@ -6,10 +6,10 @@ use super::{trace::CallSpan, upstream::UpstreamLog};
 
 /// A source of the header fields of a request: its head, or the metadata of a gRPC call.
 pub trait FieldSource {
-    /// Gives each value of a field to `each`; names are compared without regard to case.
+    /// Passes each value of a field to `each`; names are compared case-insensitively.
     fn each_value<'s>(&'s self, name: &str, each: &mut dyn FnMut(&'s [u8]));
 
-    /// The address that the request came from, where it is known without the fields that say it.
+    /// The client address of the request, if it is known without reading header fields.
     fn address(&self) -> Option<IpAddr> {
         None
     }
@@ -19,23 +19,24 @@ pub trait FieldSource {
         None
     }
 
-    /// The place for what the log tells of the upstream, if the call has a line in a log.
+    /// Receives the upstream's log data, if the call is logged.
     fn upstream_log(&self) -> Option<&UpstreamLog> {
         None
     }
 }
 
-/// The header fields of a request; there are none where they are unknown.
+/// The header fields of a request; empty if unknown.
 #[derive(Clone, Copy, Default)]
 pub struct RequestFields<'a>(Option<&'a dyn FieldSource>);
 
 impl<'a> RequestFields<'a> {
-    /// The fields that `source` knows.
+    /// The fields of `source`.
     pub fn of(source: &'a dyn FieldSource) -> RequestFields<'a> {
         RequestFields(Some(source))
     }
 
-    /// The value of a field; several are one list (RFC 9110 §5.3). One that is no UTF-8 is none.
+    /// The value of a field; several are one list (RFC 9110 §5.3). A value that is not UTF-8 counts
+    /// as absent.
     pub fn value(self, name: &str) -> Option<Cow<'a, str>> {
         let mut found: Option<Cow<'a, str>> = None;
         self.0?.each_value(name, &mut |value| {
@@ -52,14 +53,14 @@ impl<'a> RequestFields<'a> {
         found
     }
 
-    /// Gives each value of a field to `each`, whatever bytes it has.
+    /// Passes each value of a field to `each`, with any bytes.
     pub fn each_value(self, name: &str, each: &mut dyn FnMut(&'a [u8])) {
         if let Some(source) = self.0 {
             source.each_value(name, each);
         }
     }
 
-    /// The address that the request came from, where it is known without the fields that say it.
+    /// The client address of the request, if it is known without reading header fields.
     pub fn address(self) -> Option<IpAddr> {
         self.0?.address()
     }
@@ -69,13 +70,13 @@ impl<'a> RequestFields<'a> {
         self.0?.span()
     }
 
-    /// The place for what the log tells of the upstream, if the call has a line in a log.
+    /// Receives the upstream's log data, if the call is logged.
     pub fn upstream_log(self) -> Option<&'a UpstreamLog> {
         self.0?.upstream_log()
     }
 
-    /// How often a field is there, whatever its values are: what a proxy says once is its word, and
-    /// said twice it may be its client's.
+    /// How often a field occurs, whatever its values are: if a proxy's field occurs twice, one may
+    /// come from its client.
     pub fn count(self, name: &str) -> usize {
         let mut count = 0;
         self.each_value(name, &mut |_| count += 1);

@@ -1,4 +1,4 @@
-//! What a caller was admitted by, and that it can be withdrawn.
+//! The grant that a caller was admitted by, which can be withdrawn.
 
 use std::{
     collections::BTreeMap,
@@ -9,8 +9,8 @@ use std::{
     task::Waker,
 };
 
-/// What stands behind a principal and can be withdrawn: a key in the configuration, the key of an
-/// issuer, the authorities that certificates lead to.
+/// The withdrawable basis of a principal: a key in the configuration, the key of an issuer, the
+/// authorities of certificates.
 #[derive(Debug, Default)]
 pub struct Grant {
     withdrawn: AtomicBool,
@@ -24,8 +24,8 @@ struct Watchers {
 }
 
 impl Grant {
-    /// From now on no caller is admitted by it. The streams, WebSockets and waiting calls of
-    /// callers that were admitted by it are woken, and end.
+    /// Stops admitting callers by it. The streams, WebSockets and waiting calls of callers that it
+    /// admitted are woken, and end.
     pub fn withdraw(&self) {
         self.withdrawn.store(true, Ordering::Release);
         let watchers = std::mem::take(&mut self.watchers().wakers);
@@ -51,7 +51,7 @@ pub(crate) struct GrantWatch {
 }
 
 impl GrantWatch {
-    /// Wakes `waker` when `grant` is withdrawn. Look at [`Grant::is_withdrawn`] after it was made.
+    /// Wakes `waker` when `grant` is withdrawn. Check [`Grant::is_withdrawn`] after making it.
     pub fn new(grant: &Arc<Grant>, waker: &Waker) -> GrantWatch {
         let mut watchers = grant.watchers();
         let number = watchers.next;

@@ -1,8 +1,8 @@
-//! Calls that wait for one answer: an equal call waits while it is being decided with
-//! the first.
+//! Calls that share one answer: while the first is being decided, equal calls wait for the same
+//! decision.
 //!
-//! Invariant: all of them get the same answer, and none joins behind it. They have left when the
-//! last one has. A call that wants no answer never leaves: it wants what is decided.
+//! Invariant: all of them get the same answer, and none joins after it. They count as left when the
+//! last caller has left. A call without a wanted answer never leaves: it still wants the decision.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -19,25 +19,25 @@ struct Joined {
     is_answered: bool,
 }
 
-/// Which of several calls is watched, to learn when all of them have left.
+/// The call that is watched, among several, to detect when all callers have left.
 #[derive(Default)]
 pub(crate) struct WatchedCall {
     call: Option<Arc<LateCall>>,
     waiter: Waiter,
 }
 
-/// Which callers still want the decision on several calls.
+/// The callers that still want the decision.
 pub(crate) enum WantedBy {
-    /// A caller waits for the answer, perhaps one of several.
+    /// A caller waits for the answer; others may wait, too.
     Caller(Arc<LateCall>),
-    /// Only callers that want no answer, but the effect.
+    /// Only callers without a wanted answer, which want the effect.
     Silent,
-    /// All have left, or are answered.
+    /// All callers have left or are answered.
     NoCaller,
 }
 
 impl JoinedCalls {
-    /// A call that waits, and the other side, to which more may come.
+    /// A waiting call, and the answering side, which more calls may join.
     pub fn first() -> (CallLink, Arc<JoinedCalls>) {
         let (link, call) = CallLink::late();
         let joined = Joined { calls: vec![call], is_answered: false };
@@ -48,8 +48,8 @@ impl JoinedCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more call that waits, and is counted by `charge` while it does; `None`: they are
-    /// answered, or all of them have left.
+    /// Joins a waiting call, which `charge` accounts for meanwhile; `None`: the calls are answered,
+    /// or all callers have left.
     pub(crate) fn join(&self, charge: Charge) -> Option<CallLink> {
         let mut joined = self.lock();
         if joined.is_answered || joined.calls.iter().all(|call| call.has_left()) {
@@ -57,7 +57,7 @@ impl JoinedCalls {
         }
         if joined.calls.len() == joined.calls.capacity() {
             joined.forget();
-            // As many may come and go before the rest is looked at again.
+            // Reserves as many again, so that the scan is amortised.
             let stay = joined.calls.len();
             joined.calls.reserve(stay);
         }
@@ -81,7 +81,7 @@ impl JoinedCalls {
         self.lock().calls.iter().all(|call| call.has_left())
     }
 
-    /// Which callers still want the decision.
+    /// The callers that still want the decision.
     pub(crate) fn wanted_by(&self) -> WantedBy {
         let mut wanted_by = WantedBy::NoCaller;
         for call in &self.lock().calls {
@@ -94,8 +94,8 @@ impl JoinedCalls {
         wanted_by
     }
 
-    /// Ready when no caller waits for the answer any more; registers `wake` otherwise. True: there
-    /// are such as want what is decided.
+    /// Ready when no caller waits for the answer any more; otherwise registers `wake`. True: a
+    /// caller still wants the decision.
     pub(crate) fn poll_left(&self, watched: &mut WatchedCall, wake: &Waker) -> Poll<bool> {
         loop {
             let WatchedCall { call, waiter } = watched;
@@ -115,8 +115,8 @@ impl JoinedCalls {
 }
 
 impl Joined {
-    /// Forgets the calls that are over. One that wants no answer still wants what is decided: of
-    /// these the first stays, and never leaves.
+    /// Drops finished calls. Of the calls without a wanted answer the first stays, since it still
+    /// wants the decision, and never leaves.
     fn forget(&mut self) {
         let mut has_silent = false;
         self.calls.retain(|call| match call.is_answered() {
@@ -221,7 +221,7 @@ mod tests {
         assert!(woken.0.load(Relaxed));
         assert_eq!(calls.poll_left(&mut watched, &wake), Poll::Ready(true));
         assert!(matches!(calls.wanted_by(), WantedBy::Silent) && !calls.have_left());
-        // Another one that waits is waited for.
+        // Another waiting caller takes its place.
         let second = join(&calls).unwrap();
         assert_eq!(calls.poll_left(&mut watched, &wake), Poll::Pending);
         drop(second);
@@ -243,7 +243,7 @@ mod tests {
                     link.finish();
                 }
             });
-            // At the end the other one hears that there is no more.
+            // At the end the other side learns that no more calls follow.
             let give = give;
             for round in 0..ROUNDS {
                 let (first, calls) = JoinedCalls::first();
@@ -257,7 +257,7 @@ mod tests {
                 while !matches!(calls.wanted_by(), WantedBy::Silent) {
                     std::thread::yield_now();
                 }
-                // It is woken right behind that, if at all.
+                // It is woken immediately after that, if at all.
                 let since = Instant::now();
                 while polled.is_pending() && !woken.0.load(Relaxed) {
                     assert!(since.elapsed() < Duration::from_secs(20), "{round}");
@@ -268,12 +268,12 @@ mod tests {
     }
 
     #[test]
-    fn those_who_want_no_answer_are_forgotten_and_still_want_the_decision() {
+    fn calls_without_answer_are_dropped_but_want_the_decision() {
         let (first, calls) = JoinedCalls::first();
         let charge = Arc::new(());
         for _ in 0..1_000 {
             calls.join(Box::new(Arc::clone(&charge))).unwrap().finish();
-            // Nothing of it is counted any more.
+            // Its charge is released.
             assert_eq!(Arc::strong_count(&charge), 1);
         }
         assert!(calls.lock().calls.len() <= 8);

@@ -1,12 +1,12 @@
-//! The agent that a worker calls, in case that it takes long.
+//! The agent that a worker is calling, to attribute a slow call.
 
 use super::AgentIndex;
 
-/// Which agent a worker has called last, and when: so that a long turn can be attributed.
+/// The agent that a worker called last, and when, so that a long call can be attributed.
 #[derive(Clone, Copy, Debug)]
 pub struct LastCall {
     /// The agent.
     pub agent: AgentIndex,
-    /// The time as the worker has read it last before, on the monotonic clock.
+    /// The worker's last reading of the monotonic clock before it.
     pub at_ms: u64,
 }

@@ -1,8 +1,8 @@
-//! A call that is answered later: what the side that waits and the side that answers share.
+//! A call that is answered later: the shared state of the waiting and the answering side.
 //!
 //! Invariant: at most one answer is given, from any thread, and wakes the waiting call. A caller
-//! that leaves before its answer is reported at once to a watcher. What an answer
-//! is counted by lives until it is taken, or cannot be taken any more.
+//! that leaves before its answer is reported to the watchers at once. The charge of an answer lives
+//! until the answer is taken, or can no longer be taken.
 
 use std::{
     any::Any,
@@ -18,18 +18,17 @@ use crate::{
     waiter::{SharedWaker, Waiter},
 };
 
-/// The side that waits, kept beside what it waits for. When it is dropped before the call is
-/// answered, its caller has left.
+/// The waiting side of a call. Dropping it before the answer means that the caller has left.
 #[derive(Default)]
 pub struct CallLink(Option<WaitingSide>);
 
-/// Most calls have none: dropping a link looks at one pointer.
+/// Boxed because most calls have none: dropping a link checks one pointer.
 struct WaitingSide(Arc<LateCall>);
 
-/// The side that answers.
+/// The answering side.
 pub struct LateCall(Mutex<CallState>);
 
-/// What a call is answered with.
+/// The answer of a call.
 pub enum LateAnswer {
     /// A direct message.
     Message {
@@ -42,7 +41,7 @@ pub enum LateAnswer {
     Fault(Fault),
     /// The task as it is now.
     Task(Handle),
-    /// A task that is in no store: alone, also where a stream was asked for.
+    /// A task that is in no store: sent alone, even if a stream was requested.
     Copy(Box<TaskBuf>),
     /// The task, when it ends or is interrupted.
     Wait {
@@ -51,21 +50,21 @@ pub enum LateAnswer {
         /// An interrupted state counts only if it was entered after this event.
         after: u64,
     },
-    /// A stream.
+    /// A stream of the task.
     Stream {
-        /// Where it begins.
+        /// Its start.
         cursor: Cursor,
         /// The wire family of the call that made the task.
         generation: Generation,
     },
 }
 
-/// What something is counted by, for as long as it lives.
+/// Accounts for something as long as it lives.
 pub(crate) type Charge = Box<dyn Any + Send>;
 
 struct CallState {
     stage: CallStage,
-    /// What the answer is counted by.
+    /// The charge of the answer.
     charge: Option<Charge>,
     waiting: Option<Waker>,
     /// Woken when the caller leaves.
@@ -73,24 +72,24 @@ struct CallState {
 }
 
 enum CallStage {
-    /// It is to be answered, or was.
+    /// [`LateCall::answer`] answers it, or has answered it.
     Late(Option<LateAnswer>),
     /// Its task answers it.
     Task,
     Answered,
     Left {
-        /// True: it was not answered, before or since.
+        /// True: it was never answered, neither before nor after.
         unanswered: bool,
     },
 }
 
 impl CallLink {
-    /// A call that waits for [`LateCall::answer`], and its other side.
+    /// A call that waits for [`LateCall::answer`], and its answering side.
     pub fn late() -> (CallLink, Arc<LateCall>) {
         CallLink::of(CallStage::Late(None))
     }
 
-    /// A call that its task answers, and the side that learns when its caller leaves.
+    /// A call that its task answers, and the side that is notified when its caller leaves.
     pub fn of_task() -> (CallLink, Arc<LateCall>) {
         CallLink::of(CallStage::Task)
     }
@@ -101,20 +100,20 @@ impl CallLink {
         (CallLink(Some(WaitingSide(Arc::clone(&call)))), call)
     }
 
-    /// True when there is another side.
+    /// True when it has an answering side.
     #[inline]
     pub fn is_some(&self) -> bool {
         self.0.is_some()
     }
 
-    /// True when the call is to be answered by other means than a task.
+    /// True when [`LateCall::answer`] answers the call, not its task.
     pub fn is_late(&self) -> bool {
         let is_late = |side: &WaitingSide| matches!(side.0.lock().stage, CallStage::Late(_));
         self.0.as_ref().is_some_and(is_late)
     }
 
-    /// Takes the answer, or registers `wake`. Behind [`LateAnswer::Wait`] and
-    /// [`LateAnswer::Stream`] the task answers the call; others are the last.
+    /// Takes the answer, or registers `wake`. After [`LateAnswer::Wait`] and [`LateAnswer::Stream`]
+    /// the task answers the call; other answers are final.
     pub fn poll(&self, wake: &Waker) -> Poll<LateAnswer> {
         let Some(WaitingSide(call)) = &self.0 else { return Poll::Pending };
         let mut state = call.lock();
@@ -137,7 +136,7 @@ impl CallLink {
         Poll::Pending
     }
 
-    /// The call is answered: its caller does not leave any more.
+    /// The call is answered, so its caller can no longer leave.
     #[inline]
     pub fn finish(&mut self) {
         if let Some(side) = self.0.take() {
@@ -147,7 +146,7 @@ impl CallLink {
 }
 
 impl Clone for CallLink {
-    /// A copy waits for nothing.
+    /// A copy has no answering side.
     fn clone(&self) -> CallLink {
         CallLink(None)
     }
@@ -167,7 +166,7 @@ impl Drop for WaitingSide {
 }
 
 impl Outcome {
-    /// The answer is not wanted: there is no caller that could leave before it.
+    /// The answer is not wanted: no caller can leave before it.
     pub(crate) fn finish(self) {
         match self {
             Outcome::Answered => {}
@@ -185,7 +184,7 @@ impl LateCall {
         let (watchers, charge) = (std::mem::take(&mut state.watchers), state.charge.take());
         drop(state);
         drop((stage, charge));
-        // A watcher of several calls watches another one from now on.
+        // A watcher of several calls now watches another one.
         wake_all(&watchers);
     }
 
@@ -193,13 +192,13 @@ impl LateCall {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers the call, unless it is over.
+    /// Answers the call, unless it has ended.
     pub fn answer(&self, answer: LateAnswer) {
         self.answer_with(answer, None);
     }
 
     /// Answers the call as [`LateCall::answer`] does; `charge` is dropped when the answer is taken,
-    /// or when it cannot be taken any more.
+    /// or can no longer be taken.
     pub(crate) fn answer_with(&self, answer: LateAnswer, charge: Option<Charge>) {
         let mut state = self.lock();
         match &mut state.stage {
@@ -214,7 +213,7 @@ impl LateCall {
         waiting.inspect(Waker::wake_by_ref);
     }
 
-    /// From now on the call is counted by this, until it is over.
+    /// Holds `charge` for the call until it ends.
     pub(crate) fn count_by(&self, charge: Charge) {
         self.lock().charge = Some(charge);
     }
@@ -224,12 +223,12 @@ impl LateCall {
         matches!(self.lock().stage, CallStage::Left { .. })
     }
 
-    /// True when the call is over with its answer, or wants none.
+    /// True when the call ended with its answer, or wants none.
     pub(crate) fn is_answered(&self) -> bool {
         matches!(self.lock().stage, CallStage::Answered)
     }
 
-    /// Ready when the caller has left without its answer; registers `wake` otherwise.
+    /// Ready when the caller has left without its answer; otherwise registers `wake`.
     pub fn poll_left(&self, waiter: &mut Waiter, wake: &Waker) -> Poll<()> {
         match self.poll_over(waiter, wake) {
             Poll::Ready(true) => Poll::Ready(()),
@@ -237,8 +236,8 @@ impl LateCall {
         }
     }
 
-    /// Ready when the call is over, with true if its caller has left without its answer; registers
-    /// `wake` otherwise. In one step: no waker is called for an end that has come before.
+    /// Ready when the call has ended, with true if its caller left without its answer; otherwise
+    /// registers `wake`. Atomic: no waker is called for an end that came earlier.
     pub(crate) fn poll_over(&self, waiter: &mut Waiter, wake: &Waker) -> Poll<bool> {
         let mut state = self.lock();
         match state.stage {
@@ -250,7 +249,7 @@ impl LateCall {
         Poll::Pending
     }
 
-    /// Ready when the caller has left without an answer; registers `wake` otherwise.
+    /// Ready when the caller has left without an answer; otherwise registers `wake`.
     pub fn poll_left_unanswered(&self, waiter: &mut Waiter, wake: &Waker) -> Poll<()> {
         let mut state = self.lock();
         match state.stage {
@@ -268,7 +267,7 @@ impl LateCall {
         if matches!(state.stage, CallStage::Answered) {
             return;
         }
-        // An answer that cannot be taken any more goes, too.
+        // An answer that can no longer be taken is dropped, too.
         let unanswered = matches!(state.stage, CallStage::Late(None));
         let stage = std::mem::replace(&mut state.stage, CallStage::Left { unanswered });
         let watchers = std::mem::take(&mut state.watchers);
@@ -285,7 +284,7 @@ fn wake_all(watchers: &[Arc<SharedWaker>]) {
 }
 
 impl CallState {
-    /// A watcher is told when the caller leaves.
+    /// Notifies a watcher when the caller leaves.
     fn watch(&mut self, waiter: &mut Waiter, wake: &Waker) {
         if let Some(waker) = waiter.arm(wake) {
             self.watchers.retain(SharedWaker::is_awaited);

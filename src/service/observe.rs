@@ -1,11 +1,10 @@
-//! What a server tells metrics and logs: how each call has ended, and which credentials came with
-//! requests.
+//! The events that a server reports to metrics and logs: how each call has ended, and which
+//! credentials requests had.
 //!
-//! Invariant: each call is told once, at its end, on the thread that has answered it: at once, when
-//! it no longer waits, or when its stream has ended. Nothing that is told is a secret. `Now` is
-//! read once a turn, and most calls end in the turn in which they begin, so the observer has a
-//! clock of its own. It is read when a call ends; that one begins costs no reading
-//! ([`CallObserver::turned_ns`]).
+//! Invariant: each call is reported once, at its end, on the thread that answered it: immediately,
+//! after waiting, or when its stream has ended. Reports contain no secrets. `Now` is read once a
+//! poll, and most calls end in the poll in which they begin, so the observer has its own clock. It
+//! is read when a call ends; the start of a call needs no reading ([`CallObserver::turned_ns`]).
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -20,18 +19,18 @@ use crate::{
 
 /// Counts and logs calls. It is called on the threads that serve, so it never blocks.
 pub trait CallObserver: Send + Sync {
-    /// The time in nanoseconds on a clock that never goes back, and is as fine as calls are short.
+    /// The time in nanoseconds on a monotonic clock of fine resolution.
     fn clock_ns(&self) -> u64;
 
-    /// The time that this worker has read last on that clock: when a call begins, it has just
-    /// turned to it, or has just ended another one.
+    /// The last reading of that clock by this worker: when a call begins, the worker has just been
+    /// polled, or has just ended another call.
     fn turned_ns(&self, _worker: usize) -> u64 {
         self.clock_ns()
     }
 
-    /// Whether what [`CallObserver::turned_ns`] says of a worker stays the same from where a call
-    /// begins to where it is answered, or left waiting. It is then asked there, and not when the
-    /// call begins.
+    /// Whether the value of [`CallObserver::turned_ns`] for a worker stays the same from the
+    /// beginning of a call until it is answered or left waiting. It is then read at the end, and
+    /// not at the beginning.
     fn keeps_turns(&self) -> bool {
         false
     }
@@ -41,20 +40,20 @@ pub trait CallObserver: Send + Sync {
         false
     }
 
-    /// Whether it wants [`CallRecord::details`] of a call that is refused, also where
+    /// Whether it wants [`CallRecord::details`] of a refused call, even if
     /// [`CallObserver::wants_details`] was false, and [`CallObserver::request_refused`].
     fn wants_refusals(&self) -> bool {
         false
     }
 
-    /// Is told of a request that was answered with a status of 400 or above, and that is no call.
+    /// Called for a request with a status of 400 or above that is not a call.
     fn request_refused(&self, _refused: &RefusedRequest<'_>) {}
 
-    /// Is told how a call has ended.
+    /// Called when a call has ended.
     fn call_ended(&self, call: &CallRecord);
 
-    /// Is told of a call that has ended as most do; it is not told twice. One that keeps turns is
-    /// not told when it began, and reads that from its own clock.
+    /// Called instead of [`CallObserver::call_ended`] for a call that ended in the usual way. If
+    /// the observer keeps turns, the start time is not passed and is read from its own clock.
     fn call_answered(&self, call: &AnsweredCall) {
         let mut record = CallRecord::from(call);
         if self.keeps_turns() {
@@ -63,24 +62,24 @@ pub trait CallObserver: Send + Sync {
         self.call_ended(&record);
     }
 
-    /// Is told of a request or a connection that was refused because of a limit, and that is no
-    /// call: what is told of a call says so itself ([`CallRefusal::limit`]).
+    /// Called when a limit refused a request or a connection that is not a call: for a call, its
+    /// record names the limit ([`CallRefusal::limit`]).
     fn limit_hit(&self, _hit: &LimitHit<'_>) {}
 
-    /// Is told the name of a filter of ListTasks that is not known, and was ignored: once for each
-    /// name, and for few of them.
+    /// Called with the name of an unknown filter of ListTasks that was ignored: once for each name,
+    /// and for few of them.
     fn filter_ignored(&self, _name: &str) {}
 
-    /// Is told that an address has shown too many wrong credentials, and is slowed from now on:
-    /// once each time.
+    /// Called when an address has sent too many wrong credentials and is slowed from now on: once
+    /// each time.
     fn peer_slowed(&self, _address: IpAddr) {}
 
-    /// Is told what a request has shown, where callers are known: once for each request that may
-    /// be a call, and for each that is refused.
+    /// Called with the result of authentication, if callers are authenticated: once for each
+    /// request that may be a call, and for each that is refused.
     fn caller_asked(&self, _worker: usize, _outcome: AuthOutcome) {}
 }
 
-/// The way by which a call has come.
+/// The binding of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallBinding {
     /// JSON-RPC over HTTP.
@@ -98,7 +97,7 @@ impl CallBinding {
     pub const ALL: [CallBinding; 4] =
         [CallBinding::JsonRpc, CallBinding::HttpJson, CallBinding::Grpc, CallBinding::WebSocket];
 
-    /// The status of HTTP, or the code of gRPC, of what is no refusal.
+    /// The HTTP status, or the gRPC code, of success.
     pub const fn status_ok(self) -> u16 {
         match self {
             CallBinding::Grpc => 0,
@@ -117,25 +116,25 @@ impl CallBinding {
     }
 }
 
-/// Why nothing more is said of a call.
+/// Why a call has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallEnd {
-    /// All was said: an answer, a fault, the end of a stream.
+    /// It was answered completely: a result, a fault, or the end of a stream.
     Complete,
-    /// Its client has left before that.
+    /// Its client has disconnected before that.
     ClientLeft,
     /// The server ends.
     Cut,
-    /// The credential has ended by which the stream was opened.
+    /// The credential that opened the stream has ended.
     Expired,
-    /// Its caller no longer wants it.
+    /// Its deadline has passed.
     DeadlineExceeded,
-    /// The task of the stream has left the store, or its subscriber fell behind what is kept of it.
+    /// The task of the stream was evicted, or its subscriber fell behind the retained events.
     Gone,
 }
 
 impl CallEnd {
-    /// All of them, in the order of their numbers.
+    /// All of them, in order of their numbers.
     pub const ALL: [CallEnd; 6] = [
         CallEnd::Complete,
         CallEnd::ClientLeft,
@@ -161,36 +160,36 @@ impl CallEnd {
 /// A refusal by a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitHit<'a> {
-    /// The worker that has refused it.
+    /// The worker that refused it.
     pub worker: usize,
     /// The name of the limit, or of the share of a caller.
     pub limit: &'static str,
-    /// Whose request it was, where that is known.
+    /// The owner of the request, if known.
     pub owner: Option<&'a str>,
 }
 
-/// A request that was refused and that is no call: its caller is not admitted, its path names
-/// nothing, or it is refused by its head or its body.
+/// A refused request that is not a call: its caller is not admitted, its path is unknown, or its
+/// head or body is rejected.
 #[derive(Clone, Copy, Debug)]
 pub struct RefusedRequest<'a> {
-    /// The address that it came from; `None`: unknown, as over a Unix socket.
+    /// The client address; `None`: unknown, as over a Unix socket.
     pub peer: Option<IpAddr>,
-    /// Its caller, where that is known.
+    /// Its caller, if known.
     pub principal: Option<&'a Principal>,
-    /// The status of HTTP that stands for the refusal, over gRPC as well.
+    /// The HTTP status of the refusal, also over gRPC.
     pub status: u16,
     /// The reason, in one sentence.
     pub reason: &'a str,
-    /// The limit that was reached, where it was one.
+    /// The limit that was reached, if any.
     pub limit: Option<&'static str>,
 }
 
 /// Why a call was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallRefusal {
-    /// The fault that it was answered with.
+    /// The fault of its answer.
     pub kind: FaultKind,
-    /// The limit that was reached, where it was one.
+    /// The limit that was reached, if any.
     pub limit: Option<&'static str>,
 }
 
@@ -200,24 +199,24 @@ impl From<&Fault> for CallRefusal {
     }
 }
 
-/// A call that was answered in the turn in which it came, and of which no observer wants details.
+/// A call that was answered in the poll in which it arrived, without details.
 #[derive(Clone, Copy, Debug)]
 pub struct AnsweredCall {
-    /// The worker that has answered it.
+    /// The worker that answered it.
     pub worker: usize,
-    /// The way by which it came.
+    /// Its binding.
     pub binding: CallBinding,
-    /// What was asked for.
+    /// Its operation.
     pub op: Op,
-    /// In which generation.
+    /// Its generation.
     pub generation: Generation,
     /// The agent.
     pub agent: AgentIndex,
-    /// When it began, on [`CallObserver::clock_ns`]; 0 where the observer keeps turns.
+    /// When it began, on [`CallObserver::clock_ns`]; 0 if the observer keeps turns.
     pub began_ns: u64,
-    /// Bytes of its body or message; those of a batch are its first call's.
+    /// Bytes of its body or message; for a batch, counted for its first call.
     pub bytes_in: u64,
-    /// Bytes of its answer, over HTTP/1.1 with the head.
+    /// Bytes of its answer, over HTTP/1.1 including the head.
     pub bytes_out: u64,
 }
 
@@ -244,58 +243,58 @@ impl From<&AnsweredCall> for CallRecord {
     }
 }
 
-/// How a call has ended.
+/// The record of an ended call.
 #[derive(Clone, Debug)]
 pub struct CallRecord {
-    /// The worker that has answered it.
+    /// The worker that answered it.
     pub worker: usize,
-    /// The way by which it came.
+    /// Its binding.
     pub binding: CallBinding,
-    /// What was asked for; `None`: nothing that there is.
+    /// Its operation; `None`: unknown.
     pub op: Option<Op>,
-    /// In which generation.
+    /// Its generation.
     pub generation: Generation,
     /// The agent.
     pub agent: AgentIndex,
     /// Why it was refused; `None`: it was not.
     pub refusal: Option<CallRefusal>,
-    /// The status of HTTP that its answer has, or the code of gRPC.
+    /// The HTTP status of its answer, or the gRPC code.
     pub status: u16,
     /// When it began, on [`CallObserver::clock_ns`].
     pub began_ns: u64,
-    /// True: it was not answered in the turn in which it came.
+    /// True: it was not answered in the poll in which it arrived.
     pub waited: bool,
-    /// Bytes of its body or message; those of a batch are its first call's.
+    /// Bytes of its body or message; for a batch, counted for its first call.
     pub bytes_in: u64,
-    /// Bytes of its answer, over HTTP/1.1 with the head.
+    /// Bytes of its answer, over HTTP/1.1 including the head.
     pub bytes_out: u64,
-    /// What was said on its stream; `None`: it asked for none, or got none.
+    /// The record of its stream; `None`: it requested none, or got none.
     pub stream: Option<StreamRecord>,
-    /// Why nothing more is said.
+    /// Why it has ended.
     pub end: CallEnd,
-    /// What a log tells of it, if an observer wants details.
+    /// Its log details, if an observer wants them.
     pub details: Option<Box<CallDetails>>,
-    /// The caller of a call that was refused because of a limit, where it is known.
+    /// The caller of a call that a limit refused, if known.
     pub refused: Option<Arc<Principal>>,
 }
 
-/// What was said on a stream.
+/// The record of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamRecord {
     /// When the first event was written, on [`CallObserver::clock_ns`].
     pub first_event_ns: Option<u64>,
-    /// Events that were written.
+    /// The number of written events.
     pub events: u64,
-    /// The most events that it had to take at once until it had all there were.
+    /// The largest number of events that it had to catch up at once.
     pub behind_max: u64,
-    /// Events that it has taken since it had all there were.
+    /// The number of events since it had last caught up.
     pub behind: u64,
-    /// True: its subscriber has come back, and said which event it had last.
+    /// True: its subscriber resumed, and named the last event that it had.
     pub resumed: bool,
 }
 
 impl StreamRecord {
-    /// Takes into account what was written in one turn, and whether that was all there is.
+    /// Adds the events of one poll; `has_all`: no event is left.
     pub fn wrote(&mut self, events: u64, has_all: bool, clock: impl FnOnce() -> u64) {
         if events > 0 {
             self.first_event_ns.get_or_insert_with(clock);
@@ -309,18 +308,18 @@ impl StreamRecord {
     }
 }
 
-/// What a log tells of a call beside its numbers.
+/// The log details of a call, in addition to its numbers.
 #[derive(Clone, Debug, Default)]
 pub struct CallDetails {
-    /// The id of the task that it is about, as it stands in JSON; empty: none is known.
+    /// The raw JSON text of its task id; empty: unknown.
     pub task: Vec<u8>,
     /// Its caller.
     pub principal: Option<Arc<Principal>>,
-    /// The address that it came from; `None`: unknown, as over a Unix socket.
+    /// The client address; `None`: unknown, as over a Unix socket.
     pub peer: Option<IpAddr>,
-    /// Why it was refused, in one sentence; empty: its [`CallRefusal::kind`] is all that is known.
+    /// Why it was refused, in one sentence; empty: only [`CallRefusal::kind`] is known.
     pub reason: String,
-    /// The trace that it belongs to (W3C Trace Context §3.2.2.3), in lower-case hex.
+    /// Its trace id (W3C Trace Context §3.2.2.3), in lower-case hex.
     pub trace_id: Option<[u8; 32]>,
     /// Its span, if it is traced.
     pub span: Option<CallSpan>,
@@ -329,21 +328,21 @@ pub struct CallDetails {
 }
 
 impl CallDetails {
-    /// Notes the task that is shown, if none is known yet.
+    /// Records the shown task, if none is recorded yet.
     pub fn note(&mut self, id: RawText<'_>) {
         if self.task.is_empty() {
             self.task.extend_from_slice(id.raw());
         }
     }
 
-    /// Notes the task of an answer.
+    /// Records the task of an answer.
     pub fn note_reply(&mut self, reply: &Reply<'_>) {
         if let Reply::Task { view, .. } = reply {
             self.note(view.id());
         }
     }
 
-    /// Notes the task of an item of a stream.
+    /// Records the task of an item of a stream.
     pub fn note_item(&mut self, item: &StreamResponse<'_>) {
         match item {
             StreamResponse::Snapshot(view) => self.note(view.id()),
@@ -352,8 +351,8 @@ impl CallDetails {
         }
     }
 
-    /// Notes the trace that a `traceparent` names. What is none is left out: it is not ours to
-    /// write into a log.
+    /// Records the trace that a `traceparent` names. An invalid value is omitted, since a log must
+    /// not contain arbitrary text.
     pub fn note_trace(&mut self, traceparent: &str) {
         let mut parts = traceparent.split('-');
         let (Some(version), Some(trace)) = (parts.next(), parts.next()) else { return };
@@ -368,22 +367,22 @@ impl CallDetails {
 /// An outcome of authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthOutcome {
-    /// The caller is known, by this.
+    /// The caller is authenticated by this kind of credential.
     Admitted(CredentialKind),
     /// It is anonymous, and may call.
     Anonymous,
-    /// It shows nothing, and must.
+    /// It has no credential, and needs one.
     Missing,
-    /// What it shows is wrong.
+    /// Its credential is wrong.
     Wrong,
-    /// The authenticator cannot tell now.
+    /// The authenticator cannot decide now.
     Unavailable,
-    /// Too many wrong ones came from there.
+    /// Too many wrong credentials came from its address.
     TooMany,
 }
 
 impl AuthOutcome {
-    /// How many there are.
+    /// The number of outcomes.
     pub const COUNT: usize = CredentialKind::ALL.len() + 5;
 
     /// Its number, below [`AuthOutcome::COUNT`].
@@ -398,7 +397,7 @@ impl AuthOutcome {
         }
     }
 
-    /// All of them, in the order of their numbers.
+    /// All of them, in order of their numbers.
     pub fn all() -> impl Iterator<Item = AuthOutcome> {
         let others = [
             AuthOutcome::Anonymous,

@@ -1,21 +1,20 @@
-//! Pages about the server itself: whether it lives, whether it is ready, what it has counted; and
-//! what else its operator may ask of it.
+//! Pages about the server itself: liveness, readiness and counters; and the operator's requests.
 
 use std::net::IpAddr;
 
 /// A page about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerPage {
-    /// `/healthz`: whether it lives.
+    /// `/healthz`: liveness.
     Health,
-    /// `/readyz`: whether it should be sent calls.
+    /// `/readyz`: readiness for calls.
     Ready,
-    /// `/metrics`: what it has counted.
+    /// `/metrics`: the counters.
     Metrics,
 }
 
 impl ServerPage {
-    /// The page at this path, to the letter: below it there is none.
+    /// The page at exactly this path.
     #[inline]
     pub fn at(path: &str) -> Option<ServerPage> {
         match path {
@@ -27,7 +26,7 @@ impl ServerPage {
     }
 }
 
-/// How a page is answered.
+/// The head of a page's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageAnswer {
     /// The status of HTTP.
@@ -36,61 +35,60 @@ pub struct PageAnswer {
     pub media: &'static str,
 }
 
-/// What the operator asks for in addition to the pages, where no other client can.
+/// A request of the operator in addition to the pages; no other client can make it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdminRequest<'a> {
-    /// What is to be done.
+    /// The method.
     pub method: AdminMethod,
-    /// The path, as it came.
+    /// The path, undecoded.
     pub path: &'a str,
-    /// The query, without its `?`; empty: there is none.
+    /// The query, without its `?`; empty: none.
     pub query: &'a str,
     /// The body of the request.
     pub content: &'a [u8],
-    /// The address of the operator; `None`: a socket with a path.
+    /// The address of the operator; `None`: a unix socket.
     pub peer: Option<IpAddr>,
-    /// The caller that the operator is, as tasks name their owners; `None`: it has shown no
-    /// credential.
+    /// The authenticated operator, as tasks name their owners; `None`: no credential.
     pub operator: Option<&'a str>,
 }
 
-/// What may be done with what is at a path.
+/// The methods of an admin resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdminMethod {
-    /// GET, or HEAD: it is looked at.
+    /// GET or HEAD: reads it.
     Get,
-    /// POST: something is done with it.
+    /// POST: acts on it.
     Post,
-    /// DELETE: it is forgotten.
+    /// DELETE: removes it.
     Delete,
-    /// Anything else, which is refused: the error names what may be done.
+    /// Any other method, which is rejected: the error lists the allowed methods.
     Other,
 }
 
-/// What came of an [`AdminRequest`].
+/// The outcome of an [`AdminRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdminAnswer {
-    /// It is written.
+    /// The answer is written.
     Page(PageAnswer),
-    /// At this path other methods would do: these.
+    /// The path only allows these methods.
     Allows(&'static [AdminMethod]),
-    /// Nothing is at this path.
+    /// Unknown path.
     Nowhere,
 }
 
 /// Writes the pages of a server.
 pub trait PageSource: Send + Sync {
-    /// Whether the pages are served beside agents; otherwise where none are
-    /// ([`Peer::is_admin`](super::Peer::is_admin)) and nowhere else.
+    /// Whether the pages are also served next to the agents; otherwise only on the admin listener
+    /// ([`Peer::is_admin`](super::Peer::is_admin)).
     fn are_beside_agents(&self) -> bool;
 
-    /// Appends a page; with details only if the client may see them. `None`: there is none.
+    /// Appends a page, with details only if the client may see them. `None`: the page does not
+    /// exist.
     fn write(&self, page: ServerPage, details: bool, out: &mut Vec<u8>) -> Option<PageAnswer>;
 
-    /// Does what the operator asks for in addition to the pages, and appends what there is to
-    /// say. It is asked on the listener that is there for them alone
-    /// ([`Peer::is_admin`](super::Peer::is_admin)), and never for a page of a browser to change
-    /// something.
+    /// Handles a request of the operator in addition to the pages, and appends the answer's
+    /// content. Called only for the admin listener ([`Peer::is_admin`](super::Peer::is_admin)), and
+    /// never for a change that a browser page requests.
     fn administer(&self, request: AdminRequest<'_>, out: &mut Vec<u8>) -> AdminAnswer {
         let _ = (request, out);
         AdminAnswer::Nowhere

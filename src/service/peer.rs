@@ -1,37 +1,37 @@
-//! The other side of a connection: what its transport knows of it, and its address.
+//! The peer of a connection: the facts known to the transport, and its address.
 
 use std::{net::IpAddr, sync::Arc};
 
 use super::Grant;
 
-/// What a certificate says beside its owner's name, and what it was verified by.
+/// The fields of a client certificate in addition to its owner's name, and its authorities.
 #[derive(Clone, Debug)]
 pub struct PeerCertificate {
-    /// The name of its issuer, as RFC 4514 writes it.
+    /// The name of its issuer, in the format of RFC 4514.
     pub issuer: Box<str>,
     /// When it ends, in ms since the Unix epoch.
     pub ends_unix_ms: u64,
-    /// The authorities that it leads to: withdrawn when they are not believed any more.
+    /// The authorities that it chains to: withdrawn when they are no longer trusted.
     pub authorities: Arc<Grant>,
 }
 
-/// What a connection's transport knows of it, before its other side has said anything.
+/// The facts about a connection that its transport knows before any request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Peer<'a> {
     /// True: the connection is encrypted, and URLs made for this peer begin with `https`.
     pub is_secure: bool,
-    /// The name in the certificate that the peer has proved to own; `None`: it showed none.
+    /// The name in the peer's verified certificate; `None`: it has none.
     pub identity: Option<&'a str>,
-    /// What else that certificate says.
+    /// The other fields of that certificate.
     pub certificate: Option<&'a PeerCertificate>,
-    /// Our own address of the connection, by which the peer may call us; `None`: unknown.
+    /// The local address of the connection, at which the peer reached the server; `None`: unknown.
     pub local: Option<IpAddr>,
-    /// True: the connection came to a listener that this machine alone can reach, which answers to
-    /// known hosts and no others, see `docs/guide/proxy.md`.
+    /// True: the listener is reachable only from this machine, and accepts known hosts only, see
+    /// `docs/guide/proxy.md`.
     pub is_loopback: bool,
-    /// True: the connection came to a listener on which the pages about the server are served, and
-    /// no agent; it answers to known hosts, and to addresses.
+    /// True: the listener serves the pages about the server, and no agent; it accepts known hosts
+    /// and IP addresses.
     pub is_admin: bool,
-    /// The address of the other side; `None`: unknown.
+    /// The address of the peer; `None`: unknown.
     pub remote: Option<IpAddr>,
 }

@@ -1,24 +1,24 @@
 //! An authenticated caller: its name and its issuer, its tenants and its scopes.
 //!
-//! Invariant: an owner is (kind, issuer, name), never the name alone; no two of those have one
-//! [`Principal::owner`].
+//! Invariant: an owner is (kind, issuer, name), never the name alone; no two different triples have
+//! the same [`Principal::owner`].
 
 use std::{fmt::Write, sync::Arc};
 
 use super::scope::NumberHint;
 
-/// What a caller has shown.
+/// The kind of a caller's credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CredentialKind {
-    /// A key in a header field of its own.
+    /// A key in its own header field.
     ApiKey,
-    /// A bearer token that the configuration knows.
+    /// A bearer token in the configuration.
     Bearer,
-    /// A bearer token that an issuer has signed.
+    /// A signed bearer token of an issuer.
     Jwt,
     /// A certificate of TLS.
     Certificate,
-    /// The word of a trusted proxy.
+    /// The fields of a trusted proxy.
     Proxy,
 }
 
@@ -44,20 +44,20 @@ impl CredentialKind {
     }
 }
 
-/// Which spaces of tasks a principal may name.
+/// The tenants that a principal's calls may name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TenantGrant {
-    /// None: its calls are in no tenant.
+    /// None: its calls have no tenant.
     #[default]
     None,
-    /// Any that the server lets be named.
+    /// Any that the server allows.
     Any,
-    /// These; the first is meant by a call that names none.
+    /// These; a call that names none gets the first.
     Named(Vec<Box<str>>),
 }
 
 impl TenantGrant {
-    /// Whether it may name this one.
+    /// Whether a call may name this tenant.
     pub fn allows(&self, tenant: &str) -> bool {
         match self {
             TenantGrant::None => false,
@@ -66,7 +66,7 @@ impl TenantGrant {
         }
     }
 
-    /// The one that is meant by a call that names none.
+    /// The tenant of a call that names none.
     pub fn home(&self) -> Option<&str> {
         match self {
             TenantGrant::None | TenantGrant::Any => None,
@@ -75,18 +75,18 @@ impl TenantGrant {
     }
 }
 
-/// What a principal may do, by names that servers and agents ask for (RFC 6749 §3.3).
+/// The permissions of a principal, by names that servers and agents define (RFC 6749 §3.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScopeSet(Box<[Arc<str>]>);
 
-/// The scopes that the agents of a service and their skills ask for.
+/// The scopes that the agents of a service and their skills require.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScopesAskedFor {
     /// Grows with each change.
     pub number: u64,
-    /// Their names, and those of the server itself.
+    /// Their names, including the server's own.
     pub names: ScopeSet,
-    /// True: an agent reads all scopes of its callers, so none may be left out.
+    /// True: an agent reads all scopes of its callers, so none may be dropped.
     pub all: bool,
 }
 
@@ -97,10 +97,10 @@ impl ScopeSet {
     pub const SEND: &'static str = "a2a:send";
     /// To cancel tasks.
     pub const CANCEL: &'static str = "a2a:cancel";
-    /// To run the server.
+    /// To administer the server.
     pub const ADMIN: &'static str = "a2a:admin";
 
-    /// These, in any order; one that is said twice counts once.
+    /// These scopes, in any order; repeated ones count once.
     pub fn new(names: impl IntoIterator<Item = impl Into<Arc<str>>>) -> ScopeSet {
         let mut names: Vec<Arc<str>> = names.into_iter().map(Into::into).collect();
         names.sort_unstable();
@@ -108,18 +108,18 @@ impl ScopeSet {
         ScopeSet(names.into())
     }
 
-    /// The scopes that are also in `names`, whose texts the result shares.
+    /// The scopes that are also in `names`; the result shares the texts of `names`.
     pub(crate) fn retained(&self, names: &ScopeSet) -> ScopeSet {
         ScopeSet(names.0.iter().filter(|name| self.has(name)).map(Arc::clone).collect())
     }
 
-    /// Bytes behind pointers; `shared`: the texts are shared.
+    /// Bytes behind pointers; `is_shared`: the texts are shared.
     fn held_bytes(&self, is_shared: bool) -> usize {
         let texts = self.0.iter().filter(|_| !is_shared).map(|name| allocation(16 + name.len()));
         allocation(size_of_val(&*self.0)) + texts.sum::<usize>()
     }
 
-    /// Whether this one is among them.
+    /// Whether it contains this scope.
     pub fn has(&self, name: &str) -> bool {
         self.0.binary_search_by(|known| (**known).cmp(name)).is_ok()
     }
@@ -130,24 +130,24 @@ impl ScopeSet {
     }
 }
 
-/// What a principal is made of.
+/// The fields of a principal.
 #[derive(Clone, Debug)]
 pub struct PrincipalBuf {
-    /// How it has authenticated.
+    /// The kind of its credential.
     pub kind: CredentialKind,
-    /// The issuer of the name: `iss` of a JWT; empty where that is the configuration.
+    /// The issuer of the name: `iss` of a JWT; empty for the configuration.
     pub issuer: String,
     /// Its name: `sub` of a JWT, the name of a key.
     pub name: String,
-    /// The tenants that it may name.
+    /// The tenants that its calls may name.
     pub tenants: TenantGrant,
-    /// What it may do.
+    /// Its scopes.
     pub scopes: ScopeSet,
-    /// The name of the quota that holds for it; `None`: the default's.
+    /// The name of its quota; `None`: the default quota.
     pub quota: Option<String>,
 }
 
-/// A caller that is known.
+/// An authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     kind: CredentialKind,
@@ -176,23 +176,23 @@ impl Principal {
         }
     }
 
-    /// How it has authenticated.
+    /// The kind of its credential.
     pub fn kind(&self) -> CredentialKind {
         self.kind
     }
 
-    /// The issuer of the name; empty: the configuration.
+    /// The issuer of the name; empty for the configuration.
     pub fn issuer(&self) -> &str {
         &self.issuer
     }
 
-    /// The same with those of its scopes that are in `names`.
+    /// The same principal, with only the scopes in `names`.
     pub(crate) fn with_scopes_in(mut self, names: &ScopeSet) -> Principal {
         self.scopes = self.scopes.retained(names);
         self
     }
 
-    /// Bytes that it holds, as an allocator rounds them; `are_shared`: of its scopes only pointers.
+    /// Its bytes, as an allocator rounds them; `are_shared`: count only pointers for its scopes.
     pub(crate) fn held_bytes(&self, are_shared: bool) -> usize {
         let tenants = match &self.tenants {
             TenantGrant::None | TenantGrant::Any => 0,
@@ -207,27 +207,27 @@ impl Principal {
         own + texts.iter().sum::<usize>() + quota + tenants + self.scopes.held_bytes(are_shared)
     }
 
-    /// Its name, which is one's own only beside the kind and the issuer.
+    /// Its name, which is unique only together with the kind and the issuer.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The name under which its tasks are stored: no other principal has it.
+    /// The name under which its tasks are stored; unique.
     pub fn owner(&self) -> &str {
         &self.owner
     }
 
-    /// Which number a service has given [`Principal::owner`], if that is the owner of a call.
+    /// The service's cached number of [`Principal::owner`], if that is the owner of a call.
     pub(crate) fn hint_of(&self, owner: &str) -> Option<&NumberHint> {
         std::ptr::eq(owner, &*self.owner).then_some(&self.owner_hint)
     }
 
-    /// The tenants that it may name.
+    /// The tenants that its calls may name.
     pub fn tenants(&self) -> &TenantGrant {
         &self.tenants
     }
 
-    /// What it may do.
+    /// Its scopes.
     pub fn scopes(&self) -> &ScopeSet {
         &self.scopes
     }
@@ -238,12 +238,12 @@ impl Principal {
     }
 }
 
-/// Bytes that an allocation of so many takes: 8 of the allocator's, in steps of 16, at least 32.
+/// The size of an allocation: 8 bytes of overhead, in steps of 16, at least 32.
 fn allocation(bytes: usize) -> usize {
     if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16).max(32) }
 }
 
-/// The kind, the issuer and the name that an owner was made of; `None`: it is no principal's.
+/// The kind, the issuer and the name in an owner; `None`: it is not a principal's.
 #[cfg(any(feature = "auth", test))]
 pub(crate) fn read_owner(owner: &str) -> Option<(CredentialKind, String, &str)> {
     let (word, rest) = owner.split_once(' ')?;
@@ -252,7 +252,7 @@ pub(crate) fn read_owner(owner: &str) -> Option<(CredentialKind, String, &str)> 
     Some((kind, issuer.replace("%20", " ").replace("%25", "%"), name))
 }
 
-/// `kind issuer name`: the kind is a word, and no blank is left in the issuer.
+/// `kind issuer name`: the kind is a word, and blanks in the issuer are escaped.
 fn owner(kind: CredentialKind, issuer: &str, name: &str) -> String {
     let mut owner = format!("{} ", kind.word());
     for c in issuer.chars() {
@@ -266,7 +266,7 @@ fn owner(kind: CredentialKind, issuer: &str, name: &str) -> String {
     owner
 }
 
-/// Whether an operator means this owner by `wanted`: all of it, or the principal's name alone.
+/// Whether an operator's `wanted` names this owner: completely, or by the principal's name alone.
 #[cfg(feature = "net")]
 pub(crate) fn is_owner_named(owner: &str, wanted: &str) -> bool {
     owner == wanted || owner.splitn(3, ' ').nth(2) == Some(wanted)

@@ -1,8 +1,8 @@
-//! How much a caller may take: rates and places, and the account on which they are counted.
+//! The quotas of a caller: rates and permits, and the account on which they are counted.
 //!
-//! Invariant: a rate is one word, the time at which what was taken is paid for (GCRA, ITU-T I.371):
-//! it is compared and moved in one step, so no caller takes more from two threads at once. A place
-//! is given back by dropping it.
+//! Invariant: a rate is one word, the time at which all charges are paid off (GCRA, ITU-T I.371):
+//! it is compared and updated atomically, so no caller exceeds it by using two threads. Dropping a
+//! permit returns it.
 
 mod running;
 
@@ -22,19 +22,19 @@ use crate::{
 pub(crate) use running::TenantPlaces;
 pub use running::{AskedPlace, RunningBytes, RunningPlace, RunningShare};
 
-/// The time in which rates are counted, in ns.
+/// The unit of time of rates, in ns.
 const MINUTE_NS: u64 = 60_000_000_000;
 
 /// A rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// So many a minute; at least 1.
+    /// The number per minute; at least 1.
     pub per_minute: u32,
-    /// So many at once, after a while without any; at least 1.
+    /// The number at once, after a pause; at least 1.
     pub burst: u32,
 }
 
-/// What one caller may take; `None`: as much as there is.
+/// The limits of one caller; `None`: unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// Calls; each of a batch counts.
@@ -43,20 +43,20 @@ pub struct Quota {
     pub request_kib: Option<Rate>,
     /// Open streams.
     pub streams: Option<u32>,
-    /// Tasks in no terminal state that do not wait for their client; and, counted separately, as
-    /// many calls for which an agent looks for a task that is not stored, or decides on the end of
-    /// one.
+    /// Tasks that are neither finished nor waiting for their client; and, counted separately, the
+    /// same number of calls for which an agent looks up a task that is not stored, or decides on a
+    /// cancel.
     pub running_tasks: Option<u32>,
-    /// KiB that these tasks hold together; and those calls as many.
+    /// KiB that these tasks hold together; the calls may hold the same.
     pub running_kib: Option<u32>,
-    /// Calls that wait; what is left of a batch waits as one.
+    /// Waiting calls; the rest of a batch counts as one.
     pub waiting_calls: Option<u32>,
 }
 
 impl Quota {
-    /// What each caller of a server that knows callers may take where no quota is set: one of
-    /// [`CALLER_SHARES`] parts of its streams, of its tasks, of their bytes and of its waiting
-    /// calls. A task may be a deferred call, so the smaller of both limits counts.
+    /// The default limits of each caller if callers are authenticated: one of [`CALLER_SHARES`]
+    /// parts of the server's streams, tasks, bytes of tasks and waiting calls. A task may be a
+    /// deferred call, so the smaller of both limits counts.
     pub fn share_of(limits: &Limits) -> Quota {
         let share = |all: usize| u32::try_from(all / CALLER_SHARES).unwrap_or(u32::MAX).max(1);
         Quota {
@@ -68,15 +68,15 @@ impl Quota {
         }
     }
 
-    /// The streams and waiting calls of all anonymous callers together, where each caller has this
-    /// share: half of all.
+    /// The streams and waiting calls of all anonymous callers together, where `self` is each
+    /// caller's share: half of all.
     pub(crate) fn of_strangers(self) -> Quota {
         let half = |share: u32| share.saturating_mul(CALLER_SHARES as u32 / 2);
         let (streams, waiting_calls) = (self.streams.map(half), self.waiting_calls.map(half));
         Quota { streams, waiting_calls, ..Quota::default() }
     }
 
-    /// What this one says, and the rest of another.
+    /// These limits; those that are not set come from `other`.
     fn or(self, other: Quota) -> Quota {
         Quota {
             calls: self.calls.or(other.calls),
@@ -88,7 +88,7 @@ impl Quota {
         }
     }
 
-    /// These places, and no more than another quota has.
+    /// These concurrency limits, and at most the ones of another quota.
     pub(crate) fn places_of(self, other: Quota) -> Quota {
         let least = |own: Option<u32>, other: Option<u32>| match (own, other) {
             (Some(own), Some(other)) => Some(own.min(other)),
@@ -110,19 +110,19 @@ impl Quota {
 /// The quotas of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quotas {
-    /// Of callers that are known and name no other.
+    /// For authenticated callers that name no other quota.
     pub known: Quota,
-    /// Of anonymous callers, by address: one of IPv4, or a network of 64 bits of IPv6.
+    /// For anonymous callers, by address: an IPv4 address, or an IPv6 network of 64 bits.
     pub anonymous: Quota,
-    /// By the names that principals have ([`Principal::quota`](super::Principal::quota)).
+    /// By name ([`Principal::quota`](super::Principal::quota)).
     pub named: BTreeMap<String, Quota>,
-    /// Of all callers of a tenant together, by its name, beside their own. `running_kib` has no
-    /// effect there.
+    /// For all callers of a tenant together, by its name, in addition to each caller's own quota.
+    /// `running_kib` has no effect there.
     pub tenants: BTreeMap<String, Quota>,
 }
 
 impl Quotas {
-    /// These, and of another what they do not say.
+    /// These quotas; those that are not set come from `other`.
     pub(crate) fn or(self, other: Quota) -> Quotas {
         let named = self.named.into_iter().map(|(name, quota)| (name, quota.or(other)));
         Quotas {
@@ -133,43 +133,43 @@ impl Quotas {
         }
     }
 
-    /// Whether any has a rate.
+    /// Whether any quota has a rate.
     pub(crate) fn has_rate(&self) -> bool {
         self.known.has_rate()
             || self.anonymous.has_rate()
             || self.named.values().chain(self.tenants.values()).any(Quota::has_rate)
     }
 
-    /// That of a name; one that is not there is that of the known.
+    /// The quota of this name; an unknown name gives the default of authenticated callers.
     pub(crate) fn of(&self, name: Option<&str>) -> Quota {
         let named = name.and_then(|name| self.named.get(name));
         *named.unwrap_or(&self.known)
     }
 }
 
-/// What a caller has taken of a rate.
+/// The rest of a caller's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLeft {
-    /// How many may still be taken now.
+    /// The number that may be used now.
     pub remaining: u32,
-    /// Seconds until all of them may.
+    /// Seconds until all of it may be used.
     pub reset_s: u32,
 }
 
-/// That there is no more now; seconds until there is.
+/// The rate is used up; seconds until it is available again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsedUp {
-    /// See above.
+    /// The seconds.
     pub retry_s: u32,
 }
 
 impl Rate {
-    /// A rate whose burst is what a minute has.
+    /// A rate with a minute's number as its burst.
     pub const fn per_minute(per_minute: u32) -> Rate {
         Rate { per_minute, burst: per_minute }
     }
 
-    /// At most so many of either.
+    /// The smaller of each number.
     pub(crate) fn at_most(self, other: Rate) -> Rate {
         Rate {
             per_minute: self.per_minute.min(other.per_minute),
@@ -181,8 +181,8 @@ impl Rate {
         MINUTE_NS / u64::from(self.per_minute.max(1))
     }
 
-    /// Takes so many, of which `paid_ns` knows what was taken; more than a burst when all of that
-    /// is there.
+    /// Charges `count` to the rate with the state `paid_ns`; more than a burst is allowed when
+    /// nothing else is charged.
     fn take(self, paid_ns: &AtomicU64, count: u32, now: Now) -> Result<RateLeft, UsedUp> {
         let (now_ns, interval_ns) = (now.mono_ms.saturating_mul(1_000_000), self.interval_ns());
         let burst_ns = interval_ns.saturating_mul(self.burst.max(1).into());
@@ -213,83 +213,83 @@ fn seconds(ns: u64) -> u32 {
     u32::try_from(ns.div_ceil(1_000_000_000)).unwrap_or(u32::MAX)
 }
 
-/// What one caller has taken.
+/// The use of one caller.
 #[derive(Debug, Default)]
 pub struct CallerAccount {
     calls: AtomicU64,
     bytes: AtomicU64,
-    /// What tasks in no terminal state hold, where they have no owner.
+    /// Bytes of unfinished tasks without an owner.
     running_bytes: RunningBytes,
-    /// What its calls hold for which an agent looks for a task, or decides on one.
+    /// Bytes of its calls for which an agent looks up a task, or decides on a cancel.
     asked_bytes: RunningBytes,
     streams: AtomicU32,
-    /// Tasks in no terminal state, where they have no owner.
+    /// Unfinished tasks without an owner.
     running: AtomicU32,
-    /// Calls for which an agent looks for a task, or decides on one.
+    /// Calls for which an agent looks up a task, or decides on a cancel.
     asked: AtomicU32,
     waiting: AtomicU32,
 }
 
 impl CallerAccount {
-    /// Takes the KiB of a request.
+    /// Charges the KiB of a request.
     ///
     /// # Errors
-    /// [`UsedUp`]; nothing is taken then.
+    /// [`UsedUp`]; nothing is charged.
     pub fn take_kib(&self, quota: &Quota, kib: u32, now: Now) -> Result<(), UsedUp> {
         quota.request_kib.map_or(Ok(()), |rate| rate.take(&self.bytes, kib, now).map(drop))
     }
 
-    /// Takes a call.
+    /// Charges a call.
     ///
     /// # Errors
-    /// [`UsedUp`]; nothing is taken then.
+    /// [`UsedUp`]; nothing is charged.
     pub fn take_call(&self, quota: &Quota, now: Now) -> Result<Option<RateLeft>, UsedUp> {
         quota.calls.map(|rate| rate.take(&self.calls, 1, now)).transpose()
     }
 
-    /// What the tasks hold that are counted here.
+    /// The bytes of the tasks that are counted here.
     pub(crate) fn running_bytes(&self) -> &RunningBytes {
         &self.running_bytes
     }
 
-    /// Whether it holds nothing and all that was taken is paid for.
+    /// Whether nothing is held and all charges are paid off.
     fn is_idle(&self, now_ns: u64) -> bool {
         let is_paid = |word: &AtomicU64| word.load(Relaxed) <= now_ns;
         let places = [&self.streams, &self.running, &self.asked, &self.waiting];
         let has_places = places.iter().any(|word| word.load(Relaxed) > 0);
         let holds = has_places || self.running_bytes.count() > 0;
-        // What asked calls hold, they hold as long as their places.
+        // Calls hold bytes only as long as their permits.
         !holds && is_paid(&self.calls) && is_paid(&self.bytes)
     }
 
-    /// How much it would matter to forget it.
+    /// The cost of evicting it.
     pub fn worth(&self, now: Now) -> u64 {
         let now_ns = now.mono_ms.saturating_mul(1_000_000);
         match self.is_idle(now_ns) {
-            // An empty place is worth 0.
+            // An empty slot is worth 0.
             true => 1,
             false => self.calls.load(Relaxed).max(self.bytes.load(Relaxed)).max(now_ns),
         }
     }
 }
 
-/// Takes one of so many; false: all are taken.
+/// Takes one of `most` permits; false: all are taken.
 fn take_one(taken: &AtomicU32, most: u32) -> bool {
     let more = |taken: u32| (taken < most).then(|| taken + 1);
     taken.fetch_update(Relaxed, Relaxed, more).is_ok()
 }
 
-/// What a caller has a bounded number of at a time.
+/// The kinds of a caller's concurrency limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceKind {
     /// An open stream.
     Stream,
-    /// A call that waits for its answer.
+    /// A waiting call.
     WaitingCall,
 }
 
 impl PlaceKind {
-    /// How many a quota grants; `None`: they are not counted.
+    /// The limit in a quota; `None`: unlimited.
     pub(crate) fn most(self, quota: &Quota) -> Option<u32> {
         match self {
             PlaceKind::Stream => quota.streams,
@@ -305,7 +305,7 @@ impl PlaceKind {
     }
 }
 
-/// A place of a caller, for as long as it lives.
+/// A permit of a caller, returned on drop.
 #[derive(Debug)]
 pub struct CallerPlace {
     kind: PlaceKind,
@@ -315,14 +315,14 @@ pub struct CallerPlace {
 }
 
 impl CallerPlace {
-    /// A place, of which there are so many; `None`: all are taken.
+    /// Takes a permit, if fewer than `most` are taken; `None`: all are taken.
     pub fn take(kind: PlaceKind, account: &Arc<CallerAccount>, most: u32) -> Option<CallerPlace> {
         let is_taken = take_one(kind.taken(account), most);
         let (strangers, tenant) = (None, None);
         is_taken.then(|| CallerPlace { kind, account: Arc::clone(account), strangers, tenant })
     }
 
-    /// The same place, which is also one of those that all strangers have together.
+    /// The same permit, which also counts among the permits that all anonymous callers share.
     pub(crate) fn of_strangers(
         mut self,
         all: &Arc<CallerAccount>,
@@ -332,7 +332,7 @@ impl CallerPlace {
         self.strangers.is_some().then_some(self)
     }
 
-    /// The same place, which is also one of those of the tenant.
+    /// The same permit, which also counts among the tenant's.
     pub(crate) fn of_tenant(mut self, all: &Arc<CallerAccount>, most: u32) -> Option<CallerPlace> {
         self.tenant = take_one(self.kind.taken(all), most).then(|| Arc::clone(all));
         self.tenant.is_some().then_some(self)

@@ -1,4 +1,4 @@
-//! Whose tasks: the key of everything that is stored.
+//! The scope of a task: the key of everything that is stored.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AgentIndex(pub u16);
 
-/// Index of a space of tasks beside others of the same agent; 0: none was named.
+/// Index of a tenant of an agent; 0: none was named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TenantIndex(pub u16);
 
-/// Index of an owner of tasks; 0: an anonymous caller. No two principals have one.
+/// Index of an owner of tasks; 0: an anonymous caller. Unique for each principal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OwnerIndex(pub u32);
 
-/// Whose tasks: the key of everything that is stored. What is in another scope is not there.
+/// The scope of a task: the key of everything that is stored. Tasks in other scopes are invisible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scope {
     /// The agent behind the path.
     pub agent: AgentIndex,
-    /// The space of tasks that the caller named.
+    /// The tenant that the caller named.
     pub tenant: TenantIndex,
     /// The caller.
     pub owner: OwnerIndex,
@@ -36,46 +36,46 @@ impl Scope {
         self.tenant.0 == 0 && self.owner.0 == 0
     }
 
-    /// A number that no other scope has.
+    /// The scope as a unique number.
     pub const fn bits(self) -> u64 {
         (self.owner.0 as u64) << 32 | (self.tenant.0 as u64) << 16 | self.agent.0 as u64
     }
 }
 
-/// The number that a service has given a name, as a cache of the name remembers it: for one
-/// generation of that service's numbers. Another's are of other generations.
+/// The number that a service has given a name, cached with the name: for one generation of that
+/// service's numbers. Other services use other generations.
 #[derive(Debug, Default)]
 pub struct NumberHint(AtomicU64);
 
 impl NumberHint {
-    /// The generation and the number, which is never 0; `None`: nothing is remembered.
+    /// The generation and the number, which is never 0; `None`: nothing is cached.
     #[inline]
     pub fn get(&self) -> Option<(u32, u32)> {
         let bits = self.0.load(Ordering::Relaxed);
         (bits as u32 != 0).then_some(((bits >> 32) as u32, bits as u32))
     }
 
-    /// A generation that no service in this process had before.
+    /// A generation that no service in this process has used.
     pub fn next_generation() -> u32 {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         NEXT.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Remembers the number that a name has in a generation.
+    /// Caches the number of a name in a generation.
     pub fn set(&self, generation: u32, number: u32) {
         self.0.store(u64::from(generation) << 32 | u64::from(number), Ordering::Relaxed);
     }
 }
 
 impl Clone for NumberHint {
-    /// Nothing is remembered: what is cloned may be named otherwise.
+    /// Caches nothing: a clone may get another name.
     fn clone(&self) -> NumberHint {
         NumberHint::default()
     }
 }
 
 impl PartialEq for NumberHint {
-    /// What is remembered makes no difference.
+    /// The cache does not affect equality.
     fn eq(&self, _other: &NumberHint) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! What all calls of a server use.
+//! State that all calls of a server share.
 
 use std::{
     net::IpAddr,
@@ -7,23 +7,23 @@ use std::{
 
 use super::{Caller, Now, RunningShare};
 
-/// What all calls of a server use.
+/// State that all calls of a server share.
 #[derive(Default)]
 pub struct SharedByCalls {
-    /// Bytes of buffers that all connections hold: the more there are, the smaller is a page.
+    /// Bytes of all connections' buffers: the more there are, the smaller is a page.
     pub held_bytes: Arc<AtomicUsize>,
-    /// Says what callers may take; `None`: each as much as there is.
+    /// Looks up the limits of callers; `None`: unlimited.
     pub shares: Option<Box<dyn CallerShares>>,
-    /// Whether proxies are trusted: the address of a caller may be one that a proxy forwarded.
+    /// Whether proxies are trusted: a caller's address may then be a forwarded one.
     pub has_proxies: bool,
 }
 
-/// Says what each caller may take, for calls that seldom take anything.
+/// Looks up the limits of each caller, for calls that seldom need them.
 pub trait CallerShares: Send + Sync {
-    /// What a caller may take beside the tasks that it owns: places on its account; `None`: as many
-    /// as there is room for.
+    /// The limits of a caller beyond the tasks that it owns: permits on its account; `None`:
+    /// unlimited.
     fn running(&self, caller: &Caller<'_>, now: Now) -> Option<RunningShare>;
 
-    /// The address of a caller: that which trusted proxies have forwarded, if there are any.
+    /// The client address of a caller: the one that trusted proxies have forwarded, if any.
     fn address(&self, caller: &Caller<'_>) -> Option<IpAddr>;
 }

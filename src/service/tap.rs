@@ -1,8 +1,8 @@
-//! What goes through the door into tasks, for a journal or a replica.
+//! The journal hook: receives every change of a task, for a journal or a replica.
 //!
-//! Invariant: everything that happens to a task is recorded, in its order and before a caller sees
-//! it. What shows a task is held back until the last record that it shows of it is durable; what
-//! shows none waits for nothing.
+//! Invariant: each change of a task is recorded, in order and before a caller sees it. An answer
+//! that shows a task is held back until the last record that it shows is durable; other answers
+//! never wait.
 
 use std::task::Waker;
 
@@ -11,19 +11,20 @@ use crate::{
     service::{Handle, Scope},
 };
 
-/// What happened to a task.
+/// A change of a task.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub enum Record<'a> {
-    /// A client's message has made it, and it is `submitted`.
+    /// A client's message made it, in state `submitted`.
     Created {
-        /// Its id, which a client or the store has chosen.
+        /// Its id, chosen by a client or the store.
         id: RawText<'a>,
         /// The id of its conversation.
         context_id: RawText<'a>,
-        /// True: a client has chosen the id, so that it does not name the task's place.
+        /// True: a client chose the id, so it does not encode the task's slot.
         is_chosen: bool,
-        /// Whose it is. The numbers of tenant and owner are of this run, and of this task's time.
+        /// Its scope. The numbers of tenant and owner are valid for this run, and as long as the
+        /// task exists.
         scope: Scope,
         /// The name of the tenant.
         tenant: Option<&'a str>,
@@ -31,23 +32,23 @@ pub enum Record<'a> {
         owner: Option<&'a str>,
         /// The wire family of the call that made it.
         generation: Generation,
-        /// When, in milliseconds since the Unix epoch.
+        /// The time in milliseconds since the Unix epoch.
         at_ms: u64,
         /// The message.
         message: Message<'a>,
     },
-    /// It has changed.
+    /// An event was applied.
     Changed(TaskEvent<'a>),
-    /// Its agent keeps these bytes with it, in place of those before; see
+    /// Its agent stores these bytes with it, replacing the previous ones; see
     /// [`Job::keep`](crate::agent::Job::keep).
     Kept(&'a [u8]),
-    /// It has left the store; its handle will never name another.
+    /// It was evicted; its handle will never refer to another task.
     Evicted,
 }
 
 impl Record<'_> {
-    /// The number of the kind in a journal; 5 to 15 are kept for push configurations and for
-    /// requests that may be repeated.
+    /// The number of the kind in a journal; 5 to 15 are reserved for push configurations and for
+    /// repeatable requests.
     pub fn kind(&self) -> u8 {
         match self {
             Record::Created { .. } => 1,
@@ -58,23 +59,23 @@ impl Record<'_> {
     }
 }
 
-/// Keeps what happens to tasks. A server without one pays nothing for it; with one, the store takes
-/// 8 bytes more for each slot.
+/// Records changes of tasks. A server without a tap pays nothing; with one, the store uses 8 bytes
+/// more for each slot.
 ///
 /// Numbers count records of all tasks, from 1 on.
 pub trait Tap: Send + Sync {
-    /// Takes a record of a task and says its number; under the lock of the task, so it must be
-    /// quick and must not call the service. A task's records have rising numbers.
+    /// Takes a record of a task and returns its number. Called under the lock of the task, so it
+    /// must be quick and must not call the service. A task's records have increasing numbers.
     fn record(&self, task: Handle, record: Record<'_>) -> u64;
 
     /// Records up to this number are durable.
     fn durable(&self) -> u64;
 
-    /// Wakes `wake` once the record of this number is durable, at once if it is.
+    /// Wakes `wake` once the record of this number is durable; immediately if it already is.
     fn wait(&self, number: u64, wake: &Waker);
 }
 
-/// The waker that a tap was given for a record: it is given once, however often one looks.
+/// The waker that a tap was given for a record, so that it is registered only once.
 #[derive(Debug, Default)]
 pub(crate) struct DurableWait(Option<Waker>);
 

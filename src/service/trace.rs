@@ -1,9 +1,9 @@
-//! The trace that a call belongs to (W3C Trace Context), and the spans that are made in it: one for
-//! a call, and one for each turn of an agent.
+//! The trace of a call (W3C Trace Context), and its spans: one for the call, and one for each turn
+//! of an agent.
 //!
-//! Invariant: whether a call is traced is decided once, when it begins: as its caller says, or by
-//! its fresh trace id where the caller is in no trace. What an agent is shown of a traced call is
-//! the span that it works in, so that whatever it calls lies below that.
+//! Invariant: whether a call is traced is decided once, when it begins: by its caller's flag, or by
+//! its fresh trace id if the caller is in no trace. The agent of a traced call sees the span that
+//! it works in, so that its own calls become children of that.
 
 use std::net::IpAddr;
 
@@ -16,16 +16,16 @@ const TRACESTATE: &str = "tracestate";
 /// Bytes of a `traceparent` of version 00.
 const PARENT_BYTES: usize = 55;
 
-/// Takes spans. It is called on the threads that serve and on those of agents, so it never
+/// Receives spans. It is called on the threads that serve and on threads of agents, so it never
 /// blocks.
 pub trait Tracer: Send + Sync {
-    /// The time in nanoseconds on a clock that never goes back: that of the observer of calls.
+    /// The time in nanoseconds on a monotonic clock, the one of the call observer.
     fn clock_ns(&self) -> u64;
 
-    /// Whether a call is traced whose caller is in no trace, by the id that its trace would have.
+    /// Whether to trace a call, if its caller is in no trace, by its new trace id.
     fn samples(&self, trace_id: u128) -> bool;
 
-    /// Is told how a turn has ended, which is known when its agent has let go of it.
+    /// Called when a turn has ended, that is when its agent has dropped it.
     fn turn_ended(&self, turn: TurnRecord);
 }
 
@@ -36,17 +36,17 @@ pub struct ParentSpan {
     pub trace_id: u128,
     /// The span.
     pub span_id: u64,
-    /// Whether its caller keeps it.
+    /// Whether the caller records it.
     pub is_sampled: bool,
 }
 
 impl ParentSpan {
-    /// That of a call, as its fields say it: of one that is traced its own.
+    /// The parent in the fields of a call; for a traced call its own span.
     pub fn of(fields: RequestFields<'_>) -> Option<ParentSpan> {
         ParentSpan::parse(&fields.value(TRACEPARENT)?)
     }
 
-    /// As `traceparent` has it, in version 00.
+    /// As `traceparent` in version 00.
     pub fn text(&self) -> [u8; PARENT_BYTES] {
         let ParentSpan { trace_id, span_id, is_sampled } = *self;
         let text = format!("00-{trace_id:032x}-{span_id:016x}-{:02x}", u8::from(is_sampled));
@@ -56,14 +56,14 @@ impl ParentSpan {
     }
 
     /// Reads a `traceparent`: `version-traceid-parentid-flags` in lower-case hex (W3C Trace Context
-    /// §3.2.2). `None`: it is not that, and its trace goes no further.
+    /// §3.2.2). `None`: invalid, so its trace ends here.
     pub fn parse(text: &str) -> Option<ParentSpan> {
         let mut parts = text.splitn(5, '-');
         let is_hex = |part: &&str| part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         let mut part = |digits| parts.next().filter(|part| part.len() == digits).filter(is_hex);
         let (version, trace_id, span_id) = (part(2)?, part(32)?, part(16)?);
         let flags = u8::from_str_radix(part(2)?, 16).ok()?;
-        // W3C Trace Context §4.3: versions to come may have more behind the flags, 00 has not.
+        // W3C Trace Context §4.3: later versions may have more after the flags, 00 may not.
         if version == "ff" || (version == "00" && parts.next().is_some()) {
             return None;
         }
@@ -73,20 +73,20 @@ impl ParentSpan {
     }
 }
 
-/// The span of a call that is traced.
+/// The span of a traced call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallSpan {
     /// The trace.
     pub trace_id: u128,
     /// The span.
     pub span_id: u64,
-    /// That of its caller; `None`: it is the first of its trace.
+    /// The span of its caller; `None`: it is the first of its trace.
     pub parent_id: Option<u64>,
 }
 
 impl CallSpan {
-    /// Begins the span of a call, if it is to be traced; `fields` has that of its caller, if that
-    /// one may say what is traced.
+    /// Begins the span of a call, if it is traced; `fields` has the caller's span, if that caller
+    /// may decide about tracing.
     pub fn begin(
         fields: Option<RequestFields<'_>>,
         entropy: &mut dyn Entropy,
@@ -108,7 +108,7 @@ impl CallSpan {
         }
     }
 
-    /// The trace as it is written, in lower-case hex.
+    /// The trace id in lower-case hex.
     pub fn trace_hex(&self) -> [u8; 32] {
         let mut hex = [0; 32];
         hex.copy_from_slice(format!("{:032x}", self.trace_id).as_bytes());
@@ -116,40 +116,40 @@ impl CallSpan {
     }
 }
 
-/// An id for a span: any bits but none at all.
+/// A fresh span id: any bits except all zeros.
 pub(crate) fn fresh_id(entropy: &mut dyn Entropy) -> u64 {
     (entropy.bits() as u64).max(1)
 }
 
-/// How a turn of an agent has ended.
+/// The record of an agent's turn.
 #[derive(Clone, Debug)]
 pub struct TurnRecord {
-    /// The span of the call that it belongs to.
+    /// The span of its call.
     pub call: CallSpan,
-    /// Its own.
+    /// Its own span.
     pub span_id: u64,
     /// The name of the agent.
     pub agent: std::sync::Arc<str>,
-    /// Scheme, host and port of the upstream that answers for it, if it has one with a URL.
+    /// Scheme, host and port of the upstream that answers, if it has a URL.
     pub upstream: Option<std::sync::Arc<str>>,
     /// When it began, on [`Tracer::clock_ns`].
     pub began_ns: u64,
-    /// What came of it.
+    /// Its outcome.
     pub end: TurnEnd,
 }
 
-/// What came of a turn.
+/// The outcome of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnEnd {
     /// A direct message.
     Replied,
-    /// A task, or more of one, in this state as far as the turn has said.
+    /// A task, new or continued, in this state as far as the turn has published one.
     Task(Option<TaskState>),
-    /// The agent wants to be called again.
+    /// The agent wants to resume later.
     Resumes,
-    /// The agent has refused the message, for this reason.
+    /// The agent has rejected the message, for this reason.
     Refused(&'static str),
-    /// Nothing: its agent has panicked, or has let go of it without an answer.
+    /// None: its agent has panicked, or has dropped it without an answer.
     Lost,
 }
 
@@ -166,8 +166,8 @@ impl TurnEnd {
     }
 }
 
-/// The fields of a request as they are shown of a traced call: its `traceparent` names a span of
-/// ours, and `tracestate` goes with it unchanged.
+/// The fields of a request as the agent of a traced call sees them: `traceparent` names one of our
+/// spans, and `tracestate` is unchanged.
 pub struct SpanFields<'f> {
     fields: RequestFields<'f>,
     call: CallSpan,
@@ -175,7 +175,7 @@ pub struct SpanFields<'f> {
 }
 
 impl<'f> SpanFields<'f> {
-    /// The fields of a call of this span, in which the span with this id works.
+    /// The fields of a call with this span, inside of which the span with this id works.
     pub fn new(fields: RequestFields<'f>, call: CallSpan, span_id: u64) -> SpanFields<'f> {
         let parent = ParentSpan { trace_id: call.trace_id, span_id, is_sampled: true }.text();
         SpanFields { fields, call, parent }
@@ -187,7 +187,7 @@ impl FieldSource for SpanFields<'_> {
         if name.eq_ignore_ascii_case(TRACEPARENT) {
             return each(&self.parent);
         }
-        // W3C Trace Context §3.3: without a traceparent that is one, there is no tracestate.
+        // W3C Trace Context §3.3: without a valid traceparent, tracestate is dropped.
         if self.call.parent_id.is_some() || !name.eq_ignore_ascii_case(TRACESTATE) {
             self.fields.each_value(name, &mut |value| each(value));
         }
@@ -270,7 +270,7 @@ mod tests {
             format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)),
             format!("00-{}-00f067aa0ba902b7-01", TRACE.to_uppercase()),
             format!("00-{}-00f067aa0ba902b7-01", "+".repeat(32)),
-            // Two fields of one request.
+            // Two fields in one request.
             format!("00-{TRACE}-00f067aa0ba902b7-01, 00-{TRACE}-00f067aa0ba902b7-01"),
         ] {
             assert_eq!(parse(&bad), None, "{bad}");
@@ -288,12 +288,12 @@ mod tests {
         let root = begin(&[], 7).unwrap();
         assert_eq!((root.trace_id, root.span_id, root.parent_id), (8, 9, None));
         assert_eq!(begin(&[], 8), None);
-        // What is no traceparent is none.
+        // An invalid traceparent counts as absent.
         assert_eq!(begin(&[("traceparent", "hush")], 7), Some(root));
     }
 
     #[test]
-    fn an_agent_is_shown_its_own_span_and_the_state_of_its_callers_trace() {
+    fn agent_sees_its_own_span_and_its_callers_tracestate() {
         let sampled = format!("00-{TRACE}-00f067aa0ba902b7-01");
         let all = [("traceparent", &*sampled), ("tracestate", "a=1"), ("X-Shop", "7")];
         let asked = fields(&all);

@@ -1,7 +1,7 @@
-//! What an agent counts of its upstream: a remote agent, an HTTP function or programs.
+//! The metrics of an agent's upstream: a remote agent, an HTTP function or programs.
 //!
-//! Invariants: a message or a cancel has one outcome, and so has a stream that follows an answer; a
-//! call that is dropped was canceled. The gauges return to zero. All workers count in one place: an
+//! Invariants: each message or cancel has one outcome, and so has a stream that follows an answer;
+//! a dropped call counts as canceled. The gauges return to zero. All workers share the counters: an
 //! upstream call costs a hundred times as much as these additions.
 
 use std::{
@@ -18,19 +18,19 @@ use super::RequestFields;
 use crate::histogram::Sums;
 use crate::histogram::{Histogram, TIMES_NS};
 
-/// What is done with an upstream.
+/// The kind of an upstream call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamCallKind {
-    /// A message is sent, until its answer begins.
+    /// Sending a message, until its answer begins.
     Message,
-    /// The events behind that are followed.
+    /// Following the events after that.
     Stream,
-    /// A task is canceled.
+    /// Canceling a task.
     Cancel,
 }
 
 impl UpstreamCallKind {
-    /// All of them, in the order of their numbers.
+    /// All of them, in order of their numbers.
     pub const ALL: [UpstreamCallKind; 3] =
         [UpstreamCallKind::Message, UpstreamCallKind::Stream, UpstreamCallKind::Cancel];
 
@@ -44,31 +44,31 @@ impl UpstreamCallKind {
     }
 }
 
-/// What became of a message, a stream or a cancel at the upstream.
+/// The outcome of a message, a stream or a cancel at the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamOutcome {
     /// The upstream answered, or the stream was followed to its end.
     Ok,
     /// The upstream answered with an error.
     Fault,
-    /// The upstream rejects our credentials, or we have none that it takes.
+    /// The upstream rejects the server's credentials, or the server has none for it.
     Unauthorized,
-    /// There is no connection, or it ended before the answer; a program does not start.
+    /// The connection failed, or ended before the answer; or a program does not start.
     Unreachable,
     /// The answer did not begin in time, or stopped for too long.
     Timeout,
-    /// The answer is not understood, or breaks off.
+    /// The answer is not understood, or is incomplete.
     InvalidAnswer,
-    /// The upstream's version, binding or card has no form for the message; nothing was sent.
+    /// The upstream's version, binding or card does not support the message; nothing was sent.
     Unsupported,
-    /// A limit of this server refused the message; nothing was sent.
+    /// A limit of this server rejected the message; nothing was sent.
     Limit,
     /// The caller left, or the task ended here first.
     Canceled,
 }
 
 impl UpstreamOutcome {
-    /// All of them, in the order of their numbers.
+    /// All of them, in order of their numbers.
     pub const ALL: [UpstreamOutcome; 9] = [
         UpstreamOutcome::Ok,
         UpstreamOutcome::Fault,
@@ -112,10 +112,10 @@ impl UpstreamOutcome {
 
 type Outcomes = [AtomicU64; UpstreamOutcome::ALL.len()];
 
-/// What one agent counts of its upstream.
+/// The metrics of one agent's upstream.
 pub struct UpstreamMeter {
     origin: Option<Box<str>>,
-    /// Nanoseconds on a clock that never goes back.
+    /// Nanoseconds on a monotonic clock.
     clock_ns: fn() -> u64,
     outcomes: [Outcomes; UpstreamCallKind::ALL.len()],
     answers: Histogram<21>,
@@ -125,20 +125,20 @@ pub struct UpstreamMeter {
     processes: AtomicU64,
 }
 
-/// Numbers of an upstream that change in both directions.
+/// The gauges of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamGauges {
     /// Messages that wait for a permit.
     pub queued: u64,
-    /// Messages and cancels that were sent, and whose answer has not begun.
+    /// Messages and cancels in flight, until their answer begins.
     pub outstanding: u64,
-    /// Answers that are followed.
+    /// Answers with events that are being followed.
     pub streams: u64,
 }
 
 impl UpstreamMeter {
     /// Counts from zero. `origin`: scheme, host and port of the upstream, if it has a URL;
-    /// `clock_ns` returns nanoseconds on a clock that never goes back.
+    /// `clock_ns` returns nanoseconds on a monotonic clock.
     pub fn new(origin: Option<String>, clock_ns: fn() -> u64) -> Arc<UpstreamMeter> {
         Arc::new(UpstreamMeter {
             origin: origin.map(Into::into),
@@ -157,7 +157,7 @@ impl UpstreamMeter {
         self.origin.as_deref()
     }
 
-    /// The place for what the log of a request tells of this upstream; `None`: no log wants it.
+    /// The log data of a request for this upstream; `None`: no log wants it.
     pub fn log(
         self: &Arc<UpstreamMeter>,
         fields: RequestFields<'_>,
@@ -183,14 +183,14 @@ impl UpstreamMeter {
         call
     }
 
-    /// A stream of a task that was relayed by the program before, and is followed on.
+    /// A stream of a task that the previous program relayed, and that is still followed.
     pub fn resume(self: &Arc<UpstreamMeter>) -> UpstreamCall {
         self.streams.fetch_add(1, Relaxed);
         let (meter, kind) = (Arc::clone(self), UpstreamCallKind::Stream);
         UpstreamCall { meter, kind, stage: UpstreamStage::Followed, logged: None }
     }
 
-    /// Counts a message that a limit of this server refuses.
+    /// Counts a message that a limit of this server rejects.
     pub fn refuse(&self) {
         self.count(UpstreamCallKind::Message, UpstreamOutcome::Limit);
     }
@@ -200,12 +200,12 @@ impl UpstreamMeter {
         self.processes.fetch_add(1, Relaxed);
     }
 
-    /// How often there was this outcome.
+    /// The count of this outcome.
     pub fn outcomes(&self, kind: UpstreamCallKind, outcome: UpstreamOutcome) -> u64 {
         self.outcomes[kind as usize][outcome as usize].load(Relaxed)
     }
 
-    /// What is waiting and in flight now.
+    /// The current gauges.
     pub fn gauges(&self) -> UpstreamGauges {
         UpstreamGauges {
             queued: self.queued.load(Relaxed),
@@ -232,14 +232,14 @@ impl UpstreamMeter {
     }
 }
 
-/// What the log of a request tells of the upstream that it was passed to.
+/// The log data of an upstream call.
 pub struct LoggedUpstream {
     meter: Arc<UpstreamMeter>,
     /// 0: the answer has not begun.
     answer_ns: AtomicU64,
 }
 
-/// A request's place for that, empty until an agent passes the request on.
+/// Receives a request's log data, empty until an agent passes the request on.
 pub type UpstreamLog = OnceCell<Arc<LoggedUpstream>>;
 
 impl LoggedUpstream {
@@ -248,7 +248,7 @@ impl LoggedUpstream {
         self.meter.origin()
     }
 
-    /// Microseconds from the sending of the call until its answer began; `None`: it has not.
+    /// Microseconds from the sending of the call until its answer began; `None`: it has not begun.
     pub fn answer_us(&self) -> Option<u64> {
         let answer_ns = self.answer_ns.load(Relaxed);
         (answer_ns > 0).then_some(answer_ns / 1_000)
@@ -261,7 +261,7 @@ impl fmt::Debug for LoggedUpstream {
     }
 }
 
-/// A call of an upstream, until its outcome is known; dropping it counts it as canceled.
+/// An upstream call, until its outcome is known; dropping it counts it as canceled.
 pub struct UpstreamCall {
     meter: Arc<UpstreamMeter>,
     kind: UpstreamCallKind,
@@ -273,16 +273,16 @@ pub struct UpstreamCall {
 enum UpstreamStage {
     /// It waits for a permit.
     Queued,
-    /// It was sent then.
+    /// It was sent at this time.
     Sent { at_ns: u64 },
-    /// Its answer is followed.
+    /// The events of its answer are followed.
     Followed,
     /// It is counted.
     Counted,
 }
 
 impl UpstreamCall {
-    /// The same call, whose time the log has.
+    /// The same call; its times are logged.
     #[must_use]
     pub fn logged(mut self, logged: Option<Arc<LoggedUpstream>>) -> UpstreamCall {
         self.logged = logged;
@@ -303,7 +303,7 @@ impl UpstreamCall {
         self.end(UpstreamOutcome::Ok);
     }
 
-    /// The answer that has begun is followed from now on.
+    /// The events of its answer are followed from now on.
     pub fn follow(&mut self) {
         if let UpstreamStage::Counted = self.stage {
             self.meter.streams.fetch_add(1, Relaxed);
@@ -311,7 +311,7 @@ impl UpstreamCall {
         }
     }
 
-    /// Its outcome is this; a later one is not counted.
+    /// Counts its outcome; a later one is ignored.
     pub fn end(&mut self, outcome: UpstreamOutcome) {
         let meter = &self.meter;
         match self.stage {

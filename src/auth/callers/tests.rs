@@ -1,4 +1,4 @@
-//! Which callers are found, admitted and dropped.
+//! How callers are found, admitted and released.
 
 use super::*;
 use crate::{
@@ -61,8 +61,7 @@ fn token(issuer: &Issuer) -> String {
     issuer.token(algorithm, &header_of(algorithm, "ed"), &claims_with(&[]))
 }
 
-/// What is shown, and what comes of it.
-/// What the head of a request with these fields says.
+/// The fields of a request as a source of credentials.
 fn source(fields: &Fields) -> CredentialSource<'_> {
     let mut keys = fields.0.iter().filter(|(name, _)| name.eq_ignore_ascii_case("x-api-key"));
     CredentialSource {
@@ -119,10 +118,10 @@ fn the_first_credential_counts() {
     assert_eq!(kind(Some("Bearer x"), &all, "", None), wrong(Bearer, TOKEN_UNKNOWN));
     assert_eq!(kind(Some("Bearer "), &all, "", None), wrong(Bearer, TOKEN_UNKNOWN));
     assert_eq!(kind(Some("Bearer key-1"), &all, "", None), wrong(Bearer, TOKEN_UNKNOWN));
-    // Another scheme is nothing that is asked for.
+    // Another scheme is ignored.
     assert_eq!(kind(Some("Basic eA=="), &all, "10.1.2.3", Some("c")), ok(ApiKey, "robot"));
     assert_eq!(kind(None, &Fields(vec![("x-api-key", b"")]), "", None), wrong(ApiKey, KEY_UNKNOWN));
-    // The proxy's word counts from the proxy.
+    // The proxy's fields count only from the proxy.
     let said = Fields(vec![user]);
     for address in ["10.1.2.3", "::ffff:10.1.2.3", "::1"] {
         assert_eq!(kind(None, &said, address, Some("c")), ok(Proxy, "Doe, Jane"), "{address}");
@@ -150,7 +149,7 @@ fn scopes_that_a_proxy_says_are_part_of_what_is_shown() {
     };
     assert_eq!(said(&[]), Ok(ScopeSet::default()));
     assert_eq!(said(&[b"a2a:read, a2a:send x"]), Ok(ScopeSet::new(["a2a:read", "a2a:send", "x"])));
-    // One of the two is the client's.
+    // One of the two was sent by the client.
     assert_eq!(said(&[b"a2a:admin", b"a2a:read"]), Err(AuthRefusal::Wrong(NAME_REFUSED)));
     let of = |scopes: &'static [u8]| {
         let fields = Fields(vec![("x-user", b"jane"), ("x-scopes", scopes)]);
@@ -192,7 +191,7 @@ fn two_issuers_have_two_alices() {
     let second = of(&two, r#""https://two.example""#).unwrap();
     assert_eq!((first.name(), second.name()), ("alice", "alice"));
     assert!(first.owner() != second.owner() && first.issuer() == ISSUER);
-    // Neither speaks for the other, and no other speaks.
+    // Neither issuer may sign for the other, and no third one may.
     assert!(of(&one, r#""https://two.example""#).is_err());
     assert!(of(&two, r#""https://issuer.example""#).is_err());
     let unknown = AuthRefusal::Wrong("the issuer of the token is not trusted here");
@@ -200,7 +199,7 @@ fn two_issuers_have_two_alices() {
 }
 
 #[test]
-fn what_stays_as_it_was_keeps_its_grant_and_all_else_is_withdrawn() {
+fn unchanged_rules_keep_their_grants_and_others_lose_theirs() {
     let issuer = Issuer::new();
     let first = rules(&issuer);
     let callers = Callers::new(first.clone()).unwrap();
@@ -218,7 +217,7 @@ fn what_stays_as_it_was_keeps_its_grant_and_all_else_is_withdrawn() {
     let admitted = admit();
     callers.replace(first.clone()).unwrap();
     assert_eq!(held(&admitted), [true; 6]);
-    // Everything of one kind changes in some small way.
+    // Every rule changes slightly.
     let mut other = first.clone();
     other.api_keys[2].caller.scopes = ScopeSet::new(["a2a:read"]);
     other.issuers[0].tokens.audiences.push("more".to_owned());
@@ -230,12 +229,12 @@ fn what_stays_as_it_was_keeps_its_grant_and_all_else_is_withdrawn() {
     other.certificates.as_mut().unwrap().quota = Some("q".to_owned());
     callers.replace(other).unwrap();
     assert_eq!(held(&admitted), [false; 6]);
-    // Rules that were there before are not what was let in by them.
+    // Restoring the old rules does not restore the callers that they admitted.
     callers.replace(first.clone()).unwrap();
     assert_eq!(held(&admitted), [false; 6]);
     let admitted = admit();
     assert_eq!(held(&admitted), [true; 6]);
-    // A key of the issuer goes, the other ones stay.
+    // One key of the issuer is removed, the others stay.
     let mut fewer = first.clone();
     let jwk = issuer.jwk("ed", r#","kid":"ed""#);
     let set = format!(r#"{{"keys":[{jwk}]}}"#);
@@ -245,7 +244,7 @@ fn what_stays_as_it_was_keeps_its_grant_and_all_else_is_withdrawn() {
     fewer.issuers[0].keys = KeySource::Local(TokenKeys::secret(SECRET.to_vec()).unwrap());
     callers.replace(fewer).unwrap();
     assert_eq!(held(&admitted), [true, true, true, false, true, true]);
-    // What cannot hold changes nothing.
+    // Invalid rules change nothing.
     let bad = AuthRules { api_keys: vec![key("a", "a"), key("a", "b")], ..AuthRules::default() };
     assert_eq!(callers.replace(bad).unwrap_err(), AuthRulesError::SameSecret("b".to_owned()));
     assert_eq!(held(&admitted), [true, true, true, false, true, true]);
@@ -279,7 +278,7 @@ fn keys_behind_a_url_are_waited_for_and_go_with_their_rules() {
     callers.replace(first.clone()).unwrap();
     assert!(admitted.holds(NOW));
     assert_eq!(callers.key_status()[0].keys, Some(5));
-    // Under other rules the keys are still there, and admitted callers are not.
+    // Under other rules the keys are still cached, and callers are not admitted any more.
     let mut other = first.clone();
     other.issuers[0].tokens.quota_claim = None;
     callers.replace(other).unwrap();
@@ -415,7 +414,7 @@ fn a_secret_is_known_by_its_sha_256() {
     }
 }
 
-/// Neither a secret nor its digest is in what a debugger or a log shows.
+/// Neither a secret nor its digest appears in debug output or logs.
 #[test]
 fn nothing_shows_a_secret() {
     let issuer = Issuer::new();
@@ -464,7 +463,7 @@ fn owners_are_vouched_for_as_long_as_a_credential_can_name_them() {
     ];
     let vouched = || owners.each_ref().map(|owner| callers.vouches_for(owner, NOW));
     assert_eq!(vouched(), [true; 4]);
-    // The same name by another kind is another owner, as is that of another issuer.
+    // The same name with another kind or another issuer is another owner.
     for (kind, issuer) in
         [(CredentialKind::Bearer, ""), (CredentialKind::Jwt, "https://three.example")]
     {

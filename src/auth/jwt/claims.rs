@@ -1,6 +1,6 @@
-//! What a token claims, once its issuer is verified (RFC 7519 §4.1, RFC 9068 §2.2).
+//! The claims of a token, once its signature is verified (RFC 7519 §4.1, RFC 9068 §2.2).
 //!
-//! Invariant: a claim of another type than its own is refused, never passed over.
+//! Invariant: a claim of a wrong type makes the token invalid; it is never ignored.
 
 use serde_json::{Map, Value};
 
@@ -13,7 +13,7 @@ use super::{TokenRefusal, TokenRules};
 
 type Claims = Map<String, Value>;
 
-/// Checks which issuer made the token, and for which audience.
+/// Checks the issuer and the audience.
 pub(super) fn check(claims: &Claims, rules: &TokenRules) -> Result<(), &'static str> {
     match claims.get("iss") {
         Some(Value::String(issuer)) if *issuer == rules.issuer => {}
@@ -43,7 +43,7 @@ pub(super) fn check_time(claims: &Claims, now_unix_ms: u64) -> Result<u64, Token
     };
     let now_ms = now_unix_ms as f64;
     let ends_ms = ms("exp").map_err(|()| "the token's exp must be a number")?;
-    // Beyond what fits it is the end of time, before the epoch its beginning.
+    // Saturates: a time too large is the end of time, a time before the epoch its beginning.
     let ends_ms = (ends_ms.ok_or("the token has no exp")? + leeway_ms) as u64;
     if now_unix_ms >= ends_ms {
         return Err(TokenRefusal::Expired("the token has expired"));
@@ -74,7 +74,7 @@ pub(super) fn principal(claims: &Claims, rules: &TokenRules) -> Result<Principal
     })
 }
 
-/// Names of callers: something, not long, on one line.
+/// Whether a text may name a caller: not empty, not long, on one line.
 pub(in crate::auth) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= CALLER_NAME_BYTES_MAX && !name.chars().any(char::is_control)
 }
@@ -93,7 +93,7 @@ fn tenants(claims: &Claims, rules: &TokenRules) -> Result<TenantGrant, &'static 
     })
 }
 
-/// RFC 8693 §4.2: names with blanks between them; or an array, as several issuers have it.
+/// RFC 8693 §4.2: names separated by blanks; or an array, as several issuers send it.
 fn scopes(claims: &Claims, rules: &TokenRules) -> Result<ScopeSet, &'static str> {
     let mut names = Vec::new();
     for claim in rules.scope_claims.iter().filter_map(|name| claims.get(name)) {
@@ -112,7 +112,7 @@ fn quota(claims: &Claims, rules: &TokenRules) -> Result<Option<String>, &'static
     }
 }
 
-/// One text, or an array of them.
+/// A text, or an array of texts.
 fn texts(claim: &Value) -> Option<Vec<&str>> {
     match claim {
         Value::String(text) => Some(vec![text]),

@@ -1,9 +1,9 @@
-//! Tokens that an issuer has signed: JWT (RFC 7519) as JWS (RFC 7515), under the rules of RFC 8725.
+//! Signed tokens of an issuer: JWT (RFC 7519) as JWS (RFC 7515), under the rules of RFC 8725.
 //!
-//! Invariant: trusted issuers are configured, with the keys that prove it; a token only chooses
-//! among them. A signature is verified before a claim is believed, and whatever is not known to be
-//! right is refused: an expired token before its signature is verified, since that would change
-//! nothing. The time is an argument, and no reason says anything of a secret.
+//! Invariant: trusted issuers are configured with their keys; a token only selects one of them. A
+//! signature is verified before a claim is used, and everything that is not known to be right is
+//! rejected. An expired token is rejected before its signature is verified, since the result is the
+//! same. The time is an argument, and no reason contains a secret.
 
 mod claims;
 mod strict;
@@ -22,26 +22,26 @@ pub(super) use claims::is_name;
 pub use strict::object;
 pub use token::UnverifiedToken;
 
-/// What a token of one issuer has to be, and what its claims mean.
+/// The requirements for an issuer's tokens, and the meaning of its claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRules {
-    /// `iss` of its tokens, letter by letter.
+    /// `iss` of its tokens, compared byte by byte.
     pub issuer: String,
-    /// One of these is in `aud`; empty: `aud` is not looked at.
+    /// One of these must be in `aud`; empty: `aud` is not checked.
     pub audiences: Vec<String>,
-    /// The algorithms that are accepted; empty: each that fits the key.
+    /// The accepted algorithms; empty: each that the key supports.
     pub algorithms: Vec<JwsAlgorithm>,
     /// The claim with the caller's name.
     pub name_claim: String,
-    /// The claim with the tenants, a text or an array of texts; without it a token has none.
+    /// The claim with the tenants, a text or an array of texts; `None`: tokens name no tenants.
     pub tenants_claim: Option<String>,
     /// The claims with scopes, each a text with blanks between the names, or an array.
     pub scope_claims: Vec<String>,
     /// The claim with the name of the caller's quota.
     pub quota_claim: Option<String>,
-    /// The tenants of each caller, where [`TokenRules::tenants_claim`] names no claim.
+    /// The tenants of each caller, if [`TokenRules::tenants_claim`] is `None`.
     pub tenants: TenantGrant,
-    /// The quota of a caller whose token names none.
+    /// The quota of a caller if its token names none.
     pub quota: Option<String>,
 }
 
@@ -63,25 +63,25 @@ impl TokenRules {
     }
 }
 
-/// The caller that a token proves.
+/// The caller that a token authenticates.
 #[derive(Clone, Debug)]
 pub struct VerifiedToken {
     /// The caller.
     pub principal: PrincipalBuf,
-    /// It ends then, the leeway included, in ms since the Unix epoch.
+    /// When the token expires, including the leeway, in ms since the Unix epoch.
     pub expires_unix_ms: u64,
-    /// That of the key which has signed it.
+    /// The grant of the key that signed it.
     pub grant: Arc<Grant>,
 }
 
-/// Why a token proves nothing.
+/// Why a token is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenRefusal {
     /// No key of the issuer has its `kid`. There may be newer keys.
     UnknownKey,
-    /// It has expired, or is not valid yet; its signature was not verified.
+    /// It has expired or is not valid yet; its signature was not verified.
     Expired(&'static str),
-    /// It is wrong, whatever keys there are.
+    /// It is wrong, regardless of the keys.
     Wrong(&'static str),
 }
 
@@ -92,7 +92,7 @@ impl From<&'static str> for TokenRefusal {
 }
 
 impl TokenRules {
-    /// Refuses a token that no signature could make right; returns when it ends.
+    /// Rejects a token that would be invalid even with a right signature; returns when it expires.
     pub(super) fn check_unverified(
         &self,
         token: &UnverifiedToken<'_>,
@@ -101,14 +101,14 @@ impl TokenRules {
         if token.issuer() != Some(self.issuer.as_str()) {
             return Err(TokenRefusal::Wrong("the token was issued by another issuer"));
         }
-        // RFC 8725 §3.1: the application says which algorithms, not the token.
+        // RFC 8725 §3.1: the application determines the algorithms, not the token.
         if !self.algorithms.is_empty() && !self.algorithms.contains(&token.algorithm) {
             return Err(TokenRefusal::Wrong("the algorithm of the token is not accepted"));
         }
         claims::check_time(&token.claims, now_unix_ms)
     }
 
-    /// Whether a token is one of this issuer, whose keys these are, and holds now.
+    /// Verifies a token of this issuer with its keys, and that it is valid now.
     ///
     /// # Errors
     /// [`TokenRefusal`]

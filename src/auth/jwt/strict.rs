@@ -1,6 +1,6 @@
-//! Readers that know one spelling: base64url as it is written, JSON that says each member once.
+//! Strict readers with one accepted form: canonical base64url, and JSON without repeated members.
 //!
-//! Invariant: what two readers could understand in two ways is not understood here.
+//! Invariant: text that two readers could understand differently is rejected.
 
 use std::fmt;
 
@@ -15,8 +15,8 @@ use crate::json::base64;
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// RFC 7515 §2: base64url without padding, white space or anything in the bits that its last digit
-/// does not need (RFC 4648 §3.5).
+/// RFC 7515 §2: base64url without padding, white space or set bits after the last byte (RFC 4648
+/// §3.5).
 pub fn base64url(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     let digit = |byte: &u8| DIGITS.iter().position(|known| known == byte);
     let last = digit(text.as_bytes().last()?)?;
@@ -32,17 +32,17 @@ pub fn base64url(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     base64::decode(text).map(Zeroizing::new)
 }
 
-/// Why bytes are no object.
+/// Why bytes are not an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoObject {
-    /// They are no JSON in UTF-8, or something else than an object.
+    /// Not JSON in UTF-8, or not an object.
     Unreadable,
-    /// An object in it says a member twice, in whatever spelling.
+    /// An object in it repeats a member, however it is escaped.
     Twice,
 }
 
-/// Reads an object in which, at every depth, no member is said twice (RFC 7515 §4: "must be
-/// unique", RFC 7519 §4 likewise).
+/// Reads an object without repeated members at any depth (RFC 7515 §4: "must be unique", RFC 7519
+/// §4 likewise).
 ///
 /// # Errors
 /// [`NoObject`]
@@ -50,13 +50,13 @@ pub fn object(bytes: &[u8]) -> Result<Map<String, Value>, NoObject> {
     match serde_json::from_slice::<UniqueValue>(bytes) {
         Ok(UniqueValue(Value::Object(members))) => Ok(members),
         Ok(UniqueValue(_)) => Err(NoObject::Unreadable),
-        // The one error of the visitor's own.
+        // The only error of the visitor itself.
         Err(error) if error.is_data() => Err(NoObject::Twice),
         Err(_) => Err(NoObject::Unreadable),
     }
 }
 
-/// A value whose objects say each member once. Depth: that of serde_json, 128.
+/// A value without repeated members in its objects. Depth: the limit of serde_json, 128.
 struct UniqueValue(Value);
 
 impl<'de> Deserialize<'de> for UniqueValue {
@@ -130,7 +130,7 @@ mod tests {
         for text in ["", "A", "AA==", "AB", "AAB", "AAAAA", "+/+/", "AA A", "A\nA", "AA\0A", "Ä"] {
             assert!(base64url(text).is_none(), "{text:?}");
         }
-        // Of every last digit one spelling in 16, and one in 4, is the written one.
+        // Of the possible last digits one in 16, and one in 4, is canonical.
         let read = |head: &str| {
             let spell = |digit: &u8| format!("{head}{}", char::from(*digit));
             DIGITS.iter().filter(|digit| base64url(&spell(digit)).is_some()).count()

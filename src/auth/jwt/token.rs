@@ -1,7 +1,7 @@
-//! A token as its bytes say it, before anything of it is believed (RFC 7515 §5.2, RFC 7519 §7.2).
+//! The bytes of a token, before anything in it is trusted (RFC 7515 §5.2, RFC 7519 §7.2).
 //!
-//! Invariant: a token has one spelling. What its header says of keys (`jku`, `jwk`, `x5u`, `x5c`)
-//! is not looked at; what it says that would change how it is to be read makes it refused.
+//! Invariant: a token has one accepted form. Key references in its header (`jku`, `jwk`, `x5u`,
+//! `x5c`) are ignored; header members that would change its processing make it invalid.
 
 use std::fmt;
 
@@ -12,9 +12,9 @@ use crate::{auth::jws::JwsAlgorithm, limits::callers::TOKEN_BYTES_MAX};
 
 use super::strict::{NoObject, base64url, object};
 
-/// A JWT that could be read; its signature is not verified yet.
+/// A parsed JWT; its signature is not verified yet.
 pub struct UnverifiedToken<'t> {
-    /// What is signed: the first two parts and the dot between them.
+    /// The signed bytes: the first two parts and the dot between them.
     pub(super) signed: &'t [u8],
     pub(super) signature: Zeroizing<Vec<u8>>,
     pub(super) algorithm: JwsAlgorithm,
@@ -23,7 +23,7 @@ pub struct UnverifiedToken<'t> {
 }
 
 impl fmt::Debug for UnverifiedToken<'_> {
-    /// Nothing of what it says.
+    /// Shows nothing of the token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UnverifiedToken")
             .field("algorithm", &self.algorithm)
@@ -32,10 +32,10 @@ impl fmt::Debug for UnverifiedToken<'_> {
 }
 
 impl<'t> UnverifiedToken<'t> {
-    /// Reads the compact form of a JWS whose payload are claims.
+    /// Reads a JWT in compact form.
     ///
     /// # Errors
-    /// Why it is none, which repeats nothing of it.
+    /// Why it is invalid; the text repeats nothing of the token.
     pub fn read(token: &'t [u8]) -> Result<UnverifiedToken<'t>, &'static str> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err("the token is too long");
@@ -53,7 +53,7 @@ impl<'t> UnverifiedToken<'t> {
             _ => return Err("the token must have three parts"),
         }
         let signed = &token[..header.len() + 1 + claims.len()];
-        // RFC 7518 §3.6: without a signature it is an unsecured one.
+        // RFC 7518 §3.6: an empty signature makes it unsecured.
         if signature.is_empty() {
             return Err("the token is not signed");
         }
@@ -71,12 +71,12 @@ impl<'t> UnverifiedToken<'t> {
         Ok(UnverifiedToken { signed, signature, algorithm, kid, claims })
     }
 
-    /// The issuer that it names, whose keys are to verify it.
+    /// The issuer that it names; that issuer's keys must verify it.
     pub fn issuer(&self) -> Option<&str> {
         self.claims.get("iss").and_then(Value::as_str)
     }
 
-    /// The name of the key that it says to be signed with.
+    /// The `kid` of its key.
     pub fn kid(&self) -> Option<&str> {
         self.kid.as_deref()
     }
@@ -86,7 +86,7 @@ impl<'t> UnverifiedToken<'t> {
 fn check_header(
     header: &Map<String, Value>,
 ) -> Result<(JwsAlgorithm, Option<String>), &'static str> {
-    // RFC 7515 §4.1.11: what must be understood, and nothing of the kind is.
+    // RFC 7515 §4.1.11: critical extensions must be understood, and none are.
     if header.contains_key("crit") {
         return Err("the token's header requires an extension (crit)");
     }
@@ -94,7 +94,7 @@ fn check_header(
     if header.contains_key("enc") || header.contains_key("zip") {
         return Err("the token is encrypted");
     }
-    // RFC 7797 §3 changes what is signed; §6 wants it to be in `crit`.
+    // RFC 7797 §3 changes the signed bytes; §6 requires it to be in `crit`.
     if header.contains_key("b64") {
         return Err("the token's header requires an extension (b64)");
     }
@@ -116,14 +116,14 @@ fn check_header(
     Ok((algorithm, kid))
 }
 
-/// RFC 7519 §5.1, RFC 9068 §2.1; RFC 7515 §4.1.9: `application/` may be left out.
+/// RFC 7519 §5.1, RFC 9068 §2.1; RFC 7515 §4.1.9: `application/` may be omitted.
 fn is_token_type(kind: &str) -> bool {
     let kind = kind.to_ascii_lowercase();
     matches!(kind.strip_prefix("application/").unwrap_or(&kind), "jwt" | "at+jwt")
 }
 
-/// Nothing that a file system, a shell or a line of a log would read in a way of its own. Keys are
-/// looked up in memory, so it protects logs that copy the name.
+/// Rejects characters that a file system, a shell or a log would interpret. Keys are looked up in
+/// memory, so this protects logs that contain the name.
 fn is_plain_name(kid: &str) -> bool {
     let is_path = kid.contains(['/', '\\']) || kid.contains("..");
     !kid.is_empty() && !is_path && !kid.chars().any(char::is_control)

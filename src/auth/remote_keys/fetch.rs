@@ -1,6 +1,6 @@
-//! One fetch: what is asked for, and what its answer means.
+//! One fetch of keys: its request, and the meaning of its response.
 //!
-//! Invariant: a document is taken whole or not at all; what cannot be read changes no key.
+//! Invariant: a document is used whole or not at all; an unreadable one changes no key.
 
 use std::{fmt, sync::Arc, task::Waker};
 
@@ -14,17 +14,17 @@ use crate::{
 
 use super::{RemoteKeys, place::check_url};
 
-/// What is to be fetched with GET, following redirects as [`KeyFetch::may_go_to`] allows.
+/// A document to fetch with GET, following redirects as [`KeyFetch::may_go_to`] allows.
 pub struct KeyFetch {
     pub(super) source: Arc<RemoteKeys>,
     pub(super) number: u64,
     pub(super) url: String,
-    /// It is the metadata, not the keys.
+    /// True: it is the metadata, not the keys.
     pub(super) is_metadata: bool,
     pub(super) due_ms: u64,
 }
 
-/// What was fetched: the content of a 200.
+/// A fetched document: the content of a 200.
 #[derive(Clone, Debug, Default)]
 pub struct FetchedDocument {
     /// The content, at most [`ISSUER_DOCUMENT_BYTES_MAX`] bytes and one more.
@@ -40,7 +40,7 @@ impl fmt::Debug for KeyFetch {
 }
 
 impl KeyFetch {
-    /// The URL to ask.
+    /// The URL to fetch.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -50,13 +50,13 @@ impl KeyFetch {
         self.due_ms
     }
 
-    /// Whether a redirect may lead there: TLS is never left behind, nor is this machine entered
-    /// from outside without it.
+    /// Whether a redirect may lead to `url`: to plain HTTP, on this machine, only if the first URL
+    /// was plain HTTP as well.
     pub fn may_go_to(&self, url: &str) -> bool {
         check_url(url).is_ok_and(|is_plain| !is_plain || self.source.is_plain)
     }
 
-    /// Takes what came of it, or why nothing did; gives what is to be fetched next.
+    /// Completes the fetch with the document or the error; returns the next fetch, if any.
     pub fn end(self, now: Now, fetched: Result<FetchedDocument, String>) -> Option<KeyFetch> {
         let fetched =
             fetched.and_then(|document| match document.content.len() > ISSUER_DOCUMENT_BYTES_MAX {
@@ -83,7 +83,7 @@ impl KeyFetch {
         None
     }
 
-    /// OpenID Connect Discovery 1.0 §4.3: the issuer is the one that was asked for, exactly.
+    /// OpenID Connect Discovery 1.0 §4.3: the issuer must be exactly the requested one.
     fn keys_url(&self, metadata: &[u8]) -> Result<String, String> {
         let metadata =
             object(metadata).map_err(|_| "the metadata is not a JSON object".to_owned())?;
@@ -99,7 +99,7 @@ impl KeyFetch {
     }
 }
 
-/// RFC 9111 §5.2.2: for how many ms the keys are good.
+/// RFC 9111 §5.2.2: for how many ms the keys are fresh.
 pub(super) fn fresh_ms(cache_control: Option<&str>, default_ms: u64) -> u64 {
     let directives = cache_control.unwrap_or_default().split(',').map(str::trim);
     let mut fresh_ms = None;

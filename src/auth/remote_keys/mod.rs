@@ -1,9 +1,9 @@
-//! Keys of an issuer behind a URL: a JWK set, or the metadata that names one (OpenID Connect
+//! The keys of an issuer at a URL: a JWK set, or the metadata that names one (OpenID Connect
 //! Discovery 1.0 §4, RFC 8414).
 //!
-//! Invariants: nothing here blocks or fetches. A verifier asks [`RemoteKeys::poll`]; the driver
-//! that has sockets asks [`RemoteKeys::next_fetch`] what to fetch. One fetch is under way at a
-//! time, the waiting verifiers. Keys are never given up because the issuer is down.
+//! Invariants: nothing here blocks or fetches. A verifier polls [`RemoteKeys::poll`]; the driver
+//! with sockets gets its fetches from [`RemoteKeys::next_fetch`]. One fetch is in flight at a time.
+//! The number of waiting verifiers is bounded. Keys are never dropped because the issuer is down.
 
 mod fetch;
 mod place;
@@ -38,7 +38,7 @@ pub struct RemoteKeys {
     place: KeyPlace,
     /// The first URL to fetch.
     url: String,
-    /// True: it is this machine without TLS, and whatever it leads to may be so.
+    /// True: the URL is plain HTTP on this machine, and further URLs may be as well.
     is_plain: bool,
     refresh_ms: u64,
     state: Mutex<RemoteState>,
@@ -49,60 +49,60 @@ struct RemoteState {
     keys: Option<Arc<TokenKeys>>,
     /// When the keys were fetched.
     fetched_unix_ms: Option<u64>,
-    /// The number of the fetch under way, and when it counts as failed.
+    /// The number of the fetch in flight, and when it counts as failed.
     under_way: Option<(u64, u64)>,
     fetches: u64,
-    /// When the next one begins; 0: now.
+    /// When the next fetch begins; 0: now.
     due_ms: u64,
-    /// How often it failed in a row, and why the last time.
+    /// Consecutive failures, and the reason of the last one.
     failures: u32,
     problem: Option<String>,
-    /// Until when the first keys are waited for.
+    /// Until when requests wait for the first keys.
     first_until_ms: Option<u64>,
-    /// Until when newer keys are waited for, for an unknown `kid`.
+    /// Until when requests wait for newer keys, after an unknown `kid`.
     newer_until_ms: Option<u64>,
-    /// When an unknown `kid` may ask again.
+    /// When an unknown `kid` may cause a fetch again.
     kid_due_ms: u64,
-    /// Unknown kids that the next fetch decides about.
+    /// Unknown kids that the next fetch decides.
     kids_asked: Vec<SecretDigest>,
-    /// Those that the last fetch did not bring.
+    /// Kids that the last fetch did not contain.
     kids_refused: Vec<SecretDigest>,
     /// A waiting request, and its peer by the bits of its address.
     waiters: Vec<(Waker, Option<u128>)>,
     /// Wakes the fetcher.
     fetcher: Option<Waker>,
-    /// Other rules took their place; no caller is admitted by them any more.
+    /// The rules were replaced; these keys admit no caller any more.
     is_closed: bool,
 }
 
-/// The requests that wait for keys.
+/// A request that waits for keys.
 #[derive(Clone, Copy)]
 pub struct KeyWaiter<'a> {
-    /// Woken when they are there.
+    /// Woken when the keys are available.
     pub wake: &'a Waker,
-    /// Where its request came from.
+    /// The client address of the request.
     pub address: Option<IpAddr>,
 }
 
-/// How it is with the keys of an issuer.
+/// The status of an issuer's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyStatus {
     /// The issuer.
     pub issuer: String,
-    /// Keys that verify; `None`: they were never fetched.
+    /// The number of usable keys; `None`: they were never fetched.
     pub keys: Option<usize>,
     /// When they were fetched.
     pub fetched_unix_ms: Option<u64>,
-    /// Why the last fetch failed; `None`: it did not.
+    /// Why the last fetch failed; `None`: it succeeded.
     pub problem: Option<String>,
 }
 
-/// What the fetcher does next.
+/// The next step of the fetcher.
 #[derive(Debug)]
 pub enum NextFetch {
-    /// This.
+    /// Fetches this.
     Fetch(KeyFetch),
-    /// Nothing until then, in ms of [`Now::mono_ms`], or until it is woken.
+    /// Waits until this time, in ms of [`Now::mono_ms`], or until it is woken.
     Wait(u64),
 }
 
@@ -114,8 +114,8 @@ impl fmt::Debug for RemoteKeys {
 }
 
 impl RemoteKeys {
-    /// The keys of this issuer; they are fetched again after `refresh_ms`, or when their server
-    /// says.
+    /// The keys of this issuer; they are fetched again after `refresh_ms`, or as their server's
+    /// `Cache-Control` states.
     ///
     /// # Errors
     /// [`KeyPlaceError`]
@@ -139,7 +139,7 @@ impl RemoteKeys {
         Ok(RemoteKeys { issuer, place, url, is_plain, refresh_ms, state })
     }
 
-    /// The same keys, by which no caller was admitted yet.
+    /// The same keys, which have admitted no caller yet.
     pub(super) fn anew(&self) -> RemoteKeys {
         let state = {
             let state = self.state();
@@ -163,7 +163,7 @@ impl RemoteKeys {
         }
     }
 
-    /// From now on no caller is admitted by these keys, and those that were are released.
+    /// Stops admitting callers by these keys, and releases callers that they admitted.
     pub(super) fn close(&self) {
         let woken = {
             let mut state = self.state();
@@ -180,12 +180,12 @@ impl RemoteKeys {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the keys are, and after how many ms they are fetched again.
+    /// The location of the keys, and after how many ms they are fetched again.
     pub fn place(&self) -> (&KeyPlace, u64) {
         (&self.place, self.refresh_ms)
     }
 
-    /// How it is with them.
+    /// The status of the keys.
     pub fn status(&self) -> KeyStatus {
         let state = self.state();
         KeyStatus {
@@ -196,8 +196,8 @@ impl RemoteKeys {
         }
     }
 
-    /// The keys. Only the first ones are waited for; when they cannot be fetched, no caller waits
-    /// until they are there.
+    /// The keys. Callers wait only for the first fetch; after it has failed, they get an error
+    /// until keys are available.
     ///
     /// # Errors
     /// [`AuthRefusal::Unavailable`]
@@ -218,11 +218,11 @@ impl RemoteKeys {
         state.wait(waiter)
     }
 
-    /// Newer keys than `seen`, which have not the `kid` of a token. At most once in
-    /// [`ISSUER_KID_MS`] an unknown `kid` makes the server fetch keys.
+    /// Newer keys than `seen`, which lack the `kid` of a token. An unknown `kid` causes a fetch at
+    /// most once in [`ISSUER_KID_MS`].
     ///
     /// # Errors
-    /// [`AuthRefusal::Wrong`] after a fetch that was to bring this `kid` and did not;
+    /// [`AuthRefusal::Wrong`] after a fetch for this `kid` that did not contain it;
     /// [`AuthRefusal::Unavailable`], with the seconds until the next fetch, until then.
     pub fn poll_newer(
         &self,
@@ -267,7 +267,7 @@ impl RemoteKeys {
         waiting
     }
 
-    /// What is to be fetched now; `wake` is woken when that changes.
+    /// The fetch to begin now; `wake` is woken when that changes.
     pub fn next_fetch(self: &Arc<RemoteKeys>, now: Now, wake: &Waker) -> NextFetch {
         let mut state = self.state();
         if !state.fetcher.as_ref().is_some_and(|known| known.will_wake(wake)) {
@@ -277,7 +277,7 @@ impl RemoteKeys {
             if now.mono_ms < until_ms {
                 return NextFetch::Wait(until_ms);
             }
-            // The fetcher is gone, or too slow.
+            // The fetcher has disappeared, or is too slow.
             let woken = state.fail(number, now, "it timed out".to_owned());
             let due_ms = state.due_ms;
             drop(state);
@@ -295,7 +295,7 @@ impl RemoteKeys {
         NextFetch::Fetch(KeyFetch { source, number, url, is_metadata, due_ms })
     }
 
-    /// Takes the keys that were fetched.
+    /// Stores fetched keys.
     fn take(&self, number: u64, now: Now, keys: TokenKeys, cache_control: Option<&str>) {
         let woken = {
             let mut state = self.state();
@@ -310,8 +310,8 @@ impl RemoteKeys {
             if let Some(old) = &old {
                 old.withdraw_but(&keys);
             }
-            // What the keys have now is found there before this list is looked at. A key that the
-            // issuer has removed is wrong as well.
+            // Names of current keys are found before this list is checked. The names of keys that
+            // the issuer has removed are wrong as well.
             let gone = old.iter().flat_map(|old| old.names()).filter(|kid| !keys.has_name(kid));
             let gone = gone.map(|kid| SecretDigest::of(kid.as_bytes()));
             state.kids_refused = state.kids_asked.drain(..).chain(gone).collect();
@@ -326,7 +326,7 @@ impl RemoteKeys {
 }
 
 impl RemoteState {
-    /// Remembers an unknown `kid` until the next fetch. Beyond [`ISSUER_KIDS_ASKED_MAX`] it stays
+    /// Records an unknown `kid` until the next fetch. Beyond [`ISSUER_KIDS_ASKED_MAX`] it stays
     /// undecided, and its tokens are [`AuthRefusal::Unavailable`].
     fn ask_for(&mut self, kid: SecretDigest) {
         if self.kids_asked.len() < ISSUER_KIDS_ASKED_MAX && !self.kids_asked.contains(&kid) {
@@ -354,7 +354,7 @@ impl RemoteState {
         Poll::Pending
     }
 
-    /// No caller waits for it any longer.
+    /// Ends the fetch in flight; returns the wakers of the waiting requests.
     fn end_fetch(&mut self) -> Vec<Waker> {
         (self.under_way, self.newer_until_ms) = (None, None);
         std::mem::take(&mut self.waiters).into_iter().map(|(wake, _)| wake).collect()

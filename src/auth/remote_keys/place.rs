@@ -1,26 +1,26 @@
-//! Where keys may be fetched from.
+//! The locations from which keys may be fetched.
 //!
-//! Invariant: by TLS; without it only on this machine, and only where the configuration says so.
+//! Invariant: over TLS; plain HTTP only on this machine, and only if the configuration names it.
 
 use std::fmt;
 
 use url::{Host, Url};
 
-/// Where the keys of an issuer are.
+/// The location of an issuer's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyPlace {
     /// At this URL.
     Jwks(String),
-    /// Where the metadata of the issuer says, below the issuer's own URL.
+    /// The URL in the issuer's metadata, which is below the issuer's own URL.
     OpenId,
 }
 
-/// Why keys cannot be fetched from a place.
+/// Why keys cannot be fetched from a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyPlaceError {
-    /// It is no absolute URL of `http` or `https` with a host, or it has a password.
+    /// Not an absolute `http` or `https` URL with a host, or it has a password.
     Url,
-    /// It is neither `https` nor on this machine: a host on the way could forge callers.
+    /// Neither `https` nor on this machine: a host on the path could forge callers.
     PlainHttp,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for KeyPlaceError {
 
 impl std::error::Error for KeyPlaceError {}
 
-/// Whether keys may be fetched from there; `true`: it is this machine without TLS.
+/// Whether keys may be fetched from a URL; `true`: plain HTTP on this machine.
 pub(super) fn check_url(text: &str) -> Result<bool, KeyPlaceError> {
     let url = Url::parse(text).map_err(|_| KeyPlaceError::Url)?;
     let has_password = !url.username().is_empty() || url.password().is_some();

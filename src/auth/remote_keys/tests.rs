@@ -1,4 +1,4 @@
-//! Keys behind a URL, under a clock that the test sets.
+//! Keys at a URL, under a clock that the test sets.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -10,7 +10,7 @@ use crate::auth::jws::encode_url;
 
 const ISSUER: &str = "https://issuer.example";
 
-/// A set of one key, of Ed25519, that no one has.
+/// A set of one Ed25519 key without a known private key.
 fn set(kid: &str, byte: u8) -> Vec<u8> {
     let x = encode_url(&[byte; 32]);
     format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","kid":"{kid}","x":"{x}"}}]}}"#).into_bytes()
@@ -99,16 +99,16 @@ fn issuer_peer_waiters_max() {
         let (wake, address) = (&wakers[n], Some(address.parse().unwrap()));
         keys.poll(at(0), KeyWaiter { wake, address }).is_pending()
     };
-    // The same network of 64 bits is the same peer.
+    // Addresses in the same network of 64 bits are the same peer.
     for n in 0..ISSUER_PEER_WAITERS_MAX {
         assert!(waits(n, &format!("2001:db8::{n:x}")), "{n}");
     }
     assert!(!waits(ISSUER_PEER_WAITERS_MAX, "2001:db8::1"));
-    // What waits already continues, and others have slots.
+    // A waiting request continues, and other peers have free slots.
     assert!(waits(0, "2001:db8::1") && waits(ISSUER_PEER_WAITERS_MAX, "192.0.2.1"));
 }
 
-/// A caller of which nothing is known.
+/// A caller without an address.
 fn no_caller(wake: &Waker) -> KeyWaiter<'_> {
     KeyWaiter { wake, address: None }
 }
@@ -128,12 +128,12 @@ fn issuer_waiters_max() {
 
 #[test]
 fn nobody_waits_longer_than_issuer_wait_ms() {
-    // There is no fetcher.
+    // No fetcher.
     let keys = remote();
     assert!(keys.poll(at(10), no_caller(Waker::noop())).is_pending());
     assert!(keys.poll(at(5_009), no_caller(Waker::noop())).is_pending());
     assert_eq!(keys.poll(at(5_010), no_caller(Waker::noop())).map(Result::err), unreadable(1));
-    // The fetcher does not come back, and does too late.
+    // The fetcher does not return, or too late.
     let keys = remote();
     let count = Arc::<Count>::default();
     assert!(keys.poll(at(10), no_caller(&Waker::from(Arc::clone(&count)))).is_pending());
@@ -149,7 +149,7 @@ fn nobody_waits_longer_than_issuer_wait_ms() {
 }
 
 #[test]
-fn issuer_retry_ms_doubles_up_to_issuer_retry_ms_max_and_old_keys_stay_good() {
+fn issuer_retry_doubles_to_its_limit_and_old_keys_stay_valid() {
     let keys = remote();
     fetch(&keys, 0, set("a", 1));
     let grant = only(&ready(&keys, 0));
@@ -174,17 +174,17 @@ fn a_key_that_is_gone_lets_go_whoever_it_let_in() {
     let keys = remote();
     fetch(&keys, 0, set("a", 1));
     let first = only(&ready(&keys, 0));
-    // Another name is no other key.
+    // A renamed key is the same key.
     fetch(&keys, 600_000, set("b", 1));
     assert!(Arc::ptr_eq(&only(&ready(&keys, 600_000)), &first));
     fetch(&keys, 1_200_000, set("b", 2));
     assert!(first.is_withdrawn());
     let second = only(&ready(&keys, 1_200_000));
     assert!(!second.is_withdrawn());
-    // An empty set is a set.
+    // An empty set is valid.
     fetch(&keys, 1_800_000, b"{\"keys\":[]}".to_vec());
     assert!(second.is_withdrawn() && ready(&keys, 1_800_000).is_empty());
-    // The same key again admits new requests; a dropped caller stays dropped.
+    // The same key again admits new requests; a released caller stays released.
     fetch(&keys, 2_400_000, set("b", 2));
     assert!(!only(&ready(&keys, 2_400_000)).is_withdrawn() && second.is_withdrawn());
     let last = only(&ready(&keys, 2_400_000));
@@ -193,7 +193,7 @@ fn a_key_that_is_gone_lets_go_whoever_it_let_in() {
     assert_eq!(keys.poll(at(0), no_caller(Waker::noop())).map(Result::err), unreadable(3_000));
 }
 
-/// That keys cannot be fetched, with the time of the next attempt.
+/// The refusal when keys cannot be fetched, with the time of the next attempt.
 fn unreadable(retry_s: u32) -> Poll<Option<AuthRefusal>> {
     Poll::Ready(Some(AuthRefusal::Unavailable { why: UNREADABLE, retry_s }))
 }
@@ -208,15 +208,15 @@ fn unknown_kids_ask_the_issuer_once_in_issuer_kid_ms() {
     };
     assert!(newer(&seen, "b", 1).is_pending() && newer(&seen, "c", 2).is_pending());
     fetch(&keys, 2, set("b", 2));
-    // The waiting caller looks at what came.
+    // The waiting caller sees the new keys.
     let Poll::Ready(Ok(second)) = newer(&seen, "b", 3) else { panic!("no newer keys") };
     assert!(second.has_name("b"));
-    // A kid that the fetch did not bring is wrong, one that was shown later is not known.
+    // A kid that the fetch did not contain is wrong, a kid that was seen later is undecided.
     let refused = |kid: &str, ms| newer(&second, kid, ms).map(|newer| newer.unwrap_err());
     assert_eq!(refused("c", 4), Poll::Ready(AuthRefusal::Wrong(UNKNOWN_KID)));
     let later = |retry_s| Poll::Ready(AuthRefusal::Unavailable { why: LATER_KID, retry_s });
     assert_eq!((refused("d", 5), refused("d", 59_001)), (later(60), later(1)));
-    // The next fetch is possible after the pause, whatever was shown in it, and decides.
+    // The next fetch is possible after the pause, whatever was seen in it, and decides.
     assert!(newer(&second, "e", 60_001).is_pending());
     fetch(&keys, 60_002, set("d", 3));
     assert!(ready(&keys, 60_002).has_name("d"));
@@ -224,18 +224,18 @@ fn unknown_kids_ask_the_issuer_once_in_issuer_kid_ms() {
     for kid in ["e", "b", "c"] {
         let refused = newer(&third, kid, 60_003).map(|newer| newer.unwrap_err());
         let expected = match kid {
-            // It was asked for, or the issuer has removed it.
+            // The fetch was for this kid, or the issuer has removed it.
             "e" | "b" => Poll::Ready(AuthRefusal::Wrong(UNKNOWN_KID)),
             _ => later(60),
         };
         assert_eq!(refused, expected, "{kid}");
     }
-    // While the issuer is down the answer is unknown.
+    // While the issuer is down the answer is unavailable.
     assert!(newer(&third, "x", 400_000).is_pending());
     let failed = next(&keys, 400_000).unwrap().end(at(400_001), Err("it is down".to_owned()));
     assert!(failed.is_none());
     assert_eq!(newer(&third, "x", 400_002).map(Result::err), unreadable(1));
-    // No fetcher: no caller waits longer than for the first keys.
+    // No fetcher: callers wait no longer than for the first keys.
     assert!(newer(&third, "x", 500_000).is_pending() && newer(&third, "x", 504_999).is_pending());
     assert!(newer(&third, "x", 505_000).is_ready());
 }
@@ -261,7 +261,7 @@ fn issuer_kids_asked_max() {
 }
 
 #[test]
-fn cache_control_counts_within_issuer_refresh_ms_min_and_issuer_refresh_ms_max() {
+fn cache_control_is_clamped_to_issuer_refresh_limits() {
     for (cache_control, ms) in [
         (None, 600_000),
         (Some("public"), 600_000),
@@ -306,7 +306,7 @@ fn what_is_no_set_of_keys_changes_nothing() {
         assert!(keys.status().problem.is_some() && Arc::ptr_eq(&ready(&keys, now_ms), &seen));
         now_ms = due(&keys, now_ms);
     }
-    // Keys of other kinds are passed over.
+    // Keys of other kinds are ignored.
     fetch(
         &keys,
         now_ms,
@@ -316,7 +316,7 @@ fn what_is_no_set_of_keys_changes_nothing() {
 }
 
 #[test]
-fn the_metadata_is_that_of_the_issuer_and_leads_to_no_worse_place() {
+fn metadata_must_match_issuer_and_never_leads_to_plain_http() {
     let of = |issuer: &str| RemoteKeys::new(issuer, KeyPlace::OpenId, 600_000).map(Arc::new);
     let metadata = |issuer: &str, uri: &str| {
         document(format!(r#"{{"issuer":"{issuer}","jwks_uri":"{uri}"}}"#).into_bytes())
@@ -328,7 +328,7 @@ fn the_metadata_is_that_of_the_issuer_and_leads_to_no_worse_place() {
         let base = issuer.trim_end_matches('/');
         assert_eq!(first.url(), format!("{base}/.well-known/openid-configuration"));
         let second = first.end(at(1_000), metadata(issuer, good)).unwrap();
-        // Both together have the time of one.
+        // Both fetches share one deadline.
         assert_eq!((second.url(), second.due_ms()), (good, 5_000));
         assert!(second.end(at(2_000), document(set("a", 1))).is_none());
         assert_eq!(ready(&keys, 2_000).len(), 1);
@@ -353,7 +353,7 @@ fn the_metadata_is_that_of_the_issuer_and_leads_to_no_worse_place() {
         assert!(next(&keys, 0).unwrap().end(at(0), bad.clone()).is_none(), "{bad:?}");
         assert!(keys.status().problem.is_some() && keys.status().keys.is_none());
     }
-    // On this machine all may be plain, and only there.
+    // Plain HTTP throughout is allowed on this machine only.
     let keys = of("http://127.0.0.1:8080").unwrap();
     let fetch = next(&keys, 0).unwrap();
     assert!(fetch.may_go_to("http://[::1]/k") && fetch.may_go_to(good));

@@ -25,7 +25,7 @@ pub struct EventCount {
 }
 
 impl EventCount {
-    /// The count of a stream that continues at `cursor`, whose head will have these fields.
+    /// The count of a stream that continues at `cursor`; its head will have these fields.
     pub fn new(cursor: &Cursor, fields: FieldLinesBuf) -> EventCount {
         let next = cursor.seq + u64::from(!cursor.snapshot);
         EventCount { next, first: None, head: Some(fields) }

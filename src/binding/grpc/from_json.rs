@@ -61,7 +61,7 @@ impl<'t, 'v> Tree<'t, 'v> {
         self.finish();
     }
 
-    /// Enters an object whose `Struct` is already open; `ends` messages end with it.
+    /// Enters an object in an already open `Struct`; `ends` messages end with it.
     fn enter(&mut self, ends: u8) {
         let brace = self.json.iter().position(|byte| *byte == b'{');
         self.at = brace.map_or(self.json.len(), |at| at + 1);

@@ -4,8 +4,8 @@
 //! straight from the task, each message after its five bytes. A call ends with a status: in the
 //! trailers after its messages, or in a head without content.
 //!
-//! In scope: A2A 1.0 and 0.3, JSON in messages (a2a_rust), health, reflection, whose streams the
-//! driver runs (`net/http2/services.rs`), and gzip: of requests, and of long answers except
+//! In scope: A2A 1.0 and 0.3, JSON in messages (a2a_rust), health, reflection (the driver runs
+//! their streams, `net/http2/services.rs`), and gzip: of requests, and of long answers except
 //! streams. Out of scope: other services.
 
 mod card;
@@ -110,7 +110,7 @@ impl<'x> Metadata<'x> {
     }
 }
 
-/// Handles a request whose body is complete.
+/// Handles a request with a complete body.
 pub fn handle<'x>(
     cx: &mut CallContext<'x>,
     head: &'x Head<'x>,

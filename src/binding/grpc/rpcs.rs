@@ -1,4 +1,4 @@
-//! Every served path and its rpc (wire §4.1): rows like JSON-RPC's, whose requests are messages.
+//! Every served path and its rpc (wire §4.1): rows like JSON-RPC's, with messages as requests.
 
 use crate::{
     dialect::{Method, Wire},

@@ -78,7 +78,7 @@ impl Status {
         Status { message: message.into(), ..Status::plain(code) }
     }
 
-    /// The status of a fault, for clients whose answers are written by `encode`.
+    /// The status of a fault, for clients whose answers `encode` writes.
     pub fn of(fault: &Fault, encode: &Encode) -> Status {
         let mut details = Vec::new();
         (encode.fault)(&mut details, fault, &WriteCx::new(Op::Send));
@@ -228,7 +228,7 @@ fn name_v03(kind: FaultKind) -> String {
 
 /// Appends a `google.rpc.Status` with ErrorInfo and, about a parameter, BadRequest; when the server
 /// ends, RetryInfo. The client decides what to retry: no detail makes its library repeat a call
-/// whose task was made.
+/// that has made a task.
 pub(super) fn details(out: &mut Vec<u8>, fault: &Fault) {
     out.reserve(256);
     let mut writer = Writer(out);

@@ -57,7 +57,7 @@ impl Bounds<'_> {
     }
 }
 
-/// A message whose fields become the members of a container.
+/// A message with the members of a container as fields.
 struct Open<'a> {
     fields: Fields<'a>,
     is_object: bool,

@@ -78,7 +78,7 @@ pub(super) fn answer(
     Handled::Answered
 }
 
-/// Answers one element; a call whose answer would exceed the batch's limit is not begun.
+/// Answers one element; a call is not begun if its answer could exceed the batch's limit.
 fn element(
     cx: &mut CallContext<'_>,
     pack: &mut Vec<u8>,

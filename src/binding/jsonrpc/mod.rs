@@ -53,7 +53,7 @@ pub fn handle(cx: &mut CallContext<'_>, buffers: &mut DecodeBuffers, body: Sourc
 }
 
 /// Handles a request object at a path of HTTP+JSON, which was charged already: it must be of that
-/// path's operation, and of the task whose raw id the path names.
+/// path's operation, and of the task with the raw id in the path.
 #[cold]
 pub fn handle_at_path(
     cx: &mut CallContext<'_>,
@@ -93,7 +93,7 @@ pub fn refuse_at_path(cx: &mut CallContext<'_>, fault: &Fault) -> Handled {
     Handled::Answered
 }
 
-/// Rejects a request whose content coding is unsupported or broken; `body_bytes`: its length as
+/// Rejects a request with an unsupported or broken content coding; `body_bytes`: its length as
 /// received.
 #[cold]
 pub fn refuse_coding(

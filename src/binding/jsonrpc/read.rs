@@ -16,7 +16,7 @@ use crate::{
 
 use super::format;
 
-/// A request object whose method may be called; its params are not read yet.
+/// A request object with a callable method; its params are not read yet.
 ///
 /// A request is large, so it is not moved.
 pub(super) struct Heading<'r, 'p> {
@@ -48,7 +48,7 @@ impl<'p> Heading<'_, 'p> {
         }
     }
 
-    /// The rejection of a request whose params are invalid.
+    /// The rejection of a request with invalid params.
     #[cold]
     pub(super) fn refused(&self, cx: &CallContext<'_>, fault: Fault) -> Rejected<'p> {
         match self.is_silent {

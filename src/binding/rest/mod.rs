@@ -175,7 +175,7 @@ pub fn refuse_unread(
     refuse(cx, head, media::media(head), plain(form, fault))
 }
 
-/// Rejects a request whose content coding is unsupported or broken; `body_bytes`: its length as
+/// Rejects a request with an unsupported or broken content coding; `body_bytes`: its length as
 /// received.
 #[cold]
 pub fn refuse_coding(
@@ -204,7 +204,7 @@ fn refuse(
     media: &'static str,
     (form, fault, status, fields): RestRefusal,
 ) -> Handled {
-    // RFC 9110 §15.1: caches may store a 404 or 405, so it depends on `Accept`, too.
+    // RFC 9110 §15.1: caches may store a 404 or 405, too.
     let retry = retry_after(status, fault.retry_s);
     let all = FieldLinesBuf::of(&[fields, retry.get(), *store(head)]);
     cx.writer.begin(status, media, all.get(), Content::Whole);

@@ -35,7 +35,7 @@ pub enum RestResource<'r> {
 /// The result of matching a path below an endpoint.
 #[derive(Clone, Copy)]
 pub enum RouteMatch<'r> {
-    /// A resource, in the form of the generation whose path it is, and the tenant in the path.
+    /// A resource, the form of the path's generation, and the tenant in the path.
     Found(RestResource<'r>, &'static HttpJson, Option<&'r str>),
     /// No resource, but a path of HTTP+JSON.
     NotFound(&'static HttpJson),

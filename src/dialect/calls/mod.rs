@@ -1,8 +1,8 @@
-//! Writing calls: the params of each operation, as each generation and platform has them (wire
+//! Writes calls: the params of each operation, as each generation and platform defines them (wire
 //! §1.5, §3, §8).
 //!
-//! Invariant: strict. Only members that the generation has are written, and what it cannot say is
-//! an error that names it; nothing is dropped. What a caller gives as JSON is copied as it is.
+//! Invariant: strict. Only members of the generation are written, and an inexpressible value is an
+//! error that names it; nothing is dropped. JSON from the caller is copied unchanged.
 
 mod object;
 mod pre_v1;
@@ -19,12 +19,13 @@ use super::{Dialect, Method, Wire, rest::HttpJson, v01};
 pub use pre_v1::CallRules;
 pub use v03_rest::ALL_HISTORY;
 
-/// What a writer of calls may use beside the call.
+/// The context of a writer of calls.
 #[derive(Clone, Copy)]
 pub struct CallOut<'a> {
-    /// The space of tasks that the interface names, where it is part of the params.
+    /// The tenant of the interface, if it is part of the params.
     pub tenant: Option<&'a str>,
-    /// True: where a subscriber goes on is part of the params, as there is no header for it.
+    /// True: the position of a resuming subscriber is part of the params, as there is no header for
+    /// it.
     pub event_id: bool,
 }
 
@@ -45,7 +46,7 @@ impl Calls {
     /// Appends the params of a call: an object.
     ///
     /// # Errors
-    /// [`NotExpressible`]; what was appended is then to be dropped.
+    /// [`NotExpressible`]; the caller drops the output.
     pub fn write(
         self,
         out: &mut Vec<u8>,
@@ -61,8 +62,8 @@ impl Calls {
     }
 }
 
-/// The method of a dialect by which calls of a generation are made: its name and how it is written
-/// and answered; `None`: there is none.
+/// The method of a dialect for calls of a generation: its name, its writers and its readers;
+/// `None`: the dialect has none.
 pub fn method(
     dialect: &Dialect,
     generation: Generation,
@@ -74,7 +75,7 @@ pub fn method(
     if let Some(method) = own {
         return Some((method.name, method.wire));
     }
-    // Wire §1.2: names that both slash generations have.
+    // Wire §1.2: names that both slash generations share.
     let shared = rows.find(|method| method.by_task && generation == Generation::V01)?;
     Some((shared.name, &v01::WIRE))
 }
@@ -88,7 +89,7 @@ pub fn generation_name(generation: Generation) -> &'static str {
     }
 }
 
-/// The value of `A2A-Version` on calls of a generation (wire §1.8); 0.1 knows no such header.
+/// The value of `A2A-Version` on calls of a generation (wire §1.8); 0.1 has no such header.
 pub fn version_header(generation: Generation) -> Option<&'static str> {
     match generation {
         Generation::V01 => None,
@@ -97,7 +98,7 @@ pub fn version_header(generation: Generation) -> Option<&'static str> {
     }
 }
 
-/// The headers that name the extensions a client uses (wire §10, trap 34); 0.1 knows none.
+/// The headers that name the extensions of a client (wire §10, trap 34); 0.1 has none.
 pub fn extension_headers(generation: Generation) -> &'static [&'static str] {
     match generation {
         Generation::V01 => &[],
@@ -106,12 +107,12 @@ pub fn extension_headers(generation: Generation) -> &'static [&'static str] {
     }
 }
 
-/// How a generation writes calls over HTTP+JSON; `None`: it has no such binding.
+/// The HTTP+JSON binding of a generation; `None`: it has none.
 pub fn http_json(dialect: &Dialect, generation: Generation) -> Option<&'static HttpJson> {
     dialect.routes.rest.iter().copied().find(|form| form.generation == generation)
 }
 
-/// The name of a state where tasks are filtered by it.
+/// The name of a state in a filter of tasks.
 pub(super) fn state_v1(state: TaskState) -> &'static [u8] {
     match state {
         TaskState::Unspecified => b"TASK_STATE_UNSPECIFIED",
@@ -128,12 +129,12 @@ pub(super) fn state_v1(state: TaskState) -> &'static [u8] {
 
 /// The name of a state in a query of HTTP+JSON.
 pub fn state_name(state: TaskState) -> &'static str {
-    // ASCII, every one of them.
+    // All of them are ASCII.
     str::from_utf8(state_v1(state)).unwrap_or_default()
 }
 
-/// Appends a message that `write` writes, and inside it what the call says beside it: to which
-/// task and conversation it belongs, where it does not say so itself.
+/// Appends a message with `write`, and inserts the task and conversation of the call, unless the
+/// message names them itself.
 fn message_with_ids(
     out: &mut Vec<u8>,
     message: Message<'_>,
@@ -154,12 +155,12 @@ fn message_with_ids(
         }
     }
     if !beside.is_empty() {
-        // Behind the brace; a message has members.
+        // After the brace; a message always has members.
         out.splice(start + 1..start + 1, beside);
     }
 }
 
-/// A message has an id, which its sender makes.
+/// Checks for the message id, which the sender makes.
 fn has_id(message: Message<'_>, by: &'static str) -> Result<(), NotExpressible> {
     match message.message_id().is_empty() {
         true => Err(NotExpressible { what: "a message without messageId", by }),
@@ -167,7 +168,7 @@ fn has_id(message: Message<'_>, by: &'static str) -> Result<(), NotExpressible> 
     }
 }
 
-/// Parts of 0.x: a name and a media type are those of a file.
+/// Checks the parts for 0.x: only a file may have a name and a media type.
 fn plain_parts(message: Message<'_>, by: &'static str) -> Result<(), NotExpressible> {
     for part in message.parts() {
         let is_file = match part.content() {
@@ -184,7 +185,7 @@ fn plain_parts(message: Message<'_>, by: &'static str) -> Result<(), NotExpressi
     Ok(())
 }
 
-/// Refuses what a message has of this kind.
+/// Rejects a message with this kind of field.
 fn without(
     message: Message<'_>,
     tag: u8,
@@ -203,13 +204,13 @@ fn without_extensions(message: Message<'_>, by: &'static str) -> Result<(), NotE
     without(message, message_tag::EXTENSION, "extensions", by)
 }
 
-/// Refuses what only the configuration of Evo AI has.
+/// Rejects fields that only a configuration of Evo AI has.
 fn plain_config(config: PushConfig<'_>, by: &'static str) -> Result<(), NotExpressible> {
     only(config.headers().next(), "header fields of a push configuration", by)?;
     only(config.context_id(), "the context of a push configuration", by)
 }
 
-/// Refuses what is there and cannot be said.
+/// Rejects a value that the generation cannot express.
 fn only<T>(value: Option<T>, what: &'static str, by: &'static str) -> Result<(), NotExpressible> {
     if value.is_some() { Err(NotExpressible { what, by }) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! An object that is written member by member, and its first comma.
+//! An object that is written member by member, with its commas.
 
 use crate::{
     json::write::{push_escaped, push_u64},
@@ -18,7 +18,7 @@ impl<'o> ObjectOut<'o> {
         ObjectOut { out, is_empty: true }
     }
 
-    /// Appends the name of a member, which needs no escape; its value is for the caller to append.
+    /// Appends the name of a member, which needs no escape; the caller appends its value.
     #[inline]
     pub fn key(&mut self, key: &str) -> &mut Vec<u8> {
         let comma: &[u8] = if self.is_empty { b"\"" } else { b",\"" };
@@ -38,7 +38,7 @@ impl<'o> ObjectOut<'o> {
         out.push(b'"');
     }
 
-    /// Appends raw text if there is some.
+    /// Appends raw text, if any.
     #[inline]
     pub fn raw_some(&mut self, key: &str, text: Option<RawText<'_>>) {
         if let Some(text) = text {
@@ -46,7 +46,7 @@ impl<'o> ObjectOut<'o> {
         }
     }
 
-    /// Appends ordinary text if there is some.
+    /// Appends ordinary text, if any.
     pub fn text_some(&mut self, key: &str, text: Option<&str>) {
         let Some(text) = text else { return };
         let out = self.key(key);
@@ -55,14 +55,14 @@ impl<'o> ObjectOut<'o> {
         out.push(b'"');
     }
 
-    /// Appends JSON as it is, if there is some.
+    /// Appends unchanged JSON, if any.
     pub fn json_some(&mut self, key: &str, json: Option<&[u8]>) {
         if let Some(json) = json {
             self.key(key).extend_from_slice(json);
         }
     }
 
-    /// Appends a number if there is one.
+    /// Appends a number, if any.
     pub fn number_some(&mut self, key: &str, number: Option<impl Into<u64>>) {
         if let Some(number) = number {
             push_u64(self.key(key), number.into());

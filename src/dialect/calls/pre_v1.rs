@@ -1,4 +1,5 @@
-//! Params before 1.0 over JSON-RPC (wire §1.5, §8); [`CallRules`] are what platforms differ in.
+//! Params before 1.0 over JSON-RPC (wire §1.5, §8); [`CallRules`] are the differences between
+//! platforms.
 
 use crate::model::{
     Generation, Get, JsonObject, List, Message, NotExpressible, OutgoingCall, PushCall, PushConfig,
@@ -16,26 +17,26 @@ use super::{
     only, plain_config, plain_parts, v1, without_extensions, without_references,
 };
 
-/// What a platform, or a generation, has of what others have.
+/// The params that a generation or platform supports.
 pub struct CallRules {
-    /// Its objects; the generation among them.
+    /// The wire format of its objects, including the generation.
     pub(in crate::dialect) spelling: &'static Spelling,
     /// Its name in errors.
     pub by: &'static str,
-    /// True: there is a `configuration` of a send, with `blocking` and all.
+    /// True: a send has a `configuration`, with `blocking` and the other members.
     pub configuration: bool,
-    /// True: the conversation is part of the params, beside the message, and not inside it.
+    /// True: the conversation is part of the params, not of the message.
     pub context_beside: bool,
-    /// True: get and cancel name the conversation, too, where it is known.
+    /// True: get and cancel also name the conversation, if it is known.
     pub threads: bool,
     /// Largest `historyLength` of a get.
     pub history_max: u32,
-    /// True: a push configuration is a URL with headers, of no task.
+    /// True: a push configuration is a URL with headers, without a task.
     pub push_headers: bool,
 }
 
 impl CallRules {
-    /// What the specification of the generation says.
+    /// The rules of the generation's specification.
     pub(in crate::dialect) const fn of(spelling: &'static Spelling, by: &'static str) -> CallRules {
         CallRules {
             spelling,
@@ -84,7 +85,7 @@ pub(super) fn params(
     Ok(())
 }
 
-/// What messages of a generation or platform cannot hold.
+/// Rejects fields of messages that a generation or platform lacks.
 fn check(message: Message<'_>, rules: &CallRules) -> Result<(), NotExpressible> {
     if !rules.spelling.parts_v1 {
         plain_parts(message, rules.by)?;
@@ -109,8 +110,8 @@ fn send_v01(
     if send.mode == SendMode::Return {
         return Err(NotExpressible { what: "returnImmediately", by });
     }
-    // The client makes the id of a task: the one that it has made for the message, which 0.1 does
-    // not send, so that the same message is for the same task whenever it is sent again.
+    // The client makes the task id. It is the id that the client made for the message, which 0.1
+    // does not send, so a repeated message goes to the same task.
     let own = Some(send.message.message_id()).filter(|id| !id.is_empty());
     let task_id = send.task_id.or(send.message.task_id()).or(own);
     let task_id = task_id.ok_or(NotExpressible { what: "a message without taskId", by })?;
@@ -150,7 +151,7 @@ fn send_v03(
         if let Some(push) = send.push {
             inner_config(configuration.key("pushNotificationConfig"), push, rules)?;
         }
-        // Servers differ in what it is when it is not said (wire §10, trap 11).
+        // Servers have different defaults (wire §10, trap 11).
         configuration.flag("blocking", send.mode != SendMode::Return);
         configuration.close();
     } else {
@@ -176,14 +177,14 @@ fn get(params: &mut ObjectOut<'_>, get: &Get<'_>, rules: &CallRules) -> Result<(
     Ok(())
 }
 
-/// Names the conversation where that is part of the call.
+/// Names the conversation, if it is part of the call.
 fn thread(params: &mut ObjectOut<'_>, context_id: Option<RawText<'_>>, rules: &CallRules) {
     if let Some(context_id) = context_id.filter(|_| rules.threads) {
         params.raw("contextId", context_id.raw());
     }
 }
 
-/// Pydantic AI alone lists tasks: as in 1.0, with the names of its own states.
+/// Only Pydantic AI lists tasks: as in 1.0, with the names of its own states.
 fn list(params: &mut ObjectOut<'_>, list: &List<'_>, rules: &CallRules) {
     v1::list_members(params, &List { status: None, ..*list });
     if let Some(status) = list.status {
@@ -272,14 +273,14 @@ pub(super) fn old_config(out: &mut Vec<u8>, config: PushConfig<'_>) {
     }
     object.close();
     if config.filter().is_some() {
-        // Behind the last member of what was just written.
+        // Removes the closing brace that was just written.
         out.pop();
         push_out::filter(out, config);
         out.push(b'}');
     }
 }
 
-/// Wire §8, Evo AI: a URL and headers, of no task.
+/// Wire §8, Evo AI: a URL and headers, without a task.
 fn headers(
     params: &mut ObjectOut<'_>,
     config: PushConfig<'_>,

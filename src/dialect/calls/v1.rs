@@ -1,4 +1,4 @@
-//! Params of 1.0 (wire §1.5): ProtoJSON, what is unset left out.
+//! Params of 1.0 (wire §1.5): ProtoJSON, without unset fields.
 
 use crate::model::{
     JsonObject, List, NotExpressible, OutgoingCall, PushCall, RawText, Send, SendMode, Target, time,

@@ -1,4 +1,4 @@
-//! Reading an artifact, or a chunk of one.
+//! Reads an artifact, or a chunk of one.
 
 use std::io::Write as _;
 
@@ -28,14 +28,15 @@ slots!(ArtifactSlots {
     last_chunk: "lastChunk" | "last_chunk";
 });
 
-/// What 0.1 says inside an artifact, others beside it.
+/// Flags that 0.1 has inside an artifact, and other generations next to it.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ChunkFlags {
     pub append: bool,
     pub last_chunk: bool,
 }
 
-/// Packs an artifact; `in_task` is its place in its task, by which it is known without an id.
+/// Packs an artifact; `in_task` is its position in its task, which identifies an artifact without
+/// an id.
 pub(super) fn read(
     cx: &ReplyCx<'_>,
     value: Value<'_>,
@@ -52,9 +53,9 @@ pub(super) fn read(
     let mut packer = Packer(pack);
     match id {
         Some(id) => packer.put(artifact_tag::ARTIFACT_ID, &id),
-        // Wire §1.9: index n is artifact id `"n"`. Servers of both show tasks of 0.1 in its form to
-        // clients of 0.3, too: the names of their methods are the same. One that has neither is
-        // known by its place.
+        // Wire §1.9: index n is artifact id `"n"`. Servers of both generations also show tasks of
+        // 0.1 in that form to clients of 0.3, since the method names are the same. Without id and
+        // index the position counts.
         None => {
             let index = count(value.at(slots.index), "index", 0..=INT32_MAX).map_err(wrong)?;
             let is_known = match cx.generation {

@@ -1,4 +1,4 @@
-//! Reading the events of a stream: a status, an artifact.
+//! Reads the events of a stream: a status, an artifact.
 
 use crate::{
     json::{Kind, Value},
@@ -24,7 +24,7 @@ slots!(UpdateSlots {
     metadata: "metadata";
 });
 
-/// What the two kinds of events share.
+/// The common part of both kinds of events.
 fn begin(
     cx: &ReplyCx<'_>,
     value: Value<'_>,
@@ -38,7 +38,7 @@ fn begin(
     let read_cx = cx.read_cx();
     let task_id = identifier(value.at(slots.task_id), "taskId", &read_cx).map_err(wrong)?;
     let task_id = match task_id {
-        // 0.1, and dialects after it (wire §1.6, §8).
+        // 0.1, and dialects derived from it (wire §1.6, §8).
         None => identifier(value.at(slots.id), "id", &read_cx).map_err(wrong)?,
         task_id => task_id,
     };

@@ -1,8 +1,8 @@
-//! Reading what a server answers instead of a result (wire §2.4): the error object of JSON-RPC,
-//! AIP-193, `problem+json`, and what servers that follow none of them say.
+//! Reads a server's error (wire §2.4): the error object of JSON-RPC, AIP-193, `problem+json`, and
+//! the errors of servers that follow none of them.
 //!
-//! Nothing here fails: what is not understood is an error without a kind. What it says is cut to
-//! some KiB, as it ends up in logs.
+//! Nothing here fails: an unknown form is an error without a kind. Its text is cut to some KiB, as
+//! it ends up in logs.
 
 use crate::{
     fault::{FaultKind, PeerFault, PeerFaultName},
@@ -12,11 +12,11 @@ use crate::{
 
 use super::slots;
 
-/// Bytes of a message that are kept.
+/// Bytes of a message that are retained.
 const MESSAGE_BYTES_MAX: usize = 4 * 1024;
-/// Bytes of `data` that are kept, whole or not at all: JSON cannot be cut.
+/// Bytes of `data` that are retained, whole or not at all: JSON cannot be cut.
 const DATA_BYTES_MAX: usize = 64 * 1024;
-/// Elements of `data` that are looked at for one that has a reason.
+/// Elements of `data` that are searched for a reason.
 const DETAILS_MAX: usize = 64;
 
 slots!(FaultSlots {
@@ -31,8 +31,8 @@ slots!(FaultSlots {
     detail: "detail";
 });
 
-/// Reads an error, or the body that it is in. `http` is the status of the response, if it has one
-/// of its own.
+/// Reads an error, or the body around it. `http` is the status of the response, if it has one of
+/// its own.
 pub fn read(value: Value<'_>, generation: Generation, http: Option<u16>) -> PeerFault {
     let mut fault = PeerFault { http, ..PeerFault::default() };
     if value.kind() == Kind::String {
@@ -91,7 +91,7 @@ fn reason(details: Value<'_>) -> Option<String> {
     }
 }
 
-/// The name behind `https://a2a-protocol.org/errors/task-not-found` (1.0.0-rc, wire §2.4).
+/// The name after `https://a2a-protocol.org/errors/task-not-found` (1.0.0-rc, wire §2.4).
 fn problem(kind: Value<'_>) -> Option<PeerFaultName> {
     let url = kind.as_str()?;
     let name = url.strip_prefix("https://a2a-protocol.org/errors/")?;

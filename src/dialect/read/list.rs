@@ -1,4 +1,4 @@
-//! Reading which tasks to page through (A2A 1.0 §3.1.4).
+//! Reads the filters and the page of ListTasks (A2A 1.0 §3.1.4).
 
 use std::ops::RangeInclusive;
 
@@ -23,7 +23,7 @@ slots!(ListSlots {
     tenant: "tenant";
 });
 
-/// What params of ListTasks may hold beside their filters, in any spelling.
+/// The params of ListTasks in addition to its filters, in every wire format.
 const KNOWN: &[&str] = &[
     "contextId",
     "context_id",
@@ -44,8 +44,8 @@ const KNOWN: &[&str] = &[
     "metadata",
 ];
 
-/// Whether ListTasks reads a member of this name. What it does not read may be a filter of another
-/// version, as `lastUpdatedAfter` of 1.0-rc: then the page shows more than was asked for.
+/// Whether ListTasks reads a member of this name. An unknown member may be a filter of another
+/// version, as `lastUpdatedAfter` of 1.0-rc: then the page shows more than requested.
 pub fn is_known_filter(name: &str) -> bool {
     KNOWN.contains(&name)
 }
@@ -96,7 +96,7 @@ fn timestamp(value: Option<Value<'_>>) -> Result<Option<u64>, Fault> {
         .ok_or_else(|| Fault::param("statusTimestampAfter", "must be an RFC 3339 timestamp"))
 }
 
-/// A state by any of its names or by its number; unspecified is unset.
+/// A state by any of its names or by its number; the unspecified state is unset.
 fn state(value: Option<Value<'_>>) -> Result<Option<TaskState>, Fault> {
     let Some(value) = value else { return Ok(None) };
     let state = match value.text() {

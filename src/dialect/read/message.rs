@@ -1,4 +1,4 @@
-//! Reading a message into its packed form (A2A 1.0 §4.1.4).
+//! Reads a message into its packed form (A2A 1.0 §4.1.4).
 
 use crate::{
     fault::Fault,
@@ -25,17 +25,16 @@ slots!(MessageSlots {
     references: "referenceTaskIds" | "reference_task_ids";
 });
 
-/// The identifiers a message carries.
+/// The identifiers of a message.
 pub(super) struct MessageIds<'p> {
-    /// True: it has an id of its own.
+    /// True: it has its own id.
     pub has_id: bool,
     pub context_id: Option<RawString<'p>>,
     pub task_id: Option<RawString<'p>>,
 }
 
-/// Appends the packed message to `pack`; where `REPLY`, as servers say it: it may be without an id,
-/// without a role that is known, and without parts. A reader of its own each, as they have other
-/// things to look at.
+/// Appends the packed message to `pack`. `REPLY`: a message of a server, which may lack an id, a
+/// known role, and parts. Compiled separately for each, because the checks differ.
 pub(super) fn read<'p, const REPLY: bool>(
     rules: &Rules,
     cx: &ReadCx<'_>,
@@ -52,7 +51,7 @@ pub(super) fn read<'p, const REPLY: bool>(
     let context_id = identifier(message.at(slots.context_id), "message.contextId", cx)?;
     let task_id = identifier(message.at(slots.task_id), "message.taskId", cx)?;
     let role = match role(message.at(slots.role)) {
-        // What a server says is an agent's, whatever it calls itself.
+        // A server's message is an agent's, whatever its role.
         Err(_) if REPLY && !rules.judges => Role::Agent,
         role => role?,
     };
@@ -63,7 +62,7 @@ pub(super) fn read<'p, const REPLY: bool>(
     packer.put_some(message_tag::TASK_ID, task_id.as_deref());
     packer.put(message_tag::ROLE, &[role as u8]);
     if (rules.proto || REPLY) && slots.parts == ValueSlot::default() {
-        // Wire §3.4: what 0.3 calls the parts of a message in its proto.
+        // Wire §3.4: the name of a message's parts in the proto of 0.3.
         slots.parts = proto_slot(message, "content");
     }
     parts::<REPLY>(rules, cx, message.at(slots.parts), &mut packer)?;
@@ -104,7 +103,7 @@ fn parts<const REPLY: bool>(
     packer: &mut Packer<'_>,
 ) -> Result<(), Fault> {
     const FIELD: &str = "message.parts";
-    // ProtoJSON leaves an empty array out.
+    // ProtoJSON omits an empty array.
     let Some(value) = value else {
         return if REPLY { Ok(()) } else { Err(missing(FIELD)) };
     };

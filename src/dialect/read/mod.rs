@@ -1,7 +1,8 @@
-//! Reading params: one lenient reader for all generations; [`Rules`] are all that differs.
+//! Reads params: one lenient reader for all generations; [`Rules`] are their only differences.
 //!
 //! Wire §8 and Appendix B: every alias is accepted everywhere, unknown members are ignored, `null`
-//! is unset. Members are visited once; of repeated ones the last counts. What is wrong is named.
+//! is unset. Members are visited once; of repeated ones the last counts. An error names the wrong
+//! member.
 
 #[cfg(feature = "client")]
 mod artifact;
@@ -47,29 +48,29 @@ pub use reply::{ReplyCx, item as read_item, looks_like_item, read as read_reply}
 /// `historyLength` is an int32.
 const INT32_MAX: u32 = i32::MAX as u32;
 
-/// What differs between the readers of two dialects.
+/// The differences between the readers of two dialects.
 #[derive(Clone, Copy)]
 pub(super) struct Rules {
-    /// The family; 0.1 lets the client choose the task id and asks for history explicitly.
+    /// The family; 0.1 lets the client choose the task id and request history explicitly.
     pub generation: Generation,
     /// True: `context:task` is a task id, and get and cancel may name the `contextId`.
     pub threads: bool,
     /// Largest `historyLength` of a get.
     pub history_max: u32,
-    /// True: the ProtoJSON of 0.3 (wire §3.4). Requests and parts have its names as well, a data
-    /// part is a message of its own, and `blocking` left out of a configuration is false.
+    /// True: the ProtoJSON of 0.3 (wire §3.4). Requests and parts also have its names, a data part
+    /// is a separate message, and an absent `blocking` in a configuration is false.
     pub proto: bool,
-    /// True: a message needs its id, and a part that names its kind one that there is. False:
-    /// what clients are known to leave out or to call otherwise is taken as it is meant.
+    /// True: a message needs its id, and a part must contain the kind that it names. False:
+    /// omissions and other names of known clients are accepted.
     pub strict: bool,
-    /// True: push configurations have header fields of their own, also those of messages.
+    /// True: push configurations have their own header fields, also those of messages.
     pub push_headers: bool,
-    /// True: parts and roles of replies that are not known are errors.
+    /// True: unknown parts and roles of replies are errors.
     pub judges: bool,
 }
 
 impl Rules {
-    /// What the specification of this generation says.
+    /// The rules of this generation's specification.
     pub const fn of(generation: Generation) -> Rules {
         Rules {
             generation,
@@ -105,7 +106,7 @@ pub(super) fn call<'p>(
     }
 }
 
-/// Notes the tenant where nothing else is read.
+/// Records the tenant of params that are otherwise not read.
 fn only_tenant(cx: &ReadCx<'_>, params: Option<Value<'_>>) {
     let tenant = params.and_then(|params| params.get("tenant")).and_then(set);
     cx.tenant.set(tenant.map(|tenant| tenant.slot()).unwrap_or_default());
@@ -123,16 +124,16 @@ fn usable(params: Option<Value<'_>>) -> Result<Option<Value<'_>>, Fault> {
     }
 }
 
-/// Declares the members of an object and all their spellings: one slot each, filled in one pass.
+/// Declares the members of an object with all their names: one slot each, filled in one pass.
 ///
-/// A member that is `null` is unset, as ProtoJSON has it, unless its slot is declared with `=`.
+/// A `null` member is unset, as in ProtoJSON, unless its slot is declared with `=`.
 macro_rules! slots {
     ($name:ident { $($slot:ident $keep:tt $($spelling:literal)|+;)+ }) => {
         #[derive(Default)]
         struct $name { $($slot: crate::json::ValueSlot,)+ }
 
         impl $name {
-            /// Fills the slots in place: they are many and stay where they are.
+            /// Fills the slots in place: they are many and are not moved.
             #[inline(always)] // A reader is there for requests and one for replies.
             fn fill(&mut self, object: Value<'_>) {
                 for (key, value) in object.members() {
@@ -165,7 +166,8 @@ fn set(value: Value<'_>) -> Option<Value<'_>> {
     (!value.is_null()).then_some(value)
 }
 
-/// Where a member is that only the ProtoJSON of 0.3 has; kept out of the way of all others.
+/// The position of a member that only the ProtoJSON of 0.3 has; separate, so that other readers
+/// need no slot.
 #[cold]
 fn proto_slot(object: Value<'_>, name: &str) -> ValueSlot {
     object.get(name).and_then(set).map(|value| value.slot()).unwrap_or_default()
@@ -179,10 +181,10 @@ fn too_long(field: &'static str, bytes_max: usize) -> Fault {
     Fault::param(field, format!("must not be longer than {bytes_max} bytes"))
 }
 
-/// A string between its quotes: in the body, or spelled anew.
+/// The text of a string between its quotes: in the body, or rewritten.
 type RawString<'p> = Cow<'p, [u8]>;
 
-/// An identifier in its one spelling; the empty string is unset (ProtoJSON default).
+/// An identifier in canonical form; the empty string is unset (ProtoJSON default).
 #[inline(always)] // Most of those that a call could have are not there.
 fn identifier<'p>(
     value: Option<Value<'p>>,
@@ -194,7 +196,7 @@ fn identifier<'p>(
     Ok(Some(id).filter(|id| !id.is_empty()))
 }
 
-/// A string in its one spelling.
+/// A string in canonical form.
 #[inline(always)] // Each id of a call is one; the call would cost as much as the work.
 fn canonical<'p>(
     value: Value<'p>,
@@ -205,7 +207,8 @@ fn canonical<'p>(
     if text.len() > bytes_max { Err(too_long(field, bytes_max)) } else { Ok(text) }
 }
 
-/// The verbatim text of an object. An empty list stands for none: PHP writes an empty map so.
+/// The verbatim text of an object. An empty list counts as an empty object: PHP writes an empty map
+/// so.
 #[inline]
 fn object<'p>(value: Option<Value<'p>>, field: &'static str) -> Result<Option<Value<'p>>, Fault> {
     match value {
@@ -221,7 +224,7 @@ fn is_empty_list(value: Value<'_>) -> bool {
     value.kind() == Kind::Array && value.is_empty()
 }
 
-/// An empty object stands for an empty list: Lua writes an empty table so.
+/// An empty object counts as an empty list: Lua writes an empty table so.
 fn is_list(value: Value<'_>) -> bool {
     match value.kind() {
         Kind::Array => true,
@@ -236,7 +239,7 @@ fn boolean(value: Option<Value<'_>>, field: &'static str) -> Result<Option<bool>
     value.as_bool().map(Some).ok_or_else(|| Fault::param(field, "must be true or false"))
 }
 
-/// A whole number of that range; ProtoJSON also allows it as a string.
+/// A whole number in that range; ProtoJSON also allows it as a string.
 #[inline]
 fn count(
     value: Option<Value<'_>>,
@@ -268,7 +271,7 @@ fn whole_number(
     }
 }
 
-/// Text that outlives the reading: in the body, or at a place in the pack.
+/// Text that outlives the reading: in the body, or at a position in the pack.
 enum Kept<'p> {
     Body(&'p [u8]),
     Pack(usize, usize),

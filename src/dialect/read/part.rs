@@ -1,4 +1,4 @@
-//! Reading a part: by `kind`, by `type` or by its member, in every generation.
+//! Reads a part: by `kind`, by `type` or by its member, in every generation.
 
 use std::borrow::Cow;
 
@@ -32,10 +32,10 @@ slots!(FileSlots {
     media: "mimeType" | "mime_type" | "mediaType" | "media_type";
 });
 
-/// What is wrong with a part.
+/// Why a part is invalid.
 pub(super) type PartError = Cow<'static, str>;
 
-/// The value of `kind` or `type`, where it is one of the three that 0.x knows.
+/// The value of `kind` or `type`, if it is one of the three of 0.x.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Named {
     Text,
@@ -43,7 +43,7 @@ enum Named {
     Data,
 }
 
-/// Appends the fields of one part, content first; where `REPLY`, as servers say it.
+/// Appends the fields of one part, content first; `REPLY`: a part of a server's message.
 pub(super) fn read<const REPLY: bool>(
     rules: &Rules,
     cx: &ReadCx<'_>,
@@ -62,7 +62,7 @@ pub(super) fn read<const REPLY: bool>(
     let named =
         value.at(slots.kind).and_then(named).or_else(|| value.at(slots.type_).and_then(named));
     let is_named = |slot| value.at(slot).is_some_and(|name| name.kind() == Kind::String);
-    // ProtoJSON has no such member, and unknown ones are ignored there.
+    // ProtoJSON has no such member, and ignores unknown ones.
     if rules.strict && !rules.proto && named.is_none() && is_named(slots.kind) {
         return Err("kind must be text, file or data".into());
     }
@@ -102,7 +102,7 @@ pub(super) fn read<const REPLY: bool>(
     of_file.fill(file);
     put_file(rules, cx, [file.at(of_file.bytes), file.at(of_file.uri)], packer)?;
     packer.put_some(part_tag::METADATA, metadata);
-    // Beside the file where it is that of 1.0 in an older frame (ACTS).
+    // The name may be next to the file: a part of 1.0 in an older frame (ACTS).
     let name = file.at(of_file.name).or(value.at(slots.filename));
     let media_type = file.at(of_file.media).or(value.at(slots.media));
     put_names::<REPLY>(cx, name, media_type, packer)
@@ -110,25 +110,26 @@ pub(super) fn read<const REPLY: bool>(
 
 const ONE_OF: &str = "must hold exactly one of text, raw, url (or file) and data";
 
-/// What may be the content of a part, in the order of [`ONE_OF`].
+/// The possible contents of a part, in the order of [`ONE_OF`].
 type Contents<'p> = [Option<Value<'p>>; 5];
 
-/// The one content among others that are empty; `None`: there is none, or more than one.
+/// The only content that is not empty; `None`: none, or more than one.
 #[cold]
 fn without_empty<const REPLY: bool>(
     named: Option<Named>,
     mut all: Contents<'_>,
 ) -> Option<Contents<'_>> {
-    // ProtoJSON: `null` is a value for `data`; beside another content it is a model's empty field.
+    // ProtoJSON: `null` is a value for `data`; next to another content it is an unset field of a
+    // serialised model.
     all[4] = all[4].and_then(set);
     if REPLY && !is_one_of(named, all) {
-        // Servers fill in what ProtoJSON leaves out (wire §1.5).
+        // Servers write fields that ProtoJSON omits (wire §1.5).
         all = all.map(|content| content.filter(|content| content.raw() != b"\"\""));
     }
     is_one_of(named, all).then_some(all)
 }
 
-/// Whether there is one content, and of the named kind.
+/// Whether there is exactly one content, and of the named kind.
 #[inline]
 fn is_one_of(named: Option<Named>, [text, raw, url, file, data]: Contents<'_>) -> bool {
     let is_file = raw.is_some() || url.is_some() || file.is_some();
@@ -142,14 +143,14 @@ fn is_one_of(named: Option<Named>, [text, raw, url, file, data]: Contents<'_>) -
     contents.iter().sum::<u32>() == 1 && fits
 }
 
-/// A part of a kind that is not known here (A2A 1.0 §5.7: a later minor version may have more).
+/// A part of an unknown kind (A2A 1.0 §5.7: a later minor version may have more).
 #[cold]
 fn put_unknown(value: Value<'_>, packer: &mut Packer<'_>) -> Result<(), PartError> {
     packer.put(part_tag::UNKNOWN, value.raw());
     Ok(())
 }
 
-/// What of a part can be the base64 of a file, in any spelling.
+/// The members of a part that may be the base64 of a file, in every wire format.
 pub(super) fn files(part: Value<'_>) -> [Option<Value<'_>>; 2] {
     let (mut slots, mut of_file) = (PartSlots::default(), FileSlots::default());
     slots.fill(part);
@@ -158,7 +159,7 @@ pub(super) fn files(part: Value<'_>) -> [Option<Value<'_>>; 2] {
     [part.at(slots.raw), file.and_then(|file| file.at(of_file.bytes))]
 }
 
-/// The text of a part that has no other member: nearly all parts of 1.0 are that.
+/// The text of a part without other members, as nearly all parts of 1.0 are.
 #[inline]
 fn only_text<'p>(value: Value<'p>) -> Option<&'p [u8]> {
     let mut members = value.members();
@@ -197,7 +198,7 @@ fn put_names<const REPLY: bool>(
     media_type: Option<Value<'_>>,
     packer: &mut Packer<'_>,
 ) -> Result<(), PartError> {
-    // Servers fill in what ProtoJSON leaves out (wire §1.5).
+    // Servers write fields that ProtoJSON omits (wire §1.5).
     let said = |value: &Value<'_>| !REPLY || !value.str_eq("");
     let (filename, media_type) = (filename.filter(said), media_type.filter(said));
     put_string(cx, part_tag::FILENAME, filename, "filename", packer)?;
@@ -250,7 +251,7 @@ fn put_file(
     match (bytes, uri) {
         (Some(bytes), None) => put_bytes(bytes, packer),
         (None, Some(_)) => put_string(cx, part_tag::URL, uri, "uri", packer),
-        // 0.1: both may be absent, the file is known by its name.
+        // 0.1: both may be absent; then the file only has a name.
         (None, None) if rules.generation == Generation::V01 => {
             packer.put(part_tag::URL, b"");
             Ok(())
@@ -261,7 +262,7 @@ fn put_file(
     }
 }
 
-/// Wire §3.4: the Struct inside a DataPart, `{"data":{…}}`; what is none is data itself.
+/// Wire §3.4: the Struct inside a DataPart, `{"data":{…}}`; any other value is data itself.
 fn inner_data(data: Value<'_>) -> Value<'_> {
     let mut members = data.members();
     match (members.next(), members.next()) {
@@ -288,7 +289,7 @@ fn put_data(rules: &Rules, data: Value<'_>, metadata: Option<Value<'_>>, packer:
     }
 }
 
-/// The part metadata with which 0.x carries data that is no object (wire §1.9).
+/// The part metadata with which 0.x marks data that is not an object (wire §1.9).
 const MARK: &str = "data_part_compat";
 /// The same, as `put::wrapped_mark` appends it to metadata that is not empty.
 const MARK_AS_WRITTEN: &[u8] = b",\"data_part_compat\":true}";
@@ -305,7 +306,7 @@ fn only_value(data: Value<'_>) -> Option<Value<'_>> {
     (key.eq("value") && members.next().is_none()).then_some(value)
 }
 
-/// Appends metadata without the mark; verbatim if the mark is where our own writer puts it.
+/// Appends metadata without the mark; verbatim if the mark is where Peregrine's writer puts it.
 fn put_unmarked(metadata: Value<'_>, packer: &mut Packer<'_>) {
     let raw = metadata.raw();
     let before = raw.strip_suffix(MARK_AS_WRITTEN);

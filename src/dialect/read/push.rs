@@ -1,4 +1,4 @@
-//! Reading the four operations on push configurations (wire §1.5, §1.6, §3.4).
+//! Reads the four operations on push configurations (wire §1.5, §1.6, §3.4).
 
 use crate::{
     fault::Fault,
@@ -56,7 +56,7 @@ pub(super) fn read<'p>(
                 (_, Generation::V1, None) => return Err(missing("id")),
                 (Op::PushDelete, _, None) => return Err(missing("pushNotificationConfigId")),
                 (Op::PushDelete, ..) => PushCall::Delete { task_id, id },
-                // Before 1.0 a task has one that is meant.
+                // Before 1.0 a get without an id means the task's configuration.
                 _ => PushCall::Get { task_id, id },
             }
         }
@@ -89,7 +89,7 @@ fn set<'p>(
         return Err(missing(if is_v01 { "id" } else { "taskId" }));
     }
     if fields.is_null && is_v01 {
-        // Wire §1.5: it may mean that there is to be none.
+        // Wire §1.5: a `null` configuration deletes the task's.
         let task_id = fields.task_id.unwrap_or_default();
         let task_id = keep(pack, task_id);
         let task_id = RawText::known(task_id.bytes(pack));
@@ -123,14 +123,13 @@ fn list<'p>(
     let pack: &'p [u8] = pack;
     Ok(PushCall::List {
         task_id: RawText::known(task_id.bytes(pack)),
-        // ProtoJSON's default says nothing.
+        // ProtoJSON's default counts as unset.
         page_size: page_size.filter(|size| *size > 0),
         page_token: page_token.map(|token| RawText::known(token.bytes(pack))),
     })
 }
 
-/// Which task, and which of its configurations: in 1.0 the `id` is the configuration's, before that
-/// the task's.
+/// The task and its configuration: in 1.0 the `id` is the configuration's, before that the task's.
 fn reference<'p>(
     rules: &Rules,
     cx: &ReadCx<'_>,
@@ -150,7 +149,7 @@ fn reference<'p>(
     let config_id = of(slots.config_id, "pushNotificationConfigId")?;
     let in_path = named(cx, pack)?;
     let is_v1 = rules.generation == Generation::V1;
-    // Where the task is named otherwise, an `id` is the configuration's in each generation.
+    // If another member names the task, an `id` is the configuration's in each generation.
     let (task_id, config_id) = match is_v1 || in_path.is_some() || task_id.is_some() {
         true => (task_id, config_id.or(own)),
         false => (own, config_id),
@@ -162,8 +161,8 @@ fn reference<'p>(
     Ok((task_id, config_id.map(|id| keep(pack, id))))
 }
 
-/// Reads what Evo AI says of its one configuration, which names no task: `{config: {url, headers}}`
-/// (wire §8), and what else a configuration may have.
+/// Reads Evo AI's configuration, which names no task: `{config: {url, headers}}` (wire §8), and the
+/// other members of a configuration.
 pub(in crate::dialect) fn read_headers<'p>(
     cx: &ReadCx<'_>,
     params: Option<Value<'p>>,
@@ -184,7 +183,7 @@ pub(in crate::dialect) fn read_headers<'p>(
     }
     let config = params.at(around.config).ok_or_else(|| missing("config"))?;
     if config.is_null() {
-        // As in 0.1, it means that there is to be none.
+        // As in 0.1, it removes the configuration.
         return Ok(PushRequest { call: PushCall::Delete { task_id, id: None }, form });
     }
     let config = object(Some(config), "config")?.unwrap_or(config);

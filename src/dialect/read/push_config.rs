@@ -1,5 +1,5 @@
-//! What a push configuration says, in a request or in an answer: flat as in 1.0, or in a member as
-//! before (wire §1.6, §3.4).
+//! The fields of a push configuration, in a request or in an answer: flat as in 1.0, or in a member
+//! as before (wire §1.6, §3.4).
 
 use std::borrow::Cow;
 
@@ -36,10 +36,10 @@ slots!(AuthenticationSlots {
     credentials: "credentials";
 });
 
-/// How many members a configuration stands in at most: `config.pushNotificationConfig`.
+/// The deepest nesting of a configuration: `config.pushNotificationConfig`.
 const DEPTH: usize = 3;
 
-/// A configuration as it was read; its strings stand as between quotes.
+/// The fields of a configuration; its strings are raw JSON text.
 #[derive(Default)]
 pub(super) struct ConfigFields<'p> {
     pub id: Option<RawString<'p>>,
@@ -49,14 +49,14 @@ pub(super) struct ConfigFields<'p> {
     pub scheme: Option<RawString<'p>>,
     pub credentials: Option<RawString<'p>>,
     pub filter: Option<PushFilter>,
-    /// Header fields of its own, which only Evo AI knows: they are not packed with the others.
+    /// Its own header fields, only in Evo AI: they are packed separately.
     pub headers: Option<Value<'p>>,
-    /// True: there is a member for the configuration, and it is `null`.
+    /// True: the member of the configuration is `null`.
     pub is_null: bool,
 }
 
 impl ConfigFields<'_> {
-    /// Checks what it needs besides a URL: credentials of an unknown scheme are not sent.
+    /// Checks the fields other than the URL: credentials of an unknown scheme are not sent.
     ///
     /// # Errors
     /// `InvalidParams`.
@@ -82,7 +82,7 @@ impl ConfigFields<'_> {
     }
 }
 
-/// Reads a configuration, and notes the tenant that it names.
+/// Reads a configuration, and records the tenant that it names.
 ///
 /// # Errors
 /// `InvalidParams` with the member that is wrong.
@@ -119,7 +119,7 @@ pub(super) fn fields<'p>(
             at = object(Some(inner), place.whole())?.unwrap_or(inner);
             continue;
         }
-        // Its own id counts before one beside it.
+        // Its own id takes precedence over an outer one.
         read.id = id.or(read.id);
         texts(cx, at, (&slots, place), &mut read)?;
         return Ok(read);
@@ -142,7 +142,7 @@ pub(super) fn nameless<'p>(
     Ok(read)
 }
 
-/// Reads what a configuration has beside ids.
+/// Reads the fields of a configuration except ids.
 fn texts<'p>(
     cx: &ReadCx<'_>,
     at: Value<'p>,
@@ -159,7 +159,7 @@ fn texts<'p>(
         let mut slots = AuthenticationSlots::default();
         slots.fill(authentication);
         let of = |slot| authentication.at(slot);
-        // Of several schemes the first (wire §1.9); one that stands alone is meant, too.
+        // Of several schemes the first counts (wire §1.9); a single one is accepted, too.
         let first = of(slots.schemes).and_then(|schemes| match schemes.kind() {
             Kind::Array => schemes.elements().next(),
             _ => Some(schemes),
@@ -170,7 +170,7 @@ fn texts<'p>(
     Ok(())
 }
 
-/// Which events it gets; `None`: it says nothing of that.
+/// The event filter; `None`: it has none.
 fn filter(
     at: Value<'_>,
     slots: &ConfigSlots,
@@ -197,7 +197,7 @@ fn filter(
     Ok(Some(coalesce.map_or(filter, |coalesce| filter.coalesced(coalesce))))
 }
 
-/// Packs header fields of a configuration behind what it has else (wire §8).
+/// Packs header fields of a configuration after its other fields (wire §8).
 ///
 /// # Errors
 /// `InvalidParams`.

@@ -1,4 +1,4 @@
-//! Reading what a server says of push configurations.
+//! Reads a server's answers about push configurations.
 
 use crate::{
     json::{Kind, Value},
@@ -19,7 +19,7 @@ slots!(ConfigListSlots {
 /// Its members are named as in 1.0.
 const PLACE: ConfigPlace = ConfigPlace::of_set(PushForm::StreamResponse);
 
-/// Reads the one configuration of a set or a get.
+/// Reads the configuration of a set or a get.
 pub(super) fn one(
     cx: &ReplyCx<'_>,
     op: Op,
@@ -30,7 +30,7 @@ pub(super) fn one(
         Some(result) => config(cx, result, received)?,
         None => false,
     };
-    // 0.1 answers a get without a configuration with none.
+    // 0.1 answers a get without a configuration with an empty one.
     if !is_some && op == Op::PushSet {
         return Err(ReadError::new("must be a push configuration"));
     }
@@ -65,7 +65,7 @@ pub(super) fn list(
     task::next_page(cx, result.at(slots.next), received)
 }
 
-/// Reads a configuration; false: there is none in it.
+/// Reads a configuration; false: the value has none.
 fn config(cx: &ReplyCx<'_>, value: Value<'_>, received: &mut Received) -> Result<bool, ReadError> {
     if value.kind() != Kind::Object {
         return Err(ReadError::new("must be an object"));

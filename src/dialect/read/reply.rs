@@ -1,9 +1,8 @@
-//! Reading what a server answers: one lenient reader for all generations and dialects (wire §8 to
-//! §10).
+//! Reads a server's answers: one lenient reader for all generations and dialects (wire §8 to §10).
 //!
-//! Results may be wrapped or bare, with their `kind` or without, in ProtoJSON or in the JSON of the
-//! slash generations; the shape decides. What is empty or `null` is unset, what is unknown is left
-//! out. What cannot be understood is an error that names the member, never a guess.
+//! Results may be wrapped or bare, with or without `kind`, in ProtoJSON or in the JSON of the slash
+//! generations; the shape decides. Empty or `null` is unset, unknown members are ignored. An answer
+//! that cannot be understood is an error that names the member, never a guess.
 
 use std::cell::Cell;
 
@@ -20,29 +19,29 @@ use crate::{
 
 use super::{ReadCx, Rules, event, message, push_reply, slots, task};
 
-/// What a reader of answers may use beside the answer.
+/// The context of a reader of answers.
 pub struct ReplyCx<'a> {
-    /// The generation that was spoken.
+    /// The generation of the call.
     pub generation: Generation,
-    /// True: data parts are messages of their own, as in the ProtoJSON of 0.3.
+    /// True: data parts are separate messages, as in the ProtoJSON of 0.3.
     pub proto: bool,
-    /// The limits of ids, texts, parts and lists; those of size and depth are the parser's.
+    /// The limits of ids, texts, parts and lists; the parser limits size and depth.
     pub limits: &'a Limits,
-    /// Artifacts that a task may have; a list of them costs the square of their number.
+    /// Maximum artifacts of a task; reading a list of them costs the square of their number.
     pub artifacts_max: usize,
-    /// Tasks that a page may have.
+    /// Maximum tasks of a page.
     pub tasks_max: usize,
-    /// True: what is not known is an error.
+    /// True: unknown values are errors.
     pub is_strict: bool,
 }
 
 impl ReplyCx<'_> {
-    /// How its messages and parts are read.
+    /// The reading rules for its messages and parts.
     pub(super) fn rules(&self) -> Rules {
         Rules { proto: self.proto, judges: self.is_strict, ..Rules::of(self.generation) }
     }
 
-    /// What the readers of messages and parts, which those of requests share, need.
+    /// The context of the readers of messages and parts, which requests share.
     pub(super) fn read_cx(&self) -> ReadCx<'_> {
         ReadCx {
             op: Op::Send,
@@ -72,10 +71,10 @@ slots!(ResultSlots {
     complete: "stream_complete";
 });
 
-/// Reads the result of an operation (`None`: there is none) into what is cleared first.
+/// Clears `received` and reads the result of an operation into it (`None`: no result).
 ///
 /// # Errors
-/// [`ReadError`]; what was received is then nothing.
+/// [`ReadError`]; `received` is then empty.
 pub fn read(
     cx: &ReplyCx<'_>,
     op: Op,
@@ -107,15 +106,15 @@ pub fn read(
     read
 }
 
-/// Reads an item of a stream into what is cleared first; see [`read`].
+/// Clears `received` and reads an item of a stream into it; see [`read`].
 ///
 /// # Errors
-/// [`ReadError`]; what was received is then nothing.
+/// [`ReadError`]; `received` is then empty.
 pub fn item(cx: &ReplyCx<'_>, item: Value<'_>, received: &mut Received) -> Result<(), ReadError> {
     read(cx, Op::Stream, Some(item), received)
 }
 
-/// Whether a value has the shape of an item of a stream, good or broken.
+/// Whether a value has the shape of an item of a stream, valid or not.
 #[cold]
 pub fn looks_like_item(value: Value<'_>) -> bool {
     let mut slots = ResultSlots::default();
@@ -136,7 +135,7 @@ pub fn looks_like_item(value: Value<'_>) -> bool {
     is_named || value.at(slots.role).is_some() || members.into_iter().any(is_object)
 }
 
-/// Reads what is known by its shape: a task, a message, an event.
+/// Reads a value that its shape identifies: a task, a message, an event.
 fn shaped(
     cx: &ReplyCx<'_>,
     op: Op,
@@ -178,8 +177,8 @@ fn shaped(
     Ok(())
 }
 
-/// What a result has inside that is wrapped once more: in an envelope of its own, in the model of
-/// Pydantic, or in the proto's `payload`; at most three deep.
+/// The content of a doubly wrapped result: in another envelope, in the model of Pydantic, or in the
+/// proto's `payload`; at most three levels.
 #[cold]
 fn unwrapped<'p>(cx: &ReplyCx<'_>, value: Value<'p>) -> Option<Value<'p>> {
     const WRAPPERS: [&str; 4] = ["result", "root", "payload", "response"];
@@ -194,7 +193,7 @@ fn unwrapped<'p>(cx: &ReplyCx<'_>, value: Value<'p>) -> Option<Value<'p>> {
     Some(inner)
 }
 
-/// What a result is, the member that it is in (empty: it is bare), and itself.
+/// The kind of a result, the member that contains it (empty: it is bare), and its value.
 fn shape<'p>(
     cx: &ReplyCx<'_>,
     op: Op,
@@ -223,7 +222,7 @@ fn shape<'p>(
     if let Some(kind) = named.filter(|_| is_bare || cx.is_strict) {
         return Ok((kind, "", value));
     }
-    // What a2a-rust ends a stream with over WebSocket (wire §8).
+    // The last message of a2a-rust's streams over WebSocket (wire §8).
     let is_end = at(slots.complete).is_some_and(|complete| complete.as_bool() == Some(true))
         || status.is_some_and(|status| status.str_eq("stream_complete"));
     if is_end && op.is_streaming() {
@@ -234,7 +233,8 @@ fn shape<'p>(
     }
     if status.is_some() {
         let has_lists = at(slots.artifacts).is_some() || at(slots.history).is_some();
-        // 0.1 streams no task; others mark the last event, or name the task otherwise (wire §1.6).
+        // 0.1 streams no task; other generations mark the last event, or name the task by another
+        // member (wire §1.6).
         let is_update = at(slots.task_id).is_some()
             || at(slots.is_final).is_some()
             || (cx.generation == Generation::V01 && !has_lists);
@@ -285,7 +285,7 @@ pub(super) fn said(
     message::read::<true>(&cx.rules(), &cx.read_cx(), value, pack).map(drop).map_err(wrong)
 }
 
-/// Packs the message of a server that says no more than its text.
+/// Packs a server's message that is only text.
 #[cold]
 fn words(text: &[u8], pack: &mut Vec<u8>) {
     let mut packer = Packer(pack);
@@ -296,7 +296,7 @@ fn words(text: &[u8], pack: &mut Vec<u8>) {
     packer.close(part);
 }
 
-/// Keeps a card as it is.
+/// Stores a card unchanged.
 fn card(result: Option<Value<'_>>, received: &mut Received) -> Result<(), ReadError> {
     let card = result.filter(|card| card.kind() == Kind::Object);
     let card = card.ok_or_else(|| ReadError::new("must be a card"))?;
@@ -305,7 +305,7 @@ fn card(result: Option<Value<'_>>, received: &mut Received) -> Result<(), ReadEr
     Ok(())
 }
 
-/// What a reader that requests have as well found wrong, as a path in what a server said.
+/// The error of a reader shared with requests, as a path in the server's answer.
 #[cold]
 pub(super) fn wrong(fault: Fault) -> ReadError {
     let field = fault.field.unwrap_or_default();
@@ -313,7 +313,7 @@ pub(super) fn wrong(fault: Fault) -> ReadError {
     ReadError { path: member.to_owned(), expected: fault.detail }
 }
 
-/// Why the log of a task does not take what was read.
+/// Why a task's log rejects the received content.
 #[cold]
 pub(super) fn refused(refusal: Refusal) -> ReadError {
     ReadError::new(match refusal {

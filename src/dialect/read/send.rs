@@ -1,4 +1,4 @@
-//! Reading what to send, and how the answer is wanted.
+//! Reads the message of a send, and its options.
 
 use crate::{
     fault::Fault,
@@ -38,9 +38,9 @@ slots!(ConfigurationSlots {
     if_generation: "ifGenerationMatch" | "if_generation_match";
 });
 
-/// What is wrong with `ifGenerationMatch` here: A2A 1.1 has it, and this server serves 1.0 at most.
-/// Ignored, as A2A 1.0 §5.7 has it for unknown members, it would let a client overwrite what it has
-/// not seen, so a message to a task that has it is refused (`docs/adr/0024`).
+/// The error for `ifGenerationMatch`: A2A 1.1 has it, and this server serves 1.0 at most. If it
+/// were ignored, as A2A 1.0 §5.7 requires for unknown members, a client could overwrite a state
+/// that it has not seen, so a message with it to a task is rejected (`docs/adr/0024`).
 pub const NO_GENERATIONS: (&str, &str) = (
     "configuration.ifGenerationMatch",
     "is part of A2A 1.1, which is not served here: send the message without it, or to a server of \
@@ -48,7 +48,7 @@ pub const NO_GENERATIONS: (&str, &str) = (
 );
 
 impl Rules {
-    /// What `historyLength` means: in 0.1 absent is none, since then it is all.
+    /// The meaning of `historyLength`: in 0.1 absent means none, since there `None` would mean all.
     pub(super) fn history(&self, asked: Option<u32>) -> Option<u32> {
         match self.generation {
             Generation::V01 => Some(asked.unwrap_or(0)),
@@ -69,7 +69,7 @@ pub(super) fn read<'p>(
     slots.fill(params);
     cx.tenant.set(slots.tenant);
     if rules.proto && slots.message == ValueSlot::default() {
-        // Wire §3.4: the name in the proto, which Python's client sends.
+        // Wire §3.4: the name in the proto, which the Python client sends.
         slots.message = proto_slot(params, "request");
     }
     let message = object(params.at(slots.message), "message")?.ok_or_else(|| missing("message"))?;
@@ -109,7 +109,7 @@ pub(super) fn read<'p>(
 
 type Id<'p> = Option<RawString<'p>>;
 
-/// Which task and which conversation the message belongs to.
+/// The task and the conversation of the message.
 fn targets<'p>(
     rules: &Rules,
     cx: &ReadCx<'_>,
@@ -117,7 +117,7 @@ fn targets<'p>(
     message: message::MessageIds<'p>,
 ) -> Result<(Id<'p>, Id<'p>), Fault> {
     let task_id = match rules.generation {
-        // 0.1: `id` is the client's own; it always names the task.
+        // 0.1: `id` is chosen by the client; it always names the task.
         Generation::V01 => {
             let id = identifier(params.at(slots.id), "id", cx)?;
             let id =
@@ -145,13 +145,13 @@ fn targets<'p>(
     }
 }
 
-/// How the answer is wanted.
+/// The options for the answer.
 struct SendOptions<'p> {
     mode: SendMode,
     history: Option<u32>,
     modes: Option<Value<'p>>,
     push: Option<Value<'p>>,
-    /// True: it is for a task of one generation (A2A 1.1) alone.
+    /// True: it is only for a task of one generation (A2A 1.1).
     has_generation: bool,
 }
 
@@ -176,7 +176,7 @@ fn send_options<'p>(
         blocking = boolean(of(slots.blocking), "configuration.blocking")?;
         modes = of(slots.modes);
         has_generation = of(slots.if_generation).is_some();
-        // ProtoJSON leaves false out, so there is no other way to say it.
+        // ProtoJSON omits false, so it cannot be stated otherwise.
         unsaid = rules.proto;
     }
     let at_once = match rules.generation {
@@ -203,8 +203,8 @@ fn send_options<'p>(
     Ok(SendOptions { mode, history: rules.history(history), modes, push, has_generation })
 }
 
-/// Packs a configuration behind what is packed already, and says where it begins; `None`: one
-/// without a URL is none (wire §10, trap 30).
+/// Packs a configuration after the packed message, and returns its position; `None`: it has no URL
+/// and is ignored (wire §10, trap 30).
 #[cold] // Few clients send one.
 #[inline(never)]
 fn pack_push(
@@ -216,7 +216,7 @@ fn pack_push(
     let tenant = cx.tenant.get();
     let place = ConfigPlace::of_message(PushForm::of(rules.generation));
     let mut fields = push_config::fields(cx, value, place)?;
-    // The call has a tenant of its own, and says by itself which task it is about.
+    // The call has its own tenant and names its task itself.
     cx.tenant.set(tenant);
     fields.task_id = None;
     if fields.url.is_none() {

@@ -1,5 +1,5 @@
-//! How large a message and its files are, told from their text: nothing is decoded for it, and
-//! nothing copied but base64 in which something is escaped.
+//! The sizes of a message and its files, computed from their text: nothing is decoded, and only
+//! base64 with escapes is copied.
 
 use crate::{
     fault::Fault,
@@ -16,16 +16,16 @@ slots!(MessageSlots {
     parts: "parts";
 });
 
-/// The sizes that a dialect documents, each with the name of its limit.
+/// The documented sizes of a dialect, each with the name of its limit.
 pub(in crate::dialect) struct Sizes {
     /// Bytes of a file, decoded.
     pub file: (usize, &'static str),
-    /// Bytes of a message as it came, but for the base64 of its files.
+    /// Bytes of a message as received, without the base64 of its files.
     pub message: (usize, &'static str),
 }
 
 impl Sizes {
-    /// Checks the message among these params, if one is there.
+    /// Checks the message in these params, if any.
     ///
     /// # Errors
     /// `InvalidParams`, which names the limit.
@@ -33,7 +33,7 @@ impl Sizes {
         let mut slots = ParamsSlots::default();
         slots.fill(params);
         match params.at(slots.message) {
-            // What is smaller than either of them has nothing in it that is larger.
+            // A message smaller than both limits cannot contain anything larger.
             Some(message) if message.raw().len() > self.message.0.min(self.file.0) => {
                 self.check_message(message)
             }
@@ -121,7 +121,7 @@ mod tests {
             assert_eq!(sized(100, file), None);
             assert_eq!(sized(101, file).as_deref(), Some(wrong));
         }
-        // A text that is called otherwise is no file, and what is no message is the reader's.
+        // A text under another name is not a file, and an invalid message is left to the reader.
         let long = "A".repeat(101);
         assert_eq!(of(&format!(r#"{{"data":"{long}"}}"#)).as_deref(), Some(wrong));
         let repeated = format!(r#"{{"message":{{}},"message":"{long}"}}"#);

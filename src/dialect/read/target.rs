@@ -1,4 +1,4 @@
-//! Reading which task a call is about: get, cancel, subscribe.
+//! Reads the task of a call: get, cancel, subscribe.
 
 use std::borrow::Cow;
 
@@ -68,7 +68,7 @@ pub(super) fn read<'p>(
     })
 }
 
-/// Where a subscriber goes on that has no header to say it with, as over WebSocket: the number of
+/// The resume position of a subscriber without a header for it, as over WebSocket: the number of
 /// the last event it has seen. ProtoJSON writes 64 bits as a string.
 fn event_id(value: Option<Value<'_>>, field: &'static str) -> Result<Option<u64>, Fault> {
     let Some(value) = value else { return Ok(None) };
@@ -111,7 +111,7 @@ pub(super) fn get<'p>(
     }))
 }
 
-/// For how long a reader waits for an event behind which one (`docs/guide/calls.md`).
+/// How long a reader waits for an event, and after which event (`docs/guide/calls.md`).
 #[inline(always)] // Few requests wait.
 fn wait(
     (seconds, after): (Option<Value<'_>>, Option<Value<'_>>),
@@ -121,7 +121,7 @@ fn wait(
     Ok(Some(TaskWait { wait_ms, after }))
 }
 
-/// The task that the path names.
+/// The task in the path.
 pub(super) fn named<'p>(cx: &ReadCx<'_>, pack: &mut Vec<u8>) -> Result<Option<Kept<'p>>, Fault> {
     let Some(id) = cx.task else { return Ok(None) };
     if id.len() > cx.limits.identifier_bytes_max {
@@ -154,8 +154,8 @@ fn ids<'p>(
     Ok(TargetIds { id: keep(pack, id), context_id: context_id.map(|id| keep(pack, id)) })
 }
 
-/// LangSmith's compound task ids (wire §8): `thread:run` is run `run` of thread `thread`, if that
-/// is the context that was named, or if none was; otherwise the colon is part of the id.
+/// LangSmith's compound task ids (wire §8): `thread:run` is run `run` of thread `thread`, if the
+/// call names that context or none; otherwise the colon is part of the id.
 pub(super) fn split_thread<'p>(
     id: RawString<'p>,
     context_id: Option<RawString<'p>>,

@@ -1,4 +1,4 @@
-//! Reading a task, its status, and a page of tasks.
+//! Reads a task, its status, and a page of tasks.
 
 use crate::{
     json::{Kind, Value, ValueSlot},
@@ -37,7 +37,7 @@ slots!(PageSlots {
     total: "totalSize" | "total_size";
 });
 
-/// Reads a task as one more of what was received.
+/// Reads a task, and adds it to the received ones.
 pub(super) fn read(
     cx: &ReplyCx<'_>,
     value: Value<'_>,
@@ -91,7 +91,7 @@ pub(super) fn read(
     filled
 }
 
-/// Gives the elements of a list that may be absent to `each`.
+/// Passes the elements of an optional list to `each`.
 pub(super) fn each(
     list: Option<Value<'_>>,
     member: &'static str,
@@ -120,7 +120,7 @@ pub(super) fn status(
     slots.fill(value);
     let state = state(cx, value.at(slots.state))?;
     let at_ms = timestamp(value.at(slots.timestamp))?;
-    // Some servers write a message that says nothing: an empty text, object or list.
+    // Some servers write an empty message: an empty text, object or list.
     let is_said = |said: &Value<'_>| !(said.raw() == b"\"\"" || is_list(*said) && said.is_empty());
     let message = value.at(slots.message).filter(is_said);
     if let Some(message) = message {
@@ -129,8 +129,8 @@ pub(super) fn status(
     Ok(ReadStatus { state, at_ms, has_message: message.is_some() })
 }
 
-/// A state by any of its names or by its number; ProtoJSON leaves the unspecified out. The task of
-/// a state that is not known here goes on: what is not known to end it is not taken for its end.
+/// A state by any of its names or by its number; ProtoJSON omits the unspecified one. A task in an
+/// unknown state counts as unfinished.
 fn state(cx: &ReplyCx<'_>, value: Option<Value<'_>>) -> Result<TaskState, ReadError> {
     let Some(value) = value else { return Ok(TaskState::Unspecified) };
     let state = match value.text() {
@@ -146,7 +146,7 @@ fn state(cx: &ReplyCx<'_>, value: Option<Value<'_>>) -> Result<TaskState, ReadEr
     }
 }
 
-/// Names in another case, and the British spelling in any (wire §8, §10 trap 16).
+/// Names in another case, and the British form in any case (wire §8, §10 trap 16).
 #[cold]
 fn state_by_other_name(name: &[u8]) -> Option<TaskState> {
     if name.len() > 32 {
@@ -161,8 +161,8 @@ fn state_by_other_name(name: &[u8]) -> Option<TaskState> {
     }
 }
 
-/// Milliseconds since the Unix epoch; 0: there is no time. One without an offset is taken as UTC,
-/// in which A2A says times should be.
+/// Milliseconds since the Unix epoch; 0: no time. A time without an offset is read as UTC, which
+/// A2A recommends.
 fn timestamp(value: Option<Value<'_>>) -> Result<u64, ReadError> {
     let Some(value) = value else { return Ok(0) };
     let expected = || ReadError::at("timestamp", "must be an RFC 3339 timestamp");
@@ -178,7 +178,7 @@ fn without_offset(text: &str) -> Option<u64> {
     (text.len() < 40).then(|| time::parse_rfc3339(&format!("{text}Z"))).flatten()
 }
 
-/// Reads a page of tasks. What servers leave out when it is empty or zero is so (wire §1.5).
+/// Reads a page of tasks. Members that servers omit are empty or zero (wire §1.5).
 pub(super) fn page(
     cx: &ReplyCx<'_>,
     value: Value<'_>,
@@ -209,7 +209,7 @@ pub(super) fn page(
     Ok(())
 }
 
-/// Keeps the token of the next page.
+/// Stores the token of the next page.
 pub(super) fn next_page(
     cx: &ReplyCx<'_>,
     token: Option<Value<'_>>,

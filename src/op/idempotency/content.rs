@@ -252,7 +252,7 @@ impl SendHash {
         self.hash(&both)
     }
 
-    /// The string whose text begins at `from`, and its end.
+    /// The string with its text at `from`, and its end.
     fn string(&self, json: &[u8], from: usize) -> (usize, u128) {
         let mut at = from;
         while let Some(byte) = json.get(at).filter(|byte| **byte != b'"') {
@@ -279,7 +279,7 @@ struct OpenValue {
     is_object: bool,
     sum: u128,
     count: u64,
-    /// The name of the member whose value follows.
+    /// The name of the member that the next value belongs to.
     name: Option<u128>,
 }
 

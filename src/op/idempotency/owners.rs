@@ -123,7 +123,7 @@ impl SendOwners {
         self.counts.strangers_full(self.all[place as usize].holder, 1, most)
     }
 
-    /// The holder whose entry is evicted for a new one of `newcomer`, which may be `newcomer`;
+    /// The holder that loses an entry to a new one of `newcomer`, possibly `newcomer` itself;
     /// `None`: no decided entry can be evicted.
     #[inline(always)]
     pub fn victim(&mut self, newcomer: u32, most: usize) -> Option<u32> {
@@ -158,8 +158,8 @@ impl SendOwners {
         })
     }
 
-    /// The holder whose messages are evicted for so many more bytes of `newcomer`; `most`: the
-    /// limit for all.
+    /// The holder that loses messages to so many more bytes of `newcomer`; `most`: the limit for
+    /// all.
     #[cold]
     pub fn message_victim(&self, newcomer: u32, more: usize, most: usize) -> Option<Holder> {
         let held = self.all.iter().filter(|owner| owner.message_bytes > 0);

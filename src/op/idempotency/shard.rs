@@ -1,7 +1,7 @@
 //! The sends of one shard, under one lock: each owner's in the order of arrival, and all by name.
 //!
-//! Invariants: each entry has a number from 1, which is its slot. Entries whose hashes have the
-//! same last bits are a chain, from the newest down. An entry is in the list of its owner and in
+//! Invariants: each entry has a number from 1, which is its slot. Entries with the same last bits
+//! of their hashes are a chain, from the newest down. An entry is in the list of its owner and in
 //! its chain, or its slot is free.
 
 use std::{collections::BTreeMap, sync::Mutex};
@@ -198,7 +198,7 @@ impl SendShard {
         self.entries.reserve_exact(self.entries_max - self.entries.len());
     }
 
-    /// Appends an entry, whose `older` is the newest one, to its owner's list.
+    /// Appends an entry to its owner's list; its `older` is the newest entry there.
     #[inline(always)]
     fn append(&mut self, owner: u32, number: u32) {
         let of_owner = self.owners.get_mut(owner);

@@ -154,7 +154,7 @@ impl SendTable {
         let all = shard.joined.entry(turn).or_default();
         if all.len() == all.capacity() {
             all.retain(|one| !one.call.has_left() && !one.call.is_answered());
-            // Doubles the capacity, so that the scan above is amortised.
+            // Reserves as many again, so that the scan is amortised.
             all.reserve(all.len().max(1));
         }
         all.push(joined);

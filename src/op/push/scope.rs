@@ -191,7 +191,7 @@ impl Core {
         }
     }
 
-    /// Removes the webhooks of scopes whose owners have no valid credential.
+    /// Removes the webhooks of owners without a valid credential.
     pub fn keep_vouched_scopes(&self, is_vouched: &dyn Fn(&str) -> bool) {
         if let Some(push) = self.push.get() {
             push.scopes.keep_vouched(is_vouched);

@@ -1,7 +1,7 @@
-//! How many tasks of a caller may run, and what these may hold.
+//! The limits of a caller's running tasks: their number and their bytes.
 //!
-//! Invariant: bytes are taken before a task holds them, in one step, so that no two threads take
-//! the same ones; the store of the task gives them back.
+//! Invariant: bytes are charged before a task holds them, atomically, so that no two threads use
+//! the same ones; the task's store releases them.
 
 use std::sync::{
     Arc,
@@ -10,47 +10,47 @@ use std::sync::{
 
 use super::{CallerAccount, Quota, take_one};
 
-/// How many tasks of a caller may run at a time, and what they may hold.
+/// The limits of a caller's running tasks.
 #[derive(Clone, Debug)]
 pub struct RunningShare {
-    /// So many, at the agent that is called. A task that is being made counts, and one that waits
-    /// for its client does not; the store counts those of an owner.
+    /// The number at the called agent. A task that is being made counts, a task that waits for its
+    /// client does not; the store counts the tasks of an owner.
     pub most: u32,
-    /// So many at whichever agent.
+    /// The number over all agents.
     pub own_most: u32,
-    /// No task begins while those that run hold this many KiB: fewer than they may hold where the
-    /// agent has a smaller quota.
+    /// No task begins while running ones hold this many KiB: less than `kib_max` if the agent has a
+    /// smaller quota.
     pub begin_kib_max: u32,
-    /// What running tasks may hold together, in KiB.
+    /// The limit of bytes of all running tasks, in KiB.
     pub kib_max: u32,
-    /// Where the tasks of a caller are counted that owns none.
+    /// The account that counts the tasks of a caller without an owner.
     pub(crate) account: Option<Arc<CallerAccount>>,
-    /// Where the tasks of all callers of the tenant are counted, and how many there may be.
+    /// The account of the tenant's tasks, and their limit.
     pub(crate) tenant: Option<Box<TenantPlaces>>,
 }
 
-/// Places among the running tasks that all callers of a tenant have together.
+/// Permits of running tasks that all callers of a tenant share.
 #[derive(Clone, Debug)]
 pub(crate) struct TenantPlaces {
     pub account: Arc<CallerAccount>,
-    /// How many there are.
+    /// Their number.
     pub most: u32,
 }
 
 impl RunningShare {
-    /// As many as there is room for, of tasks and of KiB.
+    /// Unlimited, in tasks and in KiB.
     pub const ANY: u32 = u32::MAX;
 
-    /// So many tasks of an owner, whatever they hold.
+    /// A limit for the tasks of an owner, with any number of bytes.
     pub const fn of_owner(most: u32) -> RunningShare {
         let (begin_kib_max, kib_max) = (RunningShare::ANY, RunningShare::ANY);
         RunningShare { most, own_most: most, begin_kib_max, kib_max, account: None, tenant: None }
     }
 
-    /// A place among the running tasks of the tenant, if those are counted.
+    /// A permit among the tenant's running tasks, if they are limited.
     ///
     /// # Errors
-    /// The number of places, which are all taken.
+    /// The limit, which is reached.
     pub(crate) fn tenant_place(&self) -> Result<Option<Box<RunningPlace>>, u32> {
         let Some(TenantPlaces { account, most }) = self.tenant.as_deref() else { return Ok(None) };
         let place = RunningPlace::take(account, &RunningShare::of_owner(*most));
@@ -58,30 +58,30 @@ impl RunningShare {
     }
 }
 
-/// Bytes that the unfinished tasks of one caller hold, or its calls that an agent answers later.
+/// Bytes of the unfinished tasks of one caller, or of its calls that an agent answers later.
 #[derive(Debug, Default)]
 pub struct RunningBytes(AtomicU64);
 
 impl RunningBytes {
-    /// Takes bytes; false: with them there were more than so many KiB.
+    /// Charges bytes; false: they would exceed `kib_max` KiB.
     pub fn take(&self, bytes: usize, kib_max: u32) -> bool {
         let most = bytes_of(kib_max);
         let more = |held: u64| held.checked_add(bytes as u64).filter(|held| *held <= most);
         self.0.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
 
-    /// Whether they are fewer than so many KiB.
+    /// Whether they are fewer than `kib_max` KiB.
     pub fn has_room(&self, kib_max: u32) -> bool {
         self.count() < bytes_of(kib_max)
     }
 
-    /// Gives bytes back that were taken.
+    /// Releases bytes.
     pub fn give_back(&self, bytes: usize) {
         let before = self.0.fetch_sub(bytes as u64, Relaxed);
         debug_assert!(before >= bytes as u64, "{bytes} of {before} bytes are given back");
     }
 
-    /// How many there are.
+    /// The number of bytes.
     pub fn count(&self) -> u64 {
         self.0.load(Relaxed)
     }
@@ -91,7 +91,7 @@ fn bytes_of(kib_max: u32) -> u64 {
     if kib_max == RunningShare::ANY { u64::MAX } else { u64::from(kib_max) * 1024 }
 }
 
-/// A place among the running tasks of a caller that owns none, for as long as it lives and is not
+/// A permit among the running tasks of a caller without an owner; returned on drop and while
 /// parked.
 #[derive(Debug)]
 pub struct RunningPlace {
@@ -100,26 +100,26 @@ pub struct RunningPlace {
     most: u32,
     /// See [`RunningShare::kib_max`].
     kib_max: u32,
-    /// True: its task waits for its client and does not count.
+    /// True: its task waits for its client, so the permit is returned.
     is_parked: bool,
 }
 
 impl RunningPlace {
-    /// A place of a share, on this account; `None`: all are taken.
+    /// Takes a permit of a share, on this account; `None`: all are taken.
     pub fn take(account: &Arc<CallerAccount>, share: &RunningShare) -> Option<RunningPlace> {
         let RunningShare { most, kib_max, .. } = *share;
         let (account, is_parked) = (Arc::clone(account), false);
         take_one(&account.running, most).then(|| RunningPlace { account, most, kib_max, is_parked })
     }
 
-    /// Gives the place back while its task waits.
+    /// Returns the permit while its task waits.
     pub fn park(&mut self) {
         if !std::mem::replace(&mut self.is_parked, true) {
             self.account.running.fetch_sub(1, Relaxed);
         }
     }
 
-    /// Takes the place again; `Err` has the number of places, which are all taken.
+    /// Takes the permit again; `Err` has the limit, which is reached.
     pub fn unpark(&mut self) -> Result<(), u32> {
         if self.is_parked && !take_one(&self.account.running, self.most) {
             return Err(self.most);
@@ -128,12 +128,12 @@ impl RunningPlace {
         Ok(())
     }
 
-    /// The account that it is on.
+    /// The account that it counts on.
     pub fn account(&self) -> &Arc<CallerAccount> {
         &self.account
     }
 
-    /// The bytes that the tasks of the caller hold, and how many KiB those may be.
+    /// The bytes of the caller's tasks, and their limit in KiB.
     pub fn bytes(&self) -> (&RunningBytes, u32) {
         (&self.account.running_bytes, self.kib_max)
     }
@@ -145,8 +145,8 @@ impl Drop for RunningPlace {
     }
 }
 
-/// A place among the calls of a caller for which an agent looks for a task, or decides on one, and
-/// what the call holds, as long as it lives.
+/// A permit among the calls of a caller for which an agent looks up a task or decides on a cancel,
+/// and the bytes of the call, until it is dropped.
 #[derive(Debug)]
 pub struct AskedPlace {
     account: Arc<CallerAccount>,
@@ -154,13 +154,13 @@ pub struct AskedPlace {
 }
 
 impl AskedPlace {
-    /// A place of a share, on this account, with no bytes yet; `None`: all are taken.
+    /// Takes a permit of a share, on this account, without bytes; `None`: all are taken.
     pub fn take(account: &Arc<CallerAccount>, share: &RunningShare) -> Option<AskedPlace> {
         let take = || AskedPlace { account: Arc::clone(account), bytes: 0 };
         take_one(&account.asked, share.most).then(take)
     }
 
-    /// The same place with so many bytes; `None`: the share has not as many left.
+    /// The same permit with `bytes`; `None`: the share has too few left.
     pub fn with_bytes(mut self, bytes: usize, share: &RunningShare) -> Option<AskedPlace> {
         let is_taken = self.account.asked_bytes.take(bytes, share.kib_max);
         is_taken.then(|| {
@@ -178,8 +178,8 @@ impl Drop for AskedPlace {
 }
 
 impl Quota {
-    /// What a caller with this quota may have of running tasks where an agent gives it no more than
-    /// `here`, that is [`Quota::places_of`] both; `None`: as much as there is.
+    /// The limits of running tasks for a caller with this quota, where `here` is the agent's limit,
+    /// combined with it by [`Quota::places_of`]; `None`: unlimited.
     pub(crate) fn running(&self, here: &Quota) -> Option<RunningShare> {
         if here.running_tasks.is_none() && here.running_kib.is_none() {
             return None;
@@ -224,12 +224,12 @@ mod tests {
         let left = usize::try_from(10 * 1024 - bytes.count()).unwrap();
         assert!(!bytes.take(left + 1, 10) && bytes.take(left, 10));
         assert!(!bytes.has_room(10) && bytes.has_room(11) && bytes.take(0, 10));
-        // An unlimited caller may have more than that.
+        // An unlimited caller may hold more than that.
         assert!(bytes.take(1 << 40, RunningShare::ANY) && bytes.has_room(RunningShare::ANY));
     }
 
     #[test]
-    fn the_share_of_tasks_that_run_is_that_of_the_caller_and_begins_as_the_agent_has_it() {
+    fn running_share_is_the_callers_and_starts_at_the_agents_limit() {
         let own = Quota { running_tasks: Some(9), running_kib: Some(50), ..Quota::default() };
         let few = Quota { running_tasks: Some(2), running_kib: Some(70), ..Quota::default() };
         let share = |own: Quota, few| {

@@ -1,13 +1,13 @@
-//! Tokens that are wrong in one way each, for every algorithm, and each of them refused.
+//! Invalid tokens with one defect each, for every algorithm: all of them are rejected.
 
 use std::collections::BTreeSet;
 
 use super::*;
 
-/// A token, and what is wrong with it.
+/// A token, and its defect.
 type BadToken = (String, String);
 
-/// Members instead of `"alg":…,"kid":…`, or beside them, of a header that is signed as it is.
+/// Members of a correctly signed header, instead of `"alg":…,"kid":…` or in addition to them.
 fn headers(algorithm: JwsAlgorithm, kid: &str) -> Vec<String> {
     let name = algorithm.name();
     let own = format!(r#""alg":"{name}","kid":"{kid}""#);
@@ -105,7 +105,7 @@ fn headers(algorithm: JwsAlgorithm, kid: &str) -> Vec<String> {
     headers
 }
 
-/// Claims that do not do.
+/// Invalid claims.
 fn claims() -> Vec<String> {
     let mut all = Vec::new();
     // One claim is missing.
@@ -193,7 +193,7 @@ fn claims() -> Vec<String> {
     }
     // Too long a name.
     all.push(claims_with(&[("sub", Some(&format!("\"{}\"", "a".repeat(257))))]));
-    // A claim is said twice, one way or another, the right one first or last.
+    // A claim is repeated in different ways, the right one first or last.
     let good = claims_with(&[]);
     let body = good.trim_matches(['{', '}']);
     for (claim, value) in [
@@ -223,7 +223,7 @@ fn claims() -> Vec<String> {
     all
 }
 
-/// Spellings of a good token that are not its own.
+/// Non-canonical forms of a valid token.
 fn spellings(token: &str) -> Vec<String> {
     let parts: Vec<&str> = token.split('.').collect();
     let [header, claims, signature] = parts[..] else { panic!("three parts") };
@@ -276,7 +276,7 @@ fn spellings(token: &str) -> Vec<String> {
         cut.insert(at, '\n');
         all.push(cut);
     }
-    // The same bytes with something in the bits that the last digit does not need.
+    // The same bytes with set bits after the last byte.
     for part in [0, 1, 2] {
         let mut changed = parts.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>();
         if changed[part].len() % 4 != 0 {
@@ -299,7 +299,7 @@ fn bad_tokens(issuer: &Issuer) -> Vec<BadToken> {
         let name = algorithm.name();
         let header = header_of(algorithm, kid);
         for bad in headers(algorithm, kid) {
-            // A secret has no name, so any is as good as another.
+            // A secret has no name, so any `kid` is accepted.
             let is_any = algorithm.is_symmetric()
                 && [r#""unknown""#, r#"" ""#, r#""' OR 1=1 --""#]
                     .iter()
@@ -315,7 +315,7 @@ fn bad_tokens(issuer: &Issuer) -> Vec<BadToken> {
         for bad in spellings(&token) {
             all.push((bad.clone(), format!("{name} spelled {bad}")));
         }
-        // Signed with one algorithm, and said to be signed with another, by each key.
+        // Signed with one algorithm, and declared as another, with each key.
         for (other, other_kid) in ALGORITHMS {
             for kid in [kid, other_kid] {
                 if other != algorithm {
@@ -338,7 +338,7 @@ fn bad_tokens(issuer: &Issuer) -> Vec<BadToken> {
                 all.push((format!("{signed}.{signature}"), format!("{hs} by a public key")));
             }
         }
-        // RFC 8725 §2.1: not signed at all, however that is spelled.
+        // RFC 8725 §2.1: not signed at all, in any notation.
         for none in ["none", "None", "NONE", "nonE", name] {
             let header = encode_url(format!(r#"{{"alg":"{none}","kid":"{kid}"}}"#).as_bytes());
             let signed = format!("{header}.{}", encode_url(good.as_bytes()));
@@ -367,18 +367,18 @@ fn every_bad_token_is_refused_and_every_good_one_is_accepted() {
             Ok(verified) => panic!("accepted: {what}: {:?}", verified.principal),
             Err(TokenRefusal::UnknownKey) => _ = reasons.insert("unknown key"),
             Err(TokenRefusal::Wrong(reason) | TokenRefusal::Expired(reason)) => {
-                // RFC 6750 §3: of these a challenge is made.
+                // RFC 6750 §3: the characters allowed in a challenge.
                 let fits = |b: u8| matches!(b, 0x20..=0x21 | 0x23..=0x5b | 0x5d..=0x7e);
                 assert!(reason.bytes().all(fits), "{reason}");
                 reasons.insert(reason);
             }
         }
     }
-    // Each way of being wrong is found for what it is.
+    // Each defect is reported as itself.
     assert!(reasons.len() >= 25, "{reasons:#?}");
 }
 
-/// A key that a header brings along, or says where to find, is not trusted.
+/// A key in a header, or at a URL that a header names, is not trusted.
 #[test]
 fn a_key_that_a_token_brings_along_means_nothing() {
     let (issuer, stranger, rules) = (Issuer::new(), Issuer::new(), rules());
@@ -401,7 +401,7 @@ fn a_key_that_a_token_brings_along_means_nothing() {
     }
 }
 
-/// Keys under which a good token is refused.
+/// Keys under which a valid token is rejected.
 #[test]
 fn a_key_that_is_not_for_it_verifies_no_token() {
     let (issuer, rules) = (Issuer::new(), rules());
@@ -435,14 +435,14 @@ fn a_key_that_is_not_for_it_verifies_no_token() {
             assert!(!is_ok(more), "{kid} {more}");
         }
     }
-    // PS256 and RS256 have the same keys, but not this one.
+    // PS256 and RS256 share keys, but this key is for one of them.
     let only = issuer.jwk("rsa", r#","kid":"rsa","alg":"PS256""#);
     let keys = TokenKeys::read_set(format!(r#"{{"keys":[{only}]}}"#).as_bytes()).unwrap();
     for (algorithm, is_listed) in [(JwsAlgorithm::Ps256, true), (JwsAlgorithm::Rs256, false)] {
         let token = issuer.token(algorithm, &header_of(algorithm, "rsa"), &claims_with(&[]));
         assert_eq!(verify(&rules, &keys, token.as_bytes(), NOW_MS).is_ok(), is_listed);
     }
-    // The rules list what is accepted, whatever a key is for.
+    // The rules list the accepted algorithms, whatever a key supports.
     let listed = TokenRules { algorithms: vec![JwsAlgorithm::Es256], ..rules.clone() };
     for (algorithm, kid) in ALGORITHMS {
         let token = issuer.token(algorithm, &header_of(algorithm, kid), &claims_with(&[]));

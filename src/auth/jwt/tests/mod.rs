@@ -1,4 +1,4 @@
-//! Tokens that are good, tokens that are not, and tokens that PyJWT has made.
+//! Valid tokens, invalid tokens, and tokens made by PyJWT.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -27,7 +27,7 @@ pub fn rules() -> TokenRules {
     }
 }
 
-/// Good claims, of which some have another value, or none.
+/// Valid claims, some of them replaced or removed.
 pub fn claims_with(others: &[(&str, Option<&str>)]) -> String {
     let mut members: Vec<(&str, &str)> = vec![
         ("iss", r#""https://issuer.example""#),
@@ -63,7 +63,7 @@ pub fn verify(
     rules.verify(&UnverifiedToken::read(token)?, keys, now_ms)
 }
 
-/// What another implementation has signed (PyJWT 2, on OpenSSL).
+/// Tokens signed by another implementation (PyJWT 2, on OpenSSL).
 #[test]
 fn what_pyjwt_signs_is_verified() {
     let tokens = include_str!("../../../../tests/data/tokens/pyjwt.txt");
@@ -111,7 +111,7 @@ fn time_has_a_leeway_of_a_minute_and_no_more() {
     assert_eq!(at(&[("nbf", None), ("iat", None)], 0), Ok(1_700_003_660_000));
     assert_eq!(at(&[], 1_700_003_659_999), Ok(1_700_003_660_000));
     assert_eq!(at(&[], 1_700_003_660_000), wrong("the token has expired"));
-    // A number of seconds may have parts, and be larger than any time.
+    // A number of seconds may have a fraction, and exceed any time.
     assert_eq!(at(&[("exp", Some("1700000000.5"))], NOW_MS), Ok(1_700_000_060_500));
     assert_eq!(at(&[("exp", Some("1.7000036e9"))], NOW_MS), Ok(1_700_003_660_000));
     assert_eq!(at(&[("exp", Some("1e300"))], u64::MAX - 1), Ok(u64::MAX));
@@ -165,7 +165,7 @@ fn token_bytes_max() {
     assert_eq!(verify(&of(len)).unwrap_err(), TokenRefusal::Wrong("the token is too long"));
 }
 
-/// Of nine keys that fit, the ninth is not tried.
+/// Of nine matching keys the ninth is not tried.
 #[test]
 fn token_keys_tried_max() {
     let issuers: Vec<Issuer> = (0..9).map(|_| Issuer::new()).collect();
@@ -180,12 +180,12 @@ fn token_keys_tried_max() {
         let refused = TokenRefusal::Wrong("the token's signature is invalid");
         assert_eq!(verify(8, header).unwrap_err(), refused);
     }
-    // One that names a key may be signed with a nameless one, but is asked about once more.
+    // A token with a `kid` may be signed with an unnamed key, but the keys are fetched once more.
     assert!(verify(0, r#"{"alg":"EdDSA","kid":"x"}"#).is_ok());
     assert_eq!(verify(8, r#"{"alg":"EdDSA","kid":"x"}"#).unwrap_err(), TokenRefusal::UnknownKey);
 }
 
-/// A secret is not taken for an HMAC whose digest is longer than it is.
+/// A secret is not used for an HMAC with a digest longer than the secret.
 #[test]
 fn a_secret_has_the_length_of_its_digest() {
     let issuer = Issuer::new();
@@ -205,7 +205,7 @@ fn a_secret_has_the_length_of_its_digest() {
             let token = format!("{signed}.{signature}");
             let verified = verify(&rules(), &keys, token.as_bytes(), NOW_MS);
             assert_eq!(verified.is_ok(), len >= least, "{name} {len}");
-            // The secret of no caller.
+            // The issuer's secret has 64 bytes.
             assert!(
                 verify(&rules(), &issuer.keys(), token.as_bytes(), NOW_MS).is_ok() == (len == 64)
             );

@@ -1,4 +1,4 @@
-//! An issuer with a key of each kind, that signs whatever it is told to.
+//! An issuer with a key of each kind, which signs any input.
 
 use p521::ecdsa::signature::Signer as _;
 use ring::{
@@ -15,7 +15,7 @@ use crate::auth::{
 
 const RSA_PKCS8: &[u8] = include_bytes!("../../../../tests/data/tokens/rsa_2048.pk8");
 
-/// 64 bytes, which are enough for each HMAC.
+/// 64 bytes, enough for each HMAC.
 pub const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// Each algorithm, with the `kid` of its key.
@@ -155,7 +155,7 @@ impl Issuer {
         )
     }
 
-    /// A token whose first two parts are these.
+    /// A token with these first two parts.
     pub fn token_of_parts(&self, algorithm: JwsAlgorithm, header: &str, claims: &str) -> String {
         let signed = format!("{header}.{claims}");
         let signature = encode_url(&self.sign(algorithm, signed.as_bytes()));
