@@ -41,7 +41,7 @@ pub enum HostReply {
     Json(Vec<u8>),
     /// The call has failed: `{"error": ...}`, as HTTP+JSON has it (A2A 1.0 §11.6).
     Error(Vec<u8>),
-    /// Nothing has come in time.
+    /// No answer arrived in time.
     Waiting,
     /// Nothing follows.
     Over,
@@ -105,10 +105,10 @@ impl HostCall {
     /// [`HostCall::next`] may have news.
     ///
     /// # Errors
-    /// [`HostError::Event`]: the request is no JSON object, or names the agent, the tenant or the
-    /// task as none can be named, or `op` is another than send, stream, get, list, cancel and
-    /// subscribe. [`HostError::Full`]: `connections_max` calls, requests and
-    /// connections of this process are open.
+    /// [`HostError::Event`]: the request is not a JSON object, or its name of an agent, tenant or
+    /// task is invalid, or `op` is another than send, stream, get, list, cancel and subscribe.
+    /// [`HostError::Full`]: `connections_max` calls, requests and connections of this process are
+    /// open.
     pub fn new(
         engine: &Arc<HostEngine>,
         op: Op,
@@ -155,7 +155,7 @@ impl HostCall {
         Ok(HostCall { inner: Mutex::new(inner), engine, slot, bell, wake })
     }
 
-    /// The next answer; waits for it at most so long. One thread at a time.
+    /// The next answer; waits for it at most `wait`. One thread at a time.
     pub fn next(&self, wait: Duration) -> HostReply {
         let until = Instant::now().checked_add(wait);
         loop {
@@ -222,7 +222,7 @@ fn principal(engine: &HostEngine, owner: &str, tenant: Option<&str>) -> Principa
 }
 
 impl CallInner {
-    /// Makes replies of the content that has come.
+    /// Makes replies of the received content.
     fn read(&mut self) {
         if self.said.status == 0 {
             return;
@@ -239,7 +239,7 @@ impl CallInner {
                 begin += len + 2;
                 let data = event.filter_map(|line| line.strip_prefix(b"data: "));
                 let json = data.collect::<Vec<_>>().join(&b'\n');
-                // Comments have none.
+                // Comments have no data.
                 if !json.is_empty() {
                     let is_error = json.starts_with(b"{\"error\":");
                     self.replies.push_back(reply(is_error, json));

@@ -41,7 +41,7 @@ impl Entropy for HostEntropy {
     }
 }
 
-/// What the engine needs to advance a request or a connection.
+/// The context for advancing a request or a connection.
 pub struct HostCx<'a> {
     /// The number that [`HostEngine::open`] gave.
     pub worker: usize,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{agent::Closed, client::CallError};
 
-/// Why a turn or a server has not done what the program asked.
+/// Errors of a turn or a server.
 #[derive(Debug)]
 pub enum HostError {
     /// The turn is over, or its task takes no more events: it has ended, or was canceled.

@@ -14,7 +14,7 @@ use crate::{
 
 use super::HostError;
 
-/// What an event is: the number of its field in `StreamResponse` (A2A 1.0, `a2a.proto`).
+/// The kind of an event: the number of its field in `StreamResponse` (A2A 1.0, `a2a.proto`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum EventField {
@@ -59,7 +59,7 @@ thread_local! {
 /// Decodes an event from protocol buffers and passes it to `then`.
 ///
 /// # Errors
-/// [`HostError::Event`], and what `then` returns.
+/// [`HostError::Event`], and the errors of `then`.
 pub(super) fn with_protobuf<R>(
     field: EventField,
     bytes: &[u8],
@@ -78,7 +78,7 @@ pub(super) fn with_protobuf<R>(
 /// Decodes an event from the JSON of a `StreamResponse` and passes it to `then`.
 ///
 /// # Errors
-/// [`HostError::Event`], and what `then` returns.
+/// [`HostError::Event`], and the errors of `then`.
 pub(super) fn with_json<R>(
     json: &[u8],
     then: impl FnOnce(StreamEvent<'_>) -> Result<R, HostError>,

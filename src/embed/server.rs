@@ -75,7 +75,7 @@ impl HostServer {
         Ok(Arc::clone(self.engine.get_or_init(made)))
     }
 
-    /// What the binary prints when it is ready: where the server listens, and a call to try.
+    /// The text that the binary prints when it is ready: its addresses, and a call to try.
     pub fn banner(&self) -> &str {
         &self.banner
     }

@@ -73,8 +73,8 @@ pub fn publish(
     }
 }
 
-/// Publishes what the upstream task has and the local one lacks: a stream begins with the whole
-/// task, and an agent without streams answers with it.
+/// Publishes the parts of the upstream task that the local one lacks: a stream begins with the
+/// whole task, and an agent without streams answers with it.
 fn publish_task(
     job: &mut Job,
     references: &TaskReferences,

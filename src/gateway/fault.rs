@@ -9,7 +9,8 @@ use crate::{
     service::upstream::UpstreamOutcome,
 };
 
-/// The same fault where the upstream agent answered with one; otherwise why there is no answer.
+/// The upstream agent's own fault, if it answered with one; otherwise the reason why there is no
+/// answer.
 pub fn fault_of(error: &ClientError) -> Fault {
     let (kind, detail) = match &error.kind {
         ClientErrorKind::Fault(fault) => {
@@ -76,7 +77,7 @@ pub fn fault_of_call<T: Transport>(client: &Client<T>, error: &ClientError) -> F
     }
 }
 
-/// What a failed upstream call counts as.
+/// The outcome of a failed upstream call.
 pub fn outcome_of(error: &ClientError) -> UpstreamOutcome {
     match &error.kind {
         ClientErrorKind::Fault(_) => UpstreamOutcome::Fault,

@@ -34,7 +34,7 @@ pub enum LineError {
     Turn,
     /// It is not an event in JSON.
     Json(serde_json::Error),
-    /// A value in it is not what it should be.
+    /// A member has a wrong value.
     Value(&'static str, ValueError),
     /// There is no such state.
     State(String),

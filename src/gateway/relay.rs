@@ -317,7 +317,7 @@ pub async fn adopt<T: Transport>(
     relayed.follow(&mut stream).await;
 }
 
-/// A local task and what its upstream stream needs to be published.
+/// A local task, and the state for publishing its upstream stream.
 struct RelayedTask<'f> {
     job: Job,
     references: TaskReferences,

@@ -20,7 +20,7 @@ pub struct ChunkLimits {
     pub overhead_bytes_max: usize,
 }
 
-/// What one call of [`Chunked::advance`] did.
+/// The result of one call of [`Chunked::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkStep {
     /// Bytes of the input that were consumed: all of them, unless `done`.
@@ -43,7 +43,7 @@ pub struct Chunked {
     body_bytes: u64,
 }
 
-/// What the next byte must be.
+/// The expected kind of the next byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChunkedState {
     Size,

@@ -20,7 +20,7 @@ pub fn etag(bytes: &[u8]) -> [u8; 34] {
 /// True when `If-None-Match` names `etag`, so that GET and HEAD are answered with 304.
 ///
 /// `field` is the field's value (several fields: joined by commas, or one call for each); `etag` is
-/// quoted and may be weak. A list is read up to its first member that is no entity tag.
+/// quoted and may be weak. A list is read up to its first invalid entity tag.
 pub fn none_match_names(field: &[u8], etag: &[u8]) -> bool {
     // RFC 9110 §13.1.2: "*" is false for any current representation.
     if field.trim_ascii() == b"*" {

@@ -267,7 +267,7 @@ impl GapKind {
     }
 }
 
-/// Whether the value of a field is compared: clients repeat it, and it is no secret.
+/// Whether the value of a field is compared: clients repeat it, and it is not secret.
 ///
 /// A layout records whether the server knows its hosts, so `X-Forwarded-Host` must be compared.
 pub(super) const fn is_kept(field: Field) -> bool {

@@ -148,7 +148,7 @@ impl KeptPartsHead {
         &self.bytes
     }
 
-    /// The layout of the head, but for the length of a body.
+    /// The layout of the head, without the length of a body.
     pub(super) fn layout(&self) -> &HeadLayout {
         &self.layout
     }

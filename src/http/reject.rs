@@ -5,12 +5,12 @@
 //! the refused bytes is ever parsed (RFC 9112 §2.2, §6.3, §9.6). For a head that came in parts only
 //! the request is refused.
 
-/// A reason why the peer's bytes are no acceptable HTTP/1.1 request.
+/// A reason why the peer's bytes are not an acceptable HTTP/1.1 request.
 ///
 /// Always answer with [`Reject::status`], then close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reject {
-    /// More empty lines before the request line than are forgiven (RFC 9112 §2.2).
+    /// Too many empty lines before the request line (RFC 9112 §2.2).
     EmptyLines,
     /// A line feed without its carriage return (RFC 9112 §2.2).
     BareLineFeed,
@@ -18,9 +18,10 @@ pub enum Reject {
     BareCarriageReturn,
     /// A control byte inside the head (RFC 9110 §5.5).
     ControlByte,
-    /// The first bytes are no method token (RFC 9112 §3.1): not HTTP at all.
+    /// The first bytes are not a method token (RFC 9112 §3.1): not HTTP at all.
     MethodInvalid,
-    /// The method is too long to be one (RFC 9112 §3 would like 501; so long a word is no method).
+    /// The method is longer than any method (RFC 9112 §3 suggests 501; such a long word is
+    /// garbage).
     MethodTooLong,
     /// The request line is not `method SP target SP version` (RFC 9112 §3).
     RequestLine,
@@ -62,11 +63,11 @@ pub enum Reject {
     HostMissing,
     /// More than one Host (RFC 9112 §3.2).
     HostRepeated,
-    /// Host is no valid `host [":" port]` (RFC 9112 §3.2, RFC 9110 §7.2).
+    /// Host is not a valid `host [":" port]` (RFC 9112 §3.2, RFC 9110 §7.2).
     HostInvalid,
     /// Content-Length is not one decimal number (RFC 9112 §6.3).
     LengthInvalid,
-    /// Content-Length is so far above the limit that it is no client's mistake (RFC 9112 §6.3).
+    /// Content-Length is far above the limit, which suggests a probe (RFC 9112 §6.3).
     LengthAbsurd,
     /// More than one Content-Length (RFC 9112 §6.3).
     LengthRepeated,

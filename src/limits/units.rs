@@ -5,7 +5,7 @@
 
 use super::LimitError;
 
-/// What a limit counts.
+/// The unit of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes; `_bytes_` stands in the name.
@@ -34,7 +34,7 @@ const TIMES: &[(&str, u64)] =
     &[("ms", 1), ("s", 1_000), ("m", 60_000), ("min", 60_000), ("h", 3_600_000)];
 
 impl Unit {
-    /// What the limit of this name counts.
+    /// The unit of the limit with this name.
     pub fn of(name: &str) -> Unit {
         if name.contains("_bytes_") {
             Unit::Bytes

@@ -17,7 +17,7 @@ pub(super) struct BackgroundThread {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a thread and its owner share.
+/// The state that a thread and its owner share.
 #[derive(Default)]
 pub(super) struct BackgroundState {
     is_stopped: AtomicBool,

@@ -66,7 +66,7 @@ impl BlockingPool {
         if state.places >= self.threads_max.saturating_add(self.queue_max) {
             return Err(NoPlace::Full);
         }
-        // Each permit needs one thread, whether its work has come, waits or runs.
+        // Each permit needs one thread at every stage of its work.
         if state.threads < self.threads_max.min(state.places + 1) {
             match start_thread(&self.shared) {
                 Ok(()) => state.threads += 1,

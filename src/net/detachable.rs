@@ -33,7 +33,7 @@ impl<S: Transport + 'static> Detachable<S> {
         if let Some(stream) = self.0.take() {
             super::http2::spawn(stream, read, permit, local_addr);
         }
-        // Without the feature the engine never asks for it.
+        // Without the feature the engine never requests it.
         #[cfg(not(feature = "grpc"))]
         let _ = (read, permit, local_addr);
     }

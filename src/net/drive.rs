@@ -168,7 +168,7 @@ impl<S: Transport> Drop for Drive<S> {
             self.local.wheel.borrow_mut().remove(slot);
         }
         if !self.io.is_drained() {
-            // The peer does not read: a reset frees what the kernel holds for it.
+            // The peer does not read: a reset frees the kernel's buffers for it.
             self.io.stream.reset_on_close();
         }
         if let Ok(mut scratch) = self.local.scratch.try_borrow_mut() {

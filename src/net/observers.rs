@@ -158,7 +158,7 @@ impl Observers {
         logs
     }
 
-    /// Writes a line of a request that was refused and is no call.
+    /// Writes a line for a refused request that is not a call.
     pub(super) fn tell_refused(&self, refused: &RefusedRequest<'_>) {
         #[cfg(feature = "logs")]
         if let Some(log) = &self.log {

@@ -416,7 +416,7 @@ mod tests {
             self.hold(self.shares.len() - 1, held)
         }
 
-        /// Changes what a connection holds, without checking whether it was cut before.
+        /// Changes the bytes that a connection holds, without checking whether it was cut before.
         fn hold(&mut self, at: usize, held: usize) -> bool {
             self.buffers.charge(&mut self.shares[at], held, self.now_ms, Waker::noop())
         }
@@ -485,7 +485,7 @@ mod tests {
             assert!(rig.hold(0, part * 200 * KB / 60));
             assert!(rig.outlives(0, 1, 900 * KB, 50));
         }
-        // Nor do larger answers take its room that all come at once.
+        // Nor do larger answers that arrive together take its room.
         assert!(rig.outlives(0, 10, 7 * MB, 0));
         // A connection that never releases its bytes is cut in the end, however few they are.
         rig.now_ms += 1_000_000;

@@ -244,7 +244,7 @@ impl ConnectionPermit {
         self.entry.as_ref().is_some_and(PeerEntry::is_ending)
     }
 
-    /// What the tasks of this worker share.
+    /// The state that the tasks of this worker share.
     #[cfg(feature = "grpc")]
     pub(super) fn local(&self) -> &Rc<WorkerState> {
         &self.local

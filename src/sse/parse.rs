@@ -194,21 +194,21 @@ impl SseParser {
         Some((input.len() - rest.len(), data))
     }
 
-    /// The last event id in force: what to send as `Last-Event-ID` when connecting again.
+    /// The last event id in force, for `Last-Event-ID` when connecting again.
     #[must_use]
     #[cfg_attr(not(feature = "internals"), allow(dead_code))]
     pub fn last_event_id(&self) -> &[u8] {
         &self.id
     }
 
-    /// The reconnection time the stream asked for last, in milliseconds.
+    /// The last reconnection time that the stream requested, in milliseconds.
     #[must_use]
     #[cfg_attr(not(feature = "internals"), allow(dead_code))]
     pub fn retry_ms(&self) -> Option<u64> {
         self.retry_ms
     }
 
-    /// Completes a line that did not come in one piece; yields whether an event is ready.
+    /// Completes a line that arrived in pieces; returns whether an event is ready.
     #[cold]
     fn end_line(&mut self, part: &[u8], only: &mut Option<&[u8]>) -> bool {
         let mut line = mem::take(&mut self.line);

@@ -11,7 +11,7 @@ pub const CONTROL_BYTES_MAX: usize = 125;
 /// Bytes reserved for a header: that of payloads from 126 bytes to 64 KiB, the usual ones.
 const ROOM: usize = 4;
 
-/// What a frame is (RFC 6455 §5.2).
+/// The opcode of a frame (RFC 6455 §5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpCode {
     /// More of a message.
@@ -63,7 +63,7 @@ impl OpCode {
 pub struct Header {
     /// True: the message ends with this frame.
     pub fin: bool,
-    /// What the frame is.
+    /// The opcode.
     pub opcode: OpCode,
     /// Bytes of the payload.
     pub length: u64,

@@ -56,7 +56,7 @@ pub enum WsError {
 }
 
 impl WsError {
-    /// The close code that says so (RFC 6455 §7.4.1).
+    /// The close code of this error (RFC 6455 §7.4.1).
     pub const fn code(self) -> u16 {
         match self {
             WsError::Binary => code::UNSUPPORTED,

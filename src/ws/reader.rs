@@ -6,7 +6,7 @@
 
 use super::{Header, OpCode, WsError, is_close_code, mask::MaskingKey};
 
-/// What a peer may send.
+/// The rules for a peer's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReaderRules {
     /// Bytes of the payload of a frame; else 1009.
@@ -65,7 +65,7 @@ struct OpenFrame {
 }
 
 impl Reader {
-    /// Reads at most one event from `input`, everything received and not yet consumed; says how
+    /// Reads at most one event from `input`, everything received and not yet consumed; returns how
     /// many bytes it used up. On [`WsEvent::Partial`] more input is needed; else call it again.
     ///
     /// `scratch` is cleared, and holds the payload of the event.
@@ -255,7 +255,7 @@ mod tests {
 
     type SeenMessage = (Vec<(WsEvent, Vec<u8>)>, Option<WsError>);
 
-    /// All that comes of bytes fed in pieces of `size`.
+    /// The events of bytes that are fed in pieces of `size`.
     fn read(bytes: &[u8], size: usize, rules: &ReaderRules) -> SeenMessage {
         let (mut reader, mut scratch, mut seen) = (Reader::default(), Vec::new(), Vec::new());
         let mut input = Vec::new();

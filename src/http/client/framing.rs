@@ -18,7 +18,7 @@ pub enum ResponseFraming {
     Chunked,
     /// The body ends where the connection does.
     UntilClose,
-    /// What follows is no HTTP: the connection became a tunnel.
+    /// Non-HTTP bytes follow: the connection became a tunnel.
     Tunnel,
 }
 

@@ -6,7 +6,7 @@
 
 use crate::http::Reject;
 
-/// A reason why a server's bytes are no acceptable response of HTTP/1.x.
+/// A reason why a server's bytes are not an acceptable response of HTTP/1.x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResponseReject {
     /// The first line is not `HTTP/1.1 SP 3DIGIT SP [reason]` (RFC 9112 §4).

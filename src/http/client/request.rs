@@ -16,7 +16,7 @@ pub enum SentTarget<'a> {
     Authority,
 }
 
-/// A request but for its fields and its content.
+/// A request without its fields and its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestLine<'a> {
     /// The method, a token.

@@ -60,7 +60,7 @@ pub(super) struct Http1Exchange {
     sent: usize,
     /// True: sending failed, so nothing more is sent.
     is_deaf: bool,
-    /// True: a byte of a response has come.
+    /// True: a byte of a response was received.
     pub(super) is_answered: bool,
     due: Due,
     /// The deadline of the silence since the last byte of the content; 0: not set yet.
@@ -160,7 +160,7 @@ impl Http1Exchange {
         }
     }
 
-    /// Reads content, as [`HttpResponse::poll_read`](crate::client::HttpResponse::poll_read) says.
+    /// Reads content, as [`HttpResponse::poll_read`](crate::client::HttpResponse::poll_read) does.
     /// At its end the connection is returned, if it is reusable.
     ///
     /// # Errors
@@ -359,7 +359,7 @@ impl Http1Exchange {
         Ok(step.event)
     }
 
-    /// Ready when nothing has come for too long.
+    /// Ready when nothing was received for too long.
     fn poll_silent(&mut self, cx: &mut Context<'_>, idle_ms: u64, clock: ClientClock) -> Poll<()> {
         if idle_ms == NEVER_MS {
             return Poll::Pending;

@@ -73,7 +73,7 @@ pub(super) struct Http2Failure {
 }
 
 /// Begins a connection, which a task of the current runtime drives until its last request is done
-/// and there is no sender, and [`GOODBYE`] longer at most.
+/// and there is no sender, and at most [`GOODBYE`] longer.
 ///
 /// # Errors
 /// [`TransportError::Http2`], [`TransportError::Closed`].

@@ -65,7 +65,7 @@ pub struct HttpClient {
     state: Arc<ClientState>,
 }
 
-/// What the clones of a client share.
+/// The state that the clones of a client share.
 struct ClientState {
     clock: ClientClock,
     limits: ClientLimits,
@@ -369,7 +369,7 @@ impl ClientState {
         }
     }
 
-    /// What every exchange needs.
+    /// The context of every exchange.
     fn exchange_cx(&self) -> ExchangeCx<'_> {
         ExchangeCx { clock: self.clock, limits: &self.response_limits }
     }

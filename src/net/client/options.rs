@@ -20,8 +20,8 @@ pub struct ConnectGuard {
 type CheckAddress = dyn Fn(&HttpOrigin, SocketAddr) -> Result<(), String> + Send + Sync;
 
 impl ConnectGuard {
-    /// A guard that calls `check`; its error says why the address is refused. A refused address is
-    /// skipped.
+    /// A guard that calls `check`; its error is the reason for refusing an address. A refused
+    /// address is skipped.
     pub fn new(
         check: impl Fn(&HttpOrigin, SocketAddr) -> Result<(), String> + Send + Sync + 'static,
     ) -> ConnectGuard {
@@ -107,7 +107,7 @@ impl HttpClientOptions {
     }
 }
 
-/// Why there is no client. `Debug` says the same as `Display`, for `main` to return it.
+/// Why there is no client. `Debug` is the same as `Display`, so that `main` can return it.
 #[derive(Clone, PartialEq, Eq)]
 pub enum HttpClientError {
     /// A file of certificates or keys cannot be used.

@@ -15,7 +15,7 @@ use std::{
 
 use crate::net::{server_state::ServerState, share::Share};
 
-/// The share of a connection, to which bytes are added in several places.
+/// The share of a connection; several parts of the connection add bytes to it.
 pub(super) struct Account {
     server: Arc<ServerState>,
     share: Mutex<Share>,

@@ -109,7 +109,7 @@ impl Allowance {
         self.left = self.left.saturating_add(frames).min(self.max);
     }
 
-    /// Takes one; false: there is none.
+    /// Takes one frame from the allowance; false: it is used up.
     pub(in crate::net) fn spend(&mut self, now_ms: u64) -> bool {
         if self.left == 0 {
             let passed = now_ms.saturating_sub(self.since_ms).min(REFILL_MS);
@@ -124,7 +124,7 @@ impl Allowance {
     }
 }
 
-/// What one connection may still send, shared by its reader and its writer.
+/// The remaining input of one connection, shared by its reader and its writer.
 pub(super) struct Inflow {
     allowance: Cell<Allowance>,
     is_flooded: Cell<bool>,
@@ -244,7 +244,7 @@ mod tests {
         [head, vec![0xff; length]].concat()
     }
 
-    /// The frames of a whole connection, read with all of it at hand.
+    /// The frames of a connection's bytes, parsed in one step.
     fn naive(mut rest: &[u8]) -> Vec<FrameKind> {
         let mut all = Vec::new();
         rest = rest.get(24..).unwrap_or_default();

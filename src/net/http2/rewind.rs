@@ -136,7 +136,7 @@ impl<S: Transport> AsyncWrite for Rewind<S> {
     }
 
     /// False at first: then h2 copies content of up to 1 KiB, and writes many frames at once;
-    /// otherwise it would write each frame of 256 bytes and more by itself.
+    /// otherwise it would write each frame of 256 bytes and more separately.
     fn is_write_vectored(&self) -> bool {
         self.has_begun && self.stream.is_write_vectored()
     }

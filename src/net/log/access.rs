@@ -34,7 +34,7 @@ use super::super::{
 /// How the lines of calls show their callers.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum LoggedPrincipal {
-    /// A hash under a key that each process makes for itself.
+    /// A hash under a key that each process generates.
     #[default]
     Hash,
     /// A hash under this key: it is the same after a restart, and on each server with the key.

@@ -6,7 +6,7 @@ use crate::service::upstream::{UpstreamCallKind, UpstreamGauges, UpstreamMeter, 
 
 use super::families::{Family, FamilyKind};
 
-/// The families of these agents; none where there is no agent.
+/// The families of these agents; empty without agents.
 pub(in crate::net) fn families(upstreams: &[(String, Arc<UpstreamMeter>)]) -> Vec<Family> {
     if upstreams.is_empty() {
         return Vec::new();

@@ -42,7 +42,7 @@ const READ_BYTES: usize = 16 * 1024;
 /// has closed its input or output.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
-/// What a process sends to one of its turns.
+/// A message of a process to one of its turns.
 pub(super) enum TurnNews {
     Event(Result<LineEvent, LineError>),
     /// The process has ended, for this reason, which the client sees.
@@ -338,7 +338,7 @@ async fn read_lines(
             turns.dispatch(line, program).await;
         }
         bytes.drain(..whole);
-        // A long line does not leave its memory behind.
+        // Frees the memory of a long line.
         bytes.shrink_to(READ_BYTES);
         bytes.reserve(READ_BYTES);
     }

@@ -69,7 +69,7 @@ impl Server {
     }
 
     /// Turns push notifications off if other machines reach the server, callers are not
-    /// authenticated and [`PushSettings::anonymous`] is unset.
+    /// authenticated and `PushSettings::anonymous` is unset.
     #[cfg(feature = "push")]
     fn bound_push(&mut self, listen: &[SocketAddr]) {
         let sockets = self.listeners.iter().filter_map(|socket| socket.local_addr().ok());

@@ -104,7 +104,7 @@ impl PostBuffers {
         self.answer.trim_ascii() == self.request.expects.as_bytes()
     }
 
-    /// Sends the request, until the head of the answer has come.
+    /// Sends the request, and waits for the head of the answer.
     async fn ask(
         &mut self,
         client: &HttpClient,
@@ -146,7 +146,7 @@ fn outcome(response: &HttpClientResponse, client: &HttpClient) -> PostOutcome {
         status => {
             let asked = response.field("retry-after");
             let asked_ms = asked.and_then(|text| retry_after_ms(text, client.now().unix_ms));
-            // A delay of 0 is no request: the pause is the outbox's own.
+            // A delay of 0 is ignored: the outbox has its own pause.
             let retry_after_ms = asked_ms.filter(|ms| *ms > 0);
             let why = format!("HTTP status {status}");
             match status {

@@ -238,7 +238,7 @@ fn cached_origin_matches_no_other_and_keeps_each_urls_path() {
     let outbox = Arc::new(FakeOutbox::default());
     let _courier = courier(&outbox, LONG_MS);
     let url = |path: &str| format!("http://{}{path}", hook.addr);
-    // The port of the second is that of the others and one digit, which is none or unused.
+    // The port of the second is that of the others and one digit, which is invalid or unused.
     let urls = [url("/a?b=/c"), url("0/a"), url("/"), url("#x"), url("?x"), url("/d")];
     let outcomes = outbox.post(&urls.each_ref().map(|url| &**url));
     for (at, outcome) in outcomes.iter().enumerate() {

@@ -83,7 +83,7 @@ impl Http2Response {
         self.head.headers.get_all(name).iter().map(|value| value.as_bytes())
     }
 
-    /// As [`HttpResponse::poll_read`](crate::client::HttpResponse::poll_read) says.
+    /// As [`HttpResponse::poll_read`](crate::client::HttpResponse::poll_read).
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -143,7 +143,8 @@ impl Http2Response {
         Poll::Ready(Ok(()))
     }
 
-    /// Ready when no content has come for too long. If the whole connection was silent, it is over.
+    /// Ready when no content was received for too long. If the whole connection was silent, it is
+    /// over.
     fn poll_silent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.idle_ms == NEVER_MS {
             return Poll::Pending;
