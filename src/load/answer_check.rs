@@ -1,4 +1,4 @@
-//! Whether answers, and the events of a stream, can be true.
+//! Checks whether answers, and the events of a stream, are plausible.
 
 use crate::{
     client::{Answer, EventKind, StreamEvent},
@@ -7,35 +7,35 @@ use crate::{
 
 use super::{AgentBehaviour, failure::CallFailure};
 
-/// What was seen of one stream.
+/// The state of the checks of one stream.
 #[derive(Debug, Default)]
 pub(super) struct StreamCheck {
     agent: AgentBehaviour,
-    /// Changes that were asked for.
+    /// The number of changes that the call requested.
     wanted: u64,
     state: Option<TaskState>,
     number: Option<u64>,
     task_id: Vec<u8>,
     context_id: Vec<u8>,
     has_message: bool,
-    /// The next event begins the stream of a task that is there: the task may come first, with all
-    /// that has happened to it.
+    /// The next event begins the stream of an existing task: it may be a snapshot of the task, with
+    /// all earlier changes.
     joins: bool,
-    /// Changes of the task so far, those included that were part of it when the stream began.
+    /// Changes of the task so far, including those before the stream began.
     changes: u64,
-    /// The task was at work when the stream began, so that its first change may not be among them.
+    /// The task was working when the stream began, so its first change may be missing.
     may_have_one_more: bool,
     /// The number of the newest chunk.
     chunk: u64,
 }
 
 impl StreamCheck {
-    /// Nothing yet, of a stream of this agent that was asked for so many changes.
+    /// A new stream of this agent that must send `wanted` changes.
     pub fn new(agent: AgentBehaviour, wanted: u64) -> StreamCheck {
         StreamCheck { agent, wanted, ..StreamCheck::default() }
     }
 
-    /// The next event begins a subscription to a task that is there.
+    /// The next event begins a subscription to an existing task.
     pub fn join(&mut self) {
         self.joins = true;
     }
@@ -43,7 +43,7 @@ impl StreamCheck {
     /// Checks the next event.
     ///
     /// # Errors
-    /// It cannot follow those before it.
+    /// It cannot follow the earlier ones.
     pub fn event(&mut self, event: &StreamEvent<'_>) -> Result<(), CallFailure> {
         if let Some(state) = self.state.filter(|state| state.is_terminal()) {
             let why = format!("an event arrived after the task was {}", state.word());
@@ -65,7 +65,7 @@ impl StreamCheck {
             }
             EventKind::Change { change, .. } => {
                 self.changes += 1;
-                // A stream without an end is found here, and not by its end.
+                // A stream without an end is detected here.
                 if self.agent.counts && self.changes > self.wanted {
                     return self.end();
                 }
@@ -86,7 +86,7 @@ impl StreamCheck {
         }
     }
 
-    /// Checks that all changes have come that were asked for.
+    /// Checks that all requested changes have arrived.
     ///
     /// # Errors
     /// There were more or fewer.
@@ -100,7 +100,7 @@ impl StreamCheck {
         Err(CallFailure::wrong(kind, format!("{changes} events arrived instead of {wanted}")))
     }
 
-    /// Checks that numbers go up by one. A subscription may begin with the task as of the newest
+    /// Checks that numbers increase by one. A subscription may begin with the task at the newest
     /// event.
     fn number(&mut self, event: &StreamEvent<'_>, joined: bool) -> Result<(), CallFailure> {
         let is_snapshot = joined && matches!(event.kind(), EventKind::Task(_));
@@ -126,7 +126,7 @@ impl StreamCheck {
         Ok(())
     }
 
-    /// Checks that all is about one task of one context.
+    /// Checks that all events are about one task of one context.
     fn ids(&mut self, event: &StreamEvent<'_>) -> Result<(), CallFailure> {
         let (task_id, context_id) = match event.kind() {
             EventKind::Task(task) => (task.id(), task.context_id()),
@@ -142,18 +142,18 @@ impl StreamCheck {
         Ok(())
     }
 
-    /// Takes the changes that a task holds, each chunk as one part.
+    /// Counts the changes in a snapshot of the task; each chunk is one part.
     fn snapshot(&mut self, task: TaskView<'_>) {
         let state = task.status().state;
         let chunks = task.artifacts().map(|artifact| artifact.parts().count() as u64).sum();
         let has_begun = chunks > 0 || state.is_terminal();
-        // Some agents are at work before they say so in a change.
+        // Some agents are working before they send the change.
         self.may_have_one_more = !has_begun && state != TaskState::Submitted;
         self.changes = u64::from(has_begun) + chunks + u64::from(state.is_terminal());
         self.chunk = chunks;
     }
 
-    /// Checks a state against the one before it (A2A 1.0 §4.1.3): nothing goes back to submitted.
+    /// Checks a state against the previous one (A2A 1.0 §4.1.3): a task never returns to submitted.
     fn state(&mut self, state: TaskState) -> Result<(), CallFailure> {
         let goes_back = state == TaskState::Submitted
             && self.state.is_some_and(|before| before != TaskState::Submitted);
@@ -166,7 +166,7 @@ impl StreamCheck {
         Ok(())
     }
 
-    /// Checks the chunks of an event: each has its number in its text.
+    /// Checks the chunks of an event: the text of each begins with its number.
     fn chunks(&mut self, artifact: Artifact<'_>) -> Result<(), CallFailure> {
         if !self.agent.numbers {
             return Ok(());
@@ -184,7 +184,7 @@ impl StreamCheck {
     }
 }
 
-/// Whether an id is the one that was seen first; an empty one is unknown.
+/// Whether an id equals the first one; an empty one is unknown.
 fn is_same(seen: &mut Vec<u8>, id: &[u8]) -> bool {
     if seen.is_empty() {
         seen.extend_from_slice(id);
@@ -201,8 +201,8 @@ pub(super) fn chunk_number(part: Part<'_>) -> Option<u64> {
     std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
 }
 
-/// Checks that JSON of 1.0 names the state as 1.0 does (A2A 1.0 §4.1.3); the client takes other
-/// words as well. Empty: there is no such JSON.
+/// Checks that JSON of 1.0 uses the state names of 1.0 (A2A 1.0 §4.1.3); the client also accepts
+/// others. Empty JSON passes.
 fn has_words_of(v1_json: &[u8], what: &str) -> Result<(), CallFailure> {
     if v1_json.is_empty() || memchr::memmem::find(v1_json, b"\"TASK_STATE_").is_some() {
         return Ok(());
@@ -222,10 +222,10 @@ pub(super) fn is_of_generation(answer: &Answer) -> Result<(), CallFailure> {
     }
 }
 
-/// Checks that a task whose call has ended well in a state is read as it was left.
+/// Checks that a later read of a task gives the state in which its call ended.
 ///
 /// # Errors
-/// It has no task, or one in another state.
+/// There is no task, or it has another state.
 pub(super) fn is_read_again(
     answer: &Answer,
     left: TaskState,
@@ -250,10 +250,10 @@ pub(super) fn is_read_again(
     }
 }
 
-/// Checks that a page has no more tasks than wanted, and none twice.
+/// Checks that a page has at most `wanted` tasks, and none twice.
 ///
 /// # Errors
-/// It has.
+/// It has too many, or duplicates.
 pub(super) fn is_page(page: TaskPage<'_>, wanted: u32) -> Result<(), CallFailure> {
     let mut ids: Vec<&[u8]> = page.tasks().map(|(task, _)| task.id().raw()).collect();
     if ids.len() > wanted as usize {
@@ -270,7 +270,7 @@ pub(super) fn is_page(page: TaskPage<'_>, wanted: u32) -> Result<(), CallFailure
     }
 }
 
-/// Whether an answer has this text somewhere: in an artifact, in the status or as its message.
+/// Whether an answer contains this text: in an artifact, in the status or in its message.
 pub(super) fn has_text(answer: &Answer, text: &str) -> bool {
     let is_it = |part: Part<'_>| part.as_text().is_some_and(|own| own == text);
     if let Some(message) = answer.message() {

@@ -1,4 +1,4 @@
-//! What an agent does with the texts of the load generator, found out before load.
+//! Detects how an agent treats the texts of the load generator, before the load.
 
 use crate::{
     client::{Client, ClientError, EventKind, SendRequest, Transport},
@@ -10,12 +10,11 @@ use super::{
     answer_check::{chunk_number, has_text},
 };
 
-/// Events that are asked for to see whether the agent counts.
+/// Events to request to detect whether the agent counts.
 const EVENTS: u64 = 5;
 
 impl AgentBehaviour {
-    /// Sends an agent a few messages, those that these calls need to know about, and sees what it
-    /// does.
+    /// Sends an agent the messages that these calls depend on, and records its behaviour.
     ///
     /// # Errors
     /// [`ClientError`]: it does not answer.
@@ -36,12 +35,12 @@ impl AgentBehaviour {
     }
 }
 
-/// What an agent has streamed for a text.
+/// The events that an agent streamed for a text.
 #[derive(Default)]
 struct SeenEvents {
     /// Changes of its task.
     changes: u64,
-    /// Those of them that were the next chunk by the numbers in the texts.
+    /// Changes that were the next chunk by the number in their text.
     numbered_chunks: u64,
 }
 

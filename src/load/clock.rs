@@ -11,22 +11,22 @@ pub trait LoadClock {
     fn sleep_until(&self, due_ns: u64) -> impl Future<Output = ()>;
 }
 
-/// The clock of the system. On Linux it waits by a timer of the kernel with nanoseconds, since the
-/// timers of the runtime have steps of a millisecond; elsewhere it looks again and again during the
-/// last two milliseconds.
+/// The system clock. On Linux it waits on a kernel timer with nanosecond precision, since the
+/// runtime's timers have steps of a millisecond; elsewhere it polls the time during the last two
+/// milliseconds.
 pub struct SystemClock {
     start: Instant,
-    /// A timer of the kernel, which is waited for and read as a pipe is.
+    /// A kernel timer, which is awaited and read like a pipe.
     #[cfg(target_os = "linux")]
     timer: tokio::net::unix::pipe::Receiver,
 }
 
 impl SystemClock {
-    /// A clock whose time began at `start`; the clocks of all workers have the same beginning. It
-    /// belongs to the runtime in which it is made.
+    /// A clock that starts at `start`; the clocks of all workers have the same start. It belongs to
+    /// the runtime in which it is created.
     ///
     /// # Errors
-    /// The system has no room for a timer.
+    /// The system cannot create a timer.
     pub fn new(start: Instant) -> io::Result<SystemClock> {
         #[cfg(target_os = "linux")]
         {
@@ -53,7 +53,7 @@ impl SystemClock {
             return tokio::task::yield_now().await;
         }
         if self.timer.readable().await.is_ok() {
-            // Where there is nothing to read, the timer was set anew meanwhile.
+            // A read without data means that the timer was set again meanwhile.
             let _ = self.timer.try_read(&mut [0; 8]);
         }
     }

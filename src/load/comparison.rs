@@ -1,4 +1,4 @@
-//! Comparing targets that were loaded in rounds: ratios with confidence intervals.
+//! Compares targets that were loaded in rounds: ratios with confidence intervals.
 
 use chacha20::{
     ChaCha8Rng,
@@ -9,13 +9,13 @@ use super::report::{ComparisonReport, TargetReport};
 
 /// Draws of the bootstrap.
 const DRAWS: usize = 2_000;
-/// The share of the draws that the interval leaves out at each side: 2.5 %.
+/// The share of the draws outside of the interval at each side: 2.5 %.
 const LEFT_OUT: f64 = 0.025;
 
-/// What one round has measured, by name; 0: nothing.
+/// A figure of one round; 0: none.
 type RoundFigure = fn(&TargetReport) -> f64;
 
-/// What is compared: its name, and its figure of one round.
+/// The compared figures: the name, and the value of one round.
 const FIGURES: [(&str, RoundFigure); 6] = [
     ("latency p50", |round| round.latency_us.p50),
     ("latency p99", |round| round.latency_us.p99),
@@ -25,9 +25,9 @@ const FIGURES: [(&str, RoundFigure); 6] = [
     ("CPU a call", |round| round.server.as_ref().map_or(0.0, |server| server.cpu_us_per_call)),
 ];
 
-/// The ratios of a target to the baseline: those of each round, both of which were measured one
-/// after the other, are averaged geometrically; the interval holds 95 % of the averages of rounds
-/// that are drawn anew from these (bootstrap), always by the same draws.
+/// The ratios of a target to the baseline. In each round the two ran one after the other; the
+/// ratios of all rounds are averaged geometrically. The interval contains 95 % of the averages of
+/// resampled rounds (bootstrap), always with the same draws.
 pub fn compare(baseline: &[TargetReport], target: &[TargetReport]) -> Vec<ComparisonReport> {
     let (Some(first), Some(other)) = (baseline.first(), target.first()) else { return Vec::new() };
     let compared = FIGURES.iter().filter_map(|(name, figure)| {
@@ -59,7 +59,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Between which means 95 % of the draws are.
+/// The interval that contains 95 % of the resampled means.
 fn interval(values: &[f64]) -> (f64, f64) {
     let mut random = ChaCha8Rng::seed_from_u64(values.len() as u64);
     let mut means: Vec<f64> = (0..DRAWS)

@@ -1,20 +1,20 @@
-//! Errors of calls, sorted into kinds that a report counts.
+//! Errors of calls, by the kinds that a report counts.
 
 use std::borrow::Cow;
 
 use crate::client::{ClientError, ClientErrorKind, TransportError};
 
-/// Why a call does not count as good.
+/// Why a call counts as failed.
 #[derive(Debug)]
 pub(super) struct CallFailure {
-    /// Its kind, in words of lower case with underscores.
+    /// Its kind, in lower-case words with underscores.
     pub kind: Cow<'static, str>,
-    /// One sentence about this one.
+    /// One sentence about this failure.
     pub detail: String,
 }
 
 impl CallFailure {
-    /// An answer that is not what it has to be.
+    /// An incorrect answer.
     pub fn wrong(kind: &'static str, detail: impl Into<String>) -> CallFailure {
         CallFailure { kind: Cow::Borrowed(kind), detail: detail.into() }
     }

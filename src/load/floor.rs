@@ -1,5 +1,5 @@
-//! A server that does as little as an answer needs: the limit of this machine, and with delays that
-//! are known, the measure of the generator itself.
+//! A server that does as little as an answer needs: with it a run measures the limit of this
+//! machine and, with known delays, the generator itself.
 
 use std::{
     cell::{Cell, RefCell},
@@ -21,14 +21,15 @@ use tokio::{
 
 use super::{LoadClock, SystemClock};
 
-/// Bytes of a request, at most.
+/// Maximum bytes of a request.
 const REQUEST_BYTES_MAX: usize = 64 << 20;
 
-/// When a request that came at a time is answered, both in nanoseconds since the server began.
+/// The time of the answer to a request by its arrival, both in nanoseconds since the server's
+/// start.
 pub type AnswerDelay = fn(u64) -> u64;
 
-/// A server over HTTP/1.1 that answers each `SendMessage` with a completed task and each `GetTask`
-/// with the task that is asked for, in answers of one size.
+/// An HTTP/1.1 server that answers each `SendMessage` with a completed task and each `GetTask` with
+/// the requested task, in answers of one size.
 pub struct FloorServer {
     listener: TcpListener,
     answer_bytes: usize,
@@ -36,7 +37,7 @@ pub struct FloorServer {
     start: Instant,
 }
 
-/// The answers that wait, by their times and by numbers that are their own, the next one first.
+/// The waiting answers, by their times and by unique numbers, the next one first.
 #[derive(Default)]
 struct DelayedAnswers {
     waiting: RefCell<BTreeMap<(u64, u64), Rc<Notify>>>,
@@ -45,11 +46,11 @@ struct DelayedAnswers {
 }
 
 impl FloorServer {
-    /// Listens at a port of loopback that is free. `answer_bytes`: the content of each answer, at
-    /// least; the time of `delay` counts from `start`.
+    /// Listens at a free loopback port. `answer_bytes`: the minimum content of each answer; times
+    /// of `delay` are relative to `start`.
     ///
     /// # Errors
-    /// There is no port.
+    /// No port is free.
     pub async fn bind(
         answer_bytes: usize,
         delay: Option<AnswerDelay>,
@@ -62,7 +63,7 @@ impl FloorServer {
     /// Its address.
     ///
     /// # Errors
-    /// The system does not say it.
+    /// The system does not report it.
     pub fn addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -83,10 +84,10 @@ impl FloorServer {
         card.to_string()
     }
 
-    /// Serves for as long as it is polled, in a runtime of one thread.
+    /// Serves while it is polled, in a runtime with one thread.
     ///
     /// # Errors
-    /// There is no timer.
+    /// The system cannot create a timer.
     pub async fn serve(self) -> io::Result<()> {
         let clock = SystemClock::new(self.start)?;
         let delayed = Rc::new(DelayedAnswers::default());
@@ -107,7 +108,7 @@ impl FloorServer {
                         delayed: Rc::clone(&delayed),
                     };
                     tokio::task::spawn_local(async move {
-                        // A connection that breaks is its client's matter.
+                        // The client handles a broken connection.
                         let _ = connection.serve().await;
                     });
                 }
@@ -117,7 +118,7 @@ impl FloorServer {
 }
 
 impl DelayedAnswers {
-    /// Lets answers go at their times.
+    /// Releases answers at their times.
     async fn release(&self, clock: &SystemClock) {
         loop {
             let next_ns = self.waiting.borrow().keys().next().map(|(due_ns, _)| *due_ns);
@@ -170,7 +171,7 @@ impl FloorConnection {
         }
     }
 
-    /// Waits until the request that has come now is to be answered.
+    /// Waits until the request that has just arrived is to be answered.
     async fn wait(&self) {
         let Some(delay) = self.delay else { return };
         let due_ns = delay(self.start.elapsed().as_nanos() as u64);
@@ -196,7 +197,7 @@ impl FloorConnection {
     }
 }
 
-/// The answer to a call, filled up to so many bytes.
+/// The answer to a call, padded to so many bytes.
 fn result(request: &[u8], bytes: usize) -> Vec<u8> {
     let rpc_id = member(request, b"\"id\":\"").unwrap_or(b"0");
     let is_get = memchr::memmem::find(request, b"\"GetTask\"").is_some();
@@ -219,14 +220,14 @@ fn result(request: &[u8], bytes: usize) -> Vec<u8> {
     out
 }
 
-/// The text behind a key, up to the next quotation mark.
+/// The text after a key, up to the next quotation mark.
 fn member<'r>(request: &'r [u8], key: &[u8]) -> Option<&'r [u8]> {
     let at = memchr::memmem::find(request, key)? + key.len();
     let end = memchr::memchr(b'"', &request[at..])?;
     Some(&request[at..at + end])
 }
 
-/// The length of the request at the beginning, if it is whole.
+/// The length of the request at the beginning, if it is complete.
 fn whole_request(bytes: &[u8]) -> Option<usize> {
     let head = memchr::memmem::find(bytes, b"\r\n\r\n")? + 4;
     let length = memchr::memmem::find(&bytes[..head], b"Content-Length: ").map_or(0, |at| {

@@ -1,22 +1,23 @@
-//! What the machine is, and what a process takes of it. From `/proc`; elsewhere nothing is known.
+//! Facts about the machine, and the resources of a process. From `/proc`; elsewhere they are
+//! unknown.
 
 use std::{fs, time::Instant};
 
-/// What a process had taken at one time.
+/// The resources of a process at one time.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessSample {
-    /// When it was looked at.
+    /// The time of the sample.
     pub at: Instant,
-    /// CPU time of all its threads since it began, in nanoseconds.
+    /// CPU time of all its threads since its start, in nanoseconds.
     pub cpu_ns: u64,
-    /// Bytes of memory that are resident.
+    /// Resident bytes of memory.
     pub rss_bytes: u64,
-    /// Descriptors that are open; `None`: they may not be counted.
+    /// Open descriptors; `None`: they may not be counted.
     pub descriptors: Option<u64>,
 }
 
 impl ProcessSample {
-    /// What the process takes now; `None`: there is no such process, or nothing is known here.
+    /// A sample of a process; `None`: there is no such process, or the system is not supported.
     pub fn of(pid: u32) -> Option<ProcessSample> {
         let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
         let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
@@ -29,14 +30,14 @@ impl ProcessSample {
         })
     }
 
-    /// What this process takes now.
+    /// A sample of this process.
     pub fn own() -> Option<ProcessSample> {
         ProcessSample::of(std::process::id())
     }
 }
 
-/// CPU time of a process in nanoseconds. That of threads is precise, and that of the process, in
-/// hundredths of a second, has the threads that have ended as well: the larger one is taken.
+/// CPU time of a process in nanoseconds. The sum over its threads is precise; the time of the
+/// process, in hundredths of a second, includes ended threads: the larger one is taken.
 fn cpu_ns(pid: u32) -> Option<u64> {
     const TICK_NS: u64 = 10_000_000;
     let mut threads_ns = 0;
@@ -63,14 +64,14 @@ fn page_bytes() -> u64 {
     4096
 }
 
-/// The machine that a run was made on.
+/// The machine of a run.
 #[derive(Clone, Debug)]
 pub struct MachineFacts {
     /// As `Linux 6.1.0`.
     pub system: String,
-    /// What the processor calls itself.
+    /// The name of the processor.
     pub processor: String,
-    /// Threads that may run at once.
+    /// Threads that can run at once.
     pub cpus: usize,
     /// Bytes of memory; 0: unknown.
     pub memory_bytes: u64,

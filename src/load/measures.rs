@@ -1,4 +1,4 @@
-//! What came of calls: counts, histograms and slices of time. Those of workers add up.
+//! The results of calls: counts, histograms and time slices. The results of workers are added up.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,16 +6,16 @@ use hdrhistogram::Histogram;
 
 use crate::model::must_escape;
 
-/// Of each value, so many decimal digits are kept.
+/// Significant decimal digits of each value.
 const DIGITS: u8 = 3;
 /// The same in slices of time, of which there are many.
 const SLICE_DIGITS: u8 = 2;
-/// The longest time that a histogram holds: an hour.
+/// The longest time in a histogram: an hour.
 const NS_MAX: u64 = 3_600_000_000_000;
-/// Slices of a run, at most; longer runs have longer slices.
+/// Maximum slices of a run; longer runs have longer slices.
 const SLICES_MAX: u64 = 600;
 
-/// Characters of an example of an error, at most.
+/// Maximum characters of an example of an error.
 const EXAMPLE_CHARS_MAX: usize = 300;
 
 /// A histogram of nanoseconds.
@@ -27,11 +27,11 @@ pub(super) fn ns_histogram() -> NsHistogram {
 }
 
 fn histogram_of(digits: u8) -> NsHistogram {
-    // It grows with what it holds; these digits are valid.
+    // It grows with its values; these digits are valid.
     Histogram::new(digits).unwrap_or_else(|_| unreachable!("0 to 5 digits are valid"))
 }
 
-/// Counts a time; one beyond an hour as an hour.
+/// Counts a time; a longer one counts as an hour.
 pub(super) fn record(histogram: &mut NsHistogram, ns: u64) {
     // A histogram that grows takes any value.
     let _ = histogram.record(ns.min(NS_MAX));
@@ -42,50 +42,50 @@ fn add(histogram: &mut NsHistogram, other: &NsHistogram) {
     let _ = histogram.add(other);
 }
 
-/// What came of the calls of a worker, or of all of them.
+/// The results of the calls of a worker, or of all workers.
 #[derive(Clone, Debug)]
 pub struct LoadMeasures {
     /// By operation, in the order of the plan.
     pub operations: Vec<OperationMeasures>,
-    /// Slices of time since the beginning, the warm-up included.
+    /// Time slices since the start, the warm-up included.
     pub slices: Vec<LoadSlice>,
     /// Length of a slice.
     pub slice: Duration,
-    /// Good calls that were over while calls counted, of whichever time they were due.
+    /// Good calls that completed while calls counted, whenever they were due.
     pub done_in_time: u64,
-    /// Calls that began after they were due because as many as allowed were unanswered.
+    /// Calls that began late because the maximum of calls was in flight.
     pub held_back: u64,
-    /// Calls that began more than a millisecond after they were due though there was room for them:
-    /// the generator was too slow.
+    /// Calls that began more than a millisecond after they were due although there was room: the
+    /// generator was too slow.
     pub late: u64,
-    /// Nanoseconds between due and begun of calls for which there was room: the generator's error.
+    /// Nanoseconds from due to begun, of calls for which there was room: the generator's error.
     pub lag: NsHistogram,
-    /// Calls that the schedule wanted and that had not begun at the end.
+    /// Scheduled calls that had not begun at the end.
     pub never_sent: u64,
-    /// Calls that were unanswered when the user ended the run.
+    /// Calls in flight when the user ended the run.
     pub unanswered: u64,
-    /// How long the oldest of them had been due then, in nanoseconds.
+    /// The age of the oldest of them since it was due, in nanoseconds.
     pub oldest_unanswered_ns: u64,
-    /// All calls that were over, those of the warm-up included.
+    /// All completed calls, the warm-up included.
     pub all_calls: u64,
 }
 
-/// What came of the calls of one operation.
+/// The results of the calls of one operation.
 #[derive(Clone, Debug)]
 pub struct OperationMeasures {
-    /// Calls that were answered as they should be.
+    /// Calls with a correct answer.
     pub good: u64,
-    /// Calls that were not, by kind of error.
+    /// Failed calls, by kind of error.
     pub errors: BTreeMap<String, u64>,
     /// One example of each kind of error.
     pub examples: BTreeMap<String, String>,
-    /// Nanoseconds from when a call was due to when it was over.
+    /// Nanoseconds from due to completed.
     pub latency: NsHistogram,
-    /// Nanoseconds from when a call was sent to when it was over.
+    /// Nanoseconds from sent to completed.
     pub service: NsHistogram,
-    /// Nanoseconds from when a call was due to the head of its response.
+    /// Nanoseconds from due to the head of the response.
     pub first_byte: NsHistogram,
-    /// Nanoseconds from when a stream was due to its first event.
+    /// Nanoseconds from due to the first event of a stream.
     pub first_event: NsHistogram,
     /// The same to its second event.
     pub second_event: NsHistogram,
@@ -95,27 +95,27 @@ pub struct OperationMeasures {
     pub spread: NsHistogram,
     /// Nanoseconds from the last event of a stream to its webhook.
     pub delivery: NsHistogram,
-    /// Calls that were good and within the limits of the plan.
+    /// Good calls within the limits of the plan.
     pub within_limits: u64,
     /// Events of streams.
     pub events: u64,
 }
 
-/// What happened in a slice of time.
+/// The results in a time slice.
 #[derive(Clone, Debug)]
 pub struct LoadSlice {
-    /// Calls that were over, well or not.
+    /// Completed calls, good or failed.
     pub calls: u64,
-    /// Calls of those that failed.
+    /// Failed calls among them.
     pub errors: u64,
     /// Events of streams.
     pub events: u64,
-    /// Nanoseconds from due to over, of the good ones.
+    /// Nanoseconds from due to completed, of the good ones.
     pub latency: NsHistogram,
 }
 
 impl LoadMeasures {
-    /// Measures of so many operations, of a run that takes `length`.
+    /// Empty results for so many operations, for a run that takes `length`.
     pub fn new(operations: usize, length: Duration) -> LoadMeasures {
         let seconds = length.as_secs().div_ceil(SLICES_MAX).max(1);
         LoadMeasures {
@@ -142,7 +142,7 @@ impl LoadMeasures {
         &mut self.slices[index]
     }
 
-    /// Adds what another worker of the same run has measured.
+    /// Adds the results of another worker of the same run.
     pub fn add(&mut self, other: &LoadMeasures) {
         for (own, other) in self.operations.iter_mut().zip(&other.operations) {
             own.add(other);
@@ -158,8 +158,8 @@ impl LoadMeasures {
         add(&mut self.lag, &other.lag);
     }
 
-    /// Adds what the same calls have measured in another run after this one. Of that run's slices
-    /// `counted` are those in which calls were counted.
+    /// Appends the results of the same calls in a later run. `counted`: the slices of that run in
+    /// which calls were counted.
     pub(super) fn append(&mut self, mut other: LoadMeasures, counted: std::ops::Range<usize>) {
         let slices = std::mem::take(&mut other.slices);
         self.add(&other);
@@ -167,7 +167,7 @@ impl LoadMeasures {
         self.slices.extend(kept);
     }
 
-    /// All operations together.
+    /// The sum over all operations.
     pub fn total(&self) -> OperationMeasures {
         let mut total = OperationMeasures::default();
         self.operations.iter().for_each(|operation| total.add(operation));
@@ -176,7 +176,7 @@ impl LoadMeasures {
 }
 
 impl OperationMeasures {
-    /// Calls that were over, well or not.
+    /// Completed calls, good or failed.
     pub fn calls(&self) -> u64 {
         self.good + self.failed()
     }
@@ -218,7 +218,7 @@ impl OperationMeasures {
     }
 }
 
-/// A text of the agent, short and without what would steer a terminal.
+/// A text of the agent, short and without control characters of terminals.
 pub(super) fn shown(text: &str) -> String {
     let escaped = |char: char| match must_escape(char) {
         true => char.escape_default().to_string(),

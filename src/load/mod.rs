@@ -1,9 +1,9 @@
-//! The load generator: calls at the times they are due, whatever the server does meanwhile, and
-//! what came of them.
+//! The load generator: makes calls when they are due, independently of the server, and records the
+//! results.
 //!
-//! Invariant: a call is due by a schedule that does not know the server (open loop), and its
-//! latency counts from then on. What was late, held back, cut off at the end or answered wrongly is
-//! counted and reported; nothing that took long is left out. Over [`LoadClock`] and
+//! Invariant: the schedule of calls does not depend on the server (open loop), and latency counts
+//! from the time a call is due. Calls that were late, held back, cut off at the end or answered
+//! incorrectly are counted and reported; slow calls are never left out. Over [`LoadClock`] and
 //! [`Transport`](crate::client::Transport) a run works in simulated time as well as over sockets.
 
 mod answer_check;

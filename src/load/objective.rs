@@ -1,4 +1,4 @@
-//! Objectives, as `p99<20ms` or `errors=0`: what a run has to keep to.
+//! Objectives of a run, as `p99<20ms` or `errors=0`.
 
 use super::{
     CallLimits,
@@ -11,15 +11,15 @@ pub struct Objective {
     text: String,
     metric: Metric,
     comparison: Comparison,
-    /// Microseconds, calls a second, a number, or a share of 1, as the metric has it.
+    /// Microseconds, calls per second, a number, or a share of 1, depending on the metric.
     value: f64,
 }
 
-/// What is compared.
+/// The compared figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Metric {
     Time(TimeOf, Quantile),
-    /// Calls that failed; their share where the objective has a percent sign.
+    /// Failed calls; their share if the objective has a percent sign.
     Errors {
         is_share: bool,
     },
@@ -29,7 +29,7 @@ enum Metric {
     HeldBack,
 }
 
-/// Which of the times.
+/// The compared time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum TimeOf {
     Latency,
@@ -42,7 +42,7 @@ enum TimeOf {
     Delivery,
 }
 
-/// Which value of a distribution.
+/// The value of its distribution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Quantile {
     Mean,
@@ -63,7 +63,7 @@ enum Comparison {
     More,
 }
 
-/// The spellings of comparisons, the longer ones first.
+/// The comparison operators, the longer ones first.
 const COMPARISONS: [(&str, Comparison); 6] = [
     ("<=", Comparison::AtMost),
     (">=", Comparison::AtLeast),
@@ -85,10 +85,10 @@ const TIMES: [(&str, TimeOf); 8] = [
 ];
 
 impl Objective {
-    /// Reads objectives that commas separate.
+    /// Reads objectives, separated by commas.
     ///
     /// # Errors
-    /// A sentence that names the one that is wrong.
+    /// A sentence with the invalid one.
     pub fn list(text: &str) -> Result<Vec<Objective>, String> {
         text.split(',').filter(|one| !one.trim().is_empty()).map(Objective::parse).collect()
     }
@@ -96,7 +96,7 @@ impl Objective {
     /// Reads one objective.
     ///
     /// # Errors
-    /// A sentence that says what is wrong.
+    /// A sentence with the problem.
     pub fn parse(text: &str) -> Result<Objective, String> {
         let text = text.trim();
         let wrong = |what: &str| {
@@ -146,11 +146,11 @@ impl Objective {
         Ok(Objective { text: text.to_owned(), metric, comparison, value })
     }
 
-    /// What it says of one call, added to limits of calls.
+    /// Adds the limit of this objective for one call to `limits`.
     pub fn limit_calls(&self, limits: &mut CallLimits) {
         let is_upper = matches!(self.comparison, Comparison::Less | Comparison::AtMost);
         let Metric::Time(of, quantile) = self.metric else { return };
-        // What half of the calls may exceed is no limit of a call.
+        // Half of the calls may exceed a mean or median, so these do not limit a call.
         if matches!(quantile, Quantile::Mean | Quantile::P50) {
             return;
         }
@@ -173,7 +173,7 @@ impl Objective {
     /// Checks it.
     ///
     /// # Errors
-    /// A sentence that says what was measured instead.
+    /// A sentence with the measured value.
     pub fn check(&self, target: &TargetReport) -> Result<(), String> {
         let measured = self.measured(target);
         let holds = measured.is_some_and(|measured| match self.comparison {
@@ -197,7 +197,7 @@ impl Objective {
         }
     }
 
-    /// What was measured; `None`: nothing of the kind.
+    /// The measured value; `None`: nothing was measured.
     fn measured(&self, target: &TargetReport) -> Option<f64> {
         let failed: u64 = target.errors.values().sum();
         match self.metric {

@@ -1,4 +1,4 @@
-//! The kinds of calls, and how one of each is made.
+//! The kinds of calls, and how each of them is made.
 
 use std::{cell::Cell, pin::pin};
 
@@ -16,9 +16,9 @@ use super::{
     schedule::DueCall,
 };
 
-/// Milliseconds for which a task is held that is to be cancelled.
+/// Milliseconds for which the agent holds a task that will be canceled.
 const HELD_TO_CANCEL_MS: u64 = 60_000;
-/// Tasks of a page that is listed.
+/// Maximum tasks of a listed page.
 const PAGE_TASKS: u32 = 50;
 
 /// A kind of call.
@@ -26,21 +26,21 @@ const PAGE_TASKS: u32 = 50;
 pub enum LoadOperation {
     /// Sends a message and waits for the answer.
     Send,
-    /// Reads a task that was made before.
+    /// Reads a task that an earlier call created.
     Get,
     /// Sends a message and follows the stream to its end.
     Stream,
-    /// Makes a task that waits, and follows it with several streams to its end.
+    /// Creates a waiting task, and follows it with several streams to its end.
     Subscribe,
     /// Reads several tasks in one batch of JSON-RPC.
     Batch,
     /// Lists the newest tasks.
     List,
-    /// Makes a task that waits, and cancels it.
+    /// Creates a waiting task, and cancels it.
     Cancel,
-    /// Sends a message whose events go to a webhook as well, and waits for the last one there.
+    /// Sends a message with a webhook, and waits for its last post.
     Push,
-    /// Follows a stream, closes it in the middle, and takes it up again.
+    /// Follows a stream, closes it in the middle, and resumes it.
     Resume,
 }
 
@@ -78,17 +78,17 @@ impl LoadOperation {
         LoadOperation::ALL.into_iter().find(|operation| operation.name() == name)
     }
 
-    /// True: it reads tasks that were made before.
+    /// Whether it reads tasks that earlier calls created.
     pub(super) const fn reads_tasks(self) -> bool {
         matches!(self, LoadOperation::Get | LoadOperation::Batch | LoadOperation::List)
     }
 
-    /// True: it needs an agent that holds a task for `hold:MS:N`.
+    /// Whether it needs an agent that holds a task for `hold:MS:N`.
     pub const fn needs_hold(self) -> bool {
         matches!(self, LoadOperation::Subscribe | LoadOperation::Cancel | LoadOperation::Resume)
     }
 
-    /// True: it follows a stream.
+    /// Whether it follows a stream.
     pub const fn is_streaming(self) -> bool {
         matches!(
             self,
@@ -100,16 +100,16 @@ impl LoadOperation {
     }
 }
 
-/// When things happened within one call, in nanoseconds since the beginning of the run.
+/// The times of one call, in nanoseconds since the start of the run.
 #[derive(Debug, Default)]
 pub(super) struct CallTimes {
-    /// Of each event of the one stream.
+    /// The time of each event of a single stream.
     pub events_ns: Vec<u64>,
     /// Events of several streams.
     pub more_events: u64,
     /// Nanoseconds between the end of the first of several streams and that of the last one.
     pub spread_ns: Option<u64>,
-    /// Nanoseconds from the last event of the stream to its webhook; 0 if that was first.
+    /// Nanoseconds from the last event of the stream to its webhook; 0 if the webhook came first.
     pub delivery_ns: Option<u64>,
 }
 
@@ -120,7 +120,7 @@ impl CallTimes {
     }
 }
 
-/// What a call is made with.
+/// The context of a call.
 pub(super) struct OperationContext<'a, T: Transport, C> {
     pub client: &'a Client<T>,
     pub clock: &'a C,
@@ -131,25 +131,26 @@ pub(super) struct OperationContext<'a, T: Transport, C> {
     pub webhooks: Option<&'a WebhookReceiver>,
     pub probe: &'a CallProbe,
     pub is_checked: bool,
-    /// True: the stream has ended, and its webhook has not come.
+    /// True: the stream has ended, and its webhook has not arrived.
     pub awaits_webhook: Cell<bool>,
 }
 
-/// A task that was made by a call that ended well, and can be read later.
+/// A task of a successful call, which later calls can read.
 #[derive(Clone)]
 pub(super) struct ReadableTask {
     pub id: String,
-    /// Bytes and bits of the text that it was made for; `None`: it is unknown whether it has it.
+    /// Bytes and bits of the text that it was created with; `None`: it is unknown whether the task
+    /// contains it.
     pub text: Option<(usize, u64)>,
-    /// Its state when it was made.
+    /// Its state when its call ended.
     pub state: TaskState,
 }
 
 impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
-    /// Makes one call. The task that it made, if that can be read later.
+    /// Makes one call and returns the task that it created, if later calls can read it.
     ///
     /// # Errors
-    /// Why it does not count as good.
+    /// Why the call counts as failed.
     pub async fn make(
         &self,
         due: DueCall,
@@ -275,7 +276,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
             let events_ns = events_ns?;
             let end_ns = events_ns.last().copied().unwrap_or_default();
             ends_ns = (ends_ns.0.min(end_ns), ends_ns.1.max(end_ns));
-            // The first one stands for all: its first event, and its gaps.
+            // The first stream stands for all: its first event, and its gaps.
             match times.events_ns.is_empty() {
                 true => times.events_ns = events_ns,
                 false => times.more_events += events_ns.len() as u64,
@@ -319,7 +320,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
         self.is_uncut(1)
     }
 
-    /// Closes a stream while the agent holds the task, and follows it again from where it was.
+    /// Closes a stream while the agent holds the task, and resumes it at its position.
     async fn resume(&self, times: &mut CallTimes) -> Result<(), CallFailure> {
         let hold_ms = self.call.hold.as_millis() as u64;
         let text = self.trigger(&format!("hold:{hold_ms}:"));
@@ -339,7 +340,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
         self.is_uncut(2)
     }
 
-    /// Makes a task that is held for so long. Its id.
+    /// Creates a task that is held for so long, and returns its id.
     async fn held_task(&self, hold_ms: u64) -> Result<String, CallFailure> {
         let text = self.trigger(&format!("hold:{hold_ms}:"));
         let request = SendRequest::text(text.as_str()).return_immediately();
@@ -354,7 +355,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
         }
     }
 
-    /// The text that asks for the events of the plan.
+    /// The text that requests the events of the plan.
     fn trigger(&self, begin: &str) -> String {
         match self.call.chunk_bytes {
             0 => format!("{begin}{}", self.call.events),
@@ -362,8 +363,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
         }
     }
 
-    /// The client takes broken streams up again, so that nothing of them is missing; here a cut
-    /// is an error.
+    /// The client resumes broken streams without a loss; here a break is an error.
     fn is_uncut(&self, requests: u64) -> Result<(), CallFailure> {
         match self.probe.requests() {
             made if made > requests => {
@@ -374,7 +374,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
     }
 }
 
-/// A stream that is followed, and what is checked of it.
+/// A stream, and the state of its checks.
 struct StreamReading<'a, T: Transport, C> {
     context: &'a OperationContext<'a, T, C>,
     stream: ClientStream<T>,
@@ -388,7 +388,7 @@ impl<'a, T: Transport, C: LoadClock> StreamReading<'a, T, C> {
         StreamReading { context, stream, check, has_message: false }
     }
 
-    /// Reads the next event and notes when it came; `None`: there is none.
+    /// Reads the next event and records its time; `None`: the stream has ended.
     async fn next(&mut self, events_ns: &mut Vec<u64>) -> Result<Option<()>, CallFailure> {
         self.has_no_repeats()?;
         let Some(event) = pin!(self.stream.next()).await else { return Ok(None) };
@@ -405,14 +405,14 @@ impl<'a, T: Transport, C: LoadClock> StreamReading<'a, T, C> {
         if self.context.is_checked
             && let Err(failure) = self.check.event(&event)
         {
-            // What was left out explains what is missing.
+            // Omitted repetitions explain the missing events.
             self.has_no_repeats()?;
             return Err(failure);
         }
         Ok(Some(()))
     }
 
-    /// Reads to the end, and checks that it is one.
+    /// Reads to the end, and checks that the task has ended.
     async fn follow_to_end(&mut self, events_ns: &mut Vec<u64>) -> Result<(), CallFailure> {
         while self.next(events_ns).await?.is_some() {}
         self.has_no_repeats()?;
@@ -424,7 +424,7 @@ impl<'a, T: Transport, C: LoadClock> StreamReading<'a, T, C> {
         if self.context.is_checked { self.check.end() } else { Ok(()) }
     }
 
-    /// The client leaves out events that a server sends again; here that is an error.
+    /// The client omits events that a server repeats; here that is an error.
     fn has_no_repeats(&self) -> Result<(), CallFailure> {
         match self.stream.repeats() {
             0 => Ok(()),
@@ -443,7 +443,7 @@ fn message(text: &str, shape: PayloadShape) -> SendRequest {
         PayloadShape::Text => SendRequest::text(text),
         PayloadShape::Data => {
             let json = format!("{{\"text\":\"{text}\"}}");
-            // The text has nothing that JSON escapes.
+            // The text has no characters that JSON escapes.
             match JsonObject::parse(&json) {
                 Ok(object) => SendRequest::parts(&PartsBuf::new().data(object)),
                 Err(_) => SendRequest::text(text),
@@ -482,7 +482,7 @@ fn has_ended_well(answer: &Answer) -> Result<(), CallFailure> {
     }
 }
 
-/// Whether a task that was waited for is where it should be.
+/// Whether a task has the state in which a wait must end.
 fn is_good_end(state: TaskState) -> Result<(), CallFailure> {
     match state {
         TaskState::Completed | TaskState::InputRequired | TaskState::AuthRequired => Ok(()),

@@ -1,4 +1,4 @@
-//! What a run does: how many calls of which kinds, when, and how they are checked.
+//! The plan of a run: the number and kinds of calls, their times, and their checks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,16 +9,16 @@ use super::LoadOperation;
 pub enum LoadPace {
     /// Open loop: calls are due at times that do not depend on the answers.
     Rate(RateSpan),
-    /// Closed loop: as many calls as may be unanswered are made at once, each followed by the next
-    /// one as soon as it is answered. Latencies then leave out the time for which a slow server
-    /// keeps calls from being made.
+    /// Closed loop: the maximum of calls is in flight, and each answer starts the next call.
+    /// Latencies then leave out the time for which a slow server delays calls.
     Closed,
 }
 
-/// Calls a second, of all workers together, which change evenly from the first call to the last.
+/// Calls per second, of all workers together; the rate changes evenly from the first call to the
+/// last.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateSpan {
-    /// At the beginning; above 0.
+    /// At the start; above 0.
     pub from: f64,
     /// At the end.
     pub to: f64,
@@ -27,10 +27,10 @@ pub struct RateSpan {
 }
 
 impl RateSpan {
-    /// Calls a second, at most.
+    /// Maximum calls per second.
     pub const RATE_MAX: f64 = 1e7;
 
-    /// A rate that does not change.
+    /// A constant rate.
     pub fn steady(rate: f64, arrivals: Arrivals) -> RateSpan {
         RateSpan { from: rate, to: rate, arrivals }
     }
@@ -44,16 +44,16 @@ impl RateSpan {
 /// How the times between calls vary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
-    /// Not at all.
+    /// Equal times.
     Constant,
     /// Exponentially, as independent users arrive.
     Poisson,
-    /// By a gamma distribution of this shape: 1 is Poisson, less comes in bursts, more is more
-    /// regular.
+    /// By a gamma distribution of this shape: 1 is Poisson, a smaller one gives bursts, a larger
+    /// one is more regular.
     Gamma(f64),
 }
 
-/// How much of the answers is checked, beyond what the client needs of them.
+/// The share of answers to check, in addition to the client's own checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CheckLevel {
     /// Every answer.
@@ -76,12 +76,12 @@ impl CheckLevel {
     }
 }
 
-/// How many bytes the text of a message has.
+/// The bytes of a message's text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PayloadSize {
-    /// So many.
+    /// A fixed number.
     Fixed(usize),
-    /// Any number between these two, each as often.
+    /// Every number between these two, with equal probability.
     Uniform(usize, usize),
     /// By a log-normal distribution: most are near the median, few are much longer; at most
     /// [`PayloadSize::BYTES_MAX`].
@@ -95,11 +95,11 @@ pub enum PayloadSize {
 }
 
 impl PayloadSize {
-    /// Bytes of a text, at most: 64 MiB.
+    /// Maximum bytes of a text: 64 MiB.
     pub const BYTES_MAX: usize = 64 << 20;
 }
 
-/// What the one part of a message is.
+/// The kind of a message's single part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PayloadShape {
     /// Text.
@@ -114,20 +114,20 @@ pub enum PayloadShape {
 /// One kind of call of a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlannedCall {
-    /// What it does.
+    /// Its operation.
     pub operation: LoadOperation,
-    /// Its share of the calls, beside the weights of the others; above 0.
+    /// Its share of the calls, relative to the weights of the others; above 0.
     pub weight: f64,
     /// Bytes of the text of its message.
     pub payload: PayloadSize,
-    /// What the message has the text as.
+    /// The kind of part that holds the text.
     pub shape: PayloadShape,
     /// Events of its stream, the first and the last included: the N of `stream:N`.
     pub events: u64,
-    /// Bytes of each chunk of its stream, at least; 0: the agent decides.
+    /// Minimum bytes of each chunk of its stream; 0: the agent decides.
     pub chunk_bytes: u64,
-    /// Time that the task of a subscription, a cut stream or a cancelled task is held: the MS of
-    /// `hold:MS:N`.
+    /// How long the agent holds the task of a subscription, a resumed stream or a canceled task:
+    /// the MS of `hold:MS:N`.
     pub hold: Duration,
     /// Streams that follow the task of one `subscribe`.
     pub subscribers: usize,
@@ -136,13 +136,13 @@ pub struct PlannedCall {
 }
 
 impl PlannedCall {
-    /// Subscribers of a task, at most.
+    /// Maximum subscribers of a task.
     pub const SUBSCRIBERS_MAX: usize = 10_000;
-    /// Calls in a batch, at most.
+    /// Maximum calls in a batch.
     pub const BATCH_MAX: usize = 10_000;
 
-    /// Calls of this operation with the usual numbers: a text of 64 bytes, streams of 22 events,
-    /// 10 subscribers after 200 ms, batches of 10.
+    /// Calls of this operation with the defaults: a text of 64 bytes, streams of 22 events, 10
+    /// subscribers after 200 ms, batches of 10.
     pub fn new(operation: LoadOperation) -> PlannedCall {
         PlannedCall {
             operation,
@@ -158,12 +158,12 @@ impl PlannedCall {
     }
 }
 
-/// Limits of one call. A call that stays within all of them, and has no error, is goodput.
+/// Limits of one call. A call within all of them and without an error is goodput.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallLimits {
-    /// From due to over, in nanoseconds.
+    /// From due to completed, in nanoseconds.
     pub latency_ns: Option<u64>,
-    /// From sent to over, in nanoseconds.
+    /// From sent to completed, in nanoseconds.
     pub service_ns: Option<u64>,
     /// From due to the head of the response, in nanoseconds.
     pub first_byte_ns: Option<u64>,
@@ -179,58 +179,58 @@ pub struct CallLimits {
     pub delivery_ns: Option<u64>,
 }
 
-/// A call at a time that is known.
+/// A call at a recorded time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordedCall {
-    /// When it is due, in nanoseconds since the beginning.
+    /// When it is due, in nanoseconds since the start.
     pub due_ns: u64,
-    /// Which of the calls of the plan.
+    /// The index of the call in the plan.
     pub call: usize,
     /// Bytes of its text.
     pub payload_bytes: usize,
 }
 
-/// What a run does.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct LoadPlan {
-    /// What it is called in reports: a phase of a workload, or the names of its operations.
+    /// Its name in reports: a phase of a workload, or the names of its operations.
     pub name: String,
-    /// The version of the workload that it is a phase of; 0: of none.
+    /// The version of the workload that it is a phase of; 0: none.
     pub workload_version: u32,
     /// The kinds of calls.
     pub calls: Vec<PlannedCall>,
     /// When calls begin.
     pub pace: LoadPace,
-    /// Calls that were recorded, to be made again at their times in place of the pace.
+    /// Recorded calls, which are made at their times instead of the pace.
     pub replay: Option<Arc<[RecordedCall]>>,
-    /// Time at the beginning whose calls are made and not counted.
+    /// Time at the start during which calls are made but not counted.
     pub warmup: Duration,
-    /// Time in which calls begin and are counted.
+    /// Time during which calls begin and are counted.
     pub duration: Duration,
-    /// Calls that are made, at most, those of a warm-up included; `None`: as many as there is time
-    /// for.
+    /// Maximum number of calls, the warm-up included; `None`: as many as the time allows.
     pub requests_max: Option<u64>,
-    /// Calls of all workers that are unanswered at one time: at most in an open loop, where calls
-    /// beyond it wait, which is reported, and their latency counts on; always in a closed one.
+    /// Calls of all workers in flight. In an open loop this is the maximum: further calls wait,
+    /// which is reported, and their latency continues to count. In a closed loop it is the constant
+    /// number.
     pub in_flight_max: usize,
-    /// Clients of all workers, each with connections of its own: one connection each where calls
-    /// share it (HTTP/2), else as many as there are calls at once.
+    /// Clients of all workers, each with its own connections: one connection each if calls share it
+    /// (HTTP/2), otherwise one for each call in flight.
     pub connections: usize,
-    /// Time for one call, or for one stream as a whole.
+    /// Time limit of one call, or of one whole stream.
     pub call_timeout: Duration,
-    /// Threads, each with connections and a part of the calls of its own.
+    /// Threads, each with its own connections and its share of the calls.
     pub workers: usize,
     /// The same seed, with the same other values, makes the same calls at the same times.
     pub seed: u64,
-    /// What is checked.
+    /// The share of answers to check.
     pub check: CheckLevel,
-    /// What makes a call goodput.
+    /// The limits of goodput.
     pub limits: CallLimits,
-    /// What the agent was seen to do with texts.
+    /// The detected behaviour of the agent.
     pub agent: AgentBehaviour,
 }
 
-/// What an agent does with texts of the load generator (docs/bench.md).
+/// The behaviour of an agent with texts of the load generator (docs/bench.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentBehaviour {
     /// It answers any other text with the same text, which is then checked.
@@ -248,9 +248,8 @@ impl LoadPlan {
     /// The longest duration, and the longest warm-up: a year.
     pub const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-    /// These calls for so long, with the usual numbers: a second of warm-up, 1,000 unanswered calls
-    /// and 30 s for each, one worker, seed 1, every answer checked, of an agent of which nothing is
-    /// known.
+    /// These calls for so long, with the defaults: a warm-up of a second, 1,000 calls in flight, 30
+    /// s for each, one worker, seed 1, every answer checked, an agent of unknown behaviour.
     pub fn new(calls: Vec<PlannedCall>, pace: LoadPace, duration: Duration) -> LoadPlan {
         let plan = LoadPlan {
             name: String::new(),
@@ -273,14 +272,14 @@ impl LoadPlan {
         plan.with_calls(calls)
     }
 
-    /// The same plan of these calls, named by their operations.
+    /// The same plan with these calls, named by their operations.
     #[must_use]
     pub fn with_calls(self, calls: Vec<PlannedCall>) -> LoadPlan {
         let names: Vec<&str> = calls.iter().map(|call| call.operation.name()).collect();
         LoadPlan { name: names.join(", "), calls, ..self }
     }
 
-    /// Threads; one at least.
+    /// Threads; at least one.
     pub(super) fn threads(&self) -> usize {
         self.workers.max(1)
     }
@@ -290,22 +289,22 @@ impl LoadPlan {
         self.in_flight_max.div_ceil(self.threads()).max(1)
     }
 
-    /// Whether calls are due at times.
+    /// Whether calls have due times.
     pub(super) fn is_open(&self) -> bool {
         self.replay.is_some() || self.pace != LoadPace::Closed
     }
 
-    /// When the last call is due, in nanoseconds since the beginning.
+    /// When the last call is due, in nanoseconds since the start.
     pub(super) fn end_ns(&self) -> u64 {
         (self.warmup + self.duration).as_nanos() as u64
     }
 
-    /// When calls begin to count, in nanoseconds since the beginning.
+    /// When calls begin to count, in nanoseconds since the start.
     pub(super) fn warmup_ns(&self) -> u64 {
         self.warmup.as_nanos() as u64
     }
 
-    /// Calls a second that are due at this time since the beginning; `None`: as many as possible.
+    /// The rate of due calls at this time since the start; `None`: unlimited.
     pub fn rate_at(&self, since: Duration) -> Option<f64> {
         match (&self.replay, self.pace) {
             (None, LoadPace::Rate(span)) => Some(span.at(self.share_at(since))),
@@ -313,7 +312,7 @@ impl LoadPlan {
         }
     }
 
-    /// Calls a second that are wanted on average while calls count; `None`: as many as possible.
+    /// The wanted average rate while calls count; `None`: unlimited.
     pub fn wanted_rate(&self) -> Option<f64> {
         if let Some(calls) = &self.replay {
             let warmup_ns = self.warmup_ns();
@@ -326,7 +325,7 @@ impl LoadPlan {
         }
     }
 
-    /// The share of the whole run that is over at this time since the beginning.
+    /// The elapsed share of the whole run at this time since the start.
     fn share_at(&self, since: Duration) -> f64 {
         since.as_secs_f64() / (self.warmup + self.duration).as_secs_f64().max(1e-9)
     }

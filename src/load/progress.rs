@@ -1,26 +1,26 @@
-//! How a run goes, without the histograms of the report: cheap enough to be asked for often.
+//! The progress of a run, without the histograms of the report: cheap enough for frequent polls.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{LoadMeasures, LoadSlice, measures::add_slices};
 
-/// What has come of the calls of a run so far.
+/// The results of a run so far.
 #[derive(Clone, Debug, Default)]
 pub struct LoadProgress {
-    /// Slices of time, from the one that was asked for to the one that is being filled.
+    /// Time slices, from the requested one to the current one.
     pub slices: Vec<LoadSlice>,
     /// Length of a slice.
     pub slice: Duration,
-    /// Calls that are counted, well or not.
+    /// Counted calls, good or failed.
     pub calls: u64,
-    /// Events of streams that are counted.
+    /// Counted events of streams.
     pub events: u64,
-    /// Calls that failed, by kind.
+    /// Failed calls, by kind.
     pub errors: BTreeMap<String, u64>,
 }
 
 impl LoadProgress {
-    /// Adds what a worker has measured, from this slice on.
+    /// Adds the results of a worker, from this slice on.
     pub(super) fn add(&mut self, measures: &LoadMeasures, from: usize) {
         self.slice = measures.slice;
         for operation in &measures.operations {

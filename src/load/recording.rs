@@ -1,4 +1,4 @@
-//! Recordings: calls with their times, a line of JSON each, to be made again.
+//! Recordings: calls with their times, one line of JSON each, for replays.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,9 +13,9 @@ use super::{
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RecordedLine {
-    /// Milliseconds since the beginning.
+    /// Milliseconds since the start.
     at_ms: f64,
-    /// What the call does.
+    /// The operation of the call.
     operation: String,
     /// Bytes of its text.
     #[serde(default = "usual_payload")]
@@ -38,12 +38,12 @@ fn usual_payload() -> usize {
     64
 }
 
-/// Calls of a recording, at most.
+/// Maximum calls of a recording.
 const CALLS_MAX: usize = 10_000_000;
-/// Calls of a recording that differ in more than their times and payloads, at most.
+/// Maximum kinds of calls in a recording, which differ in more than times and payloads.
 const KINDS_MAX: usize = 1_000;
 
-/// The calls of a plan as lines of JSON: those of all workers, in the order of their times.
+/// The calls of a plan as lines of JSON, of all workers, in the order of their times.
 ///
 /// # Errors
 /// A sentence: the plan is a closed loop, whose times the answers decide, or has more calls than
@@ -76,17 +76,17 @@ pub fn write_recording(plan: &LoadPlan) -> Result<String, String> {
             subscribers: (call.operation == LoadOperation::Subscribe).then_some(call.subscribers),
             batch: (call.operation == LoadOperation::Batch).then_some(call.batch),
         };
-        // Numbers and texts always can be written.
+        // Numbers and texts can always be written.
         serde_json::to_string(&line).unwrap_or_default() + "\n"
     });
     Ok(lines.collect())
 }
 
-/// The plan that makes the calls of a recording, with everything else as `base` has it. Its
-/// duration is that of the recording; the warm-up is a part of it.
+/// The plan that replays a recording, with all other settings from `base`. It has the duration of
+/// the recording, and the warm-up is a part of it.
 ///
 /// # Errors
-/// A sentence that says which line is wrong, and why.
+/// A sentence with the invalid line and the reason.
 pub fn read_recording(text: &str, base: &LoadPlan) -> Result<LoadPlan, String> {
     let (mut calls, mut recorded): (Vec<PlannedCall>, Vec<RecordedCall>) = (Vec::new(), Vec::new());
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -110,7 +110,7 @@ pub fn read_recording(text: &str, base: &LoadPlan) -> Result<LoadPlan, String> {
     recorded.sort_by_key(|call| call.due_ns);
     let Some(last) = recorded.last() else { return Err("it has no calls".to_owned()) };
     let whole = Duration::from_nanos(last.due_ns + 1);
-    // A recording that is shorter than the warm-up is counted as a whole.
+    // A recording shorter than the warm-up is counted as a whole.
     let warmup = if base.warmup < whole { base.warmup } else { Duration::ZERO };
     let plan = LoadPlan {
         warmup,

@@ -1,4 +1,4 @@
-//! A run: its threads, what they have measured so far, and its end.
+//! A run: its threads, their results so far, and its end.
 
 use std::{
     future::{Future, poll_fn},
@@ -23,15 +23,15 @@ use super::{
     ProcessSample, SharedMeasures, SystemClock, WebhookReceiver, WorkerSetup,
 };
 
-/// How often processes are looked at.
+/// How often processes are sampled.
 const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 
-/// Where servers post webhooks to.
+/// The receiver of webhooks.
 #[derive(Clone, Debug)]
 pub struct WebhookPlace {
-    /// The address of this machine to listen at; with several workers its port has to be 0.
+    /// The address of this machine to listen at; with several workers its port must be 0.
     pub listen: SocketAddr,
-    /// The URL by which the server reaches it; `None`: that of the address.
+    /// The URL by which the server reaches it; `None`: the address.
     pub url: Option<String>,
 }
 
@@ -41,7 +41,7 @@ impl WebhookPlace {
     }
 }
 
-/// A run that goes on.
+/// A run in progress.
 pub struct LoadRun {
     plan: LoadPlan,
     shared: Vec<Arc<SharedMeasures>>,
@@ -54,33 +54,33 @@ pub struct LoadRun {
     is_interrupted: bool,
 }
 
-/// What a run against one target has measured.
+/// The results of a run against one target.
 #[derive(Clone, Debug)]
 pub struct LoadedTarget {
-    /// Its URL, as the user has named it.
+    /// Its URL, as the user named it.
     pub url: String,
-    /// What is called, as `JSON-RPC 1.0`.
+    /// The called interface, as `JSON-RPC 1.0`.
     pub interface: String,
-    /// What was done.
+    /// The plan.
     pub plan: LoadPlan,
-    /// What came of it.
+    /// The results.
     pub measures: LoadMeasures,
-    /// When it began.
+    /// When it started.
     pub started_at: SystemTime,
-    /// Time in which calls were counted.
+    /// Time during which calls were counted.
     pub counted: Duration,
     /// When the samples began to count.
     pub start: Instant,
-    /// What the generator took, over time.
+    /// Samples of the generator.
     pub own: Vec<ProcessSample>,
-    /// What the server took, over time; empty: unknown.
+    /// Samples of the server; empty: unknown.
     pub server: Vec<ProcessSample>,
-    /// The user has ended it early.
+    /// The user ended it early.
     pub is_interrupted: bool,
 }
 
 impl LoadedTarget {
-    /// One run of several after each other: what each has measured while calls counted.
+    /// Joins consecutive runs into one: the results of each while calls counted.
     pub fn joined(rounds: Vec<LoadedTarget>) -> Option<LoadedTarget> {
         let mut rounds = rounds.into_iter();
         let mut all = rounds.next()?;
@@ -98,7 +98,7 @@ impl LoadedTarget {
             append_samples(&mut all.server, round.server);
             all.measures.append(round.measures, range);
         }
-        // Of a recording each round is the whole, and its times say what was wanted.
+        // Each round replays the whole recording, whose times give the rate.
         if all.plan.replay.is_none() {
             all.plan.warmup = Duration::ZERO;
             all.plan.duration = all.counted;
@@ -108,12 +108,13 @@ impl LoadedTarget {
 }
 
 impl LoadRun {
-    /// Starts the threads of a plan. `client` makes a client of a worker, in the runtime of that
-    /// worker. `pid`: the process of the server, if it is on this machine. `webhooks`: where the
-    /// server posts to; without it no call can `push`.
+    /// Starts the threads of a plan. `client` builds a client of a worker, in the runtime of that
+    /// worker. `pid`: the process of the server, if it is on this machine. `webhooks`: the receiver
+    /// of the server's posts; without it no call can `push`.
     ///
     /// # Errors
-    /// The system has no room, a client cannot be made, or the tasks to read cannot be made.
+    /// The system has no resources, a client cannot be built, or the tasks to read cannot be
+    /// created.
     pub fn start<T: Transport + 'static>(
         plan: &LoadPlan,
         client: impl Fn() -> Result<Client<ProbedTransport<T>>, String> + Send + Sync + 'static,
@@ -145,7 +146,7 @@ impl LoadRun {
         }
         let start = Instant::now();
         for starter in &starters {
-            // One that has ended meanwhile says why at the end.
+            // A thread that has ended meanwhile reports why at the end.
             let _ = starter.send(start);
         }
         let mut run = LoadRun {
@@ -163,7 +164,7 @@ impl LoadRun {
         Ok(run)
     }
 
-    /// What there is so far.
+    /// The results so far.
     fn measures(&self) -> LoadMeasures {
         let length = self.plan.warmup + self.plan.duration;
         let mut all = LoadMeasures::new(self.plan.calls.len(), length);
@@ -171,34 +172,34 @@ impl LoadRun {
         all
     }
 
-    /// How it goes, with the slices of time from this one on.
+    /// The progress, with the time slices from `from` on.
     pub fn progress(&self, from: usize) -> LoadProgress {
         let mut all = LoadProgress::default();
         self.shared.iter().for_each(|shared| all.add(&shared.lock(), from));
         all
     }
 
-    /// What it does.
+    /// The plan.
     pub fn plan(&self) -> &LoadPlan {
         &self.plan
     }
 
-    /// Calls that are unanswered now.
+    /// Calls in flight.
     pub fn in_flight(&self) -> u64 {
         self.shared.iter().map(|shared| shared.in_flight()).sum()
     }
 
-    /// Time since the beginning.
+    /// Time since the start.
     pub fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// True: every worker has ended.
+    /// Whether every worker has ended.
     pub fn is_over(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Looks at the processes, if the last look is long enough ago; to be called often.
+    /// Samples the processes if that is due; to be called often.
     pub fn sample_when_due(&mut self) {
         let last = self.own.last().map_or(self.start, |sample| sample.at);
         if last.elapsed() >= SAMPLE_EVERY {
@@ -212,17 +213,17 @@ impl LoadRun {
         self.shared.iter().for_each(|shared| shared.stop());
     }
 
-    /// Waits for its end and takes what it has measured.
+    /// Waits for its end and takes the results.
     ///
     /// # Errors
-    /// A worker could not go on.
+    /// The failure of a worker.
     pub fn finish(mut self, url: &str, interface: &str) -> Result<LoadedTarget, String> {
         while !self.is_over() {
             thread::sleep(Duration::from_millis(5));
             self.sample_when_due();
         }
         let counted = self.start.elapsed().saturating_sub(self.plan.warmup);
-        // Between the last call and the end there may be time in which no call was due.
+        // No call may be due between the last one and the end.
         let is_whole = self.plan.is_open() && self.plan.requests_max.is_none();
         let counted = match is_whole && !self.is_interrupted {
             true => self.plan.duration,
@@ -252,8 +253,8 @@ impl LoadRun {
     }
 }
 
-/// Adds the samples of a later round, as if it had followed at once: what the process took between
-/// the rounds is no part of them.
+/// Appends the samples of a later round as if it had followed at once: resources used between the
+/// rounds belong to neither.
 fn append_samples(samples: &mut Vec<ProcessSample>, later: Vec<ProcessSample>) {
     let (Some(last), Some(first)) = (samples.last().cloned(), later.first().cloned()) else {
         samples.extend(later);
@@ -272,14 +273,14 @@ struct LoadThread {
     index: usize,
     measures: Arc<SharedMeasures>,
     webhooks: Option<WebhookPlace>,
-    /// Hears when the thread could begin.
+    /// Signals that the thread can begin.
     ready: mpsc::Sender<()>,
-    /// Says when it is to begin; without that there is no run, since another thread has failed.
+    /// Receives the start time; closed without one: another thread has failed, so there is no run.
     start: mpsc::Receiver<Instant>,
 }
 
 impl LoadThread {
-    /// Does its part of the run. `client` makes one of its clients.
+    /// Does its part of the run. `client` builds one of its clients.
     fn work<T: Transport + 'static>(
         self,
         client: &dyn Fn() -> Result<Client<ProbedTransport<T>>, String>,
@@ -319,8 +320,8 @@ impl LoadThread {
     }
 }
 
-/// The plan with no more calls at once than there are descriptors for: each stream may need a
-/// connection of its own. The limit of the process is raised as far as it may be.
+/// Reduces the plan's calls in flight to the available descriptors: each stream may need its own
+/// connection. The limit of the process is raised as far as allowed.
 fn within_descriptors(plan: &LoadPlan) -> LoadPlan {
     let streams = plan.calls.iter().map(|call| match call.operation {
         LoadOperation::Subscribe => call.subscribers,

@@ -1,5 +1,5 @@
-//! When calls are due, of which kind each is, and how long its text is. Only the seed and the plan
-//! decide.
+//! The schedule of calls: their times, kinds and text lengths. It depends only on the seed and the
+//! plan.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use rand_distr::{Distribution, Exp1, Gamma, StandardNormal};
 
 use super::{Arrivals, LoadPace, LoadPlan, PayloadSize, RateSpan, RecordedCall};
 
-/// A call that the schedule wants.
+/// A scheduled call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DueCall {
     /// Its number among the calls of its worker, from 0.
     pub number: u64,
-    /// When, in nanoseconds since the beginning; `None`: as soon as there is room (closed loop).
+    /// When, in nanoseconds since the start; `None`: as soon as there is room (closed loop).
     pub due_ns: Option<u64>,
-    /// Which of the plan's calls.
+    /// The index of the call in the plan.
     pub call: usize,
     /// Bytes of its text.
     pub payload_bytes: usize,
-    /// Random bits for what the call contains.
+    /// Random bits for the content of the call.
     pub bits: u64,
 }
 
@@ -33,29 +33,29 @@ pub(super) struct CallSchedule {
     next_number: u64,
     numbers_max: Option<u64>,
     end_ns: u64,
-    /// The weights, summed up to each kind of call, as shares of 1.
+    /// The cumulative weights of the kinds of calls, as shares of 1.
     shares: Vec<f64>,
     payloads: Vec<PayloadSize>,
 }
 
-/// Where the times of calls come from.
+/// The source of call times.
 enum CallTimesSource {
-    /// The answers of the calls before: a closed loop.
+    /// The answers of earlier calls: a closed loop.
     Answers,
     /// A rate.
     Rate { gaps: UnitGaps, pace: WorkerPace, units: f64 },
-    /// A recording, of which every `step`th call is this worker's.
+    /// A recording; every `step`th call belongs to this worker.
     Recorded { calls: Arc<[RecordedCall]>, next: usize, step: usize },
 }
 
-/// Times between calls whose mean is 1.
+/// Times between calls with a mean of 1.
 enum UnitGaps {
     Constant,
     Exponential,
     Gamma(Gamma<f64>),
 }
 
-/// Calls of one worker a second, at the beginning, and what that grows by in a second.
+/// Calls per second of one worker at the start, and the change of this rate per second.
 #[derive(Clone, Copy)]
 struct WorkerPace {
     from: f64,
@@ -63,7 +63,7 @@ struct WorkerPace {
 }
 
 impl CallSchedule {
-    /// The calls of worker number `worker` of the plan's.
+    /// The calls of the plan's worker number `worker`.
     pub fn new(plan: &LoadPlan, worker: usize) -> CallSchedule {
         let workers = plan.threads();
         let mut random = ChaCha8Rng::seed_from_u64(plan.seed ^ (worker as u64) << 48);
@@ -96,8 +96,8 @@ impl CallSchedule {
         }
     }
 
-    /// The next call; `None`: that was the last. `now_ns` decides only in a closed loop, and then
-    /// only whether the time is over.
+    /// The next call; `None`: that was the last. `now_ns` matters only in a closed loop, to detect
+    /// the end of the time.
     pub fn next(&mut self, now_ns: u64) -> Option<DueCall> {
         let is_enough = self.numbers_max.is_some_and(|most| self.next_number >= most);
         let (due_ns, recorded) = match &self.source {
@@ -129,8 +129,7 @@ impl CallSchedule {
         Some(DueCall { number, due_ns, call, payload_bytes, bits })
     }
 
-    /// Leaves out all calls that would come, and says how many those are: at random times, how many
-    /// are expected.
+    /// Skips all remaining calls and returns their number; for random times, the expected number.
     pub fn skip_all(&mut self) -> u64 {
         let end_ns = self.end_ns;
         let left = match &mut self.source {
@@ -161,7 +160,7 @@ impl CallSchedule {
         }
     }
 
-    /// A random number from 0 to 1, which it never is.
+    /// A random number between 0 and 1, without these two.
     fn share(&mut self) -> f64 {
         (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -191,7 +190,7 @@ fn by_rate(
     let gaps = match arrivals {
         Arrivals::Constant => UnitGaps::Constant,
         Arrivals::Poisson => UnitGaps::Exponential,
-        // A shape that is no distribution is as good as Poisson; the command line refuses it.
+        // The command line rejects an invalid shape; here it counts as Poisson.
         Arrivals::Gamma(shape) => match Gamma::new(shape, 1.0 / shape) {
             Ok(gamma) => UnitGaps::Gamma(gamma),
             Err(_) => UnitGaps::Exponential,
@@ -201,7 +200,7 @@ fn by_rate(
     let length = (plan.warmup + plan.duration).as_secs_f64().max(1e-9);
     let pace = WorkerPace { from: from / workers, growth: (to - from) / workers / length };
     let first = match gaps {
-        // The workers take turns.
+        // The workers alternate.
         UnitGaps::Constant => worker as f64 / workers,
         UnitGaps::Exponential | UnitGaps::Gamma(_) => gaps.next(random),
     };
@@ -209,12 +208,12 @@ fn by_rate(
 }
 
 impl WorkerPace {
-    /// When so many calls are due, in nanoseconds since the beginning.
+    /// When so many calls are due, in nanoseconds since the start.
     fn due_ns(self, calls: f64) -> u64 {
         let seconds = match self.growth {
             0.0 => calls / self.from,
             growth => {
-                // from·t + growth·t²/2 = calls; a rate that falls to 0 has no more calls.
+                // from·t + growth·t²/2 = calls; a rate that falls to 0 gives no more calls.
                 let root = self.from * self.from + 2.0 * growth * calls;
                 if root < 0.0 { f64::MAX } else { 2.0 * calls / (self.from + root.sqrt()) }
             }
@@ -222,7 +221,7 @@ impl WorkerPace {
         (seconds * 1e9).round() as u64
     }
 
-    /// How many calls are due until this time.
+    /// The number of calls that are due until this time.
     fn calls_until(self, end_ns: u64) -> f64 {
         let seconds = end_ns as f64 / 1e9;
         self.from * seconds + self.growth * seconds * seconds / 2.0

@@ -1,5 +1,5 @@
-//! What the generator itself adds on this machine: the error of its timer, and what it reports of a
-//! server whose latencies are known.
+//! Measures the generator's own errors on this machine: of its timer, and of its report of a server
+//! with known latencies.
 
 use std::{
     sync::mpsc,
@@ -21,21 +21,21 @@ const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 /// Bytes of an answer.
 const ANSWER_BYTES: usize = 600;
-/// Calls at once in an open loop, at most.
+/// Maximum calls in flight in an open loop.
 const CALLS_MAX: usize = 4_096;
 
 /// One figure of a self-test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelfTestLine {
-    /// What was measured.
+    /// The measured quantity.
     pub what: String,
-    /// What is true, in microseconds; `None`: there is nothing to compare with.
+    /// The true value, in microseconds; `None`: there is nothing to compare with.
     pub true_us: Option<f64>,
-    /// What the generator reports, in microseconds.
+    /// The generator's value, in microseconds.
     pub reported_us: f64,
 }
 
-/// The servers: their names, and when they answer.
+/// The servers: their names, and their delays.
 const SERVERS: [(&str, AnswerDelay); 3] =
     [("fixed 5 ms", fixed), ("one of ten 80 ms", bimodal), ("a stall of 0.2 s in 2 s", stalling)];
 
@@ -48,17 +48,17 @@ fn bimodal(at_ns: u64) -> u64 {
     at_ns + if (at_ns / MS).is_multiple_of(10) { 80 * MS } else { 2 * MS }
 }
 
-/// Nothing is answered in the last fifth of a second of each two.
+/// The server stalls in the last fifth of a second of every two seconds.
 fn stalling(at_ns: u64) -> u64 {
     let done = at_ns + 2 * MS;
     let (period, open) = (2 * SECOND, 2 * SECOND - 200 * MS);
     if done % period < open { done } else { done.next_multiple_of(period) + MS }
 }
 
-/// Measures the generator on this machine; it takes about 15 s. `report` hears each figure at once.
+/// Measures the generator on this machine in about 15 s. `report` receives each figure at once.
 ///
 /// # Errors
-/// A sentence: there is no room for threads or sockets.
+/// A sentence: no threads or sockets are available.
 pub fn self_test(report: &mut dyn FnMut(&SelfTestLine)) -> Result<(), String> {
     let timer = load(None, steady(10_000.0), 2)?;
     for share in [0.5, 0.99, 0.999] {
@@ -102,7 +102,8 @@ fn named(share: f64) -> String {
     format!("p{}", share * 100.0)
 }
 
-/// Puts load on a server with these delays; what it measured, and when the server's time began.
+/// Puts load on a server with these delays; returns the results, and the start of the server's
+/// time.
 fn load(
     delay: Option<AnswerDelay>,
     pace: LoadPace,
@@ -110,7 +111,7 @@ fn load(
 ) -> Result<(LoadedTarget, Instant), String> {
     let began = Instant::now();
     let (tell, told) = mpsc::channel();
-    // It ends with the process; nothing connects to it after this test.
+    // The thread ends with the process; nothing connects to it after this test.
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let Ok(runtime) = runtime else { return };

@@ -1,5 +1,5 @@
-//! A receiver of webhooks, for one worker: it takes every post and says when the last one of a task
-//! has come.
+//! A receiver of webhooks, for one worker: it accepts every post and reports the last one of each
+//! task.
 
 use std::{
     cell::{Cell, RefCell},
@@ -17,9 +17,9 @@ use tokio::{
 
 use crate::model::{PushConfigBuf, RawText, TaskState};
 
-/// Bytes of the head of a post, at most.
+/// Maximum bytes of the head of a post.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// Bytes of a post, at most.
+/// Maximum bytes of a post.
 const BODY_BYTES_MAX: usize = 64 << 20;
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 const NO_LENGTH: &[u8] =
@@ -32,17 +32,17 @@ pub struct WebhookReceiver {
     awaited: Rc<Awaited>,
 }
 
-/// The tasks whose last webhook has not come, by the numbers in their URLs.
+/// The tasks that wait for their last webhook, by the numbers in their URLs.
 type Awaited = RefCell<HashMap<u64, Rc<PostSlot>>>;
 
-/// Where the last webhook of a task is put.
+/// The slot for the last webhook of a task.
 #[derive(Default)]
 struct PostSlot {
     arrived: Notify,
     json: RefCell<Vec<u8>>,
 }
 
-/// One task whose last webhook is waited for.
+/// A task that waits for its last webhook.
 pub(super) struct AwaitedWebhook {
     url: String,
     number: u64,
@@ -50,17 +50,17 @@ pub(super) struct AwaitedWebhook {
     awaited: Rc<Awaited>,
 }
 
-/// A webhook that says that a task has ended.
+/// A webhook that reports the end of a task.
 pub(super) struct LastWebhook {
     json: Vec<u8>,
 }
 
 impl WebhookReceiver {
-    /// Listens at an address of this machine. `url`: how the server reaches it; `None`: at that
-    /// address. The connections are served by [`WebhookReceiver::serve`].
+    /// Listens at an address of this machine. `url`: the URL by which the server reaches it;
+    /// `None`: that address. [`WebhookReceiver::serve`] serves the connections.
     ///
     /// # Errors
-    /// The address cannot be had.
+    /// The address is not available.
     pub async fn bind(
         listen: SocketAddr,
         url: Option<&str>,
@@ -72,7 +72,7 @@ impl WebhookReceiver {
         Ok((receiver, listener))
     }
 
-    /// Takes posts, for as long as it is polled.
+    /// Accepts posts while it is polled.
     pub async fn serve(&self, listener: TcpListener) {
         let local = tokio::task::LocalSet::new();
         local
@@ -82,11 +82,11 @@ impl WebhookReceiver {
                         Ok((stream, _)) => {
                             let awaited = Rc::clone(&self.awaited);
                             tokio::task::spawn_local(async move {
-                                // A connection that breaks is the server's to make again.
+                                // The server reconnects after a broken connection.
                                 let _ = take_posts(stream, &awaited).await;
                             });
                         }
-                        // Without descriptors others have to end first.
+                        // Without free descriptors other connections have to end first.
                         Err(_) => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
                     }
                 }
@@ -106,12 +106,12 @@ impl WebhookReceiver {
 }
 
 impl AwaitedWebhook {
-    /// What the server is told.
+    /// The configuration for the server.
     pub fn config(&self) -> PushConfigBuf {
         PushConfigBuf::new(self.url.as_str())
     }
 
-    /// Waits for the webhook that says that the task has ended.
+    /// Waits for the webhook that reports the end of the task.
     pub async fn arrival(&self) -> LastWebhook {
         self.slot.arrived.notified().await;
         LastWebhook { json: self.slot.json.take() }
@@ -165,20 +165,20 @@ async fn take_posts(mut stream: TcpStream, awaited: &Awaited) -> io::Result<()> 
     }
 }
 
-/// What the head of a post says.
+/// The relevant parts of a post's head.
 struct PostHead {
     number: Option<u64>,
     length: Option<usize>,
 }
 
-/// The head at the beginning of `bytes` and its length, once it is whole.
+/// The head at the beginning of `bytes` and its length, once it is complete.
 fn post_head(bytes: &[u8]) -> Option<(usize, PostHead)> {
     let mut fields = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut fields);
     let head_bytes = match request.parse(bytes) {
         Ok(httparse::Status::Complete(head_bytes)) => head_bytes,
         Ok(httparse::Status::Partial) => return None,
-        // What is no request has no length either, and is refused for that.
+        // An invalid request has no length, and is rejected for that.
         Err(_) => return Some((0, PostHead { number: None, length: None })),
     };
     let number = request.path.and_then(|path| path.rsplit('/').next()?.parse().ok());
@@ -188,7 +188,7 @@ fn post_head(bytes: &[u8]) -> Option<(usize, PostHead)> {
     Some((head_bytes, PostHead { number, length }))
 }
 
-/// Whether a webhook says that its task has ended: any of its states, in any spelling, is terminal.
+/// Whether a webhook reports the end of its task: any state in it, in any wire format, is terminal.
 fn is_end(json: &[u8]) -> bool {
     const KEY: &[u8] = b"\"state\"";
     let mut rest = json;

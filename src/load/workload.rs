@@ -1,5 +1,5 @@
-//! Workloads: files of TOML that say what is done, in phases, so that published figures can be
-//! compared. `a2a-bench-1` comes with the program.
+//! Workloads: TOML files that describe load in phases, so that published figures can be compared.
+//! The program includes `a2a-bench-1`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{
     Arrivals, LoadOperation, LoadPace, LoadPlan, PayloadShape, PayloadSize, PlannedCall, RateSpan,
 };
 
-/// The workloads that come with the program: their names and texts.
+/// The included workloads: their names and texts.
 const KNOWN: &[(&str, &str)] = &[("a2a-bench-1", include_str!("a2a-bench-1.toml"))];
 
 /// A workload.
@@ -20,7 +20,7 @@ pub struct Workload {
     pub name: String,
     /// Its version; figures of different versions are not comparable.
     pub version: u32,
-    /// What is done, one after the other.
+    /// The phases, in their order.
     #[serde(rename = "phase")]
     phases: Vec<WorkloadPhase>,
 }
@@ -29,13 +29,13 @@ pub struct Workload {
 #[serde(deny_unknown_fields)]
 struct WorkloadPhase {
     name: String,
-    /// Calls a second.
+    /// Calls per second.
     rate: Option<f64>,
     arrivals: Option<String>,
     burstiness: Option<f64>,
-    /// Calls at once, in place of a rate.
+    /// Calls in flight, instead of a rate.
     concurrency: Option<usize>,
-    /// Seconds in which calls count.
+    /// Seconds during which calls count.
     seconds: Option<f64>,
     /// Seconds before that.
     warmup_seconds: Option<f64>,
@@ -67,13 +67,13 @@ enum PayloadText {
 }
 
 impl Workload {
-    /// The workload of this name that comes with the program.
+    /// The included workload of this name.
     pub fn known(name: &str) -> Option<Result<Workload, String>> {
         let (_, text) = KNOWN.iter().find(|(known, _)| *known == name)?;
         Some(Workload::parse(text))
     }
 
-    /// The names of those that come with the program.
+    /// The names of the included workloads.
     pub fn names() -> impl Iterator<Item = &'static str> {
         KNOWN.iter().map(|(name, _)| *name)
     }
@@ -81,7 +81,7 @@ impl Workload {
     /// Reads a workload.
     ///
     /// # Errors
-    /// A sentence that says what is wrong, and where.
+    /// A sentence with the problem and its position.
     pub fn parse(text: &str) -> Result<Workload, String> {
         let workload: Workload = toml::from_str(text).map_err(|error| error.to_string())?;
         match workload.phases.is_empty() {
@@ -90,11 +90,11 @@ impl Workload {
         }
     }
 
-    /// The plans of its phases. `base` has what it does not say: workers, seed, checks, and the
-    /// times where it has none.
+    /// The plans of its phases. `base` provides missing settings: workers, seed, checks, and
+    /// default times.
     ///
     /// # Errors
-    /// A sentence that says what is wrong, and in which phase.
+    /// A sentence with the problem and its phase.
     pub fn plans(&self, base: &LoadPlan) -> Result<Vec<LoadPlan>, String> {
         let base = LoadPlan { workload_version: self.version, ..base.clone() };
         self.phases.iter().map(|phase| phase.plan(&self.name, &base)).collect()
@@ -195,7 +195,7 @@ impl PayloadSize {
     /// Reads `1024`, `100..2000` or `lognormal:MEDIAN:SIGMA`.
     ///
     /// # Errors
-    /// A sentence that says what is wrong.
+    /// A sentence with the problem.
     pub fn parse(text: &str) -> Result<PayloadSize, String> {
         let wrong = || {
             format!(
@@ -242,7 +242,7 @@ impl PayloadShape {
     /// Reads `text`, `data` or `file`.
     ///
     /// # Errors
-    /// A sentence that says what is wrong.
+    /// A sentence with the problem.
     pub fn parse(text: &str) -> Result<PayloadShape, String> {
         match text {
             "text" => Ok(PayloadShape::Text),
@@ -256,7 +256,7 @@ impl PayloadShape {
 /// Arrivals by their name, or by the shape of a gamma distribution.
 ///
 /// # Errors
-/// A sentence that says what is wrong.
+/// A sentence with the problem.
 pub fn arrivals(name: Option<&str>, burstiness: Option<f64>) -> Result<Arrivals, String> {
     match (name, burstiness) {
         (None | Some("gamma"), Some(shape)) if (0.01..=1_000.0).contains(&shape) => {

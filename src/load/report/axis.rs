@@ -1,14 +1,13 @@
-//! The axes of plots: the range that holds all values, the values that are marked, and where a
-//! value is.
+//! The axes of plots: the range of the values, the marks, and the positions of values.
 
-/// How values are placed on an axis.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum AxisScale {
-    /// In proportion, from 0 to a round number.
+    /// Linear, from 0 to a round number.
     Linear,
-    /// In proportion, from 0 to the greatest value: time.
+    /// Linear, from 0 to the greatest value: time.
     Exact,
-    /// By their logarithm.
+    /// Logarithmic.
     Log,
     /// Shares of 1, by the number of their nines.
     Nines,
@@ -20,7 +19,7 @@ pub(super) struct Axis<'a> {
     pub scale: AxisScale,
 }
 
-/// The range of an axis, and the values that are marked on it.
+/// The range of an axis, and its marks.
 pub(super) struct AxisRange {
     scale: AxisScale,
     from: f64,
@@ -35,7 +34,7 @@ impl AxisRange {
             .filter(|value| match scale {
                 AxisScale::Linear | AxisScale::Exact => value.is_finite(),
                 AxisScale::Log => *value > 0.0 && value.is_finite(),
-                // The slowest of all has no number of nines; it stands at the end.
+                // The slowest of all has no number of nines; its position is the end.
                 AxisScale::Nines => *value < 1.0,
             })
             .fold((f64::MAX, f64::MIN), |(least, most), one| (least.min(one), most.max(one)));
@@ -66,7 +65,7 @@ impl AxisRange {
         }
     }
 
-    /// Where a value is, from 0 to 1.
+    /// The position of a value, from 0 to 1.
     pub fn position(&self, value: f64) -> f64 {
         let on = |value: f64| match self.scale {
             AxisScale::Linear | AxisScale::Exact => value,
@@ -77,7 +76,7 @@ impl AxisRange {
         ((on(value) - from) / (to - from).max(1e-12)).clamp(0.0, 1.0)
     }
 
-    /// A mark in writing.
+    /// The text of a mark.
     pub fn text_of(&self, value: f64) -> String {
         match self.scale {
             AxisScale::Nines if value == 0.0 => "0".to_owned(),
@@ -94,7 +93,7 @@ fn steps(step: f64, count: f64) -> Vec<f64> {
     (0..=count as u32).map(|n| f64::from(n) * step).collect()
 }
 
-/// Powers of ten, and 2 and 5 times them where there are few.
+/// Powers of ten, and 2 and 5 times them if there are few.
 fn log_marks(from: f64, to: f64) -> Vec<f64> {
     let decades = (to / from).log10();
     let between: &[f64] = if decades <= 2.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
@@ -104,14 +103,14 @@ fn log_marks(from: f64, to: f64) -> Vec<f64> {
     marks.filter(|mark| (from * 0.999..=to * 1.001).contains(mark)).collect()
 }
 
-/// 1, 2 or 5 times a power of ten, the least that is not less than this.
+/// 1, 2 or 5 times a power of ten, the least that is not below this.
 fn round_up(value: f64) -> f64 {
     let power = 10_f64.powf(value.log10().floor());
     let rounded = [1.0, 2.0, 5.0].map(|one| one * power);
     rounded.into_iter().find(|one| *one >= value * 0.999).unwrap_or(power * 10.0)
 }
 
-/// The same, the greatest that is not more.
+/// 1, 2 or 5 times a power of ten, the greatest that is not above this.
 fn round_down(value: f64) -> f64 {
     let power = 10_f64.powf(value.log10().floor());
     let rounded = [5.0, 2.0, 1.0].map(|one| one * power);

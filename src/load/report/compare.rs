@@ -1,4 +1,4 @@
-//! Several targets side by side: a table of what matters most, and its bars.
+//! Compares several targets: a table of the most important figures, and their bars.
 
 use std::fmt::Write;
 
@@ -8,14 +8,14 @@ use super::{
     text::millis,
 };
 
-/// One thing that targets are compared by.
+/// A compared figure.
 struct ComparedValue {
     name: &'static str,
     /// As a number; `None`: unknown for this target.
     value: fn(&TargetReport) -> Option<f64>,
     /// As text.
     shown: fn(f64) -> String,
-    /// True: it has bars of its own.
+    /// True: it has bars.
     has_bars: bool,
 }
 
@@ -75,7 +75,7 @@ fn tenths(value: f64) -> String {
 }
 
 impl ComparedValue {
-    /// What each target has of it; `None`: no target has any.
+    /// The figure of each target; `None`: no target has any.
     fn of(&self, report: &LoadReport) -> Option<Vec<Option<f64>>> {
         let values: Vec<_> = report.targets.iter().map(self.value).collect();
         values.iter().any(Option::is_some).then_some(values)
@@ -117,7 +117,7 @@ pub(super) fn html(report: &LoadReport, names: &[String]) -> String {
     )
 }
 
-/// The bars of one value; none where all are 0.
+/// The bars of one figure; empty if all are 0.
 fn bars_of(one: &ComparedValue, values: &[Option<f64>], names: &[String]) -> String {
     let most = values.iter().flatten().fold(0.0, |most: f64, value| most.max(*value));
     if most <= 0.0 {
@@ -143,7 +143,7 @@ fn bars_of(one: &ComparedValue, values: &[Option<f64>], names: &[String]) -> Str
     format!("<div class=\"group\"><h3>{}</h3>{bars}</div>", one.name)
 }
 
-/// The table of ratios, where targets were loaded in rounds.
+/// The table of ratios, if targets were loaded in rounds.
 fn ratios(report: &LoadReport) -> String {
     if report.comparisons.is_empty() {
         return String::new();

@@ -5,13 +5,13 @@ use std::fmt::Write;
 
 use super::{super::measures::shown, LoadReport, ProcessReport, SampleReport, plots::is_whole};
 
-/// The columns, in their order. `counted` is 1 in slices that count, 0 in the warm-up and after the
-/// end; CPU and memory are empty where they are unknown.
+/// The columns, in their order. `counted` is 1 in counted slices, 0 in the warm-up and after the
+/// end; unknown CPU and memory are empty.
 const COLUMNS: &str = "target,url,interface,from_s,to_s,counted,calls_per_s,errors,events,\
     latency_p50_us,latency_p99_us,latency_max_us,generator_cpu_share,generator_rss_bytes,\
     server_cpu_share,server_rss_bytes";
 
-/// The report as CSV, with line breaks as RFC 4180 has them.
+/// The report as CSV, with the line breaks of RFC 4180.
 pub(super) fn csv(report: &LoadReport) -> String {
     let mut out = format!("{COLUMNS}\r\n");
     for (target, name) in report.targets.iter().zip(report.names()) {
@@ -20,7 +20,7 @@ pub(super) fn csv(report: &LoadReport) -> String {
             let is_counted = from >= target.plan.warmup_s - 1e-6 && is_whole(target, slice);
             let generator = process_cells(Some(&target.generator), from, slice.at_s);
             let server = process_cells(target.server.as_ref(), from, slice.at_s);
-            // A text takes any line.
+            // Writing to a string cannot fail.
             let _ = write!(
                 out,
                 "{},{},{},{from},{},{},{},{},{},{},{},{},{generator},{server}\r\n",
@@ -42,7 +42,7 @@ pub(super) fn csv(report: &LoadReport) -> String {
     out
 }
 
-/// The mean CPU and the most memory of the samples in a slice.
+/// The mean CPU and the maximum memory of the samples in a slice.
 fn process_cells(process: Option<&ProcessReport>, from: f64, to: f64) -> String {
     let samples = process.map_or(&[][..], |process| &process.samples);
     let within = |sample: &&SampleReport| from < sample.at_s && sample.at_s <= to;

@@ -1,4 +1,4 @@
-//! From what a run has measured to its report.
+//! Turns the results of a run into its report.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use super::{
     TargetReport,
 };
 
-/// A share of the generator's core above which it is said to have been the bottleneck.
+/// Share of the generator's core above which a warning calls it the bottleneck.
 const BUSY_SHARE: f64 = 0.9;
-/// A share of late calls above which the generator is said not to have been in time.
+/// Share of late calls above which a warning calls the generator too slow.
 const LATE_SHARE: f64 = 0.01;
-/// Samples of a process in a report, at most; in a longer run each stands for several.
+/// Maximum samples of a process in a report; in a longer run each stands for several.
 const SAMPLES_MAX: usize = 600;
-/// Time between samples of a process, at least.
+/// Minimum time between samples of a process.
 const SAMPLE_TIME_MIN: Duration = Duration::from_millis(250);
 
 /// The report of a run against one target.
@@ -144,7 +144,7 @@ fn process_report(samples: &[ProcessSample], target: &LoadedTarget, calls: u64) 
     let cpu_ns = last.cpu_ns.saturating_sub(first.cpu_ns);
     let step = samples.len().div_ceil(SAMPLES_MAX);
     let some: Vec<&ProcessSample> = samples.iter().step_by(step).collect();
-    // The last one may be too near to the one before it to say how much was used meanwhile.
+    // The last sample may be too close to the one before it to measure usage.
     let is_long = |pair: &&[&ProcessSample]| {
         pair[1].at.saturating_duration_since(pair[0].at) >= SAMPLE_TIME_MIN
     };
@@ -163,7 +163,7 @@ fn process_report(samples: &[ProcessSample], target: &LoadedTarget, calls: u64) 
     }
 }
 
-/// What makes the figures of a target doubtful.
+/// Reasons to doubt the figures of a target.
 fn warnings(report: &TargetReport) -> Vec<String> {
     let mut warnings = Vec::new();
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -247,7 +247,7 @@ fn quantiles(of: &NsHistogram) -> Quantiles {
     }
 }
 
-/// The histograms as a log that the tools of HdrHistogram read.
+/// The histograms as a log for the tools of HdrHistogram.
 fn histogram_log(
     total: &OperationMeasures,
     measures: &LoadMeasures,
@@ -272,7 +272,7 @@ fn histogram_log(
     if let Ok(mut writer) = writer {
         for (name, histogram) in named.into_iter().filter(|(_, one)| !one.is_empty()) {
             let from = target.plan.warmup;
-            // Into memory it always can be written.
+            // Writing to memory cannot fail.
             let _ = writer.write_histogram(histogram, from, target.counted, Tag::new(name));
         }
     }

@@ -1,4 +1,4 @@
-//! The report as one page of HTML, without scripts, that needs no network.
+//! The report as one HTML page without scripts, which needs no network.
 
 use super::{
     LoadReport, SourceReport, TargetReport, compare,
@@ -9,12 +9,12 @@ use super::{
 
 const STYLE: &str = include_str!("report.css");
 
-/// What a reader has to know that no figure says.
+/// A note for the reader that no figure shows.
 const NOT_CONTROLLED: &str = "Other load on the machines, their power management, and the network \
     between them were not controlled. Where the generator and the server share a machine, they \
     also share its memory and caches.";
 
-/// What is true of all joined reports.
+/// A note about joined reports.
 const JOINED: &str = "These runs were made one after the other, so differences between them may \
     also come from what else the machines did at those times.";
 
@@ -97,7 +97,7 @@ fn summary(target: &TargetReport, name: &str) -> String {
     )
 }
 
-/// The times of a target, and of its operations where there are several.
+/// The times of a target, and of its operations if there are several.
 fn times_table(target: &TargetReport, name: &str) -> String {
     let mut rows: Vec<_> =
         times(target).into_iter().map(|(name, of)| (name.to_owned(), of)).collect();

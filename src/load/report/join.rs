@@ -1,4 +1,4 @@
-//! Reports of earlier runs: how they are read, joined into one, and told apart.
+//! Reads reports of earlier runs, joins them into one, and names their targets.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{LoadReport, REPORT_SCHEMA, SourceReport, TargetReport};
 
-/// The only member that every report has, whatever its schema.
+/// The only member that every report has, in any schema.
 #[derive(Deserialize)]
 struct ReportNumber {
     schema: u32,
@@ -16,7 +16,7 @@ impl LoadReport {
     /// Reads a JSON report.
     ///
     /// # Errors
-    /// One sentence: it is no report, or one of another schema.
+    /// One sentence: it is not a report, or has another schema.
     pub fn read(json: &[u8]) -> Result<LoadReport, String> {
         let ReportNumber { schema } = serde_json::from_slice(json)
             .map_err(|error| format!("it is not a JSON report of peregrine bench: {error}"))?;
@@ -30,7 +30,7 @@ impl LoadReport {
     }
 
     /// Joins reports, each with the name of its file, into one with all of their targets. A single
-    /// one stays what it is.
+    /// one is returned unchanged.
     pub fn join(reports: Vec<(String, LoadReport)>, command: &str) -> Option<LoadReport> {
         let is_single = reports.len() == 1;
         let mut joined: Option<LoadReport> = None;
@@ -55,7 +55,7 @@ impl LoadReport {
         joined
     }
 
-    /// How its run was made.
+    /// The circumstances of its run.
     pub(super) fn source(&self) -> SourceReport {
         SourceReport {
             file: String::new(),
@@ -66,8 +66,8 @@ impl LoadReport {
         }
     }
 
-    /// A name of each target that no other one has: the first of URL, interface, plan and
-    /// file that tells all of them apart, or several of these.
+    /// A unique name of each target: the first of URL, interface, plan and file that distinguishes
+    /// all of them, or several of these.
     pub(super) fn names(&self) -> Vec<String> {
         let parts: [fn(&TargetReport) -> String; 4] = [
             |target| target.url.clone(),
@@ -79,7 +79,7 @@ impl LoadReport {
         if let Some(alone) = parts.iter().find(|part| are_distinct(part)) {
             return alone.clone();
         }
-        // What all have in common says nothing.
+        // Common parts do not distinguish targets.
         let telling: Vec<_> =
             parts.iter().filter(|part| part.windows(2).any(|pair| pair[0] != pair[1])).collect();
         let joined = |index: usize| {

@@ -1,4 +1,4 @@
-//! Plots as SVG, whose colours the page around them chooses for light and dark. Each is drawn in
+//! Plots as SVG; the page around them sets the colours for light and dark mode. Each is drawn in
 //! two widths, of which the page shows one, so that its texts keep their size on a narrow screen.
 
 use super::axis::{Axis, AxisRange};
@@ -10,7 +10,7 @@ const BOTTOM: f64 = 42.0;
 /// Colours of lines that the page has.
 pub(super) const COLOURS: usize = 6;
 
-/// The widths that a plot is drawn in, in CSS pixels.
+/// The widths of each plot, in CSS pixels.
 const WIDE: PlotSize = PlotSize { class: "on-wide", width: 760.0, height: 280.0 };
 const NARROW: PlotSize = PlotSize { class: "on-narrow", width: 370.0, height: 240.0 };
 
@@ -20,14 +20,14 @@ struct PlotSize {
     height: f64,
 }
 
-/// How a line is drawn.
+/// The style of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum LineStyle {
     /// In the colour of this number.
     Solid(usize),
     /// The same, dashed.
     Dashed(usize),
-    /// Thin and grey: what was wanted.
+    /// Thin and grey: the wanted value.
     Wanted,
 }
 
@@ -50,14 +50,14 @@ pub(super) struct PlotLine {
 
 /// A plot of lines over two axes.
 pub(super) struct LinePlot<'a> {
-    /// What it shows.
+    /// Its title.
     pub title: &'a str,
-    /// One sentence that says what can be seen.
+    /// One sentence that describes it.
     pub caption: &'a str,
     pub x: Axis<'a>,
     pub y: Axis<'a>,
     pub lines: Vec<PlotLine>,
-    /// Up to this value of x the plot is shaded: the warm-up; 0: nowhere.
+    /// The value of x up to which the plot is shaded: the warm-up; 0: none.
     pub shaded_to: f64,
     /// True: a dot marks each point.
     pub has_dots: bool,
@@ -67,7 +67,7 @@ pub(super) struct LinePlot<'a> {
 pub(super) type DrawnPoint = (f64, f64);
 
 impl LinePlot<'_> {
-    /// True: there is something to see.
+    /// True: there is a value to show.
     pub fn has_values(&self) -> bool {
         self.lines.iter().any(|line| line.points.iter().any(|(_, y)| y.is_finite()))
     }
@@ -116,7 +116,7 @@ impl LinePlot<'_> {
         for mark in &x.marks {
             let left = left_of(*mark);
             svg.push_str(&stroke("grid", (left, TOP), (left, bottom)));
-            // Nothing of a text is beyond the edge.
+            // No text extends beyond the edge.
             let is_last = left > right - 12.0;
             let (left, anchor) = if is_last { (right + 12.0, "end") } else { (left, "middle") };
             svg.push_str(&words("tick", (left, bottom + 16.0), anchor, &x.text_of(*mark)));
@@ -167,7 +167,7 @@ fn stroke(class: &str, from: DrawnPoint, to: DrawnPoint) -> String {
     )
 }
 
-/// A text; `anchor` says which end of it is at the point.
+/// A text; `anchor` tells which end of it is at the point.
 fn words(class: &str, at: DrawnPoint, anchor: &str, text: &str) -> String {
     format!(
         "<text class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",

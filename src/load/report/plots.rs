@@ -1,4 +1,4 @@
-//! Which plots a report has. A plot without values is left out.
+//! The plots of a report. A plot without values is omitted.
 
 use super::{
     LoadReport, Quantiles, SampleReport, SliceReport, SweepPoint, TargetReport,
@@ -26,12 +26,12 @@ impl<'r> NamedTargets<'r> {
         self.targets.len() == 1
     }
 
-    /// The name of a line: what it shows, and of which target where there are several.
+    /// The name of a line: what it shows and, if there are several targets, of which.
     fn line_name(self, name: &str, what: &str) -> String {
         if self.is_one() { what.to_owned() } else { format!("{name}: {what}") }
     }
 
-    /// How long every target was warmed up, if that is the same.
+    /// The warm-up of the targets, if it is the same for all.
     fn warmup_s(self) -> f64 {
         let mut warmups = self.targets.iter().map(|target| target.plan.warmup_s);
         let first = warmups.next().unwrap_or_default();
@@ -39,7 +39,7 @@ impl<'r> NamedTargets<'r> {
     }
 }
 
-/// The plots that have something to show. `names`: those of the targets.
+/// The plots with values. `names`: the names of the targets.
 pub(super) fn plots(report: &LoadReport, names: &[String]) -> Vec<LinePlot<'static>> {
     let all = NamedTargets { targets: &report.targets, names };
     let mut plots = vec![latency(all)];
@@ -107,11 +107,11 @@ fn first_events(all: NamedTargets<'_>) -> LinePlot<'static> {
     )
 }
 
-/// Times of which each target has one curve.
+/// A plot of times with one curve for each target.
 struct CurvePlot {
     title: &'static str,
     caption: &'static str,
-    /// What a line is called.
+    /// The name of a line.
     what: &'static str,
     of: fn(&TargetReport) -> &Quantiles,
 }
@@ -166,7 +166,7 @@ fn over_time(
     }
 }
 
-/// A line of what `value` has of each slice; NaN interrupts it.
+/// A line with the `value` of each slice; NaN interrupts it.
 fn slices_line(
     name: String,
     style: LineStyle,
@@ -180,7 +180,7 @@ fn slices_line(
 }
 
 fn latency_over_time(all: NamedTargets<'_>) -> LinePlot<'static> {
-    // A slice in which no call ended has no latency, and the line a hole there.
+    // A slice in which no call completed has no latency, so the line has a hole there.
     let ms = |us: f64| if us > 0.0 { us / 1e3 } else { f64::NAN };
     let mut plot = over_time(
         all,
@@ -247,7 +247,7 @@ fn events_over_time(all: NamedTargets<'_>) -> LinePlot<'static> {
     counted_over_time(plot, all, "events", |slice| slice.events)
 }
 
-/// The plot with what is counted in each slice, of the targets that have any.
+/// The plot of a count in each slice, for the targets that have any.
 fn counted_over_time(
     mut plot: LinePlot<'static>,
     all: NamedTargets<'_>,
@@ -265,19 +265,19 @@ fn counted_over_time(
     plot
 }
 
-/// Whether calls began in a slice from its beginning to its end. The last call of a run ends a
-/// little before the run does.
+/// Whether calls began in the whole slice. The last call of a run ends a little before the run
+/// does.
 pub(super) fn is_whole(target: &TargetReport, slice: &SliceReport) -> bool {
     let end_s = target.plan.warmup_s + target.seconds;
     slice.at_s <= end_s + 0.1 * slice_seconds(target)
 }
 
-/// How long a slice is: it is the end of the first.
+/// The length of a slice: the end of the first one.
 fn slice_seconds(target: &TargetReport) -> f64 {
     target.slices.first().map_or(1.0, |slice| slice.at_s).max(1e-9)
 }
 
-/// The lines of what processes took: of the servers, and with one target of the generator.
+/// The lines of process resources: of the servers and, with one target, of the generator.
 fn process_lines(all: NamedTargets<'_>, value: impl Fn(&SampleReport) -> f64) -> Vec<PlotLine> {
     let points = |samples: &[SampleReport]| -> Vec<DrawnPoint> {
         samples.iter().map(|sample| (sample.at_s, value(sample))).collect()
@@ -321,7 +321,7 @@ fn memory(all: NamedTargets<'_>) -> LinePlot<'static> {
     plot
 }
 
-/// What a sweep has measured at each rate.
+/// The results of a sweep at each rate.
 fn sweeps(all: NamedTargets<'_>) -> [LinePlot<'static>; 2] {
     let line = |target: &TargetReport, name: String, style, value: fn(&SweepPoint) -> f64| {
         let points = target.sweep.iter().map(|point| (point.wanted, value(point))).collect();

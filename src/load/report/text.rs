@@ -6,7 +6,7 @@ use super::{
     super::measures::shown, ComparisonReport, LoadReport, Quantiles, TargetReport, compare,
 };
 
-/// The report as text, which ends with a line break.
+/// The report as text, with a final line break.
 pub(super) fn text(report: &LoadReport) -> String {
     let mut out = String::new();
     for target in &report.targets {
@@ -92,7 +92,7 @@ fn write_target(out: &mut String, target: &TargetReport) {
     line(out, "");
 }
 
-/// What was done, as `send: 100 calls/s, constant, for 10.0 s`.
+/// The plan, as `send: 100 calls/s, constant, for 10.0 s`.
 pub(super) fn plan_line(target: &TargetReport) -> String {
     let pace = match target.rate.wanted {
         Some(wanted) => format!("{wanted} calls/s, {}", target.plan.arrivals),
@@ -127,7 +127,7 @@ pub(super) fn times(target: &TargetReport) -> [(&'static str, &Quantiles); 8] {
     ]
 }
 
-/// Microseconds as milliseconds, with as many digits as are worth reading.
+/// Microseconds as milliseconds, with the significant digits.
 pub(super) fn millis(micros: f64) -> String {
     match micros / 1e3 {
         ms if ms < 10.0 => format!("{ms:.3}"),
@@ -138,6 +138,6 @@ pub(super) fn millis(micros: f64) -> String {
 }
 
 fn line(out: &mut String, text: &str) {
-    // A text takes any line.
+    // Writing to a string cannot fail.
     let _ = writeln!(out, "{text}");
 }
