@@ -193,7 +193,7 @@ impl Team {
         if case.name == "get" {
             let made = last.iter().map(|report| &report.made);
             team.requests = match is_shared {
-                // Each reads what all have made.
+                // Each thread reads the tasks of all.
                 true => {
                     let all = made.flat_map(|made| &made[..READ / threads]);
                     vec![all.map(|id| get(id, is_owned)).collect(); threads]

@@ -95,7 +95,7 @@ impl Wake for Unpark {
 /// Serves every connection of `listener`.
 ///
 /// # Errors
-/// What the listener says.
+/// Returns the listener's errors.
 pub fn serve(listener: &TcpListener) -> io::Result<()> {
     let mut random = Urandom::open()?;
     let base_url = format!("http://{}", listener.local_addr()?);

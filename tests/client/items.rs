@@ -1,4 +1,4 @@
-//! One item of a stream, as it comes over each binding.
+//! One item of a stream, in the form of each binding.
 
 use super::scripted::{Piece, TASK, result};
 

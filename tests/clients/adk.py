@@ -1,12 +1,12 @@
 """The remote agent of Google's ADK against a running echo agent: adk.py BASE_URL
 
-It refuses a card one of whose URLs is not of the card's own origin, whatever the binding.
+It refuses a card with a URL of another origin than its own, for any binding.
 """
 
 import sys
 import warnings
 
-# What it calls experimental it says so of.
+# It warns of its experimental features.
 warnings.filterwarnings("ignore")
 
 from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
@@ -35,7 +35,7 @@ class Talk:
         await self.agent.cleanup()
 
     async def say(self, text):
-        """The events that answer a message, as `(is_partial, texts)`, of those with content."""
+        """The events with content that answer a message, as `(is_partial, texts)`."""
         message = types.Content(role="user", parts=[types.Part(text=text)])
         events = []
         async for event in self.runner.run_async(

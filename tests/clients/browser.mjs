@@ -1,7 +1,7 @@
 // Pages of Debian's Chromium at a server of another origin: browser.mjs BASE_URL
 //
-// The server lets in the pages of PAGE_ORIGIN and knows callers (callers.toml). It was given
-// `--cors-credentials` where CORS_CREDENTIALS is `yes`.
+// The server allows the pages of PAGE_ORIGIN and has callers (callers.toml). It runs with
+// `--cors-credentials` if CORS_CREDENTIALS is `yes`.
 
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
@@ -11,14 +11,14 @@ import { ROBOT, bearer, tokenOf } from "./provider.mjs";
 
 const ORIGIN = process.env.PAGE_ORIGIN;
 const HAS_CREDENTIALS = process.env.CORS_CREDENTIALS === "yes";
-/** Of the agent, as its card says. */
+/** The extension in the agent's card. */
 const EXTENSION = "https://agents.example/extensions/none";
 const VERSION = { "A2A-Version": "1.0", "Content-Type": "application/json" };
 const FLAGS = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"].concat(
   ["--disable-background-networking", "--disable-component-update"],
 );
 
-/** Serves an empty page at a port of loopback, 0 for any free one, and gives its origin. */
+/** Serves an empty page at a port of loopback, 0 for any free one, and returns its origin. */
 async function serve(port) {
   const server = createServer((_, response) => {
     const type = { "Content-Type": "text/html" };
@@ -36,7 +36,7 @@ const browser = await chromium.launch({
   args: FLAGS,
 });
 
-/** A page of an origin, in a profile of its own, and the preflights that it has taken. */
+/** A page of an origin, in its own profile, and the preflights that it has sent. */
 async function open(origin) {
   const context = await browser.newContext();
   const page = await context.newPage();
@@ -52,7 +52,7 @@ async function open(origin) {
 
 const pages = { [ORIGIN]: await open(ORIGIN), [elsewhere]: await open(elsewhere) };
 
-/** Runs a function in a page and gives its result and the preflights that it took. */
+/** Runs a function in a page and returns its result and its preflights. */
 async function inPage(origin, run, argument) {
   const taken = pages[origin];
   const before = taken.preflights;
@@ -60,7 +60,7 @@ async function inPage(origin, run, argument) {
   return { result, preflights: taken.preflights - before };
 }
 
-/** In the page: what `fetch` gives, or the name of its error. */
+/** In the page: the result of `fetch`, or the name of its error. */
 async function ask({ url, ...init }) {
   try {
     const response = await fetch(url, init);
@@ -78,7 +78,7 @@ const send = (text) => ({
   message: { messageId: crypto.randomUUID(), role: "ROLE_USER", parts: [{ text }] },
 });
 
-/** A call of JSON-RPC as arguments of `ask`. */
+/** A JSON-RPC call as arguments of `ask`. */
 function call(url, method, params, fields) {
   const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method, params });
   return { url, method: "POST", body, headers: { ...VERSION, ...fields } };
@@ -86,7 +86,7 @@ function call(url, method, params, fields) {
 
 const known = async () => bearer(await tokenOf("alice"));
 
-/** In the page: the events of a stream, with their ids, until so many have come. */
+/** In the page: the events of a stream, with their ids, up to a number of events. */
 async function read({ url, most, ...init }) {
   const response = await fetch(url, init);
   const type = response.headers.get("Content-Type");
@@ -110,7 +110,7 @@ async function read({ url, most, ...init }) {
   }
 }
 
-/** In the page: opens a WebSocket, makes a call over it and gives the answer. */
+/** In the page: opens a WebSocket, makes a call over it and returns the answer. */
 function overWebSocket({ url, protocols, text }) {
   return new Promise((resolve) => {
     const socket = new WebSocket(url, protocols);

@@ -1,7 +1,7 @@
 // The official JavaScript client, generation 0.3, with credentials: callers03.mjs BASE_URL
 //
-// The server is that of callers.toml. Over HTTP the SDK's fetch shows what its handler has; over
-// gRPC an interceptor says it.
+// The server is that of callers.toml. Over HTTP the SDK's fetch sends the credential of its
+// handler; over gRPC an interceptor does.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -18,7 +18,7 @@ import { BINDING, drain, main, raises } from "./harness.mjs";
 import * as provider from "./provider.mjs";
 import { NOBODY, ROBOT, bearer, forged, noting, saying, tokenOf } from "./provider.mjs";
 
-/** A client that shows a credential. */
+/** A client with a credential. */
 function connect(baseUrl, fields) {
   const handler = { headers: async () => fields, shouldRetryWithHeaders: async () => undefined };
   const over = { fetchImpl: createAuthenticatingFetchWithRetry(noting, handler) };
@@ -43,7 +43,7 @@ function params(text, { blocking = true, ...ids } = {}) {
   return { message, configuration: { blocking } };
 }
 
-/** Demands a refusal by the status of HTTP or gRPC. */
+/** Asserts a refusal by the status of HTTP or gRPC. */
 async function refused(promise, status, code, what) {
   const error = await raises(undefined, promise, what);
   if (BINDING === "GRPC") assert.equal((error.cause ?? error).code, code, `${what}: ${error}`);
@@ -118,7 +118,7 @@ await main("callers-js03", process.argv[2], {
   },
 
   async anOpenAgentIsForAnybody(baseUrl) {
-    // No interface of gRPC is on a card of 0.3 that is not the first agent's.
+    // Only the first agent's 0.3 card has a gRPC interface.
     if (BINDING === "GRPC") return;
     const client = await connect(`${baseUrl}/agents/open/`, NOBODY);
     const done = await client.sendMessage(params("hello"));

@@ -1,8 +1,8 @@
 """The official Python client, generation 0.3, with credentials: callers03.py BASE_URL
 
-The server is that of callers.toml. Over JSON-RPC the SDK takes from the card which credential
-goes where; over HTTP+JSON it asks no interceptor, so that its HTTP client shows it. A2A_BINDING
-says which interface of the card it takes: JSONRPC or HTTP+JSON.
+The server is that of callers.toml. Over JSON-RPC the SDK places each credential by
+the card; over HTTP+JSON it calls no interceptor, so its HTTP client sends the credential.
+A2A_BINDING selects the interface of the card: JSONRPC or HTTP+JSON.
 """
 
 import sys
@@ -21,7 +21,7 @@ ROBOT = {"api-key": ROBOT_KEY}
 
 
 def field_of(scheme, secret):
-    """The header field that shows a credential."""
+    """The header field of a credential."""
     if scheme == "api-key":
         return "X-API-Key", secret
     return "Authorization", f"Bearer {secret}"

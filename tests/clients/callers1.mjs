@@ -1,8 +1,8 @@
 // The official JavaScript client, generation 1.0, with credentials: callers1.mjs BASE_URL
 //
-// The server knows alice, bob and carol, who may only read, by tokens of OPENID_ISSUER
-// (openid.mjs), and a robot by ROBOT_KEY (callers.toml). Over HTTP the SDK's fetch shows what its
-// handler has; over gRPC an interceptor says it.
+// The server accepts alice, bob and carol (read only) by tokens of OPENID_ISSUER (openid.mjs), and
+// a robot by ROBOT_KEY (callers.toml). Over HTTP the SDK's fetch sends the credential of its handler;
+// over gRPC an interceptor does.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -20,7 +20,7 @@ import { BINDING, drain, main, raises } from "./harness.mjs";
 import * as provider from "./provider.mjs";
 import { NOBODY, ROBOT, bearer, forged, noting, rotate, saying, tokenOf } from "./provider.mjs";
 
-/** A client whose calls go out by `fetchImpl`, or over gRPC with `fields`. */
+/** A client that calls by `fetchImpl`, or over gRPC with `fields`. */
 function clientOf(baseUrl, fetchImpl, fields) {
   const over = { fetchImpl };
   const options = ClientFactoryOptions.createFrom(ClientFactoryOptions.default, {
@@ -36,7 +36,7 @@ function clientOf(baseUrl, fetchImpl, fields) {
   return new ClientFactory(options).createFromUrl(baseUrl);
 }
 
-/** A client that shows a credential. */
+/** A client with a credential. */
 function connect(baseUrl, fields) {
   const handler = { headers: async () => fields, shouldRetryWithHeaders: async () => undefined };
   return clientOf(baseUrl, createAuthenticatingFetchWithRetry(noting, handler), fields);
@@ -83,7 +83,7 @@ async function idsOf(client) {
   return page.tasks.map((task) => task.id);
 }
 
-/** Demands a refusal, and that the SDK shows the words of the server. */
+/** Asserts a refusal, and that the SDK shows the server's message. */
 async function refused(promise, status, code, words, what) {
   const error = await raises(undefined, promise, what);
   if (BINDING === "GRPC") assert.equal((error.cause ?? error).code, code, `${what}: ${error}`);
@@ -172,7 +172,7 @@ const cases = {
   },
 
   async anOpenAgentIsForAnybody(baseUrl) {
-    // A path of gRPC names no agent, and what names it has to be in the head.
+    // A gRPC path names no agent, so the agent must be named in the head.
     const fields = BINDING === "GRPC" ? { "a2a-tenant": "open" } : NOBODY;
     const client = await connect(`${baseUrl}/agents/open/`, fields);
     const done = await client.sendMessage(request("hello"));

@@ -1,8 +1,8 @@
 """The official Python client, generation 1.0, with credentials: callers1.py BASE_URL
 
-The server knows alice, bob and carol, who may only read, by tokens of OPENID_ISSUER (openid.mjs),
-and a robot by ROBOT_KEY (callers.toml). The SDK takes from the card which of them goes where.
-A2A_BINDING says which interface of the card it takes: JSONRPC, HTTP+JSON or GRPC.
+The server accepts alice, bob and carol (read only) by tokens of OPENID_ISSUER (openid.mjs), and a
+robot by ROBOT_KEY (callers.toml). The SDK places each credential by the card. A2A_BINDING selects
+the interface of the card: JSONRPC, HTTP+JSON or GRPC.
 """
 
 import sys
@@ -81,7 +81,7 @@ class Session:
 
 
 async def refused(awaitable, status, code, what):
-    """Demands the refusal as the SDK shows it: by the status of HTTP or gRPC."""
+    """Asserts the refusal as the SDK shows it: by the status of HTTP or gRPC."""
     error = await raises(A2AClientError, awaitable, what)
     shown = f"gRPC Error {code}:" if BINDING == "GRPC" else f"HTTP Error {status}:"
     check(str(error).startswith(shown), f"{what}: {error} is no {shown}")
@@ -198,7 +198,7 @@ async def the_extended_card_needs_a_caller(base_url):
 
 @case
 async def an_open_agent_is_for_anybody(base_url):
-    # A path of gRPC names no agent, and what names it has to be in the head.
+    # A gRPC path names no agent, so the agent must be named in the head.
     fields = {"a2a-tenant": "open"} if BINDING == "GRPC" else {}
     async with Session(f"{base_url}/agents/open", NOBODY, fields=fields) as s:
         check(not s.card.security_requirements[0].schemes, "a call may be without credentials")

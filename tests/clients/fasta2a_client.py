@@ -29,7 +29,7 @@ async def sent(c, *parts, **ids):
 
 
 def steps_of(results):
-    """What each item of a stream is; its one member says it."""
+    """The kind of each item of a stream: the name of its only member."""
     check(all(len(result) == 1 for result in results), f"one member each: {results}")
     return [next(iter(result)) for result in results]
 
@@ -108,12 +108,12 @@ async def an_answer_at_once(base_url):
 @case
 async def errors(base_url):
     c = client(base_url)
-    # It reads an error of this call only with the code and the message that it knows.
+    # It reads an error of this call only with an expected code and message.
     error = (await c.get_task("no-such-task"))["error"]
     equal((error["code"], error["message"]), (-32001, "Task not found"), "get")
     lost = message("hi", task_id="no-such-task")
     equal((await c.send_message(lost))["error"]["code"], -32001, "send")
-    # Of a stream it reads nothing but events.
+    # It reads only events of a stream.
     (item,) = await drain(c.stream_message(lost))
     equal(item["error"]["code"], -32001, "stream")
 

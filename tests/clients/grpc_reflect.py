@@ -1,4 +1,4 @@
-"""grpcio with nothing but reflection, against a running echo agent: grpc_reflect.py BASE_URL"""
+"""grpcio with only reflection, against a running echo agent: grpc_reflect.py BASE_URL"""
 
 import asyncio
 import sys

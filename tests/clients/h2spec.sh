@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The conformance suite of HTTP/2 and HPACK (summerwind/h2spec) against a server, over TLS, where
-# nothing but HTTP/2 is spoken (docs/limits.md):
+# The conformance suite of HTTP/2 and HPACK (summerwind/h2spec) against a server, over TLS with
+# HTTP/2 only (docs/limits.md):
 #   tests/clients/h2spec.sh PEREGRINE FOLDER
 # H2SPEC is the suite: its program, or a folder with its source, which is built in FOLDER with
-# Debian's packages for Go. No registry has it: without H2SPEC the run is left out (exit 77).
+# Debian's packages for Go. No registry has it: without H2SPEC the run is skipped (exit 77).
 set -euo pipefail
 
 PEREGRINE=$1
@@ -48,7 +48,7 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 
-# A page of the server is what its cases ask for.
+# Its cases request a page of the server.
 "$suite" --tls --insecure --host 127.0.0.1 --port "$port" --path /.well-known/agent-card.json --timeout 5 \
     >"$FOLDER/h2spec.log" 2>&1 || true
 tally=$(grep -E '^[0-9]+ tests, ' "$FOLDER/h2spec.log" || true)

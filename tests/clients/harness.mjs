@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 
 const CASE_MS_MAX = 20_000;
 
-/** The binding that a client is to choose from the card. */
+/** The binding that a client must choose from the card. */
 export const BINDING = process.env.A2A_BINDING ?? "JSONRPC";
 
 /** Awaits every event of a stream. */
@@ -15,8 +15,8 @@ export async function drain(stream) {
 }
 
 /**
- * `steps` holds state names and the word `artifact`, in the order of arrival. Holds: nothing
- * before the task works, `chunks` artifact updates, one terminal state, last of all.
+ * `steps` has state names and the word `artifact`, in the order of arrival. Asserts: nothing before
+ * the task works, `chunks` artifact updates, one terminal state at the end.
  */
 export function checkStream(steps, chunks) {
   const seen = steps.join(" ");
@@ -28,7 +28,7 @@ export function checkStream(steps, chunks) {
   assert.ok(steps.indexOf("working") < steps.indexOf("artifact"), `work first in ${seen}`);
 }
 
-/** Demands that the promise fails, with an error of that name when one is given. */
+/** Asserts that the promise fails, with an error of that name if given. */
 export async function raises(name, promise, what) {
   try {
     await promise;

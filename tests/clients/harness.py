@@ -5,14 +5,14 @@ import os
 import sys
 import traceback
 
-# The binding that a client is to choose from the card.
+# The binding that a client must choose from the card.
 BINDING = os.environ.get("A2A_BINDING", "JSONRPC")
 CASE_SECONDS_MAX = 20
 CASES = []
 
 
 def case(fn):
-    """Registers an async test case; its name is the function's, its docstring says what holds."""
+    """Registers an async test case; its name is the function's, its docstring is the assertion."""
     CASES.append(fn)
     return fn
 
@@ -27,7 +27,7 @@ def equal(actual, expected, what):
 
 
 async def raises(kind, awaitable, what):
-    """Awaits, demands an exception of `kind` and gives it back."""
+    """Awaits, asserts an exception of `kind` and returns it."""
     try:
         await awaitable
     except kind as error:
@@ -61,7 +61,7 @@ def check_stream(steps, chunks):
 def main(label, base_url):
     async def run():
         passed = failed = 0
-        # Those of a script that was imported are not run.
+        # The cases of an imported script do not run.
         for fn in (fn for fn in CASES if fn.__module__ == "__main__"):
             try:
                 await asyncio.wait_for(fn(base_url), CASE_SECONDS_MAX)

@@ -21,7 +21,7 @@ const options = ClientFactoryOptions.createFrom(ClientFactoryOptions.default, {
 });
 const connect = (baseUrl) => new ClientFactory(options).createFromUrl(baseUrl);
 
-/** Names of the events, as `checkStream` wants them; the first must be the task. */
+/** Names of the events for `checkStream`; the first must be the task. */
 function stepsOf(events) {
   const [first, ...rest] = events;
   assert.equal(first.kind, "task", "first event");
@@ -78,7 +78,7 @@ await main("js03", process.argv[2], {
     assert.equal(task.status.state, "completed");
     assert.equal(task.artifacts.length, 1, "artifacts");
     if (BINDING !== "JSONRPC") {
-      // The proto of this client has no names of files, so it neither sends nor reads them.
+      // The proto of this client has no file names, so it neither sends nor reads them.
       parts.forEach((part) => delete part.file?.name);
     }
     assert.deepEqual(task.artifacts[0].parts, parts);

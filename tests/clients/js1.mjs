@@ -13,7 +13,7 @@ function part($case, value, extra = {}) {
   return { content: { $case, value }, metadata: undefined, filename: "", mediaType: "", ...extra };
 }
 
-/** Params of a send; every member must be there, as the SDK's types demand. */
+/** Params of a send; the SDK's types require every member. */
 function request(parts, { atOnce = false, ...ids } = {}) {
   return {
     tenant: "",
@@ -48,7 +48,7 @@ function stateName(state) {
   return taskStateToJSON(state).replace("TASK_STATE_", "").toLowerCase().replace("_", "-");
 }
 
-/** Names of the events, as `checkStream` wants them; the first must be the task. */
+/** Names of the events for `checkStream`; the first must be the task. */
 function stepsOf(events) {
   assert.equal(events[0].payload.$case, "task", "first event");
   const first = events[0].payload.value;

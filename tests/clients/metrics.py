@@ -1,4 +1,4 @@
-"""Prometheus' own parser on what a running echo agent has counted: metrics.py BASE_URL"""
+"""Prometheus' own parser on the metrics of a running echo agent: metrics.py BASE_URL"""
 
 import sys
 import uuid
@@ -12,7 +12,7 @@ HEADERS = {"A2A-Version": "1.0"}
 
 
 def samples(base_url):
-    """Every sample by its name and labels; no two of them have the same."""
+    """Every sample by its name and labels, which are unique."""
     response = httpx.get(base_url + "/metrics")
     equal(response.status_code, 200, "status")
     found = {}

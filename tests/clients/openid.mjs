@@ -1,7 +1,6 @@
 // An OpenID provider on loopback: openid.mjs PORT CERT KEY, two files of PEM. Its clients take
 // tokens by the client credentials grant (RFC 6749 §4.4); each token is a JWT (RFC 9068) for the
-// resource that was asked for (RFC 8707). POST /rotate puts a new key in the place of the one that
-// signs.
+// requested resource (RFC 8707). POST /rotate replaces the signing key.
 
 import { generateKeyPairSync, randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-// Credentials that the server of callers.toml knows: tokens of the provider (openid.mjs) and a key.
+// Credentials for the server of callers.toml: tokens of the provider (openid.mjs) and a key.
 
 import assert from "node:assert/strict";
 
@@ -22,30 +22,30 @@ export async function tokenOf(name, resource = "https://agents.example") {
   return said.access_token;
 }
 
-/** The token with one other character in its signature. */
+/** The token with a changed character in its signature. */
 export function forged(token) {
   const [head, claims, signature] = token.split(".");
   const other = signature[9] === "A" ? "B" : "A";
   return `${head}.${claims}.${signature.slice(0, 9)}${other}${signature.slice(10)}`;
 }
 
-/** The provider signs with a new key, and forgets the old one. */
+/** Makes the provider sign with a new key, and drop the old one. */
 export async function rotate() {
   const answer = await fetch(`${ISSUER}/rotate`, { method: "POST" });
   assert.equal(answer.status, 204, "rotate");
 }
 
-/** Of the last answer to `noting`: the SDK's errors have the words of an answer, not its status. */
+/** Of the last answer to `noting`: the SDK's errors have an answer's text, not its status. */
 export let lastStatus;
 
-/** `fetch`, which notes the status. */
+/** `fetch`, which records the status. */
 export async function noting(...request) {
   const response = await fetch(...request);
   lastStatus = response.status;
   return response;
 }
 
-/** An interceptor that sets the same fields in every call; those of gRPC are in lower case. */
+/** An interceptor that sets the same fields in every call; gRPC needs them in lower case. */
 export const saying = (fields) => ({
   async before(args) {
     const own = Object.entries(fields).map(([name, value]) => [name.toLowerCase(), value]);

@@ -1,4 +1,4 @@
-"""Credentials that the server of callers.toml knows: tokens of openid.mjs and a key."""
+"""Credentials for the server of callers.toml: tokens of openid.mjs and a key."""
 
 import os
 import ssl
@@ -27,20 +27,20 @@ async def token_of(name, resource="https://agents.example"):
 
 
 def forged(token):
-    """The token with one other character in its signature."""
+    """The token with a changed character in its signature."""
     head, claims, signature = token.split(".")
     other = "B" if signature[9] == "A" else "A"
     return f"{head}.{claims}.{signature[:9]}{other}{signature[10:]}"
 
 
 async def rotate():
-    """The provider signs with a new key, and forgets the old one."""
+    """Makes the provider sign with a new key, and drop the old one."""
     async with httpx.AsyncClient(verify=TLS) as http:
         (await http.post(f"{ISSUER}/rotate")).raise_for_status()
 
 
 class Purse(CredentialService):
-    """Credentials by the names of schemes on the card."""
+    """Credentials by the names of the card's schemes."""
 
     def __init__(self, credentials):
         self.credentials = credentials

@@ -1,6 +1,6 @@
 """The official Python client, generation 0.3, against a running echo agent: py03.py BASE_URL
 
-A2A_BINDING says which interface of the card it takes: JSONRPC, HTTP+JSON or GRPC.
+A2A_BINDING selects the interface of the card: JSONRPC, HTTP+JSON or GRPC.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ def message(*parts, **ids):
 
 
 class Session:
-    """One client of the SDK, made from the card the server publishes."""
+    """A client of the SDK, made from the server's card."""
 
     def __init__(self, base_url, streaming=False, polling=False, card_path=None):
         self.base_url, self.card_path = base_url, card_path
@@ -79,7 +79,7 @@ async def held_task(base_url, text):
 
 
 def steps_of(events):
-    """Names of the events, as `check_stream` wants them; the first must be the task."""
+    """Names of the events for `check_stream`; the first must be the task."""
     check(events and events[0][1] is None, f"first event is a task: {events[:1]}")
     steps, last = [], None
     for task, update in events:
@@ -93,7 +93,7 @@ def steps_of(events):
     return steps
 
 
-# The SDK folds every event into one task object, so the state of the first is kept aside.
+# The SDK folds every event into one task object, so the first state is saved.
 FIRST = {}
 
 
@@ -111,7 +111,7 @@ def text_of(task):
 
 
 async def refused(call, error, status, what):
-    """Demands this error, of which the client passes on what its transport says."""
+    """Asserts this error, in the form of the client's transport."""
     raised = await raises(Exception, call, what)
     if BINDING == "JSONRPC":
         check(isinstance(raised, A2AClientJSONRPCError), f"{what}: {raised!r}")

@@ -1,6 +1,6 @@
 """The official Python client, generation 1.0, against a running echo agent: py1.py BASE_URL
 
-A2A_BINDING says which interface of the card it takes: JSONRPC, HTTP+JSON or GRPC.
+A2A_BINDING selects the interface of the card: JSONRPC, HTTP+JSON or GRPC.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ def state_name(state):
 
 
 class Session:
-    """One client of the SDK, made from the card the server publishes."""
+    """A client of the SDK, made from the server's card."""
 
     def __init__(self, base_url, streaming):
         self.base_url, self.streaming = base_url, streaming
@@ -83,7 +83,7 @@ class Session:
 
 
 def steps_of(events):
-    """Names of the events, as `check_stream` wants them; the first must be the task."""
+    """Names of the events for `check_stream`; the first must be the task."""
     check(events and events[0].HasField("task"), f"first event is a task: {events[:1]}")
     first = events[0].task
     steps = [state_name(first.status.state)]

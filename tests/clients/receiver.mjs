@@ -1,4 +1,4 @@
-// A receiver of webhooks on loopback, which verifies each post and keeps it.
+// A receiver of webhooks on loopback, which verifies and records each post.
 
 import { createServer } from "node:http";
 import { mock } from "node:test";
@@ -7,7 +7,7 @@ import { verify } from "./verify_webhook.mjs";
 const WAIT_MS = 15_000;
 export const SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/** Takes posts at any path; those at `/secret...` are signed by SECRET, too. */
+/** Accepts posts at any path; posts at `/secret...` are signed by SECRET, too. */
 export async function receive(baseUrl) {
   const posts = [];
   const wrong = [];
@@ -31,7 +31,7 @@ export async function receive(baseUrl) {
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
   const origin = `http://localhost:${server.address().port}`;
-  /** All posts to a path when they are enough. */
+  /** All posts to a path once there are enough. */
   async function wait(path, isEnough) {
     const until = Date.now() + WAIT_MS;
     for (;;) {
@@ -42,7 +42,7 @@ export async function receive(baseUrl) {
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
   }
-  /** What came last, by a clock that is so far ahead. */
+  /** Verifies the last post by a clock that is this far ahead. */
   async function verifyAgain(seconds) {
     mock.timers.enable({ apis: ["Date"], now: Date.now() + seconds * 1000 });
     try {

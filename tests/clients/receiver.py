@@ -1,4 +1,4 @@
-"""A receiver of webhooks on loopback, which verifies each post and keeps it."""
+"""A receiver of webhooks on loopback, which verifies and records each post."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
 class Receiver:
-    """Takes posts at any path; those at `/secret...` are signed by SECRET, too."""
+    """Accepts posts at any path; posts at `/secret...` are signed by SECRET, too."""
 
     def __init__(self, base_url):
         own, self.posts, self.wrong = self, [], []
@@ -51,7 +51,7 @@ class Receiver:
         claims = verify(headers, body, secret=secret, jwks_url=self.jwks, audience=self.origin)
         content = json.loads(body)
         if claims:
-            # As the receivers of 0.1's sample do: over what they have parsed and written again.
+            # Like the receivers of 0.1's sample: over the parsed and rewritten content.
             text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
             if claims["request_body_sha256"] != hashlib.sha256(text.encode()).hexdigest():
                 raise ValueError("the content is not as it is written again")
@@ -59,7 +59,7 @@ class Receiver:
         self.posts.append((path, headers, content, claims))
 
     def verify_again(self, seconds):
-        """What came last, by a clock that is so far ahead."""
+        """Verifies the last post by a clock that is this far ahead."""
         now = time.time() + seconds
 
         class Clock(datetime):
@@ -71,7 +71,7 @@ class Receiver:
             verify(*self.last, jwks_url=self.jwks, audience=self.origin)
 
     def wait(self, path, is_enough):
-        """All posts to a path, with their headers, when they are enough."""
+        """All posts to a path, with their headers, once there are enough."""
         until = time.monotonic() + WAIT_SECONDS
         while True:
             posts = [post[1:] for post in self.posts if post[0] == path]

@@ -1,5 +1,5 @@
-// Pages of `peregrine bench` in Debian's Chromium: report.mjs BASE_URL, their paths in REPORTS, with
-// spaces between them.
+// Pages of `peregrine bench` in Debian's Chromium: report.mjs BASE_URL, with their paths in
+// REPORTS, separated by spaces.
 
 import assert from "node:assert/strict";
 import { pathToFileURL } from "node:url";
@@ -13,7 +13,7 @@ const browser = await chromium.launch({
   args: ["--disable-gpu", "--no-first-run", "--disable-background-networking"],
 });
 
-/** Opens a page, and gives it with what it has complained of and the URLs that it has asked for. */
+/** Opens a page, and returns it with its errors and the URLs that it has requested. */
 async function open(file, width, colorScheme) {
   const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme });
   const page = await context.newPage();
@@ -25,7 +25,7 @@ async function open(file, width, colorScheme) {
   return opened;
 }
 
-/** In the page: what is not right about its plots and its layout. */
+/** In the page: the errors of its plots and its layout. */
 function faults() {
   const found = [];
   const root = document.documentElement;

@@ -1,25 +1,24 @@
 #!/usr/bin/env bash
-# Drives a running server with the official clients, each over every binding it has, with those of
-# Google's ADK and of Pydantic AI, with a plain client of WebSocket, with grpcio and reflection alone,
-# and Prometheus' parser on what it has counted, all from their registries:
+# Tests a running server with the official clients, each over every binding it has, with the clients
+# of Google's ADK and of Pydantic AI, with a plain WebSocket client, with grpcio and reflection
+# alone, and its metrics with Prometheus' parser, all from their registries:
 #   run.sh BASE_URL [--only NAME,NAME...]
 #   run.sh --names
 #   run.sh --provider PORT CERT KEY
-# The server is the echo agent with the hybrid card. What ends with -grpc finds gRPC in the card
-# (`--interfaces jsonrpc,http+json,grpc`), `adk` refuses a card that lists it, and `fasta2a` needs
-# `--mount /fasta2a=fasta2a`, `signed` two keys that sign, one of each kind (`--card-key`), `traces`
-# `PEREGRINE_TRACES_ENDPOINT=http://127.0.0.1:4318`; without --only everything runs but `adk`,
-# `signed`, `traces`, and what begins with callers- or webhooks-. Prints `N passed, N failed` last.
+# The server is the echo agent with the hybrid card. Names with -grpc need gRPC in the card
+# (`--interfaces jsonrpc,http+json,grpc`), `adk` refuses a card that lists it, `fasta2a` needs
+# `--mount /fasta2a=fasta2a`, `signed` two signing keys, one of each kind (`--card-key`), `traces`
+# `PEREGRINE_TRACES_ENDPOINT=http://127.0.0.1:4318`; without --only everything runs except `adk`,
+# `signed`, `traces`, and the names with callers- or webhooks-. Prints `N passed, N failed` last.
 #
-# What begins with webhooks- configures webhooks of its own on loopback, and verifies what they are
-# told: `--push-allow localhost`, `--push-sign-key` for a JWT and for Ed25519.
+# Names with webhooks- configure their own webhooks on loopback, and verify the posts:
+# `--push-allow localhost`, `--push-sign-key` for a JWT and for Ed25519.
 #
-# What begins with callers- shows credentials, and `browser` drives Debian's Chromium. They need
-# the server of callers.toml, a new one each time because it counts wrong credentials, with
-# OPENID_ISSUER, ROBOT_KEY and PAGE_ORIGIN in the environment. The issuer is what `--provider`
-# starts, and OPENID_CA and NODE_EXTRA_CA_CERTS are the file of its authority. With
-# CORS_CREDENTIALS=yes `browser` expects `--cors-credentials`. `report` opens the pages of `peregrine
-# bench` whose paths REPORTS has.
+# Names with callers- send credentials, and `browser` drives Debian's Chromium. They need the server
+# of callers.toml, a new one each time because it counts wrong credentials, with OPENID_ISSUER,
+# ROBOT_KEY and PAGE_ORIGIN in the environment. `--provider` starts the issuer; OPENID_CA and
+# NODE_EXTRA_CA_CERTS are the file of its authority. With CORS_CREDENTIALS=yes `browser` expects
+# `--cors-credentials`. `report` opens the pages of `peregrine bench` at the paths in REPORTS.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -39,7 +38,7 @@ base=${1:?usage: run.sh BASE_URL [--only NAME,NAME...]; the names: $names}
 if [ "${2:-}" = --only ]; then only=${3:?--only needs a list}; fi
 export NO_PROXY=127.0.0.1,localhost no_proxy=127.0.0.1,localhost PYTHONDONTWRITEBYTECODE=1
 
-# Installs what a file pins, once per content of that file.
+# Installs the versions that a file pins, once per content of that file.
 stamped() { # STAMP FILE COMMAND...
     local stamp=$1 file=$2
     shift 2
@@ -140,7 +139,7 @@ for name in ${only//,/ }; do
     webhooks-py*)
         generation=${name#webhooks-py}
         generation=${generation%-*}
-        # Beside the SDK stands what verifies.
+        # The SDK, and the libraries that verify posts.
         stamped ".venv-webhook-$generation/stamp" "requirements-$generation.txt" \
             venv_webhook "$generation"
         A2A_BINDING=$binding client "$name" ".venv-webhook-$generation/bin/python" \

@@ -1,4 +1,4 @@
-"""Signed cards, verified by libraries that know nothing of Peregrine, and by the official SDK."""
+"""Signed cards, verified by independent libraries, and by the official SDK."""
 
 import base64
 import copy

@@ -1,7 +1,7 @@
-"""OpenTelemetry's own messages on what a running echo agent says of its calls: traces.py BASE_URL
+"""OpenTelemetry's own messages on the calls of a running echo agent: traces.py BASE_URL
 
-The server has `PEREGRINE_TRACES_ENDPOINT=http://127.0.0.1:4318`, where the collector is that listens
-here; A2A_COLLECTOR_PORT names another port.
+The server has `PEREGRINE_TRACES_ENDPOINT=http://127.0.0.1:4318`, where the collector of this script
+listens; A2A_COLLECTOR_PORT names another port.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from harness import case, check, equal, main
 
 # Longer than a span waits for others.
 WAIT_SECONDS = 12
-# None of them is an id, or a secret.
+# Attributes without ids and secrets.
 KNOWN = {
     "rpc.system.name",
     "rpc.method",
@@ -40,7 +40,7 @@ SERVICES = set()
 
 
 class Collector(BaseHTTPRequestHandler):
-    """Takes what is posted to /v1/traces."""
+    """Accepts posts to /v1/traces."""
 
     protocol_version = "HTTP/1.1"
 
@@ -66,7 +66,7 @@ class Collector(BaseHTTPRequestHandler):
 
 
 def attributes(holder):
-    """Names and values; no name is there twice."""
+    """Names and values; the names are unique."""
     found = {}
     for one in holder.attributes:
         check(one.key not in found, f"{one.key} is there twice")
@@ -75,7 +75,7 @@ def attributes(holder):
 
 
 async def spans_of(trace_id, count):
-    """The spans of a trace, once so many have come."""
+    """The spans of a trace, once there are this many."""
     for _ in range(WAIT_SECONDS * 10):
         found = [span for span in SPANS if span.trace_id.hex() == trace_id]
         if len(found) >= count:
@@ -85,7 +85,7 @@ async def spans_of(trace_id, count):
 
 
 async def call(base_url, method, params, flags="01"):
-    """Makes a call in a trace of its own; the ids of the trace and of its span."""
+    """Makes a call in its own trace; returns the ids of the trace and of its span."""
     trace_id, span_id = uuid.uuid4().hex, uuid.uuid4().hex[:16]
     fields = {"A2A-Version": "1.0", "traceparent": f"00-{trace_id}-{span_id}-{flags}"}
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}

@@ -1,7 +1,7 @@
 """Webhooks by the official Python client, generation 0.3: webhooks03.py BASE_URL
 
 The server is that of webhooks1.py. This client can set and read configurations, not list or delete
-them; what comes is read as the SDK's Task.
+them; posts are read as the SDK's Task.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 // Webhooks by the official JavaScript client, generation 1.0: webhooks1.mjs BASE_URL
 //
-// The server is that of webhooks1.py. The SDK has no receiver; ours reads what comes as the SDK's
-// types, and verifies it.
+// The server is that of webhooks1.py. The SDK has no receiver; ours reads posts as the SDK's types,
+// and verifies them.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";

@@ -1,7 +1,7 @@
 """Webhooks by the official Python client, generation 1.0: webhooks1.py BASE_URL
 
 The server is the echo agent with `--push-allow localhost` and `--push-sign-key` for a JWT and for
-Ed25519. The SDK has no receiver; ours reads what comes as the SDK's types, and verifies it.
+Ed25519. The SDK has no receiver; ours reads posts as the SDK's types, and verifies them.
 """
 
 import asyncio

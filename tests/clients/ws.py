@@ -30,7 +30,7 @@ def message(text, at_once=False):
 
 
 class Session:
-    """A connection whose answers are sorted by the ids of their requests."""
+    """A connection that sorts answers by the ids of their requests."""
 
     def __init__(self, base_url, query="", **options):
         self.url = base_url.replace("http", "ws", 1) + "/" + query
@@ -77,7 +77,7 @@ class Session:
 
 
 def steps_of(results):
-    """Names of the events, as `check_stream` wants them; the first must be the task."""
+    """Names of the events for `check_stream`; the first must be the task."""
     task = results[0]["task"]
     names = [task["status"]["state"]]
     for result in results[1:]:

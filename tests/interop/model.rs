@@ -201,7 +201,7 @@ impl Artifact {
         let mut artifact = self.clone();
         artifact.parts = self.parts.iter().map(|part| part.shown_in(form)).collect();
         if form == Form::V01 {
-            // Wire §1.6, Artifact: 0.1 knows it by `index`.
+            // Wire §1.6, Artifact: 0.1 identifies it by `index`.
             artifact.id = index.to_string();
         }
         artifact

@@ -52,7 +52,7 @@ fn field(block: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 
 fn call(path: &[u8], media: &[u8]) -> Vec<u8> {
     let mut block = vec![0x83, 0x86, 0x41];
-    // A host that the server answers to, for what it refuses is not held.
+    // A host that the server accepts, since it holds nothing for a refused request.
     text(&mut block, b"a.example");
     field(&mut block, b":path", path);
     field(&mut block, b"content-type", media);

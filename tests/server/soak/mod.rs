@@ -89,7 +89,7 @@ const WAYS: [Way; 6] =
 /// A server in which the faults must leave nothing behind.
 pub struct Soak<'s> {
     pub server: &'s SoakedServer,
-    /// The first one is none: its call completes.
+    /// The first one is not a fault: its call completes.
     pub faults: &'s [FaultCase],
     /// Descriptors that may remain: connections pooled for the next call.
     pub kept_max: usize,
@@ -264,7 +264,7 @@ fn request(method: &str, params: &Value) -> Vec<u8> {
     post("/", &[("A2A-Version", "1.0"), ("Connection", "close")], &rpc(method, params))
 }
 
-/// All that comes.
+/// The whole reply.
 fn whole(mut line: Tcp) -> Reply {
     let bytes = line.read_to_end();
     Reply::parse(&bytes, false, true).expect("a response").0

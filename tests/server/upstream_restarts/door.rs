@@ -82,7 +82,7 @@ impl Door {
     fn shut(&mut self) {
         let Some(Listening { is_shut, links, thread }) = self.listening.take() else { return };
         is_shut.store(true, SeqCst);
-        // Makes it check again whether it is shut.
+        // Wakes the accept loop, which checks again whether the door is shut.
         drop(TcpStream::connect(self.addr));
         thread.join().expect("no panic");
         for link in lock(&links).drain(..) {
