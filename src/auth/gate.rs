@@ -440,7 +440,7 @@ impl Gate {
 
 /// How a caller's scopes were filtered.
 struct RetainedScopes {
-    /// [`ScopesAskedFor::number`] when they were filtered; 0: complete, whatever is required.
+    /// [`ScopesAskedFor::number`] when they were filtered; 0: complete.
     number: u64,
     /// True: their texts are shared with the configuration.
     are_shared: bool,

@@ -78,7 +78,7 @@ impl PeerFailures {
 }
 
 impl FailingPeers {
-    /// An empty table of at most so many peers.
+    /// An empty table of at most `peers_max` peers.
     pub fn new(peers_max: usize, hasher: SipHasher24) -> FailingPeers {
         let unnoted = Mutex::new(PeerFailures::new(Now::default(), UNNOTED_CHECKS_MAX));
         FailingPeers { table: FixedTable::new(peers_max), unnoted, hasher }

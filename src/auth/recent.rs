@@ -1,8 +1,8 @@
 //! The callers that a worker admitted recently.
 //!
 //! Each worker has its own copy of the gate's cache, so that calls of one caller on two workers do
-//! not write shared memory. An entry is valid for [`RECENT_MS`]; then the gate is asked again,
-//! which marks its own entry as used.
+//! not write shared memory. An entry is valid for [`RECENT_MS`]; then the gate checks again, and
+//! marks its own entry as used.
 
 use std::sync::Arc;
 

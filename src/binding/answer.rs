@@ -54,7 +54,7 @@ impl<'p> AnswerFormat<'p> {
         self.method.map_or(self.encode, |method| method.encode_for(made))
     }
 
-    /// Whether the call asked for a stream.
+    /// Whether the call requested a stream.
     #[inline]
     pub fn is_streaming(&self) -> bool {
         self.write.op.is_streaming()

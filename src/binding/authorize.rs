@@ -25,7 +25,7 @@ impl CallContext<'_> {
     /// share.
     ///
     /// # Errors
-    /// `DeadlineExceeded`, `LoopDetected`, and those of [`CallContext::authorize`].
+    /// `DeadlineExceeded`, `LoopDetected`, and the errors of [`CallContext::authorize`].
     #[inline(never)]
     pub(super) fn check_call(&mut self, op: Op) -> Result<(), Fault> {
         self.check_terms()?;

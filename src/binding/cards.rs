@@ -236,7 +236,7 @@ impl CardCache {
         })
     }
 
-    /// Caches a card, replacing the stale one if there is one.
+    /// Caches a card, replacing the stale one if any.
     fn keep(&mut self, card: Card, stale: Option<usize>) -> usize {
         if let Some(stale) = stale {
             self.cards[stale] = card;
@@ -275,7 +275,7 @@ fn render(
 ///
 /// # Errors
 /// `UnsupportedOperation`, before 1.0 `ExtendedAgentCardNotConfigured`, unless it is switched on;
-/// `ExtendedAgentCardNotConfigured` when there is no such agent.
+/// `ExtendedAgentCardNotConfigured` when the agent does not exist.
 pub fn extended(
     (service, scopes): (&dyn Service, Option<&ScopeSet>),
     config: &ServerConfig,

@@ -47,7 +47,7 @@ pub struct ServerConfig {
     pub access: Access,
     /// The observer of calls.
     pub observer: Option<Arc<dyn CallObserver>>,
-    /// True: the observer keeps no per-poll clock, so it is asked for the time when a call begins.
+    /// True: the observer keeps no per-poll clock, so the time is read when a call begins.
     pub asks_begins: bool,
     /// The tracer of calls.
     pub tracer: Option<Arc<dyn Tracer>>,

@@ -62,7 +62,7 @@ impl CallContext<'_> {
         decoded
     }
 
-    /// A2A 1.0 §3.3.4: a disabled operation is rejected whatever its params are.
+    /// A2A 1.0 §3.3.4: a disabled operation is rejected regardless of its params.
     #[inline(always)]
     fn check_served(&mut self, op: Op) -> Result<(), Fault> {
         match op.is_push() && !self.config.push {

@@ -42,7 +42,7 @@ pub fn answer(
     Handled::Answered
 }
 
-/// Streams five events of the default agent, or those after `Last-Event-ID`.
+/// Streams five events of the default agent, or the events after `Last-Event-ID`.
 fn stream(cx: &mut CallContext<'_>, head: &Head<'_>) -> Handled {
     let mut methods = STANDARD.methods.iter();
     let Some(method) = methods.find(|method| method.op == Op::Stream) else {

@@ -1,7 +1,7 @@
 //! Errors outside of any call: about a head, a path or a method.
 //!
-//! Requests for gRPC or HTTP+JSON get errors of those bindings; others get a JSON-RPC error with a
-//! null id under an HTTP status. Errors of calls are written in their dialect instead.
+//! Requests for gRPC or HTTP+JSON get the errors of these bindings; others get a JSON-RPC error
+//! with a null id under an HTTP status. Errors of calls are written in their dialect instead.
 
 use crate::{
     binding::{

@@ -119,7 +119,7 @@ impl Interface {
         Interface { binding, url: None }
     }
 
-    /// The default list: the bindings that a URL can identify.
+    /// The default list: JSON-RPC and HTTP+JSON.
     pub fn defaults() -> Vec<Interface> {
         vec![Interface::of(Binding::JsonRpc), Interface::of(Binding::HttpJson)]
     }

@@ -37,7 +37,7 @@ pub struct PendingCall {
 }
 
 impl PendingCall {
-    /// A call of which nothing is written yet.
+    /// A call without any output yet.
     pub fn new(wait: WaitHandle, format: &AnswerFormat<'_>) -> PendingCall {
         PendingCall { wait, format: format.keep(), observed: None }
     }

@@ -51,7 +51,7 @@ impl ResponseParts {
         ResponseParts { head_only, takes_trailers, ..ResponseParts::default() }
     }
 
-    /// Notes that the client reads messages of gRPC that are compressed by gzip.
+    /// Records that the client accepts gRPC messages compressed with gzip.
     pub fn accept_gzip(&mut self) {
         self.accepts_gzip = true;
     }

@@ -43,7 +43,7 @@ pub enum Route<'r> {
     },
     /// The extended card of 0.2 by GET (wire §7.1).
     ExtendedCard(RouteTarget<'r>),
-    /// A list of what is served, by GET.
+    /// A list of the served agents or keys, by GET.
     Catalog(Catalog),
     /// HTTP+JSON.
     HttpJson(RestTarget<'r>),

@@ -34,7 +34,7 @@ pub enum Tenants {
 pub struct Addressee<'t> {
     /// The agent.
     pub agent: AgentIndex,
-    /// The tenant, if there is one.
+    /// The tenant, if any.
     pub tenant: Option<&'t str>,
 }
 

@@ -15,7 +15,7 @@ pub(super) fn text(out: &mut Vec<u8>, key: &[u8], raw: &[u8]) {
     out.push(b'"');
 }
 
-/// Appends a string member if there is a value.
+/// Appends a string member if any.
 #[inline]
 pub(super) fn text_some(out: &mut Vec<u8>, key: &[u8], value: Option<RawText<'_>>) {
     if let Some(value) = value {
@@ -91,7 +91,7 @@ pub(super) struct Template<const N: usize> {
 const BLANK: usize = 36;
 
 impl<const N: usize> Template<N> {
-    /// Finds the blanks; does not compile without them, as it is only for constants.
+    /// Finds the blanks; a constant without them does not compile.
     pub const fn new(text: &'static [u8; N]) -> Template<N> {
         let mut task_at = 0;
         while text[task_at] != b'-' {
@@ -144,7 +144,7 @@ pub(super) fn timestamp(out: &mut Vec<u8>, at_ms: u64) {
     }
 }
 
-/// Writes a time over the last 24 bytes of a text, except for `behind` bytes after it.
+/// Writes a time over the 24 bytes that end `behind` bytes before the end of a text.
 #[inline(always)]
 pub(super) fn stamp(out: &mut [u8], behind: usize, at_ms: u64) {
     let end = out.len() - behind;

@@ -31,7 +31,7 @@ pub(super) struct Spelling {
     pub file: &'static [u8],
     /// Up to the value of a part's `data`.
     pub data: &'static [u8],
-    /// True: all parts except text are those of 1.0, and `file` and `data` are unused.
+    /// True: all parts except text have the form of 1.0, and `file` and `data` are unused.
     pub parts_v1: bool,
     /// True: a task states whether it is `final`.
     pub task_final: bool,

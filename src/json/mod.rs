@@ -100,7 +100,7 @@ pub fn take_halves() -> bool {
 }
 
 /// The document with U+FFFD in place of each escape of half a surrogate pair, for readers that
-/// reject those; `None`: it has none.
+/// reject such escapes; `None`: it has none.
 #[cfg(feature = "client")]
 #[cold]
 pub fn without_lone_surrogates(json: &[u8]) -> Option<Vec<u8>> {

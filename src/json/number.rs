@@ -2,7 +2,7 @@
 
 /// The value of a valid JSON number if it is an integer that fits; `1.0` and `1e2` are.
 ///
-/// Linear in the length of `raw`, whatever its exponent says.
+/// Linear in the length of `raw`, for any exponent.
 pub(super) fn integer(raw: &str) -> Option<i64> {
     let (negative, raw) = match raw.strip_prefix('-') {
         Some(rest) => (true, rest),

@@ -97,8 +97,8 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// [`JsonError::TooLarge`] before anything is read, [`JsonError::Tokens`] whatever else is
-    /// wrong, [`JsonError::Utf8`], [`JsonError::Empty`], [`JsonError::Syntax`],
+    /// [`JsonError::TooLarge`] before anything is read, [`JsonError::Tokens`] before any other
+    /// error, [`JsonError::Utf8`], [`JsonError::Empty`], [`JsonError::Syntax`],
     /// [`JsonError::Range`] and, for valid documents only, [`JsonError::Depth`].
     pub fn parse<'p>(
         &'p mut self,

@@ -26,7 +26,7 @@ use crate::{
     store::IdleTimes,
 };
 
-/// A program that answers for an agent, and what its card says.
+/// A program that answers for an agent, and the agent's profile.
 pub(super) struct RegisteredAgent {
     pub profile: Arc<Profile>,
     pub agent: Arc<dyn Agent>,

@@ -48,7 +48,7 @@ pub enum AgentChange {
     /// [`OLDER_PROGRAMS_MAX`](crate::limits::OLDER_PROGRAMS_MAX) earlier programs stay; the tasks
     /// of the oldest are then treated as after a replacement.
     Renew(Profile, Arc<dyn Agent>),
-    /// The card shows this profile from now on. The program and its tasks do not change.
+    /// The card shows this profile from then on. The program and its tasks do not change.
     Describe(Profile),
     /// See [`Agents::remove`].
     Remove(String),

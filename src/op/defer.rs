@@ -34,7 +34,7 @@ pub(super) struct DeferredTurn {
     pub core: Arc<Core>,
     pub call: Arc<LateCall>,
     pub agent: AgentIndex,
-    /// The incarnation of the agent's program; a replaced program gets nothing more.
+    /// The incarnation of the agent's program; a replaced program gets no further calls.
     pub incarnation: u32,
     pub key: TaskKey,
     pub place: TurnPlace,

@@ -72,7 +72,7 @@ impl FirstSend<'_> {
         self.is_open = false;
     }
 
-    /// It has failed, unless another outcome was noted: waiting calls receive the fault.
+    /// It has failed, unless another outcome was recorded: waiting calls receive the fault.
     #[cold]
     #[inline(never)]
     pub fn fail(&mut self, fault: &Fault) {

@@ -2,10 +2,10 @@
 //!
 //! Invariant: agents are never asked for stored tasks, nor for other callers' tasks under ids that
 //! the store has made. Ids that clients choose are looked up within their scope only, so a caller
-//! cannot find out whether another caller's task has an id. Nothing is stored of a task that an
-//! agent is asked for: a lookup only holds a permit of its caller's share. The memory that it holds
-//! of the call is charged to the store until the answer is given. The memory of the answer, and the
-//! permit among deferred calls, are released when the call has taken the answer.
+//! cannot find out whether another caller's task has an id. The store keeps no data of such a
+//! lookup: it only holds a permit of its caller's share. The memory that it holds of the call is
+//! charged to the store until the answer is given. The memory of the answer, and the permit among
+//! deferred calls, are released when the call has taken the answer.
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ impl Core {
     }
 }
 
-/// The agent's side while it is asked.
+/// The core's side while an agent looks up a task.
 struct LookingUp<'t, 'c> {
     core: &'t Core,
     cx: &'t CallCx<'c>,

@@ -30,7 +30,7 @@ type ByTask = BTreeMap<(u32, u32), Vec<Arc<UndecidedCancel>>>;
 /// Cancels of one task that one answer of one program decides.
 struct UndecidedCancel {
     calls: Arc<JoinedCalls>,
-    /// The incarnation that is asked.
+    /// The incarnation of the program that decides.
     incarnation: u32,
     /// The first caller's identity, as the agent sees it.
     identity: Option<Box<str>>,
@@ -70,7 +70,7 @@ impl OpenCancel {
         &self.cancel.calls
     }
 
-    /// The incarnation that is asked.
+    /// The incarnation of the program that decides.
     pub fn incarnation(&self) -> u32 {
         self.cancel.incarnation
     }

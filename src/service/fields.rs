@@ -75,8 +75,8 @@ impl<'a> RequestFields<'a> {
         self.0?.upstream_log()
     }
 
-    /// How often a field occurs, whatever its values are: if a proxy's field occurs twice, one may
-    /// come from its client.
+    /// How often a field occurs, with any values: if a proxy's field occurs twice, one may come
+    /// from its client.
     pub fn count(self, name: &str) -> usize {
         let mut count = 0;
         self.each_value(name, &mut |_| count += 1);

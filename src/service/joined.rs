@@ -2,7 +2,7 @@
 //! decision.
 //!
 //! Invariant: all of them get the same answer, and none joins after it. They count as left when the
-//! last caller has left. A call without a wanted answer never leaves: it still wants the decision.
+//! last caller has left. A silent call, which wants the decision but no answer, never leaves.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -30,7 +30,7 @@ pub(crate) struct WatchedCall {
 pub(crate) enum WantedBy {
     /// A caller waits for the answer; others may wait, too.
     Caller(Arc<LateCall>),
-    /// Only callers without a wanted answer, which want the effect.
+    /// Only silent callers, which want the effect but no answer.
     Silent,
     /// All callers have left or are answered.
     NoCaller,
@@ -115,8 +115,8 @@ impl JoinedCalls {
 }
 
 impl Joined {
-    /// Drops finished calls. Of the calls without a wanted answer the first stays, since it still
-    /// wants the decision, and never leaves.
+    /// Drops finished calls. The first of the silent calls stays and never leaves, since it still
+    /// wants the decision.
     fn forget(&mut self) {
         let mut has_silent = false;
         self.calls.retain(|call| match call.is_answered() {

@@ -93,7 +93,7 @@ pub enum CallBinding {
 }
 
 impl CallBinding {
-    /// All of them, in the order of their numbers.
+    /// All of them, in order of their numbers.
     pub const ALL: [CallBinding; 4] =
         [CallBinding::JsonRpc, CallBinding::HttpJson, CallBinding::Grpc, CallBinding::WebSocket];
 

@@ -13,7 +13,7 @@ pub struct ServiceStats {
     /// and `owners_max`.
     pub evicted: [u64; 4],
     /// Unfinished tasks that failed because of `unfinished_idle_ms` and `input_required_ttl_ms`,
-    /// and because their owner exceeded its share of a full store.
+    /// and because the store was full and their owner had used its share.
     pub ended: [u64; 3],
 }
 

@@ -64,7 +64,7 @@ impl Record<'_> {
 ///
 /// Numbers count records of all tasks, from 1 on.
 pub trait Tap: Send + Sync {
-    /// Takes a record of a task and returns its number. Called under the lock of the task, so it
+    /// Stores a record of a task and returns its number. Called under the lock of the task, so it
     /// must be quick and must not call the service. A task's records have increasing numbers.
     fn record(&self, task: Handle, record: Record<'_>) -> u64;
 

@@ -175,7 +175,7 @@ pub struct SpanFields<'f> {
 }
 
 impl<'f> SpanFields<'f> {
-    /// The fields of a call with this span, inside of which the span with this id works.
+    /// The fields of a call with this span, as the inner span with this id sees them.
     pub fn new(fields: RequestFields<'f>, call: CallSpan, span_id: u64) -> SpanFields<'f> {
         let parent = ParentSpan { trace_id: call.trace_id, span_id, is_sampled: true }.text();
         SpanFields { fields, call, parent }

@@ -216,7 +216,7 @@ fn unknown_kids_ask_the_issuer_once_in_issuer_kid_ms() {
     assert_eq!(refused("c", 4), Poll::Ready(AuthRefusal::Wrong(UNKNOWN_KID)));
     let later = |retry_s| Poll::Ready(AuthRefusal::Unavailable { why: LATER_KID, retry_s });
     assert_eq!((refused("d", 5), refused("d", 59_001)), (later(60), later(1)));
-    // The next fetch is possible after the pause, whatever was seen in it, and decides.
+    // The next fetch is possible after the pause, even if new kids were seen in it, and decides.
     assert!(newer(&second, "e", 60_001).is_pending());
     fetch(&keys, 60_002, set("d", 3));
     assert!(ready(&keys, 60_002).has_name("d"));

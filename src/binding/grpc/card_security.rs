@@ -1,7 +1,7 @@
 //! The security and the signatures of a card, as fields of the card's message: through its
 //! ProtoJSON, because a card is rarely sent.
 //!
-//! Invariant: an OAuth flow that the generation has no field for leaves no half of a scheme behind.
+//! Invariant: an OAuth flow that the generation has no field for leaves no half-written scheme.
 
 use crate::{
     dialect::card_security::proto_json,
@@ -54,7 +54,7 @@ fn words(generation: Generation) -> (&'static Schema, &'static Schema, &'static 
     }
 }
 
-/// Appends the fields of the message that this object represents, or none of them.
+/// Appends all fields of the message that this object represents, or nothing.
 fn push_json(out: &mut Vec<u8>, schema: &Schema, json: &[u8]) {
     let (before, mut parser) = (out.len(), Parser::new());
     let value = parser.parse(json, DEPTH_MAX);

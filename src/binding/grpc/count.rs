@@ -2,8 +2,8 @@
 //!
 //! Invariant: a message has no field for its number, so its subscriber counts from the number of
 //! the first event, which the head of the answer names; each event is one more than the one before.
-//! A subscriber that resumes before the replay window begins with a snapshot, whatever it has seen;
-//! a subscriber that needs a snapshot in between is disconnected, and subscribes again.
+//! A subscriber that resumes before the replay window always begins with a snapshot; a subscriber
+//! that needs a snapshot in between is disconnected, and subscribes again.
 
 use crate::{
     binding::{
@@ -94,7 +94,7 @@ mod tests {
     fn the_first_number_is_known_and_each_other_is_one_more() {
         assert_eq!(count(3, true, &[Some(3), Some(4), Some(5)]), (vec![true; 3], 3));
         assert_eq!(count(3, false, &[Some(4), Some(5)]), (vec![true; 2], 4));
-        // A subscriber from before the window begins with a snapshot, whatever it has seen.
+        // A subscriber from before the window always begins with a snapshot.
         assert_eq!(count(3, false, &[Some(90), Some(91)]), (vec![true; 2], 90));
         // No event was sent yet.
         assert_eq!(count(3, true, &[]), (vec![], 3));

@@ -37,7 +37,7 @@ pub fn begun_at(start: usize) -> Frame {
 /// The state of a request's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framed {
-    /// Incomplete: so many bytes are needed in all, as far as is known.
+    /// Incomplete: the total number of bytes that are needed, as far as is known.
     Partial(usize),
     /// A message of this length, after its prefix.
     Whole(usize),
@@ -56,7 +56,7 @@ pub struct OnlyMessage<'b> {
     pub is_compressed: bool,
 }
 
-/// True: the first message, of which at least the flag has arrived, is compressed.
+/// True: the first message is compressed. Its flag must have arrived.
 pub fn is_compressed(body: &[u8]) -> bool {
     body.first().is_some_and(|flag| *flag != 0)
 }

@@ -210,7 +210,7 @@ pub fn refuse(writer: &mut ResponseWriter<'_>, status: &Status) -> Handled {
     Handled::Answered
 }
 
-/// Ends a call of which only the head is read, in the format of the service that it names.
+/// Ends a call after only its head was read, in the format of the service that it names.
 pub fn refuse_unread(writer: &mut ResponseWriter<'_>, head: &Head<'_>, fault: &Fault) -> Handled {
     let encode = match rpc(head.path()) {
         Some(Rpc::A2a(method)) => &method.wire.encode,

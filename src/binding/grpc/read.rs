@@ -65,7 +65,7 @@ pub fn call<'p>(
 /// No field has this number.
 const NONE: u32 = 0;
 
-/// Requests of which only the tenant is read.
+/// Reads requests that need only the tenant.
 fn only_tenant<'p>(call: Call<'p>, number: u32, body: &'p [u8]) -> Result<Asked<'p>, Fault> {
     let mut tenant = "";
     for field in Fields(body) {
@@ -140,7 +140,7 @@ fn send<'p>(
     Ok(Asked { call: Call::Send(send), tenant })
 }
 
-/// How the client wants its answer.
+/// The options for the answer.
 struct SendOptions<'p> {
     mode: SendMode,
     history: Option<u32>,

@@ -98,7 +98,7 @@ impl Status {
     }
 
     /// The status of a request that is rejected before it is known to be a call, with this HTTP
-    /// status: a gRPC status of its own, since gRPC clients map most HTTP statuses to UNKNOWN.
+    /// status: a specific gRPC status, since gRPC clients map most HTTP statuses to UNKNOWN.
     pub fn of_http(status: u16, why: &str) -> Status {
         let code = match status {
             408 => Code::Cancelled,

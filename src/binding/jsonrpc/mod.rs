@@ -201,7 +201,7 @@ fn unknown(endpoint: Endpoint) -> AnswerFormat<'static> {
     format(endpoint, rpc::NULL_ID, endpoint.dialect.fault_encode(b""), Op::Send)
 }
 
-/// Rejects a request of which only the head is read, in the generation of its version.
+/// Rejects a request after only its head was read, in the generation of its version.
 pub fn refuse_unread(cx: &mut CallContext<'_>, fault: &Fault) {
     let version = cx.source.version();
     let encode = cx.endpoint.dialect.fault_encode_of(version.as_deref());

@@ -161,7 +161,7 @@ pub fn not_found(
     refuse_call(cx, head, None, plain(form, fault))
 }
 
-/// Rejects a request of which only the head is read.
+/// Rejects a request after only its head was read.
 pub fn refuse_unread(
     cx: &mut CallContext<'_>,
     head: &Head<'_>,

@@ -55,7 +55,7 @@ impl Session {
         }
     }
 
-    /// From now on it echoes every message, for framing tests.
+    /// Starts echoing every message, for framing tests.
     #[cfg(feature = "test-echo")]
     pub fn echo(&mut self) {
         self.echoes = true;

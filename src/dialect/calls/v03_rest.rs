@@ -67,7 +67,7 @@ fn send(params: &mut ObjectOut<'_>, send: &Send<'_>) -> Result<(), NotExpressibl
     Ok(())
 }
 
-/// The whole request, of which servers read different parts (wire §3.4).
+/// The whole request: servers read different parts of it (wire §3.4).
 fn set(params: &mut ObjectOut<'_>, config: PushConfig<'_>) -> Result<(), NotExpressible> {
     let what = "a push configuration without taskId";
     let task_id = config.task_id().ok_or(NotExpressible { what, by: BY })?;

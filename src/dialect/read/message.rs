@@ -51,7 +51,7 @@ pub(super) fn read<'p, const REPLY: bool>(
     let context_id = identifier(message.at(slots.context_id), "message.contextId", cx)?;
     let task_id = identifier(message.at(slots.task_id), "message.taskId", cx)?;
     let role = match role(message.at(slots.role)) {
-        // A server's message is an agent's, whatever its role.
+        // A server's message is an agent's, even with another role.
         Err(_) if REPLY && !rules.judges => Role::Agent,
         role => role?,
     };

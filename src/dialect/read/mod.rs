@@ -63,7 +63,7 @@ pub(super) struct Rules {
     /// True: a message needs its id, and a part must contain the kind that it names. False:
     /// omissions and other names of known clients are accepted.
     pub strict: bool,
-    /// True: push configurations have their own header fields, also those of messages.
+    /// True: push configurations, also in messages, have their own header fields.
     pub push_headers: bool,
     /// True: unknown parts and roles of replies are errors.
     pub judges: bool,

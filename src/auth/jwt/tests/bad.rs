@@ -442,7 +442,7 @@ fn a_key_that_is_not_for_it_verifies_no_token() {
         let token = issuer.token(algorithm, &header_of(algorithm, "rsa"), &claims_with(&[]));
         assert_eq!(verify(&rules, &keys, token.as_bytes(), NOW_MS).is_ok(), is_listed);
     }
-    // The rules list the accepted algorithms, whatever a key supports.
+    // The rules list the accepted algorithms, even if a key supports others.
     let listed = TokenRules { algorithms: vec![JwsAlgorithm::Es256], ..rules.clone() };
     for (algorithm, kid) in ALGORITHMS {
         let token = issuer.token(algorithm, &header_of(algorithm, kid), &claims_with(&[]));
