@@ -1,8 +1,8 @@
 // The official JavaScript client, generation 1.0, with credentials: callers1.mjs BASE_URL
 //
 // The server accepts alice, bob and carol (read only) by tokens of OPENID_ISSUER (openid.mjs), and
-// a robot by ROBOT_KEY (callers.toml). Over HTTP the SDK's fetch sends the credential of its handler;
-// over gRPC an interceptor does.
+// a robot by ROBOT_KEY (callers.toml). Over HTTP the SDK's fetch sends the credential of its
+// handler; over gRPC an interceptor does.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";

@@ -152,7 +152,7 @@ fn agents_added_and_removed_under_load_answer_or_are_not_found() {
                     line.write(&send(&name, text));
                     let reply = line.reply();
                     if reply.status == 404 {
-                        // Before its first start the agent has no tasks.
+                        // Only an agent that was never added is not found, so it has no tasks.
                         assert!(tasks.is_empty());
                         refused.fetch_add(1, SeqCst);
                         continue;
