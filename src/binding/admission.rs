@@ -1,11 +1,11 @@
 //! Admits or rejects a request and its caller, from the head, before any of the body is read.
 //! `authorize.rs` checks each call of the request.
 //!
-//! Invariant: what shows no task is public: cards, catalogs, health, reflection, HTTP's own
-//! requests such as OPTIONS, and errors about paths. Everything else needs a caller if the server
-//! authenticates callers, unless the agent admits anonymous callers. Such an agent still rejects a
-//! wrong credential: ADR 0021. A public resource ignores a wrong credential, and the body of a
-//! request without one is not read.
+//! Invariant: requests that show no task are public: cards, catalogs, health, reflection, HTTP's
+//! own requests such as OPTIONS, and errors about paths. Everything else needs a caller if the
+//! server authenticates callers, unless the agent admits anonymous callers. Such an agent still
+//! rejects a wrong credential: ADR 0021. A public resource ignores a wrong credential, and the body
+//! of a request without one is not read.
 
 use std::{
     net::IpAddr,

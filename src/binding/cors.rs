@@ -1,9 +1,9 @@
 //! Which pages of other origins may read answers (Fetch, §3.3 "CORS protocol").
 //!
 //! Invariant: CORS is off by default, and always off for the pages about the server. When it is on,
-//! every other answer to a request for an accepted host states whether the requesting page may read
-//! it, and which header fields it may read. Origins are compared byte by byte; an origin that may
-//! send credentials is named, and never `*`. The route answers preflight requests.
+//! each answer about an agent, to a request for an accepted host, states whether the requesting
+//! page may read it, and which header fields it may read. Origins are compared byte by byte; an
+//! origin that may send credentials is named, and never `*`. The route answers preflight requests.
 
 use std::fmt;
 

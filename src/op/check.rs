@@ -1,4 +1,4 @@
-//! Checks why an agent may not accept a message.
+//! Checks whether an agent may accept a message.
 
 use crate::{
     fault::{Fault, FaultKind},

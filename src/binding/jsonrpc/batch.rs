@@ -1,4 +1,4 @@
-//! Batches: every element is a call of its own (JSON-RPC 2.0 §6).
+//! Batches: every element is a separate call (JSON-RPC 2.0 §6).
 
 use super::{
     read::{self, Rejected},

@@ -1,4 +1,4 @@
-//! The holders of one shard's sends: the entries of each, and which holder is evicted from.
+//! The holders of one shard's sends: the entries of each, and which holder loses one.
 //!
 //! Invariants: an owner within its share never loses an entry to another owner. A holder without
 //! entries has no slot here.
