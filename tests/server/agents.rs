@@ -136,7 +136,7 @@ fn agents_replaced_under_load_answer_as_their_own_program() {
 }
 
 #[test]
-fn agents_added_and_removed_under_load_answer_or_are_not_found() {
+fn agents_added_and_removed_under_load_answer_or_refuse() {
     let (running, addr, agents) = serve();
     let done = AtomicUsize::new(0);
     let (answered, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
