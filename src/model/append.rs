@@ -1,6 +1,6 @@
-//! What a task becomes with its newest entry: state, history and artifacts follow from the log.
+//! Appending an entry to a task: state, history and artifacts follow from the log.
 //!
-//! Each entry is looked at once or twice in its life, whatever the length of the log.
+//! Each entry is examined once or twice in its life, for any length of the log.
 
 use super::{
     entry::{
@@ -14,11 +14,11 @@ use super::{
 };
 
 impl Task {
-    /// Makes an event that the limits allow part of the task.
+    /// Appends an event that the limits allow.
     pub(super) fn append(&mut self, event: &TaskEvent<'_>, limits: &TaskLimits) {
         let at = self.log.len();
         let mut growing = self.artifacts.len().checked_sub(1);
-        // Both reserve at once: `Task::growth` counts on it.
+        // Both reserve once: `Task::growth` relies on it.
         match growing.and_then(|newest| event.as_chunk_of(self.id_field_of(newest))) {
             Some(chunk) => encode_chunk(chunk, &mut self.log),
             None => event.encode(&mut self.log),
@@ -26,10 +26,10 @@ impl Task {
         self.append_entry(at, &mut growing, limits);
     }
 
-    /// Makes the entry at `at`, the newest, part of the task; returns where it ends.
+    /// Applies the newest entry, which is at `at`; returns its end.
     ///
-    /// `growing` is the artifact that the entry continues if it says no id: among the events of a
-    /// list, that of the one before. `None`: there is no entry, or it is an artifact too many.
+    /// `growing` is the artifact that the entry continues if it has no id: within a list, the
+    /// artifact of the preceding event. `None`: there is no entry, or it has one artifact too many.
     #[inline]
     pub(super) fn append_entry(
         &mut self,
@@ -82,7 +82,7 @@ impl Task {
         Some(end)
     }
 
-    /// Which artifact an entry is about, if there is one of this id.
+    /// The index of the artifact with an entry's id, if there is one.
     #[inline]
     fn artifact_of(&self, entry: &Entry<'_>) -> Option<usize> {
         // The newest artifact is by far the likeliest to grow.
@@ -95,7 +95,7 @@ impl Task {
         self.artifact_of_id(entry.artifact().artifact_id().raw())
     }
 
-    /// The field of an artifact's id; empty if there is no such artifact.
+    /// The id field of an artifact; empty if there is no such artifact.
     #[inline]
     pub(super) fn id_field_of(&self, index: usize) -> &[u8] {
         let chunks = self.artifacts.get(index);
@@ -143,7 +143,7 @@ impl Task {
         mark::CHUNK
     }
 
-    /// A status without a message is dead once replaced; its message lives on in the history.
+    /// A status without a message dies when it is replaced; a message stays in the history.
     fn retire_status(&mut self, at: u32) {
         let Some(entry) = (at != 0).then(|| Entry::at(&self.log, at as usize)).flatten() else {
             return;
@@ -157,7 +157,7 @@ impl Task {
 
     #[inline]
     fn mark_dead(&mut self, at: usize) {
-        // Zero would say that it lives.
+        // Zero would mark it as alive.
         self.put_u32(at + DEAD_AT, self.seq.max(1));
         self.dead_bytes += match self.repeats_at {
             0 => self.u32_at(at),
@@ -165,7 +165,8 @@ impl Task {
         };
     }
 
-    /// What the death of an entry frees: a message that is repeated goes with what repeats it.
+    /// Bytes freed by the death of an entry: a repeated message is freed with the artifact that
+    /// repeats it.
     fn freed(&self, at: usize, repeats_at: usize) -> u32 {
         let first = self.entries_at();
         let is_dead = |at: usize| self.u32_at(at + DEAD_AT) != 0;
@@ -176,10 +177,10 @@ impl Task {
         }
     }
 
-    /// Notes the artifact at `at`, which ends at `end`, as the one that repeats the first message.
+    /// Marks the artifact from `at` to `end` as the one that repeats the first message.
     ///
-    /// `None`: there is another, the message is not the only one of the task and alive, or the
-    /// task would show more than it may hold; parts must then be copied.
+    /// `None`: there is another one, the message is not the only one of the task or is dead, or the
+    /// task would show more than its limit; then the parts must be copied.
     #[inline(never)]
     fn repeat(&mut self, at: usize, end: usize, limits: &TaskLimits) -> Option<()> {
         let first = self.entries_at();
@@ -207,7 +208,7 @@ impl Task {
 
     /// Kills the oldest message of the history.
     fn forget_message(&mut self) {
-        // No message that could go is before `trimmed_at`: each entry is looked at once or twice.
+        // No message before `trimmed_at` can be trimmed: each entry is examined once or twice.
         for (at, entry) in (Entries { log: &self.log, at: self.trimmed_at() }) {
             if entry.dead() == 0 && entry.holds_message() && at != self.status_at() {
                 self.trimmed_at = (at + entry.len()) as u32;

@@ -1,9 +1,9 @@
-//! Builders with which agents make parts, messages and artifacts.
+//! Builders for parts, messages and artifacts of agents.
 //!
-//! Invariant: what a builder takes is valid, so what it makes can be written on any
-//! wire. Text is a `str`, which is escaped once on the way in, or a [`RawText`](super::RawText),
-//! which is not; JSON is a [`Json`] or a [`JsonObject`]. A setter that is called again replaces
-//! what was set; the ones that add say so.
+//! Invariant: builders take only valid values, so their results can be written on any wire. Text is
+//! a `str`, which is escaped once on the way in, or a [`RawText`](super::RawText), which is not;
+//! JSON is a [`Json`] or a [`JsonObject`]. Repeating a setter replaces the value; methods that add
+//! say so.
 
 use super::{
     json::{Json, JsonObject, ValueError},
@@ -39,7 +39,7 @@ impl PartBuf {
         PartBuf::of(part_tag::TEXT, text.into())
     }
 
-    /// Any JSON; it is kept verbatim.
+    /// Any JSON; it is stored verbatim.
     pub fn data<'t>(json: impl Into<Json<'t>>) -> PartBuf {
         let mut packed = Vec::new();
         Packer(&mut packed).put(part_tag::DATA, json.into().raw());
@@ -51,7 +51,7 @@ impl PartBuf {
         PartBuf::of(part_tag::URL, url.into())
     }
 
-    /// A file by value: a third longer on every wire but gRPC's, where it goes as it is.
+    /// A file by value: base64, a third longer, on every wire except gRPC.
     pub fn bytes(bytes: &[u8]) -> PartBuf {
         let mut packed = Vec::new();
         let mut packer = Packer(&mut packed);
@@ -61,8 +61,7 @@ impl PartBuf {
         PartBuf { packed }
     }
 
-    /// A file by value that is base64 already: of the standard or the URL-safe alphabet, with
-    /// padding or without.
+    /// A file by value in base64: standard or URL-safe alphabet, with or without padding.
     ///
     /// # Errors
     /// [`ValueError::NotBase64`].
@@ -79,13 +78,13 @@ impl PartBuf {
         self
     }
 
-    /// Says of which media type the content is (RFC 6838).
+    /// Sets the media type of the content (RFC 6838).
     pub fn media_type<'t>(mut self, media_type: impl Into<Text<'t>>) -> PartBuf {
         set_text(&mut self.packed, part_tag::MEDIA_TYPE, media_type.into());
         self
     }
 
-    /// Says more about it.
+    /// Sets its metadata.
     pub fn metadata(mut self, metadata: JsonObject<'_>) -> PartBuf {
         set(&mut self.packed, part_tag::METADATA, metadata.raw());
         self
@@ -133,12 +132,12 @@ impl PartsBuf {
         self
     }
 
-    /// Adds a part of data and nothing else.
+    /// Adds a part with data only.
     pub fn data<'t>(self, json: impl Into<Json<'t>>) -> PartsBuf {
         self.part(&PartBuf::data(json))
     }
 
-    /// Adds a part: a [`PartBuf`], or one of a message or artifact as it is.
+    /// Adds a part: a [`PartBuf`], or an unchanged part of a message or artifact.
     pub fn part<'p>(mut self, part: impl Into<Part<'p>>) -> PartsBuf {
         Packer(&mut self.packed).put(message_tag::PART, part.into().0);
         self
@@ -156,12 +155,12 @@ pub(crate) fn put_text<'t>(packer: &mut Packer<'_>, tag: u8, text: impl Into<Tex
     packer.close(field);
 }
 
-/// Packs an id in its one spelling.
+/// Packs an id in canonical form.
 fn put_id(packer: &mut Packer<'_>, tag: u8, id: Text<'_>) {
     packer.put(tag, &id.canonical());
 }
 
-/// Puts a field in the place of the one with its tag.
+/// Sets a field, replacing the one with its tag.
 fn set(packed: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
     remove(packed, tag);
     Packer(packed).put(tag, bytes);
@@ -193,7 +192,7 @@ pub(super) fn remove(packed: &mut Vec<u8>, tag: u8) {
 
 /// An owned message of an agent (A2A 1.0 §4.1.4).
 ///
-/// One without an id gets a fresh one from the turn or the job that publishes it.
+/// A message without an id gets a fresh one from the turn or the job that publishes it.
 #[derive(Clone, Default)]
 pub struct MessageBuf {
     packed: Vec<u8>,
@@ -237,13 +236,13 @@ impl MessageBuf {
         MessageBuf { packed }
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that it holds.
     pub(crate) fn held_bytes(&self) -> usize {
         self.packed.capacity()
     }
 
-    /// Gives it an id, unique among the agent's messages; at most 256 bytes, which is what clients
-    /// like this one accept.
+    /// Sets its id, unique among the agent's messages; at most 256 bytes, the limit of clients of
+    /// this crate.
     pub fn id<'t>(mut self, message_id: impl Into<Text<'t>>) -> MessageBuf {
         remove(&mut self.packed, message_tag::MESSAGE_ID);
         let mut id = Vec::new();
@@ -252,13 +251,13 @@ impl MessageBuf {
         self
     }
 
-    /// Says to which conversation it belongs; left out, the task's is shown.
+    /// Sets its conversation; by default that of the task.
     pub fn context_id<'t>(mut self, context_id: impl Into<Text<'t>>) -> MessageBuf {
         set_id(&mut self.packed, message_tag::CONTEXT_ID, context_id.into());
         self
     }
 
-    /// Says to which task it belongs; left out, the one that it is published to is shown.
+    /// Sets its task; by default the one that it is published to.
     pub fn task_id<'t>(mut self, task_id: impl Into<Text<'t>>) -> MessageBuf {
         set_id(&mut self.packed, message_tag::TASK_ID, task_id.into());
         self
@@ -276,7 +275,7 @@ impl MessageBuf {
         self
     }
 
-    /// Says more about it.
+    /// Sets its metadata.
     pub fn metadata(mut self, metadata: JsonObject<'_>) -> MessageBuf {
         set(&mut self.packed, message_tag::METADATA, metadata.raw());
         self
@@ -293,7 +292,7 @@ impl MessageBuf {
         MessageBuf { packed }
     }
 
-    /// A copy of `message` with another id, or with one at last.
+    /// A copy of `message` with this id, replacing its own.
     pub(crate) fn with_id<'t>(message: Message<'_>, id: impl Into<Text<'t>>) -> MessageBuf {
         MessageBuf { packed: message.0.to_vec() }.id(id)
     }
@@ -335,7 +334,7 @@ impl ArtifactBuf {
         self
     }
 
-    /// Says more about it.
+    /// Sets its metadata.
     pub fn metadata(mut self, metadata: JsonObject<'_>) -> ArtifactBuf {
         set(&mut self.packed, artifact_tag::METADATA, metadata.raw());
         self

@@ -1,4 +1,4 @@
-//! One decoded request, borrowed from the body it came in: what every dialect reads into.
+//! One decoded request, borrowed from its body: the common result of all dialects' readers.
 
 use super::{
     json::JsonObject,
@@ -8,7 +8,7 @@ use super::{
     text::RawText,
 };
 
-/// Declares the operations: the enum, and [`Op::ALL`], which no operation is missing in.
+/// Declares the operations: the enum, and [`Op::ALL`], which lists all of them.
 macro_rules! operations {
     ($($(#[$doc:meta])* $op:ident,)*) => {
         /// The operations of A2A (A2A 1.0 §3.1).
@@ -67,7 +67,7 @@ impl Op {
         }
     }
 
-    /// True for the operations that answer with a stream of events.
+    /// True for operations with a stream of events as answer.
     pub fn is_streaming(self) -> bool {
         matches!(self, Op::Stream | Op::Subscribe)
     }
@@ -78,7 +78,7 @@ impl Op {
         matches!(self, Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete)
     }
 
-    /// What its requests say, in every binding and generation.
+    /// The parameters of its requests, in every binding and generation.
     #[inline(always)]
     pub(crate) fn params<'a>(self) -> Params<'a> {
         match self {
@@ -93,7 +93,7 @@ impl Op {
     }
 }
 
-/// What the requests of an operation say; each is read by one reader in each binding.
+/// The parameters of an operation's requests; each kind has one reader per binding.
 #[derive(Clone, Copy)]
 pub(crate) enum Params<'a> {
     /// [`Send`].
@@ -102,7 +102,7 @@ pub(crate) enum Params<'a> {
     Get,
     /// [`List`].
     List,
-    /// [`Target`], and the call that is made of it.
+    /// [`Target`], and the constructor of the call.
     Target(fn(Target<'a>) -> Call<'a>),
     /// [`PushRequest`].
     Push,
@@ -110,8 +110,8 @@ pub(crate) enum Params<'a> {
     Nothing,
 }
 
-/// One request, ready for the service, and the [`Reply`](super::Reply) that answers it. What asks
-/// for a stream and is answered at once becomes a stream of that one item.
+/// One request, ready for the service, with the [`Reply`](super::Reply) that answers it. A
+/// streaming request with an immediate answer becomes a stream of one item.
 #[derive(Clone, Copy)]
 pub enum Call<'a> {
     /// [`Op::Send`] and [`Op::Stream`]: a task or a message.
@@ -124,15 +124,15 @@ pub enum Call<'a> {
     Cancel(Target<'a>),
     /// [`Op::Subscribe`]: a stream, or the task.
     Subscribe(Target<'a>),
-    /// The four operations on push configurations: the configuration, or that there is none; a list
-    /// of them; that one is gone.
+    /// The four operations on push configurations: the configuration, or the report that there is
+    /// none; a list of them; the confirmation of a delete.
     Push(PushRequest<'a>),
-    /// [`Op::ExtendedCard`], which bindings answer by themselves, from the agent's profile.
+    /// [`Op::ExtendedCard`], which bindings answer themselves from the agent's profile.
     ExtendedCard,
 }
 
 impl Call<'_> {
-    /// Whether it makes a task, unless it goes on with one.
+    /// Whether it creates a task, unless it continues one.
     pub(crate) fn may_make_task(&self) -> bool {
         match self {
             Call::Send(send) => send.task_id.is_none() || send.client_chooses_id,
@@ -141,7 +141,7 @@ impl Call<'_> {
         }
     }
 
-    /// Whether it only shows what there is: nothing comes of it but its answer.
+    /// Whether it is read-only.
     pub(crate) fn only_shows(&self) -> bool {
         match self {
             Call::Get(_) | Call::List(_) | Call::Subscribe(_) | Call::ExtendedCard => true,
@@ -150,44 +150,45 @@ impl Call<'_> {
     }
 }
 
-/// Whose sends are known again when they are repeated: an equal message with the same
-/// `Idempotency-Key`, or under the same id where the client activates
-/// [`Extension::IDEMPOTENT_SEND`](super::Extension::IDEMPOTENT_SEND), gets what came of the first
+/// Callers for which repeated sends are recognized: an equal message with the same
+/// `Idempotency-Key`, or with the same id if the client activates
+/// [`Extension::IDEMPOTENT_SEND`](super::Extension::IDEMPOTENT_SEND), gets the result of the first
 /// (`docs/guide/calls.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Idempotency {
-    /// None: each send is made.
+    /// None: each send is executed.
     Off,
-    /// Those of callers that are known: others could take each other's ids.
+    /// Authenticated callers: anonymous ones could use each other's ids.
     #[default]
     Authenticated,
-    /// Those of all callers, also under their ids where a client does not activate the extension.
+    /// All callers; their message ids count even if a client does not activate the extension.
     Everybody,
 }
 
-/// What a send is whose `messageId` was used for other content. Under a used `Idempotency-Key`
-/// other content is always refused.
+/// The treatment of a send with a used `messageId` and other content. Under a used
+/// `Idempotency-Key` other content is always refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IdempotentConflict {
-    /// A new message: the official conformance kit, and clients that count their messages, use ids
-    /// again.
+    /// A new message: the official conformance kit, and clients that number their messages, reuse
+    /// ids.
     #[default]
     New,
     /// A conflict, which is refused.
     Refuse,
 }
 
-/// Which sends are known again.
+/// The rules for recognizing repeated sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepeatRules {
-    /// Those of these callers.
+    /// The callers.
     pub callers: Idempotency,
-    /// What other content under a used `messageId` is.
+    /// The treatment of other content under a used `messageId`.
     pub conflict: IdempotentConflict,
 }
 
 impl Idempotency {
-    /// Whose they are, as cards say it; `None`: none, since callers are not authenticated.
+    /// The value of `callers` in cards; `None`: no sends are recognized, since callers are not
+    /// authenticated.
     pub(crate) const fn callers(self, knows_callers: bool) -> Option<&'static str> {
         match self {
             Idempotency::Off => None,
@@ -198,7 +199,7 @@ impl Idempotency {
     }
 }
 
-/// How a sender wants its answer.
+/// The form in which a sender wants its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendMode {
     /// When the task is terminal or interrupted (A2A 1.0 §3.2.2).
@@ -214,11 +215,11 @@ pub enum SendMode {
 pub struct Send<'a> {
     /// The message, packed by the dialect; it always has a `messageId`.
     pub message: Message<'a>,
-    /// True: the caller has chosen that id; false: it was made up.
+    /// True: the caller has chosen that id; false: the server has.
     pub has_own_id: bool,
     /// The task to continue.
     pub task_id: Option<RawText<'a>>,
-    /// 0.1 only: an unknown `task_id` makes a task with this id.
+    /// 0.1 only: an unknown `task_id` creates a task with this id.
     pub client_chooses_id: bool,
     /// The conversation.
     pub context_id: Option<RawText<'a>>,
@@ -230,18 +231,18 @@ pub struct Send<'a> {
     pub accepted_output_modes: Option<&'a [u8]>,
     /// The request's metadata.
     pub metadata: Option<JsonObject<'a>>,
-    /// Where the events of the task are to be posted; it names no task.
+    /// The webhook for the events of the task; it names no task.
     pub push: Option<PushConfig<'a>>,
     /// The caller's wire family.
     pub generation: Generation,
 }
 
-/// For how long a reader waits for news of a task.
+/// How long a reader waits for new events of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskWait {
-    /// Milliseconds; the server may cut them.
+    /// Milliseconds; the server may reduce them.
     pub wait_ms: u64,
-    /// The last event that the reader knows of; `None`: the last one there is.
+    /// The last event that the reader knows; `None`: the current last one.
     pub after: Option<u64>,
 }
 
@@ -254,7 +255,7 @@ pub struct Get<'a> {
     pub context_id: Option<RawText<'a>>,
     /// At most this many messages of history; `None`: all.
     pub history: Option<u32>,
-    /// Until there is news; `None`: it is read as it is.
+    /// Waits for new events; `None`: the task is read at once.
     pub wait: Option<TaskWait>,
 }
 
@@ -282,9 +283,9 @@ pub struct List<'a> {
     pub status: Option<TaskState>,
     /// 1..=100; the dialect checks the range.
     pub page_size: Option<u32>,
-    /// Where to go on; raw string, empty = from the start.
+    /// The page token; raw string, empty = first page.
     pub page_token: Option<&'a [u8]>,
-    /// At most this many messages of history in each task; `None`: none asked for.
+    /// At most this many messages of history in each task; `None`: none requested.
     pub history: Option<u32>,
     /// Only tasks whose status changed at or after this time, ms since the Unix epoch.
     pub after_ms: Option<u64>,

@@ -1,4 +1,4 @@
-//! Packed bytes that were stored elsewhere and come back: looked at whole before they are believed.
+//! Validation of packed bytes that were stored elsewhere: they are checked completely before use.
 
 use super::{
     json::{Json, ValueError},
@@ -20,7 +20,7 @@ enum FieldKind {
     Part,
 }
 
-/// Tag, what it holds, whether it may repeat.
+/// Tag, kind of the content, whether it may repeat.
 type FieldRule = (u8, FieldKind, bool);
 
 const MESSAGE: &[FieldRule] = &[
@@ -54,16 +54,15 @@ const PART: &[FieldRule] = &[
     (part_tag::UNKNOWN, FieldKind::Object, false),
 ];
 
-/// The tags of a part's content, of which there is one.
+/// The tags of a part's content; each part has exactly one.
 const CONTENTS: [u8; 5] =
     [part_tag::TEXT, part_tag::RAW, part_tag::URL, part_tag::DATA, part_tag::UNKNOWN];
 
 impl<'a> Message<'a> {
-    /// The message that [`Message::packed`] gave, for instance to another thread. Linear in its
-    /// length.
+    /// A message from [`Message::packed`], for instance of another thread. Linear in its length.
     ///
     /// # Errors
-    /// [`ValueError`] of the first field that is not what it should be.
+    /// [`ValueError`] of the first invalid field.
     pub fn from_packed(packed: &'a [u8]) -> Result<Message<'a>, ValueError> {
         fields(packed, MESSAGE)?;
         Ok(Message(packed))
@@ -74,7 +73,7 @@ impl<'a> Artifact<'a> {
     /// An artifact from its packed fields. Linear in their length.
     ///
     /// # Errors
-    /// [`ValueError`] of the first field that is not what it should be.
+    /// [`ValueError`] of the first invalid field.
     pub fn from_packed(packed: &'a [u8]) -> Result<Artifact<'a>, ValueError> {
         fields(packed, ARTIFACT)?;
         Ok(Artifact::new(packed))
@@ -82,10 +81,10 @@ impl<'a> Artifact<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// The part that [`Part::packed`] gave. Linear in its length.
+    /// A part from [`Part::packed`]. Linear in its length.
     ///
     /// # Errors
-    /// [`ValueError`] of the first field that is not what it should be.
+    /// [`ValueError`] of the first invalid field.
     pub fn from_packed(packed: &'a [u8]) -> Result<Part<'a>, ValueError> {
         part(packed)?;
         Ok(Part(packed))
@@ -125,7 +124,8 @@ fn field(bytes: &[u8], holds: FieldKind) -> Result<(), ValueError> {
     }
 }
 
-/// As deep as any server lets a client nest it; there is no white space around what is packed.
+/// Checks JSON with the largest nesting that any server allows; packed JSON has no white space
+/// around it.
 fn json(bytes: &[u8]) -> Result<Json<'_>, ValueError> {
     check(bytes, DEPTH_CAP)?;
     if bytes.trim_ascii().len() < bytes.len() {

@@ -1,7 +1,7 @@
-//! Compacting a task's log: what is dead and no longer replayed goes.
+//! Compacting a task's log: removes entries that are dead and no longer replayed.
 //!
-//! Compaction copies what it keeps, so it happens once a window at most, or when a full log gets a
-//! sixteenth of itself back.
+//! Compaction copies the remaining log, so it runs at most once a window, or when it frees a
+//! sixteenth of a full log.
 
 use super::{
     entry::{Entries, Entry, NEXT, next_at},
@@ -9,7 +9,7 @@ use super::{
     task::{ArtifactChunks, Task, TaskLimits},
 };
 
-/// Dead bytes below which a log is left as it is.
+/// Dead bytes below which a log is not compacted.
 const WORTH_IT: usize = 4096;
 
 impl Task {
@@ -30,18 +30,18 @@ impl Task {
         }
         let window = u32::try_from(limits.replay_max).unwrap_or(u32::MAX);
         let floor = if tight { self.seq } else { self.seq.saturating_sub(window) };
-        // Once a window at most: it copies the window.
+        // At most once a window: it copies the window.
         if !tight && floor < self.base_seq.saturating_add(window.max(1)) {
             return;
         }
         self.rebuild(floor, more);
     }
 
-    /// Copies what lives, and what died after `floor`, with room for `more` bytes.
+    /// Copies the living entries and those that died after `floor`, with room for `more` bytes.
     fn rebuild(&mut self, floor: u32, more: usize) {
         let old = std::mem::take(&mut self.log);
         let (first, repeats_at) = (self.entries_at(), self.repeats_at as usize);
-        // What died after the floor is part of the task as it was at the floor.
+        // Entries that died after the floor are part of the task as it was at the floor.
         let lives = |died: u32| died == 0 || died > floor;
         let repeating =
             Entry::at(&old, repeats_at).filter(|entry| repeats_at != 0 && lives(entry.dead()));
@@ -50,7 +50,7 @@ impl Task {
         self.dead_bytes = 0;
         for (at, entry) in (Entries { log: &old, at: first }) {
             let died = deaths.of(&entry);
-            // What is repeated stays, and it stays where it is.
+            // A repeated message stays at its offset.
             let repeated_by = repeating.filter(|_| at == first);
             if !lives(died) && repeated_by.is_none() {
                 continue;
@@ -90,11 +90,11 @@ impl Task {
     }
 }
 
-/// When entries died, asked for all of a log in order: a chunk that continues died with the entry
-/// in which its artifact begins.
+/// When entries died. Entries must be queried in the order of the log: a continuing chunk died with
+/// the first entry of its artifact.
 #[derive(Default)]
 pub(super) struct Deaths {
-    /// When the newest of each index died.
+    /// When the newest artifact of each index died.
     artifacts: Vec<u32>,
 }
 

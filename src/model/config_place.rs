@@ -1,21 +1,21 @@
-//! The members of a push configuration by their paths from the params of a call, as a caller that
-//! has made it knows them (wire §1.6, §8).
+//! The paths of a push configuration's members from the params of a call, as its caller writes them
+//! (wire §1.6, §8).
 
 use super::PushForm;
 
-/// Where a configuration stands in the params of a call.
+/// The position of a configuration in the params of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConfigPlace {
-    /// By which caller.
+    /// The form of the caller's dialect.
     pub form: PushForm,
     /// True: it comes with a message.
     pub is_inline: bool,
 }
 
-/// The path of a configuration, and those of its members.
+/// The path of a configuration, and of its members.
 type MemberPaths = (&'static str, [&'static str; 9]);
 
-/// Those below a prefix; the scheme of an authentication has one of two names.
+/// The paths below a prefix; the scheme of an authentication has one of two names.
 macro_rules! paths {
     ($whole:literal, $prefix:expr, $scheme:literal) => {
         (
@@ -46,22 +46,22 @@ const INLINE_V03: MemberPaths = paths!("configuration.pushNotificationConfig", "
 const INLINE_V01: MemberPaths = paths!("pushNotification", "schemes");
 
 impl ConfigPlace {
-    /// Where it stands in a call that sets it.
+    /// The configuration in a call that sets it.
     pub const fn of_set(form: PushForm) -> ConfigPlace {
         ConfigPlace { form, is_inline: false }
     }
 
-    /// Where it stands beside a message.
+    /// The configuration next to a message.
     pub const fn of_message(form: PushForm) -> ConfigPlace {
         ConfigPlace { form, is_inline: true }
     }
 
-    /// The path of the configuration itself; that of a call of 1.0 which sets it is the params.
+    /// The path of the configuration itself; in a 1.0 call that sets it, the params.
     pub const fn whole(self) -> &'static str {
         self.paths().0
     }
 
-    /// The path of a member that has this one in 1.0.
+    /// The path of a member, given by its 1.0 name.
     pub fn path(self, member: &'static str) -> &'static str {
         let at = FLAT.1.iter().position(|name| *name == member);
         at.map_or(member, |at| self.paths().1[at])
@@ -100,7 +100,7 @@ mod tests {
         }
         let inline = ConfigPlace::of_message(PushForm::StreamResponse);
         assert_eq!(inline.path("events"), format!("{}.events", inline.whole()));
-        // What is none of them is named as it is.
+        // Any other member keeps its name.
         assert_eq!(inline.path("taskId"), "taskId");
     }
 }

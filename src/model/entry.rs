@@ -1,8 +1,8 @@
 //! One entry of a task's log: fixed columns, then the payload of an event.
 //!
 //! An agent's events wait in the same form ([`super::EventBuf`]), so they join a log by one copy.
-//! Most entries of a long log are chunks of one part, and say the id of their artifact no more: in
-//! a list it is that of the artifact before, in a log the column `index` tells.
+//! Most entries of a long log are chunks of one part, without the id of their artifact: in a list
+//! they belong to the preceding artifact, in a log the column `index` identifies it.
 
 use super::{
     event::{TaskEvent, has_metadata, is_continuing, is_repeating, kind, split_metadata},
@@ -15,34 +15,34 @@ use super::{
 /// `length u32` counts them, too; `seq` and `dead` (sequence number that replaced the entry, 0 =
 /// alive) are u32; then `kind u8` with marks in its high bits, `flag u8` and `index u16` (which
 /// artifact). The payload of an artifact begins with one more: `next u32` (offset of its next
-/// chunk, 0 = none); a chunk that continues has that in the place of `dead`, for it dies with the
-/// entry in which its artifact begins.
+/// chunk, 0 = none); a continuing chunk has that in place of `dead`, since it dies with the first
+/// entry of its artifact.
 pub const ENTRY_HEAD: usize = 16;
-/// Where the sequence number is.
+/// The offset of the sequence number.
 pub const SEQ_AT: usize = 4;
-/// Where the sequence number is that killed the entry.
+/// The offset of the sequence number that killed the entry.
 pub const DEAD_AT: usize = 8;
-/// Where the kind and its marks are.
+/// The offset of the kind and its marks.
 pub const KIND_AT: usize = 12;
-/// Where the flag is.
+/// The offset of the flag.
 pub const FLAG_AT: usize = 13;
-/// Where the number of the artifact is.
+/// The offset of the artifact's index.
 pub const INDEX_AT: usize = 14;
 /// Bytes of the offset of the next chunk.
 pub const NEXT: usize = 4;
 
-/// Where an artifact with this flag has the offset of its next chunk.
+/// The offset of the next-chunk column in an artifact with this flag.
 #[inline]
 pub fn next_at(flag: u8) -> usize {
     if is_continuing(flag) { DEAD_AT } else { ENTRY_HEAD }
 }
 
-/// Bytes of the place of repeated parts: where in the log they begin and end, each a u32.
+/// Bytes of a reference to repeated parts: their start and end in the log, a u32 each.
 pub const PLACE: usize = 8;
 
 /// Marks in the kind column: the rest of it is the kind.
 pub mod mark {
-    /// A user message, or a status that says something.
+    /// A user message, or a status with a message.
     pub const MESSAGE: u8 = 0x80;
     /// A chunk of an artifact that began in an earlier entry.
     pub const CHUNK: u8 = 0x40;
@@ -93,7 +93,7 @@ impl<'a> Entry<'a> {
         self.column::<SEQ_AT>()
     }
 
-    /// Where the next chunk of an artifact is; 0: there is none.
+    /// The offset of the artifact's next chunk; 0: there is none.
     #[inline]
     pub fn next(&self) -> usize {
         if self.is_continuing() {
@@ -102,13 +102,13 @@ impl<'a> Entry<'a> {
         self.payload.first_chunk::<NEXT>().map_or(0, |next| u32::from_le_bytes(*next) as usize)
     }
 
-    /// When it died. A [continuing](Entry::is_continuing) entry does not know: `Deaths` does.
+    /// When it died. Not stored in a [continuing](Entry::is_continuing) entry: use `Deaths`.
     #[inline]
     pub fn dead(&self) -> u32 {
         self.column::<DEAD_AT>()
     }
 
-    /// Which of the task's artifacts it belongs to.
+    /// The index of its artifact in the task.
     #[inline]
     pub fn index(&self) -> u16 {
         u16::from_le_bytes([self.head[INDEX_AT], self.head[INDEX_AT + 1]])
@@ -136,8 +136,8 @@ impl<'a> Entry<'a> {
         log.extend_from_slice(self.payload);
     }
 
-    /// The event; `id_field` is that of the artifact which a [continuing](Entry::is_continuing)
-    /// entry is about.
+    /// The event; `id_field` is the id field of the artifact of a
+    /// [continuing](Entry::is_continuing) entry.
     #[inline(always)]
     pub fn event(&self, id_field: &'a [u8]) -> Option<TaskEvent<'a>> {
         match self.lone_part() {
@@ -147,8 +147,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The artifact of an entry of that kind; of a [continuing](Entry::is_continuing) one its part
-    /// alone.
+    /// The artifact of an entry of that kind; of a [continuing](Entry::is_continuing) one only its
+    /// part.
     pub fn chunk(&self) -> Artifact<'a> {
         match self.lone_part() {
             Some(part) => Artifact { packed: b"", more: MoreParts::One(part) },
@@ -156,19 +156,19 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// True for a chunk of one part that does not say which artifact it extends.
+    /// True for a chunk of one part without the id of its artifact.
     #[inline]
     pub fn is_continuing(&self) -> bool {
         self.kind() == kind::ARTIFACT && is_continuing(self.flag())
     }
 
-    /// The part of a [continuing](Entry::is_continuing) entry, all that it has.
+    /// The only part of a [continuing](Entry::is_continuing) entry.
     #[inline]
     fn lone_part(&self) -> Option<Part<'a>> {
         self.is_continuing().then_some(Part(self.payload))
     }
 
-    /// The event of an entry that has it whole, as every user message and status has.
+    /// The event of an entry that contains it completely, like every user message and status.
     #[inline]
     pub fn plain_event(&self) -> Option<TaskEvent<'a>> {
         TaskEvent::decode(self.kind(), self.flag(), self.payload)
@@ -192,20 +192,20 @@ impl<'a> Entry<'a> {
         self.kind() == kind::ARTIFACT
     }
 
-    /// True for an artifact whose payload ends with the place of what it repeats.
+    /// True for an artifact with a payload that ends with a reference to repeated parts.
     #[inline]
     pub fn is_repeating(&self) -> bool {
         // The flag of a status is its state.
         self.kind() == kind::ARTIFACT && is_repeating(self.flag())
     }
 
-    /// The payload of a repeating entry without the place of what it repeats.
+    /// The payload of a repeating entry without that reference.
     fn own_payload(&self) -> &'a [u8] {
         self.payload.get(..self.payload.len().saturating_sub(PLACE)).unwrap_or_default()
     }
 
-    /// What a repeating entry repeats, a message or its parts alone; nothing as long as it is in no
-    /// task's log.
+    /// The parts that a repeating entry repeats, or their message; none while it is not in a task's
+    /// log.
     #[inline]
     fn repeated(&self) -> MoreParts<'a> {
         let place =
@@ -215,8 +215,8 @@ impl<'a> Entry<'a> {
         message.map_or(MoreParts::None, MoreParts::OfMessage)
     }
 
-    /// The artifact of an entry of that kind which does not [continue](Entry::is_continuing)
-    /// another, without its metadata.
+    /// The artifact of an entry of that kind, without its metadata; the entry must not be
+    /// [continuing](Entry::is_continuing).
     #[inline]
     pub fn artifact(&self) -> Artifact<'a> {
         let (payload, more) = match is_repeating(self.flag()) {
@@ -230,14 +230,14 @@ impl<'a> Entry<'a> {
         Artifact { packed: packed.unwrap_or_default(), more }
     }
 
-    /// The fields of an artifact's event that has no metadata and says its id.
+    /// The fields of an artifact event with an id and without metadata.
     #[inline]
     pub fn plain_artifact(&self) -> Option<&'a [u8]> {
         let is_plain = !has_metadata(self.flag()) && !is_continuing(self.flag());
         self.payload.get(NEXT..).filter(|_| is_plain)
     }
 
-    /// What the fields of an artifact and of its chunks begin with, metadata aside: the id.
+    /// The first field of an artifact and of its chunks, apart from metadata: the id.
     #[inline]
     pub fn artifact_key(&self) -> Option<&'a [u8]> {
         let fields = self.plain_artifact()?;
@@ -256,13 +256,13 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// True for a user message and for a status that says something.
+    /// True for a user message and for a status with a message.
     #[inline]
     pub fn holds_message(&self) -> bool {
         self.head[KIND_AT] & mark::MESSAGE != 0
     }
 
-    /// True for the entry with which an artifact begins.
+    /// True for the first entry of an artifact.
     #[inline]
     pub fn is_artifact_start(&self) -> bool {
         self.head[KIND_AT] == kind::ARTIFACT

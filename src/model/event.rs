@@ -1,4 +1,4 @@
-//! What can happen to a task, and its encoding as an entry of a log.
+//! The events of a task, and their encoding as entries of a log.
 
 use super::{
     entry::{ENTRY_HEAD, NEXT, entry_head, mark},
@@ -8,12 +8,12 @@ use super::{
     state::TaskState,
 };
 
-/// One change of a task: the single value that memory, streams and later journals carry.
+/// One change of a task: the form in memory, streams and journals.
 #[derive(Clone, Copy)]
 pub enum TaskEvent<'a> {
     /// A client's message joins the history; it has no sequence number of its own.
     UserMessage {
-        /// The message as it came.
+        /// The message as received.
         message: Message<'a>,
     },
     /// The state changes (A2A 1.0 §4.2.1).
@@ -22,9 +22,9 @@ pub enum TaskEvent<'a> {
         state: TaskState,
         /// When, in milliseconds since the Unix epoch.
         at_ms: u64,
-        /// What the agent says about it.
+        /// The agent's message.
         message: Option<Message<'a>>,
-        /// What goes with the event.
+        /// Metadata of the event.
         metadata: Option<JsonObject<'a>>,
     },
     /// An artifact appears or grows (A2A 1.0 §4.2.2).
@@ -35,7 +35,7 @@ pub enum TaskEvent<'a> {
         append: bool,
         /// True: nothing more will be appended.
         last_chunk: bool,
-        /// What goes with the event.
+        /// Metadata of the event.
         metadata: Option<JsonObject<'a>>,
     },
 }
@@ -53,8 +53,8 @@ const LAST_CHUNK: u8 = 2;
 pub(super) const REPEATS: u8 = 4;
 const CONTINUES: u8 = 8;
 
-/// Bit of the flag byte of an artifact or a status with metadata; the rest of a status's is its
-/// state.
+/// Bit of the flag byte of an artifact or a status with metadata; the other bits of a status are
+/// its state.
 const METADATA: u8 = 0x80;
 
 #[inline]
@@ -67,7 +67,7 @@ fn metadata_flag(metadata: Option<JsonObject<'_>>) -> u8 {
     if metadata.is_some() { METADATA } else { 0 }
 }
 
-/// The flag of a chunk that is one part and does not say of which artifact.
+/// The flag of a chunk of one part without the id of its artifact.
 #[inline]
 pub(super) fn continuing_flag(last_chunk: bool) -> u8 {
     artifact_flag(true, last_chunk) | CONTINUES
@@ -79,24 +79,24 @@ pub(super) fn state_of(flag: u8) -> Option<TaskState> {
     TaskState::from_number(flag & !METADATA)
 }
 
-/// True when the flag of an artifact says that it extends another.
+/// True when the flag of an artifact marks it as a chunk.
 pub(super) fn is_append(flag: u8) -> bool {
     flag & APPEND != 0
 }
 
-/// True when the flag of an artifact says that its payload ends with the place of what it repeats.
+/// True when the flag of an artifact marks a payload that ends with a reference to repeated parts.
 #[inline]
 pub(super) fn is_repeating(flag: u8) -> bool {
     flag & REPEATS != 0
 }
 
-/// True when the flag of an artifact says that its payload is one part and nothing else.
+/// True when the flag of an artifact marks a payload of one part only.
 #[inline]
 pub(super) fn is_continuing(flag: u8) -> bool {
     flag & CONTINUES != 0
 }
 
-/// True when a flag says that the payload has metadata.
+/// True when a flag marks a payload with metadata.
 #[inline]
 pub(super) fn has_metadata(flag: u8) -> bool {
     flag & METADATA != 0
@@ -105,7 +105,7 @@ pub(super) fn has_metadata(flag: u8) -> bool {
 /// Bytes of a status's payload before its metadata.
 const STATUS_HEAD: usize = 8;
 
-/// Bytes that metadata takes.
+/// Encoded bytes of metadata.
 fn metadata_len(metadata: Option<JsonObject<'_>>) -> usize {
     metadata.map_or(0, |metadata| 4 + metadata.raw().len())
 }
@@ -126,9 +126,9 @@ pub(super) fn split_metadata(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 /// An event cut into the columns of its encoding: `kind, flag, payload`.
 ///
 /// Payloads: user message = message; status = `at_ms u64, metadata, message`; artifact = `next u32,
-/// metadata, artifact`, and for one that repeats the parts of the task's first message, where in
-/// the log those begin and end, u32 each; for one that continues another, the part.
-/// Metadata has its length u32 before it, if the flag says that there is some.
+/// metadata, artifact`, followed by the start and end of the repeated parts in the log, u32 each,
+/// if it repeats the task's first message; continuing chunk = the part. Metadata follows its length
+/// u32, if the flag has the bit for it.
 impl<'a> TaskEvent<'a> {
     /// Length of the payload in bytes.
     pub fn payload_len(&self) -> usize {
@@ -143,7 +143,7 @@ impl<'a> TaskEvent<'a> {
         }
     }
 
-    /// A chunk of one part, of the artifact with this field of an id.
+    /// A chunk of one part, of the artifact with this id field.
     #[inline]
     pub(super) fn chunk(id_field: &'a [u8], part: Part<'a>, flag: u8) -> TaskEvent<'a> {
         let artifact = Artifact { packed: id_field, more: MoreParts::One(part) };
@@ -151,7 +151,7 @@ impl<'a> TaskEvent<'a> {
         TaskEvent::Artifact { artifact, append, last_chunk, metadata: None }
     }
 
-    /// The part and the flag of a chunk that is one part, of the artifact with this field of an id.
+    /// The part and the flag, if it is a chunk of one part of the artifact with this id field.
     #[inline]
     pub(super) fn as_chunk_of(&self, id_field: &[u8]) -> Option<(Part<'a>, u8)> {
         match *self {
@@ -164,7 +164,7 @@ impl<'a> TaskEvent<'a> {
         }
     }
 
-    /// Appends the event as an entry that is in no task's log yet.
+    /// Appends the event as an entry that is not in a task's log yet.
     #[inline(always)]
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         match *self {
@@ -211,7 +211,7 @@ impl<'a> TaskEvent<'a> {
         }
     }
 
-    /// Reads an event back from its columns; `None` on bytes that no event wrote.
+    /// Reads an event back from its columns; `None` for invalid bytes.
     #[inline]
     pub(super) fn decode(kind: u8, flag: u8, payload: &'a [u8]) -> Option<TaskEvent<'a>> {
         let with_metadata = |bytes: &'a [u8]| match has_metadata(flag) {
@@ -245,7 +245,7 @@ impl<'a> TaskEvent<'a> {
     }
 }
 
-/// Appends a chunk as an entry that does not say of which artifact it is.
+/// Appends a chunk as an entry without the id of its artifact.
 pub(super) fn encode_chunk((part, flag): (Part<'_>, u8), out: &mut Vec<u8>) {
     out.reserve(ENTRY_HEAD + part.0.len());
     out.extend_from_slice(&entry_head(part.0.len(), kind::ARTIFACT, flag));

@@ -1,4 +1,4 @@
-//! The packed list in which an agent's events wait to be applied.
+//! The packed list of an agent's events that wait to be applied.
 
 use super::{
     build::ArtifactBuf,
@@ -9,7 +9,7 @@ use super::{
 #[cfg(feature = "script")]
 use super::{entry::mark, state::TaskState};
 
-/// Encoded events one after another, each as an entry that is in no task's log yet.
+/// Encoded events one after another, each as an entry that is not in a task's log yet.
 ///
 /// It is reused from call to call, so that an agent that answers inline allocates nothing.
 #[derive(Default)]
@@ -17,12 +17,12 @@ pub struct EventBuf {
     bytes: Vec<u8>,
     count: usize,
     artifacts: usize,
-    /// Where the newest artifact that says its id is, if there is one.
+    /// The offset of the newest artifact with an id, if there is one.
     named_at: Option<usize>,
 }
 
 impl EventBuf {
-    /// Makes room for so many more bytes.
+    /// Reserves this many more bytes.
     pub fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve(bytes);
     }
@@ -51,12 +51,12 @@ impl EventBuf {
         self.artifacts += 1;
     }
 
-    /// The newest artifact that says its id.
+    /// The newest artifact with an id.
     fn named(&self) -> Option<Artifact<'_>> {
         Entry::at(&self.bytes, self.named_at?).map(|entry| entry.artifact())
     }
 
-    /// Appends a status whose message `write` packs in place (`message_tag` fields).
+    /// Appends a status; `write` packs its message in place (`message_tag` fields).
     #[cfg(feature = "script")]
     #[inline]
     pub(crate) fn push_status_with(
@@ -86,8 +86,8 @@ impl EventBuf {
         self.push_artifact_entry(&head, write);
     }
 
-    /// Appends one part, which `write` packs in place (`part_tag` fields), to the artifact of the
-    /// list that was pushed to last.
+    /// Appends one part, which `write` packs in place (`part_tag` fields), to the newest artifact
+    /// of the list.
     #[inline]
     pub(crate) fn push_part_with(&mut self, last_chunk: bool, write: impl FnOnce(&mut Packer<'_>)) {
         let mut head = [0; ENTRY_HEAD];
@@ -104,9 +104,9 @@ impl EventBuf {
         self.close(start, kind::ARTIFACT);
     }
 
-    /// Appends a whole artifact that has the parts of the message with which its task begins, and
-    /// does not copy them; `head` has none. It is for the turn that begins the task: later
-    /// the message is gone, and where it cannot be repeated the artifact has no parts.
+    /// Appends a whole artifact with the parts of the message that begins its task, without copying
+    /// them; `head` has no parts. Only for the turn that begins the task: if the message cannot be
+    /// repeated later, the artifact has no parts.
     /// [`Turn::artifact_of_message`](crate::agent::Turn::artifact_of_message) takes this or a copy.
     pub fn push_repeat(&mut self, head: &ArtifactBuf) {
         self.push_repeat_with(|packer| packer.0.extend_from_slice(head.view().packed));
@@ -123,7 +123,7 @@ impl EventBuf {
         self.bytes[start + FLAG_AT] |= REPEATS;
     }
 
-    /// Corrects the columns of the newest entry, to which something was packed.
+    /// Fixes the columns of the newest entry after packing to it.
     #[inline]
     fn close(&mut self, start: usize, kind: u8) {
         let length = (self.bytes.len() - start) as u32;
@@ -134,13 +134,13 @@ impl EventBuf {
         }
     }
 
-    /// Forgets all events, keeping the memory.
+    /// Removes all events, keeping the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         (self.count, self.artifacts, self.named_at) = (0, 0, None);
     }
 
-    /// Takes all events out, into memory of just their size.
+    /// Takes all events out, into memory of their exact size.
     pub(crate) fn take_exact(&mut self) -> EventBuf {
         let bytes = self.bytes.as_slice().to_vec();
         let taken = EventBuf { bytes, ..*self };
@@ -158,7 +158,7 @@ impl EventBuf {
         self.count == 0
     }
 
-    /// Encoded size in bytes: what the events will take of a task's log.
+    /// Encoded size in bytes: the bytes that the events will need in a task's log.
     pub fn bytes_len(&self) -> usize {
         self.bytes.len()
     }

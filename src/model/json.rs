@@ -1,28 +1,28 @@
-//! JSON that is handed in as text: valid because it exists.
+//! JSON as text that is valid by construction.
 //!
-//! What comes from a client was checked with its body and costs nothing to pass on. What an agent
-//! makes up itself is checked here, once, before it can be put anywhere.
+//! JSON from a client was checked with its body and costs nothing to pass on. JSON from an agent is
+//! checked here once, before it can be used.
 
 use std::fmt;
 
 use crate::json::{JsonError, check};
 
-/// Nested arrays and objects that JSON of an agent may have: the default of `json_depth_max`, so
-/// that a peer with our own limits can read it.
+/// Nesting limit for JSON of an agent: the default of `json_depth_max`, so that a peer with the
+/// same limits can read it.
 pub const JSON_DEPTH_MAX: usize = 64;
 
-/// Why something that an agent handed in cannot be used.
+/// Why a value of an agent is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueError {
     /// It is not JSON, or nested deeper than [`JSON_DEPTH_MAX`].
     Json(JsonError),
-    /// It is JSON, and not the object that metadata has to be.
+    /// It is JSON, but not the object required for metadata.
     NotAnObject,
-    /// It is not base64 in one of the spellings that A2A knows.
+    /// It is not base64 in a form that A2A allows.
     NotBase64,
-    /// It cannot stand between the quotes of a JSON string.
+    /// It is not valid between the quotes of a JSON string.
     NotRawText,
-    /// The bytes are no packed message, artifact or part.
+    /// The bytes are not a packed message, artifact or part.
     NotPacked,
 }
 
@@ -56,7 +56,7 @@ impl From<JsonError> for ValueError {
     }
 }
 
-/// One valid JSON value as text, without white space around it; kept verbatim.
+/// One valid JSON value as text, without white space around it; stored verbatim.
 ///
 /// ```
 /// use peregrine::model::{Json, PartsBuf, ValueError};
@@ -70,7 +70,7 @@ pub struct Json<'a>(&'a [u8]);
 
 impl<'a> Json<'a> {
     /// Checks that `text` is one JSON value of at most [`JSON_DEPTH_MAX`] levels; white space
-    /// around it is left away. Linear in its length; allocates nothing up to there.
+    /// around it is dropped. Linear in its length; allocates nothing.
     ///
     /// # Errors
     /// [`ValueError::Json`].
@@ -111,7 +111,7 @@ impl fmt::Debug for Json<'_> {
     }
 }
 
-/// One valid JSON object as text, as metadata has to be; kept verbatim.
+/// One valid JSON object as text, as metadata requires; stored verbatim.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct JsonObject<'a>(&'a [u8]);
 
@@ -155,12 +155,12 @@ impl fmt::Debug for JsonObject<'_> {
     }
 }
 
-/// A JSON object that owns its text, for what outlives a call.
+/// A JSON object that owns its text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JsonObjectBuf(Box<[u8]>);
 
 impl JsonObjectBuf {
-    /// As [`JsonObject::parse`], and keeps a copy.
+    /// As [`JsonObject::parse`], with a copy of the text.
     ///
     /// # Errors
     /// As [`JsonObject::parse`].

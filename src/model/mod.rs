@@ -1,8 +1,7 @@
-//! The A2A nouns: messages, parts, artifacts, tasks, events, calls, replies, and what an agent says
-//! of itself.
+//! The A2A nouns: messages, parts, artifacts, tasks, events, calls, replies, and agent profiles.
 //!
-//! Values are packed bytes and views over them; text is kept as the verbatim JSON the peer sent, so
-//! that what went in comes out. Nothing here knows a wire spelling, a socket, a clock or a lock.
+//! Values are packed bytes and views over them; text is stored as the peer's verbatim JSON, so
+//! output equals input. This module depends on no wire format, socket, clock or lock.
 
 mod append;
 pub mod build;

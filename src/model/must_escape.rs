@@ -1,8 +1,8 @@
-//! Characters of a peer's text that are escaped wherever the text is shown.
+//! Characters of a peer's text that are escaped in all displays.
 
-/// True for a character that acts on a terminal, a pager or a viewer of logs instead of being
-/// shown: C0 and C1 controls and DEL, the two separators that end a line (U+2028, U+2029), and the
-/// controls that reorder the text after them (UAX #9 §2).
+/// True for a character that controls a terminal, a pager or a log viewer instead of being
+/// displayed: C0 and C1 controls and DEL, the two separators that end a line (U+2028, U+2029), and
+/// the controls that reorder the text after them (UAX #9 §2).
 #[inline]
 pub fn must_escape(letter: char) -> bool {
     letter.is_control()

@@ -1,7 +1,7 @@
-//! What a client asks of a server: every operation with all that it can say.
+//! Calls of a client: every operation with all of its parameters.
 //!
-//! Invariant: a call that a generation or dialect cannot express is an error that names what, and
-//! nothing of it is dropped on the way.
+//! Invariant: a call that a generation or dialect cannot express is an error that names the member;
+//! no part of a call is dropped silently.
 
 use std::fmt;
 
@@ -10,14 +10,13 @@ use super::{
     push::PushCall,
 };
 
-/// One call, borrowed, before it is written: what [`Call`](super::Call) is behind a server's
-/// readers.
+/// One call before it is written, borrowed: the client's counterpart of [`Call`](super::Call).
 ///
-/// [`Send::generation`] and [`Target::generation`] mean nothing here: the receiver decides
-/// which it is.
+/// [`Send::generation`] and [`Target::generation`] are ignored: the receiver determines the
+/// generation.
 #[derive(Clone, Copy)]
 pub enum OutgoingCall<'a> {
-    /// Send a message; as [`Op::Stream`] by [`SendMode::Stream`].
+    /// Send a message; [`Op::Stream`] with [`SendMode::Stream`].
     Send(Send<'a>),
     /// Read a task.
     Get(Get<'a>),
@@ -52,12 +51,12 @@ impl OutgoingCall<'_> {
     }
 }
 
-/// What a call says that the generation or the dialect of its server has no way to say.
+/// A part of a call that the generation or the dialect of its server cannot express.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotExpressible {
-    /// The operation, or the member by its name in 1.0.
+    /// The operation, or the member by its 1.0 name.
     pub what: &'static str,
-    /// What cannot express it: a generation such as `0.3`, or the name of a dialect.
+    /// The generation, such as `0.3`, or the name of the dialect.
     pub by: &'static str,
 }
 

@@ -1,7 +1,7 @@
-//! Calls and tasks that own what they are made of: for a service that answers later, from another
-//! thread, or with tasks that are in no store.
+//! Calls and tasks that own their data: for a service that answers later, from another thread, or
+//! with tasks outside the store.
 //!
-//! Invariant: what an owned form shows is what it was made from, to the byte.
+//! Invariant: the view of an owned form equals its source, byte for byte.
 
 use super::{
     build::{ArtifactBuf, MessageBuf},
@@ -16,7 +16,7 @@ use super::{
     view::TaskView,
 };
 
-/// What bounds an owned task: nothing but its numbers. Every event can be replayed.
+/// The limits of an owned task: only the ranges of its integers. Every event can be replayed.
 const LIMITS: TaskLimits = TaskLimits {
     bytes_max: i32::MAX as usize,
     history_max: u32::MAX as usize,
@@ -24,8 +24,8 @@ const LIMITS: TaskLimits = TaskLimits {
     replay_max: u32::MAX as u64,
 };
 
-/// A task in no store: built event by event, or copied from a view. It changes by itself: what it
-/// was copied from stays as it is.
+/// A task outside the store: built event by event, or copied from a view. Its changes do not affect
+/// the original.
 ///
 /// ```
 /// use peregrine::model::{Generation, MessageBuf, PartsBuf, TaskBuf, TaskState};
@@ -39,7 +39,7 @@ const LIMITS: TaskLimits = TaskLimits {
 #[derive(Clone)]
 pub struct TaskBuf {
     pub(super) task: Task,
-    /// The event after which it is shown.
+    /// The last event in its view.
     pub(super) seq: u64,
     limits: TaskLimits,
 }
@@ -63,13 +63,13 @@ impl TaskBuf {
         Ok(TaskBuf { task, seq: 0, limits: LIMITS })
     }
 
-    /// A copy of the task as the view shows it.
+    /// A copy of the task in a view.
     pub fn of(view: TaskView<'_>) -> TaskBuf {
         TaskBuf { task: view.task().clone(), seq: view.seq(), limits: LIMITS }
     }
 
-    /// The same task within these limits: with those of a store, it takes and keeps what a task of
-    /// that store does. More than 65,535 artifacts are never taken.
+    /// The same task with these limits: with those of a store, it accepts and retains the same
+    /// events as a task in that store. The maximum is 65,535 artifacts.
     #[must_use]
     pub fn within(self, limits: TaskLimits) -> TaskBuf {
         let artifacts_max = limits.artifacts_max.min(LIMITS.artifacts_max);
@@ -83,10 +83,10 @@ impl TaskBuf {
         TaskBuf { task, seq: 0, limits: LIMITS }
     }
 
-    /// Makes it a task without events again, in the memory that it has.
+    /// Resets it to a task without events, reusing its memory.
     ///
     /// # Errors
-    /// As from [`TaskBuf::new`]; the task is then as it was.
+    /// As for [`TaskBuf::new`]; the task is then unchanged.
     #[cfg(feature = "client")]
     pub(crate) fn renew(
         &mut self,
@@ -109,16 +109,16 @@ impl TaskBuf {
         Ok(())
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that it holds.
     #[cfg(feature = "client")]
     pub(crate) fn held_bytes(&self) -> usize {
         self.task.heap_bytes()
     }
 
-    /// Applies one event, behind all that there are.
+    /// Applies one event after all others.
     ///
     /// # Errors
-    /// [`Refusal`]; the task is then as it was.
+    /// [`Refusal`]; the task is then unchanged.
     pub fn apply(&mut self, event: &TaskEvent<'_>) -> Result<(), Refusal> {
         self.seq = self.task.apply(event, &self.limits)?;
         Ok(())
@@ -127,7 +127,7 @@ impl TaskBuf {
     /// Adds a client's message to the history.
     ///
     /// # Errors
-    /// [`Refusal`]; the task is then as it was.
+    /// [`Refusal`]; the task is then unchanged.
     pub fn user_message(&mut self, message: Message<'_>) -> Result<(), Refusal> {
         self.apply(&TaskEvent::UserMessage { message })
     }
@@ -135,7 +135,7 @@ impl TaskBuf {
     /// Sets the status, as of `at_ms` milliseconds since the Unix epoch.
     ///
     /// # Errors
-    /// [`Refusal`]; the task is then as it was.
+    /// [`Refusal`]; the task is then unchanged.
     pub fn status(
         &mut self,
         state: TaskState,
@@ -149,7 +149,7 @@ impl TaskBuf {
     /// Adds a whole artifact.
     ///
     /// # Errors
-    /// [`Refusal`]; the task is then as it was.
+    /// [`Refusal`]; the task is then unchanged.
     pub fn artifact(&mut self, artifact: &ArtifactBuf) -> Result<(), Refusal> {
         let artifact = artifact.view();
         let (append, last_chunk) = (false, true);
@@ -168,7 +168,7 @@ impl TaskBuf {
     }
 }
 
-/// Tags of what a call names, in [`CallBuf::fields`].
+/// Tags of a call's text fields, in [`CallBuf::fields`].
 mod tag {
     pub const MESSAGE: u8 = 1;
     pub const ID: u8 = 2;
@@ -180,7 +180,7 @@ mod tag {
     pub const PUSH_ID: u8 = 8;
 }
 
-/// A call that owns what it says.
+/// A call that owns its data.
 #[derive(Clone)]
 pub struct CallBuf {
     kind: CallKind,
@@ -188,7 +188,7 @@ pub struct CallBuf {
     fields: Box<[u8]>,
 }
 
-/// A call without what is borrowed.
+/// A call without its text fields.
 #[derive(Clone, Copy)]
 enum CallKind {
     Send {
@@ -209,7 +209,7 @@ enum CallKind {
     ExtendedCard,
 }
 
-/// A [`Target`] without what is borrowed.
+/// A [`Target`] without its text fields.
 #[derive(Clone, Copy)]
 struct Aim {
     generation: Generation,
@@ -225,7 +225,7 @@ impl Aim {
     }
 }
 
-/// A [`PushCall`] without what is borrowed.
+/// A [`PushCall`] without its text fields.
 #[derive(Clone, Copy)]
 enum PushKind {
     Set,

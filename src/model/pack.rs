@@ -1,9 +1,9 @@
 //! The packed form of messages, parts and artifacts: `tag u8, length u32 LE, bytes` per field.
 //!
-//! Tags are the field numbers of `lf.a2a.v1`. String fields hold the text *between* the quotes of
-//! a JSON string, escapes kept; `metadata` and `data` hold a whole JSON value, verbatim. A view is
-//! made only over bytes that a [`Packer`] of this crate wrote, or that `from_packed` looked at, so
-//! reading never fails; on foreign bytes it would end early instead of panicking.
+//! Tags are the field numbers of `lf.a2a.v1`. String fields hold the text *between* the quotes of a
+//! JSON string with its escapes; `metadata` and `data` hold a whole JSON value, verbatim. A view is
+//! created only over bytes that a [`Packer`] of this crate wrote or `from_packed` checked, so
+//! reading never fails; on other bytes it would end early instead of panicking.
 
 use std::ops::Range;
 
@@ -45,7 +45,7 @@ pub mod part_tag {
     pub const FILENAME: u8 = 6;
     /// Raw string.
     pub const MEDIA_TYPE: u8 = 7;
-    /// Raw JSON object: all of a part whose kind is not known. Of ours, no field number.
+    /// Raw JSON object: a whole part of unknown kind. Not a field number of A2A.
     pub const UNKNOWN: u8 = 8;
 }
 
@@ -71,7 +71,7 @@ pub const FIELD_HEAD: usize = 5;
 /// Appends packed fields to a buffer.
 pub struct Packer<'v>(pub &'v mut Vec<u8>);
 
-/// Where a nested field began; give it back to [`Packer::close`].
+/// The start of a nested field; pass it to [`Packer::close`].
 #[must_use]
 pub struct OpenField(usize);
 
@@ -137,12 +137,12 @@ impl<'a> PackedFields<'a> {
         self.find(|(t, _)| *t == tag).map(|(_, bytes)| bytes)
     }
 
-    /// The first field with this tag, which is one of text.
+    /// The first field with this tag, which must be a text field.
     pub(super) fn text(self, tag: u8) -> Option<RawText<'a>> {
         self.first(tag).map(RawText::known)
     }
 
-    /// All fields with this tag, which is one of text.
+    /// All fields with this tag, which must be a text field.
     pub(super) fn texts(self, tag: u8) -> impl Iterator<Item = RawText<'a>> {
         self.filter(move |(t, _)| *t == tag).map(|(_, raw)| RawText::known(raw))
     }
@@ -153,7 +153,7 @@ impl<'a> PackedFields<'a> {
 pub struct Message<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Message<'a> {
-    /// Its packed form, for keeping; [`Message::from_packed`] reads it again.
+    /// Its packed form, for storage; [`Message::from_packed`] reads it again.
     #[inline]
     pub fn packed(self) -> &'a [u8] {
         self.0
@@ -164,7 +164,7 @@ impl<'a> Message<'a> {
         PackedFields(self.0)
     }
 
-    /// Its id and its text when it is a user's, and nothing but one part of text.
+    /// Its id and its text, if it is a user's message with a single part of text and nothing else.
     #[inline]
     pub fn as_user_text(self) -> Option<(RawText<'a>, RawText<'a>)> {
         const USER: &[u8] = &[Role::User as u8];
@@ -179,7 +179,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Where its parts are if they lie together, as they mostly do; else all of it.
+    /// The range of its parts if they are contiguous, as is usual; else the whole message.
     #[inline]
     pub fn parts_at(self) -> Range<usize> {
         let (mut from, mut to, mut at) = (0, 0, 0);
@@ -198,12 +198,12 @@ impl<'a> Message<'a> {
         from..to
     }
 
-    /// The `messageId`; empty when the message has none (0.1 before one was made up).
+    /// The `messageId`; empty when the message has none (0.1 before the server assigned one).
     pub fn message_id(self) -> RawText<'a> {
         self.fields().text(message_tag::MESSAGE_ID).unwrap_or_default()
     }
 
-    /// Its author; a message without the field was written by an agent.
+    /// Its author; without the field, the agent.
     pub fn role(self) -> Role {
         match self.fields().first(message_tag::ROLE) {
             Some([1]) => Role::User,
@@ -211,12 +211,12 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The `contextId` as the writer gave it.
+    /// The `contextId` as written by the author.
     pub fn context_id(self) -> Option<RawText<'a>> {
         self.fields().text(message_tag::CONTEXT_ID)
     }
 
-    /// The `taskId` as the writer gave it.
+    /// The `taskId` as written by the author.
     pub fn task_id(self) -> Option<RawText<'a>> {
         self.fields().text(message_tag::TASK_ID)
     }
@@ -247,7 +247,7 @@ impl<'a> Message<'a> {
 pub struct Artifact<'a> {
     /// Its fields.
     pub(crate) packed: &'a [u8],
-    /// What follows the parts among them.
+    /// Further parts, after those in the fields.
     pub(crate) more: MoreParts<'a>,
 }
 
@@ -257,9 +257,9 @@ pub(crate) enum MoreParts<'a> {
     /// There are none.
     #[default]
     None,
-    /// Those of a message. Nothing but parts of it may be read: they may be all of it that is here.
+    /// The parts of a message. The slice may contain nothing but parts, so only parts may be read.
     OfMessage(Message<'a>),
-    /// This one.
+    /// This part.
     One(Part<'a>),
 }
 
@@ -276,7 +276,7 @@ impl<'a> MoreParts<'a> {
 }
 
 impl<'a> Artifact<'a> {
-    /// An artifact whose fields are all its own.
+    /// An artifact with all of its fields in `packed`.
     #[inline]
     pub(crate) fn new(packed: &'a [u8]) -> Artifact<'a> {
         Artifact { packed, more: MoreParts::None }
@@ -295,14 +295,14 @@ impl<'a> Artifact<'a> {
         self.packed.len() + more.sum::<usize>()
     }
 
-    /// Appends all fields, and all parts as such.
+    /// Appends all fields, with all parts as fields.
     #[inline]
     pub fn pack(self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.packed);
         self.more.parts().for_each(|part| Packer(out).put(artifact_tag::PART, part.0));
     }
 
-    /// The field of its id, tag and length included; empty without one.
+    /// Its id field, tag and length included; empty without one.
     #[inline]
     pub(crate) fn id_field(self) -> &'a [u8] {
         let mut fields = self.fields();
@@ -314,7 +314,7 @@ impl<'a> Artifact<'a> {
         b""
     }
 
-    /// Its part when it is nothing but this field of an id and one part.
+    /// Its part, if it has only this id field and one part.
     #[inline]
     pub(crate) fn lone_part(self, id_field: &[u8]) -> Option<Part<'a>> {
         let mut rest = PackedFields(self.packed.strip_prefix(id_field)?);
@@ -327,7 +327,7 @@ impl<'a> Artifact<'a> {
         }
     }
 
-    /// Its id and its text when it is nothing but one part of text, as most chunks are.
+    /// Its id and its text, if it has only one part of text, like most chunks.
     #[inline(always)]
     pub fn as_text(self) -> Option<(RawText<'a>, RawText<'a>)> {
         let mut fields = self.fields();

@@ -1,4 +1,4 @@
-//! Views of packed parts: what they hold, and what is said about it.
+//! Views of packed parts: their content and its attributes.
 
 use super::{
     json::{Json, JsonObject},
@@ -10,18 +10,18 @@ use super::{
 #[derive(Clone, Copy)]
 pub struct Part<'a>(pub(crate) &'a [u8]);
 
-/// What a part holds: exactly one of four, or what a server says that is none of them.
+/// The content of a part: exactly one of four kinds, or an unknown kind of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content<'a> {
     /// Text.
     Text(RawText<'a>),
     /// Bytes, as standard base64 with its padding ([`RawText::decode_base64`]).
     Raw(RawText<'a>),
-    /// Where the bytes are.
+    /// The URL of the bytes.
     Url(RawText<'a>),
     /// Any JSON.
     Data(Json<'a>),
-    /// The whole part, of a kind that is not known here; metadata and names are inside.
+    /// The whole part, of unknown kind; metadata and names are inside.
     Unknown(JsonObject<'a>),
 }
 
@@ -37,7 +37,7 @@ impl<'a> Part<'a> {
         PackedFields(self.0)
     }
 
-    /// Its text when it is nothing else.
+    /// Its text, if it has nothing else.
     #[inline]
     pub fn as_text(self) -> Option<RawText<'a>> {
         let mut fields = self.fields();
@@ -47,7 +47,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// The content; empty text if the bytes hold none.
+    /// The content; empty text if there is none.
     pub fn content(self) -> Content<'a> {
         for (tag, bytes) in self.fields() {
             match tag {

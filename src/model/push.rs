@@ -1,9 +1,7 @@
-//! Where a server sends the events of a task, and the four operations on that (A2A 1.0 §3.1.7 to
-//! §3.1.10).
+//! Push configurations, and the four operations on them (A2A 1.0 §3.1.7 to §3.1.10).
 //!
-//! Invariant: as with messages, a view is over packed fields, whose text stands as between the
-//! quotes of a JSON string. A configuration holds secrets: nothing here shows them when it is
-//! printed.
+//! Invariant: as with messages, a view is over packed fields with text in the form between the
+//! quotes of a JSON string. A configuration holds secrets, which `Debug` does not print.
 
 use std::fmt;
 
@@ -16,7 +14,7 @@ use super::{
 };
 
 /// Field numbers of a packed configuration: those of `lf.a2a.v1.TaskPushNotificationConfig`, 7 and
-/// 8 of its `authentication`, and then what Evo AI has.
+/// 8 of its `authentication`, and then members of Evo AI.
 pub(crate) mod push_tag {
     pub const ID: u8 = 2;
     pub const TASK_ID: u8 = 3;
@@ -29,10 +27,10 @@ pub(crate) mod push_tag {
     pub const HEADER_VALUE: u8 = 11;
     /// One byte.
     pub const FILTER: u8 = 12;
-    /// The `traceparent` of the call that it is for; a server's own.
+    /// The `traceparent` of the call that set it; internal.
     #[cfg(feature = "push")]
     pub const TRACE: u8 = 13;
-    /// Which setting of a scope's webhook it is, 8 bytes; a server's own.
+    /// The number of this setting of a scope's webhook, 8 bytes; internal.
     #[cfg(feature = "push")]
     pub const SETTING: u8 = 14;
 }
@@ -46,22 +44,22 @@ impl<'a> PushConfig<'a> {
         PackedFields(self.0).text(tag).filter(|text| !text.is_empty())
     }
 
-    /// The task; `None` in a configuration that rides on a message.
+    /// The task; `None` in a configuration within a message's call.
     pub fn task_id(self) -> Option<RawText<'a>> {
         self.text(push_tag::TASK_ID)
     }
 
-    /// Its own id among those of the task; a server makes one up where a client gives none.
+    /// Its id, unique within the task; the server assigns one if the client gives none.
     pub fn id(self) -> Option<RawText<'a>> {
         self.text(push_tag::ID)
     }
 
-    /// Where events are sent.
+    /// The URL that receives the events.
     pub fn url(self) -> RawText<'a> {
         self.text(push_tag::URL).unwrap_or_default()
     }
 
-    /// What the server sends with each event, by which the receiver knows it.
+    /// The token that the server sends with each event, to identify itself to the receiver.
     pub fn token(self) -> Option<RawText<'a>> {
         self.text(push_tag::TOKEN)
     }
@@ -71,48 +69,48 @@ impl<'a> PushConfig<'a> {
         self.text(push_tag::SCHEME)
     }
 
-    /// What follows the scheme there; servers may mask it in what they show.
+    /// The credentials after the scheme; servers may mask them in answers.
     pub fn credentials(self) -> Option<RawText<'a>> {
         self.text(push_tag::CREDENTIALS)
     }
 
-    /// The conversation whose tasks it is about, where it names no task (Evo AI).
+    /// The conversation of its tasks, if it names no task (Evo AI).
     pub fn context_id(self) -> Option<RawText<'a>> {
         self.text(push_tag::CONTEXT_ID)
     }
 
-    /// Header fields of its own, by name and value (Evo AI).
+    /// Its additional header fields, by name and value (Evo AI).
     pub fn headers(self) -> impl Iterator<Item = (RawText<'a>, RawText<'a>)> {
         let texts = |tag| PackedFields(self.0).texts(tag);
         texts(push_tag::HEADER_NAME).zip(texts(push_tag::HEADER_VALUE))
     }
 
-    /// Which events it gets, where it says so.
+    /// The events it gets, if it specifies them.
     pub fn filter(self) -> Option<PushFilter> {
         let bits = PackedFields(self.0).first(push_tag::FILTER)?;
         bits.first().map(|bits| PushFilter::of_bits(*bits))
     }
 
-    /// The trace in which it was set, as `traceparent` has it (W3C Trace Context §3.2).
+    /// The trace in which it was set, in the form of `traceparent` (W3C Trace Context §3.2).
     #[cfg(feature = "push")]
     pub(crate) fn trace(self) -> Option<&'a str> {
         self.text(push_tag::TRACE).map(RawText::raw_str)
     }
 
-    /// A copy in this trace.
+    /// A copy with this trace.
     #[cfg(feature = "push")]
     pub(crate) fn in_trace(self, traceparent: &[u8]) -> Vec<u8> {
         self.with(push_tag::TRACE, traceparent)
     }
 
-    /// Which setting of a scope's webhook it is.
+    /// The number of this setting of a scope's webhook.
     #[cfg(feature = "push")]
     pub(crate) fn setting(self) -> Option<u64> {
         let bytes = PackedFields(self.0).first(push_tag::SETTING)?;
         bytes.first_chunk().copied().map(u64::from_be_bytes)
     }
 
-    /// A copy that is this setting.
+    /// A copy with this number.
     #[cfg(feature = "push")]
     pub(crate) fn of_setting(self, setting: u64) -> Vec<u8> {
         self.with(push_tag::SETTING, &setting.to_be_bytes())
@@ -126,7 +124,7 @@ impl<'a> PushConfig<'a> {
         packed
     }
 
-    /// A copy under this id, which stands as between quotes, and without its task.
+    /// A copy with this raw id, and without its task.
     #[cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone keep them"))]
     pub(crate) fn under(self, id: &[u8]) -> Box<[u8]> {
         let mut packed = Vec::with_capacity(self.0.len() + id.len() + 8);
@@ -171,30 +169,30 @@ pub struct PushConfigBuf {
 }
 
 impl PushConfigBuf {
-    /// A configuration with nothing but a URL.
+    /// A configuration with a URL only.
     pub fn new<'t>(url: impl Into<Text<'t>>) -> PushConfigBuf {
         PushConfigBuf { packed: Vec::new() }.with(push_tag::URL, url.into())
     }
 
-    /// Names the task.
+    /// Sets the task.
     #[must_use]
     pub fn task_id<'t>(self, task_id: impl Into<Text<'t>>) -> PushConfigBuf {
         self.with(push_tag::TASK_ID, task_id.into())
     }
 
-    /// Names the configuration; one of that id is replaced.
+    /// Sets the id; a configuration with this id is replaced.
     #[must_use]
     pub fn id<'t>(self, id: impl Into<Text<'t>>) -> PushConfigBuf {
         self.with(push_tag::ID, id.into())
     }
 
-    /// Gives what the server shall send with each event.
+    /// Sets the token that the server sends with each event.
     #[must_use]
     pub fn token<'t>(self, token: impl Into<Text<'t>>) -> PushConfigBuf {
         self.with(push_tag::TOKEN, token.into())
     }
 
-    /// Gives what the server shall authorize itself with: a scheme and its credentials.
+    /// Sets the authorization of the server: a scheme and its credentials.
     #[must_use]
     pub fn authentication<'t>(
         self,
@@ -205,14 +203,14 @@ impl PushConfigBuf {
         with_scheme.with(push_tag::CREDENTIALS, credentials.into())
     }
 
-    /// Gives a bearer token (RFC 6750) to authorize itself with.
+    /// Sets a bearer token (RFC 6750) as authorization of the server.
     #[must_use]
     pub fn bearer<'t>(self, credentials: impl Into<Text<'t>>) -> PushConfigBuf {
         self.authentication("Bearer", credentials)
     }
 
-    /// Names the events that it shall get, where the agent has the extension
-    /// [`PUSH_EVENTS`](super::Extension::PUSH_EVENTS); others take no notice. Not over gRPC.
+    /// Selects the events, if the agent has the extension
+    /// [`PUSH_EVENTS`](super::Extension::PUSH_EVENTS); other agents ignore it. Not over gRPC.
     #[must_use]
     pub fn filter(mut self, filter: PushFilter) -> PushConfigBuf {
         super::build::remove(&mut self.packed, push_tag::FILTER);
@@ -220,7 +218,7 @@ impl PushConfigBuf {
         self
     }
 
-    /// Gives a header field of its own, beside those before (Evo AI).
+    /// Adds a header field (Evo AI).
     #[must_use]
     pub fn header<'t>(
         mut self,
@@ -247,36 +245,36 @@ impl PushConfigBuf {
 /// One of the four operations on push configurations.
 #[derive(Clone, Copy, Debug)]
 pub enum PushCall<'a> {
-    /// Makes or replaces a configuration, which names its task.
+    /// Creates or replaces a configuration, which names its task.
     Set(PushConfig<'a>),
     /// Reads one.
     Get {
         /// The task.
         task_id: RawText<'a>,
-        /// Which of its configurations; `None`, before 1.0: that without a chosen
-        /// id, or else the first.
+        /// Which of its configurations; `None`, before 1.0: the one without a chosen id, or else
+        /// the first.
         id: Option<RawText<'a>>,
     },
-    /// Lists those of a task.
+    /// Lists the configurations of a task.
     List {
         /// The task.
         task_id: RawText<'a>,
         /// At most this many; 1.0 and the proto of 0.3 have pages.
         page_size: Option<u32>,
-        /// Where to go on; 1.0 and the proto of 0.3 have pages.
+        /// The page token; 1.0 and the proto of 0.3 have pages.
         page_token: Option<RawText<'a>>,
     },
     /// Deletes one.
     Delete {
         /// The task.
         task_id: RawText<'a>,
-        /// Which of its configurations; `None`, in 0.1: the one that a get without an id shows.
+        /// Which of its configurations; `None`, in 0.1: the one that a get without an id returns.
         id: Option<RawText<'a>>,
     },
 }
 
 impl<'a> PushCall<'a> {
-    /// The task that it is about; empty where it names none.
+    /// Its task; empty if it names none.
     pub fn task_id(&self) -> RawText<'a> {
         match *self {
             PushCall::Set(config) => config.task_id().unwrap_or_default(),
@@ -287,7 +285,7 @@ impl<'a> PushCall<'a> {
     }
 }
 
-/// What a webhook gets, by the dialect that configured it (wire §6).
+/// The content of deliveries, by the dialect that configured the webhook (wire §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PushForm {
     /// 1.0: one `StreamResponse` (A2A 1.0 §4.3.3).
@@ -296,13 +294,13 @@ pub enum PushForm {
     Task03,
     /// 0.1: the task.
     Task01,
-    /// Evo AI: the task's id, its state and when it was entered. Such a configuration names no task
-    /// and is about those that are made from then on.
+    /// Evo AI: the task's id, its state and the time of the change. Such a configuration names no
+    /// task and applies to tasks that are created later.
     EvoAi,
 }
 
 impl PushForm {
-    /// What a webhook gets that is configured in the words of a generation.
+    /// The content of deliveries to a webhook configured in a generation.
     pub const fn of(generation: Generation) -> PushForm {
         match generation {
             Generation::V1 => PushForm::StreamResponse,
@@ -315,9 +313,9 @@ impl PushForm {
 /// An operation on push configurations, as a server gets it.
 #[derive(Clone, Copy, Debug)]
 pub struct PushRequest<'a> {
-    /// What is to be done.
+    /// The operation.
     pub call: PushCall<'a>,
-    /// What a webhook gets that is configured by it.
+    /// The content of deliveries to a webhook that it configures.
     pub form: PushForm,
 }
 

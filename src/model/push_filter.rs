@@ -1,17 +1,17 @@
-//! Which events a webhook gets: the extension [`PUSH_EVENTS`](super::Extension::PUSH_EVENTS).
+//! Filters of a webhook's events: the extension [`PUSH_EVENTS`](super::Extension::PUSH_EVENTS).
 
 use super::{TaskEvent, TaskState};
 
-/// Above those of kinds: whether events are one, and whether that and the kinds were said.
+/// Bits above the kinds: coalesce, and whether `coalesce` and `events` are given.
 const COALESCE_BIT: u8 = 8;
 const SAYS_COALESCE_BIT: u8 = 16;
 const SAYS_KINDS_BIT: u8 = 32;
 
-/// Which events a webhook gets, and how: each of the two may be left to the server. The default
-/// leaves both.
+/// Which events a webhook gets, and whether they are coalesced: each of the two may be left to the
+/// server. The default leaves both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PushFilter {
-    /// A bit for each kind that is named; none named: all of them.
+    /// A bit for each selected kind; none: all kinds.
     kinds: Option<u8>,
     coalesce: Option<bool>,
 }
@@ -21,12 +21,12 @@ impl PushFilter {
     pub const ALL: PushFilter = PushFilter::kind(0);
     /// Each status.
     pub const STATUS: PushFilter = PushFilter::kind(1);
-    /// Artifacts, and pieces of them.
+    /// Artifacts, and their chunks.
     pub const ARTIFACTS: PushFilter = PushFilter::kind(2);
-    /// A status that ends the task, or asks for input.
+    /// A status that ends the task, or requests input.
     pub const FINAL: PushFilter = PushFilter::kind(4);
 
-    /// The kinds by their names on the wire.
+    /// The kinds with their wire names.
     const KINDS: [(&'static str, PushFilter); 3] = [
         ("status", PushFilter::STATUS),
         ("artifacts", PushFilter::ARTIFACTS),
@@ -37,37 +37,38 @@ impl PushFilter {
         PushFilter { kinds: Some(kinds), coalesce: None }
     }
 
-    /// The kind of this name on the wire: `status`, `artifacts` or `final`.
+    /// The kind with this wire name: `status`, `artifacts` or `final`.
     pub fn named(name: &str) -> Option<PushFilter> {
         PushFilter::KINDS.into_iter().find(|(kind, _)| *kind == name).map(|(_, filter)| filter)
     }
 
-    /// The kinds of this one and of another together; of the rest this one counts.
+    /// This filter with the kinds of both.
     #[must_use]
     pub fn with(self, other: PushFilter) -> PushFilter {
         let kinds = self.kinds.zip(other.kinds).map(|(own, others)| own | others);
         PushFilter { kinds: kinds.or(self.kinds).or(other.kinds), ..self.or(other) }
     }
 
-    /// It, and what another one says that it leaves open.
+    /// This filter, with `other` for unset parts.
     #[must_use]
     pub fn or(self, other: PushFilter) -> PushFilter {
         let PushFilter { kinds, coalesce } = other;
         PushFilter { kinds: self.kinds.or(kinds), coalesce: self.coalesce.or(coalesce) }
     }
 
-    /// It, and whether several events that wait at the same time are one: the task as it is then.
+    /// This filter with coalescing set: several pending events become one delivery of the current
+    /// task.
     #[must_use]
     pub const fn coalesced(self, coalesce: bool) -> PushFilter {
         PushFilter { coalesce: Some(coalesce), ..self }
     }
 
-    /// Whether several events that wait at the same time are one; `None`: it does not say.
+    /// Whether several pending events become one delivery; `None`: unset.
     pub const fn coalesces(self) -> Option<bool> {
         self.coalesce
     }
 
-    /// The kinds that it names, as on the wire; `None`: it does not say.
+    /// The selected kinds by their wire names; `None`: unset.
     pub fn kinds(self) -> Option<impl Iterator<Item = &'static str>> {
         self.kinds?;
         let named = PushFilter::KINDS.into_iter().filter(move |(_, kind)| self.has(*kind));
@@ -78,23 +79,23 @@ impl PushFilter {
         self.kinds.zip(kind.kinds).is_some_and(|(own, kind)| own & kind != 0)
     }
 
-    /// Whether it names no kind.
+    /// Whether it selects no kind.
     fn is_open(self) -> bool {
         self.kinds.is_none_or(|kinds| kinds == 0)
     }
 
-    /// Whether a status is to be posted.
+    /// Whether a status is delivered.
     pub fn takes_status(self, state: TaskState) -> bool {
         let is_final = state.is_terminal() || state.is_interrupted();
         self.is_open() || self.has(PushFilter::STATUS) || is_final && self.has(PushFilter::FINAL)
     }
 
-    /// Whether there are statuses that are to be posted.
+    /// Whether any status is delivered.
     pub(crate) fn takes_any_status(self) -> bool {
         self.takes_status(TaskState::Completed)
     }
 
-    /// Whether an event is to be posted.
+    /// Whether an event is delivered.
     pub fn takes(self, event: &TaskEvent<'_>) -> bool {
         match event {
             TaskEvent::Status { state, .. } => self.takes_status(*state),
@@ -103,7 +104,7 @@ impl PushFilter {
         }
     }
 
-    /// It as one byte, as configurations keep it.
+    /// The filter as one byte, the form in configurations.
     pub(crate) fn bits(self) -> u8 {
         let coalesce = match self.coalesce {
             None => 0,
@@ -113,7 +114,7 @@ impl PushFilter {
         self.kinds.map_or(0, |kinds| SAYS_KINDS_BIT | kinds) | coalesce
     }
 
-    /// What [`PushFilter::bits`] gave.
+    /// Reads [`PushFilter::bits`].
     pub(crate) fn of_bits(bits: u8) -> PushFilter {
         let has = |bit| bits & bit != 0;
         PushFilter {

@@ -1,8 +1,8 @@
-//! What a server said, in canonical form, whatever the generation and the binding it came in.
+//! A server's answer in canonical form, from any generation and binding.
 //!
-//! Invariant: one holder is filled again and again and keeps its memory, so that what is read in
-//! the steady state allocates nothing. A task is read into a log of its own: its history as
-//! messages in their order, of all authors, its artifacts, and then its status.
+//! Invariant: one holder is filled repeatedly and reuses its memory, so steady-state reading
+//! allocates nothing. A task is read into its own log: its history as messages in order, of all
+//! authors, its artifacts, and then its status.
 
 mod error;
 mod fill;
@@ -26,7 +26,7 @@ pub(crate) use fill::{ReadStatus, Shapes};
 #[cfg(feature = "client")]
 pub(crate) use template::{ReceivedAround, ReceivedTemplate, TEXTS_MAX};
 
-/// What kind of thing it is that a server said.
+/// The kind of a server's answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReceivedKind {
     /// Nothing: the answer to a delete, or no answer yet.
@@ -46,11 +46,11 @@ pub enum ReceivedKind {
     PushConfig,
     /// A list of push configurations.
     PushConfigs,
-    /// A card, as the JSON that it is.
+    /// A card, as JSON.
     Card,
 }
 
-/// Tags of what was received beside tasks.
+/// Tags of received data other than tasks.
 mod tag {
     pub const TASK_ID: u8 = 1;
     pub const CONTEXT_ID: u8 = 2;
@@ -62,13 +62,13 @@ mod tag {
     pub const CARD: u8 = 8;
 }
 
-/// One thing that a server said. Made once, it is filled by the readers of any generation.
+/// One answer of a server. Created once, it is filled by the readers of all generations.
 #[derive(Clone, Default)]
 pub struct Received {
     kind: ReceivedKind,
     /// All but tasks, packed.
     fields: Vec<u8>,
-    /// The first `tasks_len` are what was received, the others memory to be used again.
+    /// The first `tasks_len` were received, the others are memory for reuse.
     tasks: Vec<ReceivedTask>,
     tasks_len: usize,
     numbers: Numbers,
@@ -77,7 +77,7 @@ pub struct Received {
     span: Range<usize>,
 }
 
-/// What is no text.
+/// Data other than text.
 #[derive(Clone, Copy, Default)]
 struct Numbers {
     state: Option<TaskState>,
@@ -89,7 +89,7 @@ struct Numbers {
     total_size: u64,
 }
 
-/// A task, and what the log of a task has no place for.
+/// A task, and data that the log of a task does not hold.
 #[derive(Clone)]
 struct ReceivedTask {
     task: TaskBuf,
@@ -118,17 +118,17 @@ struct EventFields<'a> {
 pub struct StatusUpdate<'a> {
     /// The task; never empty.
     pub task_id: RawText<'a>,
-    /// Its conversation; empty in 0.1, whose events do not say it.
+    /// Its conversation; empty in 0.1, since its events do not contain it.
     pub context_id: RawText<'a>,
     /// The new state.
     pub state: TaskState,
-    /// When, in milliseconds since the Unix epoch; 0: the server did not say.
+    /// When, in milliseconds since the Unix epoch; 0: not given.
     pub at_ms: u64,
-    /// What the agent says about it.
+    /// The agent's message.
     pub message: Option<Message<'a>>,
-    /// What goes with the event.
+    /// Metadata of the event.
     pub metadata: Option<JsonObject<'a>>,
-    /// True: the server says that its stream ends here. Only generations before 1.0 do.
+    /// True: the server marks the end of its stream. Only generations before 1.0 do.
     pub is_final: bool,
 }
 
@@ -137,7 +137,7 @@ pub struct StatusUpdate<'a> {
 pub struct ArtifactUpdate<'a> {
     /// The task; never empty.
     pub task_id: RawText<'a>,
-    /// Its conversation; empty in 0.1, whose events do not say it.
+    /// Its conversation; empty in 0.1, since its events do not contain it.
     pub context_id: RawText<'a>,
     /// The artifact, or the chunk to append.
     pub artifact: Artifact<'a>,
@@ -145,7 +145,7 @@ pub struct ArtifactUpdate<'a> {
     pub append: bool,
     /// True: nothing more will be appended.
     pub last_chunk: bool,
-    /// What goes with the event.
+    /// Metadata of the event.
     pub metadata: Option<JsonObject<'a>>,
 }
 
@@ -155,9 +155,9 @@ pub struct TaskPage<'a> {
     tasks: &'a [ReceivedTask],
     /// Token of the next page; empty: this is the last.
     pub next_page_token: RawText<'a>,
-    /// The page size that the server applied; 0: it did not say.
+    /// The page size that the server applied; 0: not given.
     pub page_size: u32,
-    /// Matching tasks before paging; 0 with tasks: it did not say.
+    /// Matching tasks before paging; 0 with tasks: not given.
     pub total_size: u64,
 }
 
@@ -169,12 +169,12 @@ impl<'a> TaskPage<'a> {
 }
 
 impl Received {
-    /// One that holds nothing.
+    /// An empty holder.
     pub fn new() -> Received {
         Received::default()
     }
 
-    /// What it holds.
+    /// The kind of its content.
     pub fn kind(&self) -> ReceivedKind {
         self.kind
     }
@@ -184,12 +184,12 @@ impl Received {
         self.only_task().map(|held| held.task.view())
     }
 
-    /// The task as a value to keep and to apply events to.
+    /// The task as a value to store and to apply events to.
     pub fn task_buf(&self) -> Option<&TaskBuf> {
         self.only_task().map(|held| &held.task)
     }
 
-    /// `Task.metadata`, for which a log of events has no place.
+    /// `Task.metadata`, which the log of a task does not hold.
     pub fn task_metadata(&self) -> Option<JsonObject<'_>> {
         self.only_task().and_then(ReceivedTask::metadata)
     }
@@ -231,7 +231,7 @@ impl Received {
         })
     }
 
-    /// What an event has, each of it once.
+    /// The fields of an event, each once.
     fn event_fields(&self) -> EventFields<'_> {
         let mut event = EventFields::default();
         for (tag, field) in PackedFields(&self.fields) {
@@ -273,12 +273,12 @@ impl Received {
         configs.map(|(_, config)| PushConfig(config))
     }
 
-    /// The card, as the JSON that it is.
+    /// The card, as JSON.
     pub fn card(&self) -> Option<JsonObject<'_>> {
         self.first(ReceivedKind::Card, tag::CARD).map(JsonObject::known)
     }
 
-    /// The task that it is or is about, if it says.
+    /// The id of its task, if given.
     pub fn task_id(&self) -> Option<RawText<'_>> {
         let id = match self.kind {
             ReceivedKind::Task => self.task().map(|task| task.id()),
@@ -295,7 +295,7 @@ impl Received {
         id.filter(|id| !id.is_empty())
     }
 
-    /// The conversation that it belongs to, if it says.
+    /// The id of its conversation, if given.
     pub fn context_id(&self) -> Option<RawText<'_>> {
         let id = match self.kind {
             ReceivedKind::Task => self.task().map(|task| task.context_id()),
@@ -312,7 +312,7 @@ impl Received {
         id.filter(|id| !id.is_empty())
     }
 
-    /// The state of the task, where a task or a status was received.
+    /// The state of the task, if a task or a status was received.
     pub fn state(&self) -> Option<TaskState> {
         match self.status_update() {
             Some(update) => Some(update.state),
@@ -320,13 +320,13 @@ impl Received {
         }
     }
 
-    /// Where in the bytes that were read the thing itself stands, without its envelope: to be
-    /// passed on as it is. Empty where those bytes were no JSON, or there was nothing.
+    /// The range of the content in the bytes that were read, without its envelope, for forwarding.
+    /// Empty if those bytes were not JSON, or there was no content.
     pub fn span(&self) -> Range<usize> {
         self.span.clone()
     }
 
-    /// Bytes of memory that it takes, in use or kept for the next.
+    /// Bytes of memory that it holds, in use or for reuse.
     pub fn held_bytes(&self) -> usize {
         let tasks = self.tasks.iter().map(|held| held.task.held_bytes() + held.metadata.capacity());
         let table = self.tasks.capacity() * size_of::<ReceivedTask>();

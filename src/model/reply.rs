@@ -1,12 +1,12 @@
-//! What a service answers: views that live as long as the answer is being written.
+//! The answers of a service: views that live while the answer is being written.
 
 use super::{pack::Message, push::PushConfig, text::RawText, view::TaskView};
 
-/// One answer, or one piece of a page. The service hands it to the caller's writer by reference,
-/// while the task is locked, so that nothing is copied in between.
+/// One answer, or one piece of a page. The service passes it to the caller's writer by reference,
+/// while the task is locked, so no data is copied in between.
 #[derive(Clone, Copy)]
 pub enum Reply<'a> {
-    /// A task, with as much of its history as the call asked for.
+    /// A task, with the requested part of its history.
     Task {
         /// The task.
         view: TaskView<'a>,
@@ -40,21 +40,21 @@ pub enum Reply<'a> {
         /// Matching tasks before paging.
         total: u64,
     },
-    /// What came of an operation on push configurations.
+    /// The result of an operation on push configurations.
     Push(PushReply<'a>),
 }
 
-/// What came of an operation on push configurations.
+/// The result of an operation on push configurations.
 #[derive(Clone, Copy, Debug)]
 pub enum PushReply<'a> {
     /// A configuration, which has an id.
     Config {
-        /// Its task; empty where it is about none in particular (Evo AI).
+        /// Its task; empty if it applies to several (Evo AI).
         task_id: RawText<'a>,
         /// The configuration.
         config: PushConfig<'a>,
     },
-    /// There is none; only 0.1 and Evo AI can say so.
+    /// There is none; only 0.1 and Evo AI can express that.
     NoConfig {
         /// The task.
         task_id: RawText<'a>,
@@ -73,6 +73,6 @@ pub enum PushReply<'a> {
         /// Token of the next page, ASCII; empty on the last page.
         next: &'a str,
     },
-    /// It is gone, or was never there.
+    /// It was deleted, or did not exist.
     Deleted,
 }

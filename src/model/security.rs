@@ -1,8 +1,9 @@
-//! What callers have to show, as cards say it (A2A 1.0 §4.5). It is enforced elsewhere.
+//! Security requirements for callers, in the form of cards (A2A 1.0 §4.5). They are enforced
+//! elsewhere.
 
 use super::JsonObjectBuf;
 
-/// The ways to authenticate, and which of them are asked for.
+/// The security schemes, and the requirements.
 ///
 /// ```
 /// use peregrine::model::{CardRequirement, CardScheme, CardSecurity};
@@ -16,24 +17,24 @@ use super::JsonObjectBuf;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CardSecurity {
-    /// Every way, each under a name of its own.
+    /// The schemes, each with a unique name.
     pub schemes: Vec<CardScheme>,
-    /// What is asked for: one of these is enough; empty: nothing is.
+    /// The requirements: one of these is enough; empty: authentication is not required.
     pub requirements: Vec<CardRequirement>,
 }
 
-/// One way to authenticate (A2A 1.0 §4.5.1).
+/// One security scheme (A2A 1.0 §4.5.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardScheme {
     /// Its name on the card.
     pub name: String,
-    /// For humans; may be empty.
+    /// Description for humans; may be empty.
     pub description: String,
-    /// What it is.
+    /// The kind of scheme.
     pub kind: CardSchemeKind,
 }
 
-/// The kind of a way to authenticate.
+/// The kind of a security scheme.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CardSchemeKind {
     /// A key in this header field (A2A 1.0 §4.5.2).
@@ -41,32 +42,32 @@ pub enum CardSchemeKind {
         /// The field.
         header: String,
     },
-    /// A scheme of HTTP (A2A 1.0 §4.5.3).
+    /// An HTTP authentication scheme (A2A 1.0 §4.5.3).
     Http {
         /// Its name: `Bearer`, `Basic`.
         scheme: String,
-        /// What bearer tokens are made of, for humans; may be empty.
+        /// The format of bearer tokens, for humans; may be empty.
         bearer_format: String,
     },
     /// OpenID Connect (A2A 1.0 §4.5.5).
     OpenIdConnect {
-        /// Where the issuer describes itself.
+        /// The URL of the issuer's configuration.
         url: String,
     },
-    /// OAuth 2.0 (A2A 1.0 §4.5.4), as the operator has it.
+    /// OAuth 2.0 (A2A 1.0 §4.5.4), as configured by the operator.
     OAuth2 {
-        /// The flows, each by its name on cards and as the object that stands there; the preferred
-        /// first, because 1.0 has a place for one.
+        /// The flows, each by its name on cards and its JSON object; the preferred one first,
+        /// because 1.0 allows only one.
         flows: Vec<(String, JsonObjectBuf)>,
-        /// Where the authorization server describes itself (RFC 8414); may be empty.
+        /// The URL of the authorization server's metadata (RFC 8414); may be empty.
         metadata_url: String,
     },
     /// A client certificate (A2A 1.0 §4.5.6).
     MutualTls,
 }
 
-/// Ways all of which are asked for together, each by its name and with its scopes; empty: nothing
-/// is asked for.
+/// Schemes that are required together, each by its name and with its scopes; empty: no
+/// authentication is required.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CardRequirement {
     /// Name and scopes of each.
@@ -89,7 +90,7 @@ impl CardScheme {
         CardScheme::of(name, CardSchemeKind::Http { scheme, bearer_format })
     }
 
-    /// OpenID Connect, by the URL of the issuer's configuration.
+    /// OpenID Connect, with the URL of the issuer's configuration.
     pub fn open_id_connect(name: &str, url: &str) -> CardScheme {
         CardScheme::of(name, CardSchemeKind::OpenIdConnect { url: url.to_owned() })
     }
@@ -101,7 +102,7 @@ impl CardScheme {
 }
 
 impl CardRequirement {
-    /// This one alone, with these scopes.
+    /// This scheme only, with these scopes.
     pub fn of<'s>(name: &str, scopes: impl IntoIterator<Item = &'s str>) -> CardRequirement {
         let scopes = scopes.into_iter().map(str::to_owned).collect();
         CardRequirement { schemes: vec![(name.to_owned(), scopes)] }
@@ -109,7 +110,7 @@ impl CardRequirement {
 }
 
 impl CardSecurity {
-    /// The first name that cannot be said: it is empty, there twice, or asked for and not there.
+    /// The first invalid name: empty, duplicate, or required and undefined.
     pub fn wrong(&self) -> Option<&str> {
         let names = || self.schemes.iter().map(|scheme| scheme.name.as_str());
         let is_wrong = |(at, name): &(usize, &str)| {
@@ -119,7 +120,7 @@ impl CardSecurity {
         wrong.or_else(|| self.unknown(&self.requirements))
     }
 
-    /// The first name in `requirements` that is none of a scheme, or there twice in one of them.
+    /// The first name in `requirements` that is undefined, or duplicate within one of them.
     pub fn unknown<'r>(&self, requirements: &'r [CardRequirement]) -> Option<&'r str> {
         requirements.iter().find_map(|requirement| {
             let asked = || requirement.schemes.iter().map(|(name, _)| name.as_str());

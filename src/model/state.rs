@@ -1,4 +1,4 @@
-//! Task states, roles and protocol generations, each with the facts every module agrees on.
+//! Task states, roles and protocol generations, with the facts that all modules share.
 
 /// State of a task (A2A 1.0 §4.1.3, `TaskState`); the discriminants are the proto numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +38,7 @@ impl TaskState {
         TaskState::AuthRequired,
     ];
 
-    /// Its name in 0.3, which the admin interface, scripts and programs use as well (wire §1.6).
+    /// Its name in 0.3, which the admin interface, scripts and programs also use (wire §1.6).
     pub const fn word(self) -> &'static str {
         match self {
             TaskState::Unspecified => "unknown",
@@ -53,8 +53,7 @@ impl TaskState {
         }
     }
 
-    /// The state that an agent can give a task by this name; `None`: there is none, or it is
-    /// `unknown`.
+    /// The state with this name that an agent can set; `None`: there is none, or it is `unknown`.
     #[cfg(any(feature = "gateway", feature = "internals", feature = "script"))]
     pub(crate) fn of_word(word: &str) -> Option<TaskState> {
         let named = TaskState::ALL.into_iter().filter(|state| *state != TaskState::Unspecified);
@@ -97,7 +96,7 @@ pub enum Role {
     Agent = 2,
 }
 
-/// Wire family of a call, and of the call that made a task.
+/// Wire family of a call, and of the call that created a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Generation {

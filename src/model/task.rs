@@ -1,10 +1,10 @@
-//! A task is the log of its events; its state, history and artifacts are a reading of that log.
+//! A task is the log of its events; its state, history and artifacts are derived from that log.
 //!
-//! The tasks of the store are made and changed by `store/door.rs` alone: by `Task::submitted`, by
-//! `Task::apply`, and by `Task::apply_at_once` for many events. A copy outside is a `TaskBuf`, and
-//! changes by itself. Entries that a later one replaced are marked dead with the sequence number
-//! that replaced them and stay as long as the replay window needs them; compaction then drops them:
-//! the log holds at most what is alive, the window, and as much again.
+//! Only `store/door.rs` creates and changes the tasks of the store: by `Task::submitted`, by
+//! `Task::apply`, and by `Task::apply_at_once` for many events. A copy outside is a `TaskBuf`,
+//! which changes independently. Replaced entries are marked dead with the sequence number of the
+//! replacing event and stay as long as the replay window needs them; compaction then drops them:
+//! the log holds at most the living entries, the window, and as much again.
 
 use smallvec::SmallVec;
 
@@ -17,16 +17,16 @@ use super::{
     view::TaskView,
 };
 
-/// What bounds one task; see `limits.rs` for numbers and reasons.
+/// The limits of one task; see `limits.rs` for numbers and reasons.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskLimits {
     /// Bytes of log, identifiers included.
     pub bytes_max: usize,
-    /// Messages kept in the history; the oldest leave first.
+    /// Messages in the history; the oldest are dropped first.
     pub history_max: usize,
     /// Distinct artifacts.
     pub artifacts_max: usize,
-    /// Events that can be replayed to a subscriber that comes back.
+    /// Events that can be replayed to a returning subscriber.
     pub replay_max: u64,
 }
 
@@ -41,7 +41,7 @@ pub enum Refusal {
     TooManyArtifacts,
 }
 
-/// Allocators give more than this a place of its own, or nearly.
+/// Allocators place larger blocks on pages of their own, or nearly so.
 const RELOCATED_MAX: usize = 512 * 1024;
 
 /// First and last entry of one artifact.
@@ -51,8 +51,7 @@ pub(super) struct ArtifactChunks {
     pub last: u32,
 }
 
-/// One task, as its store has it: a reader reads it, or takes a copy
-/// ([`TaskBuf::of`](super::TaskBuf::of)).
+/// One task in its store: readers read it, or take a copy ([`TaskBuf::of`](super::TaskBuf::of)).
 ///
 /// ```compile_fail
 /// use peregrine::model::{Refusal, Task, TaskEvent, TaskLimits};
@@ -73,7 +72,7 @@ pub struct Task {
     pub(super) context_len: u16,
     pub(super) state: TaskState,
     pub(super) generation: Generation,
-    /// True: a client has spoken since the last status.
+    /// True: a client has sent a message since the last status.
     pub(super) is_answered: bool,
     pub(super) seq: u32,
     pub(super) base_seq: u32,
@@ -81,9 +80,9 @@ pub struct Task {
     pub(super) dead_bytes: u32,
     pub(super) compactions: u32,
     pub(super) messages: u32,
-    /// Before it, no message can be trimmed from the history.
+    /// No message before this offset can be trimmed from the history.
     pub(super) trimmed_at: u32,
-    /// The one entry that repeats the first message; 0: there is none.
+    /// The only entry that repeats the first message; 0: there is none.
     pub(super) repeats_at: u32,
     pub(super) artifacts: SmallVec<[ArtifactChunks; 1]>,
 }
@@ -136,8 +135,7 @@ impl Task {
         }
     }
 
-    /// A task as it is after a client's message and then `submitted`; for the rest, see
-    /// [`Task::new`].
+    /// A task after a client's message and then `submitted`; see also [`Task::new`].
     #[inline(always)] // A task is long to copy: it is made in its slot.
     pub(crate) fn submitted(
         id: &[u8],
@@ -158,14 +156,14 @@ impl Task {
         task
     }
 
-    /// Log bytes that `Task::submitted` takes beside the two ids.
+    /// Log bytes of `Task::submitted` in addition to the two ids.
     pub(crate) fn submitted_cost(message: Message<'_>) -> usize {
         let (state, at_ms) = (TaskState::Submitted, 0);
         let first = TaskEvent::Status { state, at_ms, message: None, metadata: None };
         Task::cost(&TaskEvent::UserMessage { message }) + Task::cost(&first)
     }
 
-    /// Log bytes that an event will take.
+    /// Log bytes that an event needs.
     pub(crate) fn cost(event: &TaskEvent<'_>) -> usize {
         ENTRY_HEAD + event.payload_len()
     }
@@ -185,7 +183,7 @@ impl Task {
         self.state
     }
 
-    /// The wire family of the call that made the task.
+    /// The wire family of the call that created the task.
     pub fn generation(&self) -> Generation {
         self.generation
     }
@@ -219,22 +217,23 @@ impl Task {
         self.log.capacity() + artifacts
     }
 
-    /// Sequence number of the event that brought the current status; 0 before the first.
+    /// Sequence number of the current status; 0 before the first.
     pub fn status_seq(&self) -> u64 {
         self.status_entry().map_or(0, |entry| u64::from(entry.seq()))
     }
 
-    /// True when the task waits for input that its client has not given yet.
+    /// True when the task waits for input that its client has not sent yet.
     pub fn awaits_input(&self) -> bool {
         self.state == TaskState::InputRequired && !self.is_answered
     }
 
-    /// True when the next step is its client's: it was interrupted, and has no answer yet.
+    /// True when the client has to act next: the task is interrupted and has received no answer
+    /// yet.
     pub fn waits_for_client(&self) -> bool {
         self.state.is_interrupted() && !self.is_answered
     }
 
-    /// Heap bytes that applying `event` may add at most.
+    /// Maximum heap bytes that applying `event` may add.
     pub(crate) fn growth(&self, event: &TaskEvent<'_>) -> usize {
         let is_full = self.artifacts.len() == self.artifacts.capacity();
         let artifacts = match event {
@@ -248,24 +247,24 @@ impl Task {
         self.log_growth(Task::cost(event)) + artifacts
     }
 
-    /// A vector grows to twice its size or to what is needed.
+    /// A vector grows to twice its size, or to the required size.
     fn log_growth(&self, more: usize) -> usize {
         let (held, need) = (self.log.capacity(), self.log.len() + more);
         if need > held { held.max(need - held) } else { 0 }
     }
 
-    /// Makes the log long enough for one more event and no longer.
+    /// Grows the log to the exact size for one more event.
     pub(crate) fn make_room(&mut self, event: &TaskEvent<'_>) {
         self.log.reserve_exact(Task::cost(event));
     }
 
-    /// Bytes of the log as it would be if nothing were stored once and shown twice.
+    /// Bytes of the log if repeated parts were stored twice.
     pub(super) fn length(&self) -> usize {
         let first = (self.repeats_at != 0).then(|| Entry::at(&self.log, self.entries_at()));
         self.log.len() + first.flatten().map_or(0, |entry| entry.len())
     }
 
-    /// Times the log was compacted: offsets from before are void.
+    /// Number of compactions of the log: they invalidate earlier offsets.
     pub(super) fn compactions(&self) -> u32 {
         self.compactions
     }
@@ -282,39 +281,39 @@ impl Task {
         self.status_at as usize
     }
 
-    /// Before it, there is no message of the history as it is now.
+    /// No message of the current history is before this offset.
     pub(super) fn trimmed_at(&self) -> usize {
         self.entries_at().max(self.trimmed_at as usize)
     }
 
-    /// Where the first artifact may begin, and how many there are now.
+    /// The lowest possible offset of the first artifact, and the number of artifacts.
     pub(super) fn artifacts_at(&self) -> (usize, usize) {
         let first = self.artifacts.iter().map(|chunks| chunks.first).min();
         (first.unwrap_or(0) as usize, self.artifacts.len())
     }
 
-    /// Messages of the history as it is now.
+    /// Messages of the current history.
     pub(super) fn history_len(&self) -> u32 {
         self.messages - u32::from(self.status_entry().is_some_and(|entry| entry.holds_message()))
     }
 
-    /// The task as it is now.
+    /// The current task.
     pub fn view(&self) -> TaskView<'_> {
         TaskView::new(self, self.seq())
     }
 
-    /// The task as it was after event `seq`, if the log still reaches back that far.
+    /// The task as it was after event `seq`, if the log still has it.
     pub fn view_at(&self, seq: u64) -> TaskView<'_> {
         TaskView::new(self, seq.min(self.seq()))
     }
 
-    /// Applies one event: the only way in which a task changes. The door of a store calls it, and a
-    /// [`TaskBuf`](super::TaskBuf) for itself.
+    /// Applies one event: the only way to change a task. The store's `Door` calls it, and a
+    /// [`TaskBuf`](super::TaskBuf) for its own task.
     ///
-    /// Returns the sequence number of the task afterwards.
+    /// Returns the task's new sequence number.
     ///
     /// # Errors
-    /// [`Refusal`]; the task is then as it was.
+    /// [`Refusal`]; the task is then unchanged.
     pub(crate) fn apply(
         &mut self,
         event: &TaskEvent<'_>,
@@ -325,7 +324,7 @@ impl Task {
         }
         let cost = Task::cost(event);
         let (length, dead) = (self.length() + cost, self.dead_bytes as usize);
-        // Compaction of a full log must free a sixteenth: it copies all of it.
+        // Compaction of a full log must free a sixteenth, since it copies all of it.
         let is_worth_it = dead >= limits.bytes_max / 16;
         if length > limits.bytes_max && (!is_worth_it || length - dead > limits.bytes_max) {
             return Err(Refusal::TooLarge);
@@ -341,10 +340,11 @@ impl Task {
         Ok(self.seq())
     }
 
-    /// Applies the first events of a list at once, as [`Task::apply`] would one by one.
+    /// Applies the first events of a list at once, with the same result as [`Task::apply`] for
+    /// each.
     ///
-    /// Returns how many, and whether a status was among them: none where the list as a whole
-    /// comes near a limit, fewer than all where one of them is refused. The rest is for `apply`.
+    /// Returns their number, and whether a status was among them. It applies none if the list comes
+    /// near a limit, and stops before an event that is refused. Use `apply` for the rest.
     pub(crate) fn apply_at_once(
         &mut self,
         events: &EventBuf,
@@ -370,7 +370,7 @@ impl Task {
         (applied, self.status_at != status_at)
     }
 
-    /// Heap bytes that `Task::apply_at_once` may add at most.
+    /// Maximum heap bytes that `Task::apply_at_once` may add.
     pub(crate) fn growth_at_once(&self, events: &EventBuf) -> usize {
         let artifacts = self.artifacts.len() + events.artifacts();
         let is_full = events.artifacts() > 0 && artifacts > self.artifacts.capacity();
@@ -378,13 +378,13 @@ impl Task {
             + if is_full { artifacts.next_power_of_two() * size_of::<ArtifactChunks>() } else { 0 }
     }
 
-    /// Gives back log memory that nothing will fill; call it when no event is expected soon.
+    /// Releases unused log memory; call it when no event is expected soon.
     pub(crate) fn fit(&mut self) {
         self.log.shrink_to_fit();
     }
 
-    /// Moves the log to memory that is given out now, of the same size; returns its bytes. A large
-    /// one stays, and is 0: it shares its memory with few others.
+    /// Moves the log to newly allocated memory of the same size; returns its bytes. A large log is
+    /// not moved, and returns 0: it shares its memory with few others.
     pub(crate) fn relocate(&mut self) -> usize {
         let bytes = self.log.capacity();
         if bytes > RELOCATED_MAX {
@@ -529,7 +529,7 @@ mod tests {
         }
     }
 
-    /// All that a reader sees of a task after an event, and of the events since.
+    /// All data that a reader sees of a task after an event, and of later events.
     fn shown(task: &Task, seq: u64) -> Vec<Vec<u8>> {
         let view = task.view_at(seq);
         let mut shown = vec![format!("{:?} {}", view.status().state, view.seq()).into_bytes()];
@@ -568,7 +568,7 @@ mod tests {
             assert!((0..50).contains(&(fast.length() - slow.log.len())));
             for step in 0..60usize {
                 let reply = MessageBuf::agent(&text("z")).id(&step.to_string());
-                // The one that repeats is appended to, and replaced sooner or later.
+                // The repeating artifact is appended to, and replaced sooner or later.
                 let (append, id) = ((step + round) % 20 != 0, (step * round % 3).to_string());
                 let artifact = ArtifactBuf::new(&id, &text(&"w".repeat(round * 150)));
                 let artifact = artifact.view();
@@ -664,7 +664,7 @@ mod tests {
         assert_eq!(task.apply_at_once(&events, &larger), (0, false));
         assert_eq!(task.view().bytes(), task.length());
         assert_eq!(task.apply(&event, &larger), Ok(3));
-        // Nothing repeats the message any more; trimmed and compacted, it is gone.
+        // Without a repeating artifact the message is trimmed and compacted away.
         let short = TaskLimits { history_max: 1, ..larger };
         let message = TaskEvent::UserMessage { message: Message(b"") };
         task.apply(&message, &short).unwrap();

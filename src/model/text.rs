@@ -1,8 +1,8 @@
-//! Text as it stands in JSON, and ordinary text: two types, so that neither is taken for the other.
+//! Text in JSON form, and ordinary text: two types, so that they cannot be confused.
 //!
-//! What a peer sent is kept as it stood between its quotes, escapes included, and is given back
-//! like that. A [`RawText`] is therefore never escaped again, and a `str` always is; a builder
-//! takes a [`Text`], which is either.
+//! A peer's text is stored and returned as it stood between its quotes, escapes included. A
+//! [`RawText`] is therefore never escaped again, and a `str` always is; a builder takes a [`Text`],
+//! which is either.
 
 use std::{borrow::Cow, fmt};
 
@@ -12,10 +12,10 @@ use crate::json::{
     write::{canonical_raw, push_escaped, unescape},
 };
 
-/// The text between the quotes of a JSON string, escapes as they were written.
+/// The text between the quotes of a JSON string, with its original escapes.
 ///
-/// It compares, prints and decodes as the text that it stands for; [`RawText::raw`] is what was
-/// written. Handed to a builder it comes out byte for byte.
+/// It compares, prints and decodes as the unescaped text; [`RawText::raw`] is the original. A
+/// builder copies it byte for byte.
 ///
 /// ```
 /// use peregrine::model::{PartBuf, RawText};
@@ -33,8 +33,8 @@ impl<'a> RawText<'a> {
     /// Checks that `raw` can stand between quotes (RFC 8259 §7); linear, for cold paths.
     ///
     /// # Errors
-    /// [`ValueError::NotRawText`] for a bare quote or control character, a backslash that begins no
-    /// escape, and half a surrogate pair.
+    /// [`ValueError::NotRawText`] for a bare quote or control character, an invalid escape, and
+    /// half a surrogate pair.
     pub fn parse(raw: &'a str) -> Result<RawText<'a>, ValueError> {
         match is_text(raw.as_bytes()) {
             true => Ok(RawText(raw.as_bytes())),
@@ -48,7 +48,7 @@ impl<'a> RawText<'a> {
         RawText(raw)
     }
 
-    /// The bytes between the quotes, escapes as they were written; UTF-8.
+    /// The bytes between the quotes, with the original escapes; UTF-8.
     #[inline]
     pub const fn raw(self) -> &'a [u8] {
         self.0
@@ -60,18 +60,17 @@ impl<'a> RawText<'a> {
         str::from_utf8(self.0).unwrap_or_default()
     }
 
-    /// The text that it stands for; borrowed when it has no escapes.
+    /// The unescaped text; borrowed when it has no escapes.
     pub fn to_str(self) -> Cow<'a, str> {
         unescape(self.raw_str())
     }
 
-    /// The bytes that it stands for as base64 (RFC 4648 §4 or §5, padded or not); `None`: it is
-    /// none.
+    /// Decodes the text as base64 (RFC 4648 §4 or §5, padded or not); `None`: it is not base64.
     pub fn decode_base64(self) -> Option<Vec<u8>> {
         base64::decode(&self.to_str())
     }
 
-    /// True when it stands for no text at all.
+    /// True for the empty text.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0.is_empty()

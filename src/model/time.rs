@@ -4,14 +4,14 @@ use std::cell::Cell;
 
 thread_local! {
     /// The minute since the epoch that this thread wrote last, and its text up to the seconds:
-    /// most timestamps are of the same minute as the one before.
+    /// consecutive timestamps are mostly of the same minute.
     static LAST_WRITTEN: Cell<(u64, [u8; 17])> = const { Cell::new((u64::MAX, [0; 17])) };
 }
 
 /// `2026-01-01T00:00:00.000Z` for milliseconds since the Unix epoch (years 1970 to 9999).
 #[inline]
 pub fn rfc3339(unix_ms: u64) -> [u8; 24] {
-    // Beyond the year 9999 there is no such text; `as` is safe below.
+    // There is no such text beyond the year 9999; `as` is safe below.
     let unix_ms = unix_ms.min(LAST_MS);
     let (minute, ms) = (unix_ms / 60_000, (unix_ms % 60_000) as u32);
     let (last_minute, mut text) = LAST_WRITTEN.get();
@@ -49,7 +49,7 @@ fn pair(number: u32) -> [u8; 2] {
     PAIRS[number as usize % 128]
 }
 
-/// `00` to `99`; the length is a power of two so that no index is beyond it.
+/// `00` to `99`; the length is a power of two so that no index is out of bounds.
 const PAIRS: [[u8; 2]; 128] = {
     let mut pairs = [[b'?'; 2]; 128];
     let mut at = 0;
@@ -136,11 +136,11 @@ pub fn parse_rfc3339(text: &str) -> Option<u64> {
     Some(u64::try_from(seconds * 1000 + ms).unwrap_or(0))
 }
 
-/// Reads timestamps of which most are of the same minute as the one before.
+/// Reads timestamps that are mostly of the same minute as the preceding one.
 #[cfg(feature = "client")]
 #[derive(Default)]
 pub struct LastMinute {
-    /// `2026-01-01T00:00:`; zeros before there is one.
+    /// `2026-01-01T00:00:`; zeros at first.
     text: [u8; 17],
     ms: u64,
 }
@@ -165,7 +165,7 @@ impl LastMinute {
             let ms = seconds * 1000 + digit(a) * 100 + digit(b) * 10 + digit(c);
             if *minute != self.text {
                 let whole = parse_rfc3339(str::from_utf8(text).ok()?)?;
-                // What is before 1970 is 0, in any minute.
+                // Times before 1970 are 0, in any minute.
                 let Some(start) = whole.checked_sub(ms) else { return Some(whole) };
                 (self.text, self.ms) = (*minute, start);
             }

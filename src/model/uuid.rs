@@ -1,4 +1,4 @@
-//! Identifiers that the server makes.
+//! Identifiers of the server.
 
 /// Random bits as the text of a version 4 UUID (RFC 9562 §5.4); six of them become constants.
 #[inline]
@@ -32,7 +32,7 @@ fn hex(bytes: &[u8; 16], digits: &mut [[u8; 2]; 16]) {
         let both = u16::from(*byte);
         let nibbles = both >> 4 | both << 8 & 0x0f00;
         let letters = (nibbles + 0x0606) >> 4 & 0x0101;
-        // From `0` on, or from `a` on, which stands 39 behind the digit that would be ten.
+        // Digits from `0`, letters from `a`, which is 39 above the character after `9`.
         *pair = (nibbles + 0x3030 + letters * 39).to_le_bytes();
     }
 }

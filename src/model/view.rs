@@ -11,7 +11,7 @@ use super::{
     text::RawText,
 };
 
-/// A task as it was after one of its events.
+/// A task after one of its events.
 #[derive(Clone, Copy)]
 pub struct TaskView<'a> {
     task: &'a Task,
@@ -26,9 +26,9 @@ pub struct TaskStatus<'a> {
     pub state: TaskState,
     /// When it was entered, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// What the agent says about it.
+    /// The agent's message.
     pub message: Option<Message<'a>>,
-    /// What came with the status.
+    /// Metadata of the status.
     pub metadata: Option<JsonObject<'a>>,
 }
 
@@ -57,17 +57,17 @@ impl<'a> TaskView<'a> {
         RawText::known(self.task.context_id())
     }
 
-    /// The wire family of the call that made the task.
+    /// The wire family of the call that created the task.
     pub fn generation(&self) -> Generation {
         self.task.generation()
     }
 
-    /// The event after which this is the task.
+    /// The last event in this view.
     pub fn seq(&self) -> u64 {
         u64::from(self.seq)
     }
 
-    /// Bytes of the log behind it: about what its text will take, without its punctuation.
+    /// Bytes of the log: about the length of the task's JSON, without punctuation.
     pub fn bytes(&self) -> usize {
         self.task.length()
     }
@@ -87,7 +87,7 @@ impl<'a> TaskView<'a> {
         }
     }
 
-    /// The entries that there were, dead ones included; sequence numbers never fall in a log.
+    /// The entries up to this view, dead ones included; sequence numbers never decrease in a log.
     #[inline]
     fn entries(&self) -> impl Iterator<Item = (usize, Entry<'a>)> + use<'a> {
         let seq = self.seq;
@@ -163,9 +163,9 @@ struct HistoryMessages<'a> {
     log: &'a [u8],
     at: usize,
     seq: u32,
-    /// How many there still are at most.
+    /// The maximum number of remaining messages.
     left: u32,
-    /// The current status, which is no history.
+    /// The current status, which is not part of the history.
     status_at: usize,
 }
 
@@ -187,30 +187,30 @@ impl<'a> Iterator for HistoryMessages<'a> {
     }
 }
 
-/// One artifact with everything that was appended to it.
+/// One artifact with all of its chunks.
 #[derive(Clone, Copy)]
 pub struct ArtifactView<'a> {
     log: &'a [u8],
     head: Artifact<'a>,
     index: u16,
-    /// Where the next chunk is.
+    /// The offset of the next chunk.
     next: usize,
     seq: u32,
 }
 
 impl<'a> ArtifactView<'a> {
-    /// Which of the task's artifacts it is, from 0; one that replaces another takes its number.
+    /// Its index in the task, from 0; an artifact that replaces another takes its index.
     pub fn index(&self) -> u32 {
         u32::from(self.index)
     }
 
-    /// The first chunk: identity, name, description, extensions and metadata are its own.
+    /// The first chunk, with the id, name, description, extensions and metadata of the artifact.
     #[inline]
     pub fn head(&self) -> Artifact<'a> {
         self.head
     }
 
-    /// True when nothing was appended, or nothing yet.
+    /// True when no chunk has been appended.
     #[inline]
     pub fn is_whole(&self) -> bool {
         self.next == 0
@@ -233,12 +233,12 @@ impl<'a> ArtifactView<'a> {
 /// Iterates over the parts of an artifact and of its chunks.
 pub struct AllParts<'a> {
     log: &'a [u8],
-    /// What is left of the chunk, or of the message that it repeats, and the tag of a part in it.
+    /// The rest of the chunk, or of the message that it repeats, and the tag of its parts.
     fields: PackedFields<'a>,
     tag: u8,
-    /// What follows the fields of the chunk.
+    /// Further parts, after the fields of the chunk.
     more: MoreParts<'a>,
-    /// Where the next chunk is.
+    /// The offset of the next chunk.
     next: usize,
     seq: u32,
 }
@@ -267,7 +267,7 @@ impl<'a> Iterator for AllParts<'a> {
 }
 
 impl AllParts<'_> {
-    /// Goes on with the next chunk; `None`: it is one of a later event.
+    /// Enters the next chunk; `None`: there is none, or it belongs to a later event.
     #[inline(never)]
     fn enter_chunk(&mut self) -> Option<()> {
         let entry = Entry::at(self.log, self.next).filter(|entry| entry.seq() <= self.seq)?;
@@ -278,7 +278,7 @@ impl AllParts<'_> {
     }
 }
 
-/// A place in a task's events, and where in the log it was last seen.
+/// A position in a task's events, with its last known offset in the log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplayPlace {
     offset: u32,
@@ -286,24 +286,24 @@ pub struct ReplayPlace {
 }
 
 impl ReplayPlace {
-    /// The place as a number, for keeping; [`ReplayPlace::from_bits`] reads it again.
+    /// The position as a number, for storage; [`ReplayPlace::from_bits`] reads it again.
     pub fn bits(self) -> u64 {
         u64::from(self.compactions) << 32 | u64::from(self.offset)
     }
 
-    /// The place that a number stands for; 0 is none yet.
+    /// The position from a number; 0: none yet.
     pub fn from_bits(bits: u64) -> ReplayPlace {
         ReplayPlace { offset: bits as u32, compactions: (bits >> 32) as u32 }
     }
 }
 
-/// One event of a task, seen again.
+/// One replayed event of a task.
 pub struct Replayed<'a> {
     /// Its sequence number.
     pub seq: u64,
     /// The event; never a client's message.
     pub event: TaskEvent<'a>,
-    /// Which of the task's artifacts it is about, if it is about one.
+    /// The index of its artifact in the task, if it has one.
     pub artifact_index: u32,
 }
 

@@ -1,30 +1,29 @@
-//! Why what a server said is not understood: which member, and what was expected there.
+//! Errors in a server's answer: the member, and the expected value.
 
 use std::{borrow::Cow, fmt};
 
-/// What a server said is not understood.
+/// A server's answer cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadError {
-    /// The member, as a path from what was read: `task.history[2].role`; empty: all of it.
+    /// The path of the member within the answer: `task.history[2].role`; empty: the whole answer.
     pub path: String,
-    /// What was expected there, as the end of a sentence: `must be a task state`.
+    /// The expectation, as the end of a sentence: `must be a task state`.
     pub expected: Cow<'static, str>,
 }
 
 impl ReadError {
-    /// Something is wrong with all of it, or with a member whose path follows by
-    /// [`ReadError::within`].
+    /// An error in the whole value, or in a member with a path that [`ReadError::within`] adds.
     pub fn new(expected: impl Into<Cow<'static, str>>) -> ReadError {
         ReadError { path: String::new(), expected: expected.into() }
     }
 
-    /// Something is wrong with this member.
+    /// An error in this member.
     #[cold]
     pub fn at(member: &str, expected: impl Into<Cow<'static, str>>) -> ReadError {
         ReadError { path: member.to_owned(), expected: expected.into() }
     }
 
-    /// The same, seen from what has it as this member.
+    /// The same error, within the parent's member of this name.
     #[cold]
     #[must_use]
     pub fn within(mut self, member: &str) -> ReadError {
@@ -34,7 +33,7 @@ impl ReadError {
         self
     }
 
-    /// The same, seen from the list that has it as its element of this number, from 0.
+    /// The same error, within the parent list's element of this number, from 0.
     #[cold]
     #[must_use]
     pub fn element(self, index: usize) -> ReadError {

@@ -1,4 +1,4 @@
-//! How readers fill what was received.
+//! Filling a server's answer: the interface for readers.
 
 use std::ops::Range;
 
@@ -13,14 +13,14 @@ use crate::model::{
     text::RawText,
 };
 
-/// What an operation may be answered with.
+/// The possible answers of an operation.
 #[derive(Clone, Copy)]
 pub(crate) enum Shapes {
     /// A task.
     Task,
     /// A task or a message.
     Answer,
-    /// Those, and the events of a stream.
+    /// A task, a message, or an event of a stream.
     Item,
 }
 
@@ -48,17 +48,17 @@ impl Shapes {
     }
 }
 
-/// What a reader found out of a status.
+/// The result of reading a status.
 #[derive(Clone, Copy)]
 pub(crate) struct ReadStatus {
     pub state: TaskState,
     pub at_ms: u64,
-    /// True: its message is what was packed last.
+    /// True: the data packed last is its message.
     pub has_message: bool,
 }
 
 impl Received {
-    /// Forgets everything, keeping the memory.
+    /// Removes all content, keeping the memory.
     pub fn clear(&mut self) {
         self.kind = ReceivedKind::Nothing;
         self.fields.clear();
@@ -67,7 +67,7 @@ impl Received {
         self.span = 0..0;
     }
 
-    /// Says what it is; and where in what was read.
+    /// Sets the kind, and the range in the bytes that were read.
     pub(crate) fn set_kind(&mut self, kind: ReceivedKind) {
         self.kind = kind;
     }
@@ -76,8 +76,8 @@ impl Received {
         self.span = span;
     }
 
-    /// Memory in which a message or an artifact is packed before it is given to a task; it is
-    /// empty, and is given back by [`Received::keep_scratch`].
+    /// Empty memory in which a message or an artifact is packed before it is added to a task;
+    /// return it by [`Received::keep_scratch`].
     pub(crate) fn take_scratch(&mut self) -> Vec<u8> {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
@@ -116,19 +116,19 @@ impl Received {
         self.tasks_len
     }
 
-    /// Says which task and which conversation an event is about.
+    /// Sets the task and the conversation of an event.
     pub(crate) fn event_ids(&mut self, task_id: &[u8], context_id: &[u8]) {
         let mut packer = Packer(&mut self.fields);
         packer.put(tag::TASK_ID, task_id);
         packer.put(tag::CONTEXT_ID, context_id);
     }
 
-    /// Adds the message of an event, which is packed already.
+    /// Adds the packed message of an event.
     pub(crate) fn put_message(&mut self, packed: &[u8]) {
         Packer(&mut self.fields).put(tag::MESSAGE, packed);
     }
 
-    /// Packs a direct message where it stays.
+    /// Packs a direct message in place.
     pub(crate) fn pack_message<T, E>(
         &mut self,
         pack: impl FnOnce(&mut Vec<u8>) -> Result<T, E>,
@@ -136,7 +136,7 @@ impl Received {
         self.nested(tag::MESSAGE, pack)
     }
 
-    /// Packs an artifact where it stays.
+    /// Packs an artifact in place.
     pub(crate) fn pack_artifact<T, E>(
         &mut self,
         pack: impl FnOnce(&mut Vec<u8>) -> Result<T, E>,
@@ -190,7 +190,7 @@ impl Received {
     }
 }
 
-/// A task that is being read: first its history, then its artifacts, and its status at last.
+/// A task that is being read: first its history, then its artifacts, finally its status.
 pub(crate) struct TaskFiller<'r> {
     held: &'r mut ReceivedTask,
 }
@@ -200,7 +200,7 @@ impl TaskFiller<'_> {
         self.held.task.user_message(message)
     }
 
-    /// Adds an artifact; one that shares the id of another is a chunk of it.
+    /// Adds an artifact; one with the id of an earlier one is a chunk of it.
     pub fn artifact(&mut self, artifact: Artifact<'_>, last_chunk: bool) -> Result<(), Refusal> {
         let append = true;
         self.held.task.apply(&TaskEvent::Artifact { artifact, append, last_chunk, metadata: None })

@@ -1,7 +1,7 @@
-//! What was received but for some of its texts.
+//! Templates: an answer without some of its texts.
 //!
-//! Invariant: what is received with texts filled in is what a reader makes of the same answer with
-//! those texts in it, since the texts in question are packed as they came.
+//! Invariant: a template filled with texts equals the result of reading the same answer with those
+//! texts, since these texts are packed as received.
 
 mod write;
 
@@ -20,55 +20,55 @@ pub(crate) use write::ReceivedAround;
 /// Bytes of texts before each cut, and of all.
 type Shifts = [u32; CUTS_MAX + 1];
 
-/// Texts that a template leaves out, and places in which they stand.
+/// Texts that a template leaves out, and the gaps for them.
 pub(crate) const TEXTS_MAX: usize = 16;
 const CUTS_MAX: usize = 31;
 
-/// What is packed around the texts; made once, it keeps its memory.
+/// The packed data around the texts; it is created once and reuses its memory.
 #[derive(Default)]
 pub(crate) struct ReceivedTemplate {
     kind: ReceivedKind,
     numbers: Numbers,
     /// The fields, or the log of the task, without the texts.
     bytes: Vec<u8>,
-    /// In their order.
+    /// The gaps in order.
     cuts: Vec<Cut>,
-    /// Lengths of what a text stands in: of its field, of the part, of the entry.
+    /// Lengths that include a text: of its field, of the part, of the entry.
     lengths: Vec<LengthAt>,
-    /// The columns of the task; `None`: it is no task.
+    /// The columns of the task; `None`: it is not a task.
     task: Option<TaskColumns>,
-    /// The bytes with the texts of the last time, which often are as long as the next ones: ids
-    /// are. Empty: they were too many.
+    /// The bytes with the texts of the last time; the next texts often have the same lengths, as
+    /// ids do. Empty: they were too many.
     written: Vec<u8>,
-    /// Of those texts.
+    /// The shifts of those texts.
     shifts: Shifts,
 }
 
-/// Where in the bytes a text is left out.
+/// A gap for a text.
 #[derive(Clone, Copy)]
 struct Cut {
     at: u32,
     text: u8,
-    /// Where the text stands in what was written last, and its length.
+    /// The position and the length of the text that was written last.
     written_at: u32,
     written_len: u32,
 }
 
-/// A place in the bytes, and how many texts stand before it.
+/// A position in the bytes, and the number of texts before it.
 #[derive(Clone, Copy, Default)]
 struct BytePlace {
     at: u32,
     cuts: u8,
 }
 
-/// A u32 that counts bytes among which are texts.
+/// A u32 length of bytes that include texts.
 struct LengthAt {
     place: BytePlace,
-    /// How many texts stand before the end of what is counted.
+    /// The number of texts before the end of those bytes.
     cuts_end: u8,
 }
 
-/// What a task has beside its log.
+/// Data of a task other than its log.
 struct TaskColumns {
     context: BytePlace,
     entries: BytePlace,
@@ -81,7 +81,7 @@ struct TaskColumns {
     artifacts: SmallVec<[BytePlace; 1]>,
 }
 
-/// What the fields of something mean.
+/// The kind of a set of fields.
 #[derive(Clone, Copy)]
 enum Inside {
     Event,
@@ -91,7 +91,7 @@ enum Inside {
 }
 
 impl Inside {
-    /// Whether a field is text that is packed as it came.
+    /// Whether a field is text that is packed as received.
     fn is_text(self, tag: u8) -> bool {
         match self {
             Inside::Event => matches!(tag, tag::TASK_ID | tag::CONTEXT_ID),
@@ -110,7 +110,7 @@ impl Inside {
         }
     }
 
-    /// What the fields inside a field mean, if it has some.
+    /// The kind of the fields inside a field, if it has any.
     fn of_field(self, tag: u8) -> Option<Inside> {
         match (self, tag) {
             (Inside::Event, tag::MESSAGE) => Some(Inside::Message),
@@ -123,8 +123,8 @@ impl Inside {
 }
 
 impl ReceivedTemplate {
-    /// Takes apart what was received. `find` gives the number of a text, below [`TEXTS_MAX`], if
-    /// it is to be left out. False: it is nothing that a template can be made of.
+    /// Splits an answer. `find` returns the number of a text, below [`TEXTS_MAX`], if it is to be
+    /// left out. False: this answer cannot become a template.
     pub fn split(&mut self, received: &Received, find: impl FnMut(&[u8]) -> Option<u8>) -> bool {
         self.bytes.clear();
         self.cuts.clear();
@@ -147,7 +147,7 @@ impl ReceivedTemplate {
         is_split.is_some() && self.cuts.len() <= CUTS_MAX
     }
 
-    /// Whether the text of this number is left out anywhere.
+    /// Whether the text with this number is left out anywhere.
     pub fn uses(&self, text: u8) -> bool {
         self.cuts.iter().any(|cut| cut.text == text)
     }
@@ -158,15 +158,15 @@ impl ReceivedTemplate {
     }
 }
 
-/// Copies what was received into a template, but for the texts.
+/// Copies an answer into a template, except the texts.
 struct Cutter<'t, F> {
     template: &'t mut ReceivedTemplate,
     find: F,
 }
 
 impl<F: FnMut(&[u8]) -> Option<u8>> Cutter<'_, F> {
-    /// `None`, here and below: the log has what a reader of answers never writes, or it is too
-    /// much.
+    /// `None`, here and below: the log has entries that a reader of answers never writes, or is too
+    /// large.
     fn task(&mut self, received: &Received) -> Option<()> {
         let held = received.tasks.first().filter(|held| held.metadata.is_empty())?;
         let task = held.task.task();
@@ -237,7 +237,7 @@ impl<F: FnMut(&[u8]) -> Option<u8>> Cutter<'_, F> {
         (self.template.cuts.len() <= CUTS_MAX).then_some(())
     }
 
-    /// Leaves a text out, or keeps it.
+    /// Leaves a text out, or copies it.
     fn text(&mut self, text: &[u8]) {
         match (self.find)(text) {
             Some(number) => {
@@ -262,7 +262,7 @@ impl<F: FnMut(&[u8]) -> Option<u8>> Cutter<'_, F> {
         self.template.lengths.len() - 1
     }
 
-    /// Writes a length as of what is counted from `before` on, without texts.
+    /// Writes the length of the bytes from `before` on, without texts.
     fn close(&mut self, open: usize, before: usize) {
         let cuts_end = self.cuts();
         let template = &mut *self.template;
@@ -270,7 +270,7 @@ impl<F: FnMut(&[u8]) -> Option<u8>> Cutter<'_, F> {
         let length = (template.bytes.len() - before) as u32;
         template.bytes[at..at + size_of::<u32>()].copy_from_slice(&length.to_le_bytes());
         if template.lengths[open].place.cuts == cuts_end {
-            // Only those inside it have come since, and they have no texts either.
+            // All later lengths are inside it, and have no texts either.
             template.lengths.truncate(open);
         } else {
             template.lengths[open].cuts_end = cuts_end;

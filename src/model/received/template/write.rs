@@ -1,4 +1,4 @@
-//! Filling texts into what was received without them.
+//! Filling texts into a template.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::model::{
     task::{ArtifactChunks, Task},
 };
 
-/// Bytes that are kept as they were written last.
+/// Bytes of the last result that are retained.
 const WRITTEN_BYTES_MAX: usize = 4 * 1024;
 
 impl BytePlace {
@@ -41,7 +41,7 @@ impl ReceivedTemplate {
         }
     }
 
-    /// The same for texts of other lengths, behind what is in `out`.
+    /// The same for texts of other lengths, appended to `out`.
     fn write_anew(&mut self, texts: &[&[u8]; TEXTS_MAX], out: &mut Vec<u8>) {
         let (mut from, mut shift) = (0, 0);
         for (index, cut) in self.cuts.iter_mut().enumerate().take(CUTS_MAX) {
@@ -63,8 +63,8 @@ impl ReceivedTemplate {
         }
     }
 
-    /// Takes what was filled in last apart around the one place of a text. False: it stands in
-    /// several places, or what was received is a task.
+    /// Splits the last result around the single occurrence of a text. False: it occurs several
+    /// times, or the answer is a task.
     pub fn around(&self, text: u8, received: &Received, around: &mut ReceivedAround) -> bool {
         let mut places = self.cuts.iter().enumerate().filter(|(_, cut)| cut.text == text);
         let (Some((index, cut)), None, None) = (places.next(), places.next(), &self.task) else {
@@ -89,25 +89,25 @@ impl ReceivedTemplate {
     }
 }
 
-/// The text that stands in a cut.
+/// The text of a gap.
 #[inline]
 fn texts_at<'t>(texts: &[&'t [u8]; TEXTS_MAX], cut: &Cut) -> &'t [u8] {
     texts[usize::from(cut.text) % TEXTS_MAX]
 }
 
-/// What was received but for one text in one place.
+/// An answer without one text.
 #[derive(Default)]
 pub(crate) struct ReceivedAround {
     kind: ReceivedKind,
     numbers: Numbers,
     before: Vec<u8>,
     after: Vec<u8>,
-    /// Lengths of what the text stands in: where before the text, and without it.
+    /// Lengths that include the text: their positions before the text, and their values without it.
     lengths: SmallVec<[(usize, u32); 4]>,
 }
 
 impl TaskColumns {
-    /// Sets the columns of a task whose log was written.
+    /// Sets the columns of a task after writing its log.
     fn set(&self, task: &mut Task, shifts: &Shifts) {
         let (context, entries) = (self.context.shifted(shifts), self.entries.shifted(shifts));
         (task.id_len, task.context_len) = (context as u16, (entries - context) as u16);
@@ -126,8 +126,8 @@ impl TaskColumns {
 }
 
 impl Received {
-    /// Forgets everything, and takes what the template says with these texts: what stands at `span`
-    /// in the bytes that were read. `at_ms`: when the status changed, if that is told anew.
+    /// Replaces all content by the template with these texts: the content is at `span` in the bytes
+    /// that were read. `at_ms`: a new time of the status, if there is one.
     pub(crate) fn fill(
         &mut self,
         template: &mut ReceivedTemplate,
@@ -159,7 +159,7 @@ impl Received {
         }
     }
 
-    /// The same for what differs in one text alone.
+    /// The same for an answer that differs in one text only.
     pub(crate) fn fill_around(&mut self, around: &ReceivedAround, text: &[u8], span: Range<usize>) {
         (self.kind, self.numbers, self.span) = (around.kind, around.numbers, span);
         self.tasks_len = 0;
