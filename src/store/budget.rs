@@ -1,8 +1,8 @@
-//! What the whole store may hold, counted before it is held.
+//! The limits of the whole store: amounts are counted before they are held.
 //!
-//! Invariant: what is free of a limit lies in the middle or with one group of shards, and is taken
-//! before it is used: no limit is exceeded even for a moment. A group takes from the pool, and
-//! gives back to it, a portion at a time, so that workers seldom write what others write.
+//! Invariant: the free part of a limit is in the pool or with one group of shards, and is taken
+//! before use: no limit is exceeded, even for a moment. A group takes a portion at a time from the
+//! pool and returns a portion at a time, so workers seldom write shared memory.
 
 use crossbeam_utils::CachePadded;
 
@@ -14,10 +14,10 @@ use super::{
 };
 use crate::limits::Limits;
 
-/// A group that gathers all that it may of a limit leaves the other groups this many times as much
-/// as each of them may keep for itself.
+/// A group that gathers its maximum of a limit leaves the other groups this many times the amount
+/// that each of them may cache.
 const PORTIONS: usize = 32;
-/// Tasks, and bytes, of which a group takes from the pool no more than these at a time.
+/// Maximum tasks and bytes that a group takes from the pool at a time.
 const PORTION_TASKS: usize = 64;
 const PORTION_BYTES: usize = 256 * 1024;
 
@@ -25,30 +25,30 @@ const PORTION_BYTES: usize = 256 * 1024;
 pub(super) struct Budget {
     pub tasks: SharedLimit,
     pub bytes: SharedLimit,
-    /// Slots that are there, taken or free.
+    /// Slots in memory, taken or free.
     pub slots: SharedLimit,
     pub ttl_ms: u64,
     /// The monotonic clock at the last sweep.
     swept_ms: AtomicU64,
 }
 
-/// A limit, and what no group has taken of it.
+/// A limit, with its pool.
 pub(super) struct SharedLimit {
     free: CachePadded<AtomicIsize>,
     most: isize,
-    /// What a group takes beyond its need, and keeps when it gives back; 0 where the limit is so
-    /// small that a group must keep nothing.
+    /// The amount that a group takes beyond its need, and caches on return; 0 if the limit is too
+    /// small for caches.
     portion: isize,
 }
 
-/// What a group has taken of a limit and does not use. Below zero for bytes of last words.
+/// The unused amount that a group has taken of a limit. Below zero for bytes of final statuses.
 #[derive(Default)]
 pub(super) struct Spare(AtomicIsize);
 
 impl Budget {
     pub fn new(limits: &Limits, sharding: Sharding) -> Budget {
-        // Bytes for the last words of tasks that reach a limit. One at a time in each shard can
-        // use them: it has finished then and can be evicted.
+        // Bytes for the final statuses of tasks that reach a limit. One task at a time in each
+        // shard can use them: it has finished then and can be evicted.
         let kept_back = (sharding.shards() * LAST_WORDS).min(limits.store_bytes_max / 2);
         let groups = sharding.groups();
         Budget {
@@ -60,7 +60,7 @@ impl Budget {
         }
     }
 
-    /// The monotonic clock for code without one: it goes on with each sweep.
+    /// The monotonic clock for code without one: it advances with each sweep.
     pub fn swept_ms(&self) -> u64 {
         self.swept_ms.load(Relaxed)
     }
@@ -70,8 +70,8 @@ impl Budget {
     }
 }
 
-/// Slots that a store may have: half as many again as tasks, since a chunk stays for the sake of
-/// one task, and for each shard what it may keep for itself. `limits/memory.rs` counts them.
+/// Maximum slots of a store: one and a half times the tasks, since one task keeps its chunk, and
+/// the spare chunks of each shard. `limits/memory.rs` counts them.
 pub(super) fn slots_max(limits: &Limits, sharding: Sharding) -> usize {
     let tasks = limits.tasks_max.saturating_add(limits.tasks_max / 2);
     tasks.saturating_add(sharding.shards() * CHUNK * (SPARE_CHUNKS as usize + 1))
@@ -90,12 +90,12 @@ impl SharedLimit {
         self.most as usize
     }
 
-    /// What is taken at a time; a store that has one group has no use for a smaller number.
+    /// The amount taken at a time; a store with one group needs no smaller one.
     pub fn portion(&self) -> usize {
         self.portion as usize
     }
 
-    /// Takes `wanted` for a group; false when it has less, and the pool cannot make it up.
+    /// Takes `wanted` for a group; false when neither the group nor the pool has enough.
     #[inline]
     pub fn take(&self, spare: &Spare, wanted: usize) -> bool {
         let Ok(wanted) = isize::try_from(wanted) else { return false };
@@ -115,7 +115,7 @@ impl SharedLimit {
         }
     }
 
-    /// Gives a group what it needs, and a portion more if there is as much.
+    /// Lends a group the missing amount, and a portion more if available.
     #[inline(never)]
     fn lend(&self, spare: &Spare, need: isize) -> bool {
         let wanted = need.saturating_add(self.portion);
@@ -125,7 +125,7 @@ impl SharedLimit {
         true
     }
 
-    /// Gives back to a group what is not used any more; the pool has what it should not keep.
+    /// Returns an unused amount to a group, and the group's surplus to the pool.
     #[inline]
     pub fn release(&self, spare: &Spare, amount: usize) {
         if amount == 0 {
@@ -145,7 +145,7 @@ impl SharedLimit {
         }
     }
 
-    /// Gives a group all that the others have and do not use.
+    /// Gives a group the unused amounts of all others.
     #[cold]
     pub fn gather<'s>(&self, spare: &Spare, others: impl Iterator<Item = &'s Spare>) {
         for other in others {
@@ -156,7 +156,7 @@ impl SharedLimit {
         }
     }
 
-    /// Corrects what was taken to what is held; only last words are held and were not taken.
+    /// Corrects the taken amount to the held one; only final statuses are held without being taken.
     #[inline]
     pub fn settle(&self, spare: &Spare, taken: usize, held: usize) {
         if held > taken {
@@ -171,7 +171,7 @@ impl SharedLimit {
         isize::try_from(wanted).is_ok_and(|wanted| wanted <= self.most)
     }
 
-    /// What is used of the limit.
+    /// The used part of the limit.
     pub fn used<'s>(&self, spares: impl Iterator<Item = &'s Spare>) -> u64 {
         let free: isize = spares.map(|spare| spare.0.load(Relaxed)).sum();
         let used = self.most - self.free.load(Relaxed) - free;
@@ -194,7 +194,7 @@ mod tests {
                 (used(), pool.could_hold(most), pool.could_hold(most + 1)),
                 (0, true, false)
             );
-            // One after another until there is nothing left, but for what they keep.
+            // In turns until nothing is left except the groups' caches.
             let mut taken = 0;
             for spare in spares.iter().cycle().take(3 * groups) {
                 if pool.take(spare, most / groups / 3 + 1) {
@@ -203,7 +203,7 @@ mod tests {
                 assert_eq!(used(), taken as u64);
             }
             assert!(taken <= most && most - taken <= most / 3 + most / groups + groups);
-            // A group that wants the rest is given what the others keep.
+            // A group that needs the rest gets the caches of the others.
             pool.gather(&spares[0], spares[1..].iter());
             assert!(pool.take(&spares[0], most - taken));
             assert!(spares.iter().all(|spare| !pool.take(spare, 1)));

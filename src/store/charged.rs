@@ -1,7 +1,7 @@
 //! The tasks of a shard by the charge of their holder, and of each charge in three lists: finished
-//! tasks by their end, waiting ones by when they began to wait, running ones by their last event.
+//! tasks by their end, waiting ones by the start of their wait, running ones by their last event.
 //!
-//! Invariant: a charge is here as long as the shard has a task of its holder, or room for one.
+//! Invariant: a charge is in this table while the shard has a task of its holder, or room for one.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -20,15 +20,15 @@ pub(super) struct ChargedTasks {
     all: Vec<ShardCharge>,
     places: HashMap<Holder, u32, RandomState>,
     free: Vec<u32>,
-    /// The place and the holder that a task was made for last.
+    /// The index and the holder of the last new task.
     last: Option<(u32, Holder)>,
 }
 
-/// What a shard has of one charge.
+/// The part of one charge in a shard.
 struct ShardCharge {
-    /// `None`: the place is free.
+    /// `None`: the entry is free.
     charge: Option<Arc<Charge>>,
-    /// Tasks, with those for which there is only room.
+    /// Tasks, and reservations for tasks.
     tasks: u32,
     lists: [Ends; TaskList::COUNT],
 }
@@ -41,8 +41,8 @@ struct Ends {
 }
 
 impl ShardCharge {
-    /// The stamp of the newest finished task; `None`: there is a task that is not finished, or room
-    /// for one alone.
+    /// The stamp of the newest finished task; `None`: there is an unfinished task, or a
+    /// reservation.
     fn end(&self, slab: &Slab) -> Option<u64> {
         let [finished, waiting, running] = self.lists;
         let is_finished = waiting.first == NONE && running.first == NONE;
@@ -53,7 +53,7 @@ impl ShardCharge {
 const EMPTY: Ends = Ends { first: NONE, last: NONE };
 
 impl ChargedTasks {
-    /// Counts one task more of a holder; returns the place of its charge.
+    /// Counts a task of a holder; returns the index of its charge.
     #[inline]
     pub fn join(&mut self, holder: Holder, charges: &Charges) -> u32 {
         let place = match self.last {
@@ -74,7 +74,8 @@ impl ChargedTasks {
             Some(place) => *place,
             None => {
                 let charge = charges.enter(holder);
-                // Another name, where very many anonymous callers have tasks.
+                // Very many anonymous callers have tasks: the charge is a shared bucket under
+                // another name.
                 match self.places.get(&charge.holder) {
                     Some(place) => {
                         charges.leave(&charge);
@@ -100,7 +101,7 @@ impl ChargedTasks {
         place
     }
 
-    /// Counts one task less of the charge at a place, of so many bytes.
+    /// Subtracts a task and its bytes from the charge at an index.
     #[inline]
     pub fn leave(&mut self, place: u32, bytes: usize, charges: &Charges) {
         let shard_charge = &mut self.all[place as usize];
@@ -125,7 +126,7 @@ impl ChargedTasks {
         }
     }
 
-    /// The charge at a place.
+    /// The charge at an index.
     #[inline]
     pub fn charge(&self, place: u32) -> Option<&Arc<Charge>> {
         self.all.get(place as usize)?.charge.as_ref()
@@ -141,20 +142,20 @@ impl ChargedTasks {
         (first != NONE).then_some(first)
     }
 
-    /// The stamp of the newest finished task of a holder; `Some(None)`: it has a task here that is
-    /// not finished, or room for one alone.
+    /// The stamp of a holder's newest finished task; `Some(None)`: it has an unfinished task here,
+    /// or a reservation.
     pub fn end_of(&self, slab: &Slab, holder: Holder) -> Option<Option<u64>> {
         let place = *self.places.get(&holder)?;
         Some(self.all[place as usize].end(slab))
     }
 
-    /// Each holder that has something here, and the same of it.
+    /// The same for each holder in this shard.
     pub fn ends(&self, slab: &Slab) -> impl Iterator<Item = (Holder, Option<u64>)> {
         let charged = self.all.iter().filter_map(|one| Some((one.charge.as_ref()?.holder, one)));
         charged.map(|(holder, one)| (holder, one.end(slab)))
     }
 
-    /// The tasks in a list of a charge, the first one first.
+    /// The tasks in a list of a charge, in order.
     pub fn tasks<'s>(
         &'s self,
         slab: &'s Slab,
@@ -167,7 +168,7 @@ impl ChargedTasks {
         })
     }
 
-    /// Moves a running task behind the others of its charge: it had an event.
+    /// Moves a running task to the end of its charge's list, after an event.
     #[inline]
     pub fn touch(&mut self, slab: &mut Slab, index: u32, at: usize) {
         if slab[index].charge_next != NONE {
@@ -176,7 +177,7 @@ impl ChargedTasks {
         }
     }
 
-    /// The charges that have tasks here.
+    /// The charges with tasks in this shard.
     pub fn charges(&self) -> impl Iterator<Item = &Arc<Charge>> {
         self.all.iter().filter_map(|one| one.charge.as_ref())
     }
@@ -203,7 +204,7 @@ impl ChargedTasks {
         }
     }
 
-    /// Removes a task from the list of its charge in which it is.
+    /// Removes a task from its list of its charge.
     #[inline]
     pub fn remove_from(&mut self, slab: &mut Slab, index: u32, list: TaskList, at: usize) {
         let slot = &slab[index];

@@ -1,8 +1,8 @@
-//! What each holder has in a group of shards: its share, and the charge that gives way.
+//! The share of each holder in a group of shards, and the choice of the charge that gives way.
 //!
-//! Invariants: a charge is in the table of its group as long as a shard of the group has a task of
-//! its holder, or room that was taken for one. A charge that holds no more than its share is never
-//! returned as one that gives way.
+//! Invariants: a charge is in the table of its group while a shard of the group has a task of its
+//! holder, or a reservation for one. A charge that holds no more than its share is never chosen to
+//! give way.
 
 use std::{
     collections::HashMap,
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{limits::charged_peers_max, model::TaskState, shares::Holder};
 
-/// Charges for which a table keeps its memory.
+/// Charges up to which a table keeps its memory.
 const KEPT: usize = 64;
 
 /// The lists of a charge in a shard: each stored task is in one of them.
@@ -50,7 +50,7 @@ impl TaskList {
     }
 }
 
-/// A limit of the store of which each holder has a share.
+/// A limit of the store that is shared among holders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resource {
     /// `tasks_max`.
@@ -59,18 +59,18 @@ pub(super) enum Resource {
     Bytes = 1,
 }
 
-/// What one holder has in one group.
+/// The charge of one holder in one group.
 pub(super) struct Charge {
     pub holder: Holder,
     /// Whether the holder is a stranger.
     is_stranger: bool,
-    /// Tasks, with those for which there is only room, and their bytes.
+    /// Tasks including reservations, and their bytes.
     held: [AtomicUsize; 2],
     /// Stored tasks by list.
     listed: [AtomicUsize; TaskList::COUNT],
     /// The stamp of the oldest finished task in each shard of the group.
     oldest: [AtomicU64; GROUP],
-    /// Evictions before the next look at other groups.
+    /// Evictions before the next comparison with other groups.
     pub unlooked: AtomicU32,
 }
 
@@ -86,7 +86,7 @@ impl Charge {
         }
     }
 
-    /// What the holder has of a limit.
+    /// The amount that the holder holds of a limit.
     pub fn held(&self, resource: Resource) -> usize {
         self.held[resource as usize].load(Relaxed)
     }
@@ -96,13 +96,13 @@ impl Charge {
         self.listed[list as usize].load(Relaxed) > 0
     }
 
-    /// One stored task more in a list.
+    /// Counts a stored task in a list.
     #[inline]
     pub fn listed(&self, list: TaskList) {
         self.listed[list as usize].fetch_add(1, Relaxed);
     }
 
-    /// One stored task less in a list.
+    /// Removes a stored task from the count of a list.
     #[inline]
     pub fn unlisted(&self, list: TaskList) {
         self.listed[list as usize].fetch_sub(1, Relaxed);
@@ -114,8 +114,8 @@ impl Charge {
         self.oldest[shard % GROUP].store(stamp, Relaxed);
     }
 
-    /// The stamp of the oldest finished task, and its shard of the group; those in the set
-    /// `skipped` do not count.
+    /// The stamp of the oldest finished task, with its shard; shards in the set `skipped` are
+    /// ignored.
     pub fn oldest(&self, skipped: u32) -> Option<(u64, usize)> {
         let mut best = (u64::MAX, None);
         for (at, stamp) in self.oldest.iter().enumerate() {
@@ -131,13 +131,13 @@ impl Charge {
 /// The charges of a group.
 pub(super) struct Charges {
     table: Mutex<ChargeTable>,
-    /// Holders that are no strangers, and strangers.
+    /// Holders other than strangers, and strangers.
     holders: [AtomicUsize; 2],
-    /// What all charges hold, and what those of strangers hold.
+    /// Amounts held by all charges, and by those of strangers.
     held: [[AtomicUsize; 2]; 2],
-    /// What the group would have of each limit if all groups had the same.
+    /// The group's equal part of each limit.
     capacity: [usize; 2],
-    /// Anonymous callers that have a charge each; further ones have one together.
+    /// Anonymous callers with their own charge; further ones share one.
     peers_max: usize,
 }
 
@@ -145,7 +145,7 @@ pub(super) struct Charges {
 struct ChargeTable {
     all: Vec<ChargeEntry>,
     places: HashMap<Holder, usize, RandomState>,
-    /// Where the search for the charge that gives way continues.
+    /// Where the search for a charge to give way continues.
     hand: usize,
     /// Charges of anonymous callers.
     peers: usize,
@@ -153,7 +153,7 @@ struct ChargeTable {
 
 struct ChargeEntry {
     charge: Arc<Charge>,
-    /// Shards that have tasks of it, and calls that make room for it.
+    /// Shards with its tasks, and calls that make room for it.
     users: usize,
 }
 
@@ -161,9 +161,9 @@ struct ChargeEntry {
 #[derive(Clone, Copy)]
 pub(super) struct GroupShares {
     resource: Resource,
-    /// What is shared out.
+    /// The amount to share.
     room: usize,
-    /// The parts into which it is divided for a holder that is no stranger, and for a stranger.
+    /// The divisors of the room for a holder other than a stranger, and for a stranger.
     parts: [usize; 2],
 }
 
@@ -182,27 +182,28 @@ impl GroupShares {
         charge.held(self.resource).saturating_mul(self.parts(charge)) < self.room
     }
 
-    /// Whether a charge has a share that is large enough for what it holds and so much more.
+    /// Whether a charge stays within its share with `more` in addition.
     pub fn fits(&self, charge: &Charge, more: usize) -> bool {
         let held = charge.held(self.resource).saturating_add(more);
         held.saturating_mul(self.parts(charge)) <= self.room
     }
 }
 
-/// What a charge must be to give way.
+/// The conditions for a charge that gives way.
 #[derive(Clone, Copy)]
 pub(super) struct Above<'s> {
     pub shares: &'s GroupShares,
     /// It has tasks in this list.
     pub list: TaskList,
-    /// It is that of a stranger.
+    /// It belongs to a stranger.
     pub is_stranger: bool,
-    /// It is not that of this holder, which needs the room and evicts its own tasks by other rules.
+    /// It does not belong to this holder, which needs the room and evicts its own tasks by other
+    /// rules.
     pub needs: Holder,
 }
 
 impl Charges {
-    /// Charges of a group that has such a part of `tasks_max` and of `store_bytes_max`.
+    /// The charges of a group with this part of `tasks_max` and of `store_bytes_max`.
     pub fn new(capacity: [usize; 2]) -> Charges {
         let zeros = || [const { AtomicUsize::new(0) }; 2];
         Charges {
@@ -218,7 +219,7 @@ impl Charges {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The charge of a holder, which is made if there is none; it stays until [`Charges::leave`].
+    /// The charge of a holder, created if there is none; it stays until [`Charges::leave`].
     pub fn enter(&self, holder: Holder) -> Arc<Charge> {
         let mut table = self.table();
         let mut place = table.places.get(&holder).copied();
@@ -241,7 +242,7 @@ impl Charges {
         Arc::clone(&entry.charge)
     }
 
-    /// Ends what [`Charges::enter`] began: the charge goes with its last user.
+    /// Undoes [`Charges::enter`]: the charge is removed with its last user.
     pub fn leave(&self, charge: &Charge) {
         let mut table = self.table();
         let holder = charge.holder;
@@ -271,12 +272,12 @@ impl Charges {
         Some(Arc::clone(&table.all[place].charge))
     }
 
-    /// How many there are.
+    /// The number of charges.
     pub fn len(&self) -> usize {
         self.holders.iter().map(|count| count.load(Relaxed)).sum()
     }
 
-    /// So much more of a limit is held.
+    /// Adds an amount to a charge.
     #[inline]
     pub fn count(&self, charge: &Charge, resource: Resource, more: usize) {
         let at = resource as usize;
@@ -287,7 +288,7 @@ impl Charges {
         }
     }
 
-    /// So much less of a limit is held.
+    /// Subtracts an amount from a charge.
     #[inline]
     pub fn discount(&self, charge: &Charge, resource: Resource, less: usize) {
         let at = resource as usize;
@@ -298,7 +299,7 @@ impl Charges {
         }
     }
 
-    /// A task that held so many bytes holds these now.
+    /// Corrects the bytes of a task in a charge.
     #[inline]
     pub fn settle_bytes(&self, charge: &Charge, before: usize, after: usize) {
         if after > before {
@@ -308,12 +309,12 @@ impl Charges {
         }
     }
 
-    /// What strangers hold of a limit.
+    /// The amount of a limit that strangers hold.
     pub fn held_by_strangers(&self, resource: Resource) -> usize {
         self.held[1][resource as usize].load(Relaxed)
     }
 
-    /// The equal shares of a limit: strangers have no more than half of it.
+    /// The equal shares of a limit: strangers have at most half of it.
     pub fn shares(&self, resource: Resource) -> GroupShares {
         let [owners, strangers] = [0, 1].map(|kind: usize| self.holders[kind].load(Relaxed));
         let held = self.held[0][resource as usize].load(Relaxed);
@@ -326,15 +327,16 @@ impl Charges {
         GroupShares { resource, room, parts }
     }
 
-    /// The shares of the group's part of the limit, also where the group has more: for holders of
+    /// The shares of the group's part of the limit, even if the group has more: for holders in
     /// another group.
     pub fn least_shares(&self, resource: Resource) -> GroupShares {
         GroupShares { room: self.capacity[resource as usize], ..self.shares(resource) }
     }
 
-    /// Those by which the group makes room. Where strangers have their half of the limit, they
-    /// share half of the group's part and not of what it has: else the shares of all groups would
-    /// be more than the half, and where one of them is below its share none might be above.
+    /// The shares by which the group makes room. When strangers hold their half of the limit, they
+    /// share half of the group's part, not of its current amount: otherwise the shares of all
+    /// groups would exceed the half, and no stranger might be above its share while another is
+    /// below.
     pub fn shares_at(&self, resource: Resource, is_half_full: bool) -> GroupShares {
         match is_half_full {
             true => self.least_shares(resource),
@@ -342,8 +344,8 @@ impl Charges {
         }
     }
 
-    /// A charge above its share: the same one as long as it is above. With `next`, the one after
-    /// that.
+    /// A charge above its share: the same one as long as it is above. With `next`, the following
+    /// one.
     pub fn above(&self, above: Above<'_>, next: bool) -> Option<Arc<Charge>> {
         let mut table = self.table();
         let (count, first) = (table.all.len(), table.hand + usize::from(next));

@@ -1,9 +1,9 @@
-//! Names that are displaced: when all owner numbers are given out, an owner that has only finished
-//! tasks gives its number up to a newcomer, the least recently used one first.
+//! Displacement of names: when all owner numbers are in use, an owner with finished tasks only
+//! gives its number up to a newcomer, the least recently used one first.
 //!
-//! Invariants: an owner with a running or waiting task, with room taken for one, or with a call in
-//! flight keeps its number. A number is given to another name when nothing is left that is charged
-//! to it: its tasks were evicted, and what others have recorded under it was forgotten.
+//! Invariants: an owner with a running or waiting task, a reservation, or a call in flight keeps
+//! its number. A number is reassigned only when nothing is charged to it: its tasks were evicted,
+//! and other modules have dropped their records for it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,16 +16,16 @@ use super::{
 };
 use crate::{service::OwnerIndex, shares::Holder};
 
-/// Finished tasks that one newcomer evicts at most: the table of names is locked meanwhile.
+/// Maximum finished tasks that one newcomer evicts: the table of names is locked meanwhile.
 const EVICTIONS_MAX: usize = 4_096;
 
-/// Numbers of which a look gathers one in so many, the least recently used ones.
+/// A search gathers one of this many numbers, the least recently used ones.
 const PART: usize = 16;
 
-/// Idle numbers that a look gathers, however few numbers there are.
+/// Minimum idle numbers that a search gathers.
 const GATHERED_MIN: usize = 16;
 
-/// A number to which nothing but finished tasks refers.
+/// A number to which only finished tasks refer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IdleNumber {
     pub number: u32,
@@ -33,28 +33,28 @@ pub(super) struct IdleNumber {
     pub end: u64,
 }
 
-/// What became of the attempt to release a number.
+/// The outcome of an attempt to release a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Release {
     /// Nothing refers to it any more.
     Done,
-    /// Some of its tasks were evicted, and others are left.
+    /// Some of its tasks were evicted; others remain.
     Partial,
     /// It is in use.
     InUse,
 }
 
-/// What the numbers of a kind of names are used for.
+/// The references to the numbers of one kind of names.
 pub(super) trait NumberUses {
-    /// Adds the numbers that something refers to; returns those that may be displaced, the least
-    /// recently used one first. Numbers that calls use are in the set already.
+    /// Adds the numbers with references; returns those that may be displaced, the least recently
+    /// used one first. Numbers that calls use are in the set already.
     fn note(&mut self, used: &mut NumberSet) -> VecDeque<IdleNumber>;
 
-    /// Removes all that refers to a number, which no call uses.
+    /// Removes all references to a number, which no call uses.
     fn release(&mut self, idle: IdleNumber) -> Release;
 }
 
-/// The uses of names of which none is displaced: it adds the numbers that something refers to.
+/// References to names that are never displaced: it adds the numbers with references.
 pub(super) struct NeverDisplaced<F>(pub F);
 
 impl<F: FnMut(&mut NumberSet)> NumberUses for NeverDisplaced<F> {
@@ -68,43 +68,44 @@ impl<F: FnMut(&mut NumberSet)> NumberUses for NeverDisplaced<F> {
     }
 }
 
-/// The idle numbers that the last look has gathered, the least recently used one first.
+/// The idle numbers of the last search, the least recently used one first.
 #[derive(Default)]
 pub(super) struct IdleNumbers {
     pub queue: VecDeque<IdleNumber>,
-    /// True: there were enough to pay for another look.
+    /// True: the search found enough to justify another one.
     is_many: bool,
 }
 
 impl IdleNumbers {
-    /// Those of a look among so many numbers.
+    /// The result of a search among `numbers` numbers.
     pub fn new(queue: VecDeque<IdleNumber>, numbers: u32) -> IdleNumbers {
         let is_many = !queue.is_empty() && queue.len().saturating_mul(PART) >= numbers as usize;
         IdleNumbers { queue, is_many }
     }
 
-    /// Whether there were many, and all were taken: another look costs each newcomer little.
+    /// Whether the search found many and all are used up: another search costs each newcomer
+    /// little.
     pub fn are_spent(&self) -> bool {
         self.is_many && self.queue.is_empty()
     }
 }
 
-/// What the numbers of owners are used for.
+/// The references to the numbers of owners.
 pub(super) struct OwnerUses<'s> {
     pub store: &'s Store,
-    /// How many numbers there are.
+    /// The number of numbers.
     pub owners_max: usize,
-    /// Called with the holder that a number stood for, before another name gets the number.
+    /// Called with the previous holder of a number before the number is reassigned.
     pub forget: &'s dyn Fn(Holder),
     /// Woken after the table of names is unlocked.
     pub wakes: &'s mut Wakes,
 }
 
 impl NumberUses for OwnerUses<'_> {
-    /// Every owner with a task, or with room for one, is charged for it in a shard.
+    /// Every owner with a task or a reservation has a charge in a shard.
     #[cold]
     fn note(&mut self, used: &mut NumberSet) -> VecDeque<IdleNumber> {
-        // The newest end of each; `None`: it has an unfinished task.
+        // The newest end of each owner; `None`: it has an unfinished task.
         let mut ends = BTreeMap::<u32, Option<u64>>::new();
         for at in 0..self.store.sharding.shards() {
             let shard = self.store.lock(at);
@@ -114,7 +115,7 @@ impl NumberUses for OwnerUses<'_> {
             }
         }
         ends.remove(&0);
-        // An agent may still have a call whose task has left.
+        // An agent may still have a call after its task was evicted.
         self.store.spaces.running.each_counted(|number| _ = ends.insert(number, None));
         let mut idle = Vec::new();
         for (number, end) in ends {
@@ -135,7 +136,7 @@ impl NumberUses for OwnerUses<'_> {
         if store.spaces.running.is_counted(OwnerIndex(idle.number)) {
             return Release::InUse;
         }
-        // It may have been used since the look.
+        // It may have been used since the search.
         if store.newest_end(holder).is_none_or(|end| end > idle.end) {
             return Release::InUse;
         }
@@ -148,8 +149,8 @@ impl NumberUses for OwnerUses<'_> {
 }
 
 impl Store {
-    /// The newest stamp of the finished tasks of a holder, 0 without any; `None`: it has a task
-    /// that is not finished, or room for one.
+    /// The stamp of a holder's newest finished task, 0 without any; `None`: it has an unfinished
+    /// task or a reservation.
     fn newest_end(&self, holder: Holder) -> Option<u64> {
         let mut newest = 0;
         for at in self.shards_of(holder) {
@@ -161,7 +162,7 @@ impl Store {
         Some(newest)
     }
 
-    /// Evicts the finished tasks of a holder, at most so many; true: all were evicted.
+    /// Evicts at most `most` finished tasks of a holder; true: all were evicted.
     fn evict_all_of(&self, holder: Holder, mut most: usize, wakes: &mut Wakes) -> bool {
         for at in self.shards_of(holder) {
             let mut shard = self.lock(at);
@@ -176,7 +177,7 @@ impl Store {
         true
     }
 
-    /// The shards of the groups in which something is charged to a holder.
+    /// The shards of the groups in which a holder has a charge.
     fn shards_of(&self, holder: Holder) -> impl Iterator<Item = usize> {
         let groups = self.groups.iter().zip(0..);
         let groups = groups.filter(move |(group, _)| group.charges.find(holder).is_some());

@@ -1,8 +1,8 @@
-//! The one door into a task: here it is made, changed and evicted, and nowhere else, since no other
-//! code gets hold of a [`TaskInSlot`] to change it.
+//! The only code that creates, changes and evicts tasks: no other module can change a
+//! [`TaskInSlot`].
 //!
-//! Invariant: whatever goes through is recorded by the tap, if there is one, under the task's lock
-//! and so in the task's order. What is refused leaves no record, and the task as it was.
+//! Invariant: the tap, if there is one, records each change under the task's lock, so in the task's
+//! order. A refused change leaves no record and an unchanged task.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     service::tap::{Record, Tap},
 };
 
-/// The task of a slot, or none. Others read it, and may move it to other memory.
+/// The task of a slot, if it has one. Other modules read it, and may move it to other memory.
 #[derive(Default)]
 pub(super) struct TaskInSlot(Option<Task>);
 
@@ -45,23 +45,23 @@ impl TaskInSlot {
     }
 }
 
-/// What happens to a task.
+/// A change of a task.
 #[derive(Clone, Copy)]
 pub(super) enum Change<'a> {
-    /// It is made; its slot says whose it is.
+    /// The task is created; its slot holds its scope.
     Begin(Begin<'a>),
     /// One event is applied.
     Event(&'a TaskEvent<'a>, &'a TaskLimits),
-    /// The first events of a list are applied, as many as nothing is in the way of; some may repeat
-    /// the message that began the task.
+    /// The first events of a list are applied, up to the first that needs [`Change::Event`]; some
+    /// may repeat the message that began the task.
     Events(&'a EventBuf, Option<Message<'a>>, &'a TaskLimits),
-    /// Bytes of its agent are kept with it, in place of those before.
+    /// The agent keeps bytes with the task, replacing the previous ones.
     Keep(&'a [u8]),
-    /// It leaves the store: see [`Door::evict`].
+    /// The task is evicted: see [`Door::evict`].
     Evict,
 }
 
-/// With what a task begins.
+/// The data of a new task.
 #[derive(Clone, Copy)]
 pub(super) struct Begin<'a> {
     pub id: &'a [u8],
@@ -69,24 +69,24 @@ pub(super) struct Begin<'a> {
     pub generation: Generation,
     pub message: Message<'a>,
     pub at_ms: u64,
-    /// Bytes of log to begin with.
+    /// Bytes to allocate for the log.
     pub log: usize,
-    /// What knows the names of its scope.
+    /// Resolves the names of its scope.
     pub spaces: &'a Spaces,
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Entered {
-    /// Sequence number of the task afterwards, where one event was applied.
+    /// The task's new sequence number, if one event was applied.
     pub seq: u64,
-    /// How many events of a list were applied.
+    /// Events of a list that were applied.
     pub applied: usize,
-    /// When the last status among them says that it was entered.
+    /// The time of the last status among them.
     pub status_ms: Option<u64>,
 }
 
-/// The door, and its watcher.
+/// The door, with the tap that records its changes.
 pub(super) struct Door {
     pub tap: Option<Arc<dyn Tap>>,
     pub sharding: Sharding,
@@ -96,7 +96,7 @@ impl Door {
     /// Changes the task of a slot.
     ///
     /// # Errors
-    /// [`Refusal`] where one event is not applied.
+    /// [`Refusal`] if an event is not applied.
     #[inline(always)] // Each caller has one kind of change.
     pub fn enter(
         &self,
@@ -126,15 +126,15 @@ impl Door {
             (Change::Events(..) | Change::Evict, _) => {}
         }
         if let Some(tap) = &self.tap {
-            // By value, so that a change whose kind is known needs no memory without a tap.
+            // By value, so that without a tap a change of constant kind needs no memory.
             self.record(&**tap, slot_at, slab, change, entered.applied);
         }
         Ok(entered)
     }
 
-    /// Takes the task out of a slot, which is to be freed next.
+    /// Takes the task out of a slot, which the caller frees next.
     pub fn evict(&self, slot_at: SlotAt, slab: &mut Slab) -> Option<Task> {
-        // What leaves is not refused.
+        // An eviction is never refused.
         let _ = self.enter(slot_at, slab, Change::Evict);
         slab[slot_at.index].task.0.take()
     }

@@ -1,9 +1,9 @@
-//! One task in the hands of a caller: what it may do to it, and what follows from it.
+//! One task during a call: changes to it, and their effects on the store.
 //!
 //! Invariants: bytes are taken from the store's budget before an event is applied. An agent's event
-//! beyond a limit ends the task as failed, for which room was kept back; a client's leaves it as it
-//! was. A task that waits for its client has no place among the running tasks of its caller: what
-//! continues it takes one first.
+//! beyond a limit ends the task as failed, for which room is reserved; a client's leaves it
+//! unchanged. A task that waits for its client does not count as running; continuing it takes a
+//! running slot first.
 
 use std::sync::Arc;
 
@@ -36,19 +36,19 @@ pub struct Edit<'e> {
     wakes: &'e mut Wakes,
     /// Sequence number of the task when it was opened.
     seq: u64,
-    /// Bytes that were taken of the store's budget for the task: at least what it holds.
+    /// Bytes taken from the store's budget for the task: at least the held bytes.
     charged: usize,
-    /// Bytes that its charge counts.
+    /// Bytes that are counted in its charge.
     held: usize,
-    /// True: the task has a place among the running tasks of its caller, if it counts for one.
+    /// True: the task has a running slot of its caller, if it counts for one.
     has_place: bool,
-    /// Bytes that are counted for its caller, if it has such a place: at least what it holds, too.
+    /// Bytes counted for its caller, if it has such a slot: also at least the held bytes.
     share_charged: usize,
-    /// When the last new status says that it was entered.
+    /// The time of the last new status.
     status_ms: Option<u64>,
 }
 
-/// The slot of a task that is edited.
+/// The slot of an edited task.
 pub(super) struct EditedSlot<'e> {
     pub store: &'e Store,
     /// The group of the shard.
@@ -87,8 +87,8 @@ impl<'e> Edit<'e> {
         })
     }
 
-    /// Opens the task of a slot that was made just now, submitted, after `charged` bytes were
-    /// taken for it.
+    /// Opens the task of a slot that was just created, submitted, after `charged` bytes were taken
+    /// for it.
     #[inline]
     pub(super) fn begun(
         edited: EditedSlot<'e>,
@@ -120,10 +120,10 @@ impl<'e> Edit<'e> {
         SlotAt { at: self.at, index: self.index }
     }
 
-    /// The task as it is now.
+    /// The current task.
     ///
     /// # Panics
-    /// Never: an edit is opened on a task, which is not evicted meanwhile.
+    /// Never: an edit is opened on a task, which cannot be evicted meanwhile.
     pub fn task(&self) -> &Task {
         match self.shard.slab[self.index].task.get() {
             Some(task) => task,
@@ -131,7 +131,7 @@ impl<'e> Edit<'e> {
         }
     }
 
-    /// The same, as it may be shown.
+    /// The same, with its record.
     ///
     /// # Panics
     /// Never, as [`Edit::task`].
@@ -157,50 +157,50 @@ impl<'e> Edit<'e> {
         self.shard.slab[self.index].scope.agent
     }
 
-    /// Which of the programs that have answered for its agent the task belongs to.
+    /// The number of its agent's program that the task belongs to.
     #[inline]
     pub fn incarnation(&self) -> u32 {
         self.shard.slab[self.index].incarnation
     }
 
-    /// From now on the task belongs to this program; the one before is woken, if it waits.
+    /// Assigns the task to this program; wakes the previous program, if it waits.
     pub fn set_incarnation(&mut self, incarnation: u32) {
         self.slot().incarnation = incarnation;
         self.shard.wake(self.index, self.wakes);
     }
 
-    /// A turn of the agent begins.
+    /// Counts the start of a turn of the agent.
     pub fn begin_turn(&mut self) {
         let turns = &mut self.slot().turns;
         *turns = turns.saturating_add(1);
     }
 
-    /// A turn of the agent is over.
+    /// Counts the end of a turn of the agent.
     pub fn end_turn(&mut self) {
         let turns = &mut self.slot().turns;
         *turns = turns.saturating_sub(1);
     }
 
-    /// True while a turn of the agent is at work.
+    /// True while a turn of the agent is in progress.
     pub fn has_turn(&self) -> bool {
         self.shard.slab[self.index].turns > 0
     }
 
-    /// The bytes that its agent keeps with it, until it is evicted.
+    /// The bytes that its agent keeps with the task until it is evicted.
     pub fn kept(&self) -> &[u8] {
         self.shard.slab[self.index].kept()
     }
 
-    /// Keeps bytes of the agent's own with the task, in place of those before.
+    /// Keeps the agent's private bytes with the task, replacing the previous ones.
     ///
     /// # Errors
     /// [`Refused::Terminal`]; [`Refused::OutOfBytes`], [`Refused::ShareBytesTaken`]. The task is
-    /// as it was.
+    /// unchanged.
     pub fn keep(&mut self, bytes: &[u8]) -> Result<(), Refused> {
         if self.task().state().is_terminal() {
             return Err(Refused::Terminal);
         }
-        // What was kept before is counted already, and goes.
+        // The previous bytes are counted already, and are dropped.
         let (before, held) = (self.slot().kept_bytes(), kept_bytes(bytes));
         self.take_bytes(held, held.saturating_sub(before))?;
         let (door, slot_at) = (&self.store.door, self.slot_at());
@@ -208,7 +208,7 @@ impl<'e> Edit<'e> {
         kept.map(drop).map_err(|_| Refused::Terminal)
     }
 
-    /// Keeps the bytes that a task begins with; without room for them it fails.
+    /// Keeps the first private bytes with a task; without room for them it fails.
     pub(super) fn keep_first(&mut self, bytes: &[u8]) {
         if !bytes.is_empty()
             && let Err(refused) = self.keep(bytes)
@@ -217,12 +217,12 @@ impl<'e> Edit<'e> {
         }
     }
 
-    /// Adds a client's message to the history. A task that has waited for it takes a place of the
-    /// caller's share again.
+    /// Adds a client's message to the history. A task that has waited for it takes a running slot
+    /// of the caller again.
     ///
     /// # Errors
     /// [`Refused::Terminal`], [`Refused::TooLarge`], [`Refused::OutOfBytes`],
-    /// [`Refused::ShareTaken`], [`Refused::ShareBytesTaken`]; the task is as it was.
+    /// [`Refused::ShareTaken`], [`Refused::ShareBytesTaken`]; the task is unchanged.
     pub fn user_message(
         &mut self,
         message: Message<'_>,
@@ -244,7 +244,7 @@ impl<'e> Edit<'e> {
         self.put(event).inspect_err(|refused| self.fail_at(refused))
     }
 
-    /// Ends the task at the limit that has refused what its agent wanted.
+    /// Ends the task as failed at the limit behind a refusal.
     #[cold]
     fn fail_at(&mut self, refused: &Refused) {
         match refused {
@@ -260,8 +260,8 @@ impl<'e> Edit<'e> {
         }
     }
 
-    /// Applies events in order, up to the first that is refused; `first` is the message that began
-    /// the task, if it began just now: some of them may repeat it.
+    /// Applies events in order, up to the first refusal; `first` is the message of a task that has
+    /// just begun: some events may repeat it.
     ///
     /// # Errors
     /// As [`Edit::apply`].
@@ -277,12 +277,12 @@ impl<'e> Edit<'e> {
         events.iter(first).skip(applied).try_for_each(|event| self.apply(&event).map(drop))
     }
 
-    /// Applies the first events of a list, as far as nothing is in the way; returns how many.
+    /// Applies the first events of a list at once, as far as possible; returns how many.
     fn apply_at_once(&mut self, events: &EventBuf, first: Option<Message<'_>>) -> usize {
         let (store, slot_at) = (self.store, self.slot_at());
         let Some(task) = self.shard.slab[self.index].task.get() else { return 0 };
         if !self.has_place {
-            // One of them may continue it.
+            // An event may continue it.
             return 0;
         }
         let growth = task.growth_at_once(events);
@@ -307,7 +307,7 @@ impl<'e> Edit<'e> {
         &mut self.shard.slab[self.index]
     }
 
-    /// Applies an event; a refusal leaves the task as it was.
+    /// Applies an event; a refusal leaves the task unchanged.
     pub(super) fn put(&mut self, event: &TaskEvent<'_>) -> Result<u64, Refused> {
         let task = self.task();
         if task.state().is_terminal() {
@@ -323,7 +323,7 @@ impl<'e> Edit<'e> {
         }
         if growth > 0 {
             let is_last = matches!(event, TaskEvent::Status { state, .. } if state.is_terminal());
-            // Nothing is counted for its caller when it has ended.
+            // A task that has ended is not counted for its caller.
             self.take_bytes(growth, if is_last { 0 } else { growth })?;
         }
         self.apply_charged(event, false).map_err(|refusal| match refusal {
@@ -332,7 +332,7 @@ impl<'e> Edit<'e> {
         })
     }
 
-    /// Takes bytes of the store's budget for the task, and so many of its caller's share.
+    /// Takes bytes from the store's budget, and `of_share` bytes from its caller's share.
     #[inline]
     fn take_bytes(&mut self, bytes: usize, of_share: usize) -> Result<(), Refused> {
         self.take_share(of_share)?;
@@ -343,8 +343,8 @@ impl<'e> Edit<'e> {
         Ok(())
     }
 
-    /// Takes a place for the task, and what it holds, of the share of the caller it counts for;
-    /// `None`: its agent continues it without a message.
+    /// Takes a running slot and the held bytes from the share of the task's caller; `None`: its
+    /// agent continues it without a message.
     #[cold]
     fn take_place(&mut self, by: Option<Option<&RunningShare>>) -> Result<(), Refused> {
         let slot = &mut self.shard.slab[self.index];
@@ -357,18 +357,19 @@ impl<'e> Edit<'e> {
         }
         own?;
         self.has_place = true;
-        // Without room for the bytes the task still waits, and gives the place back with the edit.
+        // Without room for the bytes the task still waits, and the edit returns the slot at its
+        // end.
         self.take_share(held)
     }
 
-    /// Gives the place among the running tasks of the tenant back.
+    /// Returns the running slot of the tenant.
     fn park_of_tenant(&mut self) {
         let waiters = self.slot().waiters.as_mut();
         let place = waiters.and_then(|waiters| waiters.of_tenant.as_deref_mut());
         place.into_iter().for_each(RunningPlace::park);
     }
 
-    /// Takes a place for the task of the share of the caller.
+    /// Takes a running slot from the caller's share.
     fn take_own_place(&mut self, by: Option<Option<&RunningShare>>) -> Result<(), Refused> {
         let (running, group) = (&self.store.spaces.running, group_of(self.at));
         let slot = &mut self.shard.slab[self.index];
@@ -383,8 +384,8 @@ impl<'e> Edit<'e> {
         Ok(())
     }
 
-    /// Takes bytes of the store's budget that are free; false: there are not as many, or strangers
-    /// have their half.
+    /// Takes free bytes from the store's budget; false: there are too few, or strangers hold their
+    /// half.
     #[inline]
     fn take_free_bytes(&self, bytes: usize) -> bool {
         let charge = self.shard.charged.charge(self.shard.slab[self.index].charge);
@@ -394,7 +395,7 @@ impl<'e> Edit<'e> {
         })
     }
 
-    /// Takes bytes of the store's budget for which tasks leave.
+    /// Takes bytes from the store's budget by evicting tasks.
     #[cold]
     fn make_room(&mut self, bytes: usize) -> Result<(), Refused> {
         let slot = &self.shard.slab[self.index];
@@ -413,7 +414,7 @@ impl<'e> Edit<'e> {
         })
     }
 
-    /// Takes bytes of the share of the caller that the task counts for, if it has a place there.
+    /// Takes bytes from the share of the task's caller, if the task has a running slot.
     #[inline]
     fn take_share(&mut self, bytes: usize) -> Result<(), Refused> {
         if !self.has_place {
@@ -426,7 +427,7 @@ impl<'e> Edit<'e> {
         Ok(())
     }
 
-    /// Gives back what was taken.
+    /// Returns bytes to the share.
     #[cold]
     fn give_back_share(&mut self, bytes: usize) {
         if !self.has_place {
@@ -450,7 +451,7 @@ impl<'e> Edit<'e> {
         Ok(seq)
     }
 
-    /// Ends an unfinished task as failed with these words, whatever room there is.
+    /// Ends an unfinished task as failed with this message, even without room.
     pub(super) fn end(&mut self, why: &MessageBuf) {
         let ended = self.put(&failed(why, self.now));
         if ended.is_err_and(|refused| refused != Refused::Terminal) {
@@ -458,8 +459,8 @@ impl<'e> Edit<'e> {
         }
     }
 
-    /// Ends the task, which makes room for others; false: there is no room for its last words but
-    /// what is kept back for one task of the shard.
+    /// Ends the task to make room for others; false: its final status has only the room reserved
+    /// for one task of the shard.
     #[cold]
     pub(super) fn end_evicted(&mut self) -> bool {
         let has_room = self.take_free_bytes(LAST_WORDS);
@@ -470,7 +471,7 @@ impl<'e> Edit<'e> {
         has_room
     }
 
-    /// Ends the task with words for which its log and the store keep room.
+    /// Ends the task with a message for which its log and the store have reserved room.
     fn fail(&mut self, why: &MessageBuf) {
         let event = failed(why, self.now);
         self.slot().task.make_room(&event);
@@ -485,14 +486,14 @@ fn runs(task: &Task) -> bool {
     !task.state().is_terminal() && !task.waits_for_client()
 }
 
-/// The status of a task that fails for this reason.
+/// The status of a task that fails with this message.
 fn failed(why: &MessageBuf, now: Now) -> TaskEvent<'_> {
     let (state, at_ms, message) = (TaskState::Failed, now.unix_ms, Some(why.view()));
     TaskEvent::Status { state, at_ms, message, metadata: None }
 }
 
 impl Drop for Edit<'_> {
-    /// What follows from the change: lists, budget, wakers.
+    /// Applies the effects of the change: lists, budget, wakers.
     fn drop(&mut self) {
         let (seq, mono_ms) = (self.seq, self.now.mono_ms);
         let status_ms = self.status_ms.map(|ms| ms.min(self.now.unix_ms));
@@ -505,7 +506,7 @@ impl Drop for Edit<'_> {
         if has_ended && status_ms.is_some() {
             slot.task.fit();
             if slot.listed.is_some() {
-                // What was stored with it may have left, and it stays for as long as new ones do.
+                // Tasks stored with it may have been evicted, and it stays as long as new ones do.
                 slot.task.relocate();
             }
         }
@@ -525,7 +526,7 @@ impl Drop for Edit<'_> {
 }
 
 impl Edit<'_> {
-    /// Moves a running task behind the others of its charge, since it had an event.
+    /// Moves a running task to the end of its charge's list, after an event.
     #[inline]
     fn note_event(&mut self) {
         let slot = &self.shard.slab[self.index];
@@ -534,8 +535,8 @@ impl Edit<'_> {
         }
     }
 
-    /// Counts what the task holds now among the bytes of the caller that it counts for; if it has
-    /// ended or waits for its client, neither its bytes nor the task are counted any more.
+    /// Corrects the bytes counted for the task's caller. If the task has ended or waits for its
+    /// client, removes its bytes and its running slot from the counts.
     #[inline(never)]
     fn settle_share(&mut self) {
         let running = &self.store.spaces.running;
@@ -574,7 +575,7 @@ impl Edit<'_> {
         match (is_news, is_over) {
             (false, _) => {}
             (true, false) => self.shard.wake(self.index, self.wakes),
-            // Nothing more will happen to wait for.
+            // There will be no further change to wait for.
             (true, true) => self.shard.end_waits(self.index, self.wakes),
         }
     }

@@ -1,16 +1,17 @@
-//! Making room: which finished task leaves, and when.
+//! Making room: which task is evicted, and when.
 //!
-//! Room is made before it is used, and for the group of the shard where it is needed. A holder that
-//! needs more than its equal share of the group makes room from its own tasks, the oldest first.
-//! For a holder below its share the oldest task of a holder above its share leaves. So no holder
-//! below its share loses a task to another, or is refused for its tasks.
+//! Room is made before it is used, for the group of the shard that needs it. A holder that needs
+//! more than its equal share of the group makes room from its own tasks, the oldest first. For a
+//! holder below its share, the oldest task of a holder above its share is evicted. So no holder
+//! below its share loses a task to another holder or is refused a task.
 //!
-//! Where no finished task may leave, a waiting one fails and leaves; for a holder below its share,
-//! as the last resort, the running one of a holder above its share whose last event is the oldest.
+//! If no finished task may be evicted, a waiting one fails and is evicted. As the last resort, for
+//! a holder below its share, the running task of a holder above its share with the oldest last
+//! event fails.
 //!
-//! Other groups are looked at now and then: where a task of the same holder ended [`LEAD_MS`]
-//! before any of this group's, or this group has none, what others have and do not use is taken,
-//! and then the oldest task of the holder leaves, wherever it is.
+//! Other groups are compared from time to time: if a task of the same holder ended there
+//! [`LEAD_MS`] before any of this group, or this group has none, the unused room of other groups is
+//! taken first, then the holder's oldest task in any group is evicted.
 
 use std::sync::{Arc, PoisonError, TryLockError};
 
@@ -28,30 +29,31 @@ use super::{
 };
 use crate::{service::Now, shares::Holder};
 
-/// Finished tasks that one [`Store::sweep`] evicts from one shard at most.
+/// Maximum finished tasks that one [`Store::sweep`] evicts from one shard.
 const SWEEP: usize = 64;
 
-/// Spared tasks of a shard that one sweep looks at: hosts that are away for a day may spare many.
+/// Spared tasks of a shard that one sweep examines: a host that is down for a day may spare many.
 const SPARED_LOOKS: usize = 64;
 
-/// How much earlier a task of another group must have ended to go before those of this one.
+/// How much earlier a task of another group must have ended to be evicted before those of this
+/// group.
 const LEAD_MS: u64 = 1_000;
 
-/// Charges above their share that are tried, where the shard of another's task is locked.
+/// Maximum charges above their share that are tried if the shard of a task is locked.
 const TRIES: usize = 4;
 
-/// Tasks of one holder that are looked at for one to which no client listens.
+/// Tasks of one holder that are examined to find one without listening clients.
 const LISTENED_LOOKS: usize = 64;
 
-/// Which tasks of other holders leave.
+/// Selects tasks of other holders for eviction.
 #[derive(Clone, Copy)]
 struct OthersTasks {
     list: TaskList,
-    /// Only those of strangers.
+    /// Only tasks of strangers.
     is_stranger: bool,
 }
 
-/// Room for a holder in a shard that no caller has locked.
+/// Room for a holder in a shard that the caller has not locked.
 #[derive(Clone, Copy)]
 pub(super) struct NewRoom {
     /// The shard.
@@ -62,17 +64,17 @@ pub(super) struct NewRoom {
     pub wanted: usize,
 }
 
-/// What room is needed for.
+/// A need for room.
 pub(super) struct Need<'n> {
-    /// The group that it is for.
+    /// The group that needs it.
     pub group: usize,
-    /// The charge that it is for, in that group.
+    /// The charge that needs it, in that group.
     pub charge: &'n Arc<Charge>,
     pub resource: Resource,
     pub wanted: usize,
-    /// The shard whose lock the caller has.
+    /// The shard that the caller has locked.
     pub held: Option<(usize, &'n mut Shard)>,
-    /// A task in the hands of the caller, which stays: its shard and its slot.
+    /// The task that the caller edits, which is not evicted: its shard and slot.
     pub edited: Option<SlotAt>,
     pub now: Now,
     pub wakes: &'n mut Wakes,
@@ -85,8 +87,8 @@ fn why(resource: Resource) -> Eviction {
     }
 }
 
-/// The tasks in a list of a charge in a shard, but the one that stays, and of those that wait the
-/// ones that have just got an answer, at which their agent is at work.
+/// The tasks in a list of a charge in a shard that may be ended: without the edited one, and
+/// without waiting ones that have just received an answer for their agent.
 fn ending(
     at: usize,
     shard: &Shard,
@@ -102,7 +104,7 @@ fn ending(
 }
 
 impl Store {
-    /// Evicts finished tasks whose time is over; true when it should be called again soon.
+    /// Evicts expired finished tasks; true when it should be called again soon.
     ///
     /// One call evicts at most 1,024 tasks of each worker.
     #[cfg(any(test, feature = "internals"))]
@@ -110,15 +112,15 @@ impl Store {
         (0..self.workers).fold(false, |is_more, worker| self.sweep_of(worker, now) | is_more)
     }
 
-    /// Evicts finished tasks of one worker whose time is over, at most 1,024; true when it should
-    /// be called again soon. Call it about once a second.
+    /// Evicts at most 1,024 expired finished tasks of one worker; true when it should be called
+    /// again soon. Call it about once a second.
     pub fn sweep_of(&self, worker: usize, now: Now) -> bool {
         self.budget.note_sweep(now.mono_ms);
         let latest = self.groups.iter().map(|group| group.last_stamp()).max().unwrap_or(0);
         let mut is_more = false;
         for number in (worker..self.groups.len()).step_by(self.workers) {
             let group = &self.groups[number];
-            // A wall clock that was set back would make some groups' tasks look older than others'.
+            // After the wall clock was set back, some groups' tasks would look older than others'.
             group.catch_up(latest);
             for at in (number * GROUP..).take(GROUP) {
                 let mut wakes = Wakes::default();
@@ -132,7 +134,7 @@ impl Store {
         is_more
     }
 
-    /// Evicts at most `most` tasks of a shard whose time is over.
+    /// Evicts at most `most` expired tasks of a shard.
     pub(super) fn expire(
         &self,
         at: usize,
@@ -150,7 +152,7 @@ impl Store {
         }
     }
 
-    /// Evicts the task of a shard whose time is over, unless it is spared.
+    /// Evicts the next expired task of a shard, unless it is spared.
     #[cold]
     fn expire_one(&self, at: usize, shard: &mut Shard, wakes: &mut Wakes) {
         if let Some(index) = shard.finished.take_expired(&mut shard.slab) {
@@ -158,7 +160,8 @@ impl Store {
         }
     }
 
-    /// Evicts tasks of a shard that were spared and are needed no more, after so many looks.
+    /// Evicts tasks of a shard that were spared and are not needed any more, within a bounded
+    /// number of examinations.
     fn evict_released(&self, at: usize, shard: &mut Shard, wakes: &mut Wakes) {
         let mut looks = SPARED_LOOKS;
         while let Some(index) = shard.finished.take_released(&shard.slab, &mut looks) {
@@ -166,7 +169,7 @@ impl Store {
         }
     }
 
-    /// Whether what strangers hold together, and so much more of a holder, is within their half.
+    /// Whether strangers stay within their half of a resource with `more` for a holder.
     #[inline]
     pub(super) fn is_within_half(&self, holder: Holder, resource: Resource, more: usize) -> bool {
         !holder.is_stranger() || self.strangers_have_room(resource, more)
@@ -178,7 +181,7 @@ impl Store {
         held.sum::<usize>().saturating_add(more) <= self.limit(resource).most() / 2
     }
 
-    /// Takes room of which there is none without an eviction.
+    /// Takes room that is available only by evictions.
     #[inline(never)]
     pub(super) fn make_room_of(
         &self,
@@ -196,8 +199,7 @@ impl Store {
         made
     }
 
-    /// Makes a slot of a shard free for a holder that has none: there is a chunk more, or a
-    /// finished task less.
+    /// Frees a slot of a shard for a holder: adds a chunk, or evicts a finished task.
     #[inline(never)]
     pub(super) fn make_slot(
         &self,
@@ -240,11 +242,11 @@ impl Store {
         }
     }
 
-    /// Evicts until what is wanted could be taken.
+    /// Evicts until the wanted amount could be taken.
     ///
     /// # Errors
-    /// [`Refused::Full`], [`Refused::OutOfBytes`]; [`Refused::OwnShareFull`] where the holder has
-    /// its share, and other holders have theirs.
+    /// [`Refused::Full`], [`Refused::OutOfBytes`]; [`Refused::OwnShareFull`] if the holder has its
+    /// share, and other holders have theirs.
     pub(super) fn make_room(&self, mut need: Need<'_>) -> Result<(), Refused> {
         let (limit, resource, wanted) = (self.limit(need.resource), need.resource, need.wanted);
         let full = match resource {
@@ -267,7 +269,7 @@ impl Store {
         }
     }
 
-    /// Whether a holder has its share, and others have something, too.
+    /// Whether a holder has its share while other holders have tasks, too.
     #[cold]
     fn is_own_share_full(&self, need: &Need<'_>) -> bool {
         let holder = need.charge.holder;
@@ -279,7 +281,7 @@ impl Store {
         has_share && (is_over || self.groups.iter().any(others))
     }
 
-    /// That a holder has its share, and when one of its tasks ends at the latest.
+    /// The refusal of a holder at its share, with the latest time at which one of its tasks ends.
     #[cold]
     fn own_share_full(&self, need: &mut Need<'_>) -> Refused {
         let (charge, mut oldest_ms) = (need.charge, None::<u64>);
@@ -296,19 +298,19 @@ impl Store {
             Some(_) => self.idle_times.unfinished_idle_ms.saturating_sub(idle_ms),
             None => 0,
         };
-        // The sweep that ends it comes once a second.
+        // The sweep that ends it runs once a second.
         let retry_s = u32::try_from(left_ms.div_ceil(1_000)).unwrap_or(u32::MAX);
         Refused::OwnShareFull { retry_s: retry_s.saturating_add(1) }
     }
 
-    /// Gives back something of a limit; false: no task is left that may leave for the holder.
+    /// Frees some of a limit; false: no more tasks may be evicted for the holder.
     fn make_some(&self, need: &mut Need<'_>, has_gathered: &mut bool) -> bool {
         use TaskList::{Finished, Running, Waiting};
         let (number, charge, resource) = (need.group, need.charge, need.resource);
         let is_stranger = !self.is_within_half(charge.holder, resource, need.wanted);
         let shares = self.groups[number].charges.shares_at(resource, is_stranger);
         let mut gather = || {
-            // What strangers may have, no other group has left over.
+            // Other groups have no unused room for strangers.
             let is_first = !is_stranger && !std::mem::replace(has_gathered, true);
             if is_first {
                 let spares = self.groups.iter().map(|group| group.spare(resource));
@@ -328,7 +330,7 @@ impl Store {
         if goes_first && self.evict_of(number, charge, need) {
             return true;
         }
-        // What others do not use comes before what they store.
+        // Unused room of other groups comes before their tasks.
         if gather() || self.evict_oldest(need) {
             return true;
         }
@@ -340,8 +342,8 @@ impl Store {
             || below(Running, need)
     }
 
-    /// True when the tasks of a charge are to go before those of its holder in other groups, as
-    /// far as is known since the last look.
+    /// True when the tasks of a charge are to be evicted before those of its holder in other
+    /// groups, by the last comparison.
     fn goes_first(&self, charge: &Charge) -> bool {
         if self.groups.len() == 1 {
             return true;
@@ -365,7 +367,7 @@ impl Store {
         goes_first
     }
 
-    /// Evicts the task of a holder that ended first, in any group.
+    /// Evicts the holder's task that ended first, in any group.
     fn evict_oldest(&self, need: &mut Need<'_>) -> bool {
         let mut skipped = 0u64;
         loop {
@@ -384,7 +386,7 @@ impl Store {
         }
     }
 
-    /// Evicts a task of a holder above its share, of the group first for which it is.
+    /// Evicts a task of a holder above its share, first in the group that needs room.
     #[cold]
     fn evict_others(&self, need: &mut Need<'_>, of: OthersTasks) -> bool {
         let own = need.group;
@@ -411,8 +413,7 @@ impl Store {
         })
     }
 
-    /// Ends the waiting task of a holder that has waited for the longest, in any group, and evicts
-    /// it.
+    /// Ends and evicts the longest-waiting task of a holder, in any group.
     #[cold]
     fn end_waiting(&self, need: &mut Need<'_>) -> bool {
         let own = need.group;
@@ -423,7 +424,7 @@ impl Store {
         })
     }
 
-    /// Ends the first task in a list of a charge of a group, and evicts it.
+    /// Ends and evicts the first task in a list of a charge of a group.
     #[cold]
     fn end_of(&self, number: usize, charge: &Charge, need: &mut Need<'_>, list: TaskList) -> bool {
         if !charge.has(list) {
@@ -450,9 +451,9 @@ impl Store {
         })
     }
 
-    /// Ends the first task in a list of a charge in a shard, and evicts it. If clients listen to
-    /// it, it stays finished until the next eviction, and another one to which none listens leaves,
-    /// if there is one.
+    /// Ends and evicts the first task in a list of a charge in a shard. If clients listen to it, it
+    /// stays as finished until the next eviction, and another task without listeners is evicted
+    /// instead, if there is one.
     #[cold]
     fn end_in(
         &self,
@@ -465,7 +466,7 @@ impl Store {
         let tasks = || ending(at, shard, charge, list, need.edited).take(LISTENED_LOOKS);
         let Some(first) = tasks().next() else { return false };
         let leaves = tasks().find(|index| !shard.slab[*index].is_listened_to());
-        // Without room for its last words, but what is kept back for one task, it cannot stay.
+        // If its final status has only the room reserved for one task, it cannot stay.
         let slot_at = |index| SlotAt { at, index };
         let may_stay = self.end_task(slot_at(first), shard, need);
         let leaves = leaves.filter(|leaves| may_stay && *leaves != first);
@@ -475,7 +476,7 @@ impl Store {
         self.evict_ended(slot_at(leaves.unwrap_or(first)), shard, need)
     }
 
-    /// Ends a task; false: there is no room for its last words.
+    /// Ends a task; false: there is no room for its final status.
     fn end_task(&self, slot_at: SlotAt, shard: &mut Shard, need: &mut Need<'_>) -> bool {
         let edit = Edit::open(self, shard, slot_at, need.now, need.wakes);
         let ended = edit.map(|mut edit| edit.end_evicted());
@@ -507,8 +508,8 @@ impl Store {
         false
     }
 
-    /// Calls `with` with a shard; false: another thread has its lock, and the caller has that of
-    /// another shard.
+    /// Calls `with` with a shard; false: another thread holds its lock, and the caller holds that
+    /// of another shard.
     fn in_shard(
         &self,
         at: usize,
@@ -518,7 +519,7 @@ impl Store {
         let mut held = need.held.take();
         let done = match &mut held {
             Some((held_at, shard)) if *held_at == at => with(shard, need),
-            // Two that hold a shard each must not wait for one another.
+            // Two threads with a locked shard each must not wait for one another.
             Some(_) => self.try_lock(at).is_some_and(|mut shard| with(&mut shard, need)),
             None => with(&mut self.lock(at), need),
         };
@@ -561,7 +562,7 @@ impl Store {
         self.evict_task(slot_at, shard, group_of(slot_at.at), why, wakes);
     }
 
-    /// Evicts a task that was taken out of the finished ones, and gives its room to a group.
+    /// Evicts a task that was removed from the finished ones, and gives its room to a group.
     #[inline(never)]
     fn evict_task(
         &self,

@@ -1,8 +1,8 @@
-//! The finished tasks of a shard, by their end: what can be evicted.
+//! The finished tasks of a shard, by their end: the candidates for eviction.
 //!
-//! Invariants: for room any one may leave, as [`super::evict`] chooses. An expired task is evicted
-//! unless a webhook needs it: then it is spared until none does, and of those that are spared a
-//! bounded number is looked at at a time. Each is spared once.
+//! Invariants: to make room, any of them may be evicted, as [`super::evict`] chooses. An expired
+//! task is evicted unless a webhook needs it: then it is spared until no webhook does; a bounded
+//! number of spared tasks is examined at a time. Each task is spared once.
 
 use std::{
     collections::BTreeMap,
@@ -11,14 +11,14 @@ use std::{
 
 use super::slab::{NONE, Slab};
 
-/// Finished tasks in the order of their ends: a list through their slots, and before it those that
-/// are spared.
+/// Finished tasks in the order of their ends: first the spared ones, then a list through their
+/// slots.
 pub(super) struct FinishedTasks {
     oldest: u32,
     youngest: u32,
-    /// By their stamps.
+    /// The spared tasks by their stamps.
     spared: BTreeMap<u64, u32>,
-    /// The stamp of the one among them that was looked at last.
+    /// The stamp of the spared task that was examined last.
     looked: u64,
 }
 
@@ -27,7 +27,7 @@ impl FinishedTasks {
         FinishedTasks { oldest: NONE, youngest: NONE, spared: BTreeMap::new(), looked: 0 }
     }
 
-    /// Takes one in that has just ended.
+    /// Adds a task that has just ended.
     #[inline]
     pub fn push(&mut self, slab: &mut Slab, index: u32) {
         match self.youngest {
@@ -38,7 +38,7 @@ impl FinishedTasks {
         self.youngest = index;
     }
 
-    /// Takes one out, wherever it is.
+    /// Removes a task.
     #[inline]
     pub fn remove(&mut self, slab: &mut Slab, index: u32) {
         if self.spared.is_empty() || !self.remove_spared(slab[index].stamp, index) {
@@ -72,15 +72,14 @@ impl FinishedTasks {
         Some(index)
     }
 
-    /// True when there is one that has outlived its time and was not spared, whatever the wall
-    /// clock did.
+    /// True when there is an expired task that was not spared, by the monotonic clock.
     #[inline]
     pub fn has_expired(&self, slab: &Slab, ttl_ms: u64, mono_ms: u64) -> bool {
         let oldest = slab.slot(self.oldest);
         oldest.is_some_and(|slot| mono_ms.saturating_sub(slot.event_ms) > ttl_ms)
     }
 
-    /// Takes the first of those out; `None`: it is spared, since a watcher needs it.
+    /// Removes the first expired task; `None`: it is spared, since a watcher needs it.
     pub fn take_expired(&mut self, slab: &mut Slab) -> Option<u32> {
         let index = self.take_listed(slab)?;
         let slot = &slab[index];
@@ -91,8 +90,8 @@ impl FinishedTasks {
         Some(index)
     }
 
-    /// Takes one out that was spared and is needed no more, after at most so many looks;
-    /// the next call goes on behind it.
+    /// Removes a spared task that is not needed any more, after at most `looks` examinations; the
+    /// next call continues after it.
     pub fn take_released(&mut self, slab: &Slab, looks: &mut usize) -> Option<u32> {
         while *looks > 0 {
             let mut behind = self.spared.range((Excluded(self.looked), Unbounded));

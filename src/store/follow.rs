@@ -1,8 +1,8 @@
 //! Waiting for a task: streams of its events, and calls that answer when it is ready.
 //!
-//! Looking and registering happen under one lock, so no change slips in between. A subscriber
-//! that fell behind the replay window gets the task as it is, then what follows: it never waits
-//! for an event that is gone and never sees one twice.
+//! Examination and registration happen under one lock, so no change is missed in between. A
+//! subscriber that fell behind the replay window gets the current task, then later events: it never
+//! waits for an event that is gone and never sees one twice.
 
 use std::{
     sync::Arc,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Store {
-    /// Gives what is new to `each`, oldest first, and registers `wake` if there is nothing more.
+    /// Gives new items to `each`, oldest first, and registers `wake` if there are no more.
     ///
     /// An item on which `each` returns false counts as taken.
     pub fn follow(&self, cursor: &mut Cursor, wake: &Waker, each: &mut Each<'_>) -> Follow {
@@ -34,8 +34,8 @@ impl Store {
         follow
     }
 
-    /// Answers when the task is terminal, or interrupted since `wait.after`, or what `wait.look`
-    /// is about; registers `wake` otherwise.
+    /// Answers when the task is terminal, interrupted since `wait.after`, or meets the condition of
+    /// `wait.look`; registers `wake` otherwise.
     pub fn poll(
         &self,
         wait: &mut WaitHandle,
@@ -65,8 +65,8 @@ impl Store {
         Poll::Pending
     }
 
-    /// Has a task watched that is stored, or whose place is reserved, in place of the watch
-    /// before; says its last event, or 0. `None`: it is gone.
+    /// Sets the watch of a stored task or a reservation, replacing the previous one; returns its
+    /// last event, or 0. `None`: the task is gone.
     #[cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone watch tasks"))]
     pub fn watch(&self, key: TaskKey, watch: Arc<TaskWatch>) -> Option<u64> {
         let index = self.sharding.split(key.place).index;
@@ -75,8 +75,8 @@ impl Store {
         Some(shard.task(index).map_or(0, Task::seq))
     }
 
-    /// Ready when the task has ended or left, or belongs to a later program than this, if one is
-    /// named; registers `wake` otherwise.
+    /// Ready when the task has ended, was evicted, or belongs to a later program than the given
+    /// one; registers `wake` otherwise.
     pub fn poll_ended(
         &self,
         (key, incarnation): (TaskKey, Option<u32>),

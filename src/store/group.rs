@@ -1,8 +1,8 @@
-//! The shards of one worker, and what they have in common: room, a clock, the charges of holders
-//! that have tasks in them.
+//! The shards of one worker, and their shared state: room, a clock, the charges of holders with
+//! tasks in them.
 //!
-//! Invariant: what a call writes beside the shard at work is its group's, which is one worker's as
-//! long as clients choose no contexts; what belongs to all groups is read now and then, and written
+//! Invariant: apart from its shard, a call writes only to its group, which belongs to one worker as
+//! long as clients choose no contexts; state of all groups is read occasionally, and written
 //! rarely.
 
 use std::sync::PoisonError;
@@ -20,7 +20,7 @@ use super::{
     },
 };
 
-/// Why a finished task left the store.
+/// Why a finished task was evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eviction {
     /// `task_ttl_ms` after it ended.
@@ -38,22 +38,22 @@ impl Eviction {
     pub const COUNT: usize = 4;
 }
 
-/// Bits of a stamp below its milliseconds: status changes that one millisecond can tell apart, and
-/// the group in which they happened.
+/// Bits of a stamp below its milliseconds: they order status changes within one millisecond, and
+/// contain the group.
 const TIE_BITS: u32 = 20;
 
-/// The stamp below which nothing of `unix_ms` or later lies.
+/// The lower bound of the stamps of `unix_ms` and later.
 pub(super) fn floor_of(unix_ms: u64) -> u64 {
     if unix_ms >> (u64::BITS - TIE_BITS) == 0 { unix_ms << TIE_BITS } else { u64::MAX }
 }
 
-/// [`GROUP`] shards, and what they have in common.
+/// [`GROUP`] shards, and their shared state.
 pub(super) struct Group {
     pub shards: [CachePadded<Mutex<Shard>>; GROUP],
     pub tasks: Spare,
     pub bytes: Spare,
     pub slots: Spare,
-    /// Its number, and how many groups there are: no two give the same stamp.
+    /// Its number, and the number of groups: no two groups produce the same stamp.
     number: u64,
     groups: u64,
     stamp: AtomicU64,
@@ -62,8 +62,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Group `number` of so many; a shard has at most `index_max` slots, and `capacity` is the
-    /// part of `tasks_max` and of `store_bytes_max` that each group has.
+    /// Group `number` of `groups`; a shard has at most `index_max` slots, and `capacity` is each
+    /// group's part of `tasks_max` and of `store_bytes_max`.
     pub fn new(number: usize, groups: usize, index_max: u32, capacity: [usize; 2]) -> Group {
         Group {
             shards: [(); GROUP].map(|()| CachePadded::new(Mutex::new(Shard::new(index_max)))),
@@ -72,14 +72,14 @@ impl Group {
             slots: Spare::default(),
             number: number as u64,
             groups: groups as u64,
-            // All its stamps leave the same remainder.
+            // All its stamps have the same remainder.
             stamp: AtomicU64::new(number as u64),
             evicted: [const { AtomicU64::new(0) }; Eviction::COUNT],
             charges: Charges::new(capacity),
         }
     }
 
-    /// A panic under the lock is a caller's bug; the tasks are whole and others go on.
+    /// A panic under the lock is a caller's bug; the tasks are intact and other calls continue.
     #[inline]
     pub fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
         self.shards[shard % GROUP].lock().unwrap_or_else(PoisonError::into_inner)
@@ -88,7 +88,7 @@ impl Group {
     /// A stamp above all stamps of the group before it, of `unix_ms` or, if that has been passed,
     /// close to it.
     ///
-    /// Taken under a shard's lock it keeps the shard's orders sorted without a look at them.
+    /// Taken under a shard's lock it keeps the shard's orders sorted without a comparison.
     pub fn stamp(&self, unix_ms: u64) -> u64 {
         let now = floor_of(unix_ms.min(u64::MAX >> (TIE_BITS + 1))) | self.number;
         let next = |last: u64| Some(now.max(last + self.groups));
@@ -107,12 +107,12 @@ impl Group {
         self.stamp.load(Relaxed)
     }
 
-    /// From now on its stamps are of the millisecond of `stamp` or later.
+    /// From now on its stamps are not before the millisecond of `stamp`.
     pub fn catch_up(&self, stamp: u64) {
         self.stamp.fetch_max(stamp >> TIE_BITS << TIE_BITS | self.number, Relaxed);
     }
 
-    /// What the group has taken of a limit and does not use.
+    /// The unused amount that the group has taken of a limit.
     pub fn spare(&self, resource: Resource) -> &Spare {
         match resource {
             Resource::Tasks => &self.tasks,
@@ -173,7 +173,7 @@ mod tests {
         let far = ahead.stamp(9_000);
         behind.catch_up(far);
         assert_eq!(ms_of(behind.stamp(1_000)), 9_000);
-        // A clock that is ahead does not go back.
+        // A clock that is ahead does not move back.
         ahead.catch_up(floor_of(5));
         assert!(ahead.stamp(1_000) > far);
     }

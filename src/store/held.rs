@@ -1,5 +1,5 @@
-//! Bytes that are counted without a task that holds them: those of calls whose agents answer later,
-//! and those with which a task is to begin.
+//! Bytes counted without a stored task: those of calls with deferred answers, and those of tasks
+//! that are about to begin.
 //!
 //! Invariant: the bytes of a turn that waits for its agent are counted as if its task held them.
 
@@ -14,23 +14,23 @@ use crate::{
     shares::Holder,
 };
 
-/// Bytes that are counted for a task outside the store. They go back by [`Store::release_held`].
+/// Bytes counted for a task outside the store. [`Store::release_held`] returns them.
 pub struct HeldBytes {
     key: TaskKey,
     bytes: usize,
     held_for: HeldFor,
 }
 
-/// The bytes with which a task begins.
+/// The bytes of a task's beginning.
 #[derive(Clone, Copy)]
 pub(super) struct BeginBytes {
-    /// Its first message: the least that it needs.
+    /// Its first message: the minimum.
     pub first: usize,
-    /// The message and the events of its first turn, where the share of its caller has room.
+    /// The message and the events of its first turn, if the share of its caller has room.
     pub log: usize,
 }
 
-/// Among whose bytes they are.
+/// The account that the bytes are counted in.
 enum HeldFor {
     NoCaller,
     Owner(OwnerIndex),
@@ -48,12 +48,12 @@ impl From<Option<CountedFor<'_>>> for HeldFor {
 }
 
 impl Store {
-    /// A place of the worker's at which bytes can be counted that no task is to have.
+    /// A key in the worker's group at which bytes can be counted without a task.
     pub fn place_of(&self, worker: usize, now: Now) -> TaskKey {
         TaskKey { place: self.sharding.place(self.shard_now(worker, now), 0), check: u32::MAX }
     }
 
-    /// Counts bytes that are kept at this place outside the store, for no caller.
+    /// Counts bytes outside the store at this key, for no caller.
     ///
     /// # Errors
     /// [`Refused::OutOfBytes`].
@@ -62,14 +62,14 @@ impl Store {
         self.take_room(key, holder, bytes, self.last_now(key), &mut Wakes::default())
     }
 
-    /// Gives back bytes that [`Store::hold_bytes`] has counted.
+    /// Returns bytes from [`Store::hold_bytes`].
     pub fn release_bytes(&self, key: TaskKey, bytes: usize) {
         let at = self.sharding.split(key.place).at;
         self.budget.bytes.release(&self.group(at).bytes, bytes);
     }
 
-    /// Counts bytes that are kept for a task outside the store, also among those that the
-    /// unfinished tasks of its caller hold; `owner` is its owner, if it is not stored yet.
+    /// Counts bytes outside the store for a task, also in its caller's share for unfinished tasks;
+    /// `owner` is its owner, if it is not stored yet.
     ///
     /// # Errors
     /// [`Refused::ShareBytesTaken`], [`Refused::OutOfBytes`].
@@ -95,7 +95,7 @@ impl Store {
         }
     }
 
-    /// Gives back bytes that [`Store::hold_for_task`] has counted.
+    /// Returns bytes from [`Store::hold_for_task`].
     pub fn release_held(&self, held: HeldBytes) {
         self.release_share(&held);
         self.release_bytes(held.key, held.bytes);
@@ -113,7 +113,7 @@ impl Store {
         }
     }
 
-    /// Takes bytes for a reserved task that counts for a caller. Returns how many.
+    /// Takes bytes for a reserved task that counts for a caller; returns how many.
     ///
     /// # Errors
     /// [`Refused::ShareBytesTaken`], [`Refused::OutOfBytes`].
@@ -163,7 +163,7 @@ impl Store {
         }
     }
 
-    /// The time of the last change in a task's group: for the rare case in which a call that only
+    /// The time of the last change in a task's group: for the rare case that a call which only
     /// holds bytes ends a task.
     fn last_now(&self, key: TaskKey) -> Now {
         let group = self.group(self.sharding.split(key.place).at);
@@ -180,8 +180,8 @@ impl Store {
         charge.map_or(Holder::default(), |charge| charge.holder)
     }
 
-    /// Calls `with` with the caller that a task counts for, or will: this owner, or that of the
-    /// place.
+    /// Calls `with` with the account of a task's caller, or of the future task's caller: this
+    /// owner, or that of the running slot.
     fn counted_for<R>(
         &self,
         key: TaskKey,

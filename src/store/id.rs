@@ -1,14 +1,15 @@
-//! Identifiers that carry their task's place, and the keyed hash behind every index.
+//! Identifiers that contain their task's location (shard and slot), and the keyed hash of all
+//! indexes.
 //!
-//! An id made here is a UUIDv4 in text: its first and its last 32 bits are the place and as many
-//! random bits, sealed by a permutation of the store's secret ([`super::permute`]); its other 58
-//! free bits are random. A lookup opens the place and compares the whole text, so an id is as
-//! unguessable as its 90 random bits, and neither its distance to another one nor its order tells
-//! how many there are. A context's id made here names the place of the context's first task in the
-//! same way, under another permutation.
+//! An id of the store is a UUIDv4 as text: its first and its last 32 bits are the location and 32
+//! random bits, sealed by a permutation with the store's secret ([`super::permute`]); its other 58
+//! free bits are random. A lookup opens the location and compares the whole text, so an id is as
+//! unguessable as its 90 random bits, and neither its distance to another one nor its order reveals
+//! the number of tasks. The id of a context contains the location of the context's first task in
+//! the same way, with another permutation.
 //!
-//! Where the store is that of a numbered node, 16 of the random bits are the node's number, which
-//! anything can read, and the UUID is of version 8 (RFC 9562 §5.8), so that others are told apart:
+//! In the store of a numbered node, 16 of the random bits are the node's number, which is readable,
+//! and the UUID has version 8 (RFC 9562 §5.8), which distinguishes such ids:
 //!
 //! ```text
 //! xxxxxxxx-rrrr-4rrr-yrrr-rrrrxxxxxxxx   x: sealed, place and 32 random bits; r: random; y: 8 to b
@@ -25,18 +26,18 @@ const INDEX: u32 = u32::MAX - 2;
 const TASKS: u32 = u32::MAX - 3;
 const CONTEXTS: u32 = u32::MAX - 4;
 
-/// Length of an identifier made by this store.
+/// Length of an identifier of this store.
 pub const ID_LEN: usize = 36;
 
-/// Where in the text of an id the digits of the node and that of the version are.
+/// The positions of the node's digits and of the version in the text of an id.
 const NODE_AT: std::ops::Range<usize> = 9..13;
 const VERSION_AT: usize = 14;
-/// The bits of an id that are random, if they are not a node's number.
+/// The bits of an id that are random, unless they are a node's number.
 const INNER: u128 = (u128::MAX >> 64) << 32;
 const NODE_BIT: u32 = 80;
 
-/// The number of the node whose store made an id of a task or a context; `None` when none did that
-/// has a number. It takes no secret: a made-up id can name any node.
+/// The number of the node that made an id of a task or a context; `None` if no numbered node did.
+/// The number is not authenticated: a forged id can name any node.
 pub fn node_of(id: RawText<'_>) -> Option<u16> {
     let id: &[u8; ID_LEN] = id.raw().try_into().ok()?;
     let is_ours = id.iter().enumerate().all(|(at, byte)| match at {
@@ -48,24 +49,24 @@ pub fn node_of(id: RawText<'_>) -> Option<u16> {
     if is_ours { unhex(&id[NODE_AT]).map(|node| node as u16) } else { None }
 }
 
-/// Bits of a shard's number that tell it from the others of its group.
+/// Bits of a shard's number within its group.
 const GROUP_BITS: u32 = 4;
-/// Shards that one worker has: a group. One context lives in one shard.
+/// Shards of one worker: a group. Each context is in one shard.
 pub(super) const GROUP: usize = 1 << GROUP_BITS;
-/// Groups at most: where there are more workers, some have one together.
+/// Maximum number of groups: further workers share them.
 const GROUPS_MAX: usize = 64;
 
-/// How many shards there are, and how a place names one of them.
+/// The number of shards, and the encoding of a location.
 #[derive(Clone, Copy)]
 pub(super) struct Sharding {
-    /// Low bits of a place, which name the shard; the others name the slot.
+    /// Low bits of a location, which are the shard; the others are the slot.
     bits: u32,
-    /// The same bits, set.
+    /// The mask of these bits.
     mask: usize,
 }
 
 impl Sharding {
-    /// A group for each of so many workers.
+    /// A group for each of the workers.
     pub fn new(workers: usize) -> Sharding {
         let groups = workers.clamp(1, GROUPS_MAX).next_power_of_two();
         Sharding { bits: GROUP_BITS + groups.trailing_zeros(), mask: groups * GROUP - 1 }
@@ -79,32 +80,32 @@ impl Sharding {
         self.shards() / GROUP
     }
 
-    /// Slots that a shard can have at most.
+    /// Maximum slots of a shard.
     pub fn index_max(self) -> u32 {
         u32::MAX >> self.bits
     }
 
-    /// The shard that a hash names.
+    /// The shard for a hash.
     pub fn shard_of(self, hash: u64) -> usize {
         hash as usize & self.mask
     }
 
-    /// The shard of a worker's group that a number names.
+    /// The shard for a number, in a worker's group.
     pub fn shard_of_worker(self, worker: usize, number: u64) -> usize {
         ((worker << GROUP_BITS) | (number as usize % GROUP)) & self.mask
     }
 
-    /// The shard that a number names among those of the group of this one.
+    /// The shard for a number, in the group of another shard.
     pub fn in_group_of(self, shard: usize, number: u64) -> usize {
         (shard & !(GROUP - 1)) | (number as usize % GROUP)
     }
 
-    /// The place of a slot.
+    /// The location of a slot.
     pub fn place(self, shard: usize, index: u32) -> u32 {
         index << self.bits | shard as u32
     }
 
-    /// The slot at a place.
+    /// The slot at a location.
     #[inline]
     pub fn split(self, place: u32) -> SlotAt {
         SlotAt { at: place as usize & self.mask, index: place >> self.bits }
@@ -126,7 +127,7 @@ pub(super) fn group_of(shard: usize) -> usize {
     shard >> GROUP_BITS
 }
 
-/// What the store's secret is used for.
+/// The keys derived from the store's secret.
 pub(super) struct Keys {
     tasks: Permutation,
     contexts: Permutation,
@@ -135,11 +136,11 @@ pub(super) struct Keys {
     form: Form,
 }
 
-/// What ids of a store have in common.
+/// The common parts of a store's ids.
 struct Form {
     /// The bits that are random.
     random: u128,
-    /// The node's number in its place.
+    /// The node's number, shifted into position.
     node: u128,
     /// The digit of the version.
     version: u8,
@@ -174,21 +175,21 @@ impl Keys {
         Keys { tasks, contexts, index, secret, form: Form::of(None) }
     }
 
-    /// From now on ids tell the number of the node.
+    /// Sets the number of the node for new ids.
     pub fn set_node(&mut self, node: Option<u16>) {
         self.form = Form::of(node);
     }
 
-    /// A hash for the indexes, by SipHash-1-3: peers can neither predict it nor ever see it.
+    /// A SipHash-1-3 for the indexes: peers can neither predict nor see it.
     ///
-    /// `domain` separates uses: one name has another hash in each, and two names collide no more
+    /// `domain` separates uses: a name has a different hash in each, and two names collide no more
     /// often across domains than within one.
     #[inline]
     pub fn hash(&self, domain: u64, bytes: &[u8]) -> u64 {
         self.index.hash(bytes) ^ domain
     }
 
-    /// A code that peers may see but not make, nor learn a key from.
+    /// A code that peers may see; they can neither forge it nor derive a key from it.
     pub fn code(&self, domain: u32, message: [u64; 2]) -> u64 {
         code(self.secret, domain, message)
     }
@@ -198,18 +199,18 @@ impl Keys {
         seal(&self.tasks, &self.form, place, bits)
     }
 
-    /// The place that a task's id of ours would name; `None` when it is none of ours.
+    /// The location in a task's id of this store; `None` for any other id.
     #[inline]
     pub fn place(&self, id: &[u8]) -> Option<u32> {
         open(&self.tasks, id)
     }
 
-    /// The id of a new context whose first task is at `place`.
+    /// The id of a new context with its first task at `place`.
     pub fn context_id(&self, place: u32, bits: u128) -> [u8; ID_LEN] {
         seal(&self.contexts, &self.form, place, bits)
     }
 
-    /// The place that a context's id of ours would name; `None` when it is none of ours.
+    /// The location in a context's id of this store; `None` for any other id.
     pub fn context_place(&self, id: &[u8]) -> Option<u32> {
         open(&self.contexts, id)
     }
@@ -223,7 +224,7 @@ fn code(secret: u128, domain: u32, [first, second]: [u64; 2]) -> u64 {
     SipHasher24::new_with_keys(secret as u64, (secret >> 64) as u64).hash(&bytes)
 }
 
-/// The id of a place: version and variant stand between the sealed halves.
+/// The id of a location: version and variant stand between the sealed halves.
 #[inline(never)] // Two of them side by side have too few registers.
 fn seal(permutation: &Permutation, form: &Form, place: u32, bits: u128) -> [u8; ID_LEN] {
     let (first, last) = permutation.seal((place, bits as u32));
@@ -233,7 +234,7 @@ fn seal(permutation: &Permutation, form: &Form, place: u32, bits: u128) -> [u8; 
     id
 }
 
-/// The place that an id would name.
+/// The location in an id.
 #[inline]
 fn open(permutation: &Permutation, id: &[u8]) -> Option<u32> {
     let id: &[u8; ID_LEN] = id.try_into().ok()?;
@@ -241,13 +242,13 @@ fn open(permutation: &Permutation, id: &[u8]) -> Option<u32> {
     Some(permutation.open((unhex8(first), unhex8(last))).0)
 }
 
-/// Reads eight lower-case hexadecimal digits side by side, one in each byte of a word. What is no
-/// digit reads as anything: the caller compares the text.
+/// Reads eight lower-case hexadecimal digits in parallel, one in each byte of a word. Other
+/// characters give an arbitrary value: the caller compares the text.
 #[inline]
 fn unhex8(digits: &[u8; 8]) -> u32 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let word = u64::from_be_bytes(*digits);
-    // The low nibble of a letter is 9 less than its value; no byte carries into its neighbour.
+    // The low nibble of a letter is 9 less than its value; no byte carries into the next.
     let nibbles = (word & (0x0f * ONES)) + (word >> 6 & ONES) * 9;
     let pairs = (nibbles | nibbles >> 4) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs | pairs >> 8) & 0x0000_ffff_0000_ffff;
@@ -296,7 +297,7 @@ mod tests {
                 );
             }
         }
-        // 42 bits are as they came, and 32 are sealed with the place.
+        // 42 bits are unchanged, and 32 are sealed with the location.
         let (none, all) = (keys.id(3, 0), keys.id(3, u128::MAX));
         assert_eq!(&none[8..28], b"-ffff-8000-8000-0000");
         assert_eq!(&all[8..28], b"-ffff-8fff-bfff-ffff");
@@ -317,7 +318,7 @@ mod tests {
         const PAIRS: u32 = 1 << 16;
         for (seed, step) in [(1, 1), (2, 16), (3, 1 << GROUP_BITS << 1), (4, 3)] {
             let keys = Keys::new(seed);
-            // The worst case: random bits that are always the same.
+            // The worst case: constant random bits.
             let shown = |place| {
                 let id = keys.id(place, 0);
                 unhex(&id[..8]).unwrap() as u32
@@ -329,7 +330,7 @@ mod tests {
                 high[(distance >> 24) as usize] += 1;
                 low[(distance & 255) as usize] += 1;
             }
-            // With 255 degrees of freedom, one of 100,000 random sequences is above 357.
+            // With 255 degrees of freedom, one of 100,000 random sequences exceeds 357.
             for counts in [high, low] {
                 let fair = f64::from(PAIRS) / 256.0;
                 let square = |count: i32| (f64::from(count) - fair).powi(2) / fair;

@@ -1,9 +1,9 @@
 //! Unfinished tasks without an event for too long: they fail.
 //!
-//! Each slot notes when its task had its last event, so that a call pays one store for it. Once a
-//! second the sweep of a worker looks at a bounded number of slots in each of its shards, and
-//! continues there at the next second: a full store is looked at within two minutes, a small one
-//! every second.
+//! Each slot stores the time of its task's last event, which costs a call one write. Once a second
+//! the sweep of a worker examines a bounded number of slots in each of its shards, and continues
+//! from there a second later: a full store is examined within two minutes, a small one every
+//! second.
 
 use crossbeam_utils::CachePadded;
 
@@ -19,7 +19,7 @@ use crate::{
     service::Now,
 };
 
-/// Slots of one shard that one sweep looks at.
+/// Slots of one shard that one sweep examines.
 const LOOKS: u32 = 1_024;
 
 /// Tasks of one shard that one sweep ends.
@@ -35,7 +35,7 @@ pub enum EndReason {
     UnfinishedIdle = 0,
     /// It was in input-required or auth-required for `input_required_ttl_ms` without an event.
     InputRequired = 1,
-    /// It made room when its owner, or one below its share, needed some.
+    /// It made room that its owner, or an owner below its share, needed.
     OwnerShare = 2,
 }
 
@@ -43,7 +43,7 @@ impl EndReason {
     /// Number of reasons.
     pub const COUNT: usize = 3;
 
-    /// The limit behind it.
+    /// The corresponding limit.
     fn limit(self) -> &'static str {
         match self {
             EndReason::UnfinishedIdle => "unfinished_idle_ms",
@@ -53,7 +53,7 @@ impl EndReason {
     }
 }
 
-/// For how long an unfinished task of an agent may have no event, in milliseconds.
+/// Milliseconds that an unfinished task of an agent may have no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleTimes {
     /// While it is submitted or working.
@@ -63,13 +63,14 @@ pub struct IdleTimes {
 }
 
 impl IdleTimes {
-    /// Those of the limits.
+    /// The times of the limits.
     pub fn of(limits: &Limits) -> IdleTimes {
         let Limits { unfinished_idle_ms, input_required_ttl_ms, .. } = *limits;
         IdleTimes { unfinished_idle_ms, input_required_ttl_ms }
     }
 
-    /// The time of a state, in milliseconds, and what its end is; `None`: a terminal state.
+    /// The maximum idle time in a state, in milliseconds, and the reason for its end; `None`: a
+    /// terminal state.
     fn of_state(&self, state: TaskState) -> Option<(EndReason, u64)> {
         if state.is_terminal() {
             return None;
@@ -81,7 +82,7 @@ impl IdleTimes {
     }
 }
 
-/// What the sweeps of one group have done.
+/// The state of one group's sweeps.
 #[derive(Default)]
 pub(super) struct IdleSweep {
     /// When the next one is due, by the monotonic clock.
@@ -90,14 +91,13 @@ pub(super) struct IdleSweep {
     ended: [AtomicU64; EndReason::COUNT],
 }
 
-/// Those of all groups.
+/// The sweeps of all groups.
 pub(super) type IdleSweeps = Box<[CachePadded<IdleSweep>]>;
 
 impl Store {
-    /// Ends unfinished tasks of one worker that had no event for too long, at most 1,024 of each of
+    /// Ends unfinished tasks of one worker that were idle for too long, at most 1,024 of each of
     /// its groups; true when it should be called again soon. Call it about once a second. `times`
-    /// returns the times of each agent by its index; an agent that is not there has those of the
-    /// limits.
+    /// are the idle times of each agent by its index; other agents have those of the limits.
     pub fn end_idle(
         &self,
         worker: usize,
@@ -120,7 +120,7 @@ impl Store {
         is_more
     }
 
-    /// The same for one shard; true when it has ended as many as it may.
+    /// The same for one shard; true when it has reached its maximum of ends.
     fn end_idle_in(&self, at: usize, now: Now, times: &[IdleTimes]) -> bool {
         let mut wakes = Wakes::default();
         let mut shard = self.lock(at);
@@ -162,7 +162,7 @@ impl Store {
     }
 }
 
-/// What a task says that had no event for so long.
+/// The message of a task that fails after being idle for this long.
 fn last_words(reason: EndReason, most_ms: u64) -> MessageBuf {
     let time = match most_ms % 1_000 {
         0 => format!("{} s", most_ms / 1_000),

@@ -1,9 +1,9 @@
-//! The bytes that agents keep with their tasks, found by the ids that clients use.
+//! The private bytes that agents keep with their tasks, found by the ids that clients use.
 
 use super::{Store, id::SlotAt};
 use crate::service::Scope;
 
-/// Tasks of a context that are looked at, newest first.
+/// Tasks of a context that are examined, newest first.
 const CONTEXT_TASKS_MAX: usize = 32;
 
 impl Store {
@@ -15,8 +15,8 @@ impl Store {
         shard.slab.slot(index).map_or_else(Vec::new, |slot| slot.kept().to_vec())
     }
 
-    /// The bytes kept with the newest task of a context that has any, of its newest
-    /// [`CONTEXT_TASKS_MAX`] tasks.
+    /// Of a context's newest [`CONTEXT_TASKS_MAX`] tasks, the bytes kept with the newest one that
+    /// has any.
     pub fn kept_in_context(&self, scope: Scope, context_id: &[u8]) -> Vec<u8> {
         let (at, context) = self.context(scope, context_id);
         let shard = self.lock(at);

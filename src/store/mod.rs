@@ -1,10 +1,9 @@
-//! Tasks in memory: 16 shards for each worker, each under a lock; a place in every id; bounded in
-//! three ways.
+//! Tasks in memory: 16 shards for each worker, each with a lock; the location of a task in its id;
+//! bounded in three ways.
 //!
-//! Invariant: a task is changed and read under its shard's lock and nowhere else; callbacks run
-//! under it and must not call the store. A task is evicted when it has finished; one that makes
-//! room before fails first. No limit is exceeded even for a moment. Wakers are woken after the lock
-//! is released.
+//! Invariant: a task is changed and read only under its shard's lock; callbacks run under it and
+//! must not call the store. Only finished tasks are evicted; an unfinished one fails first. No
+//! limit is exceeded, even for a moment. Wakers are woken after the lock is released.
 //!
 //! Lock order: a table of names, one shard (others only by `try_lock`), then one map of chosen ids,
 //! one list of names by number, or the table of charges of one group.
@@ -76,14 +75,14 @@ pub use self::{
 #[cfg(feature = "internals")]
 pub use self::{group::Eviction, page::PageToken};
 
-/// Domains of [`Keys::hash`]: a scope's bits for the ids that its clients chose, and beside them
-/// these for its contexts.
+/// Domains of [`Keys::hash`]: the bits of a scope for the ids that its clients chose, and this bit
+/// in addition for its contexts.
 const CONTEXT: u64 = 1 << 48 | 1 << 16;
 
-/// Domain of [`Keys::code`] for bits of a task's own.
+/// Domain of [`Keys::code`] for a task's random bits.
 const FRESH: u32 = u32::MAX - 6;
 
-/// Bytes of a task's log kept back for the status that says it has reached a limit.
+/// Bytes of a task's log reserved for the final status of a task that reaches a limit.
 const LAST_WORDS: usize = 256;
 
 /// Tasks in memory.
@@ -92,7 +91,7 @@ pub struct Store {
     sharding: Sharding,
     door: Door,
     workers: usize,
-    /// From the hash of an id that a client chose to its place.
+    /// From the hash of an id that a client chose to its location.
     chosen: Box<[Mutex<HashedMap>]>,
     keys: Keys,
     budget: Budget,
@@ -100,56 +99,56 @@ pub struct Store {
     idle: IdleSweeps,
     /// The times of agents without their own.
     idle_times: IdleTimes,
-    /// What a task may hold, and what it may hold before its last words.
+    /// The limits of a task, and those before its final status.
     limits: TaskLimits,
     agent_limits: TaskLimits,
-    /// What the tasks of a page may hold, the last one apart.
+    /// The size limit of a page, its last task excepted.
     page_bound: Bound,
-    /// What tasks say that reach a limit: of the task, of the store, of their caller's share; and
-    /// those that make room for others.
+    /// The final messages of tasks that reach a limit (of the task, of the store, of their caller's
+    /// share), and of those that make room for others.
     last_words: [MessageBuf; 5],
 }
 
-/// A task in a store: where it is, and a check against its successor in the same place.
+/// A task in a store: its location, and a check against later occupants of the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TaskKey {
-    /// Place in the store.
+    /// Location in the store.
     pub place: u32,
-    /// Changes each time the place is used again.
+    /// Changes each time the slot is reused.
     pub check: u32,
 }
 
 impl TaskKey {
-    /// The task as the waist names it; nothing is known yet of a place in its log.
+    /// The task's handle for the service interface, without a position in its log.
     #[inline]
     pub fn handle(self) -> Handle {
         let key = u64::from(self.check) << 32 | u64::from(self.place);
         Handle { service: 0, key, hint: 0 }
     }
 
-    /// The same for a job, which belongs to an incarnation of its agent.
+    /// The same for a job of one incarnation of its agent.
     pub fn job_handle(self, incarnation: u32) -> Handle {
         Handle { hint: u64::from(incarnation), ..self.handle() }
     }
 
-    /// The incarnation that a job's handle names.
+    /// The incarnation in a job's handle.
     pub fn incarnation_of(job: &Handle) -> u32 {
         job.hint as u32
     }
 
-    /// The task that a handle of this store names.
+    /// The task in a handle of this store.
     #[inline]
     pub fn of(handle: &Handle) -> TaskKey {
         TaskKey { place: handle.key as u32, check: (handle.key >> 32) as u32 }
     }
 }
 
-/// What is counted.
+/// Counts for metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Tasks by state, in the order of [`TaskState::ALL`].
     pub by_state: [u64; TaskState::ALL.len()],
-    /// Tasks, those being made included.
+    /// Tasks, reservations included.
     pub tasks: u64,
     /// Bytes of task logs.
     pub bytes: u64,
@@ -168,9 +167,9 @@ impl Store {
         Store::for_workers(limits, secret, 1)
     }
 
-    /// An empty store with shards for each of so many workers; `secret` must be random, and the
-    /// same for all its life. It may be that of a store before: what ids and page tokens mean
-    /// depends on nothing else, but the number of workers.
+    /// An empty store with shards for each worker; `secret` must be random, and constant for the
+    /// store's life. It may be reused by a later store: ids and page tokens depend only on it and
+    /// on the number of workers.
     pub fn for_workers(limits: &Limits, secret: u128, workers: usize) -> Store {
         let say = |text| MessageBuf::agent(&PartsBuf::new().text(text)).id("limit-reached");
         let index_max = u32::try_from(limits.tasks_max).unwrap_or(u32::MAX);
@@ -219,7 +218,7 @@ impl Store {
         self
     }
 
-    /// From now on `tap` records what happens to tasks.
+    /// Sets the tap that records changes of tasks.
     #[must_use]
     pub fn tapped(mut self, tap: Option<Arc<dyn Tap>>) -> Store {
         self.door.tap = tap;
@@ -228,7 +227,7 @@ impl Store {
 
     /// Calls `change` with a stored task; `None` when it is gone.
     ///
-    /// The only way to change a task: its place in the lists follows and its waiters are woken.
+    /// The only way to change a task: it updates the lists and wakes the waiters.
     pub fn update<R>(
         &self,
         key: TaskKey,
@@ -268,7 +267,7 @@ impl Store {
         id: &[u8],
         read: impl FnOnce(TaskKey, StoredTask<'_>) -> R,
     ) -> Option<R> {
-        // One that the store made says where it is; only another one is looked for.
+        // An id of the store contains its location; only other ids need a search.
         for is_chosen in [false, true] {
             let place = if is_chosen { self.chosen_place(scope, id) } else { self.keys.place(id) };
             let Some(place) = place else { continue };
@@ -283,8 +282,8 @@ impl Store {
         None
     }
 
-    /// Calls `each` with every unfinished task of an agent, one shard after the other: with those
-    /// that are there when it comes to their shard. It may call the store.
+    /// Calls `each` with every unfinished task of an agent, shard by shard, as of the visit to the
+    /// shard. It may call the store.
     pub fn each_unfinished_of(&self, agent: AgentIndex, each: impl FnMut(TaskKey)) {
         self.each_unfinished(|scope| scope.agent == agent, each);
     }
@@ -308,21 +307,20 @@ impl Store {
         (0..self.sharding.shards()).any(|at| self.lock(at).has_tasks_of(agent))
     }
 
-    /// Unguessable bits, for the ids that an incarnation of its agent makes for a task
-    /// where no random ones are drawn.
+    /// Unguessable bits for the ids that an incarnation of its agent makes for a task, when there
+    /// is no random source.
     pub fn bits_of(&self, key: TaskKey, incarnation: u32) -> u128 {
         let place = u64::from(key.place) << 32 | u64::from(key.check);
         let half = |half| self.keys.code(FRESH, [place, u64::from(incarnation) << 1 | half]);
         u128::from(half(0)) << 64 | u128::from(half(1))
     }
 
-    /// The monotonic clock, no older than the last [`Store::sweep`]: for what happens where there
-    /// is no clock.
+    /// The monotonic clock, no older than the last [`Store::sweep`]: for changes without a clock.
     pub fn swept_ms(&self) -> u64 {
         self.budget.swept_ms()
     }
 
-    /// What the store holds and has let go.
+    /// The current content of the store, and its evictions.
     pub fn stats(&self) -> Stats {
         let groups = || self.groups.iter();
         let evicted = |why: usize| groups().map(|group| group.evicted()[why]).sum();
@@ -345,9 +343,9 @@ impl Store {
         stats
     }
 
-    /// The shard and the name there of a scope's context: contexts of two scopes have nothing in
-    /// common. An id that we may have made names its shard; of any other the hash
-    /// does, by other bits than the map inside uses.
+    /// The shard and the context of a scope: contexts of two scopes are unrelated. An id of this
+    /// store determines its shard; of any other id the hash does, with other bits than the map
+    /// uses.
     fn context(&self, scope: Scope, context_id: &[u8]) -> (usize, Context) {
         let hash = self.keys.hash(CONTEXT ^ spread(scope), context_id);
         let named = self.keys.context_place(context_id).map(|place| self.sharding.split(place));
@@ -355,13 +353,13 @@ impl Store {
         let SlotAt { at, index: context_slot } = named.unwrap_or(by_hash);
         match self.own_shard(scope, at) {
             own if own == at => (at, Context { hash, context_slot }),
-            // No task of the scope can be where a made-up id says.
+            // A forged id cannot point to a task of the scope.
             own => (own, Context { hash, context_slot: NONE }),
         }
     }
 
-    /// The shard for a scope in the group of this one: a scope that names a tenant or an owner has
-    /// one in each group, since each keeps lists for it.
+    /// The shard for a scope in the group of another shard: a scope with a tenant or an owner has
+    /// one in each group, since each stores lists for it.
     #[inline]
     fn own_shard(&self, scope: Scope, at: usize) -> usize {
         if scope.is_plain() { at } else { self.sharding.in_group_of(at, spread(scope)) }
@@ -372,7 +370,7 @@ impl Store {
         self.group(at).lock(at)
     }
 
-    /// The shard of a task that is still the one the key was given for.
+    /// Locks the shard of a task if its slot still belongs to the key.
     fn lock_key(&self, key: TaskKey) -> Option<MutexGuard<'_, Shard>> {
         let SlotAt { at, index } = self.sharding.split(key.place);
         let shard = self.lock(at);

@@ -1,16 +1,15 @@
 //! Numbers of the names that peers choose: tenants' and owners'.
 //!
-//! Invariant: a name has one number, and a number one name, as long as a call that named it runs, a
-//! task of it is stored, room is taken for one, or an agent has a call of its owner. When all
-//! numbers are given out, those that nothing refers to are looked for, at most once in [`LOOK_MS`].
-//! Where none is found, an idle name gives its number up, if its kind has such names
-//! (`displace.rs`); another look follows at once when the last one gathered many of these and they
-//! are spent.
+//! Invariant: names and numbers correspond one to one while a call that named it runs, a task or a
+//! reservation of it exists, or an agent has a call of its owner. When all numbers are in use,
+//! unreferenced ones are searched for, at most once in [`LOOK_MS`]. If none is found, an idle name
+//! gives its number up, if its kind allows it (`displace.rs`); another search follows at once when
+//! the last one gathered many idle names and they are used up.
 //!
-//! Each worker knows the names that it used last, and which of them its calls use now: a call
-//! writes nothing that other workers write, unless its name is new to its worker. A cache of a name
-//! may hold a [`NumberHint`] beside it, which saves the look; it is valid for one generation, and a
-//! generation ends when numbers are taken back.
+//! Each worker caches the names that it used last, and which of them its calls use now: a call
+//! writes no shared memory unless its name is new to its worker. A cache of a name may hold a
+//! [`NumberHint`] in addition, which saves the lookup; it is valid for one generation, and a
+//! generation ends when numbers are freed.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -29,20 +28,21 @@ use super::{
 };
 use crate::service::{Now, NumberHint};
 
-/// Milliseconds between two looks for numbers that nothing refers to: one goes through all shards.
+/// Milliseconds between two searches for unreferenced numbers: each visits all shards.
 const LOOK_MS: u64 = 1_000;
 
-/// Names that a worker knows.
+/// Names that a worker caches.
 const KNOWN_MAX: usize = 256;
 
 /// The names of one kind.
 pub(super) struct SpaceNames {
-    /// Numbers at most, from 1.
+    /// Maximum number of numbers, which start at 1.
     most: u32,
     table: Mutex<Table>,
-    /// The name of each number, from 1; locked behind the table or a shard, and before nothing.
+    /// The name of each number, from 1; locked after the table or a shard, and before no other
+    /// lock.
     by_number: Mutex<Vec<Option<Arc<str>>>>,
-    /// What hints hold for; another core has others.
+    /// The generation in which hints are valid; each core has its own.
     generation: AtomicU32,
     workers: Box<[CachePadded<WorkerNames>]>,
 }
@@ -50,46 +50,46 @@ pub(super) struct SpaceNames {
 #[derive(Default)]
 struct Table {
     numbers: BTreeMap<Arc<str>, u32>,
-    /// Numbers that were given out and came back: the first has been free for the longest.
+    /// Numbers that were freed: the first has been free for the longest.
     free: VecDeque<u32>,
-    /// The highest number that was given out.
+    /// The highest number in use so far.
     highest: u32,
-    /// Names that no number is given to.
+    /// Names that get no number.
     claimed: BTreeSet<Box<str>>,
-    /// The maker of each number's name, where it is known.
+    /// The creator of each number's name, if known.
     makers: BTreeMap<u32, Arc<str>>,
-    /// Numbers that the names of each maker have.
+    /// Numbers of the names that each caller has created.
     made: BTreeMap<Arc<str>, u32>,
-    /// When numbers were looked for that nothing refers to.
+    /// The time of the last search for unreferenced numbers.
     looked_ms: Option<u64>,
-    /// Idle numbers that were found then.
+    /// Idle numbers found by that search.
     idle: IdleNumbers,
 }
 
-/// The names of one worker.
+/// The names that one worker caches.
 #[derive(Default)]
 struct WorkerNames {
     known: Mutex<KnownSpaces>,
-    /// The number that one of its calls uses by a hint; 0: none does.
+    /// The number that one of its calls uses by a hint; 0: none.
     held: AtomicU32,
 }
 
-/// What one worker knows.
+/// The cache of one worker.
 #[derive(Default)]
 struct KnownSpaces {
     numbers: BTreeMap<Box<str>, u32>,
-    /// The numbers that its calls use, one as often as it is used.
+    /// The numbers that its calls use, once for each use.
     used: SmallVec<[u32; 4]>,
 }
 
 /// Why a name has no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoNumber {
-    /// As many names as there may be have tasks.
+    /// The maximum of names is in use.
     Full,
-    /// The name was claimed for something else.
+    /// The name was claimed for another purpose.
     Claimed,
-    /// Its maker has made as many names as one may: this number.
+    /// Its creator has reached this maximum of names.
     ShareTaken(u32),
 }
 
@@ -99,7 +99,7 @@ impl Table {
         self.looked_ms.is_none_or(has_waited) || self.idle.are_spent()
     }
 
-    /// Numbers that the names of a maker have.
+    /// Numbers of the names that a caller has created.
     fn made_by(&self, maker: &str) -> u32 {
         self.made.get(maker).copied().unwrap_or(0)
     }
@@ -122,24 +122,24 @@ impl Table {
     }
 }
 
-/// A name that a call says.
+/// A name in a call.
 #[derive(Clone, Copy)]
 pub(super) struct SaidName<'a> {
     pub name: &'a str,
-    /// The caller that makes the name, where it is known: at most half of the names may be its own.
+    /// The caller that creates the name, if known: it may create at most half of the names.
     pub maker: Option<&'a str>,
-    /// What a cache of the name remembers of it.
+    /// The hint in a cache of the name.
     pub hint: Option<&'a NumberHint>,
 }
 
 impl<'a> SaidName<'a> {
-    /// A name of which nothing else is known.
+    /// A name without a creator and a hint.
     pub fn plain(name: &'a str) -> SaidName<'a> {
         SaidName { name, maker: None, hint: None }
     }
 }
 
-/// A number that is not given to another name before this is dropped.
+/// A number that is not reassigned before this is dropped.
 pub(super) struct Number<'n> {
     worker: &'n WorkerNames,
     number: u32,
@@ -185,7 +185,7 @@ impl NumberSet {
 }
 
 impl SpaceNames {
-    /// No names; at most `most` at a time, for so many workers.
+    /// No names; at most `most` at a time, for `workers` workers.
     pub fn new(most: usize, workers: usize) -> SpaceNames {
         SpaceNames {
             most: u32::try_from(most).unwrap_or(u32::MAX),
@@ -196,7 +196,7 @@ impl SpaceNames {
         }
     }
 
-    /// How many numbers there are.
+    /// The maximum number of numbers.
     pub fn most(&self) -> usize {
         self.most as usize
     }
@@ -210,22 +210,22 @@ impl SpaceNames {
         })
     }
 
-    /// The number that is remembered of a name, if it has it still.
+    /// The number in a hint, if it is still valid.
     ///
-    /// A sweep that takes numbers back begins a generation and then looks which are held: either
-    /// it sees this one, or this sees that the hint is old.
+    /// A search that frees numbers begins a generation and then reads the held numbers: either it
+    /// sees this one, or this call sees that the hint is old.
     #[inline]
     pub fn recall(&self, worker: usize, hint: Option<&NumberHint>) -> Option<Number<'_>> {
         let (generation, number) = hint?.get()?;
         let worker = self.of(worker);
-        // Another call may hold one: one that this one is made within, or on another thread.
+        // Another call may hold one: an outer call, or one on another thread.
         worker.held.compare_exchange(0, number, Ordering::SeqCst, Ordering::Relaxed).ok()?;
         let held = Number { worker, number, is_held: true };
         (self.generation.load(Ordering::SeqCst) == generation).then_some(held)
     }
 
-    /// The number of a name, which is given one if it has none; `uses` knows what else refers to
-    /// numbers, and which names may be displaced.
+    /// The number of a name, assigned if it has none; `uses` finds the other references to numbers,
+    /// and the names that may be displaced.
     pub fn enter(
         &self,
         worker: usize,
@@ -247,7 +247,7 @@ impl SpaceNames {
         let share = (self.most / 2).max(1);
         let has_share = |table: &Table| maker.is_some_and(|maker| table.made_by(maker) >= share);
         let is_full = |table: &Table| table.free.is_empty() && table.highest == self.most;
-        // What the last look has gathered may all be in use again: then one more look follows.
+        // All numbers of the last search may be in use again: then one more search follows.
         for _ in 0..2 {
             if (is_full(&table) || has_share(&table)) && table.is_look_due(now) {
                 self.look(&mut table, now, &mut uses);
@@ -284,13 +284,13 @@ impl SpaceNames {
         Ok(self.learn(&table, worker, name, number))
     }
 
-    /// The name of a number that something refers to.
+    /// The name of a referenced number.
     pub fn name(&self, number: u32) -> Option<Arc<str>> {
         let at = (number as usize).checked_sub(1)?;
         lock(&self.by_number).get(at)?.clone()
     }
 
-    /// From now on a name is given no number; false: it has one that something refers to.
+    /// From now on a name gets no number; false: it has a referenced one.
     pub fn claim(&self, name: &str, note_tasks: impl FnOnce(&mut NumberSet)) -> bool {
         let mut table = lock(&self.table);
         if table.numbers.contains_key(name) {
@@ -302,12 +302,12 @@ impl SpaceNames {
         }
     }
 
-    /// From now on no call that may make a task may use a name; others still find it. Returns its
-    /// number, if it has one.
+    /// From now on no call that may create a task may use a name; other calls still find it.
+    /// Returns its number, if it has one.
     pub fn close(&self, name: &str) -> Option<u32> {
         let mut table = lock(&self.table);
         table.claimed.insert(name.into());
-        // A worker that learns it later asks the table.
+        // A worker that caches it later asks the table.
         for worker in &self.workers {
             lock(&worker.known).numbers.remove(name);
         }
@@ -315,12 +315,12 @@ impl SpaceNames {
         table.numbers.get(name).copied()
     }
 
-    /// The number of a name, as long as it is not given to another.
+    /// The number of a name, until it is reassigned.
     pub fn number(&self, name: &str) -> Option<u32> {
         lock(&self.table).numbers.get(name).copied()
     }
 
-    /// The numbers of the names that are wanted.
+    /// The numbers of the wanted names.
     #[cfg(feature = "net")]
     pub fn numbers_of(&self, is_wanted: impl Fn(&str) -> bool) -> BTreeSet<u32> {
         let table = lock(&self.table);
@@ -333,7 +333,7 @@ impl SpaceNames {
         lock(&self.table).claimed.remove(name);
     }
 
-    /// Takes back the numbers that nothing refers to, and gathers those that may be displaced.
+    /// Frees unreferenced numbers, and gathers those that may be displaced.
     #[cold]
     fn look(&self, table: &mut Table, now: Now, uses: &mut impl NumberUses) {
         table.looked_ms = Some(now.mono_ms);
@@ -342,7 +342,7 @@ impl SpaceNames {
         table.idle = IdleNumbers::new(idle, self.most);
     }
 
-    /// Takes back the number of the idle name that was used least recently.
+    /// Frees the number of the least recently used idle name.
     #[cold]
     fn displace(&self, table: &mut Table, uses: &mut impl NumberUses) {
         while let Some(idle) = table.idle.queue.pop_front() {
@@ -364,8 +364,8 @@ impl SpaceNames {
         }
     }
 
-    /// Whether a call uses the number of a name. If none does, none that begins later does before
-    /// the table, which is locked, is unlocked.
+    /// Whether a call uses the number of a name. If not, no later call does before the caller
+    /// unlocks the table.
     fn is_in_call(&self, name: &str, number: u32) -> bool {
         let mut is_used = false;
         for worker in &self.workers {
@@ -378,10 +378,10 @@ impl SpaceNames {
         is_used || held.any(|held| held == number)
     }
 
-    /// Takes back the numbers that nothing refers to.
+    /// Frees unreferenced numbers.
     ///
-    /// Workers forget what they know first: a call that begins later waits for the table, and one
-    /// that has ended before has left its task where `note_tasks` finds it.
+    /// The caches of workers are cleared first: a later call waits for the table, and an earlier
+    /// one has stored its task where `note_tasks` finds it.
     fn free_unused(&self, table: &mut Table, note_tasks: impl FnOnce(&mut NumberSet)) {
         let mut used = NumberSet(vec![0; table.highest as usize / 64 + 1]);
         for worker in &self.workers {
@@ -389,7 +389,7 @@ impl SpaceNames {
             known.numbers.clear();
             known.used.iter().for_each(|number| used.insert(*number));
         }
-        // What is remembered from now on was looked up in the table, which is locked.
+        // Later hints come from the table, which is locked.
         self.generation.store(NumberHint::next_generation(), Ordering::SeqCst);
         let held = self.workers.iter().map(|worker| worker.held.load(Ordering::SeqCst));
         held.filter(|number| *number != 0).for_each(|number| used.insert(number));
@@ -408,20 +408,20 @@ impl SpaceNames {
         table.numbers = numbers;
     }
 
-    /// The number of a name that the worker knows, which is remembered.
+    /// The number of a name in the worker's cache, which is stored in the hint.
     fn known(&self, worker: usize, named: SaidName<'_>) -> Option<Number<'_>> {
         let worker = self.of(worker);
         let mut known = lock(&worker.known);
         let number = *known.numbers.get(named.name)?;
         known.used.push(number);
         if let Some(hint) = named.hint {
-            // No generation begins before the lock is given back.
+            // No generation begins before the lock is released.
             hint.set(self.generation.load(Ordering::SeqCst), number);
         }
         Some(Number { worker, number, is_held: false })
     }
 
-    /// Tells a worker of a name, unless it was claimed: not by every name is a task made.
+    /// Adds a name to a worker's cache, unless it was claimed: claimed names create no tasks.
     fn learn(&self, table: &Table, worker: usize, name: &str, number: u32) -> Number<'_> {
         let worker = self.of(worker);
         let mut known = lock(&worker.known);
@@ -436,7 +436,7 @@ impl SpaceNames {
     }
 
     fn of(&self, worker: usize) -> &WorkerNames {
-        // One beyond those that were announced goes with the first: a remainder costs a division.
+        // A worker beyond the declared number uses the first cache: a remainder costs a division.
         self.workers.get(worker).unwrap_or(&self.workers[0])
     }
 }
@@ -500,7 +500,7 @@ mod tests {
             (true, true)
         );
         assert_eq!(names.name(2).as_deref(), Some("d"));
-        // All are used, and one look goes through all shards: it is not repeated at once.
+        // All are in use, and a search visits all shards: it is not repeated at once.
         assert_eq!(enter(&names, "b", 999, &[3]), Err(NoNumber::Full));
         assert_eq!(enter(&names, "b", 1_000, &[2, 3]), Err(NoNumber::Full));
         drop(call);
@@ -522,18 +522,18 @@ mod tests {
         let is_held = || names.workers[0].held.load(Ordering::SeqCst) != 0;
         assert_eq!((enter(&names, "a", 0, &[]), enter(&names, "b", 0, &[])), (Ok(1), Ok(2)));
         assert_eq!((get("a", &one), get("b", &other)), (Some(1), Some(2)));
-        // By the hint, whatever the name is, and nothing is locked or noted.
+        // With a hint the name does not matter, and nothing is locked or noted.
         let call = find(0, "a", &one).unwrap();
         assert!(call.is_held && is_held() && lock(&names.workers[0].known).used.is_empty());
-        // A call within another, or on another thread, looks it up; another worker's does not.
+        // A nested call, or one on another thread, looks it up; another worker's does not.
         let inner = find(0, "b", &other).unwrap();
         assert!(!inner.is_held && find(1, "b", &other).unwrap().is_held);
         drop(inner);
-        // The number that is held is not taken back.
+        // The held number is not freed.
         assert_eq!(enter(&names, "c", 1_000, &[]), Ok(2));
         drop(call);
         assert!(!is_held());
-        // What was remembered of the one that was taken back is of an earlier generation.
+        // The hint for the freed number belongs to an earlier generation.
         assert_eq!((get("b", &other), get("a", &one)), (None, Some(1)));
         assert_eq!(enter(&names, "d", 2_000, &[2]), Ok(1));
         assert_eq!((get("a", &one), get("d", &other)), (None, Some(1)));
@@ -558,11 +558,11 @@ mod tests {
         };
         assert_eq!((enter("a", "one", 0, &[]), enter("b", "one", 0, &[])), (Ok(1), Ok(2)));
         assert_eq!(enter("c", "one", 0, &[1, 2]), Err(NoNumber::ShareTaken(2)));
-        // A numbered name may be any caller's; others make names of their own.
+        // A numbered name may belong to any caller; others create their own names.
         assert_eq!((enter("a", "one", 0, &[]), enter("a", "two", 0, &[])), (Ok(1), Ok(1)));
         assert_eq!((enter("d", "two", 0, &[]), enter("e", "two", 0, &[])), (Ok(3), Ok(4)));
         assert_eq!(enter("f", "three", 999, &[]), Err(NoNumber::Full));
-        // A name that nothing refers to any more is free.
+        // An unreferenced name is free.
         assert_eq!(enter("c", "one", 1_000, &[1, 3, 4]), Ok(2));
         assert_eq!(enter("g", "one", 2_000, &[1, 2, 3, 4]), Err(NoNumber::ShareTaken(2)));
         assert_eq!(enter("g", "three", 3_000, &[2, 4]), Ok(1));
@@ -597,7 +597,7 @@ mod tests {
                 names.enter(worker, SaidName::plain("a"), at(0), none()).map(|number| number.get());
             assert_eq!(entered, Err(NoNumber::Claimed));
         }
-        // Its number is given again when nothing refers to it.
+        // Its number is reassigned when nothing refers to it.
         assert!(!names.claim("a", |set| set.insert(1)));
         assert!(names.claim("a", |_| ()) && names.find(0, SaidName::plain("a")).is_none());
     }

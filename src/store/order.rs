@@ -1,14 +1,15 @@
-//! Slots in the order of their stamps: append at the new end, remove anywhere, count and walk.
+//! Slots in the order of their stamps: append at the new end, remove anywhere, count and iterate.
 //!
-//! Entries lie in chunks; a removed entry leaves a tombstone, an empty chunk goes, a sparse one is
-//! compacted and joined with its neighbour. So a chunk holds 16 live entries on average or more,
-//! and everything but [`Order::since`] is O(log n); that sums one small number a chunk.
+//! Entries are in chunks; a removed entry leaves a tombstone, an empty chunk is dropped, a sparse
+//! one is compacted and joined with its neighbour. So a chunk holds 16 live entries on average or
+//! more, and all operations are O(log n), except [`Order::since`], which sums one small number per
+//! chunk.
 
 use std::collections::VecDeque;
 
 const CHUNK: usize = 128;
 const DEAD: u32 = u32::MAX;
-/// Chunks for which an order keeps its memory.
+/// Chunks up to which an order keeps its memory.
 const CHUNKS_KEPT: usize = 4;
 
 /// 12 bytes: a stamp in two halves and its slot.
@@ -29,9 +30,9 @@ impl OrderEntry {
     }
 }
 
-/// Never empty of live entries.
+/// Has at least one live entry.
 struct OrderChunk {
-    /// Its first stamp ever; all stamps of the chunk before are below.
+    /// Its first stamp ever; all stamps of the preceding chunk are below.
     first: u64,
     entries: Vec<OrderEntry>,
 }
@@ -46,7 +47,7 @@ impl OrderChunk {
 #[derive(Default)]
 pub(super) struct Order {
     chunks: VecDeque<OrderChunk>,
-    /// Live entries of each chunk, side by side so that many are summed quickly.
+    /// Live entries of each chunk, contiguous for fast sums.
     lives: VecDeque<u32>,
     live: usize,
 }
@@ -70,11 +71,11 @@ impl Order {
         }
     }
 
-    /// Adds an empty chunk, whose first stamp is this one.
+    /// Adds an empty chunk with this first stamp.
     #[cold]
     #[inline(never)]
     fn add_chunk(&mut self, stamp: u64) {
-        // Most (agent, state) pairs of a shard never see many tasks.
+        // Most (agent, state) pairs of a shard never have many tasks.
         let capacity = if self.chunks.is_empty() { 4 } else { CHUNK };
         self.chunks.push_back(OrderChunk { first: stamp, entries: Vec::with_capacity(capacity) });
         self.lives.push_back(0);
@@ -111,7 +112,7 @@ impl Order {
         let left = if at > 0 && fits(at - 1) {
             at - 1
         } else if at + 2 < self.chunks.len() && fits(at) {
-            // Not with the newest chunk, which still grows by itself.
+            // Not with the newest chunk, which still grows.
             at
         } else {
             let is_newest = at + 1 == self.chunks.len();
@@ -135,7 +136,7 @@ impl Order {
         self.shrink();
     }
 
-    /// Gives back the memory of chunks that have left.
+    /// Releases the memory of removed chunks.
     #[inline]
     fn shrink(&mut self) {
         let (count, room) = (self.chunks.len(), self.chunks.capacity());
@@ -145,7 +146,7 @@ impl Order {
         }
     }
 
-    /// Bytes that it holds beside itself.
+    /// Heap bytes.
     #[cfg(test)]
     pub fn heap_bytes(&self) -> usize {
         let entries = self.chunks.iter().map(|chunk| chunk.entries.capacity());
@@ -154,12 +155,12 @@ impl Order {
             + self.lives.capacity() * size_of::<u32>()
     }
 
-    /// Index of the chunk that holds `stamp` if any does.
+    /// Index of the only chunk that may hold `stamp`.
     fn chunk_of(&self, stamp: u64) -> Option<usize> {
         self.chunks.partition_point(|chunk| chunk.first <= stamp).checked_sub(1)
     }
 
-    /// Number of slots whose stamp is `floor` or above.
+    /// Number of slots with stamps of `floor` or above.
     pub fn since(&self, floor: u64) -> usize {
         let Some(at) = self.chunk_of(floor) else { return self.live };
         let older = self.chunks[at].entries.iter();

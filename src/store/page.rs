@@ -1,10 +1,10 @@
 //! Paging through a scope's tasks, newest status change first (A2A 1.0 §3.1.4).
 //!
-//! A page token is the stamp of the last task given, so a task keeps its place until its status
-//! changes; then it moves to the front, before any cursor. Tasks that do not change are neither
-//! lost nor repeated nor reordered. A page ends early when its tasks are large, and earlier the
-//! more answers wait already. It costs what it holds, whatever the store or the context holds: only
-//! a small context is walked.
+//! A page token is the stamp of the page's last task, so a task keeps its position until its status
+//! changes; then it moves to the front, before any cursor. Unchanged tasks are neither lost nor
+//! repeated nor reordered. A page ends early when its tasks are large, and earlier while many
+//! answers are pending. Its cost depends on its own size, not on that of the store or the context:
+//! only small contexts are scanned.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -21,9 +21,9 @@ use crate::{
     service::Scope,
 };
 
-/// Tasks on a page when the caller does not say (A2A 1.0 §3.1.4).
+/// Default number of tasks on a page (A2A 1.0 §3.1.4).
 const PAGE_DEFAULT: u32 = 50;
-/// Tasks on a page at most (A2A 1.0 §3.1.4).
+/// Maximum number of tasks on a page (A2A 1.0 §3.1.4).
 pub(super) const PAGE_MAX: u32 = 100;
 /// Domains of [`super::Keys::code`] for page tokens.
 const TOKEN: u32 = u32::MAX - 1;
@@ -31,7 +31,7 @@ const VEIL: u32 = u32::MAX - 5;
 /// Hexadecimal digits of a token: a stamp and a check of the same length.
 const TOKEN_LEN: usize = 32;
 
-/// Where the next page begins; ASCII, empty on the last page.
+/// The start of the next page; ASCII, empty on the last page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageToken {
     text: [u8; TOKEN_LEN],
@@ -47,7 +47,7 @@ impl PageToken {
     }
 }
 
-/// What a page says beside its tasks.
+/// The data of a page other than its tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
     /// Token of the next page.
@@ -60,10 +60,10 @@ pub struct Page {
     pub record: u64,
 }
 
-/// What the tasks of a page may hold, the last one apart.
+/// The size limit of a page, its last task excepted.
 ///
-/// A request of some bytes makes us hold the page for a client that does not read it. All pages
-/// together fill a quarter of `buffers_bytes_max`; each may take an eighth of what is left of it.
+/// A small request makes the server hold the page for a client that may not read it. All pages
+/// together fill a quarter of `buffers_bytes_max`; each may take an eighth of the free part.
 pub(super) struct Bound {
     answer_bytes_max: usize,
     pages_bytes_max: usize,
@@ -106,7 +106,7 @@ impl Best {
     }
 }
 
-/// The range of stamps and the states that a call asks for.
+/// The range of stamps and the states that a call requests.
 pub(super) struct Filter {
     pub(super) scope: Scope,
     pub(super) status: Option<TaskState>,
@@ -117,12 +117,12 @@ pub(super) struct Filter {
 impl Store {
     /// Gives one page of a scope's tasks to `each`, newest status change first.
     ///
-    /// Shards are looked at one after another: the total is not that of one moment. Only
-    /// `context_id`, `status`, `after_ms`, `page_size` and `page_token` of `list` are used. The
-    /// more bytes of buffers are held, the smaller is the page.
+    /// Shards are read one after another: the total is not a snapshot. Only `context_id`, `status`,
+    /// `after_ms`, `page_size` and `page_token` of `list` are used. The page is smaller while more
+    /// bytes of buffers are held.
     ///
     /// # Errors
-    /// Invalid parameters when the token is none of this store's, or the page size is 0.
+    /// Invalid parameters when the token is not from this store, or the page size is 0.
     pub fn list(
         &self,
         scope: Scope,
@@ -167,8 +167,8 @@ impl Store {
         let mut record = 0;
         for Reverse((stamp, at, index)) in found {
             let shard = self.lock(at as usize);
-            // Since its shard was looked at, its status may have changed, or its successor may
-            // be here: what matches is shown.
+            // Since its shard was read, its status may have changed, or another task may be in its
+            // slot: if it matches, it is shown.
             let slot = shard.slab.slot(index).filter(|slot| slot.scope == scope);
             let task = slot.and_then(|_| shard.slab.stored(index)).filter(|task| {
                 list.status.is_none_or(|status| status == task.state())
@@ -182,7 +182,7 @@ impl Store {
                 shown += weight(&task, list);
             }
             left -= 1;
-            // A2A 1.0 §3.1.4: a page may hold fewer tasks than were asked for.
+            // A2A 1.0 §3.1.4: a page may hold fewer tasks than requested.
             if left > 0 && shown > most {
                 next = self.token(scope, stamp);
                 break;
@@ -191,7 +191,7 @@ impl Store {
         Ok(Page { next, page_size, total, record })
     }
 
-    /// Looks at the tasks of one context: by its orders if it has many, else at each.
+    /// The newest tasks of one context: from its orders if it has many, else by a scan.
     fn best_of_context(&self, context_id: &[u8], filter: &Filter, best: &mut Best) -> u64 {
         let (at, context) = self.context(filter.scope, context_id);
         let shard = self.lock(at);
@@ -225,14 +225,14 @@ impl Store {
         self.keys.code(TOKEN, [stamp, scope.bits()])
     }
 
-    /// What a stamp is hidden behind, which counts status changes: its check decides, as in
-    /// RFC 5297.
+    /// The mask that hides a stamp, which would reveal the number of status changes: derived from
+    /// its check, as in RFC 5297.
     fn veil(&self, check: u64) -> u64 {
         self.keys.code(VEIL, [check, 0])
     }
 }
 
-/// Bytes that showing a task costs, about.
+/// Approximate bytes of a task in an answer.
 fn weight(task: &Task, list: &List<'_>) -> usize {
     if list.include_artifacts || list.history.is_some_and(|most| most > 0) {
         return task.view().bytes();
@@ -240,7 +240,7 @@ fn weight(task: &Task, list: &List<'_>) -> usize {
     task.view().status().message.map_or(0, |message| message.0.len())
 }
 
-/// Adds the candidates of a context without orders and returns how many of its tasks match.
+/// Adds the candidates of a context without orders; returns the number of its matching tasks.
 fn best_of_few(
     at: usize,
     shard: &Shard,
@@ -270,7 +270,7 @@ fn best_of_few(
     total
 }
 
-/// Adds the candidates in the orders of a shard and returns how many of their tasks match.
+/// Adds the candidates in the orders of a shard; returns the number of their matching tasks.
 pub(super) fn best_of_orders(at: usize, orders: &Orders, filter: &Filter, best: &mut Best) -> u64 {
     let mut total = 0;
     for state in TaskState::ALL {

@@ -1,29 +1,29 @@
-//! A keyed permutation of 64-bit blocks: what peers see of a place tells nothing of it.
+//! A keyed permutation of 64-bit blocks: hides locations from peers.
 //!
 //! A balanced Feistel network (Luby and Rackoff, 1988). Its round function is multiply-add-shift
-//! with keys of its own in each round, which is strongly universal (Dietzfelbinger, 1996): to
-//! a client that sees two blocks, four such rounds are as good as a random permutation, but for a
-//! chance of about 2^-30 (Vaudenay's decorrelation, 2003).
+//! with independent keys in each round, which is strongly universal (Dietzfelbinger, 1996): for a
+//! client that sees two blocks, four such rounds are as good as a random permutation, except with a
+//! probability of about 2^-30 (Vaudenay's decorrelation, 2003).
 //!
-//! Peers see more blocks, for which there is an argument and no proof: they see them sealed only,
-//! and half of what was sealed with a place are random bits that no client is told or can choose.
-//! A client that broke it would learn how many tasks there are; an id would still be 58 bits to
-//! guess, or 42 where it names a node.
+//! Peers see more blocks, for which there is an argument but no proof: they see only sealed blocks,
+//! and half of the sealed bits are random bits that no client knows or can choose. A client that
+//! broke it would learn the number of tasks; an id would still have 58 bits to guess, or 42 if it
+//! names a node.
 
-/// Four for two blocks. That is a mean over all keys: with four, a few keys let some bits change
-/// others too seldom, and with a fifth none does that was tried.
+/// Four suffice for two blocks, as a mean over all keys: with four, a few keys let some bits change
+/// others too seldom; with a fifth, no tested key does.
 const ROUNDS: usize = 5;
 
 /// A permutation; its keys are pairs of a factor and a summand.
 pub(super) struct Permutation([(u64, u64); ROUNDS]);
 
 impl Permutation {
-    /// The permutation whose keys are the numbers of `key`, which are to be independent.
+    /// The permutation with keys from `key`, which must return independent numbers.
     pub fn new(mut key: impl FnMut() -> u64) -> Permutation {
         Permutation([(); ROUNDS].map(|()| (key(), key())))
     }
 
-    /// The block that stands for two halves.
+    /// The sealed block of two halves.
     #[inline]
     pub fn seal(&self, (mut left, mut right): (u32, u32)) -> (u32, u32) {
         for key in &self.0 {
@@ -32,7 +32,7 @@ impl Permutation {
         (left, right)
     }
 
-    /// The halves that a block stands for.
+    /// The halves of a sealed block.
     #[inline]
     pub fn open(&self, (mut left, mut right): (u32, u32)) -> (u32, u32) {
         for key in self.0.iter().rev() {
@@ -53,7 +53,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers that are the same in each run.
+    /// Reproducible numbers.
     fn numbers(seed: u128) -> impl FnMut() -> u64 {
         let mut count = 0u64;
         move || {
@@ -66,7 +66,7 @@ mod tests {
         (number as u32, (number >> 32) as u32)
     }
 
-    /// As the books write it: round by round, without a thought of registers.
+    /// The textbook form: round by round, without optimization.
     fn slow(permutation: &Permutation, (mut left, mut right): (u32, u32)) -> (u32, u32) {
         for (factor, summand) in permutation.0 {
             let product = u128::from(factor) * u128::from(right) + u128::from(summand);
@@ -87,7 +87,7 @@ mod tests {
                 let sealed = permutation.seal(input);
                 assert_eq!(sealed, slow(&permutation, input));
                 assert_eq!(permutation.open(sealed), input);
-                // Whatever a peer makes up stands for something, too.
+                // A forged block opens to something, too.
                 assert_eq!(permutation.seal(permutation.open(input)), input);
             }
         }

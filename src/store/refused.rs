@@ -1,31 +1,30 @@
-//! Why the store did not take something, and the error of its client.
+//! Refusals of the store, and their errors for clients.
 
 use crate::fault::{Fault, FaultKind};
 
-/// Why the store did not take something; it is then as it was, unless said otherwise.
+/// Why the store refused a change; it is then unchanged, unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// A limit of the store is reached and no task has finished.
     Full,
-    /// As [`Refused::Full`], for the bytes of tasks.
+    /// The same for the bytes of tasks.
     OutOfBytes,
-    /// The caller holds its share of the store, and none of its tasks has finished.
+    /// The caller holds its share of the store, and has no finished tasks.
     OwnShareFull {
-        /// Seconds until the first of its tasks that run fails, if it has no event until then.
+        /// Seconds until the first of its running tasks fails, if it has no event before.
         retry_s: u32,
     },
-    /// The message, or the task with this event, is beyond a limit of one task.
+    /// The message, or the task with this event, exceeds a limit of one task.
     TooLarge,
-    /// The id that the client chose belongs to a task already.
+    /// The id that the client chose is in use.
     Taken,
     /// The task is in a terminal state.
     Terminal,
-    /// The caller has as many running tasks as it may: this number.
+    /// The caller has this maximum of running tasks.
     ShareTaken(u32),
-    /// The callers of the tenant together have as many running tasks as they may: this number.
+    /// The callers of the tenant together have this maximum of running tasks.
     TenantShareTaken(u32),
-    /// The running tasks of the caller hold all the KiB that they may, which are so many, or
-    /// would hold more.
+    /// The running tasks of the caller hold this maximum of KiB, or would exceed it.
     ShareBytesTaken(u32),
 }
 

@@ -1,7 +1,8 @@
-//! Making a task: room and an id first, the agent next, and then the task, whole, or no trace.
+//! Creating a task: first room and an id, then the agent's turn, then the complete task, or no
+//! trace.
 //!
-//! Invariant: an id has at most one task. A reservation that is dropped gives everything back. A
-//! task counts as running from its reservation on, and its bytes from when it is stored.
+//! Invariant: an id has at most one task. A dropped reservation returns everything. A task counts
+//! as running from its reservation on, its bytes from when it is stored.
 
 use std::{cell::Cell, sync::PoisonError};
 
@@ -26,24 +27,24 @@ use crate::{
     shares::Holder,
 };
 
-/// What a task is reserved with.
+/// The parameters of a reservation.
 #[derive(Clone, Copy)]
 pub struct NewTask<'a> {
-    /// The scope of the task; no other sees it.
+    /// The scope of the task; it is invisible to other scopes.
     pub scope: Scope,
-    /// Which of the programs that have answered for its agent makes it.
+    /// The number of the agent's program that creates it.
     pub incarnation: u32,
     /// Raw context id; `None`: the store makes one.
     pub context_id: Option<&'a [u8]>,
     /// Raw id that a client chose; `None`: the store makes one.
     pub chosen_id: Option<&'a [u8]>,
-    /// Fresh random bits for the id, and others for the context's.
+    /// Fresh random bits for the id, and for the context's.
     pub bits: [u128; 2],
-    /// The worker: tasks in contexts of their own that workers make at the same time lie apart, and
-    /// those of one worker together.
+    /// The worker: tasks in new contexts are stored together for one worker, and apart for
+    /// different workers.
     pub worker: usize,
-    /// How many tasks of the caller may run, and what they may hold; `None`: as many, and as much,
-    /// as there is room for.
+    /// The limits on the caller's running tasks and their bytes; `None`: only the limits of the
+    /// store.
     pub share: Option<&'a RunningShare>,
     /// The anonymous caller that the task is charged to if it has no owner.
     pub peer: Holder,
@@ -60,8 +61,8 @@ impl NewTask<'_> {
     }
 }
 
-/// Room for one task that outlives the call that took it. It goes back by [`Store::give_back`], or
-/// is used by [`Store::reopen`].
+/// Room for one task that outlives its call. [`Store::give_back`] returns it, or [`Store::reopen`]
+/// uses it.
 pub struct ReservedBuf {
     key: TaskKey,
     scope: Scope,
@@ -77,7 +78,7 @@ pub struct ReservedBuf {
 }
 
 impl ReservedBuf {
-    /// Bytes of the agent's own to keep with the task; without room for them it fails.
+    /// Sets the agent's private bytes for the task; without room for them it fails.
     pub fn keep(&mut self, bytes: Box<[u8]>) {
         self.kept = bytes;
     }
@@ -102,14 +103,14 @@ pub struct Reserved<'a> {
     context_id: Option<&'a [u8]>,
     /// True: the task counts among the running tasks of its caller.
     is_counted: bool,
-    /// What its agent keeps with it.
+    /// The agent's private bytes for it.
     kept: &'a [u8],
-    /// True: the task is stored, or the place is kept for later.
+    /// True: the task is stored, or the reservation is retained for later.
     is_kept: Cell<bool>,
 }
 
 impl Reserved<'_> {
-    /// True when the task was stored: the place is its own now.
+    /// True when the task was stored: it owns the slot now.
     pub fn is_kept(&self) -> bool {
         self.is_kept.get()
     }
@@ -130,7 +131,7 @@ impl Reserved<'_> {
         self.key
     }
 
-    /// The same place for later; this one is used up.
+    /// Retains the reservation for later; this one is used up.
     #[cold]
     pub fn keep(&self) -> ReservedBuf {
         self.is_kept.set(true);
@@ -160,7 +161,7 @@ impl Reserved<'_> {
     }
 }
 
-/// A shard in which a slot is taken.
+/// A shard with a slot that was taken.
 struct SlotShard<'g> {
     group: &'g Group,
     at: usize,
@@ -176,7 +177,7 @@ impl Drop for Reserved<'_> {
 }
 
 impl Reserved<'_> {
-    /// Gives the room back, unused.
+    /// Returns the room, unused.
     #[cold]
     fn release(&self) {
         self.store.release(self.key, self.scope, self.chosen.map(|(_, hash)| hash));
@@ -186,12 +187,12 @@ impl Reserved<'_> {
 }
 
 impl Store {
-    /// Takes room for a task and makes its id.
+    /// Reserves room for a task and creates its id.
     ///
     /// # Errors
-    /// [`Refused::Full`]; [`Refused::Taken`] when there is a task with the chosen id, or one is
-    /// being made; [`Refused::ShareTaken`]; [`Refused::ShareBytesTaken`] when nothing is left of
-    /// those bytes.
+    /// [`Refused::Full`]; [`Refused::Taken`] when there is a task or a reservation with the chosen
+    /// id; [`Refused::ShareTaken`]; [`Refused::ShareBytesTaken`] when that share of bytes is used
+    /// up.
     #[inline]
     pub fn reserve<'a>(&'a self, new: NewTask<'a>, now: Now) -> Result<Reserved<'a>, Refused> {
         let (at, named) = self.shard_for(&new, now);
@@ -201,7 +202,7 @@ impl Store {
         }
     }
 
-    /// The shard that a task is to be in, or one of its group, and its context where it names one.
+    /// The shard for a task, or one of its group; and its context, if it names one.
     #[inline]
     fn shard_for(&self, new: &NewTask<'_>, now: Now) -> (usize, Option<Context>) {
         match new.context_id.map(|id| self.context(new.scope, id)) {
@@ -210,7 +211,7 @@ impl Store {
         }
     }
 
-    /// Counts the task among those of its caller that run, and takes room for it.
+    /// Counts the task as running for its caller, and takes room for it.
     #[inline(never)]
     fn reserve_share<'a>(
         &'a self,
@@ -225,7 +226,7 @@ impl Store {
         if owner.0 != 0 {
             let group = group_of(at);
             running.take(group, owner, new.share)?;
-            // Changed where it is: it is long to copy.
+            // Changed in place: it is expensive to copy.
             let mut outcome = self.reserve_slot(new, at, named, now);
             match &mut outcome {
                 Ok(reserved) => {
@@ -273,7 +274,7 @@ impl Store {
             let room = NewRoom { at, holder, resource: Resource::Tasks, wanted: 1 };
             self.make_room_of(room, now, &mut wakes)?;
         }
-        // A context of its own can be in any shard of the group, unless its scope has names.
+        // A new context can be in any shard of the group, unless its scope has names.
         let shards = if named.is_none() && new.scope.is_plain() { GROUP } else { 1 };
         let mut taken = (0..shards).map(|step| {
             self.take_slot(SlotShard { group, at: at ^ step }, new.scope, holder, now, &mut wakes)
@@ -288,7 +289,7 @@ impl Store {
         }
         let index = self.sharding.split(key.place).index;
         let [bits, context_bits] = new.bits;
-        // The only task of a context is not looked up by a hash.
+        // The only task of a context is not found by a hash.
         let alone = Context { hash: 0, context_slot: index };
         let mut chosen = None;
         if let Some(id) = new.chosen_id {
@@ -299,7 +300,7 @@ impl Store {
             }
             chosen = Some((id, hash));
         }
-        // Made where it is returned: it is long to copy.
+        // Built in its return slot: it is expensive to copy.
         Ok(Reserved {
             store: self,
             key,
@@ -317,8 +318,7 @@ impl Store {
         })
     }
 
-    /// Calls `with` with a place that was kept for later; unless a task was stored in it, it goes
-    /// back.
+    /// Calls `with` with a retained reservation; unless a task was stored in it, it is returned.
     pub fn reopen<R>(&self, kept: ReservedBuf, with: impl FnOnce(&Reserved<'_>) -> R) -> R {
         with(&Reserved {
             store: self,
@@ -337,12 +337,12 @@ impl Store {
         })
     }
 
-    /// Gives back a place that was kept for later.
+    /// Returns a retained reservation.
     pub fn give_back(&self, kept: ReservedBuf) {
         self.reopen(kept, |_| ());
     }
 
-    /// Takes a free slot of a shard of a group; true: bytes are to be taken for the scope.
+    /// Takes a free slot of a shard of a group; true: bytes must be taken for the scope.
     #[inline]
     fn take_slot(
         &self,
@@ -363,8 +363,9 @@ impl Store {
         Some((TaskKey { place: self.sharding.place(at, index), check }, scopes.join(scope)))
     }
 
-    /// Takes the bytes of a scope in the shard of its first task there. They are its owner's; those
-    /// of a scope without an owner are no holder's, since its tasks may be several callers'.
+    /// Takes the bytes of a scope in the shard of its first task there. They are charged to its
+    /// owner; a scope without an owner has no holder for them, since its tasks may belong to
+    /// several callers.
     #[cold]
     fn charge_scope(
         &self,
@@ -408,15 +409,15 @@ impl Store {
         }
     }
 
-    /// Stores a reserved task: the client's message, `submitted`, then what the agent said.
+    /// Stores a reserved task: the client's message, `submitted`, then the agent's events.
     ///
     /// `read` sees the task before any other call does. An event beyond a limit fails the task, and
-    /// what follows it is dropped.
+    /// later events are dropped.
     ///
     /// # Errors
     /// [`Refused::OutOfBytes`]; [`Refused::TooLarge`] when the message alone is too large, and
-    /// [`Refused::ShareBytesTaken`] when it alone is more than is left of the caller's share;
-    /// [`Refused::Taken`] when the reservation has been used before.
+    /// [`Refused::ShareBytesTaken`] when it alone exceeds the rest of the caller's share;
+    /// [`Refused::Taken`] when the reservation is used up.
     pub fn commit_new<R>(
         &self,
         reserved: &Reserved<'_>,
@@ -451,10 +452,10 @@ impl Store {
             (reserved.context.context_slot, reserved.context_id.is_none());
         let (at_ms, spaces) = (now.unix_ms, &self.spaces);
         let begin = Begin { id, context_id, generation, message, at_ms, log, spaces };
-        // A task that begins is not refused.
+        // The beginning of a task is never refused.
         let _ = self.door.enter(SlotAt { at, index }, &mut shard.slab, Change::Begin(begin));
         reserved.is_kept.set(true);
-        // A limit that is reached has failed the task, which is then what there is to read.
+        // If a limit was reached, the task has failed, and `read` sees that.
         let edited = EditedSlot { store: self, group, slot_at: SlotAt { at, index } };
         let mut edit = Edit::begun(edited, &mut shard, log, now, &mut wakes);
         edit.keep_first(reserved.kept);
@@ -463,7 +464,7 @@ impl Store {
         shard.slab.stored(index).map(read).ok_or(Refused::Full)
     }
 
-    /// What the map knows an id by that a client chose.
+    /// The key of an id that a client chose, in the map.
     pub(super) fn chosen_hash(&self, scope: Scope, id: &[u8]) -> u64 {
         self.keys.hash(spread(scope), id)
     }
@@ -491,8 +492,8 @@ impl Store {
         remove(&mut self.chosen_map(hash), hash);
     }
 
-    /// The shard of contexts that `worker` makes now: it stays the same for some milliseconds, so
-    /// that what is written next lies close to what was written last.
+    /// The shard for new contexts of `worker`: it stays the same for some milliseconds, so that
+    /// consecutive writes are close together.
     pub(super) fn shard_now(&self, worker: usize, now: Now) -> usize {
         self.sharding.shard_of_worker(worker, now.mono_ms >> 3)
     }

@@ -1,15 +1,12 @@
-//! The running tasks of each owner and their bytes, tasks included for which there is only room. A
-//! task that waits for its client does not run: it has no place and no bytes here until a message
-//! or its agent continues it.
+//! The running tasks of each owner and their bytes, reservations included. A task that waits for
+//! its client does not run: it is not counted here until a message or its agent continues it.
 //!
-//! Invariants: bytes are taken of a share before they are taken of the store, since a caller whose
-//! share is full must not evict tasks of others. What is counted for a running task is at least
-//! what it holds, and exactly that between two edits. Nothing is taken beyond a share; one that a
-//! reload made smaller may be exceeded by what was taken before.
+//! Invariants: bytes are taken from a share before they are taken from the store, since a caller at
+//! its share must not evict tasks of others. The count of a running task is at least its size, and
+//! equal to it between two edits. A share is never exceeded, except after a reload has reduced it.
 //!
-//! What is taken of a share lies with the groups of shards: a group takes a portion more than it
-//! needs and gives back what it should not keep, so that workers that serve one owner seldom write
-//! what other workers write.
+//! The taken part of a share is with the groups of shards: a group takes a portion more than it
+//! needs and returns its surplus, so that workers that serve one owner seldom write shared memory.
 
 use super::{
     Refused,
@@ -18,44 +15,44 @@ use super::{
 };
 use crate::service::{OwnerIndex, RunningShare, quota::RunningPlace};
 
-/// Tasks, and bytes, of which a group takes no more than these at a time beyond its need.
+/// Maximum tasks and bytes that a group takes at a time beyond its need.
 const PORTION_TASKS: u64 = 64;
 const PORTION_BYTES: u64 = 256 * 1024;
 
-/// How often a call gathers what groups keep before it is refused.
+/// How often a call gathers the groups' caches before it is refused.
 const ROUNDS: usize = 8;
 
-/// All groups together keep no more of a share than one part in so many.
+/// All groups together cache at most this fraction of a share.
 const PORTIONS: u64 = 32;
 
-/// What each owner has; the first index belongs to no owner and is not counted.
+/// The counts of each owner; index 0 belongs to no owner and is not counted.
 pub(super) struct RunningTasks {
     owners: Box<[RunningOfOwner]>,
-    /// What each group has taken for each owner and does not use: all owners of a group side by
-    /// side, group by group.
+    /// The cache of each group for each owner: all owners of a group are contiguous, group by
+    /// group.
     spares: Box<[SpareOfOwner]>,
     groups: usize,
-    /// A portion is a share divided by two to this power: [`PORTIONS`] of each group.
+    /// A portion is a share shifted right by this number of bits: [`PORTIONS`] for each group.
     portion_bits: u32,
 }
 
-/// What is counted: tasks, and bytes.
+/// The unit of a count: tasks, or bytes.
 #[derive(Clone, Copy)]
 enum ShareUnit {
     Tasks = 0,
     Bytes = 1,
 }
 
-/// What all groups have taken for one owner, used or not.
+/// The amounts that all groups have taken for one owner, used or not.
 struct RunningOfOwner {
     /// By [`ShareUnit`].
     taken: [AtomicU64; 2],
-    /// The `own_most` and the `kib_max` of the share with which the owner's last task began.
+    /// The `own_most` and the `kib_max` of the share of the owner's last new task.
     own_most: AtomicU32,
     kib_max: AtomicU32,
 }
 
-/// What one group keeps for one owner.
+/// The amounts that one group caches for one owner.
 #[derive(Default)]
 struct SpareOfOwner(
     /// By [`ShareUnit`].
@@ -71,7 +68,7 @@ impl Default for RunningOfOwner {
 
 /// Tasks or bytes of one owner.
 struct Count<'r> {
-    /// What all groups have taken.
+    /// Taken by all groups.
     taken: &'r AtomicU64,
     of: &'r RunningTasks,
     owner: usize,
@@ -84,7 +81,7 @@ impl<'r> Count<'r> {
         &self.of.spares[of_group + self.owner].0[self.kind as usize]
     }
 
-    /// What a group takes of a share of this size beyond its need.
+    /// The amount that a group takes of a share of this size beyond its need.
     fn portion(&self, most: u64) -> u64 {
         let portion_max = match self.kind {
             ShareUnit::Tasks => PORTION_TASKS,
@@ -93,11 +90,12 @@ impl<'r> Count<'r> {
         portion_max.min(most >> self.of.portion_bits)
     }
 
-    /// Takes `wanted` for a group; false: with it more than `most` were used.
+    /// Takes `wanted` for a group; false: the use would exceed `most`.
     #[inline]
     fn take(&self, group: usize, wanted: u64, most: u64) -> bool {
         let less = |free: u64| free.checked_sub(wanted);
-        // What the group keeps counts as taken: within the share, using it stays within the share.
+        // The group's cache counts as taken: while that is within the share, using the cache is,
+        // too.
         let is_within = self.taken.load(Relaxed) <= most;
         (is_within && self.spare(group).fetch_update(Relaxed, Relaxed, less).is_ok())
             || self.take_more(group, wanted, most)
@@ -110,8 +108,8 @@ impl<'r> Count<'r> {
             self.spare(group).fetch_add(portion, Relaxed);
             return true;
         }
-        // Close to the end of a share no group keeps what another could use. Others may take a
-        // portion meanwhile, so a few rounds are needed.
+        // Near the end of a share no group caches an amount that another could use. Others may take
+        // a portion meanwhile, so a few rounds are needed.
         for _ in 0..ROUNDS {
             let mut gathered = 0;
             for of_group in 0..self.of.groups {
@@ -134,7 +132,7 @@ impl<'r> Count<'r> {
         self.taken.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
 
-    /// Gives back what a group does not use any more; `most` is the owner's share.
+    /// Returns an unused amount of a group; `most` is the owner's share.
     #[inline]
     fn give_back(&self, group: usize, amount: u64, most: u64) {
         let portion = self.portion(most);
@@ -147,26 +145,26 @@ impl<'r> Count<'r> {
         }
     }
 
-    /// What is used.
+    /// The used amount.
     fn used(&self) -> u64 {
-        // In this order: what a group takes between the looks counts as used.
+        // In this order: an amount that a group takes between the two reads counts as used.
         let taken = self.taken.load(Relaxed);
         let kept = (0..self.of.groups).map(|group| self.spare(group).load(Relaxed));
         taken.saturating_sub(kept.sum())
     }
 }
 
-/// Among whose running tasks a task counts.
+/// The account in which a task counts as running.
 #[derive(Clone, Copy)]
 pub(super) enum CountedFor<'s> {
-    /// Its owner's, as far as they are in this group.
+    /// That of its owner, with the part in this group.
     Owner(OwnerIndex),
-    /// Those of a caller that owns none.
+    /// That of a caller without an owner.
     Place(&'s RunningPlace),
 }
 
 impl Slot {
-    /// Among whose running tasks that of the slot counts; `None`: none.
+    /// The account in which the slot's task counts as running; `None`: it does not count.
     #[inline]
     pub fn counted_for(&self) -> Option<CountedFor<'_>> {
         match self.scope.owner {
@@ -188,7 +186,7 @@ fn tasks_of(most: u32) -> u64 {
 }
 
 impl RunningTasks {
-    /// For owners up to this index, in so many groups of shards.
+    /// For owners up to this index, in `groups` groups of shards.
     pub fn new(owners_max: usize, groups: usize) -> RunningTasks {
         let spares = (owners_max + 1) * groups;
         RunningTasks {
@@ -199,7 +197,7 @@ impl RunningTasks {
         }
     }
 
-    /// Counts one task more of an owner with this share, in a group.
+    /// Counts a task of an owner with this share, in a group.
     ///
     /// # Errors
     /// [`Refused::ShareTaken`], [`Refused::ShareBytesTaken`].
@@ -228,8 +226,8 @@ impl RunningTasks {
         }
     }
 
-    /// Counts one task more of an owner, which its agent continues without a message: by the share
-    /// with which the owner's last task began.
+    /// Counts a task of an owner that its agent continues without a message, by the share of the
+    /// owner's last new task.
     ///
     /// # Errors
     /// [`Refused::ShareTaken`].
@@ -242,7 +240,7 @@ impl RunningTasks {
         }
     }
 
-    /// Counts one task less of an owner.
+    /// Subtracts a task of an owner.
     pub fn give_back(&self, group: usize, owner: OwnerIndex) {
         if let Some(of_owner) = self.of(owner) {
             let most = tasks_of(of_owner.own_most.load(Relaxed));
@@ -275,7 +273,7 @@ impl RunningTasks {
         if is_taken { Ok(()) } else { Err(Refused::ShareBytesTaken(kib_max)) }
     }
 
-    /// Gives bytes back that were taken for a task of a group.
+    /// Returns bytes of a task to a group.
     #[inline(never)]
     pub fn give_back_bytes(&self, group: usize, counted_for: CountedFor<'_>, bytes: usize) {
         match counted_for {
@@ -289,15 +287,15 @@ impl RunningTasks {
         }
     }
 
-    /// Calls `each` with the number of each owner with a count. An owner for which
-    /// more is taken meanwhile has a task or a call, which keep the number as well.
+    /// Calls `each` with the number of each owner with a count. If more is taken for an owner
+    /// meanwhile, a task or a call protects its number as well.
     pub fn each_counted(&self, mut each: impl FnMut(u32)) {
         (1..self.owners.len() as u32)
             .filter(|number| self.is_counted(OwnerIndex(*number)))
             .for_each(&mut each);
     }
 
-    /// Whether something is counted for an owner.
+    /// Whether an owner has a count.
     pub fn is_counted(&self, owner: OwnerIndex) -> bool {
         self.of(owner).is_some_and(|of_owner| {
             let is_taken = of_owner.taken.iter().any(|taken| taken.load(Relaxed) > 0);
@@ -306,13 +304,13 @@ impl RunningTasks {
         })
     }
 
-    /// How many an owner has.
+    /// The running tasks of an owner.
     #[cfg(test)]
     pub fn count(&self, owner: OwnerIndex) -> u64 {
         self.tasks(owner).used()
     }
 
-    /// What they hold.
+    /// The bytes of an owner's running tasks.
     #[cfg(test)]
     pub fn count_bytes(&self, owner: OwnerIndex) -> u64 {
         self.bytes(owner).used()
@@ -326,7 +324,7 @@ impl RunningTasks {
         self.counted(owner, ShareUnit::Bytes)
     }
 
-    /// What is counted of one kind for an owner that there is.
+    /// The count of an existing owner in one unit.
     #[inline]
     fn counted(&self, owner: OwnerIndex, kind: ShareUnit) -> Count<'_> {
         let owner = owner.0 as usize;
@@ -370,7 +368,7 @@ mod tests {
             });
             let took = took.into_inner();
             assert_eq!(running.count(owner), u64::from(took));
-            // What other groups keep is no reason to refuse.
+            // The caches of other groups do not cause a refusal.
             let left = (0..).take_while(|_| running.take(0, owner, Some(&share(most))).is_ok());
             assert_eq!(left.count() as u32, most - took);
             let refused = running.take(groups - 1, owner, Some(&share(most)));
@@ -388,12 +386,12 @@ mod tests {
         let (running, owner) = (RunningTasks::new(3, 4), OwnerIndex(3));
         let few = RunningShare { most: 2, ..share(10_000) };
         running.take(0, owner, Some(&share(10_000))).unwrap();
-        // The first group keeps a portion, which counts as unused.
+        // The first group caches a portion, which counts as unused.
         assert_eq!(running.take(3, owner, Some(&few)), Ok(()));
         assert_eq!(running.take(0, owner, Some(&few)), Err(Refused::ShareTaken(2)));
         assert_eq!(running.take(0, owner, Some(&share(10_000))), Ok(()));
         assert_eq!(running.count(owner), 3);
-        // What belongs to no owner is not counted.
+        // Tasks without an owner are not counted.
         assert!((0..3).all(|_| running.take(0, OwnerIndex(0), Some(&share(1))).is_ok()));
     }
 

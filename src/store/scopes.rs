@@ -1,8 +1,7 @@
-//! The tasks of one shard by scope: in orders, and counted where the scope names a tenant or an
-//! owner.
+//! The tasks of one shard by scope: in orders, and counted for scopes with a tenant or an owner.
 //!
-//! Invariants: such a scope is here as long as it has a task here, or there is room taken for one.
-//! It holds [`SCOPE_BYTES`] of `store_bytes_max` from its first task in the shard to its last.
+//! Invariants: such a scope has an entry while it has a task or a reservation in the shard. It
+//! holds [`SCOPE_BYTES`] of `store_bytes_max` from its first task in the shard to its last.
 
 use super::shard::{HashedMap, Orders, remove, spread};
 #[cfg(feature = "net")]
@@ -12,19 +11,19 @@ use crate::{
     service::{Scope, TenantIndex},
 };
 
-/// The scopes that have tasks in a shard.
+/// The scopes with tasks in a shard.
 #[derive(Default)]
 pub(super) struct Scopes {
-    /// The orders of agents, for callers that named no other scope.
+    /// The orders of agents, for scopes without names.
     plain: Vec<Option<Box<Orders>>>,
-    /// Each other scope.
+    /// The other scopes.
     named: HashedMap<Box<NamedScope>>,
 }
 
-/// What a scope has here that names a tenant or an owner.
+/// The entry of a scope with a tenant or an owner.
 struct NamedScope {
     scope: Scope,
-    /// How many tasks there are, those included for which there is only room; never 0.
+    /// Tasks, reservations included; never 0.
     tasks: u32,
     /// Whether bytes of the store were taken for it.
     is_charged: bool,
@@ -48,7 +47,7 @@ impl Scopes {
         }
     }
 
-    /// The orders of a scope, which are made if there are none.
+    /// The orders of a scope, created if there are none.
     #[inline]
     pub fn orders_mut(&mut self, scope: Scope) -> &mut Orders {
         if !scope.is_plain() {
@@ -76,7 +75,7 @@ impl Scopes {
         plain.chain(self.named.values().map(|named| (named.scope, &named.orders)))
     }
 
-    /// The scopes that name a tenant or an owner.
+    /// The scopes with a tenant or an owner.
     pub fn with_names(&self) -> impl Iterator<Item = Scope> {
         self.named.values().map(|named| named.scope)
     }
@@ -87,8 +86,8 @@ impl Scopes {
         named.map(|named| &named.orders)
     }
 
-    /// Notes that there is room for one more task of a scope; true: bytes of the store are to be
-    /// taken for the scope ([`Scopes::charge`]).
+    /// Counts a reservation of a scope; true: bytes of the store must be taken for the scope
+    /// ([`Scopes::charge`]).
     #[inline]
     pub fn join(&mut self, scope: Scope) -> bool {
         !scope.is_plain() && {
@@ -103,8 +102,8 @@ impl Scopes {
         !std::mem::replace(&mut self.named(scope).is_charged, true)
     }
 
-    /// Notes that a task of a scope, or the room for it, is gone; returns the bytes of the store
-    /// that the scope gives back. The orders of an agent stay: its callers come back.
+    /// Subtracts a task or a reservation of a scope; returns the bytes of the store that the scope
+    /// frees. The orders of an agent stay, since its callers return.
     #[inline]
     pub fn leave(&mut self, scope: Scope) -> usize {
         if scope.is_plain() {
@@ -133,14 +132,14 @@ mod tests {
     #[test]
     fn a_scope_takes_no_more_memory_than_it_is_charged_for() {
         let mut orders = Orders::default();
-        // Each state has had many tasks, and one is left in one of them.
+        // Each state has had many tasks, and one is left in one state.
         for (state, order) in orders.iter_mut().enumerate() {
             (1..=5_000).for_each(|stamp| order.push(stamp, 7));
             (1..5_000).rev().for_each(|stamp| assert!(order.remove(stamp)));
             assert!(state == 0 || order.remove(5_000));
         }
         let heap: usize = orders.iter().map(|order| order.heap_bytes()).sum();
-        // Two slots of the map, of a key, a pointer and a byte each.
+        // Two slots of the map, with a key, a pointer and a byte each.
         let bytes = size_of::<NamedScope>() + heap + 2 * (8 + 8 + 1);
         assert!(bytes <= SCOPE_BYTES, "{bytes}");
     }

@@ -1,11 +1,11 @@
-//! One lock's worth of tasks and their indexes: by state and stamp, by context, by end.
+//! The tasks under one lock and their indexes: by state and stamp, by context, by end.
 //!
 //! A task is in all indexes or in none. Its indexes change once per change of status, under the
-//! shard's lock, and every stamp taken there is above all stamps of the shard.
+//! shard's lock, and every new stamp is above all stamps of the shard.
 //!
-//! A context is a chain of its tasks, newest first, and belongs to one scope. One that grows to
-//! [`MANY`] tasks has orders of its own too, until it has shrunk below [`FEW`]. One whose id the
-//! store made is found by that id, not by a map, as long as it has its first task alone.
+//! A context is a chain of its tasks, newest first, and belongs to one scope. A context with
+//! [`MANY`] tasks also has its own orders, until it has shrunk below [`FEW`]. A context with an id
+//! of the store is found by that id, not by a map, as long as it has only its first task.
 
 use std::{
     collections::HashMap,
@@ -52,21 +52,21 @@ impl Hasher for Hashed {
     }
 }
 
-/// Entries for which a list or a map keeps its memory.
+/// Entries up to which a list or a map keeps its memory.
 pub(super) const KEPT: usize = 256;
 
-/// The bits of a scope in all places, for maps and hashes; no other scope has the same.
+/// The bits of a scope mixed into all positions, for maps and hashes; unique for each scope.
 #[inline]
 pub(super) fn spread(scope: Scope) -> u64 {
-    // Both steps can be undone. Indexes are given out in order and not chosen by clients.
+    // Both steps are invertible. Indexes are assigned in order and not chosen by clients.
     let bits = scope.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits ^ bits >> 32
 }
 
-/// A map whose keys are keyed hashes already.
+/// A map from keyed hashes.
 pub(super) type HashedMap<V = u32> = HashMap<u64, V, BuildHasherDefault<Hashed>>;
 
-/// Removes a hash from a map, and gives back the memory of those that have left before.
+/// Removes a hash from a map, and releases the memory of earlier entries.
 pub(super) fn remove<V>(map: &mut HashedMap<V>, hash: u64) {
     map.remove(&hash);
     if map.capacity() > KEPT && map.len() < map.capacity() / 8 {
@@ -77,45 +77,45 @@ pub(super) fn remove<V>(map: &mut HashedMap<V>, hash: u64) {
 /// Tasks of one scope or of one context, by state.
 pub(super) type Orders = [Order; TaskState::ALL.len()];
 
-/// Tasks of a context that are too many to be walked: it is given orders.
+/// Tasks of a context that are too many to scan: it gets orders.
 pub(super) const MANY: u32 = 32;
-/// A context with fewer tasks has no orders; a gap, lest one at the edge be sorted again and again.
+/// A context with fewer tasks has no orders; the gap avoids repeated sorting at the threshold.
 pub(super) const FEW: u32 = MANY / 2;
 
 /// A context of the shard.
 #[derive(Clone, Copy)]
 pub(super) struct Context {
-    /// Keyed hash of its id, unless it has its first task alone.
+    /// Keyed hash of its id, unless it has only its first task.
     pub hash: u64,
-    /// The slot that its id names, where its first task is if the store made the id.
+    /// The slot in its id: that of its first task, if the store made the id.
     pub context_slot: u32,
 }
 
-/// What is left of a task that was evicted.
+/// The remains of an evicted task.
 pub(super) struct Evicted {
-    /// Bytes that it held, with those of its scope if that has left with it.
+    /// Bytes that it held, with those of its scope if that was removed with it.
     pub bytes: usize,
-    /// Slots that are not there any more.
+    /// Slots that were released.
     pub slots: usize,
-    /// Its scope and its id, if a client chose that.
+    /// Its scope and its id, if a client chose the id.
     pub chosen: Option<(Scope, Box<[u8]>)>,
 }
 
 pub(super) struct Shard {
     pub slab: Slab,
     pub scopes: Scopes,
-    /// From a context's hash to its newest task; an only task is not in it.
+    /// From a context's hash to its newest task; a single task is not in it.
     contexts: HashedMap,
     /// Orders of the contexts with many tasks.
     large_contexts: HashedMap<Box<Orders>>,
     pub finished: FinishedTasks,
     pub charged: ChargedTasks,
     survivors: Survivors,
-    /// Wakers that are registered.
+    /// Registered wakers.
     pub waiting: usize,
-    /// Tasks in no terminal state.
+    /// Tasks in a non-terminal state.
     pub unfinished: usize,
-    /// The slot that the next look for idle tasks begins with.
+    /// The slot at which the next search for idle tasks begins.
     pub idle_next: u32,
 }
 
@@ -160,7 +160,7 @@ impl Shard {
         agents.any(|one| one == agent)
     }
 
-    /// The tasks of a context, or of one with the same hash, newest first.
+    /// The tasks of a context, and of others with the same hash, newest first.
     pub fn context(&self, context: Context, id: &[u8]) -> impl Iterator<Item = u32> + use<'_> {
         let mut next = self.contexts.get(&context.hash).copied();
         if next.is_none() {
@@ -173,19 +173,20 @@ impl Shard {
         })
     }
 
-    /// The task at `context_slot` if it is the only one of a context with this id, and the map does
-    /// not know it.
+    /// The task at `context_slot` if it is the only one of a context with this id, and not in the
+    /// map.
     fn only_task(&self, context_slot: u32, id: &[u8]) -> Option<u32> {
         let slot = self.slab.slot(context_slot).filter(|slot| slot.is_only_task)?;
         slot.task.get().is_some_and(|task| task.context_id() == id).then_some(context_slot)
     }
 
-    /// The orders of the context under a hash, if it has many tasks.
+    /// The orders of the context with a hash, if it has many tasks.
     pub fn large_context(&self, hash: u64) -> Option<&Orders> {
         self.large_contexts.get(&hash).map(Box::as_ref)
     }
 
-    /// Puts the task of a slot where a status of `stamp` belongs in every index; `at` is the shard.
+    /// Moves the task of a slot to the position of a status with `stamp` in every index; `at` is
+    /// the shard.
     pub fn list(&mut self, index: u32, at: usize, stamp: u64) {
         let slot = &mut self.slab[index];
         let Some(state) = slot.task.get().map(Task::state) else { return };
@@ -199,7 +200,7 @@ impl Shard {
         let is_new_and_runs = before.is_none() && !state.is_terminal();
         match (before, state.is_terminal()) {
             (None, false) => self.unfinished += 1,
-            // A task that has ended has no status after that.
+            // A finished task has no further status.
             (Some(_), true) => self.unfinished -= 1,
             (None, true) | (Some(_), false) => {}
         }
@@ -249,8 +250,8 @@ impl Shard {
         (slot.newer, slot.older, slot.context_len) = (NONE, older, context_len);
     }
 
-    /// Puts the newest task of a context where it belongs in the context's orders, if those are
-    /// due; `before` is where it was.
+    /// Moves the newest task of a context to its position in the context's orders, if it has or
+    /// needs any; `before` is its old position.
     #[inline(never)]
     fn sort(&mut self, index: u32, before: Option<(TaskState, u64)>) {
         let slot = &self.slab[index];
@@ -275,7 +276,7 @@ impl Shard {
         }
     }
 
-    /// Takes a task out of its context.
+    /// Removes a task from its context.
     fn leave(&mut self, index: u32) {
         let slot = &self.slab[index];
         let (hash, stamp, listed) = (slot.context, slot.stamp, slot.listed);
@@ -318,7 +319,7 @@ impl Shard {
         self.charged.first(holder, TaskList::Finished)
     }
 
-    /// Evicts a task that was taken out of the finished ones.
+    /// Evicts a task that was removed from the finished ones.
     pub fn evict(
         &mut self,
         slot_at: SlotAt,
@@ -365,7 +366,7 @@ impl Shard {
     }
 
     /// Wakes and removes the waiters of a task that has ended, or is evicted. Its watch, and the
-    /// bytes that its agent keeps with it, stay until it is evicted.
+    /// agent's private bytes, stay until it is evicted.
     pub fn end_waits(&mut self, index: u32, wakes: &mut Wakes) {
         let slot = &mut self.slab[index];
         slot.wake_watch(wakes);
@@ -379,8 +380,8 @@ impl Shard {
         }
     }
 
-    /// Has a task watched, in place of the watch before. One that has ended takes the
-    /// place of none: it may come late, from a call that another has overtaken.
+    /// Sets the watch of a task. An ended watch replaces no other: it may come late, from a call
+    /// that another has overtaken.
     #[cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone watch tasks"))]
     pub fn watch(&mut self, index: u32, watch: Arc<TaskWatch>) {
         let before = &mut self.slab[index].watch;

@@ -1,8 +1,8 @@
-//! Slots in chunks: growth copies nothing, a place never moves, and a chunk of free slots goes.
+//! Slots in chunks: growth copies nothing, a slot never moves, and free chunks are released.
 //!
-//! Invariant: a chunk is held as long as one of its slots is taken, and a few more are kept for
-//! what comes next. A slot's check is above all checks that its place has had, also where its chunk
-//! was given back meanwhile.
+//! Invariant: a chunk is held while one of its slots is taken, and a few more are retained for new
+//! tasks. A slot's check is above all earlier checks of the same slot, even if its chunk was
+//! released in between.
 
 use std::{
     ops::{Deref, Index, IndexMut},
@@ -19,53 +19,53 @@ use crate::{
     watch::TaskWatch,
 };
 
-/// Slots that are allocated together, and given back together: one task that stays keeps so many.
+/// Slots that are allocated and released together: one remaining task holds this many.
 pub(super) const CHUNK: usize = 32;
-/// Chunks of free slots that a shard keeps.
+/// Free chunks that a shard retains.
 pub(super) const SPARE_CHUNKS: u32 = 2;
 
 /// No slot, and no chunk.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// One place for a task, and its links in the shard's indexes.
+/// A slot for a task, and its links in the shard's indexes.
 pub(super) struct Slot {
     /// `None` when free, and while reserved or being changed.
     pub task: TaskInSlot,
-    /// Place in the order of status changes.
+    /// Position in the order of status changes.
     pub stamp: u64,
-    /// When the task had its last event, in milliseconds of the monotonic clock: for one that has
-    /// ended, when it ended.
+    /// When the task had its last event, in milliseconds of the monotonic clock; after its end, the
+    /// time of the end.
     pub event_ms: u64,
     /// Keyed hash of the context id.
     pub context: u64,
-    /// The slot of this shard that the context id names; [`NONE`] if it names none.
+    /// The slot of this shard in the context id; [`NONE`] if it contains none.
     pub context_slot: u32,
-    /// True: the only task of a context that was made with it, which no map knows.
+    /// True: the only task of a context that was created with it, which is not in a map.
     pub is_only_task: bool,
-    /// True: a client chose the id, and a map knows it.
+    /// True: a client chose the id, which is in a map.
     pub is_chosen: bool,
-    /// The wakers of the task, and the bytes that its agent keeps with it.
+    /// The wakers of the task, and the agent's private bytes.
     pub waiters: Option<Box<Waiters>>,
-    /// The watcher of the task until it leaves.
+    /// The watch of the task until it is evicted.
     pub watch: Option<Arc<TaskWatch>>,
     /// Neighbours among the tasks of the context.
     pub newer: u32,
     pub older: u32,
-    /// How many tasks the context has, if this is its newest.
+    /// Tasks of the context, if this is its newest.
     pub context_len: u32,
-    /// The next finished task, or the next free slot of the chunk; and the one before.
+    /// The next finished task, or the next free slot of the chunk; and the preceding one.
     pub next: u32,
     pub before: u32,
-    /// The place of its charge in the shard, and its neighbours in the list of that.
+    /// The index of its charge in the shard, and its neighbours in the list of that.
     pub charge: u32,
     pub charge_next: u32,
     pub charge_before: u32,
     /// Changes whenever the slot is freed.
     pub check: u32,
     pub scope: Scope,
-    /// Which of the programs that have answered for its agent the task belongs to.
+    /// The number of its agent's program that the task belongs to.
     pub incarnation: u32,
-    /// Turns of its agent that are at work at it since it was stored.
+    /// Turns of its agent in progress since it was stored.
     pub turns: u8,
     /// The state under which the task is listed.
     pub listed: Option<TaskState>,
@@ -77,7 +77,7 @@ impl Slot {
         self.waiters.as_ref().map_or(&[], |waiters| &waiters.kept)
     }
 
-    /// Memory that they take.
+    /// Memory of these bytes.
     #[inline]
     pub fn kept_bytes(&self) -> usize {
         self.waiters.as_ref().map_or(0, |waiters| kept_bytes(&waiters.kept))
@@ -88,13 +88,13 @@ impl Slot {
         self.watch.as_ref().is_some_and(|watch| watch.is_needed())
     }
 
-    /// Whether a stream, a call or a webhook waits for what happens to the task.
+    /// Whether a stream, a call or a webhook waits for changes of the task.
     pub fn is_listened_to(&self) -> bool {
         let is_watched = self.watch.as_ref().is_some_and(|watch| !watch.is_over());
         is_watched || self.waiters.as_ref().is_some_and(|waiters| waiters.len() > 0)
     }
 
-    /// Has the watcher of the task woken with others.
+    /// Adds the watch of the task to the wake-ups.
     pub fn wake_watch(&self, wakes: &mut Wakes) {
         if let Some(watch) = &self.watch {
             watch.reach(self.task.get().map_or(0, Task::seq));
@@ -130,14 +130,13 @@ impl Slot {
     }
 }
 
-/// Memory that bytes take which an agent keeps with a task: they are alone in their block when the
-/// task has ended.
+/// Memory of an agent's private bytes: they are alone in their block when the task has ended.
 pub(super) fn kept_bytes(kept: &[u8]) -> usize {
     // Two blocks of an allocator, with its own 16 bytes each.
     if kept.is_empty() { 0 } else { kept.len() + size_of::<Waiters>() + 32 }
 }
 
-/// A task under its shard's lock, and what of its records is shown with it.
+/// A task under its shard's lock, with the number of its last record.
 #[derive(Clone, Copy)]
 pub struct StoredTask<'s> {
     task: &'s Task,
@@ -161,7 +160,7 @@ impl Deref for StoredTask<'_> {
     }
 }
 
-/// Of each slot of a chunk the number of the last record of its task.
+/// The number of the last record of each slot's task in a chunk.
 type RecordNumbers = [u64; CHUNK];
 
 /// Neighbouring slots.
@@ -173,20 +172,20 @@ struct Chunk {
     /// Neighbours among the chunks with a free slot.
     before: u32,
     after: u32,
-    /// There are none without a tap.
+    /// Only with a tap.
     records: Option<Box<RecordNumbers>>,
 }
 
 /// The slots of one shard.
 pub(super) struct Slab {
     chunks: Vec<Option<Box<Chunk>>>,
-    /// The first chunk with a free slot: the one of which a slot was freed last.
+    /// The first chunk with a free slot: the one with the most recently freed slot.
     open: u32,
     /// Chunks of free slots.
     spare: u32,
-    /// Below it, all chunks are there.
+    /// All chunks below this index exist.
     first_gap: usize,
-    /// All checks of slots that were given back are below it.
+    /// All checks of released slots are below it.
     check: u32,
     index_max: u32,
 }
@@ -220,7 +219,7 @@ impl Slab {
         let chunk = Chunk { slots, free: first, taken: 0, before, after, records: None };
         if gap.is_none() {
             if self.chunks.len() == self.chunks.capacity() {
-                // By a sixteenth: the list is of the length that the shard once had.
+                // By a sixteenth: the list has the largest length that the shard ever had.
                 self.chunks.reserve_exact(self.chunks.len() / 16 + 8);
             }
             self.chunks.push(None);
@@ -232,7 +231,7 @@ impl Slab {
         true
     }
 
-    /// Takes a free slot, the last one freed first, and says its check; `None` when there is none.
+    /// Takes a free slot, the last freed first, and returns its check; `None` when there is none.
     #[inline]
     pub fn take(&mut self) -> Option<(u32, u32)> {
         let number = self.open;
@@ -249,8 +248,8 @@ impl Slab {
         Some((index, check))
     }
 
-    /// Frees a slot: keys to it are void from now on. Returns how many slots are not there any
-    /// more.
+    /// Frees a slot: keys to it are invalid from now on. Returns the number of slots that were
+    /// released.
     #[inline]
     pub fn release(&mut self, index: u32) -> usize {
         let number = index / CHUNK as u32;
@@ -266,7 +265,7 @@ impl Slab {
         if is_spare { self.shrink(number) } else { 0 }
     }
 
-    /// Gives a chunk of free slots back if enough others are kept.
+    /// Releases a chunk of free slots if enough others remain.
     #[inline(never)]
     fn shrink(&mut self, number: u32) -> usize {
         if self.spare < SPARE_CHUNKS {
@@ -277,7 +276,7 @@ impl Slab {
         let chunk = self.chunks.get_mut(number as usize).and_then(Option::take);
         self.first_gap = self.first_gap.min(number as usize);
         for slot in chunk.iter().flat_map(|chunk| &chunk.slots) {
-            // Each was counted up when it was freed: no key has its check.
+            // Each check was increased when its slot was freed: no key has it.
             self.check = self.check.max(slot.check);
         }
         while self.chunks.pop_if(|last| last.is_none()).is_some() {}
@@ -324,7 +323,7 @@ impl Slab {
         Some(&mut chunk.slots[index as usize % CHUNK])
     }
 
-    /// The task in a slot, if there is one, as it may be shown.
+    /// The task in a slot with its last record, if there is one.
     #[inline]
     pub fn stored(&self, index: u32) -> Option<StoredTask<'_>> {
         let chunk = self.chunks.get(index as usize / CHUNK)?.as_ref()?;
@@ -348,14 +347,14 @@ impl Slab {
         (self.chunks.len() * CHUNK) as u32
     }
 
-    /// Slots that are there, taken and free.
+    /// Slots in memory, taken and free.
     #[cfg(test)]
     pub fn slots(&self) -> usize {
         self.chunks.iter().flatten().count() * CHUNK
     }
 }
 
-/// A slot that was taken and not released: its chunk is there.
+/// The slot must be taken, so its chunk exists.
 impl Index<u32> for Slab {
     type Output = Slot;
 
@@ -385,7 +384,7 @@ mod tests {
     use super::*;
     use crate::limits::{RECORD_NUMBER_BYTES, SLOT_BYTES};
 
-    /// Takes a slot, with a chunk more if there is no other way.
+    /// Takes a slot, adding a chunk if necessary.
     fn take(slab: &mut Slab) -> Option<(u32, u32)> {
         (slab.has_free() || slab.grow()).then(|| slab.take()).flatten()
     }
@@ -411,7 +410,7 @@ mod tests {
         let mut counted = 0;
         for round in 0..40_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            // It fills, and empties, and fills.
+            // It fills, empties, and fills again.
             let is_filling = (random >> 33) % 10 < if round / 4_000 % 2 == 0 { 8 } else { 2 };
             if is_filling {
                 counted += if slab.has_free() || !slab.grow() { 0 } else { CHUNK };

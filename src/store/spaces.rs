@@ -1,7 +1,7 @@
-//! Tenants and owners by their names: which scope a call means.
+//! Tenants and owners by their names: the scope of a call.
 //!
-//! Invariants: a name is given a number by a call that may make a task, and by no other. A name
-//! without a number has no tasks.
+//! Invariants: only a call that may create a task assigns a number to a name. A name without a
+//! number has no tasks.
 
 #[cfg(feature = "net")]
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ use crate::{
     shares::Holder,
 };
 
-/// Numbers that no name is given: their scopes have no tasks.
+/// Numbers that are never assigned: their scopes have no tasks.
 const NO_TENANT: TenantIndex = TenantIndex(u16::MAX);
 const NO_OWNER: OwnerIndex = OwnerIndex(u32::MAX);
 
@@ -32,7 +32,7 @@ const NO_OWNER: OwnerIndex = OwnerIndex(u32::MAX);
 pub(super) struct Spaces {
     tenants: SpaceNames,
     owners: SpaceNames,
-    /// How many tasks of each owner run, and what they hold.
+    /// The running tasks of each owner, and their bytes.
     pub running: RunningTasks,
 }
 
@@ -46,7 +46,7 @@ impl Spaces {
     }
 }
 
-/// The names that the numbers of a scope have.
+/// The names of the numbers in a scope.
 #[derive(Default)]
 pub struct ScopeNames {
     /// The tenant's.
@@ -56,14 +56,14 @@ pub struct ScopeNames {
 }
 
 impl Spaces {
-    /// The numbers of the owners that an operator means by a name; several where callers of one
-    /// name have other kinds of credentials, or other issuers.
+    /// The numbers of the owners that an operator's name refers to; several if callers with one
+    /// name have different kinds of credentials, or issuers.
     #[cfg(feature = "net")]
     pub fn owners_named(&self, name: &str) -> BTreeSet<u32> {
         self.owners.numbers_of(|owner| is_owner_named(owner, name))
     }
 
-    /// The names of the scope of a task that is stored, or for which there is room taken.
+    /// The names of the scope of a stored task or a reservation.
     pub fn names(&self, scope: Scope) -> ScopeNames {
         if scope.is_plain() {
             return ScopeNames::default();
@@ -73,18 +73,18 @@ impl Spaces {
     }
 }
 
-/// What a call names.
+/// The names in a call.
 #[derive(Clone, Copy)]
 pub struct SpaceName<'a> {
-    /// The scope of a call that names nothing.
+    /// The scope of a call without names.
     pub scope: Scope,
     /// The name of a tenant.
     pub tenant: Option<&'a str>,
     /// The name of an owner.
     pub owner: Option<&'a str>,
-    /// What is remembered of it.
+    /// The hint of the owner's name.
     pub owner_hint: Option<&'a NumberHint>,
-    /// True: callers are authenticated, and a call without an owner is a stranger's.
+    /// True: callers are authenticated, so a call without an owner is from a stranger.
     pub knows_callers: bool,
 }
 
@@ -93,8 +93,8 @@ impl<'a> SpaceName<'a> {
         self.tenant.map(|name| SaidName { maker: self.maker(), ..SaidName::plain(name) })
     }
 
-    /// The maker of the tenant's name. All strangers are one maker, under a name that no owner has:
-    /// they must not take the half that is the owners'.
+    /// The creator of the tenant's name. All strangers are one creator, under a name that no owner
+    /// has: they must not take the owners' half.
     fn maker(&self) -> Option<&'a str> {
         self.owner.or(self.knows_callers.then_some(""))
     }
@@ -104,14 +104,14 @@ impl<'a> SpaceName<'a> {
     }
 }
 
-/// A scope whose numbers mean the same as long as this lives.
+/// A scope with numbers that are not reassigned while this lives.
 pub struct Space<'s> {
     /// The scope.
     pub scope: Scope,
     _numbers: [Option<Number<'s>>; 2],
 }
 
-/// The number of an owner, which means the same as long as this lives.
+/// The number of an owner, which is not reassigned while this lives.
 pub struct OwnerNumber<'s>(Number<'s>);
 
 impl OwnerNumber<'_> {
@@ -129,7 +129,7 @@ impl Store {
         self.spaces.names(scope)
     }
 
-    /// The number of the owner whose name a hint is kept with, if that holds still.
+    /// The owner's number in a hint, if it is still valid.
     #[inline]
     pub fn recall_owner(
         &self,
@@ -139,7 +139,7 @@ impl Store {
         self.spaces.owners.recall(worker, hint).map(OwnerNumber)
     }
 
-    /// The scope that a call of `worker` means, which makes no task.
+    /// The scope for a call of `worker` that creates no task.
     pub fn find_space(&self, worker: usize, named: SpaceName<'_>) -> Space<'_> {
         let Spaces { tenants, owners, .. } = &self.spaces;
         let tenant = named.tenant().map(|named| tenants.find(worker, named));
@@ -154,16 +154,15 @@ impl Store {
         space(scope, tenant.flatten(), owner.flatten())
     }
 
-    /// The scope that a call of `worker` means, which may make a task.
+    /// The scope for a call of `worker` that may create a task.
     ///
-    /// The name of an owner with finished tasks only may be displaced for that of a newcomer: its
-    /// tasks are evicted, and `forget` is called with the holder that they were charged to.
+    /// A newcomer may displace the name of an owner with finished tasks only: its tasks are
+    /// evicted, and `forget` is called with their holder.
     ///
     /// # Errors
-    /// `Overloaded` when as many tenants have tasks, or owners unfinished ones, as may;
-    /// `RateLimited` when the owner, or strangers among known callers, have named half of the
-    /// tenants; invalid parameters when the name of the tenant is claimed, see
-    /// [`Store::claim_tenant`].
+    /// `Overloaded` when the maximum of tenants have tasks, or of owners unfinished ones;
+    /// `RateLimited` when the owner, or strangers together, have named half of the tenants; invalid
+    /// parameters when the name of the tenant is claimed, see [`Store::claim_tenant`].
     pub fn enter_space(
         &self,
         worker: usize,
@@ -195,18 +194,18 @@ impl Store {
         Ok(space(named.scope, tenant, owner))
     }
 
-    /// From now on no tenant has this name; false: a tenant of this name has tasks, or a call that
-    /// names it runs.
+    /// From now on no tenant can have this name; false: a tenant with this name has tasks, or is in
+    /// use by a call.
     pub fn claim_tenant(&self, name: &str) -> bool {
         self.spaces.tenants.claim(name, |set| self.note_tenants(set))
     }
 
-    /// From now on tenants may have a name again that was claimed.
+    /// From now on tenants may have a claimed name again.
     pub fn unclaim_tenant(&self, name: &str) {
         self.spaces.tenants.unclaim(name);
     }
 
-    /// How many tasks a tenant has of this name, and how many of them are unfinished.
+    /// The number of a tenant's tasks, and of the unfinished ones among them.
     pub fn tasks_of_tenant(&self, name: &str) -> (usize, usize) {
         let Some(number) = self.spaces.tenants.number(name) else { return (0, 0) };
         let (mut tasks, mut unfinished) = (0, 0);
@@ -222,8 +221,8 @@ impl Store {
         (tasks, unfinished)
     }
 
-    /// From now on calls that name a tenant make no tasks; calls `each` with each unfinished one
-    /// that it has. It may call the store.
+    /// From now on calls with this tenant create no tasks; calls `each` with each of its unfinished
+    /// ones. It may call the store.
     pub fn close_tenant(&self, name: &str, each: impl FnMut(TaskKey)) {
         if let Some(number) = self.spaces.tenants.close(name) {
             let tenant = TenantIndex(number as u16);
@@ -231,7 +230,7 @@ impl Store {
         }
     }
 
-    /// Notes the numbers of tenants that have tasks, or for which there is room taken.
+    /// Notes the numbers of tenants with tasks or reservations.
     #[cold]
     fn note_tenants(&self, set: &mut NumberSet) {
         for at in 0..self.sharding.shards() {
@@ -242,7 +241,7 @@ impl Store {
     }
 }
 
-/// The error for an owner that has named its half of the tenants; `None`: anonymous callers have.
+/// The error for an owner that has named its half of the tenants; `None`: for anonymous callers.
 #[cold]
 fn share_taken(owner: Option<&str>, most: u32) -> Fault {
     let holder = owner.map_or("anonymous callers have", |_| "the caller has");
@@ -252,7 +251,7 @@ fn share_taken(owner: Option<&str>, most: u32) -> Fault {
 
 fn space<'s>(mut scope: Scope, tenant: Option<Number<'s>>, owner: Option<Number<'s>>) -> Space<'s> {
     if let Some(tenant) = &tenant {
-        // There are no more numbers than fit.
+        // The numbers are limited to this range.
         scope.tenant = TenantIndex(tenant.get() as u16);
     }
     if let Some(owner) = &owner {

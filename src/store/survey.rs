@@ -1,7 +1,7 @@
 //! The tasks of all scopes, for the operator: pages of them, and one by its id.
 //!
-//! Pages go as those of a scope do (`page.rs`): the newest status change first, by a token that no
-//! scope's list takes. No scope but the operator's own reaches this.
+//! Pages are ordered as those of a scope (`page.rs`): the newest status change first, with a token
+//! that no scope's list accepts. Only the operator's interface uses this.
 
 use std::{
     cmp::Reverse,
@@ -20,17 +20,17 @@ use crate::{
     service::{AgentIndex, OwnerIndex, Scope, TenantIndex},
 };
 
-/// Stands for all scopes in page tokens: no scope has these numbers.
+/// The scope of page tokens for all scopes: no real scope has these numbers.
 const ALL: Scope = Scope {
     agent: AgentIndex(u16::MAX),
     tenant: TenantIndex(u16::MAX),
     owner: OwnerIndex(u32::MAX),
 };
 
-/// The tasks that an operator wants to see; `None`: any.
+/// The operator's filter for tasks; `None`: any.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SurveyFilter<'a> {
-    /// Of owners of this name ([`is_owner_named`]); empty: without an owner.
+    /// Of owners with this name ([`is_owner_named`]); empty: without an owner.
     ///
     /// [`is_owner_named`]: crate::service::principal::is_owner_named
     pub owner: Option<&'a str>,
@@ -40,15 +40,15 @@ pub struct SurveyFilter<'a> {
     pub state: Option<TaskState>,
 }
 
-/// A task without what was said in it.
+/// A task without its content.
 pub struct SurveyedTask {
-    /// Its id, as it stands in JSON.
+    /// Its id in JSON form.
     pub id: Box<[u8]>,
-    /// The id of its context, as it stands in JSON.
+    /// The id of its context in JSON form.
     pub context_id: Box<[u8]>,
     /// Its state.
     pub state: TaskState,
-    /// When that was entered, in milliseconds since the Unix epoch.
+    /// When its state was entered, in milliseconds since the Unix epoch.
     pub since_unix_ms: u64,
     /// Its agent.
     pub agent: AgentIndex,
@@ -58,19 +58,19 @@ pub struct SurveyedTask {
     pub bytes: usize,
 }
 
-/// A page of them.
+/// A page of tasks.
 pub struct SurveyPage {
     /// The tasks, the newest status change first.
     pub tasks: Vec<SurveyedTask>,
     /// Token of the next page.
     pub next: PageToken,
-    /// Tasks that match.
+    /// Matching tasks.
     pub total: u64,
 }
 
-/// What an id stands for among all scopes.
+/// The result of a search for an id in all scopes.
 pub enum AnyTask {
-    /// Nothing.
+    /// No task.
     None,
     /// One task, and its scope.
     One(TaskKey, Scope),
@@ -79,11 +79,11 @@ pub enum AnyTask {
 }
 
 impl Store {
-    /// One page of the tasks that match, at most [`PAGE_MAX`]. Shards are looked at one after
-    /// another: the total is not that of one moment.
+    /// One page of the matching tasks, at most [`PAGE_MAX`]. Shards are read one after another: the
+    /// total is not a snapshot.
     ///
     /// # Errors
-    /// Invalid parameters when the token is none of this store's pages of all scopes.
+    /// Invalid parameters when the token is not from this store's pages of all scopes.
     pub fn survey(&self, wanted: SurveyFilter<'_>, page_token: &[u8]) -> Result<SurveyPage, Fault> {
         let below = match page_token {
             b"" => u64::MAX,
@@ -111,7 +111,7 @@ impl Store {
         };
         let task = |Reverse((_, at, index)): Reverse<(u64, u32, u32)>| {
             let shard = self.lock(at as usize);
-            // Its status may have changed since its shard was looked at, or it has left.
+            // Since its shard was read, its status may have changed, or it was evicted.
             let scope = shard.slab.slot(index).map(|slot| slot.scope)?;
             let task = shard.slab.stored(index)?;
             let matches = wanted.state.is_none_or(|state| state == task.state());
@@ -129,7 +129,7 @@ impl Store {
         Ok(SurveyPage { tasks, next, total })
     }
 
-    /// The task of this raw id in any scope that matches.
+    /// The task with this raw id in any matching scope.
     pub fn find_anywhere(&self, id: &[u8], wanted: SurveyFilter<'_>) -> AnyTask {
         let is_wanted = self.scopes_of(wanted);
         if let Some(place) = self.keys.place(id) {
@@ -159,7 +159,7 @@ impl Store {
         }
     }
 
-    /// Whether a scope is one of those that an operator wants to see.
+    /// A test whether a scope matches the operator's filter.
     fn scopes_of(&self, wanted: SurveyFilter<'_>) -> impl Fn(Scope) -> bool + use<> {
         let owners = wanted.owner.map(|name| match name {
             "" => BTreeSet::from([0]),

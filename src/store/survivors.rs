@@ -1,29 +1,29 @@
-//! Unfinished tasks keep no memory but their own.
+//! Relocation of unfinished tasks, so that they hold no memory but their own.
 //!
-//! An allocator gives out memory by the page, and a page comes back when all on it are gone. Of the
-//! tasks that were stored together the finished ones leave together; one that still runs would keep
-//! their page for itself. So whenever a finished task leaves, unfinished ones that are older are
-//! moved, each to a page of what is stored now: once in the time in which the store is filled anew.
+//! An allocator hands out memory in pages, and a page is reusable when all of its blocks are free.
+//! Of tasks that were stored together, the finished ones are evicted together; a remaining
+//! unfinished one would hold their whole page. So each eviction of a finished task moves older
+//! unfinished ones to a page that is filled now: each once per refill of the store.
 
 use std::collections::VecDeque;
 
 use super::{shard::KEPT, slab::Slab};
 
-/// Tasks that one eviction moves at most.
+/// Maximum tasks that one eviction moves.
 const MOVES: usize = 8;
-/// Bytes after which an eviction moves no more.
+/// Bytes after which an eviction stops moving tasks.
 const MOVED_BYTES: usize = 256 * 1024;
 
-/// A task that was not finished when it was stored.
+/// A task that was unfinished when it was stored.
 struct Survivor {
     index: u32,
-    /// That of its slot, which changes when the slot is freed.
+    /// The check of its slot, which changes when the slot is freed.
     check: u32,
-    /// What was stored with it has stamps up to this one.
+    /// Tasks stored with it have stamps up to this one.
     stamp: u64,
 }
 
-/// The unfinished tasks of a shard, in the order in which they were moved, or stored.
+/// The unfinished tasks of a shard, in the order of their storage or last move.
 #[derive(Default)]
 pub(super) struct Survivors {
     queue: VecDeque<Survivor>,
@@ -31,7 +31,7 @@ pub(super) struct Survivors {
 }
 
 impl Survivors {
-    /// Notes a task that was listed at `stamp`, as unfinished for the first time or not.
+    /// Notes a task that was listed at `stamp`; `is_unfinished`: as unfinished for the first time.
     #[inline]
     pub fn listed(&mut self, is_unfinished: bool, slab: &Slab, index: u32, stamp: u64) {
         self.newest = stamp;
@@ -40,7 +40,7 @@ impl Survivors {
         }
     }
 
-    /// Notes that a task of `stamp` has left.
+    /// Notes that a task with this stamp was evicted.
     #[inline]
     pub fn left(&mut self, slab: &mut Slab, stamp: u64) {
         if self.queue.front().is_some_and(|first| first.stamp < stamp) {

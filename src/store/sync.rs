@@ -1,4 +1,4 @@
-//! Locks and atomics of the store: std's, or the model checker's of
+//! Locks and atomics of the store: those of std, or of the model checker in
 //! `tests/concurrency/scheduler.rs`.
 
 #[cfg(shuttle)]

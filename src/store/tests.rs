@@ -1,4 +1,4 @@
-//! One test a rule; `tests/properties/store.rs` holds the rules together.
+//! One test per rule; `tests/properties/store.rs` tests the rules together.
 
 mod displace;
 mod fair;
@@ -28,7 +28,7 @@ use crate::{
 const NOW: Now = Now { mono_ms: 1_000, unix_ms: 1_000 };
 const AGENT: Scope = Scope::of(AgentIndex(0));
 
-/// Both clocks show the same.
+/// Both clocks show the same time.
 fn at(unix_ms: u64) -> Now {
     Now { mono_ms: unix_ms, unix_ms }
 }
@@ -54,7 +54,7 @@ fn new(bits: u128) -> NewTask<'static> {
     }
 }
 
-/// Makes a task in a context of its own that ends in `state`.
+/// Stores a task in a new context that ends in `state`.
 fn make(store: &Store, bits: u128, state: TaskState, now: Now) -> Result<TaskKey, Refused> {
     let context_id = bits.to_le_bytes();
     let reserved = store.reserve(NewTask { context_id: Some(&context_id), ..new(bits) }, now)?;
@@ -169,7 +169,7 @@ fn an_evicted_id_can_be_chosen_again() {
     events.push(&status(TaskState::Completed));
     let mut last = None;
     for _ in 0..3 {
-        // The first look finds the old task; making room for another evicts it.
+        // The first call finds the old task; making room for another evicts it.
         let _ = store.reserve(new(4), NOW).unwrap();
         let reserved = store.reserve(chosen, NOW).unwrap();
         let key = reserved.key();
@@ -210,7 +210,7 @@ fn what_is_outside_a_scope_is_not_there() {
         Scope::of(AgentIndex(1)),
     ];
     let mut ids = Vec::new();
-    // Each names the same context, and chooses the same id.
+    // Each scope uses the same context id, and chooses the same task id.
     for (bits, scope) in scopes.into_iter().enumerate() {
         let new = NewTask { scope, chosen_id: Some(b"mine"), ..new(bits as u128) };
         let reserved = store.reserve(new, NOW).unwrap();
@@ -228,7 +228,7 @@ fn what_is_outside_a_scope_is_not_there() {
             assert_eq!((page.total, shown), (1, 1));
         }
     }
-    // An id that the store made is known in its scope alone.
+    // An id of the store is valid in its scope only.
     let key = make(&store, 9, TaskState::Completed, NOW).unwrap();
     let id = store.read(key, |task| task.id().to_vec()).unwrap();
     let found = scopes.map(|scope| store.find(scope, &id));
@@ -260,12 +260,12 @@ fn the_time_of_a_task_is_that_of_the_monotonic_clock() {
     let now = |mono_ms, unix_ms| Now { mono_ms, unix_ms };
     let keys =
         [1, 2, 3].map(|bits| make(&store, bits, TaskState::Completed, now(50, 1_000_000)).unwrap());
-    // A day forward, then years back: no task is forgotten for it.
+    // A day forward, then years back: no task is evicted for it.
     for unix_ms in [86_401_000_000, 5, 0] {
         store.sweep(now(150, unix_ms));
         assert!(keys.iter().all(|key| state(&store, *key).is_some()), "{unix_ms}");
     }
-    // Nor kept: their time is over.
+    // Nor retained: they expire.
     store.sweep(now(151, 0));
     assert!(keys.iter().all(|key| state(&store, *key).is_none()));
 }
@@ -282,7 +282,7 @@ fn a_stream_ends_at_the_end_and_at_input_required_but_not_at_auth_required() {
     assert_eq!(follow(&store, &mut live, waker), (Follow::End, vec![3], true));
     let mut stays = Cursor { ends_at_input: false, ..cursor(key, 2, false) };
     assert_eq!(follow(&store, &mut stays, waker), (Follow::Pending, vec![3], false));
-    // The client answers: a stream that begins here waits for what comes.
+    // The client answers: a stream that begins now waits for later events.
     store.update(key, NOW, |edit| edit.user_message(said(1).view(), None)).unwrap().unwrap();
     let mut next = cursor(key, 3, true);
     assert_eq!(follow(&store, &mut next, waker), (Follow::Pending, vec![-3], false));

@@ -1,8 +1,8 @@
 //! The wakers of a task, called when it changes.
 //!
-//! Wakers are taken under the task's lock and woken after it is released: a waker registered before
-//! a change is woken by it, once. Wakers of calls that have left are dropped when the list has
-//! doubled, so it holds at most about twice the living.
+//! Wakers are collected under the task's lock and woken after it is released: a waker registered
+//! before a change is woken by it, once. Abandoned wakers are dropped when the list has doubled, so
+//! it holds at most about twice the awaited ones.
 
 use std::{sync::Arc, task::Waker};
 
@@ -14,21 +14,21 @@ use crate::{
     watch::TaskWatch,
 };
 
-/// Wakers that are registered without a look whether they are still awaited.
+/// Wakers that may be registered before abandoned ones are swept.
 const SPARE: usize = 8;
 
 /// The wakers of one task.
 #[derive(Default)]
 pub(super) struct Waiters {
     wakers: SmallVec<[Arc<SharedWaker>; 2]>,
-    /// Wakers that were awaited at the last look.
+    /// Awaited wakers at the last sweep.
     awaited: usize,
-    /// The bytes that its agent keeps with the task, until it is evicted.
+    /// The agent's private bytes, until the task is evicted.
     pub kept: Box<[u8]>,
-    /// A place among the running tasks of a caller that owns none: it is given back when the task
-    /// ends, or the room for it is.
+    /// A running slot of a caller without an owner number: returned when the task or its
+    /// reservation ends.
     pub running: Option<RunningPlace>,
-    /// A place among the running tasks of the tenant, given back at the same time.
+    /// A running slot of the tenant, returned at the same time.
     pub of_tenant: Option<Box<RunningPlace>>,
 }
 
@@ -48,7 +48,7 @@ impl Waiters {
         self.wakers.push(waker);
     }
 
-    /// The task has ended: only what its agent keeps with it is needed on.
+    /// Drops all but the agent's private bytes, after the end of the task.
     pub fn end(&mut self) {
         (self.wakers, self.awaited) = (SmallVec::new(), 0);
         (self.running, self.of_tenant) = (None, None);
@@ -62,14 +62,14 @@ impl Waiters {
     }
 }
 
-/// Wakers to wake when this is dropped: declare it before the lock, so that it goes after.
+/// Wakers to wake when this is dropped: declare it before the lock, so that it is dropped after.
 ///
-/// Most changes wake nothing, and have no list either.
+/// Most changes wake no waker, and need no list.
 #[derive(Default)]
 pub(super) struct Wakes(Option<SmallVec<[Waker; 4]>>);
 
 impl Wakes {
-    /// Has the watch of a task woken with the others.
+    /// Adds the watch of a task to the wake-ups.
     #[cold]
     pub fn add(&mut self, watch: &Arc<TaskWatch>) {
         self.0.get_or_insert_default().push(Waker::from(Arc::clone(watch)));

@@ -1,4 +1,4 @@
-//! Whose tasks leave: no holder below its equal share loses a task to another, or is refused for
+//! Tests of fairness: no holder below its equal share loses a task to another, or is refused for
 //! it.
 
 use std::{collections::HashMap, net::IpAddr};
@@ -104,7 +104,7 @@ fn a_flood_evicts_its_own_tasks_only() {
             others.iter().flat_map(|who| fair.fill(*who, Completed, 4)).collect();
         let late = fair.fill(flooder, Completed, 500);
         assert_eq!((fair.stored(&kept), fair.stored(&flood)), (8, 0));
-        // The oldest leave first.
+        // The oldest are evicted first.
         let left = fair.stored(&late);
         assert_eq!(fair.stored(&late[500 - left..]), left);
         assert!(left >= 11, "{left}");
@@ -114,7 +114,7 @@ fn a_flood_evicts_its_own_tasks_only() {
 #[test]
 fn strangers_with_their_half_give_way_to_one_below_its_share_in_any_group() {
     let of = |last: u8, worker| NewTask { worker, ..stranger(last) };
-    // Of the first group's part of 60, the owner and strangers have 90.
+    // In the first group, with a part of 60, the owner and strangers have 90.
     let mut fair = Fair::new(120, 2);
     fair.fill(NewTask { worker: 0, ..owner(1) }, Working, 53);
     for last in 1..=4 {
@@ -124,7 +124,7 @@ fn strangers_with_their_half_give_way_to_one_below_its_share_in_any_group() {
     for (last, count) in [(5, 6), (6, 6), (7, 6), (8, 5)] {
         fair.fill(of(last, 1), Completed, count);
     }
-    // Strangers have their half, and no one of them more than a share of what its group has.
+    // Strangers have their half, and each of them at most a share of its group's amount.
     let second = fair.make(of(9, 0), Working).unwrap();
     assert_eq!((fair.stored(&[first, second]), fair.ended()), (2, 0));
 }
@@ -135,7 +135,7 @@ fn a_newcomer_takes_its_share_of_finished_tasks() {
     let flood = fair.fill(owner(1), Completed, 12);
     let second = fair.fill(owner(2), Completed, 6);
     assert_eq!((fair.stored(&flood), fair.stored(&flood[6..])), (6, 6));
-    // At its share it makes room itself.
+    // At its share it makes room from its own tasks.
     let more = fair.fill(owner(2), Completed, 2);
     assert_eq!((fair.stored(&flood), fair.stored(&second), fair.stored(&more)), (6, 4, 2));
     assert_eq!(fair.stored(&second[2..]), 4);
@@ -155,7 +155,7 @@ fn bytes_are_shared_as_tasks_are() {
         assert!(fair.store.stats().bytes <= 60_000);
     }
     assert_eq!(fair.stored(&own), 4);
-    // One that grows makes room from its owner's, too.
+    // A growing task makes room from its owner's tasks, too.
     let growing = fair.make(owner(2), Working).unwrap();
     let artifact = PartsBuf::new().text(&"y".repeat(2_000));
     let artifact = ArtifactBuf::new("a", &artifact);
@@ -179,7 +179,7 @@ fn at_a_full_share_the_oldest_waiting_task_fails_and_leaves() {
     fair.make(owner(1), InputRequired).unwrap();
     assert_eq!((fair.stored(&waiting), fair.stored(&waiting[1..])), (9, 9));
     assert_eq!((fair.ended(), fair.store.stats().evicted), (1, [0, 1, 0, 0]));
-    // A finished one leaves first.
+    // A finished one is evicted first.
     assert!(apply(&fair.store, waiting[5], &status(Completed)).unwrap().is_ok());
     fair.make(owner(1), TaskState::AuthRequired).unwrap();
     assert_eq!((fair.stored(&waiting), fair.stored(&waiting[5..6]), fair.ended()), (8, 0, 1));
@@ -197,7 +197,7 @@ fn who_listens_to_a_waiting_task_sees_why_it_ends() {
     assert_eq!(counter.0.load(Relaxed), 1);
     assert_eq!(fair.words(waiting[0]).as_deref(), Some(WORDS));
     assert_eq!(follow(&fair.store, &mut listener, &waker), (Follow::End, vec![3], true));
-    // No watcher listened to the next one, which has left; the failed one is the next to leave.
+    // The next task had no listener and was evicted; the failed one comes next.
     assert_eq!(fair.stored(&waiting[1..]), 8);
     fair.make(owner(1), InputRequired).unwrap();
     assert_eq!((fair.stored(&waiting[..1]), fair.stored(&waiting[2..])), (0, 8));
@@ -208,7 +208,7 @@ fn a_newcomer_gets_its_share_whatever_the_others_tasks_do() {
     let mut fair = Fair::new(9, 1);
     let running = fair.fill(owner(1), Working, 6);
     let waiting = fair.fill(owner(2), InputRequired, 3);
-    // Of the owner above its share, which has none that waits, the one without news goes.
+    // The owner above its share has no waiting task, so its task with the oldest event is evicted.
     let artifact = ArtifactBuf::new("a", &PartsBuf::new().text("y"));
     let event = TaskEvent::Artifact {
         artifact: artifact.view(),
@@ -242,7 +242,7 @@ fn strangers_hold_half_of_the_store_at_most() {
     let running = fair.fill(stranger(9), Working, 2);
     let own = fair.fill(owner(1), Completed, 10);
     assert_eq!((fair.store.stats().tasks, fair.stored(&own), fair.stored(&running)), (20, 10, 2));
-    // The half of the others is not theirs, whatever they do.
+    // Strangers never get the other half.
     for round in 0..60 {
         _ = fair.make(stranger(round), InputRequired);
         _ = fair.make_large(stranger(round), Working, 2_000);
@@ -266,7 +266,7 @@ fn another_workers_tasks_leave_for_their_own_holder_only() {
     let flood = fair.fill(owner(2), Completed, 1_000);
     assert_eq!((fair.stored(&kept), fair.stored(&moved)), (50, 0));
     assert!(fair.stored(&flood) >= 140, "{}", fair.stored(&flood));
-    // A newcomer in that group has its share, although the others hold it all.
+    // A newcomer in that group gets its share, although the others hold all of it.
     let late = fair.fill(NewTask { worker: 1, ..owner(3) }, Working, 30);
     assert_eq!((fair.stored(&late), fair.stored(&kept)), (30, 50));
 }
@@ -289,7 +289,7 @@ fn very_many_peers_share_charges_and_all_go_with_their_tasks() {
     assert_eq!(charges.held_by_strangers(Resource::Bytes), 0);
 }
 
-/// What each holder of a group has, counted one by one.
+/// The amounts of each holder in a group, counted task by task.
 fn counted(store: &Store, held: &[(TaskKey, Holder)]) {
     let mut sums: HashMap<Holder, (usize, usize)> = HashMap::new();
     for (key, holder) in held {
@@ -311,7 +311,7 @@ fn counted(store: &Store, held: &[(TaskKey, Holder)]) {
 }
 
 /// Any mix of owners, peers and strangers: no holder below its share loses a task to another or is
-/// refused, and the sums are what is held.
+/// refused, and the sums equal the held amounts.
 #[test]
 fn no_mix_of_holders_takes_from_one_below_its_share() {
     for seed in 1..=24u64 {
@@ -337,7 +337,7 @@ fn no_mix_of_holders_takes_from_one_below_its_share() {
             let charges = &fair.store.groups[0].charges;
             let own = charges.enter(holder);
             let shares = [Resource::Tasks, Resource::Bytes].map(|of| charges.shares(of));
-            // What a task holds that is as long as this one may be, and its scope.
+            // The maximum size of a task with this message, and its scope.
             let bytes = length + 2_000 + SCOPE_BYTES;
             let fits = shares[0].fits(&own, 1) && shares[1].fits(&own, bytes);
             let mut above: Vec<Holder> = held.iter().map(|(_, holder)| *holder).collect();

@@ -1,4 +1,4 @@
-//! Tokens, and what a context with many tasks lists.
+//! Tests of page tokens, and of lists of contexts with many tasks.
 
 use super::*;
 use crate::{
@@ -63,7 +63,7 @@ impl Plain {
         Plain { store: Store::new(&limits, 7), tasks: Vec::new() }
     }
 
-    /// Makes a task of an agent in the one context.
+    /// Stores a task of an agent in the one context.
     fn make(&mut self, scope: Scope, state: TaskState, ms: u64) {
         let bits = self.tasks.len() as u128 * 2 + u128::from(scope.agent.0);
         let reserved = self.store.reserve(NewTask { scope, ..new(bits) }, at(ms)).unwrap();
@@ -88,13 +88,13 @@ impl Plain {
         self.tasks.push((id, state, ms));
     }
 
-    /// Evicts what ended before, and forgets it.
+    /// Evicts tasks that ended before, and removes them from the list.
     fn sweep(&mut self, before_ms: u64) {
         while self.store.sweep(at(before_ms + 1_000_000)) {}
         self.tasks.retain(|(_, state, ms)| !state.is_terminal() || *ms >= before_ms);
     }
 
-    /// Reads all pages of a listing and compares; returns how many tasks it has.
+    /// Reads all pages of a listing and compares; returns the number of tasks.
     fn agree(&self, status: Option<TaskState>, after_ms: Option<u64>, page_size: u32) -> usize {
         let wanted = self.tasks.iter().rev().filter(|(_, state, ms)| {
             status.is_none_or(|status| status == *state)
@@ -181,7 +181,7 @@ fn a_context_has_orders_from_many_tasks_down_to_few() {
             plain.agree_on_all();
         }
         assert!(plain.is_crowd());
-        // The one that leaves is the newest, the oldest, or one between.
+        // The removed task is the newest, the oldest, or one in between.
         for count in 0..u64::from(MANY) {
             let len = plain.tasks.len();
             plain.change((count * 7) as usize % len, TaskState::Completed, ms + 500);
@@ -216,7 +216,7 @@ fn a_context_made_here_is_found_alone_joined_and_left_behind() {
     };
     let (ours, other) = (make(None, AGENT, 1, 100), make(None, AGENT, 2, 200));
     assert_eq!((total(AGENT, &ours), total(AGENT, &other)), (1, 1));
-    // The same text is another context to another agent, and does not join.
+    // The same text is a different context for another agent.
     let stranger = Scope::of(AgentIndex(1));
     assert_eq!(total(stranger, &ours), 0);
     make(Some(&ours), stranger, 3, 300);
@@ -225,7 +225,7 @@ fn a_context_made_here_is_found_alone_joined_and_left_behind() {
         make(Some(&ours), AGENT, 4 + count, ms);
         assert_eq!((total(AGENT, &ours), total(AGENT, &other)), (count as u64, 1));
     }
-    // Its first task leaves, then the only one of the other, then all.
+    // Its first task is evicted, then the only one of the other, then all.
     for (ms, left) in [(1_150, (2, 1)), (1_250, (2, 0)), (1_450, (1, 0)), (9_000, (0, 0))] {
         store.sweep(at(ms));
         assert_eq!((total(AGENT, &ours), total(AGENT, &other)), left, "{ms}");
@@ -240,7 +240,7 @@ fn a_token_shows_nothing_of_how_many_changes_there_were() {
     for bits in 0..40 {
         make(&store, bits, TaskState::Completed, at(ms)).unwrap();
     }
-    // A stamp is the time and a count of changes; neither half of a token shows it, nor both.
+    // A stamp is the time and a count of changes; no part of a token reveals it.
     let mut token = String::new();
     for _ in 0..30 {
         let list =

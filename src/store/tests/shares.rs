@@ -1,4 +1,4 @@
-//! The share of each caller of the tasks that run, and of what they hold.
+//! Tests of each caller's share of running tasks and of their bytes.
 
 use super::*;
 use crate::service::{
@@ -37,7 +37,7 @@ fn a_task_of_an_owner_counts_from_its_reservation_until_it_ends() {
     drop(second);
     assert_eq!(store.spaces.running.count(OWNER), 1);
     assert!(reserve(7).is_ok());
-    // One that waits for its client does not count until it is continued.
+    // A task that waits for its client does not count until it is continued.
     apply(&store, key, &status(TaskState::InputRequired)).unwrap().unwrap();
     assert_eq!(
         (store.spaces.running.count(OWNER), store.spaces.running.count_bytes(OWNER)),
@@ -92,7 +92,8 @@ fn a_task_of_nobody_counts_in_the_account_of_its_caller() {
     let is_free = || RunningPlace::take(&account, &share).is_some();
     let (first, second) = (reserve(1).unwrap(), reserve(2).unwrap());
     assert_eq!(reserve(3).err(), Some(Refused::ShareTaken(2)));
-    // It ends when it is stored; it is dropped; it is kept, and dropped.
+    // A reservation ends when its task is stored, when it is dropped, and when it is retained and
+    // dropped.
     commit(&store, &first, TaskState::Completed);
     drop(second);
     let kept = reserve(4).unwrap().keep();
@@ -111,12 +112,12 @@ fn a_task_of_nobody_counts_in_the_account_of_its_caller() {
     assert_eq!((both, Arc::strong_count(&account)), ([true; 2], 2));
 }
 
-/// What a caller may have whose tasks may hold so many KiB.
+/// The share of a caller with this limit of KiB.
 fn of_kib(kib_max: u32) -> RunningShare {
     RunningShare { begin_kib_max: kib_max, kib_max, ..RunningShare::of_owner(100) }
 }
 
-/// Makes a task that works, of a message of so many bytes.
+/// Stores a working task with a message of this length.
 fn begin(store: &Store, new: NewTask<'_>, length: usize) -> Result<TaskKey, Refused> {
     let reserved = store.reserve(new, NOW)?;
     let (key, mut events) = (reserved.key(), EventBuf::default());
@@ -124,7 +125,7 @@ fn begin(store: &Store, new: NewTask<'_>, length: usize) -> Result<TaskKey, Refu
     store.commit_new(&reserved, Generation::V1, said(length).view(), &events, NOW, |_| key)
 }
 
-/// Adds an artifact of so many bytes to a task.
+/// Adds an artifact of this length to a task.
 fn grow(store: &Store, key: TaskKey, length: usize) -> Result<u64, Refused> {
     let parts = PartsBuf::new().text(&"y".repeat(length));
     let artifact = ArtifactBuf::new("a", &parts);
@@ -133,13 +134,13 @@ fn grow(store: &Store, key: TaskKey, length: usize) -> Result<u64, Refused> {
     apply(store, key, &event).unwrap()
 }
 
-/// What a task holds that has not ended and does not wait for its client.
+/// The bytes of a task that is unfinished and does not wait for its client.
 fn counted(store: &Store, key: TaskKey) -> usize {
     let waits = store.update(key, NOW, |edit| edit.task().waits_for_client());
     if waits == Some(true) { 0 } else { held(store, key) }
 }
 
-/// What a task holds until it ends.
+/// The bytes of a task until it ends.
 fn held(store: &Store, key: TaskKey) -> usize {
     let held = |edit: &mut Edit<'_>| match edit.task().state().is_terminal() {
         true => 0,
@@ -155,7 +156,7 @@ fn who_has_no_bytes_left_begins_no_task_and_may_end_those_that_run() {
     let second = begin(&store, of_owner(2, Some(&share)), 6_000).unwrap();
     let held_by = || (held(&store, first) + held(&store, second)) as u64;
     assert_eq!(store.spaces.running.count_bytes(OWNER), held_by());
-    // A message that is too large for what is left, and then nothing is left.
+    // A message that exceeds the rest, and then nothing is left.
     let third = |length| begin(&store, of_owner(3, Some(&share)), length);
     assert_eq!(third(6_000), Err(Refused::ShareBytesTaken(16)));
     assert_eq!(store.spaces.running.count(OWNER), 2);
@@ -164,16 +165,16 @@ fn who_has_no_bytes_left_begins_no_task_and_may_end_those_that_run() {
     assert_eq!(store.spaces.running.count_bytes(OWNER), 16 * 1024);
     assert_eq!(store.reserve(of_owner(3, Some(&share)), NOW).err(), third(0).err());
     assert_eq!(third(0), Err(Refused::ShareBytesTaken(16)));
-    // Others have theirs.
+    // Other owners have their own shares.
     let scope = Scope { owner: OwnerIndex(4), ..AGENT };
     begin(&store, NewTask { scope, ..of_owner(4, Some(&share)) }, 6_000).unwrap();
-    // What a client says leaves the task as it was.
+    // A refused client message leaves the task unchanged.
     let refused = store.update(first, NOW, |edit| edit.user_message(said(9_000).view(), None));
     assert_eq!(refused, Some(Err(Refused::ShareBytesTaken(16))));
     assert_eq!(state(&store, first), Some(TaskState::Working));
     let kept = store.update(second, NOW, |edit| edit.keep(&[0; 9]));
     assert_eq!(kept, Some(Err(Refused::ShareBytesTaken(16))));
-    // An end finds room, with as many words as there are.
+    // A final status always has room, even with a long message.
     let words = said(20_000);
     let (state, message) = (TaskState::Completed, Some(words.view()));
     let done = TaskEvent::Status { state, at_ms: 1_000, message, metadata: None };
@@ -199,7 +200,7 @@ fn an_event_beyond_the_share_ends_its_task_and_says_so() {
     assert_eq!(state, TaskState::Failed);
     assert!(text.unwrap().contains("caller"));
     assert_eq!(store.spaces.running.count_bytes(OWNER), held(&store, keys[1]) as u64);
-    // The same for a task that begins: its message fits, and what its agent says does not.
+    // The same for a new task: its message fits, and its agent's events do not.
     let reserved = store.reserve(of_owner(3, Some(&share)), NOW).unwrap();
     let (parts, mut events) = (PartsBuf::new().text(&"y".repeat(20_000)), EventBuf::default());
     let artifact = ArtifactBuf::new("a", &parts);
@@ -209,10 +210,10 @@ fn an_event_beyond_the_share_ends_its_task_and_says_so() {
     let stored = store.commit_new(&reserved, Generation::V1, message.view(), &events, NOW, |_| ());
     assert_eq!((stored, self::state(&store, key)), (Ok(()), Some(TaskState::Failed)));
     assert_eq!(store.spaces.running.count(OWNER), 1);
-    // A list that does not fit as a whole, to a task that runs.
+    // A list that does not fit as a whole, for a running task.
     store.update(keys[1], NOW, |edit| edit.apply_all(&events, None)).unwrap().unwrap_err();
     assert_eq!(self::state(&store, keys[1]), Some(TaskState::Failed));
-    // What comes later counts nothing.
+    // Later events count nothing.
     let (parts, mut few) = (PartsBuf::new().text(&"y".repeat(4_000)), EventBuf::default());
     let artifact = ArtifactBuf::new("a", &parts);
     let (artifact, append) = (artifact.view(), false);
@@ -268,7 +269,7 @@ fn a_number_is_nobody_elses_while_an_agent_still_has_a_call_of_its_owner() {
     assert_eq!(enter("bob", 30_000), Some(scope));
 }
 
-/// A caller that makes tasks, and what is left of them.
+/// A caller that stores tasks, and its remaining tasks.
 struct Maker {
     scope: Scope,
     share: RunningShare,
@@ -284,7 +285,7 @@ impl Maker {
         Maker { scope, share, tasks: Vec::new(), reserved: Vec::new(), held: Vec::new() }
     }
 
-    /// What is counted for it.
+    /// The bytes counted for it.
     fn counted(&self, store: &Store) -> u64 {
         match &self.share.account {
             Some(account) => account.running_bytes().count(),
@@ -292,7 +293,7 @@ impl Maker {
         }
     }
 
-    /// What its tasks hold, and what waits beside them.
+    /// The bytes of its tasks, and of its deferred calls.
     fn holds(&self, store: &Store) -> u64 {
         let tasks: usize = self.tasks.iter().map(|key| counted(store, *key)).sum();
         let held: usize = self.held.iter().map(|(_, bytes)| bytes).sum();
@@ -300,7 +301,7 @@ impl Maker {
     }
 
     fn step(&mut self, store: &Store, bits: u128, mut random: impl FnMut(usize) -> usize) {
-        // Tasks of others may have made room.
+        // Tasks of others may have evicted some.
         self.tasks.retain(|key| held(store, *key) > 0);
         let length = [0, 50, 500, 5_000, 20_000][random(5)];
         let share = Some(&self.share).filter(|share| share.account.is_some() || random(20) > 0);
@@ -385,7 +386,7 @@ fn bytes_that_are_counted_are_those_that_running_tasks_hold() {
             std::mem::take(&mut maker.reserved).into_iter().for_each(|kept| store.give_back(kept));
             maker.tasks.retain(|key| held(&store, *key) > 0);
             for key in std::mem::take(&mut maker.tasks) {
-                // It ends, where the store has no room for the status as failed.
+                // It is canceled, or fails if the store has no room for that status.
                 let _ = apply(&store, key, &status(TaskState::Canceled)).unwrap();
             }
             assert_eq!(maker.counted(&store), 0);

@@ -1,4 +1,4 @@
-//! Finished tasks that a watcher needs.
+//! Tests of finished tasks that a watcher needs.
 
 use super::*;
 use crate::{
@@ -12,7 +12,7 @@ fn limits(tasks_max: usize) -> Limits {
     Limits { tasks_max, task_ttl_ms: HOUR, ..Limits::default() }
 }
 
-/// Watches a task, which is needed then.
+/// Watches a task, which makes it needed.
 fn watched(store: &Store, key: TaskKey) -> Arc<TaskWatch> {
     let watch = Arc::new(TaskWatch::new(
         key.handle().key,
@@ -46,7 +46,7 @@ fn who_is_needed_outlives_its_time_and_leaves_soon_after_it_is_not() {
     for task in [0, 7, 199] {
         tasks[task].1.set_needed(false);
     }
-    // As many are looked at at a time as a shard may have here.
+    // One sweep examines as many as a shard may have here.
     for second in 0..200 / 64 + 1 {
         sweep(&store, 3 * HOUR + second);
     }
@@ -74,7 +74,7 @@ fn a_watch_that_has_ended_takes_the_place_of_no_other() {
     let changes = Arc::new(Changes::default());
     let [early, late] = [(); 2]
         .map(|()| Arc::new(TaskWatch::new(key.handle().key, b"t", Holder::default(), &changes)));
-    // The first was set, its webhook deleted, and another set before its call went on.
+    // The first was set, its webhook deleted, and another set before its call continued.
     early.end();
     store.watch(key, Arc::clone(&late));
     store.watch(key, early);

@@ -1,13 +1,13 @@
-//! What workers do to each other: whose tasks leave, and which worker gets the room.
+//! Tests of several workers: which tasks are evicted, and which worker gets the room.
 
 use super::*;
 
-/// Makes a task in a context that the store makes, for a worker; it completes.
+/// Stores a completed task of a worker in a context of the store.
 fn make_for(store: &Store, worker: usize, bits: u128, now: Now) -> Result<TaskKey, Refused> {
     make_as(store, worker, bits, TaskState::Completed, now)
 }
 
-/// Makes a worker's task in a context that the store makes.
+/// Stores a worker's task in a context of the store.
 fn make_as(
     store: &Store,
     worker: usize,
@@ -35,13 +35,13 @@ fn a_worker_evicts_in_its_own_shards_as_long_as_others_are_not_far_older() {
     let [theirs, ours] = [(1, 1_000), (0, 1_900)].map(|(worker, ms)| fill(worker, 0, ms));
     let next = fill(0, 200, 2_100);
     assert_eq!([&theirs, &ours, &next].map(|keys| stored(&store, keys)), [100, 0, 100]);
-    // Ours are a second younger now, and theirs go first.
+    // This worker's tasks are a second younger now, so the others' are evicted first.
     let last = fill(0, 300, 2_500);
     assert_eq!([&theirs, &next, &last].map(|keys| stored(&store, keys)), [0, 100, 100]);
     assert_eq!(store.stats().evicted, [0, 200, 0, 0]);
 }
 
-/// How many shards have lists for scopes with names.
+/// Shards with lists for scopes with names.
 fn shards_with_names(store: &Store) -> usize {
     let has_some = |at: &usize| store.lock(*at).scopes.with_names().next().is_some();
     (0..store.sharding.shards()).filter(has_some).count()
@@ -52,7 +52,7 @@ fn a_tenant_has_tasks_in_one_shard_of_each_worker() {
     let store = Store::for_workers(&Limits::default(), 7, 4);
     let scope = Scope { tenant: TenantIndex(3), ..AGENT };
     let mut contexts: Vec<Vec<u8>> = (0..500u32).map(|at| format!("c-{at}").into()).collect();
-    // Ids of contexts that others have, and that were made up.
+    // Ids of other workers' contexts, and forged ones.
     for bits in 0..500 {
         let key = make_for(&store, bits as usize, bits, at(bits as u64 * 10)).unwrap();
         contexts.push(store.read(key, |task| task.context_id().to_vec()).unwrap());
@@ -86,7 +86,7 @@ fn the_tasks_of_a_worker_leave_in_the_order_in_which_they_ended() {
     let store = Store::for_workers(&Limits { tasks_max: 3_000, ..Limits::default() }, 7, 4);
     let mut keys = Vec::new();
     for bits in 0..9_000 {
-        // The shard at work changes all the time.
+        // The shard for new contexts changes all the time.
         keys.push(make_for(&store, 2, bits, at(1_000 + bits as u64 / 7)).unwrap());
         if bits % 500 == 0 {
             let first = keys.len().saturating_sub(3_000);
@@ -112,7 +112,7 @@ fn a_worker_that_is_alone_from_now_on_takes_the_room_of_the_others() {
     assert!((least as u64..=10_000).contains(&store.stats().tasks));
 }
 
-/// Slots that are there.
+/// Slots in memory.
 fn slots(store: &Store) -> usize {
     (0..store.sharding.shards()).map(|at| store.lock(at).slab.slots()).sum()
 }
@@ -122,11 +122,11 @@ fn slots_go_where_the_load_goes() {
     let limits = Limits { tasks_max: 4_000, ..Limits::default() };
     let store = Store::for_workers(&limits, 7, 8);
     let most = budget::slots_max(&limits, store.sharding);
-    // What shards keep for themselves apart, there is no more than what the sum of memory has.
+    // Apart from the shards' spare chunks, there are no more than the memory budget counts.
     let kept = store.sharding.shards() * slab::CHUNK * (slab::SPARE_CHUNKS as usize + 1);
     assert_eq!(most, 6_000 + kept);
     for round in 0..16u128 {
-        // A worker after the other fills the store, and what was there before leaves.
+        // One worker after the other fills the store, which evicts the earlier tasks.
         for bits in 0..4_000 {
             let now = at(1_000 + 10_000 * round as u64 + bits as u64);
             make_for(&store, round as usize % 8, bits, now).unwrap();
@@ -148,7 +148,7 @@ fn tasks_that_run_on_keep_no_more_slots_than_the_sum_of_memory_has() {
     for round in 0..12u128 {
         for bits in 0..3_000 {
             let now = at(1_000 + 10_000 * round as u64 + bits as u64);
-            // About one of each chunk stays.
+            // About one task of each chunk stays.
             let state = if bits % 21 == 0 { TaskState::Working } else { TaskState::Completed };
             let bits = round << 64 | bits;
             match make_as(&store, round as usize % 4, bits, state, now) {
@@ -160,7 +160,7 @@ fn tasks_that_run_on_keep_no_more_slots_than_the_sum_of_memory_has() {
         assert!(slots(&store) <= most, "{round}: {} of {most}", slots(&store));
     }
     assert_eq!(stored(&store, &running), running.len());
-    // A context of its own finds room where there is a free slot.
+    // A new context finds room wherever there is a free slot.
     assert!(running.len() < 4_000);
     assert!(make_for(&store, 0, u128::MAX, at(900_000)).is_ok());
 }
@@ -170,7 +170,7 @@ fn no_worker_is_refused_what_another_does_not_use() {
     let limits = Limits { tasks_max: 20_000, store_bytes_max: 400_000, ..Limits::default() };
     let store = Store::for_workers(&limits, 7, 8);
     let large = said(180_000);
-    // Every worker has had room, and keeps some of it.
+    // Every worker has had room, and caches some of it.
     for worker in 0..8 {
         for bits in 0..10 {
             drop(store.reserve(NewTask { context_id: None, worker, ..new(bits) }, NOW).unwrap());
