@@ -114,8 +114,8 @@ pub(crate) const IDEMPOTENCY_SHARD_BYTES: usize = 64 * 1024;
 /// Header fields that an agent's profile may name.
 pub const AGENT_FIELDS_MAX: usize = 16;
 
-/// Origins whose pages may read answers: one setting lists them all, and each request is compared
-/// with each.
+/// Origins with pages that may read answers: one setting lists them all, and each request is
+/// compared with each.
 pub const CORS_ORIGINS_MAX: usize = 256;
 
 /// Default threads of an agent of blocking code (`net::blocking_agent`): such code waits more than
@@ -246,17 +246,16 @@ limits! {
     query_bytes_max: usize = 4 * 1024;
     /// Bytes of a request body (dialect a2a-rust and gRPC's default: 4 MiB).
     body_bytes_max: usize = 4 * 1024 * 1024;
-    /// Bytes of a request body, or of a message of a WebSocket, where the dialect evo_ai is
-    /// spoken: a file of the largest size in base64, and a message. Other limits of bodies and
-    /// messages do not hold there.
+    /// Bytes of a request body or a WebSocket message of the dialect evo_ai: a file of the largest
+    /// size in base64, and a message. Other limits of bodies and messages do not apply there.
     evo_ai_body_bytes_max: usize = 8 * 1024 * 1024;
     /// Bytes of a file in a message of the dialect evo_ai, decoded (its documentation: 5 MB).
     evo_ai_file_bytes_max: usize = 5 * 1024 * 1024;
-    /// Bytes of a message of the dialect evo_ai as it came, but for the base64 of its files (its
+    /// Bytes of a message of the dialect evo_ai as received, without the base64 of its files (its
     /// documentation: 1 MB).
     evo_ai_message_bytes_max: usize = 1024 * 1024;
     /// Bodies and messages above 64 KiB that are parsed and answered at one time, over all workers;
-    /// others wait their turn. Parsing takes many times the size of what is parsed.
+    /// others wait. Parsing takes many times the size of the input.
     large_bodies_max: usize = 4;
     /// Bytes of a chunk's size line with its extensions (hyper and nginx are close).
     chunk_line_bytes_max: usize = 256;
@@ -295,8 +294,8 @@ limits! {
     write_progress_bytes_min: usize = 16 * 1024;
     /// Milliseconds between keep-alive comments on a quiet stream (proxies cut at 30 to 60 s).
     sse_keep_alive_ms: u64 = 15_000;
-    /// Milliseconds after which the head of a stream and a comment are sent, where the agent has
-    /// not answered: what it refuses before that is a plain error, and later an error event.
+    /// Milliseconds after which the head of a stream and a comment are sent if the agent has not
+    /// answered: an earlier refusal is a plain error, a later one an error event.
     stream_head_ms: u64 = 1_000;
     /// Bytes of the payload of a WebSocket frame (dialect a2a-rust: 4 MiB).
     ws_frame_bytes_max: usize = 4 * 1024 * 1024;
@@ -320,26 +319,26 @@ limits! {
     /// Open streams, over all workers.
     streams_max: usize = 65_536;
     /// Open streams of gRPC's health and reflection, which need no caller, over all workers: they
-    /// count among no others, so that they take no places of calls.
+    /// do not count in other limits, so they take no slots of calls.
     service_streams_max: usize = 1_024;
     /// Such streams of one peer (an address, 64 bits of one of IPv6): a client that watches has one
     /// or two.
     service_streams_peer_max: usize = 16;
     /// Bytes of unsent output above which a connection's input is left waiting.
     output_bytes_max: usize = 256 * 1024;
-    /// Bytes that all connections together hold of partial requests and unsent output; when there
-    /// would be more, those that have taken most are cut off.
+    /// Bytes of partial requests and unsent output, over all connections; beyond them, the
+    /// connections that hold most are closed.
     buffers_bytes_max: usize = 1024 * 1024 * 1024;
     /// Bytes of free buffers that all workers together keep for their next use.
     reuse_bytes_max: usize = 64 * 1024 * 1024;
-    /// Bytes of one answer beyond which a page of tasks ends and more calls of a batch are refused:
-    /// what a request of some bytes can make us hold (gRPC's clients take 4 MiB).
+    /// Bytes of one answer after which a page of tasks ends and more calls of a batch are refused:
+    /// the memory that a small request can occupy (gRPC's clients take 4 MiB).
     answer_bytes_max: usize = 2 * 1024 * 1024;
     /// HTTP/2 connections, which count among `connections_max` and may hold far more than others.
     http2_connections_max: usize = 512;
     /// Calls at a time on one HTTP/2 connection (nginx 128, hyper 200).
     http2_streams_max: usize = 128;
-    /// Calls on one HTTP/2 connection that were reset before they were looked at; beyond them the
+    /// Calls on one HTTP/2 connection that were reset before they were handled; beyond them the
     /// connection ends (hyper 20).
     http2_resets_max: usize = 20;
     /// Frames without use that one HTTP/2 connection may send at once, such as SETTINGS, PING,
@@ -347,20 +346,19 @@ limits! {
     /// data it is sent (nghttp2: 1,000, and 33 a second; Envoy: ten WINDOW_UPDATE a frame). In all
     /// of its life, as many mistakes for which we reset a call (hyper 1,024).
     http2_control_frames_max: usize = 1_000;
-    /// Names of agents, those that were removed included: an index is never another agent's. Memory
-    /// of each worker names all of them.
+    /// Names of agents, removed ones included: an index is never reused for another agent. Each
+    /// worker stores all names.
     agents_max: usize = 1_024;
-    /// Bytes of its own that an agent keeps with a task.
+    /// Private bytes that an agent keeps with a task.
     kept_bytes_max: usize = 1_024;
-    /// Tasks in memory, running and finished; the oldest finished ones leave first.
+    /// Tasks in memory, running and finished; the oldest finished ones are evicted first.
     tasks_max: usize = 1_048_576;
-    /// Calls that wait for their agents: to say what comes of a message, to decide on a cancel, to
-    /// find a task that is not stored.
-    /// What is kept of each counts in `store_bytes_max`.
+    /// Calls that wait for their agents: to answer a message, to decide on a cancel, to find a task
+    /// that is not stored. Their memory counts in `store_bytes_max`.
     deferred_calls_max: usize = 8_192;
-    /// Futures of async agents, over all workers: one may run on when its task was canceled.
+    /// Futures of async agents, over all workers: one may continue after its task was canceled.
     async_futures_max: usize = 65_536;
-    /// Bytes of tasks in memory; the oldest finished ones leave first.
+    /// Bytes of tasks in memory; the oldest finished ones are evicted first.
     store_bytes_max: usize = 1024 * 1024 * 1024;
     /// Milliseconds that a finished task can still be read.
     task_ttl_ms: u64 = 3_600_000;
@@ -368,52 +366,49 @@ limits! {
     unfinished_idle_ms: u64 = 3_600_000;
     /// Milliseconds without an event after which a task in input-required or auth-required fails.
     input_required_ttl_ms: u64 = 86_400_000;
-    /// Agents and proxies that a call may have come through (SIP's `Max-Forwards`: 70; mail: 30).
+    /// Agents and proxies that a call may have passed (SIP's `Max-Forwards`: 70; mail: 30).
     hops_max: usize = 8;
-    /// Milliseconds that a reader may wait for news of a task, whatever it asks for (proxies cut at
-    /// 60 s).
+    /// Maximum milliseconds that a reader can wait for new events of a task (proxies cut at 60 s).
     long_poll_ms_max: u64 = 60_000;
-    /// Names of tenants that have tasks, or calls that name them: a caller that may name one can
-    /// name many.
+    /// Names of tenants with tasks or calls: a caller that may name one can name many.
     tenants_max: usize = 100;
-    /// Names of owners that have tasks, or calls of theirs; a newcomer displaces an owner with
-    /// finished tasks only.
+    /// Names of owners with tasks or calls; a newcomer displaces an owner with finished tasks only.
     owners_max: usize = 10_000;
-    /// Credentials that were right and are remembered, and peers that have shown wrong ones.
+    /// Valid credentials that are cached, and peers with wrong ones.
     credentials_max: usize = 8_192;
-    /// Sends that are known again when they are repeated; the oldest leave first.
+    /// Sends that are remembered to recognize repeats; the oldest are dropped first.
     idempotency_entries_max: usize = 65_536;
-    /// Bytes of direct messages that are kept to answer such sends; the oldest leave first.
+    /// Bytes of direct messages that are retained to answer repeated sends; the oldest are dropped
+    /// first.
     idempotency_bytes_max: usize = 16 * 1024 * 1024;
-    /// Milliseconds that a send is known again (Stripe: 24 h).
+    /// Milliseconds that a send is remembered (Stripe: 24 h).
     idempotency_ttl_ms: u64 = 86_400_000;
     /// Push configurations of one task.
     push_configs_task_max: usize = 100;
-    /// Push configurations of one task at one host, whatever its ports, unless `push.allow` names
-    /// the host.
+    /// Push configurations of one task at one host, over all ports, unless `push.allow` names the
+    /// host.
     push_configs_task_host_max: usize = 8;
     /// Push configurations of the tasks of one owner.
     push_configs_owner_max: usize = 10_000;
-    /// Push configurations with URLs of one host, whatever its ports.
+    /// Push configurations with URLs of one host, over all ports.
     push_configs_host_max: usize = 250_000;
     /// Scopes (agent, tenant, owner) with a push configuration for all of their tasks (dialect
     /// evo_ai).
     push_scopes_max: usize = 1_024;
-    /// Scopes of one owner among them.
+    /// Scopes of one owner with a push configuration for all of their tasks.
     push_scopes_owner_max: usize = 16;
-    /// Bytes of all push configurations: 300 for each, beside its URL and what it is posted with,
-    /// and 700 for each scheme, host and port, beside three times its text; a quarter of them of
-    /// one owner.
+    /// Bytes of all push configurations: 300 for each, in addition to its URL and the data of its
+    /// posts, and 700 for each scheme, host and port, in addition to three times its text; a
+    /// quarter of them for one owner.
     push_bytes_max: usize = 64 * 1024 * 1024;
-    /// Bytes of tasks that have left the store and are retained for their dead letters, at least a
-    /// 1,024th of all for each; an owner above its equal share loses its oldest first.
+    /// Bytes of evicted tasks that are retained for their dead letters, at least a 1,024th of all
+    /// for each; an owner above its equal share loses its oldest first.
     push_dead_bytes_max: usize = 16 * 1024 * 1024;
-    /// Bytes of posts to webhooks that are under way, half of them for small ones; one may go
-    /// beyond it.
+    /// Bytes of posts to webhooks in flight, half of them for small ones; one may exceed it.
     push_posts_bytes_max: usize = 32 * 1024 * 1024;
     /// Bytes of one task: a 4 MiB body twice, as history and artifact, and as much again.
     task_bytes_max: usize = 16 * 1024 * 1024;
-    /// Messages kept in a task's history; the oldest leave first.
+    /// Messages in a task's history; the oldest are dropped first.
     history_max: usize = 1_000;
     /// Artifacts in a task.
     artifacts_max: usize = 256;

@@ -123,7 +123,7 @@ impl Conn {
         self.chunks_came(cx, step.consumed)
     }
 
-    /// Handles the request of a complete chunked body, whose last `ate` bytes have just arrived.
+    /// Handles the request of a chunked body after its last `ate` bytes.
     fn chunks_came(&mut self, cx: &mut Cx<'_>, ate: usize) -> Step {
         let State::Chunks(chunks) = &self.state else { return Step::Wait };
         let is_coded = chunks.layout.head(&chunks.head).is_coded();

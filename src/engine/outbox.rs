@@ -140,8 +140,8 @@ impl CoreOutbox {
         false
     }
 
-    /// If no large request is in flight, whose end would do so, resumes deferred webhooks: those
-    /// that were resumed before may have been deleted since, or wait for their hosts.
+    /// Resumes deferred webhooks if no large request is in flight; otherwise its end resumes them.
+    /// Webhooks that were resumed before may have been deleted since, or wait for their hosts.
     fn has_brought_back(&self, webhooks: &Webhooks) -> bool {
         let mut large = self.large();
         large.is_idle() && webhooks.bring_back(&mut large) > 0

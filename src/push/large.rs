@@ -1,6 +1,6 @@
 //! Large deliveries in flight: one owner cannot hold all of the memory.
 //!
-//! Invariant: small deliveries, whose number is bounded, are not counted here; they may hold half
+//! Invariant: small deliveries have a bounded number and are not counted here; they may hold half
 //! of the bytes. Large ones hold the other half, at most half of that for one owner and a quarter
 //! for one host. An owner without a large one in flight may start one of any size if there are
 //! bytes left, and if none is in flight at all, one may always start. The delivery that has waited
@@ -45,7 +45,7 @@ pub struct LargePosts {
     held: usize,
     /// Bytes that the delivery needs that has waited longest for bytes of all; 0: none waits.
     waiting: usize,
-    /// Resumed deliveries, whose bytes are reserved until they start.
+    /// Resumed deliveries, which have reserved bytes until they start.
     promised: Vec<(PostPlace, PostSize)>,
     by_owner: HashMap<u32, usize, RandomState>,
     by_host: HashMap<Box<str>, usize, RandomState>,

@@ -365,7 +365,7 @@ impl Webhooks {
 pub const DEFAULT_ID: &[u8] = b"default";
 
 impl PushState {
-    /// Makes room for a configuration: removes dead letters of its owner whose tasks were evicted.
+    /// Makes room for a configuration: removes its owner's dead letters with evicted tasks.
     fn make_room(&mut self, new: &NewWebhook<'_>) -> Result<(), PushRefused> {
         let (origin, bytes) = (new.url.origin(), Webhook::new(new).bytes());
         loop {

@@ -107,7 +107,7 @@ impl<T> Scheduled<T> {
     }
 }
 
-/// A delivery in flight, whose webhook may have been deleted.
+/// A delivery in flight; its webhook may have been deleted.
 struct OpenPost {
     lane: LaneKey,
     /// The webhook that replaces its own and waits for its end.

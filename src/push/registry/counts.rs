@@ -17,9 +17,9 @@ pub struct PushOutcomes {
     pub gone: u64,
     /// Webhooks that were retried up to their deadline.
     pub given_up: u64,
-    /// Webhooks whose task was evicted before everything was delivered.
+    /// Webhooks of tasks that were evicted before everything was delivered.
     pub task_left: u64,
-    /// Webhooks whose owner's credentials have all expired or been revoked.
+    /// Webhooks of owners with no valid credential any more.
     pub credential_withdrawn: u64,
     /// Tasks without the webhook of their scope, because a limit was reached.
     pub left_out: u64,

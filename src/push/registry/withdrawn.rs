@@ -1,4 +1,4 @@
-//! Webhooks whose owner has no valid credential any more.
+//! Webhooks of owners with no valid credential any more.
 //!
 //! They are removed; each with undelivered events leaves a dead letter.
 
@@ -8,7 +8,7 @@ use crate::{
     service::Now,
 };
 
-/// A webhook whose owner has no valid credential.
+/// A webhook of an owner without a valid credential.
 #[derive(Clone, Copy, Debug)]
 pub struct WithdrawnWebhook {
     place: PostPlace,
@@ -26,7 +26,7 @@ impl Webhooks {
         owners
     }
 
-    /// The webhooks of these owners, whose numbers are sorted.
+    /// The webhooks of these owners; the numbers are sorted.
     pub fn of_owners(&self, owners: &[u32]) -> Vec<WithdrawnWebhook> {
         let state = self.lock();
         let of_them = state.all().filter(|(_, _, owner)| owners.binary_search(owner).is_ok());

@@ -124,7 +124,7 @@ impl PostOrigin {
 /// maps, and a timer.
 const ORIGIN_BYTES: usize = 700;
 
-/// Bytes charged for an origin, whose text is stored three times.
+/// Bytes charged for an origin, which stores its text three times.
 pub(in crate::push) fn origin_bytes(origin: &str) -> usize {
     ORIGIN_BYTES + 3 * origin.len()
 }
@@ -330,9 +330,9 @@ impl PostOrigins {
         }
     }
 
-    /// Reserves the last slot of an origin and its host for a lane whose owner has none, so that it
-    /// gets both at the same time. At most one slot of a host is reserved, and none for a probe.
-    /// Returns whether it was reserved.
+    /// Reserves the last slot of an origin and its host for a lane of an owner without a free slot,
+    /// so that it gets both at the same time. At most one slot of a host is reserved, and none for
+    /// a probe. Returns whether it was reserved.
     pub fn reserve(&mut self, lane: LaneKey, pace: &Pace) -> bool {
         let Some(origin) = self.get(lane.origin).filter(|at| at.circuit == Circuit::Closed) else {
             return false;
@@ -361,7 +361,7 @@ impl PostOrigins {
         true
     }
 
-    /// Frees the reserved slot of an origin whose circuit opens.
+    /// Frees the reserved slot of an origin when its circuit opens.
     pub fn unreserve_all(&mut self, number: u32) {
         let host = self.get(number).and_then(|origin| self.hosts.get(origin.host));
         let reserved = host.and_then(|host| host.reserved);

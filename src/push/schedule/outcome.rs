@@ -174,7 +174,7 @@ impl<T> Schedule<T> {
         self.tidy_timers();
     }
 
-    /// Counts a failure of an origin, whose rest is at most `most_ms`; true: its circuit is not
+    /// Counts a failure of an origin and limits its rest to `most_ms`; true: its circuit is not
     /// closed.
     fn note_failure(
         &mut self,

@@ -273,7 +273,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Serves a lane whose origin has a free slot.
+    /// Serves a lane; its origin has a free slot.
     fn serve(&mut self, key: LaneKey) {
         let most = self.pace.posts_of_owner(key.owner, self.granted);
         let owner = self.owners.entry(key.owner).or_default();
@@ -355,7 +355,7 @@ impl<T> Schedule<T> {
         Some(due_ms)
     }
 
-    /// Schedules the webhooks and probes whose timers are due.
+    /// Schedules the webhooks and probes with timers that are due.
     fn ring(&mut self, now_ms: u64) {
         while let Some(Reverse((due_ms, timer))) = self.timers.peek().copied() {
             if due_ms > now_ms {
