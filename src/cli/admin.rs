@@ -22,16 +22,17 @@ use super::{
     text::one_line,
 };
 
-/// The environment variable with the address of the listener: that of the server's own key `admin`.
+/// The environment variable with the address of the listener: the variable of the server's key
+/// `admin`.
 const VARIABLE: &str = "PEREGRINE_ADMIN";
 
 /// How long an answer may take without `--timeout`.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Bytes of an answer at most: all dead letters that a server retains, with long ids.
+/// Maximum bytes of an answer: all dead letters that a server retains, with long ids.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-/// The way out where a server refuses an operation.
+/// The hint if a server rejects an operation.
 const CREDENTIAL: &str = "--api-key KEY or --bearer TOKEN, with the scope a2a:admin";
 
 /// The settings of the client that these commands take.
@@ -56,11 +57,11 @@ pub struct AdminOperation<'a> {
     pub path: &'a str,
     /// Its body: JSON, or empty.
     pub content: &'a [u8],
-    /// The command that lists what there is, printed beside a 404.
+    /// The command that lists existing objects, printed with a 404.
     pub hint: &'static str,
 }
 
-/// Sends an operation to the listener that flags or the environment name; returns the answer.
+/// Sends an operation to the listener that flags or the environment name, and returns the answer.
 ///
 /// # Errors
 /// A [`CommandFailure`].
@@ -86,11 +87,11 @@ pub fn perform(
 
 /// The address of an `--admin` listener.
 struct AdminAddress {
-    /// As it was given.
+    /// The address as given.
     said: String,
     url: String,
     origin: HttpOrigin,
-    /// The path of the socket, where it is one.
+    /// The path of the socket, if it is one.
     unix: Option<String>,
 }
 
@@ -128,7 +129,7 @@ impl AdminAddress {
         }
     }
 
-    /// The fields of the credentials that were given.
+    /// The fields of the given credentials.
     fn credentials(&self, settings: &Settings) -> Result<FieldLinesBuf, CommandFailure> {
         let mut fields = FieldLinesBuf::default();
         let bearer = settings.text("bearer").map(|token| format!("Bearer {token}"));
@@ -184,7 +185,7 @@ impl AdminAddress {
             fields: fields.get(),
             body: operation.content,
             version: HttpVersion::Http1,
-            // `perform` limits the time of all.
+            // `perform` limits the total time.
             head_due_ms: u64::MAX,
             body_idle_ms: u64::MAX,
             is_repeatable: false,
@@ -241,7 +242,7 @@ fn internal(line: String) -> CommandFailure {
 /// The JSON of an answer.
 ///
 /// # Errors
-/// A [`CommandFailure`]: it is none.
+/// A [`CommandFailure`]: the answer is not JSON.
 pub fn read(answer: &str) -> Result<Value, CommandFailure> {
     serde_json::from_str(answer).map_err(|_| internal("the answer is not JSON".to_owned()))
 }

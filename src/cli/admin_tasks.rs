@@ -15,11 +15,11 @@ use super::{
     text::{TextOutput, one_line},
 };
 
-/// The flags that choose tasks, and what the server calls them.
+/// The flags that select tasks, and their names in the request.
 const FILTERS: [(&str, &str); 4] =
     [("owner", "owner"), ("agent", "agent"), ("state", "state"), ("page-token", "pageToken")];
 
-/// Does one of the commands, `what`.
+/// Runs the command `what`.
 ///
 /// # Errors
 /// A [`CommandFailure`].
@@ -37,7 +37,7 @@ pub fn run(
     let mut query: Vec<String> =
         chosen.map(|(name, value)| format!("{name}={}", percent_encoded(&value))).collect();
     let id = text("id").unwrap_or_default();
-    // No path holds a separator, or stands for a folder.
+    // A path segment has no separator, and is not the name of a folder.
     let is_segment = !id.contains(['/', '\\', '%']) && !id.contains(char::is_control);
     let segment = match is_segment && !id.chars().all(|c| c == '.') {
         true => format!("{}/", percent_encoded(&id)),

@@ -14,7 +14,7 @@ use super::{
     usage::{UsageError, verdict},
 };
 
-/// What the arguments ask for.
+/// The action that the arguments select.
 pub enum CommandLine {
     /// Text on stdout: a help, the version.
     Print(String),
@@ -83,7 +83,7 @@ pub fn tree() -> Command {
     with_hidden_flags(root)
 }
 
-/// The settings may stand before the command, too.
+/// The settings may also precede the command.
 fn with_hidden_flags(command: Command) -> Command {
     with_flags(command, "").after_long_help(None::<&str>).mut_args(|arg| {
         match arg.get_id().as_str() {
@@ -98,7 +98,7 @@ fn with_hidden_flags(command: Command) -> Command {
 /// # Errors
 /// [`UsageError`].
 pub fn parse(words: Vec<OsString>) -> Result<CommandLine, UsageError> {
-    // An installed program has no docs/ beside it.
+    // An installed program comes without docs/.
     if words == ["help", "limits"] {
         return Ok(CommandLine::Print(LIMITS.to_owned()));
     }
@@ -147,14 +147,14 @@ fn meant(tree: &Command, words: &[OsString], wrong: &str) -> Vec<String> {
     }
 }
 
-/// A command with every setting of the client. `words`: what stands behind the agent.
+/// A command with every setting of the client. `words`: the words after the agent.
 fn client(path: &'static str, words: &[&str], about: &'static str) -> Command {
     let name = path.rsplit(' ').next().unwrap_or(path);
     let behind: String = words.iter().map(|word| format!(" {word}")).collect();
     let usage = format!(
         "peregrine {path} -a REF{behind} [OPTIONS]\n       peregrine {path} REF{behind} [OPTIONS]"
     );
-    // How many are wanted depends on the agent being known already: the usage says it better.
+    // Their number depends on whether the agent is configured: the usage describes it better.
     let arg = Arg::new(WORDS).num_args(0..=words.len() + 1).action(ArgAction::Append).hide(true);
     with_flags(Command::new(name).about(about).override_usage(usage).arg(arg), path)
 }
@@ -225,7 +225,7 @@ fn card() -> Command {
         .subcommand(client("card lint", &[], "List everything that is wrong with a card"))
         .subcommand(client("card verify", &[], "Check the signatures of a card").args(keys()))
         .subcommand(
-            // It makes no call: `--key` is not the client's.
+            // It makes no call: its `--key` is not the client's.
             Command::new("sign")
                 .about("Sign a card with your key and write it to stdout")
                 .override_usage("peregrine card sign FILE --key FILE [--kid KID]")

@@ -16,7 +16,7 @@ use super::{
     text::TextOutput,
 };
 
-/// Does one of the commands, `what`.
+/// Runs the command `what`.
 ///
 /// # Errors
 /// A [`CommandFailure`].
@@ -37,7 +37,7 @@ pub fn run(
     Ok(())
 }
 
-/// The request that the words mean.
+/// The request for the words.
 fn asked(what: &str, flags: &ArgMatches) -> Result<(HttpMethod, String), CommandFailure> {
     let is_all = flags.try_get_one("all").ok().flatten() == Some(&true);
     let number = flags.try_get_one::<String>("number").ok().flatten();

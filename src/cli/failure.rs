@@ -13,17 +13,17 @@ use super::{json_line::json_line, settings::OutputFormat, text::one_line, usage:
 /// A failure of the command line (its specification, §11.4).
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommandFailure {
-    /// What kind of failure.
+    /// The kind.
     pub code: FailureCode,
-    /// One sentence for a human, without secrets.
+    /// One sentence for a person, without secrets.
     pub message: String,
-    /// What to do about it.
+    /// The hint.
     pub hint: Option<String>,
-    /// What the transport called it: a number of JSON-RPC, a status of HTTP or gRPC.
+    /// The code of the transport: a number of JSON-RPC, a status of HTTP or gRPC.
     pub a2a_code: Option<Value>,
 }
 
-/// What kind of failure it is.
+/// The kind of a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FailureCode {
     /// Wrong arguments.
@@ -32,21 +32,21 @@ pub enum FailureCode {
     CardNotFound,
     /// The card cannot be read, or the agent cannot be called by it.
     CardInvalid,
-    /// A server of ours has no such thing; a code of our own.
+    /// The object does not exist on a Peregrine server; a code of our own.
     NotFound,
     /// There is no answer.
     Unreachable,
-    /// The agent wants credentials, and there are none.
+    /// The agent requires credentials, and none are set.
     CredentialsMissing,
-    /// The agent refused the credentials.
+    /// The agent rejected the credentials.
     AuthFailed,
-    /// `--timeout` is over.
+    /// `--timeout` has passed.
     Timeout,
     /// Ctrl-C; a code of our own, since the specification has none.
     Interrupted,
-    /// The agent has no room for now; a code of our own, since neither specification has one.
+    /// The agent is temporarily overloaded; a code of our own, since neither specification has one.
     Overloaded,
-    /// The agent ends, or its proxy cannot reach it; a code of our own.
+    /// The agent is shutting down, or its proxy cannot reach it; a code of our own.
     Unavailable,
     /// Anything else that is not the agent's error.
     Internal,
@@ -55,7 +55,7 @@ pub enum FailureCode {
 }
 
 impl FailureCode {
-    /// As it stands in the output.
+    /// The name in the output.
     pub fn name(&self) -> &str {
         match self {
             FailureCode::Usage => "A2ACLI_ERR_USAGE",
@@ -86,7 +86,7 @@ impl FailureCode {
             FailureCode::CardNotFound | FailureCode::NotFound | FailureCode::Unreachable => 3,
             FailureCode::CredentialsMissing | FailureCode::AuthFailed => 4,
             FailureCode::Timeout => 5,
-            // What shells say of a process that SIGINT ended.
+            // The exit code that shells report after SIGINT.
             FailureCode::Interrupted => 130,
         }
     }
@@ -103,12 +103,12 @@ impl CommandFailure {
         CommandFailure::new(code, "")
     }
 
-    /// What the user got wrong.
+    /// An error of usage.
     pub fn usage(message: impl Into<String>) -> CommandFailure {
         CommandFailure::new(FailureCode::Usage, message)
     }
 
-    /// The same, with a way out.
+    /// The same with a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> CommandFailure {
         self.hint = Some(hint.into());

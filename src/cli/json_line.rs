@@ -1,15 +1,15 @@
-//! JSON for a terminal, which says the same as JSON for a program.
+//! JSON for a terminal, with the same content as JSON for a program.
 
 use std::fmt::Write;
 
 use peregrine::model::must_escape;
 
-/// Valid JSON on one line, which says the same and has nothing in it that would steer a terminal.
+/// Equivalent JSON on one line, without characters that control a terminal.
 pub fn json_line(json: &str) -> String {
     escaped(json, false)
 }
 
-/// The same on the lines that it has.
+/// The same with its lines retained.
 pub fn json_lines(json: &str) -> String {
     escaped(json, true)
 }
@@ -19,7 +19,7 @@ fn escaped(json: &str, keeps_lines: bool) -> String {
     for letter in json.chars() {
         match letter {
             '\n' if keeps_lines => line.push('\n'),
-            // Outside of texts: these stand in none as they are (RFC 8259 §7).
+            // Outside of strings: inside they are always escaped (RFC 8259 §7).
             '\n' | '\r' | '\t' => line.push(' '),
             _ if must_escape(letter) => {
                 // All of them are below U+10000. Writing to a String never fails.

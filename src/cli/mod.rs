@@ -42,18 +42,18 @@ use failure::CommandFailure;
 use settings::{OutputFormat, Settings, Surroundings};
 use usage::UsageError;
 
-/// True once something could not be written to stdout, and not because its reader had left.
+/// True after a failed write to stdout, unless the reader has closed it.
 static IS_OUTPUT_LOST: AtomicBool = AtomicBool::new(false);
 
 /// The arguments, without the name of the program.
 static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Does what the arguments of the process say. Output that cannot be written is a failure.
+/// Runs the command in the arguments of the process. Unwritable output is a failure.
 pub fn main() -> ExitCode {
     main_of(std::env::args_os().skip(1).collect()).into()
 }
 
-/// Does what these arguments say, once in a process; the exit code. See [`main`].
+/// Runs the command in these arguments, once in a process; returns the exit code. See [`main`].
 pub fn main_of(words: Vec<OsString>) -> u8 {
     let code = command_line(WORDS.get_or_init(|| words).clone());
     if IS_OUTPUT_LOST.load(Ordering::Relaxed) { code.max(1) } else { code }
@@ -95,12 +95,12 @@ fn command_line(words: Vec<OsString>) -> u8 {
     }
 }
 
-/// Ends with one line on stderr where something is wrong.
+/// Ends with one line on stderr after an error.
 fn end(result: Result<(), (u8, String)>) -> u8 {
     match result {
         Ok(()) => 0,
         Err((code, line)) => {
-            // Without stderr the exit code says it alone.
+            // Without stderr only the exit code reports it.
             let _ = writeln!(io::stderr(), "peregrine: {line}");
             code
         }
@@ -118,7 +118,7 @@ fn fail(failure: &CommandFailure, format: OutputFormat) -> u8 {
     failure.code.exit()
 }
 
-/// Does one of the commands of the client.
+/// Runs a command of the client.
 fn call(asked: &ArgMatches, words: &[OsString]) -> u8 {
     let (mut names, mut leaf, mut flags) = (Vec::new(), asked, vec![asked]);
     while let Some((name, inner)) = leaf.subcommand() {
@@ -171,8 +171,7 @@ fn run(
     calls::run(&names.join(" "), flags, settings, format)
 }
 
-/// True when the words are for a command of the client, as far as that can be told of words that
-/// are wrong.
+/// Whether the words name a command of the client, as far as invalid words tell.
 fn is_client(words: &[OsString]) -> bool {
     let first = words.iter().find(|word| !word.as_encoded_bytes().starts_with(b"-"));
     let clients =
@@ -181,7 +180,7 @@ fn is_client(words: &[OsString]) -> bool {
         || format_said(words) == OutputFormat::Json
 }
 
-/// The format that words ask for which are otherwise wrong.
+/// The output format in words that are otherwise invalid.
 fn format_said(words: &[OsString]) -> OutputFormat {
     let json = |text: &[u8]| text == b"json";
     let mut words = words.iter().map(|word| word.as_encoded_bytes()).peekable();
@@ -214,7 +213,7 @@ fn say(text: &str) {
 fn say_bytes(bytes: &[u8]) {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-        // A reader that left, as in `peregrine --help | head -1`, is no error.
+        // A closed reader, as in `peregrine --help | head -1`, is not an error.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             if !IS_OUTPUT_LOST.swap(true, Ordering::Relaxed) {
                 tell(&format!("peregrine: stdout cannot be written: {error}\n"));

@@ -10,8 +10,7 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
     (edits * 2 < candidate.len().max(word.len())).then_some(candidate)
 }
 
-/// The distance of Damerau and Levenshtein in bytes: two letters that have changed places are one
-/// edit, as they are one slip of the fingers.
+/// The distance of Damerau and Levenshtein in bytes: two swapped letters are one edit.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];

@@ -10,7 +10,7 @@ use clap::{
     builder::{PossibleValue, StringValueParser, TypedValueParser},
 };
 
-/// Takes any text, and names some.
+/// Accepts any text, and offers some values.
 #[derive(Clone)]
 struct OfferedValues(Vec<&'static str>);
 
@@ -31,8 +31,8 @@ impl TypedValueParser for OfferedValues {
     }
 }
 
-/// Offers what the name of a value says: its words, as `text|json`, files or folders; else nothing,
-/// where a shell would offer files.
+/// Offers values by the name of a value: its words, as `text|json`, files or folders; for any other
+/// name nothing, since a shell would offer files.
 pub fn offering(arg: Arg, value_name: &'static str) -> Arg {
     let words = match value_name {
         "BINDING" => "jsonrpc|http+json|grpc|websocket",

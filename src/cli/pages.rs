@@ -50,7 +50,7 @@ pub fn man(flags: &ArgMatches) -> Result<(), String> {
 
 fn page(command: &Command, name: &str) -> Result<Vec<u8>, String> {
     let mut text = Vec::new();
-    // What the short help leaves out would stand here without a word.
+    // Options that the short help hides would appear here without a description.
     let whole = command.clone().mut_args(|arg| arg.hide_short_help(false));
     let man = Man::new(whole).title(name);
     man.render(&mut text).map_err(|error| error.to_string())?;

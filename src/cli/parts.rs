@@ -15,10 +15,10 @@ use super::failure::CommandFailure;
 /// Maximum bytes of one part; a larger one is sent by its URL.
 const PART_BYTES_MAX: u64 = 48 << 20;
 
-/// The name under which the words of a command stand.
+/// The id of the words argument of a command.
 pub const WORDS: &str = "words";
 
-/// One part, as the arguments name it.
+/// One part as named by the arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NamedPart {
     kind: NamedKind,
@@ -35,7 +35,7 @@ enum NamedKind {
 }
 
 impl NamedPart {
-    /// The text on the standard input, as the word `-` names it.
+    /// The text on the standard input, for the word `-`.
     pub fn standard_input() -> NamedPart {
         NamedPart { kind: NamedKind::Word, value: "-".to_owned(), media_type: None }
     }
@@ -45,17 +45,17 @@ impl NamedPart {
     }
 }
 
-/// Whether the standard input is a pipe, a socket or a file: something that a text may come from.
+/// Whether the standard input is a pipe, a socket or a file, so that it may contain a text.
 pub fn is_piped() -> bool {
     let kind = std::fs::metadata("/dev/stdin").map(|stdin| stdin.file_type());
     kind.is_ok_and(|kind| kind.is_fifo() || kind.is_file() || kind.is_socket())
 }
 
-/// The parts that the flags and `words` name. `words`: how many of the words before the text are
-/// something else.
+/// The parts that the flags and the words name. `words_before`: the number of words before the text
+/// that are something else.
 ///
 /// # Errors
-/// A [`CommandFailure`] of usage: `--media-type` behind no part.
+/// A [`CommandFailure`] of usage: `--media-type` without a part before it.
 pub fn named(flags: &ArgMatches, words_before: usize) -> Result<Vec<NamedPart>, CommandFailure> {
     let mut said: Vec<(usize, Option<NamedKind>, &String)> = Vec::new();
     let kinds = [
@@ -92,12 +92,11 @@ pub fn named(flags: &ArgMatches, words_before: usize) -> Result<Vec<NamedPart>, 
     Ok(parts)
 }
 
-/// Reads what the parts name, `-` from `stdin`: of a text there, the line end at its end is left
-/// out.
+/// Reads the content of the parts, `-` from `stdin`, without the final line end of a text there.
 ///
 /// # Errors
-/// A [`CommandFailure`] of usage: a file that cannot be read or is too long, data that are no JSON,
-/// a standard input without text.
+/// A [`CommandFailure`] of usage: an unreadable or too long file, data that is not JSON, an empty
+/// standard input.
 pub fn read(named: &[NamedPart], stdin: &mut dyn Read) -> Result<PartsBuf, CommandFailure> {
     if named.iter().filter(|part| part.is_standard_input()).count() > 1 {
         let line = "- can be given once, as the text or after --data: there is one standard input";
@@ -151,7 +150,7 @@ fn text(stdin: &mut dyn Read) -> Result<String, CommandFailure> {
     }
 }
 
-/// A document without the byte order mark that an editor has put before it.
+/// A document without the byte order mark of an editor.
 fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
 }
@@ -173,7 +172,7 @@ fn file(value: &str, infers: bool) -> Result<PartBuf, CommandFailure> {
     })
 }
 
-/// What most files with this ending are.
+/// The media type of most files with this extension.
 pub fn media_type(name: &str) -> Option<&'static str> {
     let (_, ending) = name.rsplit_once('.')?;
     Some(match ending.to_ascii_lowercase().as_str() {

@@ -14,7 +14,7 @@ use url::form_urlencoded::byte_serialize;
 
 use super::text::one_line;
 
-/// What stands for a secret.
+/// The mask of a secret.
 pub const MASK: &str = "***";
 /// Fields that carry credentials, in lower case.
 const SECRET_FIELDS: &[&str] = &[
@@ -26,7 +26,7 @@ const SECRET_FIELDS: &[&str] = &[
     "a2a-notification-token",
     "x-a2a-notification-token",
 ];
-/// JSON members and form fields whose values are credentials.
+/// JSON members and form fields that hold credentials.
 const SECRET_MEMBERS: &[&str] = &[
     "access_token",
     "refresh_token",
@@ -66,7 +66,7 @@ impl KnownSecrets {
     /// Computes the encodings in which the secrets may appear.
     fn settle(&mut self) {
         (self.anywhere, self.values) = (Vec::new(), Vec::new());
-        // A key goes out without the white space around it.
+        // A key is sent without the white space around it.
         let secrets =
             self.given.iter().chain(&self.sent).flat_map(|one| [one.as_str(), one.trim()]);
         for secret in secrets.filter(|secret| !secret.is_empty()) {
@@ -174,8 +174,7 @@ impl Redaction {
         self.clean(&format!("{path}?{}", query.join("&")))
     }
 
-    /// The value of a field of a request, masked where its name says that it is a credential, or
-    /// where it is one.
+    /// The value of a request field, masked if its name or its value identifies a credential.
     pub fn field(&self, name: &str, value: &str) -> String {
         let is_secret = self.known().is_secret_field(name);
         if is_secret || self.is_value(value) { MASK.to_owned() } else { self.clean(value) }
@@ -204,7 +203,7 @@ fn url_form(secret: &str) -> String {
     text
 }
 
-/// Masks the value behind each `name` and `sign`: a JSON string, or a value of a form.
+/// Masks the value after each `name` and `sign`: a JSON string, or a value of a form.
 fn masked_member(text: &str, name: &str, sign: char) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find(name) {

@@ -6,7 +6,7 @@ use peregrine::client::HttpOrigin;
 
 use super::failure::CommandFailure;
 
-/// Where the card of the agent is.
+/// The location of the agent's card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CardReference {
     /// At the well-known path of this origin.
@@ -124,7 +124,7 @@ mod tests {
             ("a.example/bob/card", url("https://a.example/bob/card")),
             ("file:///a%20b/card.json", file("/a b/card.json")),
             ("./card", file("./card")),
-            // A file of this name is there when tests run.
+            // A file of this name exists when tests run.
             ("README.md", origin("https://README.md")),
             ("card.json", file("card.json")),
             ("/a/b", file("/a/b")),

@@ -11,10 +11,10 @@ use peregrine::model::{
     must_escape, time::rfc3339,
 };
 
-/// The text of one thing, as it grows.
+/// A text under construction.
 #[derive(Default)]
 pub struct TextOutput {
-    /// What there is so far.
+    /// The text so far.
     pub text: String,
     /// True: everything is shown.
     pub is_verbose: bool,
@@ -28,9 +28,9 @@ pub struct ShownStatus<'a> {
     pub context_id: &'a str,
     /// The new state.
     pub state: TaskState,
-    /// What the agent says about it.
+    /// The agent's message about it.
     pub message: Option<Message<'a>>,
-    /// What goes with it.
+    /// Its metadata.
     pub metadata: Option<JsonObject<'a>>,
 }
 
@@ -58,7 +58,7 @@ impl TextOutput {
         self.text.push('\n');
     }
 
-    /// A task: its ids and its state, then what it says and holds.
+    /// A task: its ids and its state, then its messages and artifacts.
     pub fn task(&mut self, view: TaskView<'_>, shows_history: bool) {
         let status = view.status();
         self.ids(&view.id().to_str(), &view.context_id().to_str(), status.state);
@@ -79,7 +79,7 @@ impl TextOutput {
         }
     }
 
-    /// What every answer about a task has.
+    /// The common fields of every answer about a task.
     pub fn ids(&mut self, task_id: &str, context_id: &str, state: TaskState) {
         self.field("Task", task_id);
         self.field("Context", context_id);
@@ -100,7 +100,7 @@ impl TextOutput {
         self.parts(message.parts());
     }
 
-    /// A message that is the whole answer: its conversation and its task as well, if it has them.
+    /// A message that is the whole answer, with its conversation and its task, if it has them.
     pub fn direct_message(&mut self, message: Message<'_>) {
         for (label, id) in [("Task", message.task_id()), ("Context", message.context_id())] {
             if let Some(id) = id {
@@ -150,7 +150,7 @@ impl TextOutput {
         }
     }
 
-    /// Parts in their order. Text that comes in several pieces is one block, unless all is shown.
+    /// Parts in their order. Consecutive pieces of text are one block, unless everything is shown.
     fn parts<'p>(&mut self, parts: impl Iterator<Item = Part<'p>>) {
         let mut open = String::new();
         for part in parts {
@@ -234,12 +234,12 @@ pub fn state_word(state: TaskState) -> &'static str {
     }
 }
 
-/// The text on one line; what would end it or steer a terminal is shown escaped.
+/// The text on one line, with line ends and terminal control characters escaped.
 pub fn one_line(text: &str) -> String {
     printable(text, false)
 }
 
-/// The text as it is shown on several lines.
+/// The text on several lines, with terminal control characters escaped.
 pub fn several_lines(text: &str) -> String {
     let lines: Vec<String> = text.split('\n').map(|line| printable(line, true)).collect();
     lines.join("\n")
@@ -257,7 +257,7 @@ fn printable(text: &str, with_tabs: bool) -> String {
     line
 }
 
-/// Valid JSON with a member a line. Every number and string stays as it is written.
+/// JSON with one member a line. Every number and string stays as written.
 pub fn indented(json: &str) -> String {
     let mut out = String::with_capacity(json.len() * 2);
     let (mut depth, mut in_text, mut is_escaped) = (0usize, false, false);

@@ -2,7 +2,7 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// What the user got wrong, in one line.
+/// An error of usage in one line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UsageError(pub String);
 
@@ -13,8 +13,8 @@ impl UsageError {
     }
 }
 
-/// What clap says of the arguments: text to be printed, or an error in one line. `meant`: the
-/// commands that a wrong word probably meant.
+/// The verdict of clap: text to print, or an error in one line. `meant`: suggestions for a wrong
+/// word.
 ///
 /// # Errors
 /// [`UsageError`].
@@ -77,7 +77,7 @@ fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
         ContextValue::String(text) => Some(text.clone()),
         ContextValue::Strings(all) => all.first().cloned(),
         ContextValue::StyledStr(text) => Some(text.to_string()),
-        // Numbers and flags of clap's own say nothing that a name does not; it may add more kinds.
+        // Numbers and flags of clap tell nothing beyond the name; clap may add more kinds.
         _ => None,
     }
 }
@@ -89,7 +89,7 @@ fn all(error: &clap::Error, kind: ContextKind) -> Vec<String> {
     }
 }
 
-/// The first line, without what clap begins it with.
+/// The first line, without clap's prefix.
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     line.strip_prefix("error: ").unwrap_or(line).to_owned()

@@ -41,8 +41,8 @@ pub struct CallOptions {
     /// True: it is an error if an answer lacks its id, has an unknown state, part or role, or has
     /// an artifact without an id. For tools that check an agent.
     pub is_strict: bool,
-    /// True: webhooks are also set at an agent whose card does not declare push notifications, with
-    /// a warning. Otherwise such a call is `NotDeclared` (A2A 1.0 §3.3.4).
+    /// True: webhooks are also set if the agent's card does not declare push notifications, with a
+    /// warning. Otherwise such a call is `NotDeclared` (A2A 1.0 §3.3.4).
     pub assumes_push: bool,
 }
 
@@ -119,8 +119,8 @@ impl ClientBuilder {
     /// The tenant to call instead of the interface's (A2A 1.0 §8.3.2); empty: the interface's.
     /// Every request names it: in 1.0 in its messages, over HTTP+JSON in the path. In every version
     /// it replaces the last segment of a URL that ends with `/tenants/NAME`. An interface that has
-    /// neither position, as in 0.3 at other URLs, is skipped; so is a gRPC interface whose tenant
-    /// is the card's name, since that names the agent. If no interface is left, the error is
+    /// neither position, as in 0.3 at other URLs, is skipped; so is a gRPC interface with the
+    /// card's name as tenant, since that names the agent. If no interface is left, the error is
     /// `NoTenant`.
     #[must_use]
     pub fn tenant(mut self, tenant: impl Into<String>) -> ClientBuilder {

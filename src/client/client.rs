@@ -286,8 +286,8 @@ impl<T: Transport> Client<T> {
     /// the server decides how many.
     ///
     /// # Errors
-    /// [`ClientError`]; `NotExpressible` if a page is requested from an agent whose protocol has no
-    /// pages: before 1.0 every binding except HTTP+JSON and gRPC of 0.3.
+    /// [`ClientError`]; `NotExpressible` if a page is requested and the agent's protocol has none:
+    /// before 1.0 every binding except HTTP+JSON and gRPC of 0.3.
     pub async fn list_push_configs(
         &self,
         task_id: &str,
@@ -348,7 +348,7 @@ impl<T: Transport> Client<T> {
 pub(super) struct InterfaceSearch {
     /// The call was made in a version that the server named.
     has_changed_version: bool,
-    /// A bit for each of the first 64 interfaces whose origin could not be connected to.
+    /// A bit for each of the first 64 interfaces that could not be connected to.
     failed: u64,
     /// One of the failed interfaces has TLS.
     needs_tls: bool,

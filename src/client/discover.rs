@@ -59,7 +59,7 @@ enum Got {
         url: HttpUrl,
         freshness: CardFreshness,
     },
-    /// A status other than 200, or a 200 whose content was not read.
+    /// A status other than 200, or a 200 with content that was not read.
     Other(NoCardAnswer),
 }
 

@@ -90,7 +90,7 @@ impl AgentEndpoint {
     }
 
     /// Writes the fields of a call except a token. `after`: the last event that a subscriber has
-    /// received; `terms`: the terms of the call, whose trace replaces the common one.
+    /// received; `terms`: the terms of the call; their trace replaces the common one.
     pub fn write_fields(
         &self,
         call: &WrittenCall,

@@ -140,7 +140,7 @@ impl ClientError {
             }
             ClientErrorKind::Fault(fault) => match (fault.kind, fault.http) {
                 (Some(FaultKind::Overloaded | FaultKind::RateLimited), _) => Failure::Unhandled,
-                // The server also sends this to waiting calls, whose task exists already.
+                // The server also sends this to waiting calls, after their task was created.
                 (Some(FaultKind::ShuttingDown), _) => Failure::Unknown,
                 (None, Some(status)) => Failure::of_status(status, self.retry_after_ms.is_some()),
                 (None, None) => {

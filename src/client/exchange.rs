@@ -255,7 +255,7 @@ impl<T: Transport> SharedClient<T> {
     fn is_idempotent_send(&self, endpoint: &AgentEndpoint, op: Op) -> bool {
         // 0.1 has no message ids.
         let has_ids = endpoint.interface.generation != Generation::V01;
-        // Whether the caller on whose behalf a call is made has credentials is unknown here.
+        // Whether the original caller has credentials is unknown here.
         let has_credentials =
             || endpoint.plan().is_ok_and(|plan| !plan.is_empty() && !plan.passes_on());
         matches!(op, Op::Send | Op::Stream)

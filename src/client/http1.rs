@@ -158,8 +158,8 @@ impl Http1Connection {
         self.is_sent = true;
     }
 
-    /// Whether the rest of the request is still needed: not after the final head. A connection
-    /// whose request was never complete is not reused.
+    /// Whether the rest of the request is still needed: not after the final head. A connection with
+    /// an incomplete request is not reused.
     pub fn needs_request(&self) -> bool {
         matches!(self.state, Http1State::Head { .. }) && !self.is_sent
     }

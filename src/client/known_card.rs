@@ -84,7 +84,7 @@ impl<T: Transport> SharedClient<T> {
 impl<T: Transport> Client<T> {
     /// The public card as last read, for the next client of the same agent;
     /// [`Client::extended_card`] does not change it. `None` for a card that came from no URL, or
-    /// whose server sent `no-store`.
+    /// with `no-store`.
     pub fn known_card(&self) -> Option<KnownCard> {
         self.inner.known().filter(|known| known.freshness.may_be_kept())
     }

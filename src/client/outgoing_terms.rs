@@ -101,7 +101,7 @@ impl<T: Transport> Client<T> {
         Client { inner: Arc::clone(&self.inner), terms: merged(&terms, &self.terms) }
     }
 
-    /// Whether its calls carry the `Authorization` of the callers on whose behalf they are made.
+    /// Whether its calls carry the `Authorization` of the original callers.
     #[cfg(feature = "gateway")]
     pub(crate) fn passes_authorization(&self) -> bool {
         self.inner.built.credentials.passes_authorization

@@ -257,7 +257,7 @@ impl<'a> TaskAddress<'a> {
     }
 
     /// Whether this is the address of the task with this id. `has_threads`: the server is
-    /// LangSmith, whose ids may be `context:task` in requests and answers.
+    /// LangSmith, which may write ids as `context:task` in requests and answers.
     pub(super) fn names(&self, id: RawText<'_>, has_threads: bool) -> bool {
         id == self.id
             || has_threads && {

@@ -178,7 +178,7 @@ mod tests {
     const NOW: Now = Now { mono_ms: 1_000, unix_ms: 784_111_777_000 };
 
     #[test]
-    fn what_changes_nothing_is_repeated_and_a_send_only_when_it_was_not_handled() {
+    fn reads_are_repeated_and_sends_only_if_unhandled() {
         use Failure::{Lasting, Unhandled, Unknown};
         let of = |op, failure| is_repeatable(op, Generation::V1, false, failure);
         let reads = [Op::Get, Op::List, Op::Subscribe, Op::PushGet, Op::PushList, Op::ExtendedCard];

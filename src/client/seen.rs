@@ -245,7 +245,7 @@ impl Seen {
         self.number = next.and_then(|next| next.checked_sub(1));
     }
 
-    /// Notes the number of an initial task whose changes were caught up.
+    /// Notes the number of an initial task after its changes were caught up.
     pub fn counted(&mut self, number: Option<u64>) {
         self.is_uncounted = number.is_none();
         self.number = number.or(self.number);
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_the_task_has_already_is_repeated_unless_nothing_tells_it_apart() {
+    fn repeated_status_is_detected_if_it_is_distinguishable() {
         let (mut seen, mut task) = (Seen::new(1, 10), task());
         let words = MessageBuf::agent(&PartsBuf::new().text("one")).id("m");
         task.status(TaskState::Working, 0, Some(&words)).unwrap();

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jwt_says_which_post_it_is_about_and_is_good_for_five_minutes() {
+    fn jwt_identifies_its_post_and_expires_after_five_minutes() {
         for (pem, alg) in [(RSA, "RS256"), (&p256(), "ES256")] {
             let keys = keys(&[pem]);
             let (header, claims) = verified(&keys, &keys.jwt(&POST).unwrap());

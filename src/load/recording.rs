@@ -46,8 +46,8 @@ const KINDS_MAX: usize = 1_000;
 /// The calls of a plan as lines of JSON, of all workers, in the order of their times.
 ///
 /// # Errors
-/// A sentence: the plan is a closed loop, whose times the answers decide, or has more calls than
-/// a recording takes.
+/// A sentence: the plan is a closed loop, which has no times of its own, or has more calls than a
+/// recording allows.
 pub fn write_recording(plan: &LoadPlan) -> Result<String, String> {
     if !plan.is_open() {
         return Err("in a closed loop, answers determine the times".to_owned());

@@ -1,8 +1,8 @@
 //! The live view of a run at a terminal.
 //!
-//! Invariants: the view is on stderr, in the terminal's other screen, so that stdout has the report
-//! alone and the shell's lines come back. The terminal is restored when the view is dropped, and
-//! before the text of a panic, of any thread; after that nothing is drawn.
+//! Invariants: the view is on stderr, in the terminal's alternate screen, so that stdout has only
+//! the report and the shell's lines return. The terminal is restored when the view is dropped, and
+//! before the message of a panic in any thread; after that nothing is drawn.
 
 use std::{
     collections::BTreeMap,
@@ -34,10 +34,10 @@ use ratatui::{
 
 use super::shown::ShownRun;
 
-/// Kinds of errors that have a line of their own, at most.
+/// Maximum kinds of errors with a line of their own.
 const ERROR_LINES_MAX: usize = 6;
 
-/// True: the terminal shows the view, and has to be restored.
+/// True: the terminal shows the view and must be restored.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 static PANIC_HOOK: Once = Once::new();
 
@@ -47,7 +47,7 @@ pub struct LiveView {
 }
 
 impl LiveView {
-    /// Opens the view; `None` where stderr is no terminal in the foreground that can show it.
+    /// Opens the view; `None` unless stderr is a capable terminal in the foreground.
     pub fn open() -> Option<LiveView> {
         if !can_show() {
             return None;
@@ -72,7 +72,7 @@ impl LiveView {
         }
     }
 
-    /// Shows how a run goes.
+    /// Draws the progress of a run.
     pub fn show(&mut self, shown: &ShownRun) {
         if IS_OPEN.load(SeqCst) {
             // Without a terminal the run continues without a view.
@@ -106,10 +106,10 @@ impl Drop for LiveView {
     }
 }
 
-/// Gives the terminal back as it was; the second time it does nothing.
+/// Restores the terminal; a second call does nothing.
 fn restore() {
     if IS_OPEN.swap(false, SeqCst) {
-        // A terminal that is gone needs nothing.
+        // A closed terminal needs nothing.
         let _ = execute!(io::stderr(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
@@ -123,7 +123,7 @@ fn can_show() -> bool {
         && size().is_ok_and(|(columns, rows)| columns > 0 && rows > 0)
 }
 
-/// A job in the background that changed the terminal would be stopped.
+/// The system would stop a background job that changes the terminal.
 #[cfg(unix)]
 fn is_in_foreground() -> bool {
     rustix::termios::tcgetpgrp(io::stderr()).is_ok_and(|group| group == rustix::process::getpgrp())
@@ -179,7 +179,7 @@ fn draw(shown: &ShownRun, frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new("q or Ctrl-C ends the run with its report").dim(), keys);
 }
 
-/// A line of text, and below it the last values as bars.
+/// A line of text, and the last values as bars below it.
 struct LineAndBars<'v> {
     text: String,
     values: &'v [u64],

@@ -26,10 +26,10 @@ pub fn command() -> Command {
     with_only(command, &["output"]).after_help(HELP)
 }
 
-/// Joins the reports that the words name.
+/// Joins the named reports.
 ///
 /// # Errors
-/// A [`CommandFailure`]: a file cannot be read, is no report, or cannot be written.
+/// A [`CommandFailure`]: a file cannot be read, is not a report, or cannot be written.
 pub fn run(
     words: &ArgMatches,
     settings: &Settings,

@@ -4,30 +4,30 @@ use std::{collections::BTreeMap, time::Duration};
 
 use peregrine::load::{LoadRun, LoadSlice};
 
-/// How a run goes, as it is shown.
+/// The progress of a run, as shown.
 #[derive(Default)]
 pub struct ShownRun {
     /// The interface that is called, and how.
     pub title: String,
-    /// Time since the beginning.
+    /// Time since the start.
     pub elapsed: Duration,
     /// Time of the whole run, warm-up included.
     pub length: Duration,
     warmup: Duration,
-    /// Calls a second that are due now; `None`: a closed loop.
+    /// The current rate of due calls; `None`: a closed loop.
     wanted: Option<f64>,
     unanswered: u64,
     /// Length of a slice.
     slice: Duration,
-    /// Calls a second of each whole slice.
+    /// Calls per second in each complete slice.
     pub rates: Vec<f64>,
-    /// The p99 of each whole slice in microseconds; 0: no call ended well in it.
+    /// The p99 of each complete slice in microseconds; 0: it has no good call.
     pub p99_us: Vec<u64>,
-    /// The last whole slice.
+    /// The last complete slice.
     last: Option<LoadSlice>,
     calls: u64,
     events: u64,
-    /// Calls that failed, by kind.
+    /// Failed calls, by kind.
     pub errors: BTreeMap<String, u64>,
 }
 
@@ -37,7 +37,7 @@ impl ShownRun {
         ShownRun { title, ..ShownRun::default() }
     }
 
-    /// Looks at how the run goes.
+    /// Updates the progress from the run.
     pub fn update(&mut self, run: &LoadRun) {
         let plan = run.plan();
         self.length = plan.warmup + plan.duration;
@@ -51,7 +51,7 @@ impl ShownRun {
         let seconds = progress.slice.as_secs_f64().max(1e-9);
         let whole = (self.elapsed.as_secs_f64() / seconds) as usize;
         for slice in progress.slices {
-            // The slice that is being filled would look like a dip.
+            // The current slice is incomplete and would look like a dip.
             if self.rates.len() < whole {
                 self.rates.push(slice.calls as f64 / seconds);
                 self.p99_us.push(slice.latency.value_at_quantile(0.99) / 1_000);
@@ -60,7 +60,7 @@ impl ShownRun {
         }
     }
 
-    /// How far it is.
+    /// The elapsed time.
     pub fn time_line(&self) -> String {
         if self.elapsed > self.length {
             return "waiting for the last answers".to_owned();
@@ -100,7 +100,7 @@ impl ShownRun {
         )
     }
 
-    /// All of it in one line, for where there is no view.
+    /// Everything in one line, for output without a view.
     pub fn line(&self) -> String {
         let ms = |share: f64| {
             let last = self.last.as_ref().map(|last| last.latency.value_at_quantile(share));

@@ -11,26 +11,26 @@ use super::{
     BenchPlan, BenchTarget,
 };
 
-/// Runs of a search, at most.
+/// Maximum runs of a search.
 const RUNS_MAX: usize = 36;
-/// How near to each other the best and the first failed rate are at the end of a search.
+/// Ratio of the first failed rate to the best rate at which a search ends.
 const NEAR: f64 = 1.05;
-/// The share of the wanted rate that has to be reached for a rate to count as held.
+/// Share of the wanted rate that a run must reach to hold it.
 const REACHED_SHARE: f64 = 0.95;
 
-/// Which rates are tried.
+/// The rates to try.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sweep {
-    /// So many, from the first to the last in even steps.
+    /// A number of rates, from the first to the last in even steps.
     Steps {
         /// Calls a second.
         from: f64,
         /// Calls a second.
         to: f64,
-        /// How many, 2 at least.
+        /// The number of rates, at least 2.
         steps: usize,
     },
-    /// More and more until an objective breaks, then closer and closer.
+    /// Increasing rates until an objective breaks, then a bisection.
     FindMax {
         /// Calls a second of the first run.
         from: f64,
@@ -49,8 +49,8 @@ struct Search {
 }
 
 impl Search {
-    /// The next rate; `None`: it is found. A rate that breaks an objective is tried once more, so
-    /// that one stall of the machine does not end the search.
+    /// The next rate; `None`: the search has ended. A rate that breaks an objective is tried once
+    /// more, so that one stall of the machine does not end the search.
     fn next(&mut self, holds: bool) -> Option<f64> {
         self.is_second = !holds && !self.is_second;
         if self.is_second {
@@ -72,13 +72,13 @@ impl Search {
     }
 }
 
-/// The rate without digits that say nothing.
+/// The rate without insignificant digits.
 fn readable(rate: f64) -> f64 {
     if rate < 10.0 { (rate * 10.0).round() / 10.0 } else { rate.round() }
 }
 
 impl Sweep {
-    /// Runs the plan at each rate. The report is that of the highest rate that held, or of the
+    /// Runs the plan at each rate. Returns the report of the highest rate that held, or of the
     /// first, with all rates as its sweep.
     ///
     /// # Errors
@@ -151,12 +151,12 @@ fn at_rate(plan: &LoadPlan, rate: f64) -> LoadPlan {
     LoadPlan { pace: LoadPace::Rate(RateSpan::steady(rate, arrivals)), ..plan.clone() }
 }
 
-/// The first objective that a run has broken; a rate that was not reached is broken as well.
+/// The first broken objective of a run; a rate that was not reached counts as broken.
 fn broken_objective(report: &TargetReport, objectives: &[Objective]) -> Option<String> {
     let wanted = report.rate.wanted.unwrap_or_default();
     if report.never_sent > 0 || report.rate.reached < wanted * REACHED_SHARE {
         let reached = format!("reached {:.1} of {wanted:.1} calls/s", report.rate.reached);
-        // More late calls than held back ones: the agent was not asked for more.
+        // More late calls than held-back ones: the generator was the bottleneck, not the agent.
         return Some(match report.late > report.held_back {
             true => format!("{reached}, because the generator was late"),
             false => reached,
@@ -175,7 +175,7 @@ fn point(wanted: f64, report: &TargetReport) -> SweepPoint {
     }
 }
 
-/// What a search has found.
+/// The result of a search, as a sentence.
 fn found(best: &TargetReport, holds: bool) -> String {
     let wanted = best.rate.wanted.unwrap_or_default();
     match holds {
@@ -198,7 +198,8 @@ fn line(wanted: f64, report: &TargetReport, broken: Option<&str>) -> String {
 mod tests {
     use super::*;
 
-    /// The rates that are tried where so many calls a second hold, but for the first try of some.
+    /// The tried rates if up to `most` calls per second hold, except for the first try of some
+    /// rates.
     fn tried(most: f64, stalls_at: &[f64]) -> Vec<f64> {
         let mut search = Search { rate: 100.0, best: None, broken: None, is_second: false };
         let (mut rates, mut stalled) = (vec![100.0], Vec::new());

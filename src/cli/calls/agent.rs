@@ -30,22 +30,22 @@ use super::{
     unused,
 };
 
-/// What brings the requests.
+/// The transport of requests.
 pub type AgentTransport = CachingTransport<TracedTransport<HttpClient>>;
 /// A stream of the agent.
 pub type AgentStream = ClientStream<AgentTransport>;
 
-/// The bytes of a card in a file, at most.
+/// Maximum bytes of a card in a file.
 const CARD_BYTES_MAX: u64 = 1 << 20;
 
-/// Milliseconds for a connection: a waiting user learns of a dead server within 10 s.
+/// Connect timeout in milliseconds: a waiting user learns of a dead server within 10 s.
 const CONNECT_MS: u64 = 5_000;
 /// The longest pause between two attempts, in milliseconds, for the same reason.
 const PAUSE_MS_MAX: u64 = 1_000;
 
 /// The agent of a call.
 pub struct CalledAgent {
-    /// What calls it.
+    /// The client that calls it.
     pub client: Client<AgentTransport>,
 }
 
@@ -73,8 +73,8 @@ impl CalledAgent {
         CalledAgent::with(on, reference, false).await
     }
 
-    /// The same, for what only a scheme that the public card has may be shown for: where it has
-    /// none, no credential goes anywhere (the command line's specification, §12.4).
+    /// As [`CalledAgent::of`], for credentials that only a scheme of the public card allows: if it
+    /// has none, no credential is sent (the command line's specification, §12.4).
     ///
     /// # Errors
     /// A [`CommandFailure`].
@@ -115,11 +115,11 @@ impl CalledAgent {
         Ok(CalledAgent { client })
     }
 
-    /// The agent of `--endpoint`, for which `card` stands.
+    /// The agent of `--endpoint`, with `card` as its card.
     fn at_endpoint(on: &Invocation<'_>, card: AgentCard) -> Result<CalledAgent, CommandFailure> {
         let builder = builder(&on.settings, judges(on))?;
         let builder = builder.credentials(credentials(&on.settings)?);
-        // The version that is called without a word about it.
+        // An endpoint may have any version, even without `--a2a-version`.
         let builder = builder.floor(ProtocolVersion::V0_1);
         let client = builder.connect_over(transport(&on.settings, None)?, card, None);
         let client = client.map_err(|error| failure(on, error))?;
@@ -128,7 +128,7 @@ impl CalledAgent {
     }
 }
 
-/// The card of the agent, whether or not one of its interfaces can be called.
+/// The card of the agent, even if none of its interfaces can be called.
 ///
 /// # Errors
 /// A [`CommandFailure`].
@@ -137,7 +137,7 @@ pub async fn card(on: &Invocation<'_>) -> Result<AgentCard, CommandFailure> {
     AgentCard::read(&json).map_err(|error| failure(on, error.into()))
 }
 
-/// The card of the agent as it is, whether or not it can be read; and its URL, if it has one.
+/// The card of the agent as received, valid or not, and its URL, if it has one.
 ///
 /// # Errors
 /// A [`CommandFailure`].
@@ -173,10 +173,10 @@ pub fn transport(
     Ok(CachingTransport::new(inner, cache))
 }
 
-/// TLS, proxies and the name of the client, as the settings have them.
+/// TLS, proxies and the name of the client, from the settings.
 ///
 /// # Errors
-/// A [`CommandFailure`]: files of TLS that cannot be used, or a proxy.
+/// A [`CommandFailure`]: unusable TLS files, or an invalid proxy.
 pub fn http_options(settings: &Settings) -> Result<HttpClientOptions, CommandFailure> {
     let tls = client_tls(settings)?;
     let mut options = HttpClientOptions { tls, ..HttpClientOptions::default() };
@@ -215,7 +215,7 @@ pub fn client_tls(settings: &Settings) -> Result<ClientTls, CommandFailure> {
     Ok(tls)
 }
 
-/// The command line's specification, §6.5 and §12.1: never silently.
+/// The command line's specification, §6.5 and §12.1: `--insecure` always gives a warning.
 fn warn_insecure(settings: &Settings) {
     warn(
         "--insecure: certificates are not verified; any host on the path can read and change the \
@@ -227,7 +227,7 @@ fn warn_insecure(settings: &Settings) {
     }
 }
 
-/// Whether the command judges the agent, and does not make the best of what it says.
+/// Whether the command checks the agent strictly instead of leniently.
 fn judges(on: &Invocation<'_>) -> bool {
     matches!(on.path, "conformance" | "bench")
 }
@@ -270,7 +270,7 @@ fn builder(settings: &Settings, is_strict: bool) -> Result<ClientBuilder, Comman
     Ok(builder)
 }
 
-/// The user's credentials; the card says which are used.
+/// The user's credentials; the card decides which are used.
 fn credentials(settings: &Settings) -> Result<Credentials, CommandFailure> {
     let secret = |name: &str| settings.text(name).map(Secret::new);
     let basic = settings.text("basic").map(|text| {
@@ -280,7 +280,7 @@ fn credentials(settings: &Settings) -> Result<Credentials, CommandFailure> {
         pair.map(|(name, password)| (name.to_owned(), Secret::new(password)))
     });
     let oauth = match settings.text("client-secret") {
-        // Without a secret there is no token without a human: auth login has it.
+        // Without a secret a token needs the user: `auth login` gets it.
         Some(_) => login::oauth_client(settings)?,
         None => None,
     };
@@ -299,7 +299,7 @@ fn credentials(settings: &Settings) -> Result<Credentials, CommandFailure> {
 /// The bytes of a file: a card, or keys.
 ///
 /// # Errors
-/// A [`CommandFailure`]: there is none, or it is too long.
+/// A [`CommandFailure`]: the file is missing or too long.
 pub fn file(path: &Path) -> Result<Vec<u8>, CommandFailure> {
     let unreadable = |error: std::io::Error| {
         let line = format!("cannot read {}: {error}", path.display());

@@ -23,11 +23,11 @@ use super::{
     explain::failure,
 };
 
-/// Shows the card of an agent; with `--extended`, that for callers with credentials.
+/// Shows the card of an agent; with `--extended`, its card for authenticated callers.
 ///
 /// # Errors
-/// A [`CommandFailure`]: with `--validate`, what breaks the schema; with keys, signatures none of
-/// which is good.
+/// A [`CommandFailure`]: with `--validate`, errors of the schema; with keys, signatures of which
+/// none is valid.
 pub async fn get(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     let validates = on.flags.get_flag("validate");
     let keys = keys(on)?;
@@ -48,10 +48,10 @@ pub async fn get(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     show(on, &card, validates, &keys)
 }
 
-/// Says everything that is wrong with a card.
+/// Prints all findings of a card.
 ///
 /// # Errors
-/// A [`CommandFailure`]: there is an error among it.
+/// A [`CommandFailure`]: one of the findings is an error.
 pub async fn check(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     let (json, url) = agent::card_json(on).await?;
     let findings = lint(&json, url.as_ref());
@@ -83,12 +83,11 @@ pub async fn check(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     }
 }
 
-/// Says whether one of the user's keys has signed a card: verified, unverifiable or absent. A card
-/// that is not signed is no failure (A2A 1.0 §8.4).
+/// Prints whether one of the user's keys has signed a card: verified, unverifiable or absent. An
+/// unsigned card is not a failure (A2A 1.0 §8.4).
 ///
 /// # Errors
-/// A [`CommandFailure`]: a key that cannot be read, a card that cannot be, signatures none of which
-/// is good.
+/// A [`CommandFailure`]: an unreadable key or card, or signatures of which none is valid.
 pub async fn check_signatures(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     let keys = keys(on)?;
     let card = agent::card(on).await?;
@@ -131,8 +130,8 @@ fn keys(on: &Invocation<'_>) -> Result<Vec<CardKeys>, CommandFailure> {
     Ok(keys)
 }
 
-/// What comes of the first keys that have signed a card, or else of the last; without keys nothing
-/// can be said for a signature.
+/// The outcome for the first keys that have signed a card, or else for the last keys; without keys
+/// no signature can be verified.
 fn verified(card: &AgentCard, keys: &[CardKeys]) -> SignatureOutcome {
     let mut outcome = verify(card, &CardKeys::default());
     for keys in keys {
@@ -165,8 +164,8 @@ fn refuse(on: &Invocation<'_>, findings: &[CardFinding]) -> Result<(), CommandFa
     Err(failure.hint(on.command("card lint", "")))
 }
 
-/// Shows a card, and what comes of its signatures (the command line's specification, §10.1);
-/// `is_valid`: it was checked, and nothing is wrong with it.
+/// Shows a card, and the outcome of its verification (the command line's specification, §10.1);
+/// `is_valid`: it was checked without errors.
 fn show(
     on: &Invocation<'_>,
     card: &AgentCard,
@@ -186,8 +185,8 @@ fn show(
         SignatureOutcome::Verified { .. } | SignatureOutcome::Absent => outcome.to_string(),
     };
     match on.format {
-        // The command line's specification, §11.3: the type of A2A 1.0. A card that is one goes as
-        // it came, so that its signatures hold.
+        // The command line's specification, §11.3: the type of A2A 1.0. A card of 1.0 is printed as
+        // received, so that its signatures stay valid.
         OutputFormat::Json => {
             match card.generation {
                 Generation::V1 => on.say_json(card.raw_json().as_bytes()),
@@ -196,7 +195,7 @@ fn show(
             if is_valid {
                 tell("the card is valid\n");
             }
-            // A reader of the card sees that there is none.
+            // The printed card already shows a missing signature.
             if outcome != SignatureOutcome::Absent {
                 tell(&format!("Signature: {}\n", one_line(&signature)));
             }

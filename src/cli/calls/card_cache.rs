@@ -37,7 +37,7 @@ use super::{
     Invocation,
 };
 
-/// The folder, in that of the user's configuration.
+/// The folder, inside the user's configuration folder.
 const FOLDER: &str = "cards";
 /// Maximum number of stored cards; the oldest is removed first.
 const CARDS_MAX: usize = 64;
@@ -58,7 +58,7 @@ const KEPT_FIELDS: [&str; 5] = ["age", "cache-control", "etag", "expires", "last
 /// The cache entry of one agent's card.
 pub struct KeptCards {
     folder: PathBuf,
-    /// Where the card may be.
+    /// The possible URLs of the card.
     urls: Vec<HttpUrl>,
     /// True: each use revalidates the card.
     asks: bool,
@@ -69,13 +69,13 @@ pub struct KeptCards {
 }
 
 impl KeptCards {
-    /// That for the agent of a call; `None`: its card is a file, or nothing is to be kept. A
-    /// command that asks for the card itself, judges the agent or gives it credentials is shown
-    /// what the server has, and so is a call to this machine, where agents come and go at the same
-    /// place.
+    /// The cache for the agent of a call; `None`: its card is a file, or caching is off. A command
+    /// that requests the card itself, checks the agent or sends it credentials revalidates the card
+    /// each time, and so does a call to this machine, where different agents may use the same
+    /// address.
     ///
     /// # Errors
-    /// A [`CommandFailure`] of usage: a setting that means nothing.
+    /// A [`CommandFailure`] of usage: an invalid setting.
     pub fn of(on: &Invocation<'_>) -> Result<Option<KeptCards>, CommandFailure> {
         let settings = &on.settings;
         let reference = CardReference::parse(settings.text("agent-card").unwrap_or_default())?;
@@ -99,11 +99,11 @@ impl KeptCards {
         Ok(Some(KeptCards { folder, urls, asks, identity, shown }))
     }
 
-    /// The URL and the file of the card that a request asks for, if it asks for one.
+    /// The URL and the file of the requested card, if a request is for a card.
     fn place(&self, request: &HttpRequest<'_>) -> Option<(String, PathBuf)> {
         let mut urls = self.urls.iter();
         let is_asked = |url: &&HttpUrl| url.origin == *request.origin && url.path == request.target;
-        // The card for authenticated callers may be at the same place.
+        // The card for authenticated callers may be at the same URL.
         let is_plain = |name: &str| ASKED_FIELDS.iter().any(|one| one.eq_ignore_ascii_case(name));
         let is_public = request.fields.iter().all(|(name, _)| is_plain(name));
         let is_get = request.method == HttpMethod::Get;
@@ -121,9 +121,9 @@ impl KeptCards {
 pub struct KeptCard {
     /// Where it came from.
     url: String,
-    /// When its server said so, in ms since the Unix epoch.
+    /// When its server sent it, in ms since the Unix epoch.
     said_at_unix_ms: u64,
-    /// What its server said: some of the fields of the response.
+    /// The caching fields of the response.
     fields: BTreeMap<String, String>,
     /// The card.
     card: String,
@@ -131,7 +131,7 @@ pub struct KeptCard {
 
 impl KeptCard {
     fn read(path: &Path, url: &str) -> Option<KeptCard> {
-        // With its escapes a card may be some times as long.
+        // With its escapes a card may be several times as long.
         let is_ours = fs::metadata(path).ok()?.len() <= 8 * CARD_BYTES_MAX as u64;
         let kept: KeptCard =
             serde_json::from_slice(&fs::read(path).ok().filter(|_| is_ours)?).ok()?;
@@ -147,7 +147,7 @@ impl KeptCard {
         CardFreshness::of(|name| self.fields.get(name).map(String::as_bytes), said)
     }
 
-    /// Keeps it, in place of the oldest if there are too many.
+    /// Stores the card, and removes the oldest one if there are too many.
     fn write(&self, path: &Path) -> io::Result<()> {
         let folder = path.parent().unwrap_or(Path::new("."));
         let mut builder = DirBuilder::new();
@@ -173,7 +173,7 @@ impl KeptCard {
     }
 }
 
-/// True: a file of this name is the cache's own.
+/// Whether a file of this name belongs to the cache.
 fn is_kept_name(name: &OsStr) -> bool {
     let stem = name.to_str().and_then(|name| name.strip_suffix(".json"));
     stem.is_some_and(|stem| {
@@ -181,14 +181,14 @@ fn is_kept_name(name: &OsStr) -> bool {
     })
 }
 
-/// A transport that keeps cards.
+/// A transport that caches cards.
 pub struct CachingTransport<T> {
     inner: T,
     cache: Option<KeptCards>,
 }
 
 impl<T> CachingTransport<T> {
-    /// Keeps what passes `inner`, if there is a cache.
+    /// Caches cards received by `inner`, if there is a cache.
     pub fn new(inner: T, cache: Option<KeptCards>) -> CachingTransport<T> {
         CachingTransport { inner, cache }
     }
@@ -268,7 +268,7 @@ impl<T: Transport> Transport for CachingTransport<T> {
     }
 }
 
-/// What a response says of how long it is good.
+/// The caching fields of a response.
 fn said<R: HttpResponse>(response: &R) -> BTreeMap<String, String> {
     let fields = KEPT_FIELDS.iter().filter_map(|name| {
         let value = str::from_utf8(response.field(name)?).ok()?;
@@ -277,16 +277,16 @@ fn said<R: HttpResponse>(response: &R) -> BTreeMap<String, String> {
     fields.collect()
 }
 
-/// RFC 9111 §3: whether a response may be kept, and whether that is of use.
+/// RFC 9111 §3: whether a response may be stored, and whether that is useful.
 fn may_be_kept<R: HttpResponse>(response: &R, now: Now) -> bool {
     let freshness = CardFreshness::of(|name| response.field(name), now);
     let has_validator = ["etag", "last-modified"].iter().any(|name| response.field(name).is_some());
-    // What else it may vary by is the same in every request for a card.
+    // Any other field of `Vary` is the same in every request for a card.
     let varies = response.field("vary").is_some_and(|vary| vary.contains(&b'*'));
     freshness.may_be_kept() && !varies && (has_validator || freshness.is_fresh(now))
 }
 
-/// A card on its way into the cache.
+/// A card that is being received into the cache.
 pub struct Keeping {
     kept: KeptCard,
     bytes: Vec<u8>,
@@ -294,7 +294,7 @@ pub struct Keeping {
 }
 
 impl Keeping {
-    /// The card has come as a whole.
+    /// The card is complete.
     fn end(self) {
         let Keeping { mut kept, bytes, path } = self;
         let Ok(card) = String::from_utf8(bytes) else { return };
@@ -307,7 +307,7 @@ impl Keeping {
 
 /// A response from the server, or a cached card and how much of it was read.
 pub enum CachedResponse<R> {
-    /// As it came.
+    /// From the server.
     Sent(R, Option<Keeping>),
     /// A cached card.
     Kept(KeptCard, usize),
@@ -383,7 +383,7 @@ mod tests {
 
     use super::*;
 
-    /// A server of one card, the fields that it sends, and the requests that it was sent.
+    /// A server of one card, its response fields, and its received requests.
     struct Server {
         fields: &'static [(&'static str, &'static str)],
         unix_ms: u64,
@@ -449,7 +449,8 @@ mod tests {
         }
     }
 
-    /// Asks `times` times for the card, a second apart; gives what the server heard.
+    /// Requests the card `times` times, a second apart; returns the validators that the server
+    /// received.
     fn asked(
         name: &str,
         fields: &'static [(&'static str, &'static str)],
@@ -547,7 +548,7 @@ mod tests {
         for name in ["Authorization", "X-Api-Key", "Cookie"] {
             assert_eq!(place("", name), None, "{name}");
         }
-        // With a certificate, or other authorities, the card may be another.
+        // With a certificate, or with other authorities, the card may differ.
         assert_ne!(place("mine.pem", "Accept"), public);
     }
 

@@ -27,17 +27,17 @@ use super::{
     until,
 };
 
-/// The longest line of a pipe, in bytes.
+/// Maximum bytes of a line from a pipe.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
-/// Before each line at a terminal.
+/// The prompt of each line at a terminal.
 const PROMPT: &str = "> ";
 
-/// Talks until the input ends.
+/// Sends each line until the input ends.
 ///
 /// # Errors
-/// A [`CommandFailure`]: there is no terminal, a line cannot be read, or, from a pipe,
-/// a turn could not be taken.
+/// A [`CommandFailure`]: there is no terminal, a line cannot be read, or, from a pipe, a turn
+/// failed.
 pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), CommandFailure> {
     let is_asked = io::stdin().is_terminal();
     if is_asked && !io::stdout().is_terminal() {
@@ -82,7 +82,7 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
             Ok(()) => has_turned = true,
             Err(failed) if is_asked => {
                 tell(&failed.failure.text());
-                // What the agent has begun stays in the conversation.
+                // An unfinished turn that reached the agent is part of the conversation.
                 has_turned |= !failed.is_unheard;
                 remember(on);
             }
@@ -91,7 +91,7 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
     }
 }
 
-/// Where lines come from.
+/// The source of lines.
 enum ChatLines {
     Terminal(Box<DefaultEditor>),
     Pipe,
@@ -100,12 +100,12 @@ enum ChatLines {
 /// The result of reading a line.
 enum ChatLine {
     Line(String),
-    /// Ctrl-C: the line is not meant.
+    /// Ctrl-C: the line is discarded.
     Cleared,
     End,
 }
 
-/// The next line, read on a thread of its own so that Ctrl-C is heard meanwhile.
+/// The next line, read on a separate thread so that Ctrl-C is handled meanwhile.
 async fn next_line(mut lines: ChatLines) -> Result<(ChatLine, ChatLines), CommandFailure> {
     let is_terminal = matches!(lines, ChatLines::Terminal(_));
     let read = move || lines.read().map(|read| (read, lines));
@@ -128,7 +128,7 @@ impl ChatLines {
         match editor.readline(PROMPT) {
             Ok(line) => {
                 if !line.trim().is_empty() {
-                    // Without history the line is sent as well.
+                    // The line is sent even if it cannot be added to the history.
                     let _ = editor.add_history_entry(&line);
                 }
                 Ok(ChatLine::Line(line))
@@ -166,15 +166,15 @@ pub fn goodbye(on: &Invocation<'_>) {
     say(&output.text);
 }
 
-/// A turn that could not be taken.
+/// A failed turn.
 struct FailedTurn {
     failure: CommandFailure,
-    /// True: the agent has said nothing of the line.
+    /// True: the agent has not reacted to the line.
     is_unheard: bool,
 }
 
 impl FailedTurn {
-    /// True: the task that the turn before left waiting has ended by itself.
+    /// True: the task that waited after the previous turn has ended by itself.
     fn is_over(&self, on: &Invocation<'_>) -> bool {
         use FaultKind::{TaskNotFound, TaskTerminal, UnsupportedOperation};
         let is_named = |kind: FaultKind| self.failure.code.name() == kind.error_name();
@@ -197,7 +197,7 @@ async fn turn_within(
         Ended::Itself(turned) => return turned,
         Ended::Late => late(on, timeout.unwrap_or_default()),
         Ended::Interrupted => {
-            // Behind the words that came, and the ^C that the terminal echoes.
+            // After the received words, and the ^C that the terminal echoes.
             tell("\n");
             interruption(on, on.known().filter(|_| on.known() != before))
         }
@@ -222,7 +222,7 @@ async fn turn(agent: &CalledAgent, on: &mut Invocation<'_>, line: &str) -> Resul
             return Err(failed(failure, followed.task_id.is_empty() && !is_answered));
         }
     } else if let Err(failure) = send::send(agent, on, &request).await {
-        // Any answer says another state.
+        // Every answer has another state.
         let is_unheard = on.known().is_some_and(|task| task.state == TaskState::Unspecified);
         return Err(failed(failure, is_unheard));
     }

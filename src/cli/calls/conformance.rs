@@ -41,7 +41,7 @@ const ONLY_LATER: &str = "A2A 0.1 defines it differently";
 const ONLY_AGGRESSIVE: &str =
     "only with --aggressive: a server that does not refuse it may stop serving";
 
-/// How a check went.
+/// The outcome of a check.
 enum CheckOutcome {
     Pass,
     Fail(String),
@@ -50,11 +50,11 @@ enum CheckOutcome {
 
 use CheckOutcome::{Fail, Pass, Skip};
 
-/// The checks that were made: requirement, what it says, how it went.
+/// The finished checks: requirement, description, outcome.
 #[derive(Default)]
 struct ConformanceReport(Vec<(&'static str, &'static str, CheckOutcome)>);
 
-/// The task that the first message made.
+/// The task that the first message created.
 struct MadeTask {
     id: String,
     state: TaskState,
@@ -63,7 +63,7 @@ struct MadeTask {
 /// Checks an agent.
 ///
 /// # Errors
-/// A [`CommandFailure`]: it cannot be called at all, or a check failed.
+/// A [`CommandFailure`]: the agent cannot be called, or a check failed.
 pub async fn check(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     if let Some(folder) = on.flag("tck") {
         return by_kit(on, folder).await;
@@ -85,7 +85,7 @@ pub async fn check(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     }
 }
 
-/// Has the official kit check the agent; what it says goes to stderr.
+/// Runs the official kit on the agent; its output goes to stderr.
 async fn by_kit(on: &Invocation<'_>, folder: &str) -> Result<(), CommandFailure> {
     let is_pass = kit::run(on, folder).await?;
     let mut report = ConformanceReport::default();
@@ -100,7 +100,7 @@ impl ConformanceReport {
         self.0.push((requirement, title, outcome));
     }
 
-    /// Two messages, each for a task of its own.
+    /// Two messages, each for a new task.
     async fn messages(&mut self, agent: &CalledAgent, on: &Invocation<'_>) -> Option<MadeTask> {
         let request = SendRequest::text(on.flag("text").unwrap_or(TEXT));
         let answer = agent.client.send(&request).await.map_err(|error| name(on, error));
@@ -122,7 +122,7 @@ impl ConformanceReport {
         self.note("DM-TASK-001", "a task has an id and a state", outcome);
         let outcome = match state.is_terminal() || state.is_interrupted() {
             true => Pass,
-            // `tasks/send` may be answered at once.
+            // `tasks/send` may return at once.
             false if is_v01(agent) => Skip(ONLY_LATER),
             false => Fail(format!("the task is {}", state_word(state))),
         };
@@ -334,13 +334,13 @@ fn is_v01(agent: &CalledAgent) -> bool {
     agent.client.interface().generation == Generation::V01
 }
 
-/// The name of an error, and what the agent said.
+/// The name of an error, and the agent's message.
 fn name(on: &Invocation<'_>, error: ClientError) -> String {
     let failure = failure(on, error);
     format!("{}: {}", failure.code.name(), failure.message)
 }
 
-/// Whether a call was refused with one of these names.
+/// Whether a call was rejected with one of these names.
 fn refused(
     on: &Invocation<'_>,
     answer: Result<Answer, ClientError>,
@@ -397,14 +397,14 @@ async fn stream(agent: &CalledAgent, on: &Invocation<'_>) -> CheckOutcome {
     match (is_message, count, state) {
         (true, 1, _) => Pass,
         (true, _, _) if is_v1(agent) => Fail("a message is followed by other events".to_owned()),
-        // Before 1.0 nothing says that a message is the only one.
+        // Before 1.0 a stream may have several messages.
         (true, _, _) => Pass,
         (false, _, Some(state)) if state.is_terminal() || state.is_interrupted() => Pass,
         (false, ..) => Fail("it ended before its task".to_owned()),
     }
 }
 
-/// Whether a subscription is refused with this name.
+/// Whether a subscription is rejected with this name.
 async fn subscribed(
     agent: &CalledAgent,
     on: &Invocation<'_>,

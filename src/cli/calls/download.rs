@@ -29,10 +29,10 @@ use super::{
     show::{self, AnswerShape},
 };
 
-/// The longest name of a file, in bytes; file systems take 255.
+/// Maximum bytes of a file name; file systems allow 255.
 const NAME_BYTES_MAX: usize = 120;
 
-/// One file to be written.
+/// One file to write.
 struct SavedFile {
     path: PathBuf,
     bytes: Vec<u8>,
@@ -41,7 +41,7 @@ struct SavedFile {
 /// Saves the artifacts of a task.
 ///
 /// # Errors
-/// A [`CommandFailure`]; a file that is there already.
+/// A [`CommandFailure`]; one of them: a file exists already.
 pub async fn download(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), CommandFailure> {
     let answer = agent.client.get_task(&on.words[0], Some(0)).await;
     let answer: Answer = answer.map_err(|error| failure(on, error))?;
@@ -84,7 +84,7 @@ pub async fn download(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Co
     Ok(())
 }
 
-/// Refuses the name of an artifact that the task does not have.
+/// Rejects the name of an artifact that the task does not have.
 fn known(view: TaskView<'_>, wanted: &[&str]) -> Result<(), CommandFailure> {
     let ids = view.artifacts().map(|one| one.head().artifact_id().to_str().into_owned());
     let ids: Vec<String> = ids.collect();
@@ -124,8 +124,8 @@ fn files(view: TaskView<'_>, folder: &Path, wanted: &[&str]) -> (Vec<SavedFile>,
     (files, elsewhere)
 }
 
-/// The parts with their bytes and the ending that a name of ours has; text that comes in several
-/// pieces is one.
+/// The parts with their bytes and the extension of a generated name; text in several pieces becomes
+/// one.
 fn contents<'p>(
     parts: impl Iterator<Item = Part<'p>>,
 ) -> Vec<(Part<'p>, Option<Vec<u8>>, &'static str)> {
@@ -151,15 +151,15 @@ fn contents<'p>(
     all
 }
 
-/// The last step of a path, without what would hide it, end it or lead elsewhere.
+/// The last segment of a path, without characters that would hide it, end it or lead elsewhere.
 fn safe_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
-    // What turns the letters behind it would show another ending than the file has.
+    // Characters that reverse the text direction would fake the file's extension.
     let is_plain =
         |c: &char| !must_escape(*c) && !matches!(c, ':' | '*' | '?' | '"' | '<' | '>' | '|');
     let plain: String = last.chars().filter(is_plain).collect();
-    // After the others are gone: one of them may stand before the dot that hides, or before the
-    // hyphen that makes a name an option of the command that is given it (`rm *`).
+    // After the removal above: a removed character may precede the dot that hides a file, or the
+    // hyphen that makes a name an option of a command (`rm *`).
     let plain = plain.trim_start_matches(|c: char| matches!(c, '.' | '-') || c.is_whitespace());
     let mut end = plain.len().min(NAME_BYTES_MAX);
     while !plain.is_char_boundary(end) {
@@ -176,7 +176,7 @@ fn fresh(name: String, taken: &mut HashMap<String, u64>) -> String {
         Some(at) => name.split_at(at),
         None => (name.as_str(), ""),
     };
-    // Names that differ in case alone are one on some file systems.
+    // Names that differ only in case are the same on some file systems.
     let lower = name.to_lowercase();
     let Some(mut number) = taken.get(&lower).copied() else {
         taken.insert(lower, 1);
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn many_parts_of_one_name_have_names_of_their_own_at_once() {
-        // With a try for each number that is taken these would take hours.
+        // Trying each taken number would take hours for these.
         let mut taken = Default::default();
         let all = (0..200_000).map(|_| fresh("a.txt".to_owned(), &mut taken));
         assert_eq!(all.last().unwrap(), "a-200000.txt");

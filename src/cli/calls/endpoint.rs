@@ -1,4 +1,4 @@
-//! `--endpoint`: an interface that is called without a card.
+//! `--endpoint`: an interface to call without a card.
 
 use peregrine::client::{Binding, card::AgentCard};
 use serde_json::{Value, json};
@@ -8,11 +8,11 @@ use super::super::{
     settings::{SettingSource, Settings},
 };
 
-/// The card that stands for an endpoint: one interface, everything declared, and a scheme for each
-/// credential that the user has; `None`: no endpoint is named.
+/// The card for an endpoint: one interface, everything declared, and a scheme for each of the
+/// user's credentials; `None`: no endpoint is named.
 ///
 /// # Errors
-/// A [`CommandFailure`] of usage: an agent is named as well, or not exactly one transport is.
+/// A [`CommandFailure`] of usage: an agent is named too, or not exactly one transport is.
 pub fn endpoint_card(settings: &Settings) -> Result<Option<AgentCard>, CommandFailure> {
     let Some(url) = settings.text("endpoint") else { return Ok(None) };
     if *settings.source("agent-card") == SettingSource::Flag {

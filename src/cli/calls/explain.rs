@@ -32,18 +32,18 @@ use super::{
 };
 use transport::{transport_code, transport_hint};
 
-/// Where the protocol is shown.
+/// The hint to the protocol trace.
 pub const DEBUG: &str = "see the agent's response with --debug";
 
-/// The command that shows the card, where the agent has one.
+/// The command that shows the card, if the agent has one.
 fn shows_card(on: &Invocation<'_>) -> Option<String> {
     on.settings.text("endpoint").is_none().then(|| on.command("card get", ""))
 }
 
-/// What could not be done.
+/// The failure of a call.
 pub fn failure(on: &Invocation<'_>, error: ClientError) -> CommandFailure {
     let (code, hint) = code_and_hint(on, &error);
-    // A server may repeat what it was sent.
+    // A server may repeat parts of the request.
     let redaction = on.settings.redaction();
     let a2a_code = error.fault().and_then(|fault| {
         let code = fault.code.map(Value::from);
@@ -69,7 +69,7 @@ fn message(on: &Invocation<'_>, error: &ClientError) -> String {
             "the agent speaks A2A {newest}; versions below {floor} must be requested: \
              --a2a-version {newest}"
         ),
-        // A card that came from the agent is the agent's; of files there may be many.
+        // The card of an agent needs no name; a card in a file does, since there may be several.
         ClientErrorKind::Card(_) if on.card().is_none() => match card_file(on) {
             Some(path) => format!("{}: {}", path.display(), error.detail),
             None => error.detail.clone(),
@@ -78,7 +78,7 @@ fn message(on: &Invocation<'_>, error: &ClientError) -> String {
     }
 }
 
-/// The file that the card is in, if it is in one.
+/// The file of the card, if it is a file.
 fn card_file(on: &Invocation<'_>) -> Option<PathBuf> {
     match reference(on)? {
         CardReference::File(path) => Some(path),
@@ -92,7 +92,7 @@ fn reference(on: &Invocation<'_>) -> Option<CardReference> {
 
 fn said(fault: &PeerFault) -> String {
     let mut text = fault.message.trim();
-    // gRPC of 0.3 has the name in front (wire §2.3), and some say it twice.
+    // gRPC of 0.3 begins the message with the name (wire §2.3), and some servers repeat it.
     while let Some(rest) = fault.name.and_then(|name| text.strip_prefix(name.0)) {
         let Some(rest) = rest.strip_prefix(':') else { break };
         text = rest.trim_start();
@@ -164,8 +164,8 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
             (named(FaultKind::UnsupportedOperation), Some(hint))
         }
         ClientErrorKind::NotExpressible(_) if on.path == "task list" => {
-            // Wire §3: before 1.0 JSON-RPC has no method that lists, and HTTP+JSON has a path. 0.1
-            // has no HTTP+JSON.
+            // Wire §3: before 1.0 JSON-RPC has no method to list tasks, and HTTP+JSON has a path.
+            // 0.1 has no HTTP+JSON.
             let is_v01 = on.card().is_some_and(|card| card.generation == Generation::V01);
             let hint = "--transport http+json, if the agent has it";
             (named(FaultKind::UnsupportedOperation), (!is_v01).then(|| hint.to_owned()))
@@ -234,7 +234,7 @@ fn named(kind: FaultKind) -> FailureCode {
     }
 }
 
-/// What an error of the agent is called, and what to do about it.
+/// The code and the hint for an error of the agent.
 fn fault_code(
     on: &Invocation<'_>,
     fault: &PeerFault,
@@ -270,7 +270,7 @@ fn of_nameless(on: &Invocation<'_>, fault: &PeerFault) -> Option<FaultKind> {
     of_status(on, status)
 }
 
-/// What a bare status means for the command; `None`: nothing that A2A has a name for.
+/// The meaning of a bare status for the command; `None`: A2A has no name for it.
 fn of_status(on: &Invocation<'_>, status: u16) -> Option<FaultKind> {
     let is_push = on.path.starts_with("task push-config");
     let is_about_task = match on.path {
@@ -294,13 +294,13 @@ fn of_status(on: &Invocation<'_>, status: u16) -> Option<FaultKind> {
     })
 }
 
-/// What to do where an answer is not there or not whole. Servers refuse a task by that, too.
+/// The hint for a missing or incomplete answer, which some servers also use to reject a task.
 fn cut_hint(on: &Invocation<'_>) -> Option<String> {
     let is_asked = names_task(on) && on.card().is_some();
     is_asked.then(|| format!("no new task was requested; {DEBUG}"))
 }
 
-/// True for a message to a task that the user named.
+/// Whether it is a message to a task that the user named.
 fn names_task(on: &Invocation<'_>) -> bool {
     matches!(on.path, "send" | "chat") && on.settings.text("task-id").is_some()
 }
@@ -325,7 +325,7 @@ fn credentials_code(
     }
 }
 
-/// What the card says that the agent takes; where it says nothing, all there is.
+/// The credentials that the card accepts, or all kinds if it declares none.
 fn credentials_hint(on: &Invocation<'_>) -> String {
     let card = on.card();
     let schemes = card.iter().flat_map(|card| card.security_schemes.values());
@@ -348,7 +348,7 @@ fn credentials_hint(on: &Invocation<'_>) -> String {
         }
     }
     match ways.is_empty() {
-        // Without a scheme nothing says in which field a key goes.
+        // Without a scheme the field of a key is unknown.
         true => {
             "A2ACLI_BEARER or A2ACLI_BASIC, or a key as --svc-param NAME:KEY; or peregrine auth \
              login"

@@ -48,23 +48,23 @@ const REPEATED: &[&str] = &[
 pub struct Invocation<'a> {
     /// The command, as `task get`.
     pub path: &'static str,
-    /// What holds.
+    /// The resolved settings.
     pub settings: Settings,
     /// The flags of the command itself.
     pub flags: &'a ArgMatches,
-    /// The words behind the agent.
+    /// The words after the agent.
     pub words: Vec<String>,
     /// The format of the output.
     pub format: OutputFormat,
-    /// True: events are shown as they come.
+    /// True: events are shown as they arrive.
     pub is_streaming: bool,
     /// True: everything is shown.
     pub is_verbose: bool,
-    /// True: the agent's words are shown alone, as in a `chat` at a terminal.
+    /// True: only the agent's words are shown, as in a `chat` at a terminal.
     pub is_talk: bool,
     /// True: the command handles Ctrl-C itself.
     pub hears_interrupts: Rc<Cell<bool>>,
-    /// True: the agent has named the task that is waited for.
+    /// True: the command waits for a task that the agent has named.
     waits: Cell<bool>,
     /// The task, once its id is received.
     known: RefCell<Option<KnownTask>>,
@@ -84,8 +84,8 @@ pub struct KnownTask {
 }
 
 impl<'a> Invocation<'a> {
-    /// Takes the words. `path`: the command, `wanted`: how many words it wants behind the agent;
-    /// `may_lack`: it does without the last of them.
+    /// Splits the words. `path`: the command; `wanted`: the number of words after the agent;
+    /// `may_lack`: the last of them is optional.
     ///
     /// # Errors
     /// A [`CommandFailure`] of usage, which shows both ways to name the agent.
@@ -183,7 +183,7 @@ impl<'a> Invocation<'a> {
         self.flag(name).map(number).transpose()
     }
 
-    /// The object that goes with the request.
+    /// The metadata of the request.
     ///
     /// # Errors
     /// A [`CommandFailure`] of usage.
@@ -210,7 +210,7 @@ impl<'a> Invocation<'a> {
         self.waits.set(true);
     }
 
-    /// Whether a task that the agent has named is waited for.
+    /// Whether the command waits for a task that the agent has named.
     pub fn is_waiting(&self) -> bool {
         self.waits.get()
     }
@@ -240,7 +240,8 @@ impl<'a> Invocation<'a> {
         }
     }
 
-    /// The task in a sentence: with all that is needed to find it again where nothing else says it.
+    /// The task in a sentence, with everything that is needed to find it again unless the output
+    /// already has it.
     pub fn named(&self, task: &KnownTask) -> String {
         let state = state_word(task.state);
         match (self.format, task.context_id.is_empty()) {
@@ -282,8 +283,7 @@ impl<'a> Invocation<'a> {
         self.command("send", &format!("{} \"<reply>\"", flag("task-id", id)))
     }
 
-    /// Writes a document: JSON as it is given, on one line, and escaped where it would steer a
-    /// terminal.
+    /// Writes a document: the given JSON on one line, with terminal control characters escaped.
     pub fn say_json(&self, json: &[u8]) {
         say(&json_line(&String::from_utf8_lossy(json)));
     }
@@ -293,8 +293,8 @@ impl<'a> Invocation<'a> {
         TextOutput::new(self.is_verbose)
     }
 
-    /// Warns of an outcome that is no success, or that waits for the user; `true`: there is a next
-    /// command, which is given.
+    /// Warns of an unsuccessful outcome, or of a task that waits for the user; returns the next
+    /// command, if there is one.
     pub fn outcome(&self, id: &str, state: TaskState) -> Option<String> {
         match state {
             // The user requested this outcome.
@@ -325,13 +325,13 @@ impl<'a> Invocation<'a> {
     }
 }
 
-/// What a command wants.
+/// The words that a command takes.
 pub struct CommandForm {
     /// Its path.
     pub path: &'static str,
-    /// The words behind the agent.
+    /// The words after the agent.
     pub words: &'static [&'static str],
-    /// True: it does without the last of them.
+    /// True: the last word is optional.
     pub may_lack: bool,
 }
 
@@ -355,13 +355,13 @@ pub fn flag(name: &str, value: &str) -> String {
     format!("--{name}{between}{}", quoted(value))
 }
 
-/// The last word of a command, to be pasted: behind `--` where it would be taken for a flag.
+/// The last word of a command, to be pasted into a shell: after `--` if it would be read as a flag.
 pub fn last_word(word: &str) -> String {
     let before = if word.starts_with('-') { "-- " } else { "" };
     format!("{before}{}", quoted(word))
 }
 
-/// A word as a shell takes it for one.
+/// A word quoted for a shell.
 pub fn quoted(word: &str) -> String {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"@%+=:,./-_".contains(&b);
     if !word.is_empty() && word.bytes().all(is_plain) {

@@ -16,10 +16,10 @@ use super::{
     Invocation,
 };
 
-/// How often it is looked whether the kit has ended.
+/// Interval at which the end of the kit is checked.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The program, and what it starts.
+/// The program, and the processes that it starts.
 struct KitProcess(Child);
 
 impl Drop for KitProcess {
@@ -45,10 +45,10 @@ fn end_all(kit: &mut Child) -> Result<(), Error> {
     kit.kill()
 }
 
-/// Has the kit in a folder check the agent; true: it passed.
+/// Runs the kit in a folder on the agent; true: it passed.
 ///
 /// # Errors
-/// A [`CommandFailure`]: there is no kit, or the agent is not named by its origin.
+/// A [`CommandFailure`]: the kit is missing, or the agent is not named by its origin.
 pub async fn run(on: &Invocation<'_>, folder: &str) -> Result<bool, CommandFailure> {
     let reference = CardReference::parse(on.settings.text("agent-card").unwrap_or_default())?;
     let CardReference::Origin(url) = reference else {
@@ -78,7 +78,7 @@ pub async fn run(on: &Invocation<'_>, folder: &str) -> Result<bool, CommandFailu
     }
 }
 
-/// Whether a variable is one of the command line's settings, among which are secrets.
+/// Whether a variable is a setting of the command line, since these may be secrets.
 fn is_ours(name: &[u8]) -> bool {
     name.starts_with(b"A2ACLI_")
 }

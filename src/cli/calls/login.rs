@@ -31,7 +31,7 @@ use super::{
     unused::takes,
 };
 
-/// Gets a token and keeps it.
+/// Gets a token and stores it.
 ///
 /// # Errors
 /// A [`CommandFailure`].
@@ -99,7 +99,7 @@ fn report(on: &Invocation<'_>, file: &TokenFile, key: &str, token: &Token) {
     }
 }
 
-/// RFC 8628: the human says yes somewhere else.
+/// RFC 8628: the user grants access on another device.
 async fn by_device(
     transport: &AgentTransport,
     client: &OAuthClient,
@@ -115,7 +115,7 @@ async fn by_device(
     poll_device(transport, client, server, &code, limits).await
 }
 
-/// The client that the settings name; `None`: they do not say where tokens come from.
+/// The client in the settings; `None`: they name no source of tokens.
 ///
 /// # Errors
 /// A [`CommandFailure`] of usage.
@@ -153,7 +153,7 @@ fn client_of(settings: &Settings, source: OAuthSource) -> Result<OAuthClient, Co
     Ok(client)
 }
 
-/// The device flow that the card names.
+/// The device flow on the card.
 fn of_card(on: &Invocation<'_>, card: &AgentCard) -> Result<OAuthClient, CommandFailure> {
     let flows = card.security_schemes.values().flat_map(|scheme| match scheme {
         SecurityScheme::OAuth2(oauth) => oauth.flows.as_slice(),
@@ -217,7 +217,7 @@ pub async fn kept(
     Ok(Some(kept.token.access))
 }
 
-/// The client secret, if it may go where the next token is given.
+/// The client secret, if it may be sent to the token URL.
 fn secret_for(kept: &KeptToken, secret: Option<&str>) -> Option<Secret> {
     secret.filter(|_| kept.is_named_by_user).map(Secret::new)
 }
@@ -226,7 +226,7 @@ fn refused(error: OAuthError) -> CommandFailure {
     CommandFailure::new(code(&error), error.to_string())
 }
 
-/// What it is that OAuth could not do.
+/// The code of an OAuth error.
 pub fn code(error: &OAuthError) -> FailureCode {
     match error {
         OAuthError::Transport(_) => FailureCode::Unreachable,

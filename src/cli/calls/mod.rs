@@ -46,7 +46,7 @@ pub use explain::failure as explained;
 pub use invocation::Invocation;
 use invocation::{CommandForm, KnownTask, last_word};
 
-/// The commands, and the words that each wants behind the agent.
+/// The commands, and the words of each after the agent.
 const FORMS: &[CommandForm] = &[
     form("send", &["\"TEXT\""], true),
     form("card get", &[], false),
@@ -92,12 +92,12 @@ pub fn run(
         return bench::run(&on);
     }
     let runtime = runtime()?;
-    // A chat has no deadline; the time is that of each turn.
+    // The timeout of a chat applies to each turn.
     let whole = timeout.filter(|_| path != "chat");
     let is_left = Rc::clone(&on.hears_interrupts);
     let ended =
         runtime.block_on(async { until(pin!(call(form.path, &mut on)), whole, &is_left).await });
-    // A line that is waited for is waited for no longer.
+    // Stops waiting for a line.
     runtime.shutdown_background();
     match ended {
         Ended::Itself(result) => result.map_err(|failed| lost(&on, failed)),
@@ -106,10 +106,10 @@ pub fn run(
     }
 }
 
-/// A runtime of this thread.
+/// A runtime on this thread.
 ///
 /// # Errors
-/// A [`CommandFailure`]: the system has no room for one.
+/// A [`CommandFailure`]: the system has no resources for one.
 pub fn runtime() -> Result<tokio::runtime::Runtime, CommandFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| {
@@ -147,8 +147,8 @@ async fn call(path: &str, on: &mut Invocation<'_>) -> Result<(), CommandFailure>
     }
 }
 
-/// Wrong arguments are refused before a call is made: behind a message that went out, it
-/// would hide what became of it.
+/// Rejects invalid arguments before a call is made: after a sent message, the error would hide the
+/// outcome of the message.
 fn understood(path: &str, on: &Invocation<'_>) -> Result<(), CommandFailure> {
     let waits = on.settings.waits()?;
     on.settings.time("poll-interval")?;
@@ -164,21 +164,21 @@ fn understood(path: &str, on: &Invocation<'_>) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// How a command ended, or a turn of a talk.
+/// The end of a command, or of a turn in a chat.
 enum Ended<R> {
     Itself(R),
     Late,
     Interrupted,
 }
 
-/// Runs a command until it ends, is late or is interrupted, whichever comes first. `is_left`: while
-/// it is true, Ctrl-C is handled elsewhere.
+/// Runs a command until it ends, times out or is interrupted. `is_left`: while true, Ctrl-C is
+/// handled elsewhere.
 async fn until<R>(
     mut call: Pin<&mut impl Future<Output = R>>,
     timeout: Option<Duration>,
     is_left: &Cell<bool>,
 ) -> Ended<R> {
-    // Beyond any timeout that can be said.
+    // Longer than any timeout that can be set.
     let forever = Duration::from_secs(10 * 366 * 24 * 3600);
     let mut late = pin!(tokio::time::sleep(timeout.unwrap_or(forever)));
     let mut interrupted = Box::pin(tokio::signal::ctrl_c());
@@ -186,7 +186,7 @@ async fn until<R>(
         if let Poll::Ready(result) = call.as_mut().poll(cx) {
             return Poll::Ready(Ended::Itself(result));
         }
-        // Where signals cannot be heard, the default ends the process.
+        // If signals cannot be handled, the default action ends the process.
         while let Poll::Ready(Ok(())) = interrupted.as_mut().poll(cx) {
             if !is_left.get() {
                 return Poll::Ready(Ended::Interrupted);
@@ -213,7 +213,7 @@ fn lost(on: &Invocation<'_>, failed: CommandFailure) -> CommandFailure {
     }
 }
 
-/// The time is over.
+/// The failure of a timeout.
 fn late(on: &Invocation<'_>, timeout: Duration) -> CommandFailure {
     let seconds = timeout.as_secs_f64();
     match on.known() {

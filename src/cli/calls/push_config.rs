@@ -12,7 +12,7 @@ use super::{
     invocation::{flag, quoted},
 };
 
-/// Has an agent post the events of a task to a URL.
+/// Makes an agent post the events of a task to a URL.
 ///
 /// # Errors
 /// A [`CommandFailure`].
@@ -25,7 +25,7 @@ pub async fn create(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Comm
     shown(on, agent.client.set_push_config(&config).await)
 }
 
-/// In the proto of 0.3 its client names a configuration; everywhere else the agent may.
+/// In the proto of 0.3 the client must name a configuration; elsewhere the agent may.
 fn needs_id(interface: &ChosenInterface) -> bool {
     let is_proto = match interface.binding {
         Binding::HttpJson | Binding::Grpc => true,
@@ -34,7 +34,7 @@ fn needs_id(interface: &ChosenInterface) -> bool {
     is_proto && interface.generation == Generation::V03
 }
 
-/// The configuration that the flags want.
+/// The configuration in the flags.
 ///
 /// # Errors
 /// A [`CommandFailure`] of usage.
@@ -50,8 +50,8 @@ pub fn wanted(on: &Invocation<'_>) -> Result<PushConfigBuf, CommandFailure> {
     })
 }
 
-/// Where posts go, and what proves there that they are the agent's. `before`: what the names of the
-/// flags begin with.
+/// The URL of the receiver, and the credentials that prove the posts' origin. `before`: the prefix
+/// of the flags.
 ///
 /// # Errors
 /// A [`CommandFailure`] of usage.
@@ -88,7 +88,7 @@ pub fn receiver(
     Ok(Some(config))
 }
 
-/// Which events the flags name; `None`: they say nothing of that.
+/// The events that the flags name; `None`: no flag names any.
 ///
 /// # Errors
 /// A [`CommandFailure`] of usage.
@@ -138,7 +138,7 @@ pub async fn delete(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Comm
     let answer = agent.client.delete_push_config(task, id).await;
     answer.map_err(|error| failure(on, error))?;
     match on.format {
-        // The operation is answered with nothing (A2A 1.0 §3.1.10).
+        // The operation has an empty answer (A2A 1.0 §3.1.10).
         OutputFormat::Json => on.say_json(b"{}"),
         OutputFormat::Text => {
             let mut output = on.text();

@@ -22,7 +22,7 @@ use super::{
     wait,
 };
 
-/// The message that the arguments make.
+/// The message in the arguments.
 ///
 /// # Errors
 /// A [`CommandFailure`] of usage.
@@ -48,7 +48,7 @@ pub fn request(on: &Invocation<'_>) -> Result<SendRequest, CommandFailure> {
     })
 }
 
-/// The request with what the settings say of it.
+/// The request, completed by the settings.
 ///
 /// # Errors
 /// A [`CommandFailure`] of usage.
@@ -71,7 +71,7 @@ pub fn addressed(
     Ok(request)
 }
 
-/// Refuses to follow a task and to leave it at once.
+/// Rejects `--stream` together with `--async`.
 ///
 /// # Errors
 /// A [`CommandFailure`] of usage.
@@ -82,7 +82,7 @@ pub fn streams(on: &Invocation<'_>, waits: bool) -> Result<(), CommandFailure> {
     }
 }
 
-/// Sends a message and shows what comes of it.
+/// Sends a message and shows the outcome.
 ///
 /// # Errors
 /// A [`CommandFailure`].
@@ -106,10 +106,10 @@ pub async fn send(
     send_and_follow(agent, on, request, &mut followed).await
 }
 
-/// Sends to an agent that streams and shows what comes of it, as it comes or at its end.
+/// Sends to an agent that streams, and shows events as they arrive or the outcome at the end.
 ///
 /// # Errors
-/// A [`CommandFailure`]; a task that is `followed` then was named.
+/// A [`CommandFailure`]; `followed` then has the task, if the agent has named one.
 pub async fn send_and_follow(
     agent: &CalledAgent,
     on: &Invocation<'_>,
@@ -180,7 +180,7 @@ pub async fn finish(
     };
     let answer = match wait::poll(agent, on, &followed.task_id, lost_max).await {
         Ok(answer) => answer,
-        // Some agents keep no task, or cannot be asked for one.
+        // Some agents store no tasks, or do not support reading them.
         Err(failure) if followed.has_told() => {
             let (name, line) = (failure.code.name(), failure.message);
             warn(&format!(
@@ -196,14 +196,14 @@ pub async fn finish(
     Ok(())
 }
 
-/// Sends without a stream, and asks for the task until there is nothing more to wait for.
+/// Sends without a stream, and polls the task until the wait ends.
 async fn send_and_poll(
     agent: &CalledAgent,
     on: &Invocation<'_>,
     request: &SendRequest,
 ) -> Result<(), CommandFailure> {
     let answer = match on.settings.text("task-id") {
-        // What the task looks like at once may be older than the message.
+        // The first snapshot of the task may be older than the message.
         Some(id) => {
             on.know(id, "", TaskState::Unspecified);
             agent.client.send(request).await

@@ -73,7 +73,7 @@ fn add_task(on: &Invocation<'_>, output: &mut TextOutput, view: TaskView<'_>, hi
     }
 }
 
-/// Shows a task as its stream has told it.
+/// Shows a task as collected from its stream.
 fn told_task(on: &Invocation<'_>, view: TaskView<'_>, shape: AnswerShape, shows_history: bool) {
     if on.is_talk {
         let mut talk = Talk::default();
@@ -93,7 +93,7 @@ fn told_task(on: &Invocation<'_>, view: TaskView<'_>, shape: AnswerShape, shows_
     on.say_json(bare.filter(|_| shape == AnswerShape::AsItIs).unwrap_or(&json));
 }
 
-/// What the events of a stream have said of their task.
+/// The state of a task as collected from its stream.
 #[derive(Default)]
 pub struct FollowedStream {
     /// The task's id, once received.
@@ -103,9 +103,9 @@ pub struct FollowedStream {
     pub state: Option<TaskState>,
     /// True: the last event shown names the task and its state.
     is_named: bool,
-    /// True: it was a message, and there is no task.
+    /// True: the answer was a message, and there is no task.
     pub is_message: bool,
-    /// True: the message goes to an existing task, whose first snapshot may be older than the
+    /// True: the message goes to an existing task; its first snapshot may be older than the
     /// message.
     goes_on: bool,
     /// True: there is nothing more to wait for.
@@ -113,27 +113,27 @@ pub struct FollowedStream {
     /// True: the stream broke, and its server could not be reached again.
     pub has_lost: bool,
     talk: Talk,
-    /// The direct message that is to be the one document.
+    /// The direct message that becomes the single document.
     message: Option<Vec<u8>>,
-    /// The task as the events have told it, where they are not shown themselves.
+    /// The collected task, if its events are not shown.
     told: Option<TaskBuf>,
-    /// True: that is not all of it.
+    /// True: it is incomplete.
     has_untold: bool,
 }
 
 impl FollowedStream {
-    /// For a task whose id is given.
+    /// For a task with a known id.
     pub fn of(task_id: &str) -> FollowedStream {
         FollowedStream { task_id: task_id.to_owned(), ..FollowedStream::default() }
     }
 
-    /// Of the task that a message goes to, if it goes to one.
+    /// For the task that a message names, if it names one.
     pub fn after_message(on: &Invocation<'_>) -> FollowedStream {
         let goes_on = on.settings.text("task-id").is_some();
         FollowedStream { goes_on, ..FollowedStream::default() }
     }
 
-    /// Notes an event, and shows it if that is wanted: a message is the whole answer.
+    /// Notes an event, and shows it if requested: a message is the whole answer.
     pub fn take(&mut self, on: &Invocation<'_>, event: &StreamEvent<'_>) {
         if let Some(id) = event.task_id() {
             self.task_id = id.to_str().into_owned();
@@ -165,7 +165,7 @@ impl FollowedStream {
                 say(&self.talk.event(event, is_old));
             }
         } else if self.is_message && !on.is_streaming && on.format == OutputFormat::Json {
-            // One document, however many messages it takes.
+            // One document, even for several messages.
             self.add_message(event);
         } else if on.is_streaming || self.is_message {
             self.show(on, event);
@@ -181,7 +181,7 @@ impl FollowedStream {
                 return;
             }
             EventKind::Change { task_id, context_id, change } => {
-                // 0.1 begins with no task.
+                // A stream of 0.1 does not begin with the task.
                 let new = || {
                     let (id, context_id) = (task_id.to_str(), context_id.to_str());
                     let mut task = TaskBuf::new(&*id, &*context_id, Generation::V1)?;
@@ -204,12 +204,12 @@ impl FollowedStream {
         self.told = told.ok();
     }
 
-    /// True: the stream has told all of a task that has ended, or wants something of its client.
+    /// Whether the collected task is complete, and has ended or needs input of its client.
     pub fn has_told(&self) -> bool {
         self.is_settled && !self.has_untold && self.told.is_some()
     }
 
-    /// Shows what the stream has told, of a task that cannot be read.
+    /// Shows the collected task if it cannot be read.
     pub fn show_told(&self, on: &Invocation<'_>, shape: AnswerShape, shows_history: bool) {
         if let Some(told) = &self.told {
             told_task(on, told.view(), shape, shows_history);
@@ -273,7 +273,7 @@ impl FollowedStream {
         *before = all.to_string().into_bytes();
     }
 
-    /// Ends the events that were shown: the last one alone tells the task and its state.
+    /// Ends the output of events: only the last one shows the task and its state.
     pub fn end(&mut self, on: &Invocation<'_>) {
         if on.is_talk {
             say(&self.talk.end());

@@ -10,17 +10,17 @@ use peregrine::{
 
 use super::super::text::{indented, one_line, several_lines, unknown_kind};
 
-/// The words of a turn, as they come.
+/// The words of a turn, as they arrive.
 #[derive(Default)]
 pub struct Talk {
-    /// True: the last line has not ended.
+    /// True: the last line is open.
     is_open: bool,
     /// The artifact of that line.
     artifact: String,
 }
 
 impl Talk {
-    /// What an event says; `is_old`: it is a task as it was before the turn.
+    /// The text of an event; `is_old`: it is a snapshot of the task from before the turn.
     pub fn event(&mut self, event: &StreamEvent<'_>, is_old: bool) -> String {
         let mut text = String::new();
         match event.kind() {
@@ -43,7 +43,7 @@ impl Talk {
         text
     }
 
-    /// What a task says: its status, and its artifacts.
+    /// The text of a task: its status, and its artifacts.
     pub fn task(&mut self, view: TaskView<'_>) -> String {
         let mut text = self.end();
         if let Some(message) = view.status().message {
@@ -57,7 +57,7 @@ impl Talk {
         text
     }
 
-    /// What a message says.
+    /// The text of a message.
     pub fn message(&mut self, message: Message<'_>) -> String {
         let mut text = self.end();
         self.parts(&mut text, message.parts());
@@ -65,7 +65,7 @@ impl Talk {
         text
     }
 
-    /// Ends the line that has not ended.
+    /// Ends the open line.
     pub fn end(&mut self) -> String {
         self.artifact.clear();
         if std::mem::take(&mut self.is_open) { "\n".to_owned() } else { String::new() }

@@ -18,7 +18,7 @@ use super::{
     wait,
 };
 
-/// Shows a task, once it has ended or wants something with `--wait`.
+/// Shows a task; with `--wait`, once it has ended or needs input.
 ///
 /// # Errors
 /// A [`CommandFailure`].
@@ -37,7 +37,7 @@ pub async fn get(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Command
     Ok(())
 }
 
-/// Cancels a task and shows it as it is then.
+/// Cancels a task and shows its state after that.
 ///
 /// # Errors
 /// A [`CommandFailure`].
@@ -48,7 +48,7 @@ pub async fn cancel(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Comm
     Ok(())
 }
 
-/// Follows a task: event by event with `--stream`, else to its end.
+/// Follows a task: event by event with `--stream`, otherwise to its end.
 ///
 /// # Errors
 /// A [`CommandFailure`].
@@ -107,7 +107,7 @@ fn next_page(on: &Invocation<'_>, token: &str) -> String {
     on.command("task list", &rest)
 }
 
-/// Which tasks the flags want.
+/// The filter in the flags.
 ///
 /// # Errors
 /// A [`CommandFailure`] of usage.
@@ -132,11 +132,11 @@ pub fn wanted(on: &Invocation<'_>) -> Result<ListTasks, CommandFailure> {
     })
 }
 
-/// A state by its short name or that of the wire, in any case.
+/// A state by its short name or its wire name, in any case.
 fn state_of(text: &str) -> Result<TaskState, CommandFailure> {
     let word = text.to_ascii_uppercase().replace('-', "_");
     let word = word.strip_prefix("TASK_STATE_").unwrap_or(&word);
-    // No task is in it: an agent would take it for no filter at all.
+    // No task has this state: an agent would ignore such a filter.
     let said = || TaskState::ALL.into_iter().filter(|state| *state != TaskState::Unspecified);
     said().find(|state| state_word(*state) == word).ok_or_else(|| {
         let words = said().map(state_word).collect::<Vec<_>>().join(", ");
@@ -151,7 +151,7 @@ fn list_json(on: &Invocation<'_>, answer: &Answer) -> Result<(), CommandFailure>
         on.say_json(&json);
         return Ok(());
     }
-    // Cut, not read: what stands between the brackets is printed as it came.
+    // Cut, not parsed: the content between the brackets is printed as received.
     let members: BTreeMap<&str, &RawValue> = serde_json::from_slice(&json).unwrap_or_default();
     let tasks = members.get("tasks").map_or("[]", |tasks| tasks.get());
     let tasks: Vec<&RawValue> = serde_json::from_str(tasks).unwrap_or_default();

@@ -25,19 +25,20 @@ use super::super::{
 
 /// The file, in the folder of the user's configuration.
 const FILE: &str = "tokens.json";
-/// A file that is longer is none of ours.
+/// A longer file is not ours.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A token, and how the next one is had.
+/// A token, and how to renew it.
 #[derive(Clone, Debug)]
 pub struct KeptToken {
     /// The token.
     pub token: Token,
-    /// Where the next one is given.
+    /// The token endpoint for renewals.
     pub token_url: String,
-    /// True: the user named that URL, or its issuer; false: a card did, and no secret goes there.
+    /// True: the user named that URL, or its issuer; false: a card did, and no secret is sent
+    /// there.
     pub is_named_by_user: bool,
-    /// For which client.
+    /// The id of the client.
     pub client_id: String,
 }
 
@@ -52,7 +53,7 @@ impl TokenFile {
         TokenFile { path: folder.join(FILE) }
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -66,7 +67,7 @@ impl TokenFile {
         Ok(all.get(agent).and_then(token_of))
     }
 
-    /// Keeps a token for an agent.
+    /// Stores a token for an agent.
     ///
     /// # Errors
     /// A [`CommandFailure`]: the file cannot be written.

@@ -23,7 +23,7 @@ use super::super::{
 };
 use line::{OpenLine, shown};
 
-/// Fields of a response that are shown.
+/// The shown fields of a response.
 const SHOWN_FIELDS: &[&str] = &[
     "content-type",
     "a2a-extensions",
@@ -37,11 +37,11 @@ const SHOWN_FIELDS: &[&str] = &[
     "www-authenticate",
 ];
 
-/// A transport that shows what passes it.
+/// A transport that shows its traffic.
 pub struct TracedTransport<T> {
     inner: T,
     redaction: Redaction,
-    /// False: it hears what goes out, and shows nothing.
+    /// False: it only notes outgoing credentials, and shows nothing.
     shows: bool,
 }
 
@@ -50,14 +50,14 @@ pub struct TracedResponse<R> {
     inner: R,
     /// `None`: it shows nothing.
     redaction: Option<Redaction>,
-    /// True: credentials stand in it where no name tells them, so that its bytes are counted alone.
+    /// True: it contains credentials without names, so only its bytes are counted.
     is_hidden: bool,
     line: OpenLine,
 }
 
 impl<T> TracedTransport<T> {
-    /// Tells the redaction what passes `inner` as a credential, and, where it `shows`, the user the
-    /// rest.
+    /// Reports outgoing credentials of `inner` to the redaction and, if it `shows`, prints the rest
+    /// of the traffic.
     pub fn new(inner: T, redaction: Redaction, shows: bool) -> TracedTransport<T> {
         TracedTransport { inner, redaction, shows }
     }
@@ -109,7 +109,7 @@ impl<T: Transport> Transport for TracedTransport<T> {
     }
 }
 
-/// True for what gRPC says of push configurations: members of protobuf have no names.
+/// Whether a request is a gRPC call about push configurations: members of protobuf have no names.
 fn is_hidden(request: &HttpRequest<'_>) -> bool {
     let mut fields = request.fields.iter();
     request.target.contains("PushNotificationConfig")
@@ -135,7 +135,7 @@ fn show_request(redaction: &Redaction, request: &HttpRequest<'_>) {
     tell(&text);
 }
 
-/// The head of a response, as far as it matters to A2A: a transport gives fields by their names.
+/// The fields of a response's head that matter to A2A: a transport returns fields by their names.
 fn shown_head<R: HttpResponse>(redaction: &Redaction, response: &R, ms: u128) -> String {
     let mut text = format!("< {} after {ms} ms\n", response.status());
     for name in SHOWN_FIELDS {
@@ -152,7 +152,7 @@ fn shown_head<R: HttpResponse>(redaction: &Redaction, response: &R, ms: u128) ->
 }
 
 impl<R> TracedResponse<R> {
-    /// Shows the lines that these bytes end.
+    /// Shows the lines that end in these bytes.
     fn take_in(&mut self, bytes: &[u8]) {
         let Some(redaction) = &self.redaction else { return };
         if self.is_hidden {

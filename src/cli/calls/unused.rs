@@ -44,7 +44,7 @@ pub fn warn_of<T: Transport>(
     Ok(())
 }
 
-/// Warns of a `--tenant` where no request names one: a public card and a token belong to an agent.
+/// Warns of a `--tenant` that no request uses: a public card and a token belong to an agent.
 pub fn warn_of_tenant(on: &Invocation<'_>) {
     let settings = &on.settings;
     let is_flag = *settings.source("tenant") == SettingSource::Flag;
@@ -78,7 +78,7 @@ fn transport_line(
     Ok(Some(format!("{said}: the card has no {passed} that can be called here; {chosen} is used")))
 }
 
-/// Credentials that go nowhere.
+/// Warnings about credentials that are not sent.
 fn credential_lines(
     settings: &Settings,
     card: &AgentCard,
@@ -87,7 +87,7 @@ fn credential_lines(
 ) -> Result<Vec<String>, CommandFailure> {
     let mut warnings = Vec::new();
     let plan = plan(card, given, &interface.url.origin, interface.is_card_origin);
-    // Where nothing may be sent at all the call fails, and says why.
+    // If no credential may be sent, the call fails with the reason.
     let Ok(plan) = plan else { return Ok(warnings) };
     let own = settings.service_parameters()?;
     for name in CREDENTIALS.iter().copied() {
@@ -108,7 +108,7 @@ fn credential_lines(
     Ok(warnings)
 }
 
-/// The field in which a credential goes, empty for the query; `None`: it goes nowhere.
+/// The field of a credential, empty for the query; `None`: it is not sent.
 fn place<'p>(plan: &'p CredentialPlan, name: &str, value: &str) -> Option<&'p str> {
     let mut fields = plan.fields().iter();
     let found = match name {

@@ -25,7 +25,7 @@ use super::{
 
 /// The first pause of a wait without a set interval.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause of a wait that meets errors.
+/// The longest pause between errors.
 const LOST_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Maximum time with errors only, so that a dead server is reported within 10 s.
 pub const LOST_MAX: Duration = Duration::from_secs(8);
@@ -52,7 +52,7 @@ pub async fn poll(
     let interval = on.settings.time("poll-interval")?.unwrap_or(Duration::from_secs(2));
     let is_given = *on.settings.source("poll-interval") != SettingSource::BuiltIn;
     let mut pause = if is_given { interval } else { FIRST_PAUSE.min(interval) };
-    // Since when there was nothing but errors, and the pause after the last of them.
+    // The time of the first of consecutive errors, and the pause after the last one.
     let mut lost: Option<(Instant, Duration)> = None;
     loop {
         let begun = Instant::now();
@@ -99,7 +99,7 @@ pub async fn get(
     agent.client.get_task(task, history).await
 }
 
-/// Remembers the task of an answer; true: there is nothing more to wait for.
+/// Remembers the task of an answer; true: the wait has ended.
 pub fn know(on: &Invocation<'_>, answer: &Answer) -> bool {
     let Some(view) = answer.task() else { return true };
     let state = view.status().state;
@@ -107,10 +107,10 @@ pub fn know(on: &Invocation<'_>, answer: &Answer) -> bool {
     state.is_terminal() || state.is_interrupted()
 }
 
-/// Follows a stream until it has nothing more to say.
+/// Follows a stream to its end.
 ///
 /// # Errors
-/// What the stream ended with, unless its task can be asked for.
+/// The error of the stream, unless its task can be polled.
 pub async fn follow(
     on: &Invocation<'_>,
     stream: &mut AgentStream,

@@ -33,7 +33,7 @@ pub struct Loaded {
     pub made_of: String,
     /// True: the old agent can finish its tasks next to its replacement.
     pub is_script: bool,
-    /// The remote agent, whose card changes the profile.
+    /// The remote agent; its card changes the profile.
     pub remote: Option<ServedRemote>,
 }
 
@@ -87,7 +87,7 @@ const AUTHORIZATION: &str = "authorization";
 /// same configuration is reused.
 ///
 /// # Errors
-/// The agent whose script is invalid, and the reason.
+/// The agent with an invalid script, and the reason.
 pub fn load<'s>(
     specs: &'s [AgentSpec],
     streaming: bool,
@@ -112,7 +112,7 @@ pub fn load<'s>(
     Ok(agents)
 }
 
-/// Renames agents without a configured name whose names are taken: `-2` and so on.
+/// Numbers agents without a configured name if their names are taken: `-2` and so on.
 fn number_names(specs: &[AgentSpec], agents: &mut [Loaded]) {
     let mut taken: HashSet<String> = specs.iter().filter_map(|spec| spec.name.clone()).collect();
     for (_, loaded) in specs.iter().zip(agents).filter(|(spec, _)| spec.name.is_none()) {
@@ -124,7 +124,7 @@ fn number_names(specs: &[AgentSpec], agents: &mut [Loaded]) {
     }
 }
 
-/// An agent that its operator has switched off.
+/// A disabled agent.
 struct SwitchedOff;
 
 impl Agent for SwitchedOff {
@@ -162,7 +162,7 @@ fn load_one(spec: &AgentSpec, streaming: bool, running: &[ServedRemote]) -> Resu
     Ok(loaded)
 }
 
-/// The upstream gets the span of its turn, whichever fields the configuration lists.
+/// The upstream receives the span of its turn in addition to the configured fields.
 fn pass_trace_on(profile: &mut Profile) {
     let has = profile.fields.iter().any(|name| name.eq_ignore_ascii_case("traceparent"));
     if !has && profile.fields.len() < AGENT_FIELDS_MAX {
@@ -174,7 +174,7 @@ fn echo() -> Loaded {
     Loaded::new(Echo::profile(), Arc::new(Echo), "echo".to_owned())
 }
 
-/// An agent that is a program of this system.
+/// An agent that runs a local program.
 fn process(spec: &ProcessSpec, name: Option<&str>) -> Result<Loaded, String> {
     let command = match spec.is_shell {
         true => ProcessCommand::shell(&spec.command).whole_environment(),

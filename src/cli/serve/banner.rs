@@ -6,7 +6,7 @@ use peregrine::{limits::Limits, net::Running};
 
 use super::places::Places;
 
-/// The limits worth a glance.
+/// The limits in the banner.
 const GLANCE: [&str; 6] = [
     "body_bytes_max",
     "connections_max",
@@ -29,7 +29,7 @@ pub struct Banner {
 }
 
 impl Banner {
-    /// The text for a server that runs.
+    /// The text for a running server.
     pub fn text(&self, running: &Running) -> String {
         let (url, limits) = (running.base_url(), running.limits());
         let mut text = format!("peregrine {} serves A2A\n", env!("CARGO_PKG_VERSION"));
@@ -65,7 +65,7 @@ impl Banner {
     }
 }
 
-/// Whether webhooks are posted, and why not.
+/// Whether webhooks are enabled, or why not.
 fn push(is_wanted: bool, is_on: bool) -> &'static str {
     match (is_wanted, is_on) {
         (_, true) => "webhooks are posted (docs/guide/webhooks.md)",

@@ -10,10 +10,10 @@ use zeroize::Zeroizing;
 
 use super::config::file;
 
-/// Reads the keys, and has cards signed with them; gives them back.
+/// Reads the keys, sets them to sign cards, and returns them.
 ///
 /// # Errors
-/// A file that cannot be read, or holds no key that signs; keys without a name to sign for.
+/// A file that cannot be read, or has no usable key; keys without a fixed host to sign for.
 pub fn sign(
     setup: &mut Setup,
     files: &[(PathBuf, Option<String>)],

@@ -31,10 +31,10 @@ pub fn command() -> Command {
     )
 }
 
-/// Sets the agents that the arguments name.
+/// Sets the agents in the arguments.
 ///
 /// # Errors
-/// [`UsageError`]: a flag that is not for this command, or a name that cannot be one.
+/// [`UsageError`]: a flag that does not belong to this command, or an invalid name.
 pub fn apply(flags: &ArgMatches, config: &mut Config) -> Result<(), UsageError> {
     if NOT_OF_SERVE.iter().any(|name| flags.contains_id(name)) {
         let line = "peregrine gateway does not accept --agent and --config; use peregrine serve";
@@ -43,7 +43,7 @@ pub fn apply(flags: &ArgMatches, config: &mut Config) -> Result<(), UsageError> 
     let remotes = flags.get_many::<String>("remote").into_iter().flatten();
     config.serve.agents = remotes
         .map(|remote| {
-            // A `=` behind the scheme belongs to the URL.
+            // A `=` after the scheme belongs to the URL.
             let (name, url) = match remote.split_once('=') {
                 Some((name, url)) if !name.contains(':') => (Some(name.to_owned()), url),
                 _ => (None, remote.as_str()),

@@ -40,11 +40,10 @@ pub use flags::command;
 pub use gateway_command::command as gateway_command;
 pub use server_command::command as server_command;
 
-/// Serves until a signal ends it, or says something of the configuration.
+/// Serves until a signal ends it, or runs a subcommand of `config`.
 ///
 /// # Errors
-/// An exit code and one line: 2 where the configuration contradicts itself, 1 where the system
-/// refuses.
+/// An exit code and one line: 2 if the configuration contradicts itself, 1 if the system refuses.
 pub fn run(flags: &ArgMatches) -> Result<(), (u8, String)> {
     let wrong = |UsageError(line): UsageError| (2, line);
     if let Some(("config", words)) = flags.subcommand() {
@@ -56,7 +55,7 @@ pub fn run(flags: &ArgMatches) -> Result<(), (u8, String)> {
     serve(&origin, config, stamp)
 }
 
-/// Serves the one agent that the flags of `server` name, until a signal ends it.
+/// Serves the agent that the flags of `server` name, until a signal ends it.
 ///
 /// # Errors
 /// As [`run`].
@@ -79,7 +78,7 @@ fn run_without_file(
 ) -> Result<(), (u8, String)> {
     let wrong = |UsageError(line): UsageError| (2, line);
     let mut origin = ConfigOrigin::new(flags).map_err(wrong)?;
-    // A file has agents of its own.
+    // A configuration file would bring its own agents.
     origin.file = None;
     let mut config = origin.read_to_start().map_err(wrong)?;
     apply(flags, &mut config).map_err(wrong)?;
@@ -87,7 +86,7 @@ fn run_without_file(
     serve(&origin, config, stamp)
 }
 
-/// `stamp` was taken before the file was read, so that no change of it is missed.
+/// `stamp` was taken before the file was read, so that no later change is missed.
 fn serve(origin: &ConfigOrigin, config: Config, stamp: Stamp) -> Result<(), (u8, String)> {
     let wrong = |UsageError(line): UsageError| (2, line);
     let agents = origin.agents(&config, &[]).map_err(wrong)?;
@@ -118,8 +117,8 @@ fn serve(origin: &ConfigOrigin, config: Config, stamp: Stamp) -> Result<(), (u8,
     server.run_then(greet).map_err(|error| (code(&error), error.to_string()))
 }
 
-/// Begins what a server does beside its calls: fetches the keys of issuers, and watches the cards
-/// of remote agents.
+/// Starts a server's background work: fetching the keys of issuers, and refreshing the cards of
+/// remote agents.
 fn begin_background_work(
     running: &Running,
     callers: Option<Arc<Callers>>,

@@ -8,11 +8,10 @@ use peregrine::{
     model::{CardSchemeKind, Generation},
 };
 
-/// Places that are shown; behind them stands how many more there are.
+/// Maximum rows to show; the number of others follows.
 const SHOWN_MAX: usize = 24;
 
-/// What the call of the banner needs of its user: flags of curl with placeholders, and a sentence
-/// about them.
+/// The credential of the banner's call: flags of curl with placeholders, and a sentence about them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct OwnCredential {
     flags: String,
@@ -27,8 +26,8 @@ impl OwnCredential {
         }
     }
 
-    /// The credential that the agent at the root takes; a header goes before a certificate, which
-    /// a server with other credentials does not demand. `None`: it needs none.
+    /// The credential of the agent at the root; a header precedes a certificate, which a server
+    /// with other credentials does not require. `None`: it needs none.
     fn of(setup: &Setup, first: usize, asks_clients: bool) -> Option<OwnCredential> {
         let agent = setup.agents.get(first).map(|(profile, _)| profile);
         let Some(authenticator) = &setup.authenticator else {
@@ -70,9 +69,9 @@ impl OwnCredential {
 pub struct Places {
     /// Each row of the banner and its path.
     rows: Vec<(String, String)>,
-    /// How a message is sent to `/`.
+    /// The call that sends a message to `/`.
     root: Option<FirstCall>,
-    /// The extensions without which the agent at `/` answers no call.
+    /// The extensions that every call to the agent at `/` must name.
     required: Vec<String>,
     /// The credential that a call of the agent at `/` needs.
     credential: Option<OwnCredential>,
@@ -106,8 +105,8 @@ impl Places {
         Places { rows, root, required, credential }
     }
 
-    /// The lines of the banner about them, below `url`; `socket`: the path of the Unix socket that
-    /// is the only way there.
+    /// The rows as lines of the banner, below `url`; `socket`: the path of the Unix socket if there
+    /// is no other listener.
     pub fn lines(&self, url: &str, socket: Option<&str>) -> String {
         let mut text = String::new();
         let width = self.rows.iter().map(|(label, _)| label.len()).max().unwrap_or_default();
@@ -128,7 +127,7 @@ impl Places {
 
     /// A call for any shell.
     fn call(&self, url: &str, socket: Option<&str>) -> String {
-        // The URL is an address of this machine, for which few certificates are made out.
+        // The URL is an address of this machine, which few certificates contain.
         let insecure = if url.starts_with("https:") { "k" } else { "" };
         let credential = self.credential.as_ref().map_or("", |own| &own.flags);
         let socket = socket.map(|path| format!(" --unix-socket '{path}'")).unwrap_or_default();
@@ -160,7 +159,7 @@ const V03: &str = concat!(
     r#"{"message":{"kind":"message","messageId":"m-1","role":"user","#,
     r#""parts":[{"kind":"text","text":"hello"}]}}"#,
 );
-/// Its client names the task, anew each time.
+/// A client of 0.1 names the task, so each call needs a new id.
 const V01: &str = concat!(
     r#"{"id":"task-'"$(date +%s)"'","message":{"role":"user","#,
     r#""parts":[{"type":"text","text":"hello"}]}}"#,

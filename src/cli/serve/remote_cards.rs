@@ -32,7 +32,7 @@ pub struct ServedCards(Vec<ServedCard>);
 struct ServedCard {
     name: String,
     remote: ServedRemote,
-    /// The upstream card that is served; `None`: it is unknown.
+    /// The served upstream card; `None`: it is unknown.
     card: Option<Arc<AgentCard>>,
     /// True: the last read failed, and a warning was printed.
     has_failed: bool,
@@ -77,7 +77,7 @@ impl RemoteCards {
         });
     }
 
-    /// Reads the cards that are due, all at once.
+    /// Reads the due cards in parallel.
     fn read_due(&self) {
         let due: Vec<ServedRemote> =
             self.remotes().into_iter().filter(|one| one.agent.is_card_due()).collect();

@@ -80,11 +80,11 @@ pub fn command() -> Command {
         }))
 }
 
-/// Sets what the flags say of the agent and where it listens.
+/// Sets the agent and the addresses of the flags.
 ///
 /// # Errors
-/// [`UsageError`]: a flag that is not for this command, no agent to pass messages to, or a card
-/// that cannot be read.
+/// [`UsageError`]: a flag that does not belong to this command, no agent to pass messages to, or an
+/// unreadable card.
 pub fn apply(flags: &ArgMatches, config: &mut Config) -> Result<(), UsageError> {
     if NOT_OF_SERVE.iter().any(|name| flags.contains_id(name)) {
         let line = "peregrine server has one agent and no configuration file; peregrine serve \
@@ -120,7 +120,7 @@ pub fn apply(flags: &ArgMatches, config: &mut Config) -> Result<(), UsageError> 
     Ok(())
 }
 
-/// Sets what the card lists, where no flag of `serve` does.
+/// Sets the card's form, interfaces and public URL, unless a flag of `serve` does.
 fn list(flags: &ArgMatches, serve: &mut Serve) {
     let word = |name| flags.get_one::<String>(name).map(String::as_str);
     let is_old = word("protocol").is_some_and(|word| word != "latest");

@@ -10,10 +10,10 @@ use zeroize::Zeroizing;
 
 use super::config::file;
 
-/// Reads the keys, and has posts signed with them, if there are any.
+/// Reads the keys, if there are any, and sets them to sign posts.
 ///
 /// # Errors
-/// A file that cannot be read, or holds no key that signs; a key that signs cards.
+/// A file that cannot be read, or has no usable key; a key that signs cards.
 pub fn sign(setup: &mut Setup, files: &[PathBuf], card_keys: &SigningKeys) -> Result<(), String> {
     if files.is_empty() {
         return Ok(());

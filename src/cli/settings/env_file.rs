@@ -16,7 +16,7 @@ const FOLDERS_MAX: usize = 256;
 /// The settings of a file, in its order.
 #[derive(Debug, Default)]
 pub struct EnvFile {
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
     /// Variables and their values.
     pub values: Vec<(String, String)>,
@@ -27,8 +27,7 @@ pub struct EnvFile {
 /// Reads a file of settings.
 ///
 /// # Errors
-/// One line: the file cannot be read, is too long, or has a line that cannot be read, with its
-/// number.
+/// One line: the file is unreadable or too long, or has an invalid line, with its number.
 pub fn read(path: &Path) -> Result<EnvFile, String> {
     let said = |error: io::Error| format!("cannot read {}: {error}", path.display());
     let metadata = fs::metadata(path).map_err(said)?;
@@ -60,7 +59,7 @@ pub fn is_open(_metadata: &fs::Metadata) -> bool {
     false
 }
 
-/// The lines that are ours; an error has the number of its line.
+/// Our lines; an error has the number of its line.
 fn parse(text: &str) -> Result<Vec<(String, String)>, (usize, String)> {
     let mut values: Vec<(String, String)> = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -86,7 +85,7 @@ fn parse(text: &str) -> Result<Vec<(String, String)>, (usize, String)> {
     Ok(values)
 }
 
-/// What stands in quotes, with escapes in double ones; else all up to a comment.
+/// The quoted text, with escapes in double quotes; without quotes, everything up to a comment.
 fn unquote(text: &str) -> Result<String, &'static str> {
     let mut letters = text.chars();
     let (quote, rest) = match letters.next() {

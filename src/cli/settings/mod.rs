@@ -24,24 +24,24 @@ pub use show::show;
 pub use table::variable;
 pub use values::{OutputFormat, milliseconds};
 
-/// Where `~/.config/a2a-cli` is from the folder of the user.
+/// The path of `~/.config/a2a-cli` inside the user's home.
 pub const CONFIG_FOLDER: &str = ".config/a2a-cli";
 
-/// What stands below the settings in a help.
+/// The text after the settings in a help.
 pub const LONG_HELP: &str = "Options under a heading, except --stream, can also be set by a \
                              variable or in a .env file: --a2a-version is A2ACLI_A2A_VERSION. A \
                              flag overrides the environment, which overrides the nearest .env (or \
                              --config FILE), which overrides ~/.config/a2a-cli/.env. Show the \
                              values in force and their sources: peregrine config show.";
 
-/// The source of a setting; one further down wins.
+/// The source of a setting; a later variant overrides an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SettingSource {
-    /// None: it is built in.
+    /// None: the default.
     BuiltIn,
     /// The file of the user.
     Global(PathBuf),
-    /// The file of the folder, or that of `--config`.
+    /// The file of the folder, or the file of `--config`.
     Local(PathBuf),
     /// The environment.
     Environment,
@@ -49,7 +49,7 @@ pub enum SettingSource {
     Flag,
 }
 
-/// The world around a call, so that tests can have one of their own.
+/// The environment of a call, which tests replace.
 pub struct Surroundings<'a> {
     /// The environment.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
@@ -64,14 +64,14 @@ pub struct Surroundings<'a> {
 pub struct Settings {
     /// One for each of [`SETTINGS`].
     held: Vec<HeldSetting>,
-    /// What the user should know of.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
     /// The folder of the user's configuration.
     pub folder: Option<PathBuf>,
     redaction: OnceLock<Redaction>,
 }
 
-/// Makes a source of the place of a file.
+/// Turns the path of a file into a source.
 type FileRank = fn(PathBuf) -> SettingSource;
 
 #[derive(Clone, Debug)]
@@ -113,7 +113,7 @@ impl Settings {
         };
         let global_file = global.as_ref().map(|folder| folder.join(".env"));
         let global_file = global_file.filter(|path| path.is_file());
-        // The folder of the user's configuration may be the folder of the call.
+        // The user's configuration folder may be the folder of the call.
         let global_file = global_file.filter(|path| Some(path) != local.as_ref());
         let read = |path: Option<PathBuf>| path.map_or(Ok(EnvFile::default()), read_file);
         let files = [
@@ -244,7 +244,7 @@ fn read_file(path: PathBuf) -> Result<EnvFile, CommandFailure> {
     env_file::read(&path).map_err(CommandFailure::usage)
 }
 
-/// What there is to say about the environment: what only a flag can say.
+/// Warnings about the environment: settings that only a flag can set.
 fn ignored(around: &Surroundings<'_>) -> Vec<String> {
     let flags = SETTINGS.iter().filter(|setting| setting.kind == SettingKind::FlagOnly);
     let said = flags.filter(|setting| (around.variable)(&variable(setting)).is_some());
@@ -254,8 +254,7 @@ fn ignored(around: &Surroundings<'_>) -> Vec<String> {
     said.map(line).collect()
 }
 
-/// What there is to say about a file: lines that mean nothing here, and secrets that every user can
-/// read.
+/// Warnings about a file: unknown lines, and secrets that every user can read.
 fn warnings(file: &EnvFile) -> Vec<String> {
     let of = |name: &str| SETTINGS.iter().find(|setting| variable(setting) == name);
     let path = Path::new(&file.path).display();

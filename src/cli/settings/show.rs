@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{super::text::one_line, SETTINGS, SettingSource, Settings, variable};
 use super::{OutputFormat, Setting};
 
-/// What stands for a secret.
+/// The mask of a secret.
 const MASK: &str = "***";
 
 /// The settings with their sources, in this format; secrets are masked.
@@ -39,7 +39,7 @@ pub fn show(settings: &Settings, format: OutputFormat) -> String {
                     Some(_) => json!(values),
                     None => values.last().map_or(Value::Null, |value| json!(value)),
                 };
-                // The command line's specification, §7.2: that is a flag and nothing else.
+                // The command line's specification, §7.2: `stream` is only a flag.
                 let variable = (setting.name != "stream").then(|| variable(setting));
                 let said = json!({"value": value, "source": source, "variable": variable});
                 (setting.name.to_owned(), said)

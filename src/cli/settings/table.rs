@@ -9,17 +9,17 @@ use super::super::offers::offering;
 pub struct Setting {
     /// The long flag, without its dashes.
     pub name: &'static str,
-    /// What its value is called; empty: a switch.
+    /// The name of its value; empty: a switch.
     pub value: &'static str,
-    /// What holds when nothing is set; empty: nothing.
+    /// Its default; empty: none.
     pub default: &'static str,
-    /// How it may be said, and shown.
+    /// Its sources, and whether it is shown.
     pub kind: SettingKind,
-    /// What the help says.
+    /// The text of the help.
     pub help: &'static str,
 }
 
-/// How a setting may be said, and whether it is shown.
+/// The sources of a setting, and whether it is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SettingKind {
     /// By flag, environment and file; one value.
@@ -30,9 +30,9 @@ pub enum SettingKind {
     List(char),
     /// The same, and its values are never shown.
     SecretList(char),
-    /// By flag alone.
+    /// Only by flag.
     FlagOnly,
-    /// By flag and environment: it says which file is read.
+    /// By flag and environment: it selects the file to read.
     NotInFiles,
 }
 
@@ -42,7 +42,7 @@ impl SettingKind {
         matches!(self, Secret | SecretList(_))
     }
 
-    /// What separates the values in one text, where there may be several.
+    /// The separator of several values in one text.
     pub fn separator(self) -> Option<char> {
         match self {
             List(separator) | SecretList(separator) => Some(separator),
@@ -63,7 +63,7 @@ const fn row(
 
 use SettingKind::{FlagOnly, List, NotInFiles, Plain, Secret, SecretList};
 
-/// The settings, as the help lists them.
+/// The settings, in the order of the help.
 pub const SETTINGS: &[Setting] = &[
     row(
         "agent-card",

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 use super::*;
 use crate::cli::command::{CommandLine, parse};
 
-/// A folder that is gone when the test ends.
+/// A folder that is removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -42,7 +42,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn a_flag_wins_over_the_environment_over_local_over_global_over_built_in() {
+fn sources_have_a_fixed_precedence() {
     let folder = Folder::new("order");
     let show = |words: &str, variables: &[(&str, &str)]| {
         let settings = folder.resolve(words, variables).unwrap();
@@ -66,7 +66,7 @@ fn a_flag_wins_over_the_environment_over_local_over_global_over_built_in() {
     assert_eq!(environment, ("6s".to_owned(), SettingSource::Environment));
     let flag = show("config show --poll-interval 7s", &[(name, "6s")]);
     assert_eq!(flag, ("7s".to_owned(), SettingSource::Flag));
-    // Before the command it is a flag as well, and what stands at the command goes before it.
+    // A flag may also precede the command, and a flag of the command overrides it.
     assert_eq!(show("--poll-interval 8s config show", &[(name, "6s")]).0, "8s");
     assert_eq!(show("--poll-interval 8s config show --poll-interval 9s", &[]).0, "9s");
 }

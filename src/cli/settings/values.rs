@@ -16,7 +16,7 @@ pub enum OutputFormat {
     Json,
 }
 
-/// The longest time that can be said: a year.
+/// The longest time that can be set: a year.
 const TIME_MS_MAX: u64 = 366 * 24 * 3_600_000;
 const BINDINGS: [&str; 4] = ["jsonrpc", "http+json", "grpc", "websocket"];
 

@@ -444,7 +444,7 @@ mod tests {
     ];
 
     #[test]
-    fn preferences_come_first_then_the_newest_version_then_the_cards_order() {
+    fn preference_wins_over_version_and_version_over_card_order() {
         use Binding::{Grpc, HttpJson, JsonRpc, WebSocket};
         let card = card(MIXED);
         for (transports, version, floor, expected) in [

@@ -135,8 +135,8 @@ impl CardFreshness {
         }
     }
 
-    /// The caching data after a 304, whose head has the new lifetime, and may omit the validators
-    /// (RFC 9111 §4.3.4).
+    /// The caching data after a 304, which has the new lifetime, and may omit the validators (RFC
+    /// 9111 §4.3.4).
     #[must_use]
     pub fn renewed<'f>(self, field: impl Fn(&str) -> Option<&'f [u8]>, now: Now) -> CardFreshness {
         let is_said = field("cache-control").is_some();

@@ -44,7 +44,7 @@ const NAMES: &[(&str, Binding)] = &[
 ];
 
 /// The binding of this name on a card: a name of the specification, a variant that cards use, or a
-/// URI whose last segment is `websocket` (A2A 1.0 §5.8 names other bindings by URIs).
+/// URI with the last segment `websocket` (A2A 1.0 §5.8 names other bindings by URIs).
 pub fn binding_of(name: &str) -> Option<Binding> {
     let of_list = NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     let last = name.contains("://").then(|| name.trim_end_matches('/').rsplit('/').next());

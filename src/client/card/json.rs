@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deepest_document_within_the_bytes_is_refused_without_a_deep_stack() {
+    fn deep_document_is_rejected_without_a_deep_stack() {
         let deep = "[".repeat(1 << 20);
         let error = read(deep.as_bytes(), 1 << 20, 64).unwrap_err();
         assert_eq!(error.problem, CardProblem::TooDeep(64));

@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn supported_interfaces_make_a_card_one_of_1_0_whatever_stands_beside_them() {
+    fn supported_interfaces_make_a_card_one_of_1_0() {
         let card = read(
             r#"{"name":"A","url":"http://old","preferredTransport":"GRPC",
             "protocolVersion":"0.3.0","additionalInterfaces":[{"url":"x","transport":"GRPC"}],

@@ -199,7 +199,7 @@ fn requirement(member: &str, value: &Value, is_v1: bool) -> Result<SecurityRequi
     Ok(SecurityRequirement { schemes: scopes.collect() })
 }
 
-/// Schemes and requirements, including those of 0.1, whose `authentication` has only names of HTTP
+/// Schemes and requirements, including those of 0.1: its `authentication` has only names of HTTP
 /// schemes, of which one is enough (A2A 0.1, `AgentAuthentication`).
 pub(super) fn with_requirements(
     card: &CardObject<'_>,

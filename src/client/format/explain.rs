@@ -50,7 +50,7 @@ enum PayloadKind {
 ///
 /// The words, in any order (a later one overrides an earlier one): `card`, `result`, `event` or
 /// `fault`; a version such as `0.3` (default 1.0); an operation by its name in 1.0 (default
-/// `SendMessage`); `HTTP+JSON`, whose JSON differs in 0.3.
+/// `SendMessage`); `HTTP+JSON`, which differs in 0.3.
 pub fn explain(words: &str, payload: &[u8]) -> String {
     let mut out = Vec::new();
     if let Err((name, path, message)) = read(words, payload, &mut out) {

@@ -24,7 +24,7 @@ struct Client {
 }
 
 impl Client {
-    /// A connection whose first request was sent.
+    /// A connection after its first request.
     fn asking() -> Client {
         let (http1, response) = (Http1Connection::default(), ResponseBuf::default());
         let mut client = Client { http1, response, body: Vec::new(), seen: Vec::new() };

@@ -81,8 +81,8 @@ impl<T: Transport> Client<T> {
         self.open(self.terms.clone(), OpeningCall::Subscribe { after }, &id).await
     }
 
-    /// Continues to follow a task whose state up to now is `known`, with or without streaming in
-    /// the agent. Later changes come first, as after a break. The first request is made by
+    /// Continues to follow a task from the state `known`, with or without streaming in the agent.
+    /// Later changes come first, as after a break. The first request is made by
     /// [`ClientStream::next`].
     pub fn follow_task(&self, task_id: RawText<'_>, known: TaskView<'_>) -> ClientStream<T> {
         let mut scratch = self.inner.stash.lend();

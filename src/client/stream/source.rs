@@ -102,7 +102,7 @@ pub(super) struct EventSource<R> {
 }
 
 impl<R: HttpResponse> EventSource<R> {
-    /// For a response whose head has arrived; an event has at most `bytes_max` bytes.
+    /// For a response after its head; an event has at most `bytes_max` bytes.
     pub fn new(response: R, bytes_max: usize) -> EventSource<R> {
         let parser = SseParser::new(bytes_max);
         EventSource { response, parser, last_number: None, at: 0, all: None }
@@ -262,7 +262,7 @@ impl<T: Transport> EventOrigin<T> {
     }
 }
 
-/// Parses an event whose data is in the scratch.
+/// Parses an event; its data is in the scratch.
 #[inline]
 fn read_event(
     event: &CopiedEvent,

@@ -7,7 +7,7 @@ use super::{
     Invocation, cut_hint, named,
 };
 
-/// What it is called that no answer came.
+/// The code of a missing response.
 pub fn transport_code(on: &Invocation<'_>, error: &TransportError) -> FailureCode {
     match error {
         TransportError::Resolve(_)
@@ -20,7 +20,7 @@ pub fn transport_code(on: &Invocation<'_>, error: &TransportError) -> FailureCod
         | TransportError::Closed { .. }
         | TransportError::Http2(_)
         | TransportError::Io(_) => FailureCode::Unreachable,
-        // What answers there is no agent.
+        // The host answers, but is not an agent.
         error if on.card().is_none() && error.is_not_http() => FailureCode::Unreachable,
         // The response is broken; the first one is the card.
         TransportError::Malformed(_) | TransportError::TooLarge(_) | TransportError::Coding(_) => {
@@ -32,7 +32,7 @@ pub fn transport_code(on: &Invocation<'_>, error: &TransportError) -> FailureCod
     }
 }
 
-/// What to do about that.
+/// The hint.
 pub fn transport_hint(on: &Invocation<'_>, error: &TransportError) -> Option<String> {
     let reference = on.settings.text("agent-card").unwrap_or_default();
     let is_bare = !reference.contains("://") && !is_loopback(reference);

@@ -2,7 +2,7 @@
 
 use super::{Redaction, one_line};
 
-/// The longest line that is shown; of a longer one the rest is counted.
+/// Maximum bytes of a shown line; the rest is only counted.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Maximum bytes buffered of a line. The rest is only counted, because a server that never ends a
@@ -13,7 +13,7 @@ const KEPT_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
 #[derive(Default)]
 pub(super) struct OpenLine {
     bytes: Vec<u8>,
-    /// Bytes behind those.
+    /// Number of later bytes.
     left_out: usize,
 }
 
@@ -43,11 +43,11 @@ impl OpenLine {
     }
 }
 
-/// A line without secrets; `left_out`: how many bytes behind it are not there.
+/// A line without secrets; `left_out`: the number of later bytes that were not buffered.
 pub(super) fn shown(redaction: &Redaction, line: &[u8], left_out: usize) -> String {
     let rest = line.len().saturating_sub(LINE_BYTES_MAX) + left_out;
-    // As text as far as it is text, for an escape before a quote would hide a member from us; and
-    // all that there is is cleaned first, for a secret may lie across the cut.
+    // Decoded leniently, because escaping before a quote would hide a member from the redaction;
+    // and masked as a whole before the cut, because a secret may lie across it.
     let mut text = redaction.masked(&String::from_utf8_lossy(line));
     if left_out > 0 {
         // The cut may have split a secret, so a tail of the longest secret's length is removed.

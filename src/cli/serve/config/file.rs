@@ -9,15 +9,15 @@ use std::{
     time::Duration,
 };
 
-/// Bytes of a file, at most.
+/// Maximum bytes of a file.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Time for reading one: a pipe that has no writer, or a device, has no end.
+/// Time limit for reading a file: a pipe without a writer, or a device, has no end.
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The content of a file.
 ///
 /// # Errors
-/// It cannot be read, is longer than 1 MiB, or has not ended after 5 s.
+/// The file cannot be read, is longer than 1 MiB, or has not ended after 5 s.
 pub fn read(file: &Path) -> io::Result<Vec<u8>> {
     let (done, is_done) = mpsc::channel();
     let path = file.to_owned();

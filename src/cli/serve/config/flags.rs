@@ -12,18 +12,18 @@ use super::{
     },
 };
 
-/// Switches that say the opposite of a key, or say it again: the flag, the section of the key
-/// (none: the root), the key, what it says.
+/// Switches that negate or repeat a key: the flag, the section of the key (empty: the root), the
+/// key, its value.
 const SWITCHES: &[(&str, &str, &str, bool)] = &[
     ("no-streaming", "", "streaming", false),
     ("no-extended-card", "", "extended_card", false),
     ("no-push", "push", "enabled", false),
 ];
 
-/// Sections that have flags of their own.
+/// Sections with flags of their own.
 const SECTIONS: &[&str] = &["tls", "logs", "push"];
 
-/// Sets what the flags say.
+/// Sets the values of the flags.
 ///
 /// # Errors
 /// [`UsageError`].
@@ -62,7 +62,7 @@ fn said_in(section: &mut ConfigSection, flags: &ArgMatches) -> Result<(), UsageE
     Ok(())
 }
 
-/// What the flag of a key says.
+/// The value of a key's flag.
 fn value(key: &Key, flags: &ArgMatches) -> Result<Option<ConfigValue>, UsageError> {
     let wrong = |message| UsageError(format!("--{}: {message}", key.flag));
     match &key.shape {
@@ -85,7 +85,7 @@ fn value(key: &Key, flags: &ArgMatches) -> Result<Option<ConfigValue>, UsageErro
     }
 }
 
-/// Nothing between two commas is wrong, and not nothing.
+/// An empty item is retained, so that it is reported as invalid.
 fn split(text: &str) -> ConfigValue {
     ConfigValue::Texts(text.split(',').map(Item::from).collect())
 }

@@ -38,12 +38,12 @@ pub use sections::{
 };
 pub use tree::ConfigSection;
 
-/// Where a configuration comes from; it can be read again and again.
+/// The origin of a configuration, which can be read again.
 #[derive(Clone)]
 pub struct ConfigOrigin {
     /// The file, if there is one.
     pub file: Option<PathBuf>,
-    /// The text of one, in its place.
+    /// The text that replaces the file.
     text: Option<Arc<str>>,
     variables: Variables,
     flags: ArgMatches,
@@ -53,7 +53,7 @@ pub struct ConfigOrigin {
 pub struct Config {
     /// The settings, and the source of each.
     pub root: ConfigSection,
-    /// What it means.
+    /// The interpreted settings.
     pub serve: Serve,
     /// True: there is no file, or it sets nothing.
     pub is_blank: bool,

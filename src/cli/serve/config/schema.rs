@@ -8,7 +8,7 @@ use super::{
     tree::{Key, Shape},
 };
 
-/// What names an agent; as `peregrine::model::is_agent_name` has it.
+/// The pattern of an agent's name, as in `peregrine::model::is_agent_name`.
 const NAME: &str = "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$";
 
 /// The schema.
@@ -75,7 +75,7 @@ fn measure(unit: Unit) -> Value {
     json!({"anyOf": [{"type": "integer", "minimum": 1}, text, variable()]})
 }
 
-/// The default of a key, where one can be written.
+/// The default of a key, if it can be written.
 fn default(key: &Key) -> Option<Value> {
     let whole = format!("it = {}", key.default);
     let table: Map<String, Value> = toml::from_str(&whole).ok()?;

@@ -11,10 +11,10 @@ use super::{
     tree::{ConfigEntry, ConfigSection, ConfigSource, ConfigValue, Key, Shape},
 };
 
-/// The text of a value that was not set, and what decides it.
+/// The text of an unset value, and its source.
 type BuiltIn = (String, &'static str);
 
-/// What holds.
+/// The settings in force.
 pub fn show(origin: &ConfigOrigin, config: &Config, agents: &[Loaded]) -> String {
     let mut shown = ShownConfig { text: String::new(), file: origin.name() };
     let serve = &config.serve;
@@ -88,7 +88,7 @@ pub fn show(origin: &ConfigOrigin, config: &Config, agents: &[Loaded]) -> String
     shown.text
 }
 
-/// What each caller has where no quota is set: a server with known callers gives each a share.
+/// The default quota of each caller: a server with authentication gives each caller a share.
 fn shares(serve: &Serve) -> HashMap<String, BuiltIn> {
     let has_client_ca = serve.tls.as_ref().is_some_and(|files| files.client_ca.is_some());
     if serve.auth.is_none() && (!has_client_ca || serve.anonymous) {
@@ -106,7 +106,7 @@ fn shares(serve: &Serve) -> HashMap<String, BuiltIn> {
     all.into_iter().map(|(name, most, unit)| (name.to_owned(), said(most, unit))).collect()
 }
 
-/// What the card of an agent says in addition to the configuration.
+/// Content of an agent's card in addition to the configuration.
 fn profile(profile: &Profile) -> Vec<(&'static str, BuiltIn)> {
     let list = |items: &[String]| array(items.iter().map(String::as_str));
     vec![
@@ -142,7 +142,7 @@ impl ShownConfig {
         }
     }
 
-    /// The values of a section, and of those in it; `path` stands before their names.
+    /// The values of a section and of its inner sections; `path` is the prefix of their names.
     fn values(&mut self, section: &ConfigSection, path: &str, built_in: &HashMap<String, BuiltIn>) {
         for (key, entry) in section.keys.iter().zip(&section.entries) {
             let name = format!("{path}{}", key.name);
@@ -166,7 +166,7 @@ impl ShownConfig {
         }
     }
 
-    /// The tables of a section of which there may be several.
+    /// The tables of a section that may occur several times.
     fn inner_tables(
         &mut self,
         section: Option<&ConfigSection>,

@@ -448,7 +448,7 @@ fn variables_go_before_the_file() {
             "PEREGRINE_AGENTS_BOB_VERSION=9.9",
             "PEREGRINE_AGENTS_ZOE_PROVIDER_ORGANIZATION=Acme",
             "PEREGRINE_AGENTS_ZOE_PROVIDER_URL=https://acme.example",
-            // These belong to unknown programs.
+            // These belong to other programs.
             "PEREGRINE_CONFIG=x",
             "PEREGRINE_VERSION=1",
             "PEREGRINE_PORT_3000_TCP=tcp://10.0.0.1:3000",
@@ -462,7 +462,7 @@ fn variables_go_before_the_file() {
     assert_eq!(serve.listen, ["127.0.0.1:1", "127.0.0.1:2"]);
     let limits = &serve.setup.limits;
     assert_eq!((limits.body_bytes_max, limits.streams_max), (1 << 20, 8));
-    // Paths of the environment are from where the process is.
+    // Paths in the environment are relative to the working directory.
     assert_eq!(serve.tls.unwrap().client_ca, Some(PathBuf::from("ca.pem")));
     assert_eq!(serve.setup.tenants, Tenants::Any);
     let mut profile = peregrine::agent::echo::Echo::profile();
@@ -630,7 +630,7 @@ fn a_place_that_is_named_for_a_key_takes_its_value() {
     }
 }
 
-/// The literals of a source that are not of its tests, without its comments.
+/// The string literals of a source, without those of its tests and comments.
 fn literals(source: &str) -> Vec<String> {
     let source = source.split("#[cfg(test)]").next().unwrap_or_default();
     let lines = source.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -657,13 +657,13 @@ fn long_flags(command: &clap::Command, all: &mut Vec<String>) {
     command.get_subcommands().for_each(|inner| long_flags(inner, all));
 }
 
-/// Whether this is the path of a key or of a section, from these keys on.
+/// Whether this is the path of a key or of a section, relative to these keys.
 fn is_key(keys: &'static [tree::Key], path: &[&str]) -> bool {
     let Some((first, rest)) = path.split_first() else { return true };
     let Some(key) = keys.iter().find(|key| key.name == *first) else { return false };
     match key.shape {
         tree::Shape::Section(keys) | tree::Shape::Sections(keys) => is_key(keys(), rest),
-        // The next one is a name.
+        // The next segment is a name.
         tree::Shape::Named(keys) => is_key(keys(), rest.get(1..).unwrap_or_default()),
         _ => rest.is_empty(),
     }
@@ -678,10 +678,10 @@ fn every_flag_and_key_that_a_text_names_exists() {
     }
     let mut flags = Vec::new();
     long_flags(&crate::cli::command::tree(), &mut flags);
-    // Of curl, in the call of the banner.
+    // A flag of curl, in the call of the banner.
     flags.push("unix-socket".to_owned());
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_.[]-".contains(c);
-    // `--tls-*` are several.
+    // `--tls-*` stands for several flags.
     let is_flag =
         |known: &str, flag: &str| known == flag || flag.ends_with('-') && known.starts_with(flag);
     let mut count = 0;

@@ -131,7 +131,7 @@ fn unknown(
         let is_of = |known: &str| known == name || *snake_case(known) == **name;
         let is_legacy = form == LintForm::Hybrid && LEGACY.iter().any(|known| is_of(known));
         let is_known = table.members.iter().any(|member| is_of(member.name));
-        // A hybrid card is also checked as 0.3, whose tables have fewer members.
+        // A hybrid card is also checked as 0.3, which has fewer members.
         let is_of_v1 = table.clause.starts_with(V1);
         if is_of_v1 && !is_known && !is_legacy {
             findings.warn(&path(base, name), table.clause, "not a member in A2A 1.0");

@@ -13,7 +13,7 @@ pub(super) enum MemberType {
     Inner(&'static CardTable),
     /// An array of objects of this kind.
     List(&'static CardTable),
-    /// An array whose entries another rule checks.
+    /// An array; another rule checks its entries.
     Array,
 }
 

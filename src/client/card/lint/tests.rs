@@ -194,7 +194,7 @@ fn where_a_card_came_from_matters() {
 }
 
 #[test]
-fn whatever_cannot_be_read_has_an_error_and_findings_are_bounded() {
+fn unreadable_card_has_an_error_and_findings_are_bounded() {
     for json in ["", "7", "{}", r#"{"name":"A","url":"u","security":7}"#] {
         assert!(!errors(&lint(json.as_bytes(), None)).is_empty(), "{json}");
     }

@@ -74,7 +74,7 @@ fn payload(card: &str, form: SignedForm) -> Vec<u8> {
 }
 
 #[test]
-fn what_the_python_sdk_signs_is_verified_and_what_is_changed_is_not() {
+fn python_sdk_signature_is_verified_unless_card_was_changed() {
     for (fixture, form) in [(PY_1_3, SignedForm::Cleaned), (PY_1_1, SignedForm::CleanedEscaped)] {
         let fixture: Value = serde_json::from_str(fixture).unwrap();
         let keys = CardKeys::read(fixture["keys"].to_string().as_bytes()).unwrap();
@@ -174,7 +174,7 @@ fn what_proves_nothing_is_refused() {
 }
 
 #[test]
-fn members_that_no_signature_covers_add_nothing_to_a_card_of_1_0() {
+fn unsigned_members_add_nothing_to_a_card_of_1_0() {
     let signer = Signer::new();
     let signature =
         signer.sign(r#"{"alg":"EdDSA","kid":"ed"}"#, &payload(CARD, SignedForm::Strict));

@@ -13,7 +13,7 @@ use super::{
     TextGap, TextRule,
 };
 
-/// Members whose texts readers copy unchanged, unless they are empty.
+/// Members with texts that readers copy unchanged, unless they are empty.
 const NAMES: [&[u8]; 22] = [
     b"id",
     b"taskId",

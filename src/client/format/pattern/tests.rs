@@ -50,7 +50,7 @@ fn is_known(buffers: &mut FormatBuffers, answer: &str, received: &mut Received) 
 }
 
 #[test]
-fn an_event_that_differs_in_its_text_alone_is_read_the_short_way() {
+fn event_with_another_text_is_read_by_its_pattern() {
     let FormatBuffers { mut patterns, values, .. } = after_event("one");
     for text in ["two", "", "t", r#"\"x\" \u00e9"#, "\u{e9}", "{}[],:", &"long ".repeat(99)] {
         let (data, mut received) = (event(text), Received::new());

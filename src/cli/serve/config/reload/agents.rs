@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(said(&agents, &next), (0, "the agents are unchanged".to_owned(), held.clone()));
         agents.took(&next);
         assert_eq!(said(&agents, &next).2, held);
-        // It is there again, and is not added a second time.
+        // The agent is back, and is not added a second time.
         let again = [loaded("a", "1", "1"), loaded("b", "1", "1")];
         assert_eq!(said(&agents, &again), (0, "the agents are unchanged".to_owned(), vec![]));
     }

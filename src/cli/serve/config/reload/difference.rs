@@ -1,4 +1,4 @@
-//! The keys whose new values need a restart of the server.
+//! The changed keys that need a restart of the server.
 
 use super::{
     super::tree::{ConfigEntry, ConfigValue},

@@ -48,7 +48,7 @@ impl LiveParts {
     }
 }
 
-/// Whether anything live is different.
+/// Whether a live key differs.
 fn is_other(before: &ConfigSection, after: &ConfigSection) -> bool {
     let mut entries = after.keys.iter().zip(&before.entries).zip(&after.entries);
     entries.any(|((key, before), after)| match (before, after) {

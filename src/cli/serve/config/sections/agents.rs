@@ -16,7 +16,7 @@ use super::{
     remote::{self, RemoteSpec},
 };
 
-/// The kind of agents that are remote A2A agents.
+/// The kind of a remote A2A agent.
 const REMOTE: &str = "a2a";
 
 const KIND: Shape =
@@ -246,7 +246,7 @@ fn of_file(name: &str, section: &ConfigSection) -> Result<AgentSpec, Wrong> {
     Ok(AgentSpec { name, program, card, is_enabled, at })
 }
 
-/// What answers, but for a function.
+/// The program of an agent, except a function.
 fn program(section: &ConfigSection, kind: Option<&str>) -> Result<Program, Wrong> {
     let remote = section.section("upstream").filter(|section| section.is_said());
     let remote = remote.map(RemoteSpec::read).transpose()?;
@@ -282,7 +282,7 @@ fn program(section: &ConfigSection, kind: Option<&str>) -> Result<Program, Wrong
     })
 }
 
-/// `[NAME=]KIND[:ARG]` each; the one without a name comes first.
+/// `[NAME=]KIND[:ARG]` each; the agent without a name comes first.
 fn of_flags(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
     let items = root.texts("agents").unwrap_or_default();
     let agents = items.iter().enumerate().map(|(index, item)| {
@@ -302,7 +302,7 @@ fn of_flags(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
             }
             (REMOTE, Some(url)) if !url.is_empty() => Program::Remote(RemoteSpec::at(url)),
             (REMOTE, _) => return Err(wrong("the agent kind a2a needs a URL".into())),
-            // http:http://HOST/PATH, and the URL alone.
+            // http:http://HOST/PATH, or only the URL.
             (scheme @ ("http" | "https"), Some(rest)) if rest.starts_with("//") => {
                 Program::Function(FunctionSpec::at(&format!("{scheme}:{rest}")))
             }
@@ -331,7 +331,7 @@ fn of_flags(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
     Ok(agents)
 }
 
-/// A `=` behind something that is no name belongs to the argument.
+/// A `=` after text that is not a name belongs to the argument.
 fn parts(text: &str) -> (Option<&str>, &str, Option<&str>) {
     let is_name = |text: &str| {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -347,7 +347,7 @@ fn parts(text: &str) -> (Option<&str>, &str, Option<&str>) {
     }
 }
 
-/// The agent that asks for this header field.
+/// The position of the agent that requests this header field.
 pub fn blame_field(root: &ConfigSection, field: &str, error: &BuildError) -> Option<Wrong> {
     root.named("agents").iter().find_map(|(_, agent)| {
         let index = agent.texts("fields")?.iter().rposition(|item| item.text == field)?;

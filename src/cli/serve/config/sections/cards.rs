@@ -53,7 +53,7 @@ pub fn extension_keys() -> &'static [Key] {
 /// Overrides of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct CardOverrides {
-    /// One paragraph for humans.
+    /// One paragraph for people.
     pub description: Option<String>,
     version: Option<String>,
     provider: Option<Provider>,
@@ -152,7 +152,7 @@ pub fn read(agent: &ConfigSection) -> Result<CardOverrides, Wrong> {
     })
 }
 
-/// The agent's own value of the limit of this name, which has the bounds of the limit.
+/// The agent's own value of the limit with this name, within the bounds of the limit.
 fn limit(agent: &ConfigSection, name: &'static str) -> Result<Option<u64>, Wrong> {
     let Some(text) = agent.text(name) else { return Ok(None) };
     let mut limits = Limits::default();
@@ -209,7 +209,7 @@ fn extension(section: &ConfigSection) -> Result<Extension, Wrong> {
     })
 }
 
-/// A string that must be there and hold something.
+/// A required, non-empty string.
 fn required(section: &ConfigSection, name: &str) -> Result<String, Wrong> {
     match section.text(name) {
         Some(text) if !text.is_empty() => Ok(text.to_owned()),

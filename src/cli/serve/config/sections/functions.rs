@@ -13,10 +13,10 @@ use super::{
     upstream_credentials::UpstreamCredentials,
 };
 
-/// The kind of agents that are functions.
+/// The kind of an HTTP function.
 pub const FUNCTION: &str = "http";
 
-/// Keys of `upstream` that mean nothing for a function.
+/// Keys of `upstream` that do not apply to a function.
 const OF_REMOTE: [&str; 10] = [
     "transports",
     "version",
@@ -30,10 +30,10 @@ const OF_REMOTE: [&str; 10] = [
     "streams",
 ];
 
-/// An HTTP function, and how it is called.
+/// An HTTP function, and the options of its calls.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct FunctionSpec {
-    /// Where its turns are posted.
+    /// The URL to which turns are posted.
     pub url: String,
     credentials: UpstreamCredentials,
     call_ms: u64,
@@ -67,7 +67,7 @@ impl FunctionSpec {
         }
     }
 
-    /// What the section of an agent and its `upstream` say.
+    /// Reads the section of an agent and its `upstream`.
     ///
     /// # Errors
     /// [`Wrong`].
@@ -99,7 +99,8 @@ impl FunctionSpec {
         })
     }
 
-    /// Two functions with the same text are called in the same way. It shows no secret.
+    /// The identity of the function: functions with equal texts are called in the same way. It
+    /// shows no secret.
     pub fn made_of(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
@@ -111,7 +112,7 @@ impl FunctionSpec {
         self.credentials.passes_authorization
     }
 
-    /// How it is called.
+    /// The options of the agent.
     pub fn options(&self) -> FunctionOptions {
         FunctionOptions {
             credentials: self.credentials.credentials(),
@@ -124,7 +125,7 @@ impl FunctionSpec {
         }
     }
 
-    /// What it is called with.
+    /// The options of the HTTP client.
     pub fn client_options(&self) -> HttpClientOptions {
         HttpClientOptions { tls: self.credentials.tls(), ..HttpClientOptions::default() }
     }

@@ -11,7 +11,7 @@ use super::super::tree::{ConfigSection, ConfigValue, Key, Shape, Wrong, key};
 
 static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     let rows = Limits::default().rows().into_iter().map(|(name, default)| {
-        // Made once, as the table is, and of the same life.
+        // Leaked once, since the table is static too.
         let default: &'static str = default.to_string().leak();
         let key = key(name, Shape::Measure(Unit::of(name)), default, Limits::about(name));
         Key { is_live: LIVE_LIMITS.contains(&name), ..key }
@@ -35,7 +35,7 @@ pub fn memory(root: &ConfigSection) -> Result<Option<u64>, Wrong> {
     unit.read(text).map(Some).map_err(wrong)
 }
 
-/// The limits that were set, and the others so that all of it fits the memory.
+/// The configured limits, and the others scaled so that all of them fit the memory.
 ///
 /// # Errors
 /// [`Wrong`].

@@ -35,17 +35,17 @@ pub fn metrics_keys() -> &'static [Key] {
     METRICS
 }
 
-/// Bytes of a key for hashes, at least.
+/// Minimum bytes of a key for hashes.
 const HASH_KEY_BYTES_MIN: usize = 16;
 
-/// What a log has.
+/// The settings of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logs {
-    /// Which lines.
+    /// The level of its lines.
     pub level: LogLevel,
-    /// One call of so many has one; 0: none.
+    /// One call in so many is logged; 0: none.
     pub access: u32,
-    /// What they show of callers.
+    /// How lines show callers.
     pub principal: LoggedPrincipal,
 }
 
@@ -59,7 +59,7 @@ pub fn logs(root: &ConfigSection) -> Result<Logs, Wrong> {
     let access = section.and_then(|logs| logs.whole("access"));
     Ok(Logs {
         level: level.unwrap_or(LogLevel::Info),
-        // The shape has seen to it that it fits.
+        // The shape has checked that it fits.
         access: access.and_then(|one_of| u32::try_from(one_of).ok()).unwrap_or(0),
         principal: section.map_or(Ok(LoggedPrincipal::Hash), logged_principal)?,
     })
@@ -85,7 +85,7 @@ fn logged_principal(logs: &ConfigSection) -> Result<LoggedPrincipal, Wrong> {
         }
         (Some("name"), None) => Ok(LoggedPrincipal::Name),
         (_, None) => Ok(LoggedPrincipal::Hash),
-        // A reader of the log could try all short ones, and find the names.
+        // A reader of the log could find the names by trying all short keys.
         (_, Some((name, key))) if key.len() < HASH_KEY_BYTES_MIN => {
             let line = format!(
                 "has {} bytes and needs at least {HASH_KEY_BYTES_MIN}: create one with `openssl \

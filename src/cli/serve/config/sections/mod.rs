@@ -56,13 +56,13 @@ pub struct Serve {
     pub streaming: bool,
     /// Whether the banner lists the terms of the memory sum.
     pub shows_memory: bool,
-    /// Where the pages about the server are served.
+    /// The address of the pages about the server.
     pub admin: Option<String>,
     /// The settings of the log.
     pub logs: Logs,
     /// Whether calls are counted.
     pub counts_calls: bool,
-    /// Where spans go; `None`: nothing is traced.
+    /// The collector of spans; `None`: tracing is off.
     pub traces: Option<TraceCollector>,
     /// Files of keys that sign cards, each with the name of its key.
     pub card_keys: Vec<(PathBuf, Option<String>)>,

@@ -15,7 +15,7 @@ pub fn keys() -> &'static [Key] {
     KEYS
 }
 
-/// The mounts; whether the names exist is for the engine to say. A flag has `PATH=DIALECT[:AGENT]`.
+/// The mounts; the engine checks whether the names exist. A flag has `PATH=DIALECT[:AGENT]`.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -44,7 +44,7 @@ pub fn read(root: &ConfigSection) -> Result<Vec<Mount>, Wrong> {
     of_flags.chain(of_file).collect()
 }
 
-/// The mount whose key has this text; of several, the last one, which is the duplicate.
+/// The mount with this text under a key; of several, the last one, which is the duplicate.
 pub fn blame(root: &ConfigSection, name: &str, text: &str, error: &BuildError) -> Option<Wrong> {
     if let Some(ConfigEntry::Said(_)) = root.entry("mounts") {
         return Some(root.wrong("mounts", error.to_string()));

@@ -4,7 +4,7 @@ use peregrine::net::ProcessOptions;
 
 use super::super::tree::{ConfigSection, Wrong};
 
-/// The kind of an agent whose program exchanges lines.
+/// The kind of an agent with a program that exchanges lines.
 pub const LINES: &str = "exec+jsonl";
 
 /// A program that answers for an agent.
@@ -16,9 +16,9 @@ pub struct ProcessSpec {
     pub is_lines: bool,
     /// Whether a shell runs the command line, with the whole environment.
     pub is_shell: bool,
-    /// Names of the variables that it gets in addition to `PATH`.
+    /// Names of the variables that the program gets in addition to `PATH`.
     pub environment: Vec<String>,
-    /// How its processes are treated.
+    /// The options of its processes.
     pub options: ProcessOptions,
 }
 

@@ -23,7 +23,7 @@ use super::{
     upstream_credentials::UpstreamCredentials,
 };
 
-/// Milliseconds for an upstream call until its answer begins, where the configuration has none.
+/// Default milliseconds until the answer to an upstream call begins.
 const CALL_MS: u64 = 120_000;
 const KEYS: &[Key] = &[
     key(
@@ -138,7 +138,7 @@ pub fn keys() -> &'static [Key] {
     KEYS
 }
 
-/// A remote A2A agent, and how it is called.
+/// A remote A2A agent, and the options of its calls.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RemoteSpec {
     /// Its origin, or the URL of its card.
@@ -160,7 +160,7 @@ pub struct RemoteSpec {
 /// The URL of an upstream.
 ///
 /// # Errors
-/// [`Wrong`]: there is none.
+/// [`Wrong`]: the URL is missing.
 pub fn url(section: &ConfigSection) -> Result<&str, Wrong> {
     let url = section.text("url").filter(|url| !url.is_empty());
     url.ok_or_else(|| section.wrong("url", "is missing"))
@@ -174,7 +174,7 @@ impl fmt::Debug for RemoteSpec {
 }
 
 impl RemoteSpec {
-    /// The agent at a URL, called as its card says.
+    /// The agent at a URL, called as its card describes.
     pub fn at(url: &str) -> RemoteSpec {
         RemoteSpec {
             url: url.to_owned(),
@@ -193,7 +193,7 @@ impl RemoteSpec {
         }
     }
 
-    /// What the section says.
+    /// Reads the section.
     ///
     /// # Errors
     /// [`Wrong`].
@@ -216,7 +216,8 @@ impl RemoteSpec {
         })
     }
 
-    /// Two agents with the same text are called in the same way. It shows no secret.
+    /// The identity of the agent: agents with equal texts are called in the same way. It shows no
+    /// secret.
     pub fn made_of(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
@@ -229,16 +230,16 @@ impl RemoteSpec {
         self.credentials.passes_authorization
     }
 
-    /// What it may take of the server.
+    /// Limits on the agent.
     fn limits(&self) -> UpstreamLimits {
         let limits = UpstreamLimits::default();
         UpstreamLimits { calls_max: self.calls_max, streams_max: self.streams_max, ..limits }
     }
 
-    /// The agent that it is.
+    /// Builds the agent.
     ///
     /// # Errors
-    /// A file of keys or certificates that cannot be used, in one line.
+    /// An unusable file of keys or certificates, in one line.
     pub fn agent(&self) -> Result<RemoteAgent, String> {
         let options =
             HttpClientOptions { tls: self.credentials.tls(), ..HttpClientOptions::default() };

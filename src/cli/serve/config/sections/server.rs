@@ -15,7 +15,7 @@ use super::{
     agents, auth, limits, logs, mounts, push, quotas, tls, traces,
 };
 
-/// Most threads that make sense to ask for.
+/// Maximum number of threads.
 const WORKERS_MAX: u64 = 1024;
 
 const WORKERS: Shape = Shape::Whole { min: 1, max: WORKERS_MAX };
@@ -262,7 +262,7 @@ pub fn listen(root: &ConfigSection) -> Vec<String> {
     addresses
 }
 
-/// A list whose items pass `is_good`; `else_is` describes an item that does not.
+/// A list with items that pass `is_good`; `else_is` describes an item that does not.
 fn checked(
     root: &ConfigSection,
     name: &str,
@@ -279,10 +279,10 @@ fn checked(
     }
 }
 
-/// Which pages may read answers.
+/// The web pages that may read answers.
 fn cors(root: &ConfigSection) -> Result<Cors, Wrong> {
     let or = Cors::default();
-    // The shape has seen to it that it fits.
+    // The shape has checked that it fits.
     let max_age_s = root.whole("cors_max_age_s").and_then(|seconds| u32::try_from(seconds).ok());
     let cors = Cors {
         origins: root.strings("cors_origins").unwrap_or_default(),
@@ -305,7 +305,7 @@ fn cors(root: &ConfigSection) -> Result<Cors, Wrong> {
     Ok(cors)
 }
 
-/// `FILE[=KID]` each; the name is behind the last `=`.
+/// `FILE[=KID]` each; the name follows the last `=`.
 pub fn card_keys(root: &ConfigSection) -> Vec<(PathBuf, Option<String>)> {
     let texts = root.strings("card_keys").unwrap_or_default();
     let each = |text: String| match text.rsplit_once('=') {
@@ -315,7 +315,7 @@ pub fn card_keys(root: &ConfigSection) -> Vec<(PathBuf, Option<String>)> {
     texts.into_iter().map(each).collect()
 }
 
-/// Any, or these names; whether an agent has one of them is for the engine to say.
+/// Any, or these names; the engine checks for conflicts with agents.
 fn tenants(root: &ConfigSection) -> Result<Option<Tenants>, Wrong> {
     if root.text("tenants").is_some() {
         return Ok(Some(Tenants::Any));

@@ -1,4 +1,4 @@
-//! `[tls]`: the files that a server speaks TLS with.
+//! `[tls]`: the files of a server with TLS.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ pub fn keys() -> &'static [Key] {
     KEYS
 }
 
-/// The files of a server that speaks TLS.
+/// The files of a server with TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The certificate chain.
@@ -34,7 +34,7 @@ pub struct TlsFiles {
     pub client_ca: Option<PathBuf>,
 }
 
-/// A certificate is of no use without its key, and clients show certificates within TLS alone.
+/// Reads the files. A certificate needs its key, and certificates of clients need TLS.
 ///
 /// # Errors
 /// [`Wrong`].

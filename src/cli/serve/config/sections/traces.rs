@@ -42,7 +42,7 @@ pub fn keys() -> &'static [Key] {
     KEYS
 }
 
-/// Where spans go; `None`: nothing is traced.
+/// The collector of spans; `None`: tracing is off.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -61,7 +61,7 @@ pub fn read(root: &ConfigSection) -> Result<Option<TraceCollector>, Wrong> {
     let mut collector = collector.map_err(wrong("endpoint"))?;
     for (index, header) in section.texts("headers").unwrap_or_default().iter().enumerate() {
         let Some((name, value)) = header.text.split_once(':') else {
-            // What stands there may be a secret.
+            // The value may be a secret.
             let line =
                 "must be a name and a value, such as \"Authorization: Bearer ...\"".to_owned();
             return Err(section.wrong_item("headers", index, line));
@@ -73,7 +73,7 @@ pub fn read(root: &ConfigSection) -> Result<Option<TraceCollector>, Wrong> {
     if let Some(name) = section.text("service") {
         collector = collector.service_name(name);
     }
-    // The shape has seen to it that it fits.
+    // The shape has checked that it fits.
     let one_of = section.whole("sample").and_then(|one_of| u32::try_from(one_of).ok());
     Ok(Some(collector.sample_one_of(one_of.unwrap_or(1))))
 }

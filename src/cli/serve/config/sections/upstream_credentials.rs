@@ -1,4 +1,4 @@
-//! The keys of `[agents.NAME.upstream]` by which the server authenticates itself there.
+//! The keys of `[agents.NAME.upstream]` with the server's credentials for the upstream.
 
 use std::{
     hash::{Hash, Hasher},
@@ -18,7 +18,7 @@ use super::super::{
     tree::{ConfigSection, Wrong},
 };
 
-/// What authenticates the server at an upstream, and the authorities that it trusts there.
+/// The server's credentials for an upstream, and the authorities that it trusts there.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct UpstreamCredentials {
     api_key: Option<Secret>,
@@ -32,7 +32,7 @@ pub struct UpstreamCredentials {
     pub passes_authorization: bool,
 }
 
-/// Secrets and the content of files included, so that a reload notices a change of either.
+/// Includes secrets and the content of files, so that a reload notices a change of either.
 impl Hash for UpstreamCredentials {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let UpstreamCredentials { api_key, bearer, basic, oauth, ca, identity, .. } = self;
@@ -51,7 +51,7 @@ impl Hash for UpstreamCredentials {
 }
 
 impl UpstreamCredentials {
-    /// What the section says.
+    /// Reads the section.
     ///
     /// # Errors
     /// [`Wrong`].
@@ -92,7 +92,7 @@ impl UpstreamCredentials {
         }
     }
 
-    /// The authorities to trust, and the certificate to show.
+    /// The trusted authorities, and the client's certificate.
     pub fn tls(&self) -> ClientTls {
         let mut tls = ClientTls::default();
         if let Some(ca) = &self.ca {
@@ -105,7 +105,7 @@ impl UpstreamCredentials {
     }
 }
 
-/// Whether the `Authorization` of callers is passed on, which is then the only one.
+/// Whether the `Authorization` of callers is passed on; it excludes any other.
 fn passes_authorization(section: &ConfigSection) -> Result<bool, Wrong> {
     const NAME: &str = "pass_authorization";
     if section.switch(NAME) != Some(true) {
@@ -137,7 +137,7 @@ fn oauth(section: &ConfigSection) -> Result<Option<OAuthClient>, Wrong> {
             };
         }
     };
-    // A token takes the place of these.
+    // A token would replace these.
     if let Some(name) = ["bearer", "basic"].into_iter().find(|name| section.said(name).is_some()) {
         return Err(section.wrong(name, "cannot be combined with token_url and issuer"));
     }
@@ -151,7 +151,7 @@ fn oauth(section: &ConfigSection) -> Result<Option<OAuthClient>, Wrong> {
     Ok(Some(client))
 }
 
-/// A URL to which credentials may go.
+/// A URL to which credentials may be sent.
 fn url(section: &ConfigSection, name: &str) -> Result<Option<HttpUrl>, Wrong> {
     let Some(text) = section.text(name) else { return Ok(None) };
     let url = HttpOrigin::parse(text).map_err(|error| section.wrong(name, error.to_string()))?;

@@ -42,7 +42,7 @@ pub fn read(
     Ok(root)
 }
 
-/// Where the lines of a text end.
+/// The offsets of a text's line ends.
 struct Lines(Vec<usize>);
 
 impl Lines {
@@ -51,7 +51,7 @@ impl Lines {
         Lines(ends.map(|(offset, _)| offset).collect())
     }
 
-    /// The number of the line that has this byte, from 1.
+    /// The number of the line with this byte, from 1.
     fn number(&self, offset: usize) -> usize {
         1 + self.0.partition_point(|end| *end < offset)
     }
@@ -64,7 +64,7 @@ struct FileReader<'t> {
     expander: Expander<'t>,
 }
 
-/// A value, its place in the text and the key that it belongs to.
+/// A value, its position in the text, and its key.
 struct At<'v, 't> {
     value: &'v Spanned<DeValue<'t>>,
     line: usize,
@@ -81,7 +81,7 @@ impl At<'_, '_> {
     }
 }
 
-/// Whether a value may be one of this shape, by its type in TOML.
+/// Whether the TOML type of a value fits the shape.
 fn may_take(shape: &Shape, value: &DeValue<'_>) -> bool {
     match (shape, value) {
         (Shape::Switch | Shape::SwitchOr(_), DeValue::Boolean(_))
@@ -104,7 +104,7 @@ fn may_take(shape: &Shape, value: &DeValue<'_>) -> bool {
     }
 }
 
-/// A table's keys and values as they stand in the file: the parser sorts them.
+/// A table's keys and values in the order of the file: the parser sorts them.
 fn in_order<'v, 't>(table: &'v DeTable<'t>) -> Vec<(&'v str, usize, &'v Spanned<DeValue<'t>>)> {
     let pairs = table.iter().map(|(key, value)| (key.get_ref().as_ref(), key.span().start, value));
     let mut pairs: Vec<_> = pairs.collect();
@@ -238,7 +238,7 @@ impl FileReader<'_> {
         self.expander.expand(text).map_err(|message| at.wrong(message))
     }
 
-    /// The items of an array: strings, and where there may be numbers also those.
+    /// The items of an array: strings and, if allowed, numbers.
     fn items(
         &mut self,
         at: &At<'_, '_>,
@@ -259,7 +259,7 @@ impl FileReader<'_> {
         items.collect()
     }
 
-    /// A key that the section does not have. Another place is named only where it takes the value.
+    /// The error for an unknown key. Another section is suggested only if it accepts the value.
     fn unknown(&self, section: &ConfigSection, name: &str, at: &At<'_, '_>) -> Wrong {
         let value = at.value.get_ref();
         let takes = |keys: &[Key], name: &str| {
@@ -274,7 +274,7 @@ impl FileReader<'_> {
         };
         let near = hint(name, section.keys.iter().map(|key| key.name));
         let is_root = section.path.is_empty();
-        // The sections of this one first: they are what it is about.
+        // Inner sections first, since they are closest.
         let own = sections(section.keys, &section.path);
         let others = if is_root { Vec::new() } else { sections(self.root, "") };
         let is_of = |all: &[(String, &'static [Key])]| -> Vec<String> {

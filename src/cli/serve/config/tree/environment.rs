@@ -83,8 +83,8 @@ pub fn with_variables(root: &mut ConfigSection, variables: &Variables) -> Result
     Ok(())
 }
 
-/// Whether Kubernetes sets the variable in every container for a service whose name begins with
-/// peregrine: `SERVICE_HOST`, `SERVICE_PORT…`, `PORT`, `PORT_3000_TCP…`.
+/// Whether Kubernetes sets the variable in every container for a service with a name that begins
+/// with peregrine: `SERVICE_HOST`, `SERVICE_PORT…`, `PORT`, `PORT_3000_TCP…`.
 fn is_of_service(rest: &str) -> bool {
     let rest = format!("_{rest}");
     rest.contains("_SERVICE_HOST")

@@ -2,10 +2,10 @@
 
 use super::environment::Variables;
 
-/// Bytes that all variables together may put into a file: as much as the file may have itself.
+/// Maximum bytes that all variables together add to a file: the maximum of the file itself.
 const EXPANDED_BYTES_MAX: usize = 1 << 20;
 
-/// Puts variables into strings.
+/// Expands variables in strings.
 pub struct Expander<'v> {
     variables: &'v Variables,
     left: usize,
@@ -17,10 +17,10 @@ impl<'v> Expander<'v> {
         Expander { variables, left: EXPANDED_BYTES_MAX }
     }
 
-    /// The string with what its variables have.
+    /// The string with the values of its variables.
     ///
     /// # Errors
-    /// One sentence: a `$` that begins nothing, a variable that is not set, or too many bytes.
+    /// One sentence: an invalid `$`, an unset variable, or too many bytes.
     pub fn expand(&mut self, text: &str) -> Result<String, String> {
         let (mut whole, mut rest) = (String::new(), text);
         while let Some((before, behind)) = rest.split_once('$') {
@@ -68,7 +68,7 @@ mod tests {
             ("no dollar", "no dollar".to_owned()),
             ("${A}", "one".to_owned()),
             ("x${A}${A}y", "xoneoney".to_owned()),
-            // What a variable has is not looked at again.
+            // The value of a variable is not expanded again.
             ("${B_2}", "$A".to_owned()),
             ("[${EMPTY}]", "[]".to_owned()),
             ("$${A} costs 5$$", "${A} costs 5$".to_owned()),

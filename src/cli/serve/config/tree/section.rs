@@ -115,7 +115,7 @@ pub struct ConfigSection {
     pub path: String,
     /// Its first source; none: it was not set.
     pub source: Option<ConfigSource>,
-    /// In the order of `keys`; inner sections are always there.
+    /// In the order of `keys`; inner sections are always present.
     pub entries: Vec<Option<ConfigEntry>>,
 }
 

@@ -27,7 +27,7 @@ pub struct Key {
     pub is_secret: bool,
 }
 
-/// A key without a flag whose change needs a restart.
+/// A key without a flag; a change of it needs a restart.
 pub const fn key(
     name: &'static str,
     shape: Shape,
@@ -61,11 +61,11 @@ pub enum Shape {
     Switch,
     /// True, false, or this word.
     SwitchOr(&'static str),
-    /// A whole number of these.
+    /// A whole number in this range.
     Whole {
-        /// The least.
+        /// The minimum.
         min: u64,
-        /// The most.
+        /// The maximum.
         max: u64,
     },
     /// A number, or a string with a number and its unit.
