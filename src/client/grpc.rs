@@ -91,7 +91,7 @@ pub(super) enum GrpcRead {
 }
 
 impl<R: HttpResponse> GrpcStream<R> {
-    /// For a response after its head.
+    /// For a response with a received head.
     pub fn new(response: R) -> GrpcStream<R> {
         let number = response.field("a2a-event-id");
         let number = number.and_then(|text| str::from_utf8(text).ok()?.parse().ok());

@@ -72,7 +72,7 @@ impl HttpOrigin {
         self.is_secure
     }
 
-    /// The host as it stands in a URL.
+    /// The host as in a URL.
     pub fn host(&self) -> &str {
         &self.host
     }

@@ -284,7 +284,7 @@ impl LoadPlan {
         self.workers.max(1)
     }
 
-    /// The calls at once of one worker.
+    /// The calls in flight of one worker.
     pub(super) fn worker_in_flight_max(&self) -> usize {
         self.in_flight_max.div_ceil(self.threads()).max(1)
     }

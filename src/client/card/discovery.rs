@@ -20,7 +20,7 @@ use super::super::HttpUrl;
 /// 0.2.
 pub const WELL_KNOWN: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
 
-/// The URLs to request, in this order: each one if there was no card at the one before.
+/// The URLs to request, in this order: each one if the previous one has no card.
 ///
 /// An origin has its card at the well-known paths. A URL with a path is the card itself, or, if
 /// there is none, an agent with its card at the well-known paths below it; never at those of the

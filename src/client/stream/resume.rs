@@ -25,8 +25,8 @@ pub(super) const ATTEMPTS_MAX: u32 = 8;
 /// Attempts in which the server may not have the task.
 const LAGS_MAX: u32 = 2;
 
-/// Milliseconds after which a subscription counts as lasting: by then it has told more than polling
-/// would have, even if nothing happened.
+/// Milliseconds after which a subscription counts as lasting: by then it has shown more than polls
+/// would have, if only that nothing happened.
 const LASTED_MS: u64 = 5_000;
 
 /// The progress of a resumption: the future of `next` may be dropped wherever it waits.

@@ -102,7 +102,7 @@ pub(super) struct EventSource<R> {
 }
 
 impl<R: HttpResponse> EventSource<R> {
-    /// For a response after its head; an event has at most `bytes_max` bytes.
+    /// For a response with a received head; an event has at most `bytes_max` bytes.
     pub fn new(response: R, bytes_max: usize) -> EventSource<R> {
         let parser = SseParser::new(bytes_max);
         EventSource { response, parser, last_number: None, at: 0, all: None }

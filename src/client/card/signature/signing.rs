@@ -1,6 +1,6 @@
 //! Signs cards (A2A 1.0 §8.4, RFC 7515, RFC 8785) with keys of the operator.
 //!
-//! Invariant: the signed forms are those that readers act on: first the members of 1.0, as the
+//! Invariant: a card is signed in the forms that readers verify: first the members of 1.0, as the
 //! specification requires; the served document, if it has other members; and the form without empty
 //! members, as the SDKs make it.
 

@@ -44,7 +44,7 @@ impl Wrong {
             ConfigSource::File(line) if key.is_empty() => format!("{file}:{line}: {message}"),
             ConfigSource::File(line) => format!("{file}:{line}: {key}: {message}"),
             ConfigSource::Variable(name) => format!("{name}: {message}"),
-            // The flag may be repeated; the name tells which one is meant.
+            // The flag may be repeated; the name identifies it.
             ConfigSource::Flag("limit") => {
                 let name = key.trim_start_matches("limits.");
                 format!("--limit {name}: {message}")
