@@ -313,8 +313,8 @@ limits! {
     drain_ms: u64 = 10_000;
     /// Open connections, over all workers; file descriptors are the usual bound below it.
     connections_max: usize = 65_536;
-    /// Connections to the listener for the operator (`--admin`), beside
-    /// `connections_max`: some scrapers, probes and people.
+    /// Connections to the operator's listener (`--admin`), in addition to `connections_max`: some
+    /// scrapers, probes and people.
     admin_connections_max: usize = 32;
     /// Open streams, over all workers.
     streams_max: usize = 65_536;

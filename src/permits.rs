@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_refused_while_others_keep_some() {
+    fn no_call_is_refused_while_another_worker_caches_permits() {
         let permits = Permits::new(6_400, 2);
         // Each worker caches the surplus of its portion.
         let first = [permits.permit(0), permits.permit(1)];

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_looks_misses_no_task_that_leaves_meanwhile() {
+    fn examination_misses_no_concurrent_eviction() {
         let changes = Arc::new(Changes::default());
         let turn = AtomicU64::new(0);
         // On a single core, neither side spins until its time is over.
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_noted_is_needed_whatever_was_said_before() {
+    fn noted_task_is_needed_until_it_is_examined() {
         let watch =
             Arc::new(TaskWatch::new(1, b"t", Holder::default(), &Arc::new(Changes::default())));
         watch.wake_by_ref();
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_ended_needs_nothing_and_notes_nothing() {
+    fn ended_watch_needs_and_notes_nothing() {
         let changes = Arc::new(Changes::default());
         let watch = Arc::new(TaskWatch::new(1, b"t", Holder::default(), &changes));
         watch.wake_by_ref();

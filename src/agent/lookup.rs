@@ -16,8 +16,8 @@ use crate::{
 /// Neither the id nor the server identifies the owner of the task. An agent with tasks of several
 /// callers must compare the principal and the tenant of the request ([`RequestView::principal`],
 /// [`RequestView::tenant`]) with those of the task's creator, and report it as not found if they
-/// differ. The agent is not asked for another caller's task that the server has stored under an id
-/// of the server. It may be asked if a client has chosen the id, as clients of 0.1 do
+/// differ. The agent is not called for another caller's task that the server has stored under an id
+/// of the server. It may be called if a client has chosen the id, as clients of 0.1 do
 /// (`tasks/send`).
 pub struct TaskLookup<'a> {
     /// The task's id as sent by the client: any text.

@@ -310,7 +310,7 @@ impl Conn {
     }
 
     /// Parses the next request, which has waited for authentication since `asked_ms`.
-    #[inline(always)] // Its one caller passes on what it says.
+    #[inline(always)] // The only caller passes its result on.
     fn reading(
         &mut self,
         cx: &mut Cx<'_>,

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_waits_for_its_turn_is_answered_before_a_drain_says_goodbye() {
+    fn waiting_message_is_answered_before_a_drain_closes() {
         let limits = Limits { large_bodies_max: 1, ..Limits::default() };
         let agents: Vec<(_, Arc<dyn crate::agent::Agent>)> =
             vec![(Echo::profile(), Arc::new(Echo))];

@@ -257,7 +257,8 @@ pub(crate) enum MoreParts<'a> {
     /// There are none.
     #[default]
     None,
-    /// The parts of a message. The slice may contain nothing but parts, so only parts may be read.
+    /// The parts of a message. The slice may contain only its parts, so other fields must not be
+    /// read.
     OfMessage(Message<'a>),
     /// This part.
     One(Part<'a>),

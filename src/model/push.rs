@@ -324,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_configuration_shows_what_was_set_last_and_no_secret_when_printed() {
+    fn config_has_the_last_set_values_and_debug_hides_secrets() {
         let config = PushConfigBuf::new("https://a.example").id("1").task_id("t\"1").token("hush");
         let config = config.authentication("Basic", "hush").bearer("hush\n").id("2");
         let view = config.view();

@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_compacted_once_and_a_full_log_only_when_it_is_worth_it() {
+    fn compaction_runs_once_a_window_and_when_it_frees_enough() {
         let mut task = Task::new(b"t", b"c", Generation::V1, 0);
         for _ in 0..800 {
             replace(&mut task, 600, &limits()).unwrap();

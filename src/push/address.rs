@@ -124,8 +124,8 @@ const V6: &[(Ipv6Addr, u32, Option<AddressKind>)] = &[
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, Some(Multicast)),
 ];
 
-/// The well-known prefix of translators (RFC 6052 §2.1): it reaches whatever the embedded IPv4
-/// address reaches.
+/// The well-known prefix of translators (RFC 6052 §2.1): it reaches the same hosts as the embedded
+/// IPv4 address.
 const NAT64: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0);
 
 /// Why an address must not be connected to; `None`: it is globally reachable.

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_more_than_a_share_and_everybody_may_have_one() {
+    fn an_owner_has_at_most_its_share_and_may_always_have_one() {
         let mut posts = LargePosts::new(16_000, 8);
         assert_eq!(posts.size(&request(1, "https://a/", 1_000)), None);
         let size = |owner, url, bytes| posts.size(&request(owner, url, bytes)).unwrap();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_bytes_of_all_is_before_those_that_come_later() {
+    fn longest_waiting_large_delivery_comes_first() {
         let mut posts = LargePosts::new(16_000, 8);
         let size = |owner, url, bytes| posts.size(&request(owner, url, bytes)).unwrap();
         let [a, b, c] = ["https://a/", "https://b/", "https://c/"].map(|url| size(0, url, 1_900));

@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_is_meant_without_an_id_is_the_default_or_the_first() {
+    fn get_without_an_id_returns_the_default_or_the_first() {
         let webhooks = webhooks();
         assert!(!webhooks.get(7, None, |_| panic!("there is none")));
         set(&webhooks, 7, 0, "a", "https://h.example/a").unwrap();
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_and_bytes_have_bounds_and_what_is_refused_changes_nothing() {
+    fn owners_and_bytes_are_bounded_and_a_refusal_changes_nothing() {
         let webhooks = webhooks();
         for task in 0..5 {
             set(&webhooks, task, 3, "a", "https://h.example/").unwrap();
@@ -723,7 +723,7 @@ mod tests {
     }
 
     #[test]
-    fn a_post_keeps_what_it_began_with_and_one_that_is_gone_is_nobodys() {
+    fn delivery_keeps_its_config_and_ignores_a_deleted_webhook() {
         let webhooks = webhooks();
         let changed = set(&webhooks, 7, 0, "a", "http://LOCALHOST:8080/x").unwrap();
         changed.wake_by_ref();
@@ -764,7 +764,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_takes_no_more_than_is_counted_beside_its_text() {
+    fn configuration_fits_its_counted_bytes() {
         // The entry and its queue position; the shares of its task and its holder in maps, which
         // are partly empty; and its waker.
         let entry = Schedule::<Webhook>::ENTRY_BYTES + 2 * size_of::<PostPlace>();

@@ -154,13 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_signs_unless_somebody_asks_for_it() {
+    fn posts_are_unsigned_by_default() {
         assert!(lines(&config(), None).is_empty());
         assert!(lines(&config(), Some(&Signer { jwt: false, ed25519: false })).is_empty());
     }
 
     #[test]
-    fn the_jwt_is_beside_an_authorization_that_was_asked_for_and_never_in_its_place() {
+    fn jwt_does_not_replace_a_configured_authorization() {
         let signer = Signer { jwt: true, ed25519: false };
         let all = |config: &PushConfigBuf| lines(config, Some(&signer));
         assert_eq!(all(&config()), ["Authorization: Bearer jwt-t-1"]);

@@ -94,7 +94,7 @@ fn is_loopback(address: IpAddr) -> bool {
     }
 }
 
-/// The names that mean loopback wherever they are resolved (RFC 6761 §6.3).
+/// The names that always mean loopback (RFC 6761 §6.3).
 fn is_localhost(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_is_also_plain_and_private_and_what_is_denied_is_denied() {
+    fn allow_permits_http_and_private_hosts_and_deny_wins() {
         let targets = allowing(&["localhost", "hooks.corp", "10.1.0.0/16"]);
         for text in [
             "http://localhost:8080/",
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn where_only_what_is_allowed_is_sent_to_nobody_else_is() {
+    fn only_allowed_refuses_all_other_targets() {
         let only_allowed = true;
         let targets = PushTargets { only_allowed, ..allowing(&["*.example.com", "8.8.8.8"]) };
         assert!(targets.read("https://a.example.com/").is_ok());
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_this_server_is_refused_unless_it_or_its_name_is_allowed() {
+    fn own_address_is_refused_unless_allowed() {
         let own: IpAddr = "9.9.9.9".parse().unwrap();
         let is_own = Err(TargetError::Address(AddressKind::Own));
         let targets = PushTargets::default();

@@ -1,4 +1,4 @@
-//! A webhook, and the webhooks of a task: kept small, since there may be many.
+//! A webhook, and the webhooks of a task, in compact form: there may be many.
 
 use std::sync::Arc;
 

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_depends_on_every_byte_the_length_the_domain_and_the_secret() {
+    fn hash_depends_on_bytes_length_domain_and_secret() {
         let keys = Keys::new(3);
         let mut seen = std::collections::HashSet::new();
         for length in 0..70usize {
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_a_shard_and_a_slot_and_each_worker_has_shards_of_its_own() {
+    fn location_is_shard_and_slot_and_workers_have_own_shards() {
         for workers in [1, 2, 3, 4, 33, 64, 1_000] {
             let sharding = Sharding::new(workers);
             let groups = sharding.groups();

@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_and_the_number_of_its_record_take_no_more_than_is_counted() {
+    fn slot_and_record_number_fit_their_counted_bytes() {
         assert!(size_of::<Slot>() as u64 <= SLOT_BYTES, "{}", size_of::<Slot>());
         let numbers = size_of::<RecordNumbers>() / CHUNK;
         assert!(numbers as u64 <= RECORD_NUMBER_BYTES, "{numbers}");

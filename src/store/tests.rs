@@ -271,7 +271,7 @@ fn the_time_of_a_task_is_that_of_the_monotonic_clock() {
 }
 
 #[test]
-fn a_stream_ends_at_the_end_and_at_input_required_but_not_at_auth_required() {
+fn stream_ends_at_input_required_but_not_at_auth_required() {
     let (store, waker) = (Store::new(&Limits::default(), 7), Waker::noop());
     let key = make(&store, 1, TaskState::Submitted, NOW).unwrap();
     let mut live = cursor(key, 1, true);

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_room_costs_little_and_leaves_nothing_that_grows() {
+    fn deferred_webhooks_are_bounded_and_all_are_delivered() {
         let most = 10 * LOOKS_MAX;
         let bounds = PushBounds { per_host: most, bytes_max: 1 << 30, ..BOUNDS };
         let pace = Pace { posts_burst: u32::MAX, ..Pace::default() };
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_one_has_its_turn_though_others_always_have_smaller_ones() {
+    fn large_delivery_is_not_starved_by_smaller_ones() {
         let bounds = PushBounds { per_owner: 64, bytes_max: 1 << 30, ..BOUNDS };
         let webhooks = Webhooks::new(bounds, Pace::default());
         let put = |task: u64, owner, host: u64| {

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wants_to_hears_of_each_letter_when_it_is_written() {
+    fn listener_is_called_with_each_new_letter() {
         static NUMBERS: Mutex<Vec<(u64, WhyDead)>> = Mutex::new(Vec::new());
         let webhooks = webhooks();
         webhooks
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_webhook_that_is_given_up_leaves_a_letter_without_what_may_be_secret() {
+    fn stopped_webhook_leaves_a_letter_without_secrets() {
         let webhooks = webhooks();
         given_up(&webhooks, 7);
         let letter = webhooks.dead_letter(1).unwrap();
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_leaves_makes_letters_of_what_was_not_posted_which_stay() {
+    fn eviction_makes_lasting_letters_of_undelivered_events() {
         let webhooks = webhooks();
         for id in ["a", "b"] {
             set(&webhooks, 7, 0, id, URL).unwrap();
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_of_a_task_or_a_configuration_that_is_gone_is_not_replayed() {
+    fn letter_without_its_task_or_config_is_not_replayed() {
         let webhooks = webhooks();
         for task in 1..=3 {
             given_up(&webhooks, task);
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_everything_leaves_no_letter_and_what_is_under_way_is_waited_for() {
+    fn eviction_awaits_deliveries_and_makes_letters_of_failed_ones() {
         let webhooks = webhooks();
         for id in ["idle", "late", "lost"] {
             set(&webhooks, 7, 0, id, &format!("https://{id}.example/")).unwrap();
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_sets_one_of_a_task_that_leaves_meanwhile_takes_no_letters_away() {
+    fn setting_a_webhook_during_an_eviction_keeps_the_letters() {
         let webhooks = webhooks();
         set(&webhooks, 7, 0, "late", URL).unwrap();
         set(&webhooks, 7, 0, "posting", URL).unwrap();
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_waits_for_an_hour_has_its_letter_when_its_task_leaves() {
+    fn paused_webhook_gets_its_letter_at_the_eviction() {
         let webhooks = webhooks();
         set(&webhooks, 7, 0, "a", URL).unwrap();
         webhooks.note(7);
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lag_is_that_of_the_one_that_is_furthest_behind_and_goes_on() {
+    fn lag_is_the_largest_of_all_webhooks_that_are_not_stopped() {
         let webhooks = webhooks();
         let lag = || webhooks.stats(0).lag_events;
         for (task, seq) in [(7, 5), (8, 9), (9, 40)] {
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_those_that_are_given_up_together_has_a_letter_though_their_task_leaves() {
+    fn webhooks_stopped_together_each_get_a_letter() {
         let webhooks =
             Webhooks::new(BOUNDS, Pace { rest_after: 1, give_up_ms: 9, ..Pace::default() });
         let set = |id| set(&webhooks, 7, 0, id, "https://h.example/").unwrap();
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_one_before_has_posted_is_not_posted_again_and_no_letter() {
+    fn replacement_does_not_repeat_delivered_events() {
         let webhooks = webhooks();
         let put = |url: &str| set(&webhooks, 7, 0, "a", url).unwrap();
         let begin = |seq| {
@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_needed_until_its_webhooks_have_everything_or_have_stopped() {
+    fn task_is_needed_until_its_webhooks_have_all_or_stopped() {
         let webhooks = webhooks();
         let watch = set(&webhooks, 7, 0, "a", URL).unwrap();
         assert!(!watch.is_needed());

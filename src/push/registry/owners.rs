@@ -110,7 +110,7 @@ mod tests {
                 webhooks.set(&NewWebhook { owner: Some(owner), ..*new }).unwrap().holder().number()
             })
         };
-        // The store's number 1 does not identify a webhook owner, whatever its name.
+        // The store's number 1 does not identify a webhook owner.
         let one = set(1, "one");
         assert_eq!((set(2, "two"), set(3, "one")), (one + 1, one));
         assert_eq!(webhooks.owner_name(one).as_deref(), Some("one"));

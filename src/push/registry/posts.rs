@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_leaves_while_a_place_is_kept_for_it_wakes_the_courier() {
+    fn deletion_frees_a_reserved_slot_and_wakes_the_worker() {
         let bounds = PushBounds { per_host: 100, bytes_max: 1 << 30, ..BOUNDS };
         let pace = Pace { per_host: 2, per_owner: 1, posts_max: 16, ..Pace::default() };
         let webhooks = Webhooks::new(bounds, pace);

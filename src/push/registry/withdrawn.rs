@@ -53,7 +53,7 @@ impl Webhooks {
 }
 
 impl PushState {
-    /// Task, place and owner of all webhooks that have an owner.
+    /// Task, key and owner of all webhooks with an owner.
     fn all(&self) -> impl Iterator<Item = (u64, PostPlace, u32)> {
         self.tasks.keys().flat_map(|key| {
             self.places(*key).into_iter().filter_map(|place| {

@@ -192,7 +192,8 @@ impl PostOrigins {
         self.hosts.entries(name)
     }
 
-    /// Counts a webhook of an origin, which a holder has named; the number of the origin.
+    /// Counts a webhook of an origin, charged to this holder if the origin is new; returns its
+    /// number.
     pub fn enter(&mut self, text: &str, holder: Holder) -> u32 {
         let number = self.number(text).unwrap_or_else(|| self.add(text, holder));
         self.count_entry(number, 1);
@@ -221,7 +222,7 @@ impl PostOrigins {
         number
     }
 
-    /// A webhook less goes there.
+    /// Removes a webhook of an origin from the counts.
     pub fn leave(&mut self, number: u32) {
         self.count_entry(number, -1);
         self.forget_unused(number);
@@ -235,14 +236,14 @@ impl PostOrigins {
         }
     }
 
-    /// Whether an origin may have another post, if its host has a place.
+    /// Whether an origin may start another delivery, apart from the limit of its host.
     pub fn is_open(&self, number: u32, pace: &Pace) -> bool {
         let Some(origin) = self.get(number) else { return false };
         let host = self.hosts.get(origin.host);
         host.is_some_and(|host| origin.has_place(pace, host.origins))
     }
 
-    /// Whether an origin may have another post.
+    /// Whether an origin may start another delivery.
     pub fn has_place(&self, number: u32, pace: &Pace) -> bool {
         let Some(origin) = self.get(number) else { return false };
         let host = self.hosts.get(origin.host);
@@ -251,9 +252,9 @@ impl PostOrigins {
         })
     }
 
-    /// Takes a place for a post as [`PostOrigins::take`] does, if its origin and host have one.
-    /// Beyond the places of the host there are some for owners that have none there: posts of
-    /// others that hang hold up no owner's first.
+    /// Takes slots for a delivery, like [`PostOrigins::take`], if its origin and host have free
+    /// ones. A host has additional slots for owners without a delivery there: hanging deliveries of
+    /// others do not delay an owner's first.
     pub fn take_if_free(
         &mut self,
         lane: LaneKey,
@@ -387,7 +388,7 @@ impl PostOrigins {
         }
     }
 
-    /// The next granted post.
+    /// The next granted delivery.
     pub fn next_granted(&mut self) -> Option<PostPlace> {
         let number = self.line.pop_front()?;
         let origin = self.get_mut(number)?;

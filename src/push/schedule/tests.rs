@@ -88,7 +88,7 @@ fn origins_take_turns_and_have_so_many_posts_at_a_time() {
 }
 
 #[test]
-fn origins_of_one_host_take_turns_and_leave_places_to_each_other() {
+fn origins_of_a_host_take_turns_and_leave_slots() {
     let mut schedule = Schedule::new(Pace::default());
     let add = |schedule: &mut Schedule<()>, origin: &str| {
         let places: Vec<_> = (0..20).map(|_| schedule.add_owned(origin, 0, ())).collect();
@@ -128,7 +128,7 @@ fn origins_of_one_host_take_turns_and_leave_places_to_each_other() {
 }
 
 #[test]
-fn who_needs_a_place_of_a_full_host_and_a_full_owner_gets_both() {
+fn webhook_gets_slots_of_a_full_host_and_a_full_owner() {
     for (owner, most) in [(1, 64), (0, 192)] {
         let mut schedule = Schedule::new(Pace::default());
         let add = |schedule: &mut Schedule<()>, origin: &str, owner| {
@@ -231,7 +231,7 @@ fn an_owner_with_many_ports_of_a_host_holds_up_no_other() {
 }
 
 #[test]
-fn an_owner_has_so_many_posts_at_a_time_whatever_origins_they_go_to() {
+fn owner_limit_holds_over_all_origins() {
     let mut schedule = Schedule::new(Pace { per_owner: 2, ..Pace::default() });
     let mut places = Vec::new();
     for at in 0..6 {
@@ -306,7 +306,7 @@ fn it_is_given_up_after_a_day_and_goes_on_when_it_is_told_to() {
 }
 
 #[test]
-fn an_origin_that_fails_is_asked_by_one_at_a_time_and_costs_no_timer_for_the_others() {
+fn failing_origin_gets_one_probe_at_a_time_and_one_timer() {
     let mut schedule = Schedule::new(Pace::default());
     let places: Vec<_> = (0..100_000).map(|_| schedule.add_owned("https://dead", 0, ())).collect();
     let other = schedule.add_owned("https://alive", 0, ());
@@ -352,7 +352,7 @@ fn those_in_the_line_of_a_dead_origin_are_given_up_together() {
 }
 
 #[test]
-fn those_who_leave_while_they_wait_leave_nothing_that_grows() {
+fn waiting_webhooks_that_are_deleted_leave_bounded_memory() {
     let mut schedule = Schedule::new(Pace::default());
     let stays = schedule.add_owned("https://dead", 0, ());
     let mut now_ms = 0;
@@ -387,7 +387,7 @@ fn end_all(schedule: &mut Schedule<()>) {
 }
 
 #[test]
-fn who_leaves_takes_nothing_with_it_but_its_post_counts_until_it_has_ended() {
+fn delivery_of_a_deleted_webhook_counts_until_its_end() {
     let mut schedule = Schedule::new(Pace { per_host: 1, ..Pace::default() });
     let [first, second, third] = [(); 3].map(|()| schedule.add_owned("https://a", 0, ()));
     for place in [first, second, third] {
@@ -412,7 +412,7 @@ fn who_leaves_takes_nothing_with_it_but_its_post_counts_until_it_has_ended() {
 }
 
 #[test]
-fn setting_and_deleting_makes_no_room_beyond_the_bounds_and_failures_still_count() {
+fn deleting_webhooks_evades_neither_limits_nor_failures() {
     let pace = Pace { per_host: 3, per_owner: 5, posts_max: 100, ..Pace::default() };
     let mut schedule = Schedule::new(pace);
     let mut under_way = Vec::new();
@@ -442,7 +442,7 @@ fn setting_and_deleting_makes_no_room_beyond_the_bounds_and_failures_still_count
 }
 
 #[test]
-fn who_takes_the_place_of_another_waits_until_the_post_of_that_has_ended() {
+fn replacement_waits_for_the_delivery_in_flight() {
     let mut schedule = Schedule::new(Pace::default());
     let first = schedule.add_owned("https://a", 7, ());
     schedule.note(first, 3);
@@ -476,7 +476,7 @@ fn who_takes_the_place_of_another_waits_until_the_post_of_that_has_ended() {
 }
 
 #[test]
-fn owners_take_turns_at_an_origin_also_when_it_is_asked_whether_it_is_back() {
+fn owners_take_turns_at_an_origin_and_in_its_probes() {
     let mut schedule = Schedule::new(Pace { per_host: 2, first_posts: 0, ..Pace::default() });
     let many: Vec<_> = (0..1_000).map(|_| schedule.add_owned("https://a", 1, ())).collect();
     many.iter().for_each(|place| schedule.note(*place, 0));
@@ -517,7 +517,7 @@ fn owners_take_turns_at_an_origin_also_when_it_is_asked_whether_it_is_back() {
 }
 
 #[test]
-fn a_place_of_an_owner_is_given_to_one_whose_origin_has_one() {
+fn owner_slot_goes_to_a_webhook_with_a_free_origin() {
     let pace = Pace { per_host: 1, per_owner: 1, rest_after: 1, ..Pace::default() };
     let mut schedule = Schedule::new(pace);
     let [a, b, c] = ["https://a", "https://b", "https://c"].map(|at| schedule.add_owned(at, 7, ()));
@@ -607,7 +607,7 @@ fn what_was_granted_is_taken_back_when_its_origin_fails() {
 }
 
 #[test]
-fn who_refuses_what_it_is_posted_makes_no_origin_rest_for_others() {
+fn refusals_do_not_open_the_circuit() {
     let mut schedule = Schedule::new(Pace::default());
     let missing: Vec<_> = (0..30).map(|_| schedule.add_owned("https://a", 1, ())).collect();
     missing.iter().for_each(|place| schedule.note(*place, 0));

@@ -112,7 +112,7 @@ fn a_flood_evicts_its_own_tasks_only() {
 }
 
 #[test]
-fn strangers_with_their_half_give_way_to_one_below_its_share_in_any_group() {
+fn strangers_at_their_half_yield_to_one_below_its_share() {
     let of = |last: u8, worker| NewTask { worker, ..stranger(last) };
     // In the first group, with a part of 60, the owner and strangers have 90.
     let mut fair = Fair::new(120, 2);
@@ -186,7 +186,7 @@ fn at_a_full_share_the_oldest_waiting_task_fails_and_leaves() {
 }
 
 #[test]
-fn who_listens_to_a_waiting_task_sees_why_it_ends() {
+fn listener_of_a_waiting_task_sees_why_it_ends() {
     let mut fair = Fair::new(10, 1);
     let waiting = fair.fill(owner(1), InputRequired, 10);
     let counter = Arc::new(Counter::default());

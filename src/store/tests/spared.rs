@@ -30,7 +30,7 @@ fn sweep(store: &Store, ms: u64) {
 }
 
 #[test]
-fn who_is_needed_outlives_its_time_and_leaves_soon_after_it_is_not() {
+fn needed_task_is_evicted_soon_after_it_is_released() {
     let store = Store::new(&limits(1_000), 7);
     let mut tasks = Vec::new();
     for bits in 0..200 {
@@ -55,7 +55,7 @@ fn who_is_needed_outlives_its_time_and_leaves_soon_after_it_is_not() {
 }
 
 #[test]
-fn for_room_who_is_needed_leaves_before_whoever_has_ended_later() {
+fn needed_task_is_evicted_for_room_if_it_is_the_oldest() {
     let store = Store::new(&limits(2), 7);
     let first = make(&store, 1, TaskState::Completed, at(1_000)).unwrap();
     let watch = watched(&store, first);

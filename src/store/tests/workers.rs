@@ -27,7 +27,7 @@ fn stored(store: &Store, keys: &[TaskKey]) -> usize {
 }
 
 #[test]
-fn a_worker_evicts_in_its_own_shards_as_long_as_others_are_not_far_older() {
+fn worker_evicts_own_tasks_unless_others_are_far_older() {
     let store = Store::for_workers(&Limits { tasks_max: 200, ..Limits::default() }, 7, 2);
     let fill = |worker, bits: u128, ms| -> Vec<TaskKey> {
         (bits..bits + 100).map(|bits| make_for(&store, worker, bits, at(ms)).unwrap()).collect()
@@ -98,7 +98,7 @@ fn the_tasks_of_a_worker_leave_in_the_order_in_which_they_ended() {
 }
 
 #[test]
-fn a_worker_that_is_alone_from_now_on_takes_the_room_of_the_others() {
+fn lone_worker_takes_the_room_of_the_others() {
     let limits = Limits { tasks_max: 10_000, store_bytes_max: 9_000_000, ..Limits::default() };
     let store = Store::for_workers(&limits, 7, 4);
     for bits in 0..12_000 {
@@ -140,7 +140,7 @@ fn slots_go_where_the_load_goes() {
 }
 
 #[test]
-fn tasks_that_run_on_keep_no_more_slots_than_the_sum_of_memory_has() {
+fn running_tasks_keep_slots_within_the_memory_budget() {
     let limits = Limits { tasks_max: 4_000, ..Limits::default() };
     let store = Store::for_workers(&limits, 7, 4);
     let most = budget::slots_max(&limits, store.sharding);
@@ -190,7 +190,7 @@ fn no_worker_is_refused_what_another_does_not_use() {
 }
 
 #[test]
-fn a_wall_clock_that_is_set_back_makes_no_worker_look_older_for_long() {
+fn setting_the_clock_back_has_no_lasting_effect_on_eviction() {
     let store = Store::for_workers(&Limits { tasks_max: 20, ..Limits::default() }, 7, 2);
     let now = |mono_ms, unix_ms| Now { mono_ms, unix_ms };
     let make = |worker, bits, now| make_for(&store, worker, bits, now).unwrap();

@@ -91,7 +91,7 @@ fn after_the_rest_of_an_origin_owners_take_turns() {
 }
 
 #[test]
-fn both_of_an_owner_have_their_turn_that_was_tried_and_that_was_not() {
+fn failed_and_untried_webhooks_of_an_owner_both_get_turns() {
     let mut run = ScheduleRun::new(Pace::default());
     let tried = run.one_tried("https://a", 2);
     run.put(40, "https://a", 1);
@@ -119,7 +119,7 @@ fn what_fails_holds_up_no_newcomer_of_its_own_owner() {
 }
 
 #[test]
-fn whoever_is_at_a_port_that_is_full_has_a_turn_when_it_has_a_place() {
+fn webhook_at_a_full_port_gets_the_next_free_slot() {
     let mut run = ScheduleRun::new(Pace { first_posts: 0, ..Pace::default() });
     // With a second port at its host the limit is six.
     run.schedule.add_owned("https://h:2", 3, ());
@@ -149,7 +149,7 @@ fn many_ports_and_something_that_was_tried_are_no_more_turns() {
 }
 
 #[test]
-fn nobody_keeps_a_place_for_long_whose_posts_go_elsewhere() {
+fn slot_is_not_reserved_for_long_for_a_busy_owner() {
     for elsewhere in [0, 1_000] {
         let mut run = ScheduleRun::new(Pace::default());
         run.put(20, "https://h:1", 2);
@@ -174,7 +174,7 @@ fn nobody_keeps_a_place_for_long_whose_posts_go_elsewhere() {
 }
 
 #[test]
-fn whoever_has_left_leaves_the_line_of_its_host() {
+fn deleted_webhooks_leave_the_queue_of_their_host() {
     let mut run = ScheduleRun::new(Pace::default());
     run.put(16, "https://h:1", 1);
     run.begin();
@@ -192,7 +192,7 @@ fn whoever_has_left_leaves_the_line_of_its_host() {
 
 /// In random runs, no owner waits for more than some rounds of all.
 #[test]
-fn nobody_waits_for_ever_whatever_happens() {
+fn no_owner_waits_forever_in_random_runs() {
     for seed in 0..40 {
         let mut numbers = SeededNumbers(seed);
         let mut run = ScheduleRun::new(Pace {
@@ -232,7 +232,7 @@ fn nobody_waits_for_ever_whatever_happens() {
 }
 
 #[test]
-fn posts_of_others_that_hang_do_not_hold_up_the_first_of_an_owner() {
+fn hanging_deliveries_do_not_delay_the_first_of_an_owner() {
     for is_one_host in [true, false] {
         let mut schedule = Schedule::new(Pace::default());
         for owner in 1..=5 {
