@@ -31,7 +31,7 @@ use crate::{
     fault::Fault,
     model::{
         Call, EventBuf, Generation, Message, Profile, RawText, Reply, Task, TaskEvent, TaskView,
-        view::{ReplayPlace, Replayed},
+        view::{ReplayPosition, Replayed},
     },
     shares::Holder,
 };
@@ -47,7 +47,7 @@ pub use late::{CallLink, LateAnswer, LateCall};
 pub use peer::{Peer, PeerCertificate};
 pub use principal::{Principal, ScopesAskedFor};
 pub use quota::RunningShare;
-pub(crate) use quota::TenantPlaces;
+pub(crate) use quota::TenantPermits;
 pub use scope::{AgentIndex, NumberHint, OwnerIndex, Scope, TenantIndex};
 pub use shared::{CallerShares, SharedByCalls};
 pub use stats::ServiceStats;
@@ -229,8 +229,8 @@ impl Cursor {
             }
         }
         let mut is_enough = false;
-        let mut place = ReplayPlace::from_bits(self.handle.hint);
-        self.seq = task.replay(self.seq, &mut place, |replayed| {
+        let mut position = ReplayPosition::from_bits(self.handle.hint);
+        self.seq = task.replay(self.seq, &mut position, |replayed| {
             let Replayed { seq, event, artifact_index } = replayed;
             is_enough = !each(StreamResponse::Event {
                 seq,
@@ -242,7 +242,7 @@ impl Cursor {
             });
             !is_enough
         });
-        self.handle.hint = place.bits();
+        self.handle.hint = position.bits();
         match (self.seq == newest && is_end, is_enough) {
             (true, _) => Follow::End,
             (false, true) => Follow::More,

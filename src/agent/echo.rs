@@ -27,8 +27,8 @@ const ARTIFACT_ID: RawText<'static> = RawText::known(b"echo");
 
 /// Answers every message with its own parts.
 ///
-/// `ping` alone is answered with a direct message `pong`. `stream:N` publishes N events: working, N
-/// - 2 chunks of an artifact, completed (N = 1: completed only). `hold:MS:N` waits MS milliseconds
+/// `ping` alone is answered with a direct message `pong`. `stream:N` publishes N events: working,
+/// the chunks of an artifact, completed (N = 1: completed only). `hold:MS:N` waits MS milliseconds
 /// first; meanwhile a new task is submitted. With `:BYTES` appended, each chunk has at least that
 /// many bytes. A number out of bounds is rejected.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use super::{
     AuthRefusal,
-    remote_keys::{KeyPlace, OPEN_ID_PATH},
+    remote_keys::{KeyLocation, OPEN_ID_PATH},
     rules::{AuthRules, KeySource},
 };
 use crate::model::{CardRequirement, CardScheme, CardSecurity};
@@ -64,7 +64,7 @@ pub(super) fn card_security(rules: &AuthRules) -> CardSecurity {
         add(CardScheme::bearer("bearer", format));
     }
     for (number, issuer) in (1..).zip(&rules.issuers) {
-        if let KeySource::Remote { place: KeyPlace::OpenId, .. } = issuer.keys {
+        if let KeySource::Remote { location: KeyLocation::OpenId, .. } = issuer.keys {
             let url = format!("{}{OPEN_ID_PATH}", issuer.tokens.issuer.trim_end_matches('/'));
             let name = if number == 1 { "openid".to_owned() } else { format!("openid-{number}") };
             add(CardScheme::open_id_connect(&name, &url));

@@ -55,14 +55,14 @@ pub use self::{
     callers::Callers,
     jws::JwsAlgorithm,
     jwt::{TokenRefusal, TokenRules, UnverifiedToken, VerifiedToken},
-    remote_keys::{FetchedDocument, KeyFetch, KeyPlace, KeyPlaceError, KeyStatus, NextFetch},
+    remote_keys::{FetchedDocument, KeyFetch, KeyLocation, KeyLocationError, KeyStatus, NextFetch},
     rules::{
         AuthRules, AuthRulesError, CertificateRule, IssuerRule, KeyRule, KeySource, KnownCaller,
         ProxyRule, SecretDigest,
     },
     token_keys::{TokenKeys, TokenKeysError},
 };
-pub(crate) use crate::service::quota::{CallerAccount, CallerPlace, PlaceKind, RateLeft, UsedUp};
+pub(crate) use crate::service::quota::{CallerAccount, CallerPermit, PermitKind, RateLeft, UsedUp};
 pub use crate::service::{
     Grant,
     principal::{CredentialKind, Principal, PrincipalBuf, ScopeSet, TenantGrant},

@@ -16,7 +16,7 @@ use crate::{
 use super::{
     Network,
     jwt::{TokenRules, is_name},
-    remote_keys::{KeyPlace, KeyPlaceError, RemoteKeys},
+    remote_keys::{KeyLocation, KeyLocationError, RemoteKeys},
     token_keys::TokenKeys,
 };
 
@@ -131,7 +131,7 @@ pub enum KeySource {
     /// From a URL.
     Remote {
         /// The location.
-        place: KeyPlace,
+        location: KeyLocation,
         /// ms after which they are fetched again, if the server states nothing.
         refresh_ms: u64,
     },
@@ -192,7 +192,7 @@ pub enum AuthRulesError {
     /// An issuer is listed twice, or has no name.
     Issuer(String),
     /// The keys of this issuer cannot be fetched.
-    KeyPlace(String, KeyPlaceError),
+    KeyLocation(String, KeyLocationError),
     /// More entries than the limit allows.
     TooMany(&'static str),
 }
@@ -211,7 +211,7 @@ impl fmt::Display for AuthRulesError {
             AuthRulesError::Issuer(issuer) => {
                 write!(f, "the issuer {issuer:?} is empty or configured twice")
             }
-            AuthRulesError::KeyPlace(issuer, why) => {
+            AuthRulesError::KeyLocation(issuer, why) => {
                 write!(f, "the keys of {issuer:?} cannot be fetched: {why}")
             }
             AuthRulesError::TooMany(what) => write!(f, "too many {what}"),
@@ -246,9 +246,9 @@ impl AuthRules {
             if issuer.is_empty() || !issuers.insert(issuer) {
                 return Err(AuthRulesError::Issuer(issuer.clone()));
             }
-            if let KeySource::Remote { place, refresh_ms } = keys {
-                let remote = RemoteKeys::new(issuer, place.clone(), *refresh_ms);
-                remote.map_err(|why| AuthRulesError::KeyPlace(issuer.clone(), why))?;
+            if let KeySource::Remote { location, refresh_ms } = keys {
+                let remote = RemoteKeys::new(issuer, location.clone(), *refresh_ms);
+                remote.map_err(|why| AuthRulesError::KeyLocation(issuer.clone(), why))?;
             }
         }
         if let Some(proxy) = &self.proxy {

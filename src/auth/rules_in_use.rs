@@ -201,18 +201,18 @@ impl TrustedIssuer {
                 IssuerKeys::Local(Arc::new(keys.anew().after(before)))
             }
             (KeySource::Local(keys), _) => IssuerKeys::Local(Arc::new(keys.anew())),
-            (KeySource::Remote { place, refresh_ms }, Some(IssuerKeys::Remote(before)))
-                if before.place() == (&place, refresh_ms) =>
+            (KeySource::Remote { location, refresh_ms }, Some(IssuerKeys::Remote(before)))
+                if before.location() == (&location, refresh_ms) =>
             {
                 match is_same {
                     true => IssuerKeys::Remote(Arc::clone(before)),
                     false => IssuerKeys::Remote(Arc::new(before.anew())),
                 }
             }
-            (KeySource::Remote { place, refresh_ms }, _) => {
-                let keys = RemoteKeys::new(&rules.issuer, place, refresh_ms);
+            (KeySource::Remote { location, refresh_ms }, _) => {
+                let keys = RemoteKeys::new(&rules.issuer, location, refresh_ms);
                 let keys =
-                    keys.map_err(|why| AuthRulesError::KeyPlace(rules.issuer.clone(), why))?;
+                    keys.map_err(|why| AuthRulesError::KeyLocation(rules.issuer.clone(), why))?;
                 IssuerKeys::Remote(Arc::new(keys))
             }
         };

@@ -29,7 +29,7 @@ impl<V> FixedTable<V> {
 
     /// The result of `look` on the entry of a key.
     pub fn look<R>(&self, key: u128, look: impl FnOnce(&mut V) -> R) -> Option<R> {
-        let (part, at) = self.place(key);
+        let (part, at) = self.location(key);
         let mut part = lock(part);
         let found = part[at..at + WAYS].iter_mut().flatten().find(|(known, _)| *known == key);
         found.map(|(_, value)| look(value))
@@ -38,14 +38,14 @@ impl<V> FixedTable<V> {
     /// Whether a key without an entry would find no slot: `is_fixed` is true for each entry of its
     /// set.
     pub fn is_full(&self, key: u128, is_fixed: impl Fn(&V) -> bool) -> bool {
-        let (part, at) = self.place(key);
+        let (part, at) = self.location(key);
         let is_fixed = |way: &Option<(u128, V)>| matches!(way, Some((_, value)) if is_fixed(value));
         lock(part)[at..at + WAYS].iter().all(is_fixed)
     }
 
     /// Removes the entry of a key.
     pub fn remove(&self, key: u128) {
-        let (part, at) = self.place(key);
+        let (part, at) = self.location(key);
         for way in &mut lock(part)[at..at + WAYS] {
             if matches!(way, Some((known, _)) if *known == key) {
                 *way = None;
@@ -62,7 +62,7 @@ impl<V> FixedTable<V> {
         worth: impl Fn(&V) -> u64,
         change: impl FnOnce(&mut V) -> R,
     ) -> R {
-        let (part, at) = self.place(key);
+        let (part, at) = self.location(key);
         let mut part = lock(part);
         let set = &mut part[at..at + WAYS];
         let known = set.iter().position(|way| matches!(way, Some((known, _)) if *known == key));
@@ -87,7 +87,7 @@ impl<V> FixedTable<V> {
         worth: impl Fn(&V) -> u64,
         weight: impl Fn(&V) -> usize,
     ) {
-        let (part, at) = self.place(key);
+        let (part, at) = self.location(key);
         let mut part = lock(part);
         let set = &mut part[at..at + WAYS];
         for way in &mut *set {
@@ -114,7 +114,7 @@ impl<V> FixedTable<V> {
         }
     }
 
-    fn place(&self, key: u128) -> (&Mutex<Ways<V>>, usize) {
+    fn location(&self, key: u128) -> (&Mutex<Ways<V>>, usize) {
         let part = (key as usize) % PARTS;
         let set = (key >> 64) as usize % self.sets;
         (&self.parts[part], set * WAYS)

@@ -7,7 +7,7 @@
 use std::{borrow::Cow, task::Waker};
 
 use crate::{
-    auth::CallerPlace,
+    auth::CallerPermit,
     binding::{
         CallScratch, CallerShare, Endpoint, Handled, RequestSource, ServerConfig,
         admission::Admitted,
@@ -203,8 +203,8 @@ impl<'x> CallContext<'x> {
             self.refuse_call(Some(format.write.op), format, &Fault::at_limit("streams_max"));
             return Handled::Answered;
         };
-        let place = match self.stream_place() {
-            Ok(place) => place,
+        let stream_permit = match self.stream_permit() {
+            Ok(permit) => permit,
             Err(fault) => {
                 self.refuse_call(Some(format.write.op), format, &fault);
                 return Handled::Answered;
@@ -227,7 +227,11 @@ impl<'x> CallContext<'x> {
                 let mut stream = EventStream::new(format, at, now_ms, permit, fields);
                 stream.due_ms = due_ms;
                 let stream = stream.observed(self.observe_stream(call, format, details));
-                Handled::Stream(Box::new(stream.admitted(self.admission.clone(), place, self.now)))
+                Handled::Stream(Box::new(stream.admitted(
+                    self.admission.clone(),
+                    stream_permit,
+                    self.now,
+                )))
             }
             Opened::Waits(wait) => {
                 let observed = self.observe_stream(call, format, details);
@@ -235,7 +239,7 @@ impl<'x> CallContext<'x> {
                 let fields = self.take_fields();
                 let pending = PendingResponse::new(calls, None, fields, permit).until(due_ms);
                 let pending = pending.with_early_head(&self.config.limits, self.now);
-                let pending = pending.admitted(self.admission.clone(), place, self.now);
+                let pending = pending.admitted(self.admission.clone(), stream_permit, self.now);
                 Handled::Pending(Box::new(pending))
             }
         }
@@ -310,10 +314,11 @@ impl<'x> CallContext<'x> {
         mut calls: Vec<PendingCall>,
         batch: Option<PendingBatch>,
     ) -> Handled {
-        match self.place_to_wait() {
-            Ok((permit, place)) => {
+        match self.permit_to_wait() {
+            Ok((permit, caller_permit)) => {
                 let (fields, due_ms) = (self.take_fields(), self.due_ms());
-                let pending = PendingResponse::new(calls, batch, fields, permit).counted(place);
+                let pending =
+                    PendingResponse::new(calls, batch, fields, permit).counted(caller_permit);
                 let pending =
                     pending.until(due_ms).admitted(self.admission.clone(), None, self.now);
                 Handled::Pending(Box::new(pending))
@@ -328,13 +333,13 @@ impl<'x> CallContext<'x> {
 
     /// A permit among all waiting calls, and one among the caller's. Calls of such an operation
     /// rarely wait, so the permits are taken only here.
-    fn place_to_wait(&mut self) -> Result<(Permit, Option<CallerPlace>), Fault> {
+    fn permit_to_wait(&mut self) -> Result<(Permit, Option<CallerPermit>), Fault> {
         if self.is_full() {
             return Err(in_flight());
         }
-        let place = self.waiting_place()?;
+        let caller_permit = self.waiting_permit()?;
         let permit = self.config.waiting.permit(self.scratch.worker);
-        Ok((permit.ok_or_else(|| Fault::at_limit("connections_max"))?, place))
+        Ok((permit.ok_or_else(|| Fault::at_limit("connections_max"))?, caller_permit))
     }
 
     /// True on a WebSocket at its limit of pending requests.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    auth::{AdmittedCaller, CallerPlace, CallerWatch},
+    auth::{AdmittedCaller, CallerPermit, CallerWatch},
     binding::{
         Handled,
         admission::{Admitted, ENDED, fault},
@@ -101,9 +101,9 @@ pub struct PendingResponse {
     /// When the caller's credential ends, in ms of the monotonic clock.
     expires_ms: Option<u64>,
     /// Its permit among the caller's streams.
-    place: Option<CallerPlace>,
+    caller_permit: Option<CallerPermit>,
     /// Its permit among the caller's waiting calls.
-    _waiting: Option<CallerPlace>,
+    _waiting: Option<CallerPermit>,
     /// When the caller no longer wants the answer, in ms of the monotonic clock.
     deadline_ms: Option<u64>,
     /// `None`: the answer is not a stream of server-sent events.
@@ -126,7 +126,7 @@ impl PendingResponse {
             admission: None,
             watch: None,
             expires_ms: None,
-            place: None,
+            caller_permit: None,
             _waiting: None,
             deadline_ms: None,
             head: None,
@@ -172,17 +172,17 @@ impl PendingResponse {
     pub fn admitted(
         self,
         admission: Admitted,
-        place: Option<CallerPlace>,
+        caller_permit: Option<CallerPermit>,
         now: Now,
     ) -> PendingResponse {
         let ends = admission.as_ref().filter(|by| by.expires_unix_ms < u64::MAX);
         let expires_ms = ends.map(|by| by.expires_mono_ms(now));
-        PendingResponse { admission, expires_ms, place, ..self }
+        PendingResponse { admission, expires_ms, caller_permit, ..self }
     }
 
     /// The same, with this permit among its caller's waiting calls.
     #[must_use]
-    pub fn counted(self, waiting: Option<CallerPlace>) -> PendingResponse {
+    pub fn counted(self, waiting: Option<CallerPermit>) -> PendingResponse {
         PendingResponse { _waiting: waiting, ..self }
     }
 
@@ -303,7 +303,8 @@ impl PendingResponse {
                     let mut stream = EventStream::new(&format, at, now.mono_ms, permit, fields);
                     stream.due_ms = self.deadline_ms;
                     let stream = stream.observed(observed.take());
-                    let stream = stream.admitted(self.admission.take(), self.place.take(), now);
+                    let stream =
+                        stream.admitted(self.admission.take(), self.caller_permit.take(), now);
                     return Poll::Ready(Handled::Stream(Box::new(stream)));
                 }
             }

@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use crate::{
     auth::{
-        AccountOf, Accounts, CallerAccount, CallerPlace, NOWHERE, PlaceKind, Quota, Quotas, Rate,
+        AccountOf, Accounts, CallerAccount, CallerPermit, NOWHERE, PermitKind, Quota, Quotas, Rate,
         RateLeft, UsedUp,
     },
     binding::{CallContext, admission::Admitted},
     fault::{Fault, FaultKind},
     http::FieldLinesBuf,
-    service::{Now, RunningShare, TenantPlaces},
+    service::{Now, RunningShare, TenantPermits},
 };
 
 /// The subject of a fault: the caller has reached its limit.
@@ -29,7 +29,7 @@ pub struct CallerShare {
     /// The caller's own quota.
     quota: Quota,
     /// Its limits with the called agent, which may be lower.
-    places: CallPlaces,
+    permits: AgentConcurrency,
     /// The account of its address; `None`: the account of the call's authenticated caller; a clone
     /// of it would make all workers write its reference count.
     of_address: Option<Arc<CallerAccount>>,
@@ -52,20 +52,20 @@ pub struct CallerShare {
 /// Concurrency limits with an agent, as in [`Quota`]: `None` is unlimited. Holds only the used part
 /// of the quota, because a share is moved with each call.
 #[derive(Clone, Copy)]
-struct CallPlaces {
+struct AgentConcurrency {
     streams: Option<u32>,
     waiting_calls: Option<u32>,
 }
 
-impl CallPlaces {
-    fn of(&Quota { streams, waiting_calls, .. }: &Quota) -> CallPlaces {
-        CallPlaces { streams, waiting_calls }
+impl AgentConcurrency {
+    fn of(&Quota { streams, waiting_calls, .. }: &Quota) -> AgentConcurrency {
+        AgentConcurrency { streams, waiting_calls }
     }
 
-    fn most(self, kind: PlaceKind) -> Option<u32> {
+    fn most(self, kind: PermitKind) -> Option<u32> {
         match kind {
-            PlaceKind::Stream => self.streams,
-            PlaceKind::WaitingCall => self.waiting_calls,
+            PermitKind::Stream => self.streams,
+            PermitKind::WaitingCall => self.waiting_calls,
         }
     }
 }
@@ -91,39 +91,39 @@ impl CallerShare {
     ///
     /// # Errors
     /// `RateLimited`.
-    fn place(
+    fn permit(
         &self,
-        kind: PlaceKind,
+        kind: PermitKind,
         caller: &Admitted,
         accounts: &Accounts,
-    ) -> Result<Option<CallerPlace>, Fault> {
-        let own = self.own_place(kind, caller, accounts)?;
+    ) -> Result<Option<CallerPermit>, Fault> {
+        let own = self.own_permit(kind, caller, accounts)?;
         let Some(TenantShare { quota, account }) = self.tenant.as_deref() else { return Ok(own) };
         let Some(most) = kind.most(quota) else { return Ok(own) };
-        let place = match own {
-            Some(place) => place.of_tenant(account, most),
-            None => CallerPlace::take(kind, account, most),
+        let permit = match own {
+            Some(permit) => permit.of_tenant(account, most),
+            None => CallerPermit::take(kind, account, most),
         };
-        place.map(Some).ok_or_else(|| places_taken(kind, TENANT, most))
+        permit.map(Some).ok_or_else(|| permits_taken(kind, TENANT, most))
     }
 
     /// A permit of the caller alone.
-    fn own_place(
+    fn own_permit(
         &self,
-        kind: PlaceKind,
+        kind: PermitKind,
         caller: &Admitted,
         accounts: &Accounts,
-    ) -> Result<Option<CallerPlace>, Fault> {
+    ) -> Result<Option<CallerPermit>, Fault> {
         let account = self.account(caller);
-        let Some((account, most)) = account.zip(self.places.most(kind)) else { return Ok(None) };
-        let place = CallerPlace::take(kind, account, most)
-            .ok_or_else(|| places_taken(kind, CALLER, most))?;
+        let Some((account, most)) = account.zip(self.permits.most(kind)) else { return Ok(None) };
+        let permit = CallerPermit::take(kind, account, most)
+            .ok_or_else(|| permits_taken(kind, CALLER, most))?;
         let (all, of_all) = accounts.of_strangers();
         match kind.most(&of_all).filter(|_| self.of_address.is_some()) {
-            None => Ok(Some(place)),
+            None => Ok(Some(permit)),
             Some(most) => {
-                let place = place.of_strangers(all, most);
-                place.map(Some).ok_or_else(|| places_taken(kind, STRANGERS, most))
+                let permit = permit.of_strangers(all, most);
+                permit.map(Some).ok_or_else(|| permits_taken(kind, STRANGERS, most))
             }
         }
     }
@@ -152,7 +152,7 @@ impl CallerShare {
         account: &CallerAccount,
         now: Now,
     ) -> Result<(), UsedUp> {
-        self.set_here(self.quota.places_of(*of_agent));
+        self.set_here(self.quota.permits_of(*of_agent));
         let taken = account.take_kib(of_agent, self.kib, now);
         self.kib_used_up = of_agent.request_kib.zip(taken.err());
         taken?;
@@ -181,10 +181,10 @@ impl CallerShare {
     /// Sets the limits with the called agent.
     #[inline]
     fn set_here(&mut self, here: Quota) {
-        self.places = CallPlaces::of(&here);
+        self.permits = AgentConcurrency::of(&here);
         self.running = self.quota.running(&here);
         if self.tenant.is_some() {
-            self.set_tenant_places();
+            self.set_tenant_permits();
         }
         if let (Some(running), Some(account)) = (&mut self.running, &self.of_address) {
             // An anonymous caller's tasks have no owner, so they are counted on its account.
@@ -194,13 +194,13 @@ impl CallerShare {
 
     /// Running tasks also count for the tenant, if its quota limits them.
     #[cold]
-    fn set_tenant_places(&mut self) {
+    fn set_tenant_permits(&mut self) {
         if let Some(TenantShare { quota, account }) = self.tenant.as_deref()
             && let Some(most) = quota.running_tasks
         {
             let any = || RunningShare::of_owner(RunningShare::ANY);
             let running = self.running.get_or_insert_with(any);
-            running.tenant = Some(Box::new(TenantPlaces { account: Arc::clone(account), most }));
+            running.tenant = Some(Box::new(TenantPermits { account: Arc::clone(account), most }));
         }
     }
 
@@ -333,9 +333,9 @@ impl CallContext<'_> {
     ///
     /// # Errors
     /// `RateLimited`.
-    pub(super) fn stream_place(&mut self) -> Result<Option<CallerPlace>, Fault> {
+    pub(super) fn stream_permit(&mut self) -> Result<Option<CallerPermit>, Fault> {
         let Some(share) = &self.share else { return Ok(None) };
-        share.place(PlaceKind::Stream, &self.admission, &self.config.access.accounts)
+        share.permit(PermitKind::Stream, &self.admission, &self.config.access.accounts)
     }
 
     /// A permit among the caller's waiting calls. Most calls do not wait, so the share is looked up
@@ -343,18 +343,18 @@ impl CallContext<'_> {
     ///
     /// # Errors
     /// `RateLimited`.
-    pub(super) fn waiting_place(&mut self) -> Result<Option<CallerPlace>, Fault> {
+    pub(super) fn waiting_permit(&mut self) -> Result<Option<CallerPermit>, Fault> {
         if self.share.is_none() && self.config.access.accounts.are_asked() {
             let quotas = self.config.access.accounts.quotas();
             let (of_agent, tenant) = (self.agent_quota(&quotas), self.tenant_share(&quotas));
             self.share = self.find_share(&quotas, of_agent.is_some() || tenant.is_some());
             if let Some(share) = &mut self.share {
                 share.tenant = tenant;
-                share.set_here(share.quota.places_of(of_agent.unwrap_or_default()));
+                share.set_here(share.quota.permits_of(of_agent.unwrap_or_default()));
             }
         }
         let Some(share) = &self.share else { return Ok(None) };
-        share.place(PlaceKind::WaitingCall, &self.admission, &self.config.access.accounts)
+        share.permit(PermitKind::WaitingCall, &self.admission, &self.config.access.accounts)
     }
 
     /// The share of the caller: the quota that its principal names, else the default, and at most
@@ -366,7 +366,7 @@ impl CallContext<'_> {
         let accounts = &self.config.access.accounts;
         let of = |quota: Quota, of_address| CallerShare {
             quota,
-            places: CallPlaces::of(&quota),
+            permits: AgentConcurrency::of(&quota),
             of_address,
             running: None,
             tenant: None,
@@ -416,7 +416,7 @@ impl CallContext<'_> {
 /// The fields for a caller without a free permit, in addition to the fault. A permit is freed when
 /// a call ends, so there is no window and no time (`w` and `t` are OPTIONAL in the same draft).
 #[cold]
-fn places_fields(fields: &mut FieldLinesBuf, name: &str, most: u32) {
+fn permits_fields(fields: &mut FieldLinesBuf, name: &str, most: u32) {
     fields.push("RateLimit-Policy", &format!("\"{name}\";q={most};qu=\"concurrent-requests\""));
     fields.push("RateLimit", &format!("\"{name}\";r=0"));
 }
@@ -430,7 +430,7 @@ pub(super) fn name_taken(fields: &mut FieldLinesBuf, fault: &Fault) {
         fields.push("RateLimit-Policy", &format!("\"{name}\";q={bytes};qu=\"content-bytes\""));
         fields.push("RateLimit", &format!("\"{name}\";r=0"));
     } else {
-        places_fields(fields, &name, share.get());
+        permits_fields(fields, &name, share.get());
     }
 }
 
@@ -441,10 +441,10 @@ fn too_much(used_up: UsedUp) -> Fault {
 }
 
 #[cold]
-fn places_taken(kind: PlaceKind, holder: &str, most: u32) -> Fault {
-    let (places, limit) = match kind {
-        PlaceKind::Stream => ("open streams", "quotas.streams"),
-        PlaceKind::WaitingCall => ("waiting calls", "quotas.waiting_calls"),
+fn permits_taken(kind: PermitKind, holder: &str, most: u32) -> Fault {
+    let (permits, limit) = match kind {
+        PermitKind::Stream => ("open streams", "quotas.streams"),
+        PermitKind::WaitingCall => ("waiting calls", "quotas.waiting_calls"),
     };
-    Fault::share_taken(limit, most, format!("{holder} too many {places} ({most})"))
+    Fault::share_taken(limit, most, format!("{holder} too many {permits} ({most})"))
 }

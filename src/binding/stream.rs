@@ -9,7 +9,7 @@ mod items;
 use std::task::Waker;
 
 use crate::{
-    auth::{CallerPlace, CallerWatch},
+    auth::{CallerPermit, CallerWatch},
     binding::{
         admission::Admitted,
         answer::{AnswerFormat, ResponseWriter},
@@ -72,7 +72,7 @@ pub struct EventStream {
     /// Wakes it when the caller's credential is withdrawn.
     watch: Option<Box<CallerWatch>>,
     /// The permit among that caller's streams.
-    _place: Option<CallerPlace>,
+    _caller_permit: Option<CallerPermit>,
     /// When the caller's credential ends, in ms of the monotonic clock.
     pub expires_ms: u64,
     /// The data to report when it ends.
@@ -105,7 +105,7 @@ impl EventStream {
             _permit: permit,
             admission,
             watch: None,
-            _place: None,
+            _caller_permit: None,
             expires_ms,
             due_ms: None,
             observed: None,
@@ -124,10 +124,10 @@ impl EventStream {
     pub fn admitted(
         mut self,
         admission: Admitted,
-        place: Option<CallerPlace>,
+        caller_permit: Option<CallerPermit>,
         now: Now,
     ) -> EventStream {
-        self._place = place;
+        self._caller_permit = caller_permit;
         self.expires_ms = admission.as_ref().map_or(u64::MAX, |by| by.expires_mono_ms(now));
         self.admission = admission;
         self

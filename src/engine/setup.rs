@@ -69,8 +69,8 @@ pub struct Setup {
     pub idempotent_conflict: IdempotentConflict,
     /// The observer of calls, to count and log them.
     pub observer: Option<Arc<dyn CallObserver>>,
-    /// The tracer of calls and turns; `observer` must pass the calls to it and want their details. A
-    /// `service` traces the turns of its agents itself
+    /// The tracer of calls and turns; `observer` must pass the calls to it and want their details.
+    /// A `service` traces the turns of its agents itself
     /// ([`RequestFields::span`](crate::service::RequestFields::span)).
     pub tracer: Option<Arc<dyn Tracer>>,
     /// The source of the pages about the server, `/healthz`, `/readyz` and `/metrics`;

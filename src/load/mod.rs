@@ -42,7 +42,7 @@ pub use plan::{
 pub use probe::{CallProbe, ProbedTransport};
 pub use progress::LoadProgress;
 pub use recording::{read_recording, write_recording};
-pub use run::{LoadRun, LoadedTarget, WebhookPlace};
+pub use run::{LoadRun, LoadedTarget, WebhookTarget};
 pub use self_test::{SelfTestLine, self_test};
 pub use webhooks::WebhookReceiver;
 pub use worker::{LoadWorker, SharedMeasures, WorkerSetup};

@@ -28,14 +28,14 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 
 /// The receiver of webhooks.
 #[derive(Clone, Debug)]
-pub struct WebhookPlace {
+pub struct WebhookTarget {
     /// The address of this machine to listen at; with several workers its port must be 0.
     pub listen: SocketAddr,
     /// The URL by which the server reaches it; `None`: the address.
     pub url: Option<String>,
 }
 
-impl WebhookPlace {
+impl WebhookTarget {
     async fn bind(&self) -> io::Result<(WebhookReceiver, TcpListener)> {
         WebhookReceiver::bind(self.listen, self.url.as_deref()).await
     }
@@ -119,7 +119,7 @@ impl LoadRun {
         plan: &LoadPlan,
         client: impl Fn() -> Result<Client<ProbedTransport<T>>, String> + Send + Sync + 'static,
         pid: Option<u32>,
-        webhooks: Option<WebhookPlace>,
+        webhooks: Option<WebhookTarget>,
     ) -> Result<LoadRun, String> {
         let plan = &within_descriptors(plan);
         let client = Arc::new(client);
@@ -272,7 +272,7 @@ struct LoadThread {
     plan: LoadPlan,
     index: usize,
     measures: Arc<SharedMeasures>,
-    webhooks: Option<WebhookPlace>,
+    webhooks: Option<WebhookTarget>,
     /// Signals that the thread can begin.
     ready: mpsc::Sender<()>,
     /// Receives the start time; closed without one: another thread has failed, so there is no run.

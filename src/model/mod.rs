@@ -8,7 +8,7 @@ pub mod build;
 pub mod call;
 mod check;
 mod compact;
-mod config_place;
+mod config_position;
 mod entry;
 pub mod event;
 mod event_buf;
@@ -40,7 +40,7 @@ pub use call::{
     Call, Get, Idempotency, IdempotentConflict, List, Op, RepeatRules, Send, SendMode, Target,
     TaskWait,
 };
-pub(crate) use config_place::ConfigPlace;
+pub(crate) use config_position::ConfigPosition;
 pub use event::TaskEvent;
 pub use event_buf::EventBuf;
 pub use json::{JSON_DEPTH_MAX, Json, JsonObject, JsonObjectBuf, ValueError};

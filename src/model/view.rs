@@ -280,20 +280,20 @@ impl AllParts<'_> {
 
 /// A position in a task's events, with its last known offset in the log.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ReplayPlace {
+pub struct ReplayPosition {
     offset: u32,
     compactions: u32,
 }
 
-impl ReplayPlace {
-    /// The position as a number, for storage; [`ReplayPlace::from_bits`] reads it again.
+impl ReplayPosition {
+    /// The position as a number, for storage; [`ReplayPosition::from_bits`] reads it again.
     pub fn bits(self) -> u64 {
         u64::from(self.compactions) << 32 | u64::from(self.offset)
     }
 
     /// The position from a number; 0: none yet.
-    pub fn from_bits(bits: u64) -> ReplayPlace {
-        ReplayPlace { offset: bits as u32, compactions: (bits >> 32) as u32 }
+    pub fn from_bits(bits: u64) -> ReplayPosition {
+        ReplayPosition { offset: bits as u32, compactions: (bits >> 32) as u32 }
     }
 }
 
@@ -310,24 +310,26 @@ pub struct Replayed<'a> {
 impl Task {
     /// Gives the events after `seq` to `each`, oldest first, until it returns false.
     ///
-    /// `place` remembers the position between calls, so that following N events costs O(N).
+    /// `position` remembers the position between calls, so that following N events costs O(N).
     /// Returns the sequence number up to which events were given.
     #[inline]
     pub fn replay<'a>(
         &'a self,
         seq: u64,
-        place: &mut ReplayPlace,
+        position: &mut ReplayPosition,
         mut each: impl FnMut(Replayed<'a>) -> bool,
     ) -> u64 {
-        if place.offset == 0 || place.compactions != self.compactions() {
-            *place =
-                ReplayPlace { offset: self.entries_at() as u32, compactions: self.compactions() };
+        if position.offset == 0 || position.compactions != self.compactions() {
+            *position = ReplayPosition {
+                offset: self.entries_at() as u32,
+                compactions: self.compactions(),
+            };
         }
         let mut given = seq;
         let mut named = (u16::MAX, &b""[..]);
-        while let Some(entry) = Entry::at(self.log(), place.offset as usize) {
+        while let Some(entry) = Entry::at(self.log(), position.offset as usize) {
             let seq = u64::from(entry.seq());
-            place.offset += entry.len() as u32;
+            position.offset += entry.len() as u32;
             if seq <= given || entry.is_user_message() {
                 continue;
             }

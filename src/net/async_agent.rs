@@ -84,7 +84,7 @@ where
     T: OwnedTurn,
     R: Future<Output: AgentOutcome> + 'static,
 {
-    let Some(place) = FuturePlace::take() else {
+    let Some(slot) = FutureSlot::take() else {
         return turn.refuse(Fault::at_limit("async_futures_max"));
     };
     let agent = turn.request.scope.agent;
@@ -92,7 +92,7 @@ where
     if let Ok(taken) = T::take(turn) {
         let (turn, unseen) = (Some(taken.key()), taken.unseen());
         let run = Box::pin(run(taken));
-        tokio::task::spawn_local(RunningFuture { agent, place, turn, unseen, run }.end());
+        tokio::task::spawn_local(RunningFuture { agent, slot, turn, unseen, run }.end());
     }
 }
 
@@ -100,11 +100,11 @@ where
 #[cfg(feature = "gateway")]
 pub(super) fn run_future(
     agent: AgentIndex,
-    place: FuturePlace,
+    slot: FutureSlot,
     run: impl Future<Output = ()> + 'static,
 ) {
     let (turn, unseen, run) = (None, None, Box::pin(run));
-    tokio::task::spawn_local(RunningFuture { agent, place, turn, unseen, run }.end());
+    tokio::task::spawn_local(RunningFuture { agent, slot, turn, unseen, run }.end());
 }
 
 thread_local! {
@@ -118,18 +118,18 @@ pub(super) fn set_room(futures: usize) {
 }
 
 /// The permit of a future on its worker; dropping it returns it.
-pub(super) struct FuturePlace(());
+pub(super) struct FutureSlot(());
 
-impl FuturePlace {
+impl FutureSlot {
     /// `None`: `async_futures_max` are running.
-    pub(super) fn take() -> Option<FuturePlace> {
+    pub(super) fn take() -> Option<FutureSlot> {
         let left = ROOM.get().checked_sub(1)?;
         ROOM.set(left);
-        Some(FuturePlace(()))
+        Some(FutureSlot(()))
     }
 }
 
-impl Drop for FuturePlace {
+impl Drop for FutureSlot {
     fn drop(&mut self) {
         ROOM.set(ROOM.get() + 1);
     }
@@ -139,7 +139,7 @@ impl Drop for FuturePlace {
 /// runs.
 struct RunningFuture<F> {
     agent: AgentIndex,
-    place: FuturePlace,
+    slot: FutureSlot,
     /// `None`: it has no turn.
     turn: Option<TurnKey>,
     /// Ready when no client will see its result.
@@ -150,8 +150,8 @@ struct RunningFuture<F> {
 impl<F: Future<Output: AgentOutcome>> RunningFuture<F> {
     /// Runs it until it ends, or is of no use any more.
     async fn end(self) {
-        let RunningFuture { agent, place, turn, mut unseen, mut run } = self;
-        let _place = place;
+        let RunningFuture { agent, slot, turn, mut unseen, mut run } = self;
+        let _slot = slot;
         poll_fn(|cx| {
             // First, so that work that the future has started gets its poll.
             if unseen.as_mut().is_some_and(|unseen| Pin::new(unseen).poll(cx).is_ready()) {

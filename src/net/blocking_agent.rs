@@ -13,7 +13,7 @@ use crate::{
 };
 
 use super::{
-    blocking_pool::{BlockingPool, NoPlace},
+    blocking_pool::{BlockingPool, NoWorker},
     owned_turn::OwnedTurn,
 };
 
@@ -85,10 +85,10 @@ where
     R: AgentOutcome,
 {
     fn start(&self, turn: Turn<'_>) {
-        let place = match self.pool.place() {
-            Ok(place) => place,
-            Err(NoPlace::Full) => return turn.refuse(Fault::at_limit("blocking_queue_max")),
-            Err(NoPlace::NoThread) => {
+        let permit = match self.pool.permit() {
+            Ok(permit) => permit,
+            Err(NoWorker::Full) => return turn.refuse(Fault::at_limit("blocking_queue_max")),
+            Err(NoWorker::NoThread) => {
                 let text = "the system cannot start a thread for the agent, retry later";
                 return turn.refuse(Fault::because(FaultKind::Overloaded, text));
             }
@@ -96,7 +96,7 @@ where
         // On an error there was no room, and the server has answered the client.
         if let Ok(taken) = T::take(turn) {
             let run = Arc::clone(&self.run);
-            place.run(Box::new(move || {
+            permit.run(Box::new(move || {
                 if !taken.is_in_vain() {
                     run_step(Some(taken.key()), || Some(run(taken)));
                 }

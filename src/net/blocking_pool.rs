@@ -1,6 +1,6 @@
 //! A bounded pool of threads for code that blocks.
 //!
-//! Invariants: a call with a [`WorkPlace`] gets a thread, now or later; there are as many permits
+//! Invariants: a call with a [`WorkPermit`] gets a thread, now or later; there are as many permits
 //! as threads and slots of the queue. A thread is started on demand, and ends after a time without
 //! work. Work that panics does not affect other work. The pool does not wait for its threads to
 //! end.
@@ -36,19 +36,19 @@ struct PoolShared {
 
 #[derive(Default)]
 struct PoolState {
-    queue: VecDeque<(Work, WorkPlace)>,
+    queue: VecDeque<(Work, WorkPermit)>,
     /// Issued permits: work that will come, waits or runs.
-    places: usize,
+    permits: usize,
     threads: usize,
     /// No more work will come.
     is_closed: bool,
 }
 
 /// The permit of a work item, until that is over.
-pub(super) struct WorkPlace(Arc<PoolShared>);
+pub(super) struct WorkPermit(Arc<PoolShared>);
 
 /// Why there is no permit.
-pub(super) enum NoPlace {
+pub(super) enum NoWorker {
     /// All threads are busy, and the queue is full.
     Full,
     /// There is no thread, and the system cannot start one.
@@ -61,22 +61,22 @@ impl BlockingPool {
     }
 
     /// Issues a permit, and ensures that there will be a thread.
-    pub(super) fn place(&self) -> Result<WorkPlace, NoPlace> {
+    pub(super) fn permit(&self) -> Result<WorkPermit, NoWorker> {
         let mut state = self.shared.lock();
-        if state.places >= self.threads_max.saturating_add(self.queue_max) {
-            return Err(NoPlace::Full);
+        if state.permits >= self.threads_max.saturating_add(self.queue_max) {
+            return Err(NoWorker::Full);
         }
         // Each permit needs one thread at every stage of its work.
-        if state.threads < self.threads_max.min(state.places + 1) {
+        if state.threads < self.threads_max.min(state.permits + 1) {
             match start_thread(&self.shared) {
                 Ok(()) => state.threads += 1,
-                Err(_) if state.threads == 0 => return Err(NoPlace::NoThread),
+                Err(_) if state.threads == 0 => return Err(NoWorker::NoThread),
                 // The existing threads run it later.
                 Err(_) => {}
             }
         }
-        state.places += 1;
-        Ok(WorkPlace(Arc::clone(&self.shared)))
+        state.permits += 1;
+        Ok(WorkPermit(Arc::clone(&self.shared)))
     }
 }
 
@@ -88,7 +88,7 @@ impl Drop for BlockingPool {
     }
 }
 
-impl WorkPlace {
+impl WorkPermit {
     /// Runs it on a thread of the pool.
     pub(super) fn run(self, work: Work) {
         let shared = Arc::clone(&self.0);
@@ -97,9 +97,9 @@ impl WorkPlace {
     }
 }
 
-impl Drop for WorkPlace {
+impl Drop for WorkPermit {
     fn drop(&mut self) {
-        self.0.lock().places -= 1;
+        self.0.lock().permits -= 1;
     }
 }
 
@@ -109,7 +109,7 @@ impl PoolShared {
     }
 
     /// The next work item; `None`: the thread is not needed any more, and is not counted.
-    fn next(&self) -> Option<(Work, WorkPlace)> {
+    fn next(&self) -> Option<(Work, WorkPermit)> {
         let mut state = self.lock();
         let mut is_idle = false;
         loop {
@@ -117,7 +117,7 @@ impl PoolShared {
                 return Some(next);
             }
             // Each issued permit has its thread.
-            if (is_idle || state.is_closed) && state.threads > state.places {
+            if (is_idle || state.is_closed) && state.threads > state.permits {
                 state.threads -= 1;
                 return None;
             }
@@ -131,10 +131,10 @@ impl PoolShared {
 fn start_thread(shared: &Arc<PoolShared>) -> io::Result<()> {
     let shared = Arc::clone(shared);
     let work = move || {
-        while let Some((work, place)) = shared.next() {
+        while let Some((work, permit)) = shared.next() {
             // A panic was reported when it happened; its turn is dropped, which fails its call.
             let _ = catch_unwind(AssertUnwindSafe(work));
-            drop(place);
+            drop(permit);
         }
     };
     thread::Builder::new().name("peregrine-blocking".to_owned()).spawn(work).map(drop)

@@ -10,7 +10,7 @@ use tokio::runtime::Builder;
 use super::{
     HttpClient, HttpClientError, HttpClientOptions,
     adopted_tasks::AdoptedTasks,
-    async_agent::{FuturePlace, run_future, start_future},
+    async_agent::{FutureSlot, run_future, start_future},
     clock::monotonic_ns,
     owner_permits::OwnerPermits,
     turn_queue::TurnQueue,
@@ -267,7 +267,7 @@ impl Agent for RemoteAgent {
 
     fn cancel(&self, cancel: CancelRequest<'_>) {
         let agent = cancel.request.scope.agent;
-        let Some(place) = FuturePlace::take() else {
+        let Some(place) = FutureSlot::take() else {
             return cancel.refuse("the server has no room for the call (async_futures_max)");
         };
         let logged = self.upstream.meter.log(cancel.request.headers.fields);

@@ -15,7 +15,7 @@ use crate::{
     model::{Generation, JsonObject, JsonObjectBuf, Reply, Target, TaskEvent, TaskState, TaskView},
     op::{
         Core,
-        defer::DeferredPlace,
+        defer::DeferredPermit,
         missing::MissingTask,
         read::is_in,
         undecided::{CancelRole, OpenCancel},
@@ -204,8 +204,8 @@ impl CancelHost for Asking<'_, '_> {
         let own = metadata.as_ref().map_or(0, |metadata| metadata.view().as_str().len());
         let held_bytes = held_bytes + own + open.held_bytes();
         // A caller that leaves may cancel again while the agent still decides.
-        let place = match DeferredPlace::take(open.core(), self.cx, held_bytes) {
-            Ok(place) => place,
+        let permit = match DeferredPermit::take(open.core(), self.cx, held_bytes) {
+            Ok(permit) => permit,
             Err(fault) => {
                 self.refused = Some(fault);
                 return Err(Closed);
@@ -218,7 +218,7 @@ impl CancelHost for Asking<'_, '_> {
         let mut open = self.open.take().ok_or(Closed)?;
         self.later = Some(std::mem::take(&mut open.link));
         let calls = Arc::clone(open.calls());
-        Ok((calls, Box::new(Deciding { open, metadata, held_bytes, _place: place })))
+        Ok((calls, Box::new(Deciding { open, metadata, held_bytes, _permit: permit })))
     }
 }
 
@@ -228,7 +228,7 @@ pub(super) struct Deciding {
     metadata: Option<JsonObjectBuf>,
     /// Bytes that the store counts for it.
     held_bytes: usize,
-    _place: DeferredPlace,
+    _permit: DeferredPermit,
 }
 
 impl CancelDecision for Deciding {

@@ -21,7 +21,7 @@ use crate::{
     permits::Permit,
     service::{
         AgentIndex, CallCx, Cursor, Handle, LateAnswer, LateCall, Now, RunningShare, Scope,
-        quota::AskedPlace,
+        quota::AskedPermit,
     },
     store::{HeldBytes, Refused, ReservedBuf, TaskKey},
 };
@@ -37,7 +37,7 @@ pub(super) struct DeferredTurn {
     /// The incarnation of the agent's program; a replaced program gets no further calls.
     pub incarnation: u32,
     pub key: TaskKey,
-    pub place: TurnPlace,
+    pub place: DeferredTask,
     pub mode: SendMode,
     pub generation: Generation,
     /// The events published before the turn was deferred.
@@ -56,36 +56,36 @@ pub(super) struct AnswerCharge {
     key: TaskKey,
     /// Bytes charged to the store.
     held_bytes: usize,
-    _place: Option<DeferredPlace>,
+    _place: Option<DeferredPermit>,
 }
 
 /// A permit for a deferred call.
-pub(super) struct DeferredPlace {
+pub(super) struct DeferredPermit {
     _permit: Permit,
     /// A permit of the caller's account, unless something else bounds its deferred calls.
-    _of_caller: Option<AskedPlace>,
+    _of_caller: Option<AskedPermit>,
 }
 
-impl DeferredPlace {
+impl DeferredPermit {
     /// A permit for a call that makes no task and holds so many bytes, also charged to its caller's
     /// share.
     ///
     /// # Errors
     /// `RateLimited`, `Overloaded`.
-    pub fn take(core: &Core, cx: &CallCx<'_>, bytes: usize) -> Result<DeferredPlace, Fault> {
+    pub fn take(core: &Core, cx: &CallCx<'_>, bytes: usize) -> Result<DeferredPermit, Fault> {
         let share = cx.shared.shares.as_ref().and_then(|by| by.running(&cx.caller, cx.now));
         let of_caller =
-            share.as_ref().map(|share| asked_place(share, bytes)).transpose()?.flatten();
+            share.as_ref().map(|share| asked_permit(share, bytes)).transpose()?.flatten();
         let permit = core.deferred.permit(cx.caller.worker);
         let permit = permit.ok_or_else(|| Fault::at_limit("deferred_calls_max"))?;
-        Ok(DeferredPlace { _permit: permit, _of_caller: of_caller })
+        Ok(DeferredPermit { _permit: permit, _of_caller: of_caller })
     }
 }
 
 /// A permit of the caller's account, if the share has one.
-fn asked_place(share: &RunningShare, bytes: usize) -> Result<Option<AskedPlace>, Fault> {
+fn asked_permit(share: &RunningShare, bytes: usize) -> Result<Option<AskedPermit>, Fault> {
     let Some(account) = &share.account else { return Ok(None) };
-    let place = AskedPlace::take(account, share).ok_or_else(|| {
+    let place = AskedPermit::take(account, share).ok_or_else(|| {
         let most = share.most;
         let said = "the caller has too many calls waiting for agents";
         let detail = format!("{said} ({most}); retry when one has been answered");
@@ -100,10 +100,10 @@ fn asked_place(share: &RunningShare, bytes: usize) -> Result<Option<AskedPlace>,
     Ok(Some(place))
 }
 
-impl From<Permit> for DeferredPlace {
+impl From<Permit> for DeferredPermit {
     /// The permit of a turn; the turn's task has its own slot.
-    fn from(permit: Permit) -> DeferredPlace {
-        DeferredPlace { _permit: permit, _of_caller: None }
+    fn from(permit: Permit) -> DeferredPermit {
+        DeferredPermit { _permit: permit, _of_caller: None }
     }
 }
 
@@ -115,7 +115,7 @@ impl AnswerCharge {
     pub fn take(
         (core, key): (Arc<Core>, TaskKey),
         held_bytes: usize,
-        place: Option<DeferredPlace>,
+        place: Option<DeferredPermit>,
     ) -> Result<AnswerCharge, Refused> {
         core.store.hold_bytes(key, held_bytes)?;
         Ok(AnswerCharge { core, key, held_bytes, _place: place })
@@ -129,7 +129,7 @@ impl Drop for AnswerCharge {
 }
 
 /// The state of a deferred turn's task.
-pub(super) enum TurnPlace {
+pub(super) enum DeferredTask {
     /// Reserved, not stored yet.
     New(ReservedBuf),
     /// Stored; the turn's message follows this event.
@@ -230,14 +230,16 @@ impl DeferredHost for DeferredTurn {
             return host.keep(task, &bytes);
         }
         match &mut self.place {
-            TurnPlace::New(_) if bytes.len() > self.core.limits.kept_bytes_max => {
+            DeferredTask::New(_) if bytes.len() > self.core.limits.kept_bytes_max => {
                 Err(NotKept::TooLong)
             }
-            TurnPlace::New(reserved) => {
+            DeferredTask::New(reserved) => {
                 reserved.keep(bytes);
                 Ok(())
             }
-            TurnPlace::Next { .. } | TurnPlace::Resumed | TurnPlace::Left => Err(NotKept::Closed),
+            DeferredTask::Next { .. } | DeferredTask::Resumed | DeferredTask::Left => {
+                Err(NotKept::Closed)
+            }
         }
     }
 
@@ -249,8 +251,8 @@ impl DeferredHost for DeferredTurn {
         // The bytes held for the call become the task's.
         self.release();
         let mut start = (0, 0, true);
-        let (stored, answer) = match std::mem::replace(&mut self.place, TurnPlace::Left) {
-            TurnPlace::New(reserved) => {
+        let (stored, answer) = match std::mem::replace(&mut self.place, DeferredTask::Left) {
+            DeferredTask::New(reserved) => {
                 start = (FIRST_SEQ, 0, false);
                 let stored = core.store.reopen(reserved, |reserved| {
                     let generation = self.generation;
@@ -258,11 +260,11 @@ impl DeferredHost for DeferredTurn {
                 });
                 (stored.map_err(Fault::from), self.begun(FIRST_SEQ, 0))
             }
-            TurnPlace::Next { seq } => {
+            DeferredTask::Next { seq } => {
                 start = (seq, seq, true);
                 (self.apply(&self.events, now), self.begun(seq, seq))
             }
-            TurnPlace::Resumed | TurnPlace::Left => {
+            DeferredTask::Resumed | DeferredTask::Left => {
                 (self.apply(&self.events, now), self.begun(0, 0))
             }
         };
@@ -290,15 +292,15 @@ impl DeferredHost for DeferredTurn {
 
     fn reply(mut self: Box<Self>, message: MessageBuf) {
         self.release();
-        let answer = match std::mem::replace(&mut self.place, TurnPlace::Left) {
-            TurnPlace::New(reserved) => {
+        let answer = match std::mem::replace(&mut self.place, DeferredTask::Left) {
+            DeferredTask::New(reserved) => {
                 let context_id: Box<[u8]> = reserved.context_id().into();
                 self.core.store.give_back(reserved);
                 self.core.forget_webhooks(self.key);
                 self.settle(|_| Ok(Sent::message(&message, &context_id)));
                 return self.say(message, context_id);
             }
-            TurnPlace::Next { seq } => match self.end(TaskState::Completed, &message) {
+            DeferredTask::Next { seq } => match self.end(TaskState::Completed, &message) {
                 Ok(()) => {
                     self.settle_task(seq, seq, true);
                     self.begun(seq, seq)
@@ -309,7 +311,7 @@ impl DeferredHost for DeferredTurn {
                 }
             },
             // No caller waits, and a task that has ended meanwhile needs no status.
-            TurnPlace::Resumed | TurnPlace::Left => {
+            DeferredTask::Resumed | DeferredTask::Left => {
                 return drop(self.end(TaskState::Completed, &message));
             }
         };
@@ -321,7 +323,7 @@ impl DeferredHost for DeferredTurn {
     }
 
     fn refuse(mut self: Box<Self>, fault: Fault) {
-        if let TurnPlace::Resumed = self.place {
+        if let DeferredTask::Resumed = self.place {
             self.events.clear();
             let text = fault.message().to_owned();
             let _ = self.end(TaskState::Failed, &message_of(&text));
@@ -331,7 +333,7 @@ impl DeferredHost for DeferredTurn {
     }
 
     fn task(&self) -> Option<(Handle, Arc<dyn JobHost>)> {
-        let is_stored = matches!(self.place, TurnPlace::Next { .. } | TurnPlace::Resumed);
+        let is_stored = matches!(self.place, DeferredTask::Next { .. } | DeferredTask::Resumed);
         is_stored.then(|| {
             (self.key.job_handle(self.incarnation), Arc::clone(&self.core) as Arc<dyn JobHost>)
         })
@@ -350,7 +352,8 @@ impl Drop for DeferredTurn {
     fn drop(&mut self) {
         self.release();
         self.settle(|_| Err(FaultKind::Internal.into()));
-        if let TurnPlace::New(reserved) = std::mem::replace(&mut self.place, TurnPlace::Left) {
+        if let DeferredTask::New(reserved) = std::mem::replace(&mut self.place, DeferredTask::Left)
+        {
             self.core.store.give_back(reserved);
             self.core.forget_webhooks(self.key);
         }

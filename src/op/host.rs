@@ -12,7 +12,7 @@ use crate::{
     op::{
         Core,
         agents::CurrentAgent,
-        defer::{DeferredTurn, TurnPlace},
+        defer::{DeferredTask, DeferredTurn},
         idempotency::{FirstSend, SendKey},
         send::FIRST_SEQ,
     },
@@ -143,8 +143,8 @@ impl TurnHost for NewTurn<'_> {
         // The turn may have stored its task early.
         let reserved = self.reserved;
         let place = || match reserved.is_kept() {
-            true => TurnPlace::Next { seq: FIRST_SEQ },
-            false => TurnPlace::New(reserved.keep()),
+            true => DeferredTask::Next { seq: FIRST_SEQ },
+            false => DeferredTask::New(reserved.keep()),
         };
         self.core.defer(&mut self.call, task, (events, held_bytes), place)
     }
@@ -200,8 +200,8 @@ impl TurnHost for NextTurn<'_> {
         // It is stored, with its owner.
         let (task, seq) = ((self.key, OwnerIndex(0), self.generation), self.seq);
         let place = match self.call.mode {
-            Some(_) => TurnPlace::Next { seq },
-            None => TurnPlace::Resumed,
+            Some(_) => DeferredTask::Next { seq },
+            None => DeferredTask::Resumed,
         };
         self.core.defer(&mut self.call, task, (events, held_bytes), || place)
     }
@@ -234,7 +234,7 @@ impl Core {
         call: &mut TurnCall,
         (key, owner, generation): (TaskKey, OwnerIndex, Generation),
         (events, held_bytes): (&mut EventBuf, usize),
-        place: impl FnOnce() -> TurnPlace,
+        place: impl FnOnce() -> DeferredTask,
     ) -> Result<(Arc<LateCall>, Box<dyn DeferredHost>), Closed> {
         let core = self.this.upgrade().ok_or(Closed)?;
         let Some(permit) = self.deferred.permit(call.worker) else {

@@ -17,7 +17,7 @@ use crate::{
     model::{JsonObject, RawText, Target, TaskBuf, TaskState},
     op::{
         Core,
-        defer::{AnswerCharge, DeferredPlace},
+        defer::{AnswerCharge, DeferredPermit},
     },
     service::{CallCx, CallLink, Handle, LateAnswer, LateCall, Outcome, WaitHandle},
     store::TaskKey,
@@ -104,8 +104,8 @@ impl LookupHost for LookingUp<'_, '_> {
         let MissingTask { id, context_id, wanted, .. } = self.missing;
         let own = id.raw().len() + context_id.map_or(0, |context_id| context_id.raw().len());
         let held_bytes = held_bytes + own;
-        let place = match DeferredPlace::take(&core, self.cx, held_bytes) {
-            Ok(place) => Some(place),
+        let permit = match DeferredPermit::take(&core, self.cx, held_bytes) {
+            Ok(permit) => Some(permit),
             Err(fault) => {
                 self.full = Some(fault);
                 return Err(Closed);
@@ -120,7 +120,7 @@ impl LookupHost for LookingUp<'_, '_> {
         self.link = link;
         let (id, context_id) = (id.raw().into(), context_id.map(|id| id.raw().into()));
         let late = Arc::clone(&call);
-        let found = Lookup { core, key, call, id, context_id, wanted, held_bytes, place };
+        let found = Lookup { core, key, call, id, context_id, wanted, held_bytes, permit };
         Ok((late, Box::new(found)))
     }
 }
@@ -136,7 +136,7 @@ struct Lookup {
     wanted: Wanted,
     /// Bytes charged to the store.
     held_bytes: usize,
-    place: Option<DeferredPlace>,
+    permit: Option<DeferredPermit>,
 }
 
 impl Lookup {
@@ -171,8 +171,8 @@ impl LookupAnswer for Lookup {
             Err(fault) => return self.call.answer(LateAnswer::Fault(fault)),
         };
         let held_bytes = size_of::<TaskBuf>() + task.task().heap_bytes();
-        let (core, place) = (Arc::clone(&self.core), self.place.take());
-        match AnswerCharge::take((core, self.key), held_bytes, place) {
+        let (core, permit) = (Arc::clone(&self.core), self.permit.take());
+        match AnswerCharge::take((core, self.key), held_bytes, permit) {
             Ok(charge) => {
                 self.call.answer_with(LateAnswer::Copy(task), Some(Box::new(charge)));
             }

@@ -21,7 +21,8 @@ use crate::{
     fault::{Fault, FaultKind},
     limits::{Limits, PUSH_DEAD_LETTERS_MAX, PUSH_PAGE_CONFIGS_MAX},
     model::{
-        ConfigPlace, PushCall, PushConfig, PushForm, PushReply, PushRequest, RawText, Reply, uuid,
+        ConfigPosition, PushCall, PushConfig, PushForm, PushReply, PushRequest, RawText, Reply,
+        uuid,
     },
     op::Core,
     push::{
@@ -243,7 +244,7 @@ impl CorePush {
         is_inline: bool,
     ) -> Result<CheckedWebhook<'p>, Fault> {
         let url = self.settings.targets.read(&config.url().to_str());
-        let place = ConfigPlace { form, is_inline };
+        let place = ConfigPosition { form, is_inline };
         let url = url.map_err(|why| Fault::param(place.path("url"), why.to_string()))?;
         fields::check(config)
             .map_err(|wrong| Fault::param(place.path(wrong.member), wrong.must))?;

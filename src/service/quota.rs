@@ -19,8 +19,8 @@ use crate::{
     service::Now,
 };
 
-pub(crate) use running::TenantPlaces;
-pub use running::{AskedPlace, RunningBytes, RunningPlace, RunningShare};
+pub(crate) use running::TenantPermits;
+pub use running::{AskedPermit, RunningBytes, RunningPermit, RunningShare};
 
 /// The unit of time of rates, in ns.
 const MINUTE_NS: u64 = 60_000_000_000;
@@ -89,7 +89,7 @@ impl Quota {
     }
 
     /// These concurrency limits, and at most the ones of another quota.
-    pub(crate) fn places_of(self, other: Quota) -> Quota {
+    pub(crate) fn permits_of(self, other: Quota) -> Quota {
         let least = |own: Option<u32>, other: Option<u32>| match (own, other) {
             (Some(own), Some(other)) => Some(own.min(other)),
             (own, other) => own.or(other),
@@ -255,9 +255,9 @@ impl CallerAccount {
     /// Whether nothing is held and all charges are paid off.
     fn is_idle(&self, now_ns: u64) -> bool {
         let is_paid = |word: &AtomicU64| word.load(Relaxed) <= now_ns;
-        let places = [&self.streams, &self.running, &self.asked, &self.waiting];
-        let has_places = places.iter().any(|word| word.load(Relaxed) > 0);
-        let holds = has_places || self.running_bytes.count() > 0;
+        let permits = [&self.streams, &self.running, &self.asked, &self.waiting];
+        let has_permits = permits.iter().any(|word| word.load(Relaxed) > 0);
+        let holds = has_permits || self.running_bytes.count() > 0;
         // Calls hold bytes only as long as their permits.
         !holds && is_paid(&self.calls) && is_paid(&self.bytes)
     }
@@ -281,45 +281,45 @@ fn take_one(taken: &AtomicU32, most: u32) -> bool {
 
 /// The kinds of a caller's concurrency limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlaceKind {
+pub enum PermitKind {
     /// An open stream.
     Stream,
     /// A waiting call.
     WaitingCall,
 }
 
-impl PlaceKind {
+impl PermitKind {
     /// The limit in a quota; `None`: unlimited.
     pub(crate) fn most(self, quota: &Quota) -> Option<u32> {
         match self {
-            PlaceKind::Stream => quota.streams,
-            PlaceKind::WaitingCall => quota.waiting_calls,
+            PermitKind::Stream => quota.streams,
+            PermitKind::WaitingCall => quota.waiting_calls,
         }
     }
 
     fn taken(self, account: &CallerAccount) -> &AtomicU32 {
         match self {
-            PlaceKind::Stream => &account.streams,
-            PlaceKind::WaitingCall => &account.waiting,
+            PermitKind::Stream => &account.streams,
+            PermitKind::WaitingCall => &account.waiting,
         }
     }
 }
 
 /// A permit of a caller, returned on drop.
 #[derive(Debug)]
-pub struct CallerPlace {
-    kind: PlaceKind,
+pub struct CallerPermit {
+    kind: PermitKind,
     account: Arc<CallerAccount>,
     strangers: Option<Arc<CallerAccount>>,
     tenant: Option<Arc<CallerAccount>>,
 }
 
-impl CallerPlace {
+impl CallerPermit {
     /// Takes a permit, if fewer than `most` are taken; `None`: all are taken.
-    pub fn take(kind: PlaceKind, account: &Arc<CallerAccount>, most: u32) -> Option<CallerPlace> {
+    pub fn take(kind: PermitKind, account: &Arc<CallerAccount>, most: u32) -> Option<CallerPermit> {
         let is_taken = take_one(kind.taken(account), most);
         let (strangers, tenant) = (None, None);
-        is_taken.then(|| CallerPlace { kind, account: Arc::clone(account), strangers, tenant })
+        is_taken.then(|| CallerPermit { kind, account: Arc::clone(account), strangers, tenant })
     }
 
     /// The same permit, which also counts among the permits that all anonymous callers share.
@@ -327,19 +327,19 @@ impl CallerPlace {
         mut self,
         all: &Arc<CallerAccount>,
         most: u32,
-    ) -> Option<CallerPlace> {
+    ) -> Option<CallerPermit> {
         self.strangers = take_one(self.kind.taken(all), most).then(|| Arc::clone(all));
         self.strangers.is_some().then_some(self)
     }
 
     /// The same permit, which also counts among the tenant's.
-    pub(crate) fn of_tenant(mut self, all: &Arc<CallerAccount>, most: u32) -> Option<CallerPlace> {
+    pub(crate) fn of_tenant(mut self, all: &Arc<CallerAccount>, most: u32) -> Option<CallerPermit> {
         self.tenant = take_one(self.kind.taken(all), most).then(|| Arc::clone(all));
         self.tenant.is_some().then_some(self)
     }
 }
 
-impl Drop for CallerPlace {
+impl Drop for CallerPermit {
     fn drop(&mut self) {
         for account in std::iter::once(&self.account).chain(&self.strangers).chain(&self.tenant) {
             self.kind.taken(account).fetch_sub(1, Relaxed);
@@ -406,27 +406,31 @@ mod tests {
     fn places_are_given_back() {
         let account = Arc::new(CallerAccount::default());
         let two = [
-            CallerPlace::take(PlaceKind::Stream, &account, 2),
-            CallerPlace::take(PlaceKind::Stream, &account, 2),
+            CallerPermit::take(PermitKind::Stream, &account, 2),
+            CallerPermit::take(PermitKind::Stream, &account, 2),
         ];
         assert!(
             two.iter().all(Option::is_some)
-                && CallerPlace::take(PlaceKind::Stream, &account, 2).is_none()
+                && CallerPermit::take(PermitKind::Stream, &account, 2).is_none()
         );
         drop(two);
-        assert!(account.is_idle(0) && CallerPlace::take(PlaceKind::Stream, &account, 1).is_some());
-        let one = RunningShare::of_owner(1);
-        let place = RunningPlace::take(&account, &one);
-        assert!(!account.is_idle(0) && RunningPlace::take(&account, &one).is_none());
-        drop(place);
-        assert!(account.is_idle(0) && RunningPlace::take(&account, &one).is_some());
-        let place = CallerPlace::take(PlaceKind::WaitingCall, &account, 1);
         assert!(
-            !account.is_idle(0) && CallerPlace::take(PlaceKind::WaitingCall, &account, 1).is_none()
+            account.is_idle(0) && CallerPermit::take(PermitKind::Stream, &account, 1).is_some()
         );
-        drop(place);
+        let one = RunningShare::of_owner(1);
+        let permit = RunningPermit::take(&account, &one);
+        assert!(!account.is_idle(0) && RunningPermit::take(&account, &one).is_none());
+        drop(permit);
+        assert!(account.is_idle(0) && RunningPermit::take(&account, &one).is_some());
+        let permit = CallerPermit::take(PermitKind::WaitingCall, &account, 1);
         assert!(
-            account.is_idle(0) && CallerPlace::take(PlaceKind::WaitingCall, &account, 1).is_some()
+            !account.is_idle(0)
+                && CallerPermit::take(PermitKind::WaitingCall, &account, 1).is_none()
+        );
+        drop(permit);
+        assert!(
+            account.is_idle(0)
+                && CallerPermit::take(PermitKind::WaitingCall, &account, 1).is_some()
         );
     }
 }

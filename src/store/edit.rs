@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     model::{EventBuf, Message, MessageBuf, Refusal, Task, TaskEvent, TaskState},
-    service::{AgentIndex, Now, OwnerIndex, RunningShare, Scope, quota::RunningPlace},
+    service::{AgentIndex, Now, OwnerIndex, RunningShare, Scope, quota::RunningPermit},
 };
 
 /// A stored task under its lock; see [`Store::update`].
@@ -350,8 +350,8 @@ impl<'e> Edit<'e> {
         let slot = &mut self.shard.slab[self.index];
         let held = slot.task.get().map_or(0, Task::heap_bytes) + slot.kept_bytes();
         let of_tenant = slot.waiters.as_mut().and_then(|waiters| waiters.of_tenant.as_deref_mut());
-        of_tenant.map_or(Ok(()), RunningPlace::unpark).map_err(Refused::TenantShareTaken)?;
-        let own = self.take_own_place(by);
+        of_tenant.map_or(Ok(()), RunningPermit::unpark).map_err(Refused::TenantShareTaken)?;
+        let own = self.take_own_permit(by);
         if own.is_err() {
             self.park_of_tenant();
         }
@@ -366,17 +366,17 @@ impl<'e> Edit<'e> {
     fn park_of_tenant(&mut self) {
         let waiters = self.slot().waiters.as_mut();
         let place = waiters.and_then(|waiters| waiters.of_tenant.as_deref_mut());
-        place.into_iter().for_each(RunningPlace::park);
+        place.into_iter().for_each(RunningPermit::park);
     }
 
     /// Takes a running slot from the caller's share.
-    fn take_own_place(&mut self, by: Option<Option<&RunningShare>>) -> Result<(), Refused> {
+    fn take_own_permit(&mut self, by: Option<Option<&RunningShare>>) -> Result<(), Refused> {
         let (running, group) = (&self.store.spaces.running, group_of(self.at));
         let slot = &mut self.shard.slab[self.index];
         match (slot.scope.owner, by) {
             (OwnerIndex(0), _) => {
                 let place = slot.waiters.as_mut().and_then(|waiters| waiters.running.as_mut());
-                place.map_or(Ok(()), RunningPlace::unpark).map_err(Refused::ShareTaken)?;
+                place.map_or(Ok(()), RunningPermit::unpark).map_err(Refused::ShareTaken)?;
             }
             (owner, Some(share)) => running.take(group, owner, share)?,
             (owner, None) => running.take_again(group, owner)?,
@@ -557,7 +557,7 @@ impl Edit<'_> {
         } else {
             let waiters = self.slot().waiters.as_mut();
             let place = waiters.and_then(|waiters| waiters.running.as_mut());
-            place.into_iter().for_each(RunningPlace::park);
+            place.into_iter().for_each(RunningPermit::park);
         }
         self.park_of_tenant();
     }

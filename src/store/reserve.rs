@@ -23,7 +23,7 @@ use super::{
 use crate::{
     limits::SCOPE_BYTES,
     model::{EventBuf, Generation, Message, Task},
-    service::{Now, OwnerIndex, RunningShare, Scope, quota::RunningPlace},
+    service::{Now, OwnerIndex, RunningShare, Scope, quota::RunningPermit},
     shares::Holder,
 };
 
@@ -221,7 +221,7 @@ impl Store {
         now: Now,
     ) -> Result<Reserved<'a>, Refused> {
         let (owner, running) = (new.scope.owner, &self.spaces.running);
-        let of_tenant = new.share.map_or(Ok(None), RunningShare::tenant_place);
+        let of_tenant = new.share.map_or(Ok(None), RunningShare::tenant_permit);
         let of_tenant = of_tenant.map_err(Refused::TenantShareTaken)?;
         if owner.0 != 0 {
             let group = group_of(at);
@@ -248,7 +248,7 @@ impl Store {
         if !account.running_bytes().has_room(share.begin_kib_max) {
             return Err(Refused::ShareBytesTaken(share.begin_kib_max));
         }
-        let place = RunningPlace::take(account, share).ok_or(Refused::ShareTaken(share.most))?;
+        let place = RunningPermit::take(account, share).ok_or(Refused::ShareTaken(share.most))?;
         let mut reserved = self.reserve_slot(new, at, named, now)?;
         let SlotAt { at, index } = self.sharding.split(reserved.key.place);
         let mut shard = self.lock(at);

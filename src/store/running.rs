@@ -13,7 +13,7 @@ use super::{
     slab::Slot,
     sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
 };
-use crate::service::{OwnerIndex, RunningShare, quota::RunningPlace};
+use crate::service::{OwnerIndex, RunningShare, quota::RunningPermit};
 
 /// Maximum tasks and bytes that a group takes at a time beyond its need.
 const PORTION_TASKS: u64 = 64;
@@ -160,7 +160,7 @@ pub(super) enum CountedFor<'s> {
     /// That of its owner, with the part in this group.
     Owner(OwnerIndex),
     /// That of a caller without an owner.
-    Place(&'s RunningPlace),
+    Place(&'s RunningPermit),
 }
 
 impl Slot {

@@ -9,7 +9,7 @@ use std::{sync::Arc, task::Waker};
 use smallvec::SmallVec;
 
 use crate::{
-    service::quota::RunningPlace,
+    service::quota::RunningPermit,
     waiter::{SharedWaker, Waiter},
     watch::TaskWatch,
 };
@@ -27,9 +27,9 @@ pub(super) struct Waiters {
     pub kept: Box<[u8]>,
     /// A running slot of a caller without an owner number: returned when the task or its
     /// reservation ends.
-    pub running: Option<RunningPlace>,
+    pub running: Option<RunningPermit>,
     /// A running slot of the tenant, returned at the same time.
-    pub of_tenant: Option<Box<RunningPlace>>,
+    pub of_tenant: Option<Box<RunningPermit>>,
 }
 
 impl Waiters {

@@ -14,7 +14,7 @@ use peregrine::{
         Artifact, ArtifactBuf, EventBuf, Generation, Json, JsonObject, Message, MessageBuf,
         PartsBuf, Task, TaskBuf, TaskEvent, TaskLimits, TaskState, TaskView,
         pack::{Packer, artifact_tag},
-        view::ReplayPlace,
+        view::ReplayPosition,
     },
     service::{
         AgentIndex, Handle, Now, Scope,
@@ -300,7 +300,7 @@ impl Published {
 #[derive(Default)]
 struct Reader {
     seq: u64,
-    place: ReplayPlace,
+    place: ReplayPosition,
 }
 
 impl Reader {
@@ -385,7 +385,7 @@ fn a_task_is_its_plain_list(bytes: &[u8]) {
     while !tape.0.is_empty() {
         match tape.next(8) {
             0 => hear(&store, key, &mut plain, &mut number),
-            1 => readers.push(Reader { seq: plain.seq() / 2, place: ReplayPlace::default() }),
+            1 => readers.push(Reader { seq: plain.seq() / 2, place: ReplayPosition::default() }),
             _ => publish(&store, key, &mut plain, (&mut tape, &mut number), &limits),
         }
         let (every, most) = (1 + tape.next(5) as u64, [1, 3, 1_000][tape.next(3)]);
@@ -461,7 +461,7 @@ fn check(task: &Task, plain: &Plain, every: u64) {
     let some = [oldest, oldest + every, (oldest + newest) / 2, newest.saturating_sub(every)];
     for seq in some.into_iter().filter(|seq| (oldest..=newest).contains(seq)) {
         assert_eq!(Look::of(task.view_at(seq)), plain.looks[&seq], "at {seq}");
-        Reader { seq, place: ReplayPlace::default() }.read(task, plain, 1_000_000);
+        Reader { seq, place: ReplayPosition::default() }.read(task, plain, 1_000_000);
         // A copy of an earlier state continues independently of the original.
         let mut copy = TaskBuf::of(task.view_at(seq));
         assert_eq!(Look::of(copy.view()), plain.looks[&seq]);

@@ -18,7 +18,7 @@ use peregrine::{
     agent::echo::Echo,
     auth::{
         Admission, AuthRefusal, AuthRules, Authenticator, Callers, CredentialKind, IssuerRule,
-        KeyPlace, KeySource, KeyStatus, Presented, TokenRules,
+        KeyLocation, KeySource, KeyStatus, Presented, TokenRules,
     },
     net::{HttpClientOptions, KeyFetcher, Server},
     service::Now,
@@ -69,11 +69,11 @@ impl Issuer {
 
     /// The [`Callers`] that trust it, by its keys at `/keys`.
     fn callers(&self) -> Arc<Callers> {
-        self.callers_at(KeyPlace::Jwks(format!("http://{}/keys", self.addr)), ISSUER)
+        self.callers_at(KeyLocation::Jwks(format!("http://{}/keys", self.addr)), ISSUER)
     }
 
-    fn callers_at(&self, place: KeyPlace, issuer: &str) -> Arc<Callers> {
-        let keys = KeySource::Remote { place, refresh_ms: 600_000 };
+    fn callers_at(&self, location: KeyLocation, issuer: &str) -> Arc<Callers> {
+        let keys = KeySource::Remote { location, refresh_ms: 600_000 };
         let rule = IssuerRule { tokens: TokenRules::new(issuer), keys };
         Arc::new(Callers::new(AuthRules { issuers: vec![rule], ..AuthRules::default() }).unwrap())
     }
@@ -299,7 +299,7 @@ fn redirect(to: &str) -> Vec<u8> {
 fn an_issuer_that_is_dead_or_slow_is_given_up() {
     let dead = Issuer::start();
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let test = Test::of(dead.callers_at(KeyPlace::Jwks(format!("http://{gone}/")), ISSUER));
+    let test = Test::of(dead.callers_at(KeyLocation::Jwks(format!("http://{gone}/")), ISSUER));
     assert!(matches!(test.check(token()), Err(AuthRefusal::Unavailable { .. })));
     assert_eq!(dead.asked(), 0);
     let slow = Issuer::start();
@@ -320,7 +320,7 @@ fn metadata_leads_to_the_keys() {
         "issuer": url, "jwks_uri": format!("{url}/jwks"), "keys": keys["keys"],
     });
     issuer.has(&document.to_string());
-    let test = Test::of(issuer.callers_at(KeyPlace::OpenId, &url));
+    let test = Test::of(issuer.callers_at(KeyLocation::OpenId, &url));
     test.until(|status| status.keys == Some(5));
     let asked = ["GET /.well-known/openid-configuration HTTP/1.1", "GET /jwks HTTP/1.1"];
     assert_eq!(*issuer.asked.lock().unwrap(), asked);

@@ -3,7 +3,8 @@
 use super::*;
 use crate::{
     auth::{
-        CertificateRule, IssuerRule, KeyPlace, KeyRule, KeySource, KnownCaller, Network, TokenKeys,
+        CertificateRule, IssuerRule, KeyLocation, KeyRule, KeySource, KnownCaller, Network,
+        TokenKeys,
         jwt::tests::{
             ISSUER, Issuer, NOW_MS, SECRET, claims_with, header_of, rules as token_rules,
         },
@@ -255,8 +256,8 @@ fn unchanged_rules_keep_their_grants_and_others_lose_theirs() {
 #[test]
 fn keys_behind_a_url_are_waited_for_and_go_with_their_rules() {
     let issuer = Issuer::new();
-    let place = KeyPlace::Jwks("https://issuer.example/keys".to_owned());
-    let keys = KeySource::Remote { place, refresh_ms: 600_000 };
+    let location = KeyLocation::Jwks("https://issuer.example/keys".to_owned());
+    let keys = KeySource::Remote { location, refresh_ms: 600_000 };
     let rule = IssuerRule { tokens: token_rules(), keys };
     let first = AuthRules { issuers: vec![rule], ..AuthRules::default() };
     let callers = Callers::new(first.clone()).unwrap();
@@ -334,7 +335,7 @@ fn cards_name_each_kind_that_is_asked_for() {
             CardScheme::mutual_tls("certificate"),
         ]
     );
-    let keys = KeySource::Remote { place: KeyPlace::OpenId, refresh_ms: 600_000 };
+    let keys = KeySource::Remote { location: KeyLocation::OpenId, refresh_ms: 600_000 };
     let tokens = crate::auth::TokenRules::new("https://issuer/");
     let by_discovery = AuthRules { issuers: vec![IssuerRule { tokens, keys }], ..all.clone() };
     let url = "https://issuer/.well-known/openid-configuration";
@@ -354,7 +355,7 @@ fn rules_that_cannot_hold_are_refused_by_name() {
     };
     let local = KeySource::secret("x".repeat(32)).unwrap();
     assert!(KeySource::secret("x".repeat(31)).is_err());
-    let plain = KeySource::Remote { place: KeyPlace::OpenId, refresh_ms: 1 };
+    let plain = KeySource::Remote { location: KeyLocation::OpenId, refresh_ms: 1 };
     for (rules, error) in [
         (AuthRules { api_keys: vec![key("a", "")], ..good() }, AuthRulesError::Name(String::new())),
         (
@@ -379,9 +380,9 @@ fn rules_that_cannot_hold_are_refused_by_name() {
         ),
         (
             AuthRules { issuers: vec![issuer("http://a.example", &plain)], ..good() },
-            AuthRulesError::KeyPlace(
+            AuthRulesError::KeyLocation(
                 "http://a.example".to_owned(),
-                crate::auth::KeyPlaceError::PlainHttp,
+                crate::auth::KeyLocationError::PlainHttp,
             ),
         ),
     ] {
@@ -430,7 +431,7 @@ fn nothing_shows_a_secret() {
     let admitted = show(&callers, CredentialKind::Jwt, &token).unwrap();
     let read = UnverifiedToken::read(token.as_bytes()).unwrap();
     let verified = token_rules().verify(&read, &issuer.keys(), NOW_MS).unwrap();
-    let remote = KeySource::Remote { place: KeyPlace::OpenId, refresh_ms: 1 };
+    let remote = KeySource::Remote { location: KeyLocation::OpenId, refresh_ms: 1 };
     let shown = [
         format!("{rules:?}{callers:?}{source:?}{presented:?}{admitted:?}{read:?}{verified:?}"),
         format!("{:?}{remote:?}{:?}", issuer.keys(), callers.next_fetch(NOW, Waker::noop())),

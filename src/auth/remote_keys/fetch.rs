@@ -12,7 +12,7 @@ use crate::{
     service::Now,
 };
 
-use super::{RemoteKeys, place::check_url};
+use super::{RemoteKeys, location::check_url};
 
 /// A document to fetch with GET, following redirects as [`KeyFetch::may_go_to`] allows.
 pub struct KeyFetch {

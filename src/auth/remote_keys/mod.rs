@@ -6,7 +6,7 @@
 //! The number of waiting verifiers is bounded. Keys are never dropped because the issuer is down.
 
 mod fetch;
-mod place;
+mod location;
 
 use std::{
     fmt,
@@ -23,11 +23,11 @@ use crate::{
     service::Now,
 };
 
-use self::{fetch::fresh_ms, place::check_url};
+use self::{fetch::fresh_ms, location::check_url};
 use super::{AuthRefusal, peer_bits, rules::SecretDigest, token_keys::TokenKeys};
 
 pub use fetch::{FetchedDocument, KeyFetch};
-pub use place::{KeyPlace, KeyPlaceError};
+pub use location::{KeyLocation, KeyLocationError};
 
 /// OpenID Connect Discovery 1.0 §4.
 pub(super) const OPEN_ID_PATH: &str = "/.well-known/openid-configuration";
@@ -35,7 +35,7 @@ pub(super) const OPEN_ID_PATH: &str = "/.well-known/openid-configuration";
 /// The keys of one issuer.
 pub struct RemoteKeys {
     issuer: String,
-    place: KeyPlace,
+    location: KeyLocation,
     /// The first URL to fetch.
     url: String,
     /// True: the URL is plain HTTP on this machine, and further URLs may be as well.
@@ -118,25 +118,27 @@ impl RemoteKeys {
     /// `Cache-Control` states.
     ///
     /// # Errors
-    /// [`KeyPlaceError`]
+    /// [`KeyLocationError`]
     pub fn new(
         issuer: &str,
-        place: KeyPlace,
+        location: KeyLocation,
         refresh_ms: u64,
-    ) -> Result<RemoteKeys, KeyPlaceError> {
-        let url = match &place {
-            KeyPlace::Jwks(url) => url.clone(),
+    ) -> Result<RemoteKeys, KeyLocationError> {
+        let url = match &location {
+            KeyLocation::Jwks(url) => url.clone(),
             // OpenID Connect Discovery 1.0 §3: without a query or a fragment.
-            KeyPlace::OpenId if issuer.contains(['?', '#']) => return Err(KeyPlaceError::Url),
+            KeyLocation::OpenId if issuer.contains(['?', '#']) => {
+                return Err(KeyLocationError::Url);
+            }
             // §4.1: a slash at the end is removed.
-            KeyPlace::OpenId => {
+            KeyLocation::OpenId => {
                 let base = issuer.strip_suffix('/').unwrap_or(issuer);
                 format!("{base}{OPEN_ID_PATH}")
             }
         };
         let is_plain = check_url(&url)?;
         let (issuer, state) = (issuer.to_owned(), Mutex::default());
-        Ok(RemoteKeys { issuer, place, url, is_plain, refresh_ms, state })
+        Ok(RemoteKeys { issuer, location, url, is_plain, refresh_ms, state })
     }
 
     /// The same keys, which have admitted no caller yet.
@@ -155,7 +157,7 @@ impl RemoteKeys {
         };
         RemoteKeys {
             issuer: self.issuer.clone(),
-            place: self.place.clone(),
+            location: self.location.clone(),
             url: self.url.clone(),
             is_plain: self.is_plain,
             refresh_ms: self.refresh_ms,
@@ -181,8 +183,8 @@ impl RemoteKeys {
     }
 
     /// The location of the keys, and after how many ms they are fetched again.
-    pub fn place(&self) -> (&KeyPlace, u64) {
-        (&self.place, self.refresh_ms)
+    pub fn location(&self) -> (&KeyLocation, u64) {
+        (&self.location, self.refresh_ms)
     }
 
     /// The status of the keys.
@@ -290,7 +292,7 @@ impl RemoteKeys {
         state.fetches += 1;
         let (number, due_ms) = (state.fetches, now.mono_ms.saturating_add(ISSUER_WAIT_MS));
         state.under_way = Some((number, due_ms));
-        let is_metadata = self.place == KeyPlace::OpenId;
+        let is_metadata = self.location == KeyLocation::OpenId;
         let (source, url) = (Arc::clone(self), self.url.clone());
         NextFetch::Fetch(KeyFetch { source, number, url, is_metadata, due_ms })
     }

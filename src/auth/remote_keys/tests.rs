@@ -21,8 +21,8 @@ fn at(mono_ms: u64) -> Now {
 }
 
 fn remote() -> Arc<RemoteKeys> {
-    let place = KeyPlace::Jwks("https://issuer.example/keys".to_owned());
-    Arc::new(RemoteKeys::new(ISSUER, place, 600_000).unwrap())
+    let location = KeyLocation::Jwks("https://issuer.example/keys".to_owned());
+    Arc::new(RemoteKeys::new(ISSUER, location, 600_000).unwrap())
 }
 
 fn next(keys: &Arc<RemoteKeys>, mono_ms: u64) -> Option<KeyFetch> {
@@ -92,7 +92,7 @@ fn keys_are_fetched_once_for_all_who_wait() {
 
 #[test]
 fn issuer_peer_waiters_max() {
-    let keys = Arc::new(RemoteKeys::new("https://a", KeyPlace::OpenId, 1).unwrap());
+    let keys = Arc::new(RemoteKeys::new("https://a", KeyLocation::OpenId, 1).unwrap());
     let wakers: Vec<Waker> =
         (0..2 * ISSUER_PEER_WAITERS_MAX).map(|_| Waker::from(Arc::new(Count::default()))).collect();
     let waits = |n: usize, address: &str| {
@@ -317,7 +317,7 @@ fn what_is_no_set_of_keys_changes_nothing() {
 
 #[test]
 fn metadata_must_match_issuer_and_never_leads_to_plain_http() {
-    let of = |issuer: &str| RemoteKeys::new(issuer, KeyPlace::OpenId, 600_000).map(Arc::new);
+    let of = |issuer: &str| RemoteKeys::new(issuer, KeyLocation::OpenId, 600_000).map(Arc::new);
     let metadata = |issuer: &str, uri: &str| {
         document(format!(r#"{{"issuer":"{issuer}","jwks_uri":"{uri}"}}"#).into_bytes())
     };
@@ -359,11 +359,11 @@ fn metadata_must_match_issuer_and_never_leads_to_plain_http() {
     assert!(fetch.may_go_to("http://[::1]/k") && fetch.may_go_to(good));
     assert!(!fetch.may_go_to("http://keys.example/k"));
     for (issuer, why) in [
-        ("http://a.example", KeyPlaceError::PlainHttp),
-        ("a.example", KeyPlaceError::Url),
-        ("", KeyPlaceError::Url),
-        ("https://a.example?x", KeyPlaceError::Url),
-        ("ftp://a.example", KeyPlaceError::Url),
+        ("http://a.example", KeyLocationError::PlainHttp),
+        ("a.example", KeyLocationError::Url),
+        ("", KeyLocationError::Url),
+        ("https://a.example?x", KeyLocationError::Url),
+        ("ftp://a.example", KeyLocationError::Url),
     ] {
         assert_eq!(of(issuer).unwrap_err(), why, "{issuer}");
     }

@@ -153,9 +153,9 @@ fn put_id(
     let nested = packer.open(tag);
     let start = packer.0.len();
     canonical(field, value, cx.limits.identifier_bytes_max, packer.0)?;
-    let place = (start, packer.0.len());
+    let position = (start, packer.0.len());
     packer.close(nested);
-    Ok(Some(place))
+    Ok(Some(position))
 }
 
 /// A repeated string: number, name, tag, and whether its elements are identifiers.

@@ -125,10 +125,10 @@ fn text(
     field: &'static str,
     value: Value<'_>,
     most: usize,
-    place: &mut Vec<u8>,
+    position: &mut Vec<u8>,
 ) -> Result<(), Fault> {
-    place.clear();
-    canonical(field, value, most, place)
+    position.clear();
+    canonical(field, value, most, position)
 }
 
 /// A request of 1.0: to set one, the message is a configuration.

@@ -22,7 +22,7 @@ use super::{
 
 /// The task and conversation in which a message is shown; agent messages carry both.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct ShownIds<'a> {
     task_id: &'a [u8],
     context_id: &'a [u8],
 }
@@ -45,8 +45,8 @@ pub fn reply(out: &mut Vec<u8>, generation: Generation, op: Op, reply: &Reply<'_
             _ => task(&mut writer, generation, &view, history, true),
         },
         Reply::Message { message: said, context_id } => {
-            let place = Place { task_id: b"", context_id: context_id.raw() };
-            message(&mut writer, generation, field::MESSAGE, said, place);
+            let ids = ShownIds { task_id: b"", context_id: context_id.raw() };
+            message(&mut writer, generation, field::MESSAGE, said, ids);
         }
         Reply::PageStart => {}
         Reply::PageTask { view, history, artifacts } => {
@@ -81,22 +81,20 @@ pub fn event(
             nested_task(&mut writer, generation, field::TASK, &view, history, true);
         }
         StreamResponse::Message { message: said, context_id } => {
-            let place = Place { task_id: b"", context_id: context_id.raw() };
-            message(&mut writer, generation, field::MESSAGE, said, place);
+            let ids = ShownIds { task_id: b"", context_id: context_id.raw() };
+            message(&mut writer, generation, field::MESSAGE, said, ids);
         }
         StreamResponse::Event { ref event, task_id, context_id, last, .. } => {
-            let place = Place { task_id: task_id.raw(), context_id: context_id.raw() };
+            let ids = ShownIds { task_id: task_id.raw(), context_id: context_id.raw() };
             match *event {
                 // A client's message is not an event of the protocol.
                 TaskEvent::UserMessage { .. } => return false,
                 TaskEvent::Status { state, at_ms, message, metadata } => {
                     let last = last || state.is_terminal();
                     let now = TaskStatus { state, at_ms, message, metadata };
-                    status_update(&mut writer, generation, now, place, last);
+                    status_update(&mut writer, generation, now, ids, last);
                 }
-                TaskEvent::Artifact { .. } => {
-                    artifact_update(&mut writer, generation, event, place)
-                }
+                TaskEvent::Artifact { .. } => artifact_update(&mut writer, generation, event, ids),
             }
         }
     }
@@ -114,8 +112,8 @@ pub fn send_request(
 ) {
     use v1::{send_message_configuration as configuration, send_message_request as field};
     let mut writer = Writer(out);
-    let place = Place { task_id: b"", context_id: b"" };
-    message(&mut writer, Generation::V1, field::MESSAGE, said, place);
+    let ids = ShownIds { task_id: b"", context_id: b"" };
+    message(&mut writer, Generation::V1, field::MESSAGE, said, ids);
     let modes = accepted_output_modes.unwrap_or_default();
     let modes: Vec<String> = serde_json::from_str(modes).unwrap_or_default();
     if !modes.is_empty() {
@@ -134,15 +132,15 @@ fn status_update(
     writer: &mut Writer<'_>,
     generation: Generation,
     now: TaskStatus<'_>,
-    place: Place<'_>,
+    ids: ShownIds<'_>,
     last: bool,
 ) {
     use v1::task_status_update_event as field;
     let said = now.message.map_or(0, |said| said.0.len() + FRAME_GUESS);
     let update = writer.open(v1::stream_response::STATUS_UPDATE, 100 + said);
-    writer.bytes(field::TASK_ID, place.task_id);
-    writer.bytes(field::CONTEXT_ID, place.context_id);
-    status(writer, generation, field::STATUS, now, place);
+    writer.bytes(field::TASK_ID, ids.task_id);
+    writer.bytes(field::CONTEXT_ID, ids.context_id);
+    status(writer, generation, field::STATUS, now, ids);
     let metadata_field = match generation {
         Generation::V1 => field::METADATA,
         Generation::V01 | Generation::V03 => {
@@ -158,17 +156,17 @@ fn artifact_update(
     writer: &mut Writer<'_>,
     generation: Generation,
     event: &TaskEvent<'_>,
-    place: Place<'_>,
+    ids: ShownIds<'_>,
 ) {
     // Both generations number its fields alike.
     use v1::task_artifact_update_event as field;
     let TaskEvent::Artifact { artifact: chunk, append, last_chunk, metadata } = *event else {
         return;
     };
-    let guess = place.task_id.len() + place.context_id.len() + chunk.packed_len();
+    let guess = ids.task_id.len() + ids.context_id.len() + chunk.packed_len();
     let update = writer.open(v1::stream_response::ARTIFACT_UPDATE, guess);
-    writer.bytes(field::TASK_ID, place.task_id);
-    writer.bytes(field::CONTEXT_ID, place.context_id);
+    writer.bytes(field::TASK_ID, ids.task_id);
+    writer.bytes(field::CONTEXT_ID, ids.context_id);
     artifact(writer, generation, field::ARTIFACT, chunk, chunk.parts(), chunk.packed_len());
     writer.flag(field::APPEND, append);
     writer.flag(field::LAST_CHUNK, last_chunk);
@@ -199,10 +197,10 @@ fn task(
     // Both generations number its fields alike.
     use v1::task as field;
     writer.0.reserve(view.bytes() + 1024);
-    let place = Place { task_id: view.id().raw(), context_id: view.context_id().raw() };
-    writer.bytes(field::ID, place.task_id);
-    writer.bytes(field::CONTEXT_ID, place.context_id);
-    status(writer, generation, field::STATUS, view.status(), place);
+    let ids = ShownIds { task_id: view.id().raw(), context_id: view.context_id().raw() };
+    writer.bytes(field::ID, ids.task_id);
+    writer.bytes(field::CONTEXT_ID, ids.context_id);
+    status(writer, generation, field::STATUS, view.status(), ids);
     if artifacts {
         for whole in view.artifacts() {
             self::whole(writer, generation, field::ARTIFACTS, whole);
@@ -210,7 +208,7 @@ fn task(
     }
     if history != Some(0) {
         for said in view.history(history) {
-            message(writer, generation, field::HISTORY, said, place);
+            message(writer, generation, field::HISTORY, said, ids);
         }
     }
 }
@@ -220,14 +218,14 @@ fn status(
     generation: Generation,
     number: u32,
     now: TaskStatus<'_>,
-    place: Place<'_>,
+    ids: ShownIds<'_>,
 ) {
     // Both generations number its fields alike.
     use v1::task_status as field;
     let status = writer.open(number, now.message.map_or(0, |said| said.0.len() + FRAME_GUESS));
     writer.number(field::STATE, now.state as u64);
     if let Some(said) = now.message {
-        message(writer, generation, field::MESSAGE, said, place);
+        message(writer, generation, field::MESSAGE, said, ids);
     }
     if now.at_ms != 0 {
         let time = writer.open(field::TIMESTAMP, 0);
@@ -246,7 +244,7 @@ fn message(
     generation: Generation,
     number: u32,
     said: Message<'_>,
-    place: Place<'_>,
+    ids: ShownIds<'_>,
 ) {
     // Both generations number their shared fields alike.
     use v1::message as field;
@@ -263,8 +261,8 @@ fn message(
     }
     if role == Role::Agent {
         // A2A 1.0 §4.1.4: an agent's message names its conversation.
-        context_id = context_id.or(Some(place.context_id).filter(|id| !id.is_empty()));
-        task_id = task_id.or(Some(place.task_id).filter(|id| !id.is_empty()));
+        context_id = context_id.or(Some(ids.context_id).filter(|id| !id.is_empty()));
+        task_id = task_id.or(Some(ids.task_id).filter(|id| !id.is_empty()));
     }
     some_text(writer, field::CONTEXT_ID, context_id);
     some_text(writer, field::TASK_ID, task_id);

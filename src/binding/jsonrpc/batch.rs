@@ -89,20 +89,20 @@ fn element(
     let at = cx.writer.out.len();
     cx.begin_next_call();
     let request = rpc::read(value, &cx.config.limits);
-    let heading = match &request {
-        Ok(request) => read::heading(cx, version, request, true),
+    let head = match &request {
+        Ok(request) => read::head(cx, version, request, true),
         Err(invalid) => Err(read::invalid(cx.endpoint, invalid)),
     };
-    let refused = match heading {
+    let refused = match head {
         Err(refused) => refused,
-        Ok(heading) => match cx.decode(heading.method, None, heading.request.params, pack) {
-            Err(fault) => heading.refused(cx, fault),
-            Ok(ref call) if heading.is_silent => {
-                cx.call_silently(call, &heading.format(cx, call));
+        Ok(head) => match cx.decode(head.method, None, head.request.params, pack) {
+            Err(fault) => head.refused(cx, fault),
+            Ok(ref call) if head.is_silent => {
+                cx.call_silently(call, &head.format(cx, call));
                 Rejected::Silently
             }
             Ok(ref call) => {
-                let format = heading.format(cx, call);
+                let format = head.format(cx, call);
                 let pushed = match is_full {
                     true => Err(too_large()),
                     false => cx.push_answer(call, &format),

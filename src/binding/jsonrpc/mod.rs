@@ -75,13 +75,13 @@ pub fn handle_at_path(
     if method.is_none_or(|method| method.op != op) {
         return refuse(cx, read::other_method(cx.endpoint, &request));
     }
-    let heading = match read::heading(cx, version.as_deref(), &request, false) {
-        Ok(heading) => heading,
+    let head = match read::head(cx, version.as_deref(), &request, false) {
+        Ok(head) => head,
         Err(refused) => return refuse(cx, refused),
     };
-    match cx.decode(heading.method, task, request.params, pack) {
-        Ok(ref call) => cx.answer(call, &heading.format(cx, call)),
-        Err(fault) => refuse(cx, heading.refused(cx, fault)),
+    match cx.decode(head.method, task, request.params, pack) {
+        Ok(ref call) => cx.answer(call, &head.format(cx, call)),
+        Err(fault) => refuse(cx, head.refused(cx, fault)),
     }
 }
 
@@ -129,18 +129,18 @@ fn single(
         Ok(request) => request,
         Err(invalid) => return refuse(cx, read::invalid(cx.endpoint, invalid)),
     };
-    let heading = match read::heading(cx, version, request, false) {
-        Ok(heading) => heading,
+    let head = match read::head(cx, version, request, false) {
+        Ok(head) => head,
         Err(refused) => return refuse(cx, refused),
     };
     // A call is large, so it is not moved.
-    match cx.decode(heading.method, None, request.params, pack) {
-        Ok(ref call) if heading.is_silent => {
-            cx.call_silently(call, &heading.format(cx, call));
+    match cx.decode(head.method, None, request.params, pack) {
+        Ok(ref call) if head.is_silent => {
+            cx.call_silently(call, &head.format(cx, call));
             refuse(cx, Rejected::Silently)
         }
-        Ok(ref call) => cx.answer(call, &heading.format(cx, call)),
-        Err(fault) => refuse(cx, heading.refused(cx, fault)),
+        Ok(ref call) => cx.answer(call, &head.format(cx, call)),
+        Err(fault) => refuse(cx, head.refused(cx, fault)),
     }
 }
 

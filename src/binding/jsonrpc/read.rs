@@ -19,7 +19,7 @@ use super::format;
 /// A request object with a callable method; its params are not read yet.
 ///
 /// A request is large, so it is not moved.
-pub(super) struct Heading<'r, 'p> {
+pub(super) struct RpcRequestHead<'r, 'p> {
     pub(super) method: &'static Method,
     pub(super) request: &'r RpcRequest<'p>,
     /// True: the client gets neither a result nor an error of the call.
@@ -34,7 +34,7 @@ pub(super) enum Rejected<'p> {
     With(Box<(Option<Op>, AnswerFormat<'p>, Fault)>),
 }
 
-impl<'p> Heading<'_, 'p> {
+impl<'p> RpcRequestHead<'_, 'p> {
     /// The format of the answer of `call`.
     #[inline(always)]
     pub(super) fn format(&self, cx: &CallContext<'_>, call: &Call<'p>) -> AnswerFormat<'p> {
@@ -81,20 +81,20 @@ pub(super) fn other_method<'p>(endpoint: Endpoint, request: &RpcRequest<'p>) -> 
 
 /// Finds the method of a request object, and checks whether it may be called.
 #[inline(always)]
-pub(super) fn heading<'r, 'p>(
+pub(super) fn head<'r, 'p>(
     cx: &CallContext<'_>,
     version: Option<&[u8]>,
     request: &'r RpcRequest<'p>,
     in_batch: bool,
-) -> Result<Heading<'r, 'p>, Rejected<'p>> {
+) -> Result<RpcRequestHead<'r, 'p>, Rejected<'p>> {
     let dialect = cx.endpoint.dialect;
     let method = dialect.method(&request.method);
     let is_silent = request.id.is_none() && is_notification(dialect, request, method, in_batch);
     let Some(method) = method else { return Err(unknown_method(cx.endpoint, request, is_silent)) };
-    let heading = Heading { method, request, is_silent };
+    let head = RpcRequestHead { method, request, is_silent };
     match check(cx, version, method, request.by_position, in_batch) {
-        Ok(()) => Ok(heading),
-        Err(fault) => Err(heading.refused(cx, fault)),
+        Ok(()) => Ok(head),
+        Err(fault) => Err(head.refused(cx, fault)),
     }
 }
 

@@ -13,7 +13,7 @@ use peregrine::{
     client::ClientLimits,
     load::{
         Arrivals, CallLimits, CheckLevel, LoadOperation, LoadPace, LoadPlan, Objective,
-        PayloadShape, PayloadSize, PlannedCall, ProcessSample, RateSpan, WebhookPlace, Workload,
+        PayloadShape, PayloadSize, PlannedCall, ProcessSample, RateSpan, WebhookTarget, Workload,
         arrivals, read_recording,
     },
 };
@@ -72,7 +72,7 @@ pub struct BenchPlan<'i> {
     /// Where the calls are written to.
     pub record: Option<&'i Path>,
     /// Where webhooks come to.
-    pub webhooks: Option<WebhookPlace>,
+    pub webhooks: Option<WebhookTarget>,
     /// A terminal shows the live view.
     pub is_live: bool,
 }
@@ -449,7 +449,7 @@ fn is_live(on: &Invocation<'_>) -> Result<bool, CommandFailure> {
     }
 }
 
-fn webhooks(on: &Invocation<'_>, workers: usize) -> Result<Option<WebhookPlace>, CommandFailure> {
+fn webhooks(on: &Invocation<'_>, workers: usize) -> Result<Option<WebhookTarget>, CommandFailure> {
     let text = on.flag("webhook-listen").unwrap_or("127.0.0.1:0");
     let listen: SocketAddr = text.parse().map_err(|_| {
         wrong("webhook-listen", &format!("{text:?} must be an address such as 0.0.0.0:9100"))
@@ -458,7 +458,7 @@ fn webhooks(on: &Invocation<'_>, workers: usize) -> Result<Option<WebhookPlace>,
         let why = "each of several --workers has its own receiver: use port 0";
         return Err(wrong("webhook-listen", why));
     }
-    Ok(Some(WebhookPlace { listen, url: on.flag("webhook-url").map(str::to_owned) }))
+    Ok(Some(WebhookTarget { listen, url: on.flag("webhook-url").map(str::to_owned) }))
 }
 
 /// The files of reports.

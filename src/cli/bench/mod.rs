@@ -30,7 +30,7 @@ use super::{
     tell,
 };
 use flags::BenchPlan;
-use target::{BenchTarget, TargetPlace};
+use target::{BenchTarget, TargetAddress};
 
 pub use merge::run as run_report;
 pub use rounds::FLOOR_COMMAND;
@@ -54,8 +54,8 @@ pub fn run(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     if let Some(path) = asked.record {
         record(&asked, path)?;
     }
-    let place = TargetPlace { url, pid: asked.pids.first().copied() };
-    let target = runtime.block_on(BenchTarget::of(on, place, &asked))?;
+    let address = TargetAddress { url, pid: asked.pids.first().copied() };
+    let target = runtime.block_on(BenchTarget::of(on, address, &asked))?;
     let started_at = SystemTime::now();
     let (reports, comparisons) = match asked.sweep {
         Some(sweep) => (vec![sweep.run(&target, &asked, &runtime)?], Vec::new()),

@@ -14,7 +14,7 @@ use peregrine::load::{
 use super::{
     super::{calls::Invocation, failure::CommandFailure, tell},
     BenchPlan, BenchTarget, internal,
-    target::TargetPlace,
+    target::TargetAddress,
 };
 
 /// The hidden command that is the floor.
@@ -74,12 +74,12 @@ pub fn compare_in_rounds(
     };
     let mut targets = vec![first];
     for (index, url) in asked.compared.iter().enumerate() {
-        let place = TargetPlace { url, pid: asked.pids.get(index + 1).copied() };
-        targets.push(runtime.block_on(BenchTarget::of(on, place, asked))?);
+        let address = TargetAddress { url, pid: asked.pids.get(index + 1).copied() };
+        targets.push(runtime.block_on(BenchTarget::of(on, address, asked))?);
     }
     if let Some(floor) = &floor {
-        let place = TargetPlace { url: &floor.url, pid: Some(floor.child.id()) };
-        targets.push(runtime.block_on(BenchTarget::of(on, place, asked))?);
+        let address = TargetAddress { url: &floor.url, pid: Some(floor.child.id()) };
+        targets.push(runtime.block_on(BenchTarget::of(on, address, asked))?);
     }
     let (mut reports, mut comparisons) = (Vec::new(), Vec::new());
     for plan in &asked.phases {

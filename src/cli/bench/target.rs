@@ -11,7 +11,7 @@ use peregrine::{
     client::{CallOptions, Client, SendRequest, Transport, retry::Backoff},
     load::{
         AgentBehaviour, LoadOperation, LoadPlan, LoadRun, LoadedTarget, PayloadSize, PlannedCall,
-        ProbedTransport, WebhookPlace,
+        ProbedTransport, WebhookTarget,
     },
     net::{HttpClient, HttpClientOptions},
 };
@@ -45,13 +45,13 @@ pub struct BenchTarget<'i> {
     interface: String,
     behaviour: AgentBehaviour,
     pid: Option<u32>,
-    webhooks: Option<WebhookPlace>,
+    webhooks: Option<WebhookTarget>,
     is_live: bool,
 }
 
 /// Where an agent is.
 #[derive(Clone, Copy, Debug)]
-pub struct TargetPlace<'u> {
+pub struct TargetAddress<'u> {
     /// Its URL, or any other way to name it.
     pub url: &'u str,
     /// Its process, if it is on this machine.
@@ -66,10 +66,10 @@ impl<'i> BenchTarget<'i> {
     /// A [`CommandFailure`]: the agent cannot be called, or does not do what the plan needs.
     pub async fn of(
         on: &'i Invocation<'i>,
-        at: TargetPlace<'_>,
+        at: TargetAddress<'_>,
         asked: &BenchPlan<'_>,
     ) -> Result<BenchTarget<'i>, CommandFailure> {
-        let TargetPlace { url, pid } = at;
+        let TargetAddress { url, pid } = at;
         let agent = match on.settings.text("endpoint") == Some(url) {
             true => CalledAgent::of(on).await?,
             false => CalledAgent::at(on, url).await?,

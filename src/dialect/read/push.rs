@@ -4,7 +4,7 @@ use crate::{
     fault::Fault,
     json::Value,
     model::{
-        ConfigPlace, Generation, Op, PushCall, PushConfig, PushForm, PushRequest, RawText,
+        ConfigPosition, Generation, Op, PushCall, PushConfig, PushForm, PushRequest, RawText,
         pack::Packer, push::push_tag,
     },
 };
@@ -72,9 +72,9 @@ fn set<'p>(
     pack: &'p mut Vec<u8>,
 ) -> Result<PushRequest<'p>, Fault> {
     let form = PushForm::of(rules.generation);
-    let place = ConfigPlace::of_set(form);
+    let position = ConfigPosition::of_set(form);
     let mut fields = match params {
-        Some(params) => fields(cx, params, place)?,
+        Some(params) => fields(cx, params, position)?,
         None => ConfigFields::default(),
     };
     if let Some(task_id) = cx.task {
@@ -96,9 +96,9 @@ fn set<'p>(
         return Ok(PushRequest { call: PushCall::Delete { task_id, id: None }, form });
     }
     if fields.url.is_none() {
-        return Err(missing(place.path("url")));
+        return Err(missing(position.path("url")));
     }
-    fields.check(place)?;
+    fields.check(position)?;
     fields.pack(pack);
     Ok(PushRequest { call: PushCall::Set(PushConfig(pack)), form })
 }
@@ -187,15 +187,15 @@ pub(in crate::dialect) fn read_headers<'p>(
         return Ok(PushRequest { call: PushCall::Delete { task_id, id: None }, form });
     }
     let config = object(Some(config), "config")?.unwrap_or(config);
-    let place = ConfigPlace::of_set(form);
-    let fields = nameless(cx, config, place)?;
+    let position = ConfigPosition::of_set(form);
+    let fields = nameless(cx, config, position)?;
     if fields.url.is_none() {
-        return Err(missing(place.path("url")));
+        return Err(missing(position.path("url")));
     }
-    fields.check(place)?;
+    fields.check(position)?;
     if fields.filter.is_some_and(|filter| !filter.takes_any_status()) {
         let must = "must name status or final: no other event is posted";
-        return Err(Fault::param(place.path("events"), must));
+        return Err(Fault::param(position.path("events"), must));
     }
     let mut slots = ContextSlots::default();
     slots.fill(config);
@@ -203,6 +203,6 @@ pub(in crate::dialect) fn read_headers<'p>(
     let context_id = identifier(context_id, "contextId", cx)?;
     fields.pack(pack);
     Packer(pack).put_some(push_tag::CONTEXT_ID, context_id.as_deref());
-    pack_headers(cx, (fields.headers, place), pack)?;
+    pack_headers(cx, (fields.headers, position), pack)?;
     Ok(PushRequest { call: PushCall::Set(PushConfig(pack)), form })
 }

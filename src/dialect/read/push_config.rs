@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use crate::{
     fault::Fault,
     json::{Kind, Value},
-    model::{ConfigPlace, PushFilter, pack::Packer, push::push_tag},
+    model::{ConfigPosition, PushFilter, pack::Packer, push::push_tag},
 };
 
 use super::{
@@ -60,9 +60,9 @@ impl ConfigFields<'_> {
     ///
     /// # Errors
     /// `InvalidParams`.
-    pub fn check(&self, place: ConfigPlace) -> Result<(), Fault> {
+    pub fn check(&self, position: ConfigPosition) -> Result<(), Fault> {
         match (&self.scheme, &self.credentials) {
-            (None, Some(_)) => Err(missing(place.path("authentication.scheme"))),
+            (None, Some(_)) => Err(missing(position.path("authentication.scheme"))),
             _ => Ok(()),
         }
     }
@@ -89,7 +89,7 @@ impl ConfigFields<'_> {
 pub(super) fn fields<'p>(
     cx: &ReadCx<'_>,
     value: Value<'p>,
-    place: ConfigPlace,
+    position: ConfigPosition,
 ) -> Result<ConfigFields<'p>, Fault> {
     let (mut read, mut at) = (ConfigFields::default(), value);
     for depth in 0..DEPTH {
@@ -116,12 +116,12 @@ pub(super) fn fields<'p>(
                 read.is_null = true;
                 return Ok(read);
             }
-            at = object(Some(inner), place.whole())?.unwrap_or(inner);
+            at = object(Some(inner), position.whole())?.unwrap_or(inner);
             continue;
         }
         // Its own id takes precedence over an outer one.
         read.id = id.or(read.id);
-        texts(cx, at, (&slots, place), &mut read)?;
+        texts(cx, at, (&slots, position), &mut read)?;
         return Ok(read);
     }
     Ok(read)
@@ -134,11 +134,11 @@ pub(super) fn fields<'p>(
 pub(super) fn nameless<'p>(
     cx: &ReadCx<'_>,
     value: Value<'p>,
-    place: ConfigPlace,
+    position: ConfigPosition,
 ) -> Result<ConfigFields<'p>, Fault> {
     let (mut read, mut slots) = (ConfigFields::default(), ConfigSlots::default());
     slots.fill(value);
-    texts(cx, value, (&slots, place), &mut read)?;
+    texts(cx, value, (&slots, position), &mut read)?;
     Ok(read)
 }
 
@@ -146,15 +146,15 @@ pub(super) fn nameless<'p>(
 fn texts<'p>(
     cx: &ReadCx<'_>,
     at: Value<'p>,
-    (slots, place): (&ConfigSlots, ConfigPlace),
+    (slots, position): (&ConfigSlots, ConfigPosition),
     read: &mut ConfigFields<'p>,
 ) -> Result<(), Fault> {
-    let text = |value, member| text(value, place.path(member), cx.limits.string_bytes_max);
+    let text = |value, member| text(value, position.path(member), cx.limits.string_bytes_max);
     read.url = text(at.at(slots.url), "url")?;
     read.token = text(at.at(slots.token), "token")?;
-    read.filter = filter(at, slots, place)?;
+    read.filter = filter(at, slots, position)?;
     read.headers = at.at(slots.headers);
-    let authentication = object(at.at(slots.authentication), place.path("authentication"))?;
+    let authentication = object(at.at(slots.authentication), position.path("authentication"))?;
     if let Some(authentication) = authentication {
         let mut slots = AuthenticationSlots::default();
         slots.fill(authentication);
@@ -174,9 +174,9 @@ fn texts<'p>(
 fn filter(
     at: Value<'_>,
     slots: &ConfigSlots,
-    place: ConfigPlace,
+    position: ConfigPosition,
 ) -> Result<Option<PushFilter>, Fault> {
-    let coalesce = boolean(at.at(slots.coalesce), place.path("coalesce"))?;
+    let coalesce = boolean(at.at(slots.coalesce), position.path("coalesce"))?;
     let events = at.at(slots.events);
     if events.is_none() && coalesce.is_none() {
         return Ok(None);
@@ -185,7 +185,7 @@ fn filter(
     if let Some(events) = events {
         filter = PushFilter::ALL;
         let must = "must be a list of status, artifacts and final";
-        let wrong = || Fault::param(place.path("events"), must);
+        let wrong = || Fault::param(position.path("events"), must);
         if !is_list(events) {
             return Err(wrong());
         }
@@ -203,10 +203,10 @@ fn filter(
 /// `InvalidParams`.
 pub(super) fn pack_headers(
     cx: &ReadCx<'_>,
-    (headers, place): (Option<Value<'_>>, ConfigPlace),
+    (headers, position): (Option<Value<'_>>, ConfigPosition),
     pack: &mut Vec<u8>,
 ) -> Result<(), Fault> {
-    let path = place.path("headers");
+    let path = position.path("headers");
     let Some(headers) = object(headers, path)? else { return Ok(()) };
     for (name, value) in headers.members() {
         if !value.is_string() {
@@ -219,9 +219,9 @@ pub(super) fn pack_headers(
     Ok(())
 }
 
-fn put_some<T>(place: &mut Option<T>, found: Option<T>) {
-    if place.is_none() {
-        *place = found;
+fn put_some<T>(position: &mut Option<T>, found: Option<T>) {
+    if position.is_none() {
+        *position = found;
     }
 }
 
@@ -244,11 +244,11 @@ fn resource<'p>(
 ) -> Result<(), Fault> {
     let (task_id, id) = push_ids(&name);
     let most = cx.limits.identifier_bytes_max;
-    for (place, id) in [(&mut read.task_id, task_id), (&mut read.id, id)] {
+    for (position, id) in [(&mut read.task_id, task_id), (&mut read.id, id)] {
         if id.len() > most {
             return Err(too_long("name", most));
         }
-        put_some(place, Some(id).filter(|id| !id.is_empty()).map(|id| Cow::Owned(id.to_vec())));
+        put_some(position, Some(id).filter(|id| !id.is_empty()).map(|id| Cow::Owned(id.to_vec())));
     }
     Ok(())
 }

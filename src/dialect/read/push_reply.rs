@@ -2,7 +2,7 @@
 
 use crate::{
     json::{Kind, Value},
-    model::{ConfigPlace, Op, PushForm, ReadError, Received, ReceivedKind},
+    model::{ConfigPosition, Op, PushForm, ReadError, Received, ReceivedKind},
 };
 
 use super::{
@@ -17,7 +17,7 @@ slots!(ConfigListSlots {
 });
 
 /// Its members are named as in 1.0.
-const PLACE: ConfigPlace = ConfigPlace::of_set(PushForm::StreamResponse);
+const PLACE: ConfigPosition = ConfigPosition::of_set(PushForm::StreamResponse);
 
 /// Reads the configuration of a set or a get.
 pub(super) fn one(

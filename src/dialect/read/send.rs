@@ -4,7 +4,7 @@ use crate::{
     fault::Fault,
     json::{Kind, Value, ValueSlot},
     model::{
-        Call, ConfigPlace, Generation, JsonObject, Message, Op, PushConfig, PushForm, RawText,
+        Call, ConfigPosition, Generation, JsonObject, Message, Op, PushConfig, PushForm, RawText,
         Send, SendMode,
     },
 };
@@ -160,7 +160,7 @@ fn send_options<'p>(
     cx: &ReadCx<'_>,
     (params, slots): (Value<'p>, &SendSlots),
 ) -> Result<SendOptions<'p>, Fault> {
-    let place = ConfigPlace::of_message(PushForm::of(rules.generation));
+    let position = ConfigPosition::of_message(PushForm::of(rules.generation));
     let mut push = object(params.at(slots.push), "pushNotification")?;
     let mut history = count(params.at(slots.history), "historyLength", 0..=INT32_MAX)?;
     let (mut at_once, mut blocking, mut modes) = (None, None, None);
@@ -169,7 +169,7 @@ fn send_options<'p>(
         let mut slots = ConfigurationSlots::default();
         slots.fill(configuration);
         let of = |slot| configuration.at(slot);
-        push = object(of(slots.push), place.whole())?.or(push);
+        push = object(of(slots.push), position.whole())?.or(push);
         let own = count(of(slots.history), "configuration.historyLength", 0..=INT32_MAX)?;
         history = own.or(history);
         at_once = boolean(of(slots.at_once), "configuration.returnImmediately")?;
@@ -214,19 +214,19 @@ fn pack_push(
     pack: &mut Vec<u8>,
 ) -> Result<Option<usize>, Fault> {
     let tenant = cx.tenant.get();
-    let place = ConfigPlace::of_message(PushForm::of(rules.generation));
-    let mut fields = push_config::fields(cx, value, place)?;
+    let position = ConfigPosition::of_message(PushForm::of(rules.generation));
+    let mut fields = push_config::fields(cx, value, position)?;
     // The call has its own tenant and names its task itself.
     cx.tenant.set(tenant);
     fields.task_id = None;
     if fields.url.is_none() {
         return Ok(None);
     }
-    fields.check(place)?;
+    fields.check(position)?;
     let start = pack.len();
     fields.pack(pack);
     if rules.push_headers {
-        push_config::pack_headers(cx, (fields.headers, place), pack)?;
+        push_config::pack_headers(cx, (fields.headers, position), pack)?;
     }
     Ok(Some(start))
 }

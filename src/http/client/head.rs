@@ -22,16 +22,16 @@ pub struct ResponseLayout {
     keep_alive: bool,
     framing: ResponseFraming,
     body_bytes_max: u64,
-    fields: Vec<FieldPlace>,
+    fields: Vec<FieldOffsets>,
     /// The first `Content-Type`; every answer needs it.
-    media: Option<FieldPlace>,
+    media: Option<FieldOffsets>,
     /// The request method and the limits of an accepted head; `None`: not accepted, or not yet.
     accepted: Option<(Method, ResponseLimits)>,
 }
 
 /// The position of a field line, in bytes from the start of the head.
 #[derive(Clone, Copy, Debug)]
-struct FieldPlace {
+struct FieldOffsets {
     name_at: usize,
     name_len: usize,
     value_at: usize,
@@ -140,16 +140,16 @@ impl ResponseLayout {
         }
         let view = &buf[..buf.len().min(limits.head_bytes_max)];
         let end_at = before.len().checked_sub(2)?;
-        let mut at = self.fields.first().map_or(end_at, |place| place.name_at);
+        let mut at = self.fields.first().map_or(end_at, |offsets| offsets.name_at);
         if view.get(..at)? != before.get(..at)? {
             return None;
         }
         for index in 0..self.fields.len() {
-            let place = self.fields[index];
+            let offsets = self.fields[index];
             let next_at = self.fields.get(index + 1).map_or(end_at, |next| next.name_at);
-            let (line, rest) = (before.get(place.name_at..next_at)?, view.get(at..)?);
+            let (line, rest) = (before.get(offsets.name_at..next_at)?, view.get(at..)?);
             if rest.starts_with(line) {
-                self.fields[index] = place.moved(at);
+                self.fields[index] = offsets.moved(at);
                 at += line.len();
                 continue;
             }
@@ -157,7 +157,7 @@ impl ResponseLayout {
             if rest.get(len..len + 2)? != b"\r\n" {
                 return None;
             }
-            self.fields[index] = FieldPlace::of(&rest[..len], at).ok()?;
+            self.fields[index] = FieldOffsets::of(&rest[..len], at).ok()?;
             at += len + 2;
         }
         if view.get(at..at + 2)? != b"\r\n" {
@@ -177,7 +177,7 @@ impl ResponseLayout {
 
     /// Bytes behind pointers.
     pub fn held_bytes(&self) -> usize {
-        self.fields.capacity() * size_of::<FieldPlace>()
+        self.fields.capacity() * size_of::<FieldOffsets>()
     }
 
     /// Records a line, which begins at `line_at` and holds no control byte.
@@ -190,11 +190,11 @@ impl ResponseLayout {
             self.is_whole = true;
             return Ok(());
         }
-        let place = FieldPlace::of(line, self.line_at)?;
+        let offsets = FieldOffsets::of(line, self.line_at)?;
         if self.fields.len() >= limits.fields_max {
             return Err(ResponseReject::TooManyFields);
         }
-        self.fields.push(place);
+        self.fields.push(offsets);
         Ok(())
     }
 
@@ -208,8 +208,8 @@ impl ResponseLayout {
         let (mut length, mut encoding, mut is_stream) = (None, None, false);
         let (mut close, mut persist) = (false, false);
         self.media = None;
-        for place in &self.fields {
-            let Some((name, value)) = place.of_head(bytes) else { continue };
+        for offsets in &self.fields {
+            let Some((name, value)) = offsets.of_head(bytes) else { continue };
             match name.len() {
                 14 if is_name(name, b"content-length") => {
                     // RFC 9112 §6.3 (5): even equal ones, since two programs have written this
@@ -220,7 +220,7 @@ impl ResponseLayout {
                     once(&mut encoding, value, Reject::EncodingRepeated)?;
                 }
                 12 if is_name(name, b"content-type") => {
-                    self.media.get_or_insert(*place);
+                    self.media.get_or_insert(*offsets);
                     let media = value.split(|byte| *byte == b';').next().unwrap_or_default();
                     is_stream = fields::trim(media).eq_ignore_ascii_case(b"text/event-stream");
                 }
@@ -283,9 +283,9 @@ impl<'b> ReceivedHead<'b> {
     /// Every value of the fields called `name`, in their order.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &'b [u8]> {
         let (bytes, name) = (self.bytes, name.as_bytes());
-        let same_len = self.layout.fields.iter().filter(|place| place.name_len == name.len());
-        same_len.filter_map(move |place| {
-            let (is, value) = place.of_head(bytes)?;
+        let same_len = self.layout.fields.iter().filter(|offsets| offsets.name_len == name.len());
+        same_len.filter_map(move |offsets| {
+            let (is, value) = offsets.of_head(bytes)?;
             is.eq_ignore_ascii_case(name).then_some(value)
         })
     }
@@ -293,16 +293,16 @@ impl<'b> ReceivedHead<'b> {
     /// All fields in their order; names as the server wrote them.
     pub fn fields(&self) -> impl Iterator<Item = (&'b str, &'b [u8])> + use<'b> {
         let bytes = self.bytes;
-        self.layout.fields.iter().filter_map(move |place| {
-            let (name, value) = place.of_head(bytes)?;
+        self.layout.fields.iter().filter_map(move |offsets| {
+            let (name, value) = offsets.of_head(bytes)?;
             Some((str::from_utf8(name).ok()?, value))
         })
     }
 }
 
-impl FieldPlace {
+impl FieldOffsets {
     /// The position of a line that begins at `at`, is not empty and holds no control byte.
-    fn of(line: &[u8], at: usize) -> Result<FieldPlace, Reject> {
+    fn of(line: &[u8], at: usize) -> Result<FieldOffsets, Reject> {
         // RFC 9112 §5.1: a token, and no white space between it and the colon.
         let name_len = line.iter().position(|byte| !is_token(*byte)).unwrap_or(line.len());
         match line.get(name_len) {
@@ -314,12 +314,12 @@ impl FieldPlace {
         let behind = &line[name_len + 1..];
         let value_len = fields::trim(behind).len();
         let blanks = behind.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-        Ok(FieldPlace { name_at: at, name_len, value_at: at + name_len + 1 + blanks, value_len })
+        Ok(FieldOffsets { name_at: at, name_len, value_at: at + name_len + 1 + blanks, value_len })
     }
 
     /// The same line, if it begins at `at`.
-    fn moved(self, at: usize) -> FieldPlace {
-        FieldPlace { name_at: at, value_at: at + (self.value_at - self.name_at), ..self }
+    fn moved(self, at: usize) -> FieldOffsets {
+        FieldOffsets { name_at: at, value_at: at + (self.value_at - self.name_at), ..self }
     }
 
     /// Name and value.

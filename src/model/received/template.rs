@@ -56,29 +56,29 @@ struct Cut {
 
 /// A position in the bytes, and the number of texts before it.
 #[derive(Clone, Copy, Default)]
-struct BytePlace {
+struct ByteOffset {
     at: u32,
     cuts: u8,
 }
 
 /// A u32 length of bytes that include texts.
 struct LengthAt {
-    place: BytePlace,
+    offset: ByteOffset,
     /// The number of texts before the end of those bytes.
     cuts_end: u8,
 }
 
 /// Data of a task other than its log.
 struct TaskColumns {
-    context: BytePlace,
-    entries: BytePlace,
+    context: ByteOffset,
+    entries: ByteOffset,
     generation: Generation,
     state: TaskState,
     seq: u32,
     messages: u32,
     is_answered: bool,
-    status: BytePlace,
-    artifacts: SmallVec<[BytePlace; 1]>,
+    status: ByteOffset,
+    artifacts: SmallVec<[ByteOffset; 1]>,
 }
 
 /// The kind of a set of fields.
@@ -175,17 +175,17 @@ impl<F: FnMut(&[u8]) -> Option<u8>> Cutter<'_, F> {
             return None;
         }
         self.text(task.id());
-        let context = self.place();
+        let context = self.offset();
         self.text(task.context_id());
-        let (entries, log) = (self.place(), task.log());
+        let (entries, log) = (self.offset(), task.log());
         let (mut at, mut status, mut artifacts) =
-            (task.entries_at(), BytePlace::default(), SmallVec::new());
+            (task.entries_at(), ByteOffset::default(), SmallVec::new());
         while let Some(entry) = Entry::at(log, at) {
-            let place = self.place();
+            let offset = self.offset();
             match entry.kind() {
-                kind::STATUS => status = place,
+                kind::STATUS => status = offset,
                 kind::ARTIFACT if entry.next() != 0 || entry.is_continuing() => return None,
-                kind::ARTIFACT => artifacts.push(place),
+                kind::ARTIFACT => artifacts.push(offset),
                 _ => {}
             }
             self.entry(&log[at..at + entry.len()], entry.kind())?;
@@ -212,9 +212,9 @@ impl<F: FnMut(&[u8]) -> Option<u8>> Cutter<'_, F> {
             _ => (ENTRY_HEAD, Inside::Message),
         };
         let (head, fields) = entry.split_at_checked(head)?;
-        let (place, before) = (self.place(), self.template.bytes.len());
+        let (offset, before) = (self.offset(), self.template.bytes.len());
         self.template.bytes.extend_from_slice(head);
-        let open = self.open(place);
+        let open = self.open(offset);
         self.fields(fields, inside)?;
         self.close(open, before);
         Some(())
@@ -223,10 +223,10 @@ impl<F: FnMut(&[u8]) -> Option<u8>> Cutter<'_, F> {
     fn fields(&mut self, packed: &[u8], inside: Inside) -> Option<()> {
         for (tag, field) in PackedFields(packed) {
             let length = self.template.bytes.len() + FIELD_HEAD - size_of::<u32>();
-            let place = BytePlace { at: length as u32, cuts: self.cuts() };
+            let offset = ByteOffset { at: length as u32, cuts: self.cuts() };
             self.template.bytes.push(tag);
             self.template.bytes.extend_from_slice(&[0; FIELD_HEAD - 1]);
-            let (open, before) = (self.open(place), self.template.bytes.len());
+            let (open, before) = (self.open(offset), self.template.bytes.len());
             match inside.of_field(tag) {
                 Some(inner) => self.fields(field, inner)?,
                 None if inside.is_text(tag) => self.text(field),
@@ -253,12 +253,12 @@ impl<F: FnMut(&[u8]) -> Option<u8>> Cutter<'_, F> {
         self.template.cuts.len().min(usize::from(u8::MAX)) as u8
     }
 
-    fn place(&self) -> BytePlace {
-        BytePlace { at: self.template.bytes.len() as u32, cuts: self.cuts() }
+    fn offset(&self) -> ByteOffset {
+        ByteOffset { at: self.template.bytes.len() as u32, cuts: self.cuts() }
     }
 
-    fn open(&mut self, place: BytePlace) -> usize {
-        self.template.lengths.push(LengthAt { place, cuts_end: 0 });
+    fn open(&mut self, offset: ByteOffset) -> usize {
+        self.template.lengths.push(LengthAt { offset, cuts_end: 0 });
         self.template.lengths.len() - 1
     }
 
@@ -266,10 +266,10 @@ impl<F: FnMut(&[u8]) -> Option<u8>> Cutter<'_, F> {
     fn close(&mut self, open: usize, before: usize) {
         let cuts_end = self.cuts();
         let template = &mut *self.template;
-        let at = template.lengths[open].place.at as usize;
+        let at = template.lengths[open].offset.at as usize;
         let length = (template.bytes.len() - before) as u32;
         template.bytes[at..at + size_of::<u32>()].copy_from_slice(&length.to_le_bytes());
-        if template.lengths[open].place.cuts == cuts_end {
+        if template.lengths[open].offset.cuts == cuts_end {
             // All later lengths are inside it, and have no texts either.
             template.lengths.truncate(open);
         } else {

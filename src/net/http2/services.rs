@@ -11,7 +11,7 @@ use h2::{SendStream, server::SendResponse};
 use http::{HeaderValue, Response, header::CONTENT_TYPE};
 
 use crate::{
-    auth::{CallerPlace, PlaceKind},
+    auth::{CallerPermit, PermitKind},
     binding::grpc::{
         self, Code, Rpc, Status,
         frame::ACCEPTED_ENCODINGS,
@@ -45,7 +45,7 @@ struct ServiceCall {
 }
 
 /// Its permits: among the open streams of these services, and among those of its peer.
-type Place = (Permit, Option<CallerPlace>);
+type StreamPermits = (Permit, Option<CallerPermit>);
 
 /// How a call ends: with a status, or because its client left.
 enum End {
@@ -115,7 +115,7 @@ impl ServiceCall {
 
     /// The permits of a stream. Callers are not authenticated here, so these are not permits of
     /// calls.
-    fn place(&self) -> Result<Place, End> {
+    fn permits(&self) -> Result<StreamPermits, End> {
         let shared = &self.guard.shared;
         let config = &shared.engine().config;
         let full = |limit| {
@@ -126,7 +126,7 @@ impl ServiceCall {
             let most = u32::try_from(config.limits.service_streams_peer_max).unwrap_or(u32::MAX);
             let accounts = &config.access.accounts;
             let account = accounts.of_services(address, shared.local.now());
-            CallerPlace::take(PlaceKind::Stream, &account, most)
+            CallerPermit::take(PermitKind::Stream, &account, most)
                 .ok_or_else(|| full("service_streams_peer_max"))
         });
         let of_peer = of_peer.transpose()?;
@@ -165,7 +165,7 @@ impl ServiceCall {
             let in_time = self.send(&mut stream, Outgoing::Part(out.into()), due_ms).await?;
             return end(&mut stream, &if in_time { Status::OK } else { Status::late() });
         }
-        let place = self.place()?;
+        let permits = self.permits()?;
         let mut stream = self.open()?;
         loop {
             let news = take_piece(&mut out, &shared)?;
@@ -192,7 +192,7 @@ impl ServiceCall {
             match status.await? {
                 None => health::push(&mut out, serving),
                 Some(status) => {
-                    drop(place);
+                    drop(permits);
                     return end(&mut stream, &status);
                 }
             }
@@ -201,7 +201,7 @@ impl ServiceCall {
 
     /// `ServerReflectionInfo`: an answer to each request until the client ends.
     async fn reflection(&mut self, mut messages: Messages) -> Result<(), End> {
-        let _place = self.place()?;
+        let _permit = self.permits()?;
         let (shared, mut stream) = (self.shared(), self.open()?);
         messages.rest();
         let mut out = Vec::new();

@@ -26,12 +26,12 @@ pub struct RunningShare {
     /// The account that counts the tasks of a caller without an owner.
     pub(crate) account: Option<Arc<CallerAccount>>,
     /// The account of the tenant's tasks, and their limit.
-    pub(crate) tenant: Option<Box<TenantPlaces>>,
+    pub(crate) tenant: Option<Box<TenantPermits>>,
 }
 
 /// Permits of running tasks that all callers of a tenant share.
 #[derive(Clone, Debug)]
-pub(crate) struct TenantPlaces {
+pub(crate) struct TenantPermits {
     pub account: Arc<CallerAccount>,
     /// Their number.
     pub most: u32,
@@ -51,10 +51,10 @@ impl RunningShare {
     ///
     /// # Errors
     /// The limit, which is reached.
-    pub(crate) fn tenant_place(&self) -> Result<Option<Box<RunningPlace>>, u32> {
-        let Some(TenantPlaces { account, most }) = self.tenant.as_deref() else { return Ok(None) };
-        let place = RunningPlace::take(account, &RunningShare::of_owner(*most));
-        place.map(|place| Some(Box::new(place))).ok_or(*most)
+    pub(crate) fn tenant_permit(&self) -> Result<Option<Box<RunningPermit>>, u32> {
+        let Some(TenantPermits { account, most }) = self.tenant.as_deref() else { return Ok(None) };
+        let permit = RunningPermit::take(account, &RunningShare::of_owner(*most));
+        permit.map(|permit| Some(Box::new(permit))).ok_or(*most)
     }
 }
 
@@ -94,7 +94,7 @@ fn bytes_of(kib_max: u32) -> u64 {
 /// A permit among the running tasks of a caller without an owner; returned on drop and while
 /// parked.
 #[derive(Debug)]
-pub struct RunningPlace {
+pub struct RunningPermit {
     account: Arc<CallerAccount>,
     /// See [`RunningShare::most`].
     most: u32,
@@ -104,12 +104,17 @@ pub struct RunningPlace {
     is_parked: bool,
 }
 
-impl RunningPlace {
+impl RunningPermit {
     /// Takes a permit of a share, on this account; `None`: all are taken.
-    pub fn take(account: &Arc<CallerAccount>, share: &RunningShare) -> Option<RunningPlace> {
+    pub fn take(account: &Arc<CallerAccount>, share: &RunningShare) -> Option<RunningPermit> {
         let RunningShare { most, kib_max, .. } = *share;
         let (account, is_parked) = (Arc::clone(account), false);
-        take_one(&account.running, most).then(|| RunningPlace { account, most, kib_max, is_parked })
+        take_one(&account.running, most).then(|| RunningPermit {
+            account,
+            most,
+            kib_max,
+            is_parked,
+        })
     }
 
     /// Returns the permit while its task waits.
@@ -139,7 +144,7 @@ impl RunningPlace {
     }
 }
 
-impl Drop for RunningPlace {
+impl Drop for RunningPermit {
     fn drop(&mut self) {
         self.park();
     }
@@ -148,20 +153,20 @@ impl Drop for RunningPlace {
 /// A permit among the calls of a caller for which an agent looks up a task or decides on a cancel,
 /// and the bytes of the call, until it is dropped.
 #[derive(Debug)]
-pub struct AskedPlace {
+pub struct AskedPermit {
     account: Arc<CallerAccount>,
     bytes: usize,
 }
 
-impl AskedPlace {
+impl AskedPermit {
     /// Takes a permit of a share, on this account, without bytes; `None`: all are taken.
-    pub fn take(account: &Arc<CallerAccount>, share: &RunningShare) -> Option<AskedPlace> {
-        let take = || AskedPlace { account: Arc::clone(account), bytes: 0 };
+    pub fn take(account: &Arc<CallerAccount>, share: &RunningShare) -> Option<AskedPermit> {
+        let take = || AskedPermit { account: Arc::clone(account), bytes: 0 };
         take_one(&account.asked, share.most).then(take)
     }
 
     /// The same permit with `bytes`; `None`: the share has too few left.
-    pub fn with_bytes(mut self, bytes: usize, share: &RunningShare) -> Option<AskedPlace> {
+    pub fn with_bytes(mut self, bytes: usize, share: &RunningShare) -> Option<AskedPermit> {
         let is_taken = self.account.asked_bytes.take(bytes, share.kib_max);
         is_taken.then(|| {
             self.bytes += bytes;
@@ -170,7 +175,7 @@ impl AskedPlace {
     }
 }
 
-impl Drop for AskedPlace {
+impl Drop for AskedPermit {
     fn drop(&mut self) {
         self.account.asked_bytes.give_back(self.bytes);
         self.account.asked.fetch_sub(1, Relaxed);
@@ -179,7 +184,7 @@ impl Drop for AskedPlace {
 
 impl Quota {
     /// The limits of running tasks for a caller with this quota, where `here` is the agent's limit,
-    /// combined with it by [`Quota::places_of`]; `None`: unlimited.
+    /// combined with it by [`Quota::permits_of`]; `None`: unlimited.
     pub(crate) fn running(&self, here: &Quota) -> Option<RunningShare> {
         if here.running_tasks.is_none() && here.running_kib.is_none() {
             return None;
@@ -233,7 +238,7 @@ mod tests {
         let own = Quota { running_tasks: Some(9), running_kib: Some(50), ..Quota::default() };
         let few = Quota { running_tasks: Some(2), running_kib: Some(70), ..Quota::default() };
         let share = |own: Quota, few| {
-            let share = own.running(&own.places_of(few))?;
+            let share = own.running(&own.permits_of(few))?;
             Some((share.most, share.begin_kib_max, share.kib_max))
         };
         let any = RunningShare::ANY;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::service::{
     RunningShare,
-    quota::{CallerAccount, RunningPlace},
+    quota::{CallerAccount, RunningPermit},
 };
 use crate::store::slab::kept_bytes;
 
@@ -89,7 +89,7 @@ fn a_task_of_nobody_counts_in_the_account_of_its_caller() {
     let account = Arc::new(CallerAccount::default());
     let share = RunningShare { account: Some(Arc::clone(&account)), ..RunningShare::of_owner(2) };
     let reserve = |bits| store.reserve(NewTask { share: Some(&share), ..new(bits) }, NOW);
-    let is_free = || RunningPlace::take(&account, &share).is_some();
+    let is_free = || RunningPermit::take(&account, &share).is_some();
     let (first, second) = (reserve(1).unwrap(), reserve(2).unwrap());
     assert_eq!(reserve(3).err(), Some(Refused::ShareTaken(2)));
     // A reservation ends when its task is stored, when it is dropped, and when it is retained and
@@ -393,7 +393,7 @@ fn bytes_that_are_counted_are_those_that_running_tasks_hold() {
             assert_eq!(store.spaces.running.count(maker.scope.owner), 0);
         }
         for account in accounts {
-            let places = (0..100).map_while(|_| RunningPlace::take(&account, &of_kib(1)));
+            let places = (0..100).map_while(|_| RunningPermit::take(&account, &of_kib(1)));
             assert_eq!(places.collect::<Vec<_>>().len(), 100);
         }
     }

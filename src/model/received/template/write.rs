@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::{BytePlace, CUTS_MAX, Cut, ReceivedTemplate, Shifts, TEXTS_MAX, TaskColumns};
+use super::{ByteOffset, CUTS_MAX, Cut, ReceivedTemplate, Shifts, TEXTS_MAX, TaskColumns};
 use crate::model::{
     entry::ENTRY_HEAD,
     owned::TaskBuf,
@@ -15,7 +15,7 @@ use crate::model::{
 /// Bytes of the last result that are retained.
 const WRITTEN_BYTES_MAX: usize = 4 * 1024;
 
-impl BytePlace {
+impl ByteOffset {
     fn shifted(self, shifts: &Shifts) -> u32 {
         self.at + shifts[usize::from(self.cuts)]
     }
@@ -56,8 +56,8 @@ impl ReceivedTemplate {
         out.extend_from_slice(&self.bytes[from..]);
         for length in &self.lengths {
             let more = self.shifts[usize::from(length.cuts_end)]
-                - self.shifts[usize::from(length.place.cuts)];
-            let at = length.place.shifted(&self.shifts) as usize;
+                - self.shifts[usize::from(length.offset.cuts)];
+            let at = length.offset.shifted(&self.shifts) as usize;
             let Some(bytes) = out[at..].first_chunk_mut() else { continue };
             *bytes = (u32::from_le_bytes(*bytes) + more).to_le_bytes();
         }
@@ -66,8 +66,8 @@ impl ReceivedTemplate {
     /// Splits the last result around the single occurrence of a text. False: it occurs several
     /// times, or the answer is a task.
     pub fn around(&self, text: u8, received: &Received, around: &mut ReceivedAround) -> bool {
-        let mut places = self.cuts.iter().enumerate().filter(|(_, cut)| cut.text == text);
-        let (Some((index, cut)), None, None) = (places.next(), places.next(), &self.task) else {
+        let mut offsets = self.cuts.iter().enumerate().filter(|(_, cut)| cut.text == text);
+        let (Some((index, cut)), None, None) = (offsets.next(), offsets.next(), &self.task) else {
             return false;
         };
         let (at, len) = (cut.written_at as usize, cut.written_len as usize);
@@ -78,11 +78,11 @@ impl ReceivedTemplate {
         around.after.extend_from_slice(&received.fields[at + len..]);
         around.lengths.clear();
         for length in &self.lengths {
-            let cuts = usize::from(length.place.cuts)..usize::from(length.cuts_end);
-            let place = length.place.shifted(&self.shifts) as usize;
-            let Some(counted) = received.fields[place..].first_chunk() else { continue };
+            let cuts = usize::from(length.offset.cuts)..usize::from(length.cuts_end);
+            let offset = length.offset.shifted(&self.shifts) as usize;
+            let Some(counted) = received.fields[offset..].first_chunk() else { continue };
             if cuts.contains(&index) {
-                around.lengths.push((place, u32::from_le_bytes(*counted) - cut.written_len));
+                around.lengths.push((offset, u32::from_le_bytes(*counted) - cut.written_len));
             }
         }
         true
@@ -118,8 +118,8 @@ impl TaskColumns {
         (task.trimmed_at, task.repeats_at) = (0, 0);
         task.status_at = self.status.shifted(shifts);
         task.artifacts.clear();
-        for place in &self.artifacts {
-            let first = place.shifted(shifts);
+        for offset in &self.artifacts {
+            let first = offset.shifted(shifts);
             task.artifacts.push(ArtifactChunks { first, last: first });
         }
     }

@@ -4,7 +4,7 @@
 //! Invariant: a secret is hashed when it is read, and dropped.
 
 use peregrine::auth::{
-    AuthRules, AuthRulesError, CertificateRule, IssuerRule, JwsAlgorithm, KeyPlace, KeyRule,
+    AuthRules, AuthRulesError, CertificateRule, IssuerRule, JwsAlgorithm, KeyLocation, KeyRule,
     KeySource, KnownCaller, Network, ProxyRule, ScopeSet, SecretDigest, TenantGrant, TokenKeys,
     TokenRules,
 };
@@ -201,7 +201,7 @@ fn blame(auth: &ConfigSection, error: &AuthRulesError) -> Wrong {
         AuthRulesError::Name(name) | AuthRulesError::SameSecret(name) => {
             named(&["api_keys", "bearer_tokens"], "name", name)
         }
-        AuthRulesError::Issuer(issuer) | AuthRulesError::KeyPlace(issuer, _) => {
+        AuthRulesError::Issuer(issuer) | AuthRulesError::KeyLocation(issuer, _) => {
             named(&["issuers"], "issuer", issuer)
         }
         AuthRulesError::Field(name) if auth.text("api_key_header") == Some(name) => {
@@ -368,9 +368,10 @@ fn issuer(section: &ConfigSection) -> Result<IssuerRule, Wrong> {
         let keys = TokenKeys::secret(secret);
         KeySource::Local(keys.map_err(|error| section.wrong("secret", error.to_string()))?)
     } else {
-        let place =
-            section.text("keys_url").map_or(KeyPlace::OpenId, |url| KeyPlace::Jwks(url.to_owned()));
-        KeySource::Remote { place, refresh_ms: REFRESH_MS }
+        let location = section
+            .text("keys_url")
+            .map_or(KeyLocation::OpenId, |url| KeyLocation::Jwks(url.to_owned()));
+        KeySource::Remote { location, refresh_ms: REFRESH_MS }
     };
     Ok(IssuerRule { tokens, keys })
 }

@@ -8,7 +8,7 @@ use url::{Host, Url};
 
 /// The location of an issuer's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyPlace {
+pub enum KeyLocation {
     /// At this URL.
     Jwks(String),
     /// The URL in the issuer's metadata, which is below the issuer's own URL.
@@ -17,31 +17,33 @@ pub enum KeyPlace {
 
 /// Why keys cannot be fetched from a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyPlaceError {
+pub enum KeyLocationError {
     /// Not an absolute `http` or `https` URL with a host, or it has a password.
     Url,
     /// Neither `https` nor on this machine: a host on the path could forge callers.
     PlainHttp,
 }
 
-impl fmt::Display for KeyPlaceError {
+impl fmt::Display for KeyLocationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            KeyPlaceError::Url => "not an https URL",
-            KeyPlaceError::PlainHttp => "keys must be fetched over https, except from this machine",
+            KeyLocationError::Url => "not an https URL",
+            KeyLocationError::PlainHttp => {
+                "keys must be fetched over https, except from this machine"
+            }
         })
     }
 }
 
-impl std::error::Error for KeyPlaceError {}
+impl std::error::Error for KeyLocationError {}
 
 /// Whether keys may be fetched from a URL; `true`: plain HTTP on this machine.
-pub(super) fn check_url(text: &str) -> Result<bool, KeyPlaceError> {
-    let url = Url::parse(text).map_err(|_| KeyPlaceError::Url)?;
+pub(super) fn check_url(text: &str) -> Result<bool, KeyLocationError> {
+    let url = Url::parse(text).map_err(|_| KeyLocationError::Url)?;
     let has_password = !url.username().is_empty() || url.password().is_some();
     let is_loopback = match url.host() {
-        None => return Err(KeyPlaceError::Url),
-        Some(_) if has_password => return Err(KeyPlaceError::Url),
+        None => return Err(KeyLocationError::Url),
+        Some(_) if has_password => return Err(KeyLocationError::Url),
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),
@@ -49,7 +51,7 @@ pub(super) fn check_url(text: &str) -> Result<bool, KeyPlaceError> {
     match url.scheme() {
         "https" => Ok(false),
         "http" if is_loopback => Ok(true),
-        "http" => Err(KeyPlaceError::PlainHttp),
-        _ => Err(KeyPlaceError::Url),
+        "http" => Err(KeyLocationError::PlainHttp),
+        _ => Err(KeyLocationError::Url),
     }
 }

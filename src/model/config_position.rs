@@ -5,7 +5,7 @@ use super::PushForm;
 
 /// The position of a configuration in the params of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ConfigPlace {
+pub(crate) struct ConfigPosition {
     /// The form of the caller's dialect.
     pub form: PushForm,
     /// True: it comes with a message.
@@ -45,15 +45,15 @@ const INLINE_V1: MemberPaths = paths!("configuration.taskPushNotificationConfig"
 const INLINE_V03: MemberPaths = paths!("configuration.pushNotificationConfig", "schemes");
 const INLINE_V01: MemberPaths = paths!("pushNotification", "schemes");
 
-impl ConfigPlace {
+impl ConfigPosition {
     /// The configuration in a call that sets it.
-    pub const fn of_set(form: PushForm) -> ConfigPlace {
-        ConfigPlace { form, is_inline: false }
+    pub const fn of_set(form: PushForm) -> ConfigPosition {
+        ConfigPosition { form, is_inline: false }
     }
 
     /// The configuration next to a message.
-    pub const fn of_message(form: PushForm) -> ConfigPlace {
-        ConfigPlace { form, is_inline: true }
+    pub const fn of_message(form: PushForm) -> ConfigPosition {
+        ConfigPosition { form, is_inline: true }
     }
 
     /// The path of the configuration itself; in a 1.0 call that sets it, the params.
@@ -87,18 +87,21 @@ mod tests {
     fn each_member_is_named_as_its_caller_has_it() {
         const SCHEME: &str = "authentication.scheme";
         for (place, scheme) in [
-            (ConfigPlace::of_set(PushForm::StreamResponse), SCHEME),
-            (ConfigPlace::of_set(PushForm::EvoAi), "config.authentication.schemes"),
-            (ConfigPlace::of_message(PushForm::Task01), "pushNotification.authentication.schemes"),
+            (ConfigPosition::of_set(PushForm::StreamResponse), SCHEME),
+            (ConfigPosition::of_set(PushForm::EvoAi), "config.authentication.schemes"),
+            (
+                ConfigPosition::of_message(PushForm::Task01),
+                "pushNotification.authentication.schemes",
+            ),
         ] {
             assert_eq!(place.path(SCHEME), scheme);
         }
         for form in [PushForm::Task03, PushForm::Task01, PushForm::EvoAi] {
-            for place in [ConfigPlace::of_set(form), ConfigPlace::of_message(form)] {
+            for place in [ConfigPosition::of_set(form), ConfigPosition::of_message(form)] {
                 assert_eq!(place.path("url"), format!("{}.url", place.whole()));
             }
         }
-        let inline = ConfigPlace::of_message(PushForm::StreamResponse);
+        let inline = ConfigPosition::of_message(PushForm::StreamResponse);
         assert_eq!(inline.path("events"), format!("{}.events", inline.whole()));
         // Any other member keeps its name.
         assert_eq!(inline.path("taskId"), "taskId");
