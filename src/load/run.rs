@@ -98,7 +98,7 @@ impl LoadedTarget {
             append_samples(&mut all.server, round.server);
             all.measures.append(round.measures, range);
         }
-        // Each round replays the whole recording, whose times give the rate.
+        // Each round replays the whole recording, which gives the rate.
         if all.plan.replay.is_none() {
             all.plan.warmup = Duration::ZERO;
             all.plan.duration = all.counted;

@@ -38,40 +38,40 @@ const HELP: &str = "Calls are due at --rate, independent of the agent, and laten
 
 /// Default calls per second.
 const RATE: f64 = 100.0;
-/// Bytes of a workload or a recording, at most.
+/// Maximum bytes of a workload or a recording.
 const FILE_BYTES_MAX: u64 = 1 << 30;
-/// Threads, at most.
+/// Maximum threads.
 const WORKERS_MAX: usize = 1_024;
-/// Clients, calls at once and streams, at most.
+/// Maximum clients, calls in flight, and streams.
 const CALLS_MAX: usize = 1_000_000;
-/// Turns of several agents: fewer say nothing about chance, more are not needed.
+/// Rounds with several agents: fewer tell nothing about chance, more are not needed.
 const ROUNDS: std::ops::RangeInclusive<usize> = 3..=1_000;
 /// The calls of `mixed`, by weight.
 const MIXED: &str = "send=50,get=30,stream=10,list=5,cancel=5";
 
-/// What the user asks for.
+/// The requested runs and reports.
 pub struct BenchPlan<'i> {
     /// The phases, in the order in which they run.
     pub phases: Vec<LoadPlan>,
-    /// The one phase is done at several rates.
+    /// The rates of the single phase.
     pub sweep: Option<Sweep>,
-    /// What a rate of a sweep has to keep to.
+    /// The objectives of each rate in a sweep.
     pub objectives: Vec<Objective>,
-    /// What makes the exit code 1.
+    /// Assertions; a failed one makes the exit code 1.
     pub assertions: Vec<Objective>,
     /// Files of reports.
     pub reports: Vec<&'i Path>,
     /// The processes of the servers, in the order of the targets.
     pub pids: Vec<u32>,
-    /// Agents that the same load is put on, in rounds with the first.
+    /// Agents that get the same load, in rounds with the first.
     pub compared: Vec<&'i str>,
-    /// True: the server that does as little as possible is one of them.
+    /// True: the minimal server is one of the targets.
     pub has_floor: bool,
     /// Rounds, if there are several agents.
     pub rounds: usize,
-    /// Where the calls are written to.
+    /// The file for the recorded calls.
     pub record: Option<&'i Path>,
-    /// Where webhooks come to.
+    /// The receiver of webhooks.
     pub webhooks: Option<WebhookTarget>,
     /// A terminal shows the live view.
     pub is_live: bool,
@@ -178,7 +178,7 @@ pub fn plan<'i>(on: &Invocation<'i>) -> Result<BenchPlan<'i>, CommandFailure> {
     objectives.iter().for_each(|objective| objective.limit_calls(&mut limits));
     let usual = LoadPlan::new(Vec::new(), pace(on)?, time(on, "duration", "10s")?);
     let connections = up_to(on, "connections", usual.connections, CALLS_MAX)?;
-    // Few calls would all be in the warm-up.
+    // A few calls would all fall into the warm-up.
     let warmup = if on.flag("requests").is_some() { "0s" } else { "1s" };
     let base = LoadPlan {
         warmup: time(on, "warmup", warmup)?,
@@ -231,7 +231,7 @@ pub fn plan<'i>(on: &Invocation<'i>) -> Result<BenchPlan<'i>, CommandFailure> {
     })
 }
 
-/// Options that would be passed over beside others.
+/// Rejects options that others would override.
 fn excluded(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     const PAIRS: [(&str, &str); 5] = [
         ("rate", "ramp"),
@@ -258,7 +258,7 @@ fn pids(on: &Invocation<'_>) -> Result<Vec<u32>, CommandFailure> {
     on.flag_list("pid").into_iter().map(pid).collect()
 }
 
-/// The floor knows two operations.
+/// The minimal server has only two operations.
 fn floor_can(phases: &[LoadPlan]) -> Result<(), CommandFailure> {
     let knows =
         |call: &PlannedCall| matches!(call.operation, LoadOperation::Send | LoadOperation::Get);
@@ -309,7 +309,7 @@ fn phases(on: &Invocation<'_>, base: LoadPlan) -> Result<Vec<LoadPlan>, CommandF
     };
     let plans = workload.and_then(|workload| workload.plans(&base));
     let mut plans = plans.map_err(|why| wrong("workload", &format!("{name}: {why}")))?;
-    // What the user says is for all phases.
+    // Flags apply to all phases.
     let is_said = |name: &str| on.flag(name).is_some();
     for plan in &mut plans {
         if ["rate", "ramp", "concurrency"].into_iter().any(is_said) {
@@ -464,7 +464,7 @@ fn webhooks(on: &Invocation<'_>, workers: usize) -> Result<Option<WebhookTarget>
 /// The files of reports.
 ///
 /// # Errors
-/// A [`CommandFailure`] of usage: a kind of file that there is no report of.
+/// A [`CommandFailure`] of usage: a file name without a known report format.
 pub fn report_files<'i>(
     texts: impl Iterator<Item = &'i str>,
 ) -> Result<Vec<&'i Path>, CommandFailure> {
@@ -478,13 +478,13 @@ pub fn report_files<'i>(
     texts.map(file).collect()
 }
 
-/// What a server may take of the client: as many connections as calls at once.
+/// The client's limits, with as many connections as calls in flight.
 pub fn limits(plan: &LoadPlan) -> ClientLimits {
     let usual = ClientLimits::default();
     ClientLimits { pool_per_origin_max: plan.in_flight_max.max(usual.pool_per_origin_max), ..usual }
 }
 
-/// The number of an option, from 1 to the most that makes sense.
+/// The number of an option, from 1 to its maximum.
 fn up_to(
     on: &Invocation<'_>,
     name: &str,
@@ -498,10 +498,10 @@ fn up_to(
     }
 }
 
-/// The text of a file that is not without end.
+/// The text of a file of limited length.
 ///
 /// # Errors
-/// It cannot be read, is no text, or is longer than 1 GiB.
+/// The file cannot be read, is not text, or is longer than 1 GiB.
 pub fn read_text(name: &str) -> io::Result<String> {
     let mut text = String::new();
     fs::File::open(name)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;

@@ -70,7 +70,7 @@ pub fn run(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     asserted(&report, &asked)
 }
 
-/// Writes the calls of the one phase to a file.
+/// Writes the calls of the single phase to a file.
 fn record(asked: &BenchPlan<'_>, path: &Path) -> Result<(), CommandFailure> {
     let [plan] = &asked.phases[..] else {
         let line = "--record supports one phase, and the workload has several";
@@ -81,10 +81,10 @@ fn record(asked: &BenchPlan<'_>, path: &Path) -> Result<(), CommandFailure> {
     fs::write(path, lines).map_err(|error| unwritable(path, &error))
 }
 
-/// Measures the generator itself, and prints what it adds.
+/// Measures the generator itself, and prints its errors.
 ///
 /// # Errors
-/// A [`CommandFailure`]: there is no room for threads or sockets.
+/// A [`CommandFailure`]: no threads or sockets are available.
 pub fn run_self_test() -> Result<(), CommandFailure> {
     let heads = ["what", "true ms", "reported", "error"];
     say(&format!("{:<58}{:>10}{:>10}{:>10}\n", heads[0], heads[1], heads[2], heads[3]));
@@ -107,7 +107,7 @@ pub fn run_self_test() -> Result<(), CommandFailure> {
 pub fn run_floor(flags: &ArgMatches) -> Result<(), String> {
     let bytes = flags.get_one::<String>("bytes").and_then(|bytes| bytes.parse().ok());
     let runtime = runtime().map_err(|failure| failure.message)?;
-    // It ends with the process that has started it.
+    // It ends with its parent process.
     std::thread::spawn(|| {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         std::process::exit(0);
@@ -120,7 +120,7 @@ pub fn run_floor(flags: &ArgMatches) -> Result<(), String> {
     served.map_err(|error| error.to_string())
 }
 
-/// Runs one plan after the other.
+/// Runs the plans in order.
 fn phases(
     target: &BenchTarget<'_>,
     asked: &BenchPlan<'_>,
@@ -143,7 +143,7 @@ fn phases(
     }
 }
 
-/// Refuses files that cannot be written before the run, and not after it.
+/// Rejects unwritable files before the run.
 fn can_be_written(files: &[&Path]) -> Result<(), CommandFailure> {
     for path in files {
         let opened = fs::OpenOptions::new().create(true).append(true).open(path);
@@ -152,7 +152,7 @@ fn can_be_written(files: &[&Path]) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Writes a report to stdout and to the files: to all that can be written.
+/// Writes a report to stdout and to the files; a failed one does not prevent the others.
 fn write(report: &LoadReport, files: &[&Path], format: OutputFormat) -> Result<(), CommandFailure> {
     match format {
         OutputFormat::Json => say(&json_lines(&report.json())),
@@ -173,11 +173,11 @@ fn write(report: &LoadReport, files: &[&Path], format: OutputFormat) -> Result<(
     failed
 }
 
-/// Checks what the user asserts of every target.
+/// Checks the assertions for every target.
 ///
 /// # Errors
-/// A [`CommandFailure`]: something does not hold, or was not measured: no call counted, or the run
-/// was ended early.
+/// A [`CommandFailure`]: an assertion fails or was not measured, because no call counted or the
+/// user ended the run early.
 fn asserted(report: &LoadReport, asked: &BenchPlan<'_>) -> Result<(), CommandFailure> {
     if asked.assertions.is_empty() {
         return Ok(());
@@ -200,7 +200,7 @@ fn asserted(report: &LoadReport, asked: &BenchPlan<'_>) -> Result<(), CommandFai
     }
 }
 
-/// The command line as a report shows it: without the values of secrets.
+/// The command line for a report: without the values of secrets.
 fn command_line(settings: &Settings) -> String {
     let words = super::words();
     settings.redaction().clean(&format!("peregrine {}", words.join(" ")))

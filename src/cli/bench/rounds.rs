@@ -17,10 +17,10 @@ use super::{
     target::TargetAddress,
 };
 
-/// The hidden command that is the floor.
+/// The hidden command that runs the minimal server.
 pub const FLOOR_COMMAND: &str = "bench-floor";
 
-/// The server that does as little as answers need, in a process of its own; it ends with this.
+/// The minimal server, in a child process that ends when this is dropped.
 pub struct FloorProcess {
     child: Child,
     url: String,
@@ -30,7 +30,7 @@ impl FloorProcess {
     /// Starts it, with answers of so many bytes.
     ///
     /// # Errors
-    /// A [`CommandFailure`]: there is no process to have.
+    /// A [`CommandFailure`]: the process cannot be started.
     pub fn start(answer_bytes: usize) -> Result<FloorProcess, CommandFailure> {
         let failed =
             |error: std::io::Error| internal(format!("cannot start the floor server: {error}"));
@@ -51,7 +51,7 @@ impl FloorProcess {
 
 impl Drop for FloorProcess {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -105,7 +105,7 @@ fn rounds(
     rounds: usize,
     runtime: &tokio::runtime::Runtime,
 ) -> Result<Vec<Vec<LoadedTarget>>, CommandFailure> {
-    // A recording is made again as a whole in each round.
+    // Each round replays the whole recording.
     let duration = match plan.replay {
         Some(_) => plan.duration,
         None => plan.duration.div_f64(rounds as f64).max(Duration::from_millis(100)),
@@ -114,7 +114,7 @@ fn rounds(
     for round in 0..rounds {
         tell(&format!("{}: round {} of {rounds}\n", plan.name, round + 1));
         for (target, of_target) in targets.iter().zip(&mut measured) {
-            // Each round has calls of its own, the same for all targets.
+            // Each round has its own calls, the same for all targets.
             let plan = LoadPlan { duration, seed: plan.seed + round as u64, ..plan.clone() };
             let loaded = runtime.block_on(target.load(&plan))?;
             let Some(loaded) = loaded.filter(|loaded| !loaded.is_interrupted) else {
@@ -126,7 +126,7 @@ fn rounds(
     Ok(measured)
 }
 
-/// The rounds that all targets had before the user has ended the comparison.
+/// The rounds that all targets completed before the user ended the comparison.
 fn whole_rounds(
     mut measured: Vec<Vec<LoadedTarget>>,
     rounds: usize,

@@ -28,16 +28,16 @@ use super::{
     shown::ShownRun,
 };
 
-/// How often a line says how the run goes.
+/// Interval of the progress lines.
 const LINE_EVERY: Duration = Duration::from_secs(1);
-/// How often the live view is drawn.
+/// Interval of the live view's updates.
 const VIEW_EVERY: Duration = Duration::from_millis(250);
-/// Time for the first calls, which show what the agent does.
+/// Time limit of the first calls, which detect the agent's behaviour.
 const FIRST_CALLS: Duration = Duration::from_secs(30);
-/// Bytes that JSON-RPC puts around a result.
+/// Bytes of a JSON-RPC envelope.
 const ENVELOPE_BYTES: usize = 38;
 
-/// An agent that load is put on.
+/// An agent under load.
 pub struct BenchTarget<'i> {
     on: &'i Invocation<'i>,
     agent: CalledAgent,
@@ -49,10 +49,10 @@ pub struct BenchTarget<'i> {
     is_live: bool,
 }
 
-/// Where an agent is.
+/// The address of an agent.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetAddress<'u> {
-    /// Its URL, or any other way to name it.
+    /// Its URL, or any other reference to it.
     pub url: &'u str,
     /// Its process, if it is on this machine.
     pub pid: Option<u32>,
@@ -100,7 +100,7 @@ impl<'i> BenchTarget<'i> {
     /// Bytes of the answer to a message of this plan.
     ///
     /// # Errors
-    /// A [`CommandFailure`]: it does not answer.
+    /// A [`CommandFailure`]: the agent does not answer.
     pub async fn answer_bytes(&self, plan: &LoadPlan) -> Result<usize, CommandFailure> {
         let bytes = match plan.calls.first().map(|call| call.payload) {
             None => 1,
@@ -114,11 +114,10 @@ impl<'i> BenchTarget<'i> {
         Ok(answer.raw_json().map_or(0, <[u8]>::len) + ENVELOPE_BYTES)
     }
 
-    /// Runs a plan, and says meanwhile how it goes. Ctrl-C ends it early; `None`: before the calls
-    /// began.
+    /// Runs a plan and shows its progress. Ctrl-C ends it early; `None`: before the calls began.
     ///
     /// # Errors
-    /// A [`CommandFailure`]: there are no threads, sockets or clients for it.
+    /// A [`CommandFailure`]: no threads, sockets or clients are available.
     pub async fn load(&self, plan: &LoadPlan) -> Result<Option<LoadedTarget>, CommandFailure> {
         let plan = LoadPlan { agent: self.behaviour, ..plan.clone() };
         let options = CallOptions {
@@ -131,12 +130,12 @@ impl<'i> BenchTarget<'i> {
         let http = HttpClientOptions { limits: flags::limits(&plan), ..base };
         let client = self.agent.client.clone();
         let maker = move || worker_client(&client, &http, &options);
-        // On a thread of its own, so that Ctrl-C is heard while tasks are made.
+        // On a separate thread, so that Ctrl-C is handled while tasks are created.
         let (done, started) = tokio::sync::oneshot::channel();
         let (of_thread, pid, webhooks) = (plan.clone(), self.pid, self.webhooks.clone());
         let thread = std::thread::Builder::new().name("load-start".to_owned());
         let spawned = thread.spawn(move || {
-            // The run may not be waited for any more.
+            // The receiver may have been dropped.
             let _ = done.send(LoadRun::start(&of_thread, maker, pid, webhooks));
         });
         spawned.map_err(|error| internal(format!("cannot start the runtime: {error}")))?;
@@ -170,7 +169,7 @@ fn can_do<'p>(
     }
 }
 
-/// Waits for the end of a run, and shows meanwhile how it goes.
+/// Waits for the end of a run and shows its progress.
 async fn watch(run: &mut LoadRun, mut shown: ShownRun, mut view: Option<LiveView>) {
     let mut interrupted = pin!(end_signal());
     let mut told: Option<Instant> = None;
@@ -205,7 +204,7 @@ async fn watch(run: &mut LoadRun, mut shown: ShownRun, mut view: Option<LiveView
     }
 }
 
-/// Waits for Ctrl-C, or for what else asks a process to end.
+/// Waits for Ctrl-C, or another signal that ends a process.
 async fn end_signal() {
     #[cfg(unix)]
     {
@@ -224,7 +223,7 @@ async fn end_signal() {
     }
 }
 
-/// The client of one worker, with connections of its own.
+/// The client of one worker, with its own connections.
 fn worker_client<T: Transport>(
     client: &Client<T>,
     http: &HttpClientOptions,

@@ -19,7 +19,7 @@ use super::super::{
     tree::{ConfigEntry, ConfigSection, Key, Shape, Wrong, key},
 };
 
-/// Milliseconds after which the keys of an issuer are fetched again that does not say when.
+/// Milliseconds after which an issuer's keys are fetched again, unless the issuer sets a time.
 const REFRESH_MS: u64 = 600_000;
 
 const TENANTS: Key =
@@ -213,7 +213,7 @@ fn blame(auth: &ConfigSection, error: &AuthRulesError) -> Wrong {
     found.unwrap_or_else(|| auth.wrong("api_keys", error.to_string()))
 }
 
-/// Whether each operation asks for its scope.
+/// Whether each operation requires its scope.
 pub fn asks_scopes(root: &ConfigSection) -> bool {
     root.section("auth").and_then(|auth| auth.switch("ask_scopes")).unwrap_or(false)
 }
@@ -254,7 +254,7 @@ fn scopes(section: &ConfigSection) -> Result<ScopeSet, Wrong> {
     Ok(ScopeSet::new(section.strings("scopes").unwrap_or_default()))
 }
 
-/// Checks that each scope of a section is valid by RFC 6749 §3.3, whose lists are separated by
+/// Checks that each scope of a section is valid by RFC 6749 §3.3: lists of scopes are separated by
 /// spaces.
 ///
 /// # Errors
@@ -281,7 +281,7 @@ pub fn check_scopes(section: &ConfigSection) -> Result<(), Wrong> {
 /// [`Wrong`].
 fn check_sendable(section: &ConfigSection, secret: &str) -> Result<(), Wrong> {
     let text = section.text(secret).unwrap_or_default();
-    // RFC 9110 §5.5: spaces around a value are not of it; §11.2: a token of Bearer has none.
+    // RFC 9110 §5.5: spaces around a value are not part of it; §11.2: a Bearer token has none.
     let is_sent = match secret {
         "token" => text.bytes().all(|byte| byte.is_ascii_graphic()),
         _ => text.trim() == text && !text.chars().any(char::is_control),
@@ -376,8 +376,8 @@ fn issuer(section: &ConfigSection) -> Result<IssuerRule, Wrong> {
     Ok(IssuerRule { tokens, keys })
 }
 
-/// Whether the keys of an issuer can be of these algorithms: a secret is for HS256 to HS512 alone,
-/// and they are for nothing else.
+/// Checks that the keys of an issuer fit these algorithms: a secret fits only HS256 to HS512, and
+/// these fit nothing else.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -411,8 +411,8 @@ fn proxy(auth: &ConfigSection) -> Result<Option<ProxyRule>, Wrong> {
     }))
 }
 
-/// Hops that say the address of their client: a hop that is trusted to name the caller is trusted
-/// with that, too. What all its clients fail at would be counted as its own otherwise.
+/// Trusted hops that report the address of their client: a hop that may name the caller is trusted
+/// for that too. Otherwise the failures of all its clients would count as its own.
 ///
 /// # Errors
 /// [`Wrong`].
