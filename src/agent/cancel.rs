@@ -45,8 +45,8 @@ pub trait CancelDecision: Send + Sync {
 }
 
 impl CancelRequest<'_> {
-    /// Shows the task, with history and artifacts. Its lock is held meanwhile: copy what is needed
-    /// and return.
+    /// Shows the task, with history and artifacts. The task is locked meanwhile: copy what is
+    /// needed and return.
     pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) {
         self.host.read(each);
     }
@@ -90,8 +90,8 @@ impl DeferredCancel {
         &self.request
     }
 
-    /// Shows the current task, with history and artifacts; false: it was evicted. Its lock is held
-    /// meanwhile: copy what is needed and return.
+    /// Shows the current task, with history and artifacts; false: it was evicted. The task is
+    /// locked meanwhile: copy what is needed and return.
     pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) -> bool {
         let host = self.host.as_ref().map(|host| host.task());
         host.is_some_and(|(task, host)| host.read(task, each))

@@ -60,7 +60,7 @@ impl Deferred {
     }
 
     /// Shows the task that the message continues, with history and artifacts; false: the message
-    /// starts a new one, or the task was evicted. Its lock is held meanwhile: copy what is needed
+    /// starts a new one, or the task was evicted. The task is locked meanwhile: copy what is needed
     /// and return.
     pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) -> bool {
         self.task().is_some_and(|(task, host)| host.read(task, each))

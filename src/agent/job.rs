@@ -53,8 +53,8 @@ impl Job {
         &self.request
     }
 
-    /// Shows the current task, with history and artifacts; false: it was evicted. Its lock is held
-    /// meanwhile: copy what is needed and return.
+    /// Shows the current task, with history and artifacts; false: it was evicted. The task is
+    /// locked meanwhile: copy what is needed and return.
     pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) -> bool {
         self.host.read(self.task, each)
     }

@@ -116,7 +116,7 @@ impl Turn<'_> {
     }
 
     /// Shows the task as it was before the turn, with history and artifacts; nothing when the
-    /// message starts a new one. Its lock is held meanwhile: copy what is needed and return.
+    /// message starts a new one. The task is locked meanwhile: copy what is needed and return.
     pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) {
         self.host.read(each);
     }
