@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_left_are_found_out() {
+    fn abandoned_wakers_are_dropped() {
         let mut alive: Vec<Waiter> = (0..20).map(|_| Waiter::default()).collect();
         let mut waiters = Waiters::default();
         for waiter in &mut alive {

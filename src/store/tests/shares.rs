@@ -84,7 +84,7 @@ fn what_gets_no_room_does_not_count() {
 }
 
 #[test]
-fn a_task_of_nobody_counts_in_the_account_of_its_caller() {
+fn task_without_an_owner_counts_for_its_caller() {
     let store = Store::new(&Limits::default(), 7);
     let account = Arc::new(CallerAccount::default());
     let share = RunningShare { account: Some(Arc::clone(&account)), ..RunningShare::of_owner(2) };
@@ -150,7 +150,7 @@ fn held(store: &Store, key: TaskKey) -> usize {
 }
 
 #[test]
-fn who_has_no_bytes_left_begins_no_task_and_may_end_those_that_run() {
+fn caller_without_bytes_can_only_end_its_tasks() {
     let (store, share) = (Store::new(&Limits::default(), 7), of_kib(16));
     let first = begin(&store, of_owner(1, Some(&share)), 6_000).unwrap();
     let second = begin(&store, of_owner(2, Some(&share)), 6_000).unwrap();
@@ -225,7 +225,7 @@ fn an_event_beyond_the_share_ends_its_task_and_says_so() {
 }
 
 #[test]
-fn who_is_refused_for_its_share_makes_nobody_elses_tasks_leave() {
+fn refusal_at_a_share_evicts_no_tasks_of_others() {
     let limits = Limits { store_bytes_max: 60_000, ..Limits::default() };
     let (store, share) = (Store::new(&limits, 7), of_kib(4));
     let ended: Vec<TaskKey> = (0..)
@@ -245,7 +245,7 @@ fn who_is_refused_for_its_share_makes_nobody_elses_tasks_leave() {
 }
 
 #[test]
-fn a_number_is_nobody_elses_while_an_agent_still_has_a_call_of_its_owner() {
+fn number_is_not_reused_while_an_agent_has_a_call() {
     let limits = Limits { owners_max: 1, task_ttl_ms: 1_000, ..Limits::default() };
     let store = Store::new(&limits, 7);
     let enter = |name, ms| {
