@@ -12,7 +12,7 @@ use std::sync::{
 
 use crossbeam_utils::CachePadded;
 
-/// All workers together cache at most two of this many parts of the permits.
+/// All workers together cache at most 2 / `PORTIONS` of the permits.
 const PORTIONS: usize = 32;
 
 /// The permits of one kind.
