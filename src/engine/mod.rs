@@ -49,8 +49,8 @@ pub use setup::{Mount, Setup};
 
 #[cfg(feature = "push")]
 pub use crate::push::{
-    HostRule, NoHostRule, Pace, PortRule, PostPlace, PushChallenge, PushSettings, PushTargets,
-    TargetError,
+    HostRule, NoHostRule, Pace, PortRule, PushChallenge, PushSettings, PushTargets, TargetError,
+    WebhookSlot,
     address::AddressKind,
     outbox::{NextRequest, Outbox, PostOutcome, PostRequest},
 };

@@ -25,7 +25,7 @@ use crate::{
     model::{PushConfig, PushForm, uuid, uuid_digits},
     op::{Core, ShownPost},
     push::{
-        FailedPost, FailureKind, NextPost, Post, PostPlace, PushChallenge, TargetError, Webhooks,
+        FailedPost, FailureKind, NextPost, Post, PushChallenge, TargetError, WebhookSlot, Webhooks,
         fields,
         large::LargePosts,
         outbox::{NextRequest, Outbox, PostOutcome, PostRequest},
@@ -129,14 +129,14 @@ impl CoreOutbox {
     fn count(&self, webhooks: &Webhooks, request: &PostRequest, now: Now) -> bool {
         let mut large = self.large();
         let Some(size) = large.size(request) else {
-            large.keep_promise(request.place);
+            large.keep_promise(request.slot);
             return true;
         };
-        if large.begin(request.place, &size) {
+        if large.begin(request.slot, &size) {
             return true;
         }
         drop(large);
-        webhooks.set_aside(request.place, size, now);
+        webhooks.set_aside(request.slot, size, now);
         false
     }
 
@@ -184,7 +184,7 @@ impl CoreOutbox {
     fn make(&self, post: &Post, now: Now, request: &mut PostRequest) -> Option<ShownPost> {
         request.clear();
         if !post.is_proven && self.is_challenged(post) {
-            self.core.registry()?.challenged(post.place, now);
+            self.core.registry()?.challenged(post.slot, now);
             return self.challenge(post, request);
         }
         let (mut task_id, mut is_task) = (String::new(), false);
@@ -200,7 +200,7 @@ impl CoreOutbox {
             return Some(shown);
         }
         let config = PushConfig(&post.config);
-        (request.place, request.owner) = (post.place, post.owner);
+        (request.slot, request.owner) = (post.slot, post.owner);
         (request.upto, request.has_more) = (shown.upto, shown.has_more);
         put_url(&mut request.url, post);
         let names = NotificationNames::new(&shown, post, is_task);
@@ -244,7 +244,7 @@ impl CoreOutbox {
     fn challenge(&self, post: &Post, request: &mut PostRequest) -> Option<ShownPost> {
         let bits = self.core.bits_of(post.task)?;
         let id = PushConfig(&post.config).id().unwrap_or_default().raw();
-        (request.place, request.owner) = (post.place, post.owner);
+        (request.slot, request.owner) = (post.slot, post.owner);
         put_url(&mut request.url, post);
         // A receiver at another URL cannot compute it.
         let token = uuid(hash_of(bits, &[b"challenge", id, request.url.as_bytes()]));
@@ -294,10 +294,10 @@ impl Outbox for CoreOutbox {
                 NextPost::Never => return NextRequest::Never,
             };
             if !self.is_vouched(webhooks, post.owner, now) {
-                webhooks.withdraw_post(post.place, now);
+                webhooks.withdraw_post(post.slot, now);
                 continue;
             }
-            let unmade = UnmadePost { webhooks, place: post.place, now };
+            let unmade = UnmadePost { webhooks, slot: post.slot, now };
             let shown = self.make(&post, now, request);
             std::mem::forget(unmade);
             match shown {
@@ -308,9 +308,9 @@ impl Outbox for CoreOutbox {
                     }
                 }
                 Some(ShownPost { upto, has_more, .. }) => {
-                    webhooks.passed_over(post.place, upto, now, has_more);
+                    webhooks.passed_over(post.slot, upto, now, has_more);
                 }
-                None => webhooks.task_left(post.place, now),
+                None => webhooks.task_left(post.slot, now),
             }
         }
     }
@@ -318,7 +318,7 @@ impl Outbox for CoreOutbox {
     fn done(&self, request: &PostRequest, outcome: PostOutcome, now: Now, random: u64) {
         let Some(webhooks) = self.core.registry() else { return };
         let size = self.large().size(request);
-        let PostRequest { place, upto, has_more, .. } = *request;
+        let PostRequest { slot, upto, has_more, .. } = *request;
         let kind = match outcome {
             PostOutcome::Refused { .. } => FailureKind::Refused,
             PostOutcome::Unwell { .. } => FailureKind::Unwell,
@@ -326,23 +326,23 @@ impl Outbox for CoreOutbox {
         };
         match outcome {
             PostOutcome::Delivered if !request.expects.is_empty() => {
-                webhooks.proven(place, now);
+                webhooks.proven(slot, now);
             }
             // A challenge for a higher rate only says nothing about deliveries.
             _ if !request.expects.is_empty() && self.challenges() == PushChallenge::Auto => {
-                webhooks.unanswered(place, now);
+                webhooks.unanswered(slot, now);
             }
             PostOutcome::Delivered => {
-                webhooks.delivered(place, upto, now, has_more);
+                webhooks.delivered(slot, upto, now, has_more);
             }
             PostOutcome::Gone => {
-                let gone = webhooks.gone(place, now);
+                let gone = webhooks.gone(slot, now);
                 gone.into_iter().for_each(|config| self.core.forget_scope(PushConfig(&config)));
             }
             PostOutcome::Refused { why, retry_after_ms }
             | PostOutcome::Unwell { why, retry_after_ms }
             | PostOutcome::Failed { why, retry_after_ms } => {
-                let failed = FailedPost { place, why: &why, retry_after_ms, kind, random };
+                let failed = FailedPost { slot, why: &why, retry_after_ms, kind, random };
                 webhooks.failed(&failed, now);
             }
         }
@@ -370,15 +370,15 @@ impl Outbox for CoreOutbox {
 /// stay in flight forever.
 struct UnmadePost<'a> {
     webhooks: &'a Webhooks,
-    place: PostPlace,
+    slot: WebhookSlot,
     now: Now,
 }
 
 impl Drop for UnmadePost<'_> {
     fn drop(&mut self) {
-        let (place, why) = (self.place, "the post could not be created");
+        let (slot, why) = (self.slot, "the post could not be created");
         let (retry_after_ms, kind, random) = (None, FailureKind::Refused, u64::MAX);
-        let failed = FailedPost { place, why, retry_after_ms, kind, random };
+        let failed = FailedPost { slot, why, retry_after_ms, kind, random };
         self.webhooks.failed(&failed, self.now);
     }
 }

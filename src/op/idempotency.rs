@@ -103,8 +103,8 @@ impl SentTask {
             // The events in between have been evicted.
             return is_over.then(|| task.seq());
         }
-        let (mut place, mut end) = (Default::default(), None);
-        task.replay(self.after, &mut place, |replayed| {
+        let (mut position, mut end) = (Default::default(), None);
+        task.replay(self.after, &mut position, |replayed| {
             if let TaskEvent::Status { state, .. } = replayed.event
                 && (state.is_terminal() || state.is_interrupted())
             {
@@ -237,7 +237,7 @@ impl Core {
     ) -> Result<Option<WaitHandle>, Fault> {
         let (link, call) = CallLink::late();
         let core = self.this.upgrade().ok_or(FaultKind::ShuttingDown)?;
-        let at = self.store.place_of(cx.caller.worker, cx.now);
+        let at = self.store.position_of(cx.caller.worker, cx.now);
         let charge = AnswerCharge::take((core, at), JOINED_CALL_BYTES, None)?;
         call.count_by(Box::new(charge));
         let joined = JoinedSend { call, mode: send.mode };
@@ -274,7 +274,7 @@ impl Core {
     fn answer_again(&self, call: &LateCall, sent: &SentMessage) {
         let SentMessage { message, context_id } = sent.clone();
         let Some(core) = self.this.upgrade() else { return };
-        let at = self.store.place_of(0, self.now());
+        let at = self.store.position_of(0, self.now());
         let held_bytes = JOINED_CALL_BYTES + message.held_bytes() + context_id.len();
         match AnswerCharge::take((core, at), held_bytes, None) {
             Ok(charge) => {

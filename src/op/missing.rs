@@ -111,7 +111,7 @@ impl LookupHost for LookingUp<'_, '_> {
                 return Err(Closed);
             }
         };
-        let key = core.store.place_of(self.cx.caller.worker, self.cx.now);
+        let key = core.store.position_of(self.cx.caller.worker, self.cx.now);
         if let Err(refused) = core.store.hold_bytes(key, held_bytes) {
             self.full = Some(refused.into());
             return Err(Closed);

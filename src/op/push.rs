@@ -26,8 +26,8 @@ use crate::{
     },
     op::Core,
     push::{
-        DEFAULT_ID, NewWebhook, PostPlace, PushBounds, PushChallenge, PushRefused, PushSettings,
-        PushStart, WebhookUrl, Webhooks, fields,
+        DEFAULT_ID, NewWebhook, PushBounds, PushChallenge, PushRefused, PushSettings, PushStart,
+        WebhookSlot, WebhookUrl, Webhooks, fields,
     },
     service::{Answer, CallCx, Outcome, trace::ParentSpan},
     store::TaskKey,
@@ -244,12 +244,12 @@ impl CorePush {
         is_inline: bool,
     ) -> Result<CheckedWebhook<'p>, Fault> {
         let url = self.settings.targets.read(&config.url().to_str());
-        let place = ConfigPosition { form, is_inline };
-        let url = url.map_err(|why| Fault::param(place.path("url"), why.to_string()))?;
+        let position = ConfigPosition { form, is_inline };
+        let url = url.map_err(|why| Fault::param(position.path("url"), why.to_string()))?;
         fields::check(config)
-            .map_err(|wrong| Fault::param(place.path(wrong.member), wrong.must))?;
+            .map_err(|wrong| Fault::param(position.path(wrong.member), wrong.must))?;
         if config.id().is_some_and(|id| id.to_str().chars().any(char::is_control)) {
-            return Err(Fault::param(place.path("id"), "must have no control characters"));
+            return Err(Fault::param(position.path("id"), "must have no control characters"));
         }
         let id = match (config.id().filter(|id| !id.is_empty()), form) {
             (Some(id), _) => Cow::Borrowed(id.raw()),
@@ -298,7 +298,7 @@ impl CorePush {
         let from = match page_token.filter(|token| !token.is_empty()) {
             Some(token) => {
                 let token = str::from_utf8(token.raw()).ok();
-                Some(token.and_then(PostPlace::of_token).ok_or_else(no_page)?)
+                Some(token.and_then(WebhookSlot::of_token).ok_or_else(no_page)?)
             }
             None => None,
         };
@@ -310,7 +310,7 @@ impl CorePush {
             }
             answer(Reply::Push(PushReply::Listed { task_id, config }));
         });
-        let next = listed.map_err(|_| no_page())?.map(PostPlace::token).unwrap_or_default();
+        let next = listed.map_err(|_| no_page())?.map(WebhookSlot::token).unwrap_or_default();
         if !is_open {
             answer(Reply::Push(PushReply::ListStart));
         }

@@ -22,7 +22,7 @@ pub(super) struct ResumeTimer {
     pub due_ms: u64,
     /// It wraps; then two timers of the same moment run in the wrong order.
     pub number: u32,
-    pub place: u32,
+    pub position: u32,
     pub check: u32,
     /// The incarnation that set it; later programs do not get it.
     pub incarnation: u32,
@@ -31,7 +31,7 @@ pub(super) struct ResumeTimer {
 
 impl ResumeTimer {
     pub fn key(&self) -> TaskKey {
-        TaskKey { place: self.place, check: self.check }
+        TaskKey { position: self.position, check: self.check }
     }
 }
 
@@ -191,15 +191,15 @@ mod tests {
     use super::*;
     use crate::limits::RESUME_TIMER_BYTES;
 
-    fn timer(place: u32) -> ResumeTimer {
-        ResumeTimer { due_ms: 600_000, number: 0, place, check: 0, incarnation: 0, token: 0 }
+    fn timer(position: u32) -> ResumeTimer {
+        ResumeTimer { due_ms: 600_000, number: 0, position, check: 0, incarnation: 0, token: 0 }
     }
 
     #[test]
     fn resume_timers_are_bounded_and_those_of_ended_tasks_make_room() {
         let timers = AllTimers::new(3, 4);
-        let push = |worker, place, now_ms, ended: u32| {
-            timers.push(worker, timer(place), now_ms, |key| key.place >= ended)
+        let push = |worker, position, now_ms, ended: u32| {
+            timers.push(worker, timer(position), now_ms, |key| key.position >= ended)
         };
         // One task receives message after message, on one worker or on many.
         assert!((0..4).all(|worker| push(worker, 7, 0, 0)));
@@ -221,8 +221,8 @@ mod tests {
         for (round, worker) in (0..2 * workers as u64).zip((0..workers).cycle()) {
             // The tasks of the previous worker have ended, or their time has come.
             let now_ms = (round + 1) * SWEEP_EVERY_MS;
-            for place in 0..most as u32 {
-                assert!(timers.push(worker, timer(place), now_ms, |_| false));
+            for position in 0..most as u32 {
+                assert!(timers.push(worker, timer(position), now_ms, |_| false));
             }
             if round % 2 == 0 {
                 while timers.pop(worker, 600_000).is_some() {}

@@ -113,8 +113,8 @@ impl Core {
         ending: &Ending,
     ) {
         if let Ending::Resume { after_ms, token } = *ending {
-            let (due_ms, TaskKey { place, check }) = (now.mono_ms.saturating_add(after_ms), key);
-            let timer = ResumeTimer { due_ms, number: 0, place, check, incarnation, token };
+            let (due_ms, TaskKey { position, check }) = (now.mono_ms.saturating_add(after_ms), key);
+            let timer = ResumeTimer { due_ms, number: 0, position, check, incarnation, token };
             self.push_timer(worker, timer, now);
         }
     }

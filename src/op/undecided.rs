@@ -107,7 +107,7 @@ impl UndecidedCancels {
     /// Adds `own` so that others may join it, unless it could join another; then false. Atomic.
     fn add(&self, key: TaskKey, own: &Arc<UndecidedCancel>) -> bool {
         let mut all = self.lock();
-        let of_task = all.entry((key.place, key.check)).or_default();
+        let of_task = all.entry((key.position, key.check)).or_default();
         let is_alone = !of_task.iter().any(|one| one.is_joined_by(own));
         if is_alone {
             of_task.push(Arc::clone(own));
@@ -123,7 +123,7 @@ impl UndecidedCancels {
         charge: AnswerCharge,
     ) -> Option<CallLink> {
         let mut all = self.lock();
-        let of_task = all.entry((key.place, key.check)).or_default();
+        let of_task = all.entry((key.position, key.check)).or_default();
         let other = of_task.iter().find(|one| one.is_joined_by(own));
         let joined = other.and_then(|one| one.calls.join(Box::new(charge)));
         if joined.is_none() {
@@ -134,7 +134,7 @@ impl UndecidedCancels {
 
     /// Prevents further callers from joining.
     fn remove(&self, key: TaskKey, cancel: &Arc<UndecidedCancel>) {
-        let (mut all, key) = (self.lock(), (key.place, key.check));
+        let (mut all, key) = (self.lock(), (key.position, key.check));
         if let Some(of_task) = all.get_mut(&key) {
             of_task.retain(|one| !Arc::ptr_eq(one, cancel));
             if of_task.is_empty() {

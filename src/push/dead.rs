@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use foldhash::fast::RandomState;
 
-use super::schedule::PostPlace;
+use super::schedule::WebhookSlot;
 use crate::shares::{Holder, Newcomer};
 
 /// Why a webhook has stopped.
@@ -39,7 +39,7 @@ pub struct DeadLetter {
     /// Its number, the key to replay or drop it.
     pub number: u64,
     /// The webhook, while it exists.
-    pub place: PostPlace,
+    pub slot: WebhookSlot,
     /// The owner that it is charged to.
     pub(super) holder: Holder,
     /// The task, as its service names it.
@@ -137,12 +137,12 @@ impl DeadLetters {
     }
 
     pub fn find(&self, number: u64) -> Option<&DeadLetter> {
-        self.letters.get(self.place(number)?)
+        self.letters.get(self.slot(number)?)
     }
 
     /// Removes the letter with this number.
     pub fn remove(&mut self, number: u64) -> Option<DeadLetter> {
-        self.place(number).and_then(|at| self.remove_at(at))
+        self.slot(number).and_then(|at| self.remove_at(at))
     }
 
     /// Removes all.
@@ -152,7 +152,7 @@ impl DeadLetters {
     }
 
     /// The letters are sorted by number.
-    fn place(&self, number: u64) -> Option<usize> {
+    fn slot(&self, number: u64) -> Option<usize> {
         self.letters.binary_search_by_key(&number, |letter| letter.number).ok()
     }
 }

@@ -12,7 +12,7 @@ use foldhash::fast::RandomState;
 
 use super::{
     outbox::PostRequest,
-    schedule::{PostPlace, host_name},
+    schedule::{WebhookSlot, host_name},
     url_origin,
 };
 
@@ -46,7 +46,7 @@ pub struct LargePosts {
     /// Bytes that the delivery needs that has waited longest for bytes of all; 0: none waits.
     waiting: usize,
     /// Resumed deliveries, which have reserved bytes until they start.
-    promised: Vec<(PostPlace, PostSize)>,
+    promised: Vec<(WebhookSlot, PostSize)>,
     by_owner: HashMap<u32, usize, RandomState>,
     by_host: HashMap<Box<str>, usize, RandomState>,
 }
@@ -95,8 +95,8 @@ impl LargePosts {
 
     /// Counts a delivery that starts; false: there are no bytes for it. A promised one may also use
     /// the bytes of the waiting one, which came after it.
-    pub fn begin(&mut self, place: PostPlace, size: &PostSize) -> bool {
-        let others = if self.keep_promise(place) { 0 } else { self.waiting };
+    pub fn begin(&mut self, slot: WebhookSlot, size: &PostSize) -> bool {
+        let others = if self.keep_promise(slot) { 0 } else { self.waiting };
         let has_room = self.room_beside(size, others) == PostRoom::Free;
         if has_room {
             self.enter(size);
@@ -110,21 +110,21 @@ impl LargePosts {
     }
 
     /// Reserves the bytes of a resumed delivery until it starts.
-    pub fn promise(&mut self, place: PostPlace, size: PostSize) {
+    pub fn promise(&mut self, slot: WebhookSlot, size: PostSize) {
         self.enter(&size);
-        self.promised.push((place, size));
+        self.promised.push((slot, size));
     }
 
     /// Releases the reserved bytes of a delivery that starts; false: none were reserved.
-    pub fn keep_promise(&mut self, place: PostPlace) -> bool {
-        let at = self.promised.iter().position(|(promised, _)| *promised == place);
+    pub fn keep_promise(&mut self, slot: WebhookSlot) -> bool {
+        let at = self.promised.iter().position(|(promised, _)| *promised == slot);
         let promise = at.map(|at| self.promised.swap_remove(at));
         promise.inspect(|(_, size)| self.leave(size)).is_some()
     }
 
     /// Releases the reserved bytes of deliveries that will not start soon.
-    pub fn review(&mut self, is_near: impl Fn(PostPlace) -> bool) {
-        let gone = self.promised.extract_if(.., |(place, _)| !is_near(*place));
+    pub fn review(&mut self, is_near: impl Fn(WebhookSlot) -> bool) {
+        let gone = self.promised.extract_if(.., |(slot, _)| !is_near(*slot));
         for (_, size) in gone.collect::<Vec<_>>() {
             self.leave(&size);
         }
@@ -212,26 +212,26 @@ mod tests {
         let size = |owner, url, bytes| posts.size(&request(owner, url, bytes)).unwrap();
         let [a, b, c] = ["https://a/", "https://b/", "https://c/"].map(|url| size(0, url, 1_900));
         let next = size(1, "https://d/", 6_000);
-        let place = |index: u32| PostPlace::of_token(&format!("{index}.0")).unwrap();
-        assert!(posts.begin(place(1), &a) && posts.begin(place(2), &b));
+        let slot = |index: u32| WebhookSlot::of_token(&format!("{index}.0")).unwrap();
+        assert!(posts.begin(slot(1), &a) && posts.begin(slot(2), &b));
         assert_eq!(posts.room(&next), AllHeld);
         posts.wait(&next);
-        assert!(!posts.begin(place(3), &c), "what is left is for the one that waits");
+        assert!(!posts.begin(slot(3), &c), "what is left is for the one that waits");
         posts.leave(&a);
-        assert!(!posts.begin(place(3), &c));
+        assert!(!posts.begin(slot(3), &c));
         posts.review(|_| true);
         assert_eq!(posts.room(&next), Free);
-        posts.promise(place(4), next.clone());
-        assert!(!posts.begin(place(3), &c), "it has its bytes before it is made");
+        posts.promise(slot(4), next.clone());
+        assert!(!posts.begin(slot(3), &c), "it has its bytes before it is made");
         posts.leave(&b);
         assert!(posts.is_idle(), "none is under way");
         posts.wait(&c);
-        assert!(posts.begin(place(4), &next) && !posts.is_idle());
+        assert!(posts.begin(slot(4), &next) && !posts.is_idle());
         // A delivery that will not start holds no bytes.
         posts.leave(&next);
-        posts.promise(place(5), a);
-        posts.review(|near| near != place(5));
+        posts.promise(slot(5), a);
+        posts.review(|near| near != slot(5));
         assert!(posts.held == 0 && posts.by_owner.is_empty() && posts.by_host.is_empty());
-        assert!(!posts.keep_promise(place(5)));
+        assert!(!posts.keep_promise(slot(5)));
     }
 }

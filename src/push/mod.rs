@@ -19,7 +19,7 @@ pub use self::registry::{
     CONFIG_BYTES, DEFAULT_ID, FailedPost, NewWebhook, NextPost, NoPage, Post, PushBounds,
     PushOutcomes, PushRefused, PushStart, PushStats, ReplayOutcome, Webhooks, WithdrawnWebhook,
 };
-pub use self::schedule::{FailureKind, Fate, Pace, PostPlace, Schedule};
+pub use self::schedule::{FailureKind, Fate, Pace, Schedule, WebhookSlot};
 pub use self::settings::{PushChallenge, PushSettings};
 pub use self::target::{HostRule, NoHostRule, PortRule, PushTargets, TargetError, WebhookUrl};
 pub use self::webhook::url_origin;

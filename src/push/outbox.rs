@@ -3,14 +3,14 @@
 
 use std::{net::IpAddr, task::Waker};
 
-use super::{PostPlace, TargetError};
+use super::{TargetError, WebhookSlot};
 use crate::{http::FieldLinesBuf, service::Now};
 
 /// A prepared request: a `POST`, or the `GET` of a challenge.
 #[derive(Debug, Default)]
 pub struct PostRequest {
     /// Its webhook.
-    pub place: PostPlace,
+    pub slot: WebhookSlot,
     /// Its owner; 0: all anonymous callers.
     pub owner: u32,
     /// The URL, as [`WebhookUrl`](super::WebhookUrl) has written it.

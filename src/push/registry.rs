@@ -24,7 +24,7 @@ use foldhash::fast::RandomState;
 use super::{
     WebhookUrl,
     dead::{DeadLetter, DeadLetters},
-    schedule::{Pace, PostPlace, Schedule},
+    schedule::{Pace, Schedule, WebhookSlot},
     webhook::{TaskWebhooks, Webhook},
 };
 use crate::{
@@ -126,7 +126,7 @@ pub struct NewWebhook<'a> {
 #[derive(Debug)]
 pub struct Post {
     /// The webhook.
-    pub place: PostPlace,
+    pub slot: WebhookSlot,
     /// The number of its owner ([`Webhooks::owner_name`]); 0: all anonymous callers.
     pub owner: u32,
     /// Its task.
@@ -244,8 +244,8 @@ impl Webhooks {
     /// first. False: there is none.
     pub fn get(&self, task: u64, id: Option<&[u8]>, show: impl FnOnce(PushConfig<'_>)) -> bool {
         let state = self.lock();
-        let place = state.meant(task, id);
-        let Some(webhook) = place.and_then(|place| state.schedule.get(place)) else {
+        let slot = state.meant(task, id);
+        let Some(webhook) = slot.and_then(|slot| state.schedule.get(slot)) else {
             return false;
         };
         show(webhook.config());
@@ -260,10 +260,10 @@ impl Webhooks {
     pub fn list(
         &self,
         task: u64,
-        from: Option<PostPlace>,
+        from: Option<WebhookSlot>,
         most: usize,
         mut each: impl FnMut(PushConfig<'_>),
-    ) -> Result<Option<PostPlace>, NoPage> {
+    ) -> Result<Option<WebhookSlot>, NoPage> {
         let state = self.lock();
         let mut at = match from {
             Some(from) => {
@@ -283,8 +283,8 @@ impl Webhooks {
     /// Deletes the configuration that [`Webhooks::get`] shows; false: there was none.
     pub fn delete(&self, task: u64, id: Option<&[u8]>) -> bool {
         let mut state = self.lock();
-        let Some(place) = state.meant(task, id) else { return false };
-        state.remove(task, place);
+        let Some(slot) = state.meant(task, id) else { return false };
+        state.remove(task, slot);
         state.settle(task);
         drop(state);
         // A delivery that waited for its slot resumes.
@@ -320,13 +320,13 @@ impl Webhooks {
             let changed = self.changes.take(wake);
             let mut state = self.lock();
             state.note_changed(&changed, now);
-            if let Some(place) = state.schedule.next(now.mono_ms)
-                && let Some(webhook) = state.schedule.get(place)
+            if let Some(slot) = state.schedule.next(now.mono_ms)
+                && let Some(webhook) = state.schedule.get(slot)
             {
-                let mut post = Box::new(webhook.post(place));
-                post.is_limited = state.schedule.is_limited(place);
+                let mut post = Box::new(webhook.post(slot));
+                post.is_limited = state.schedule.is_limited(slot);
                 post.may_challenge =
-                    post.is_limited && state.schedule.may_challenge(place, now.mono_ms);
+                    post.is_limited && state.schedule.may_challenge(slot, now.mono_ms);
                 return NextPost::Post(post);
             }
             if changed.is_empty() {
@@ -384,10 +384,10 @@ impl PushState {
     fn settle(&mut self, key: u64) {
         let Some(task) = self.tasks.get(&key) else { return };
         let (mut at, mut is_needed, mut has_letters) = (task.first, false, false);
-        while let Some(place) = at {
-            is_needed |= self.schedule.is_busy(place);
-            has_letters |= self.schedule.is_stopped(place);
-            at = self.schedule.get(place).and_then(Webhook::next);
+        while let Some(slot) = at {
+            is_needed |= self.schedule.is_busy(slot);
+            has_letters |= self.schedule.is_stopped(slot);
+            at = self.schedule.get(slot).and_then(Webhook::next);
         }
         task.watch.set_needed(is_needed);
         task.watch.set_letters(has_letters);
@@ -403,9 +403,9 @@ impl PushState {
                 continue;
             }
             let mut at = task.first;
-            while let Some(place) = at {
-                self.schedule.note(place, now.mono_ms);
-                at = self.schedule.get(place).and_then(Webhook::next);
+            while let Some(slot) = at {
+                self.schedule.note(slot, now.mono_ms);
+                at = self.schedule.get(slot).and_then(Webhook::next);
             }
             self.settle(*key);
         }
@@ -556,7 +556,7 @@ mod tests {
         });
         assert_eq!((page.join(""), rest), ("bca".to_owned(), Ok(None)));
         assert_eq!(webhooks.list(8, Some(token), 2, |_| ()), Err(NoPage));
-        assert_eq!(PostPlace::of_token(&token.token()), Some(token));
+        assert_eq!(WebhookSlot::of_token(&token.token()), Some(token));
         assert!(webhooks.delete(7, Some(b"c")) && !webhooks.delete(7, Some(b"c")));
         assert_eq!(ids(&webhooks, 7), ["b", "a"]);
         webhooks.delete_all(7);
@@ -712,13 +712,13 @@ mod tests {
         let posts = [next(&webhooks, 0).unwrap(), next(&webhooks, 0).unwrap()];
         assert!(next(&webhooks, 0).is_none());
         assert_eq!(posts[0].start, PushStart { seq: 1, snapshot: false });
-        webhooks.delivered(posts[0].place, 5, at(1), false);
+        webhooks.delivered(posts[0].slot, 5, at(1), false);
         changed.wake_by_ref();
         let again = next(&webhooks, 1).unwrap();
-        assert_eq!((again.place, again.start.seq), (posts[0].place, 5));
+        assert_eq!((again.slot, again.start.seq), (posts[0].slot, 5));
         // The other delivery is in flight, and its webhook has new events when it ends.
         assert!(next(&webhooks, 1).is_none());
-        webhooks.delivered(posts[1].place, 3, at(1), false);
+        webhooks.delivered(posts[1].slot, 3, at(1), false);
         assert_eq!(next(&webhooks, 1).unwrap().start.seq, 3);
     }
 
@@ -731,11 +731,11 @@ mod tests {
         assert_eq!(post.url.as_deref(), Some("http://localhost:8080/x"));
         assert_eq!(PushConfig(&post.config).url().to_string(), "http://LOCALHOST:8080/x");
         set(&webhooks, 7, 0, "a", "http://localhost:8080/y").unwrap();
-        webhooks.delivered(post.place, 9, at(0), true);
+        webhooks.delivered(post.slot, 9, at(0), true);
         webhooks.note(7);
         let post = next(&webhooks, 0).unwrap();
         assert_eq!((post.url, post.start.seq), (None, 1));
-        webhooks.gone(post.place, at(0));
+        webhooks.gone(post.slot, at(0));
         webhooks.note(7);
         assert!(next(&webhooks, 0).is_none() && ids(&webhooks, 7).is_empty());
         changed.wake();
@@ -755,8 +755,8 @@ mod tests {
                 webhooks.delete_all(7);
             }
             match round {
-                2 => webhooks.task_left(post.place, at(0)),
-                _ => drop(webhooks.gone(post.place, at(0))),
+                2 => webhooks.task_left(post.slot, at(0)),
+                _ => drop(webhooks.gone(post.slot, at(0))),
             }
             assert_eq!((posting(), webhooks.counted()), (0, (0, 0)));
         }
@@ -767,7 +767,7 @@ mod tests {
     fn configuration_fits_its_counted_bytes() {
         // The entry and its queue position; the shares of its task and its holder in maps, which
         // are partly empty; and its waker.
-        let entry = Schedule::<Webhook>::ENTRY_BYTES + 2 * size_of::<PostPlace>();
+        let entry = Schedule::<Webhook>::ENTRY_BYTES + 2 * size_of::<WebhookSlot>();
         let task = (size_of::<(u64, TaskWebhooks)>() + 1) * 7 / 4 + size_of::<TaskWatch>() + 16;
         let holder = (size_of::<(Holder, quotas::HolderCount)>() + 1) * 7 / 4;
         assert!(entry + task + holder <= CONFIG_BYTES, "{entry} {task} {holder}");

@@ -33,7 +33,7 @@ use self::{
 };
 use crate::shares::Holder;
 
-pub use self::pace::{Pace, PostPlace};
+pub use self::pace::{Pace, WebhookSlot};
 pub(super) use self::{hosts::host_name, origins::origin_bytes};
 
 /// Stale entries of deleted webhooks that queues and timers may hold before they are swept.
@@ -111,7 +111,7 @@ impl<T> Scheduled<T> {
 struct OpenPost {
     lane: LaneKey,
     /// The webhook that replaces its own and waits for its end.
-    successor: Option<PostPlace>,
+    successor: Option<WebhookSlot>,
 }
 
 /// What a timer is for.
@@ -134,7 +134,7 @@ pub struct Schedule<T> {
     /// The queue of each owner at each origin.
     lanes: Lanes,
     tickets: u32,
-    under_way: HashMap<PostPlace, OpenPost, RandomState>,
+    under_way: HashMap<WebhookSlot, OpenPost, RandomState>,
     timers: BinaryHeap<Reverse<(u64, Timer)>>,
     /// Slots in use, over all owners.
     granted: u32,
@@ -163,35 +163,35 @@ impl<T> Schedule<T> {
     }
 
     /// The hash of a webhook's URL if its deliveries are rate limited; 0: they are not.
-    pub fn limit_of(&self, place: PostPlace) -> u32 {
-        let entry = self.entries.get(place.index as usize).and_then(Option::as_ref);
-        entry.filter(|entry| entry.check == place.check).map_or(0, |entry| entry.url)
+    pub fn limit_of(&self, slot: WebhookSlot) -> u32 {
+        let entry = self.entries.get(slot.index as usize).and_then(Option::as_ref);
+        entry.filter(|entry| entry.check == slot.check).map_or(0, |entry| entry.url)
     }
 
     /// Limits the rate of a webhook's deliveries by the hash of its URL; 0: no limit.
-    pub fn limit(&mut self, place: PostPlace, url: u32) {
-        if let Some(entry) = self.entry(place) {
+    pub fn limit(&mut self, slot: WebhookSlot, url: u32) {
+        if let Some(entry) = self.entry(slot) {
             entry.url = url;
         }
     }
 
     /// Whether the rate has delayed a delivery of a webhook since the last one that arrived.
-    pub fn is_limited(&self, place: PostPlace) -> bool {
-        let entry = self.entries.get(place.index as usize).and_then(Option::as_ref);
-        entry.is_some_and(|entry| entry.check == place.check && entry.is_limited)
+    pub fn is_limited(&self, slot: WebhookSlot) -> bool {
+        let entry = self.entries.get(slot.index as usize).and_then(Option::as_ref);
+        entry.is_some_and(|entry| entry.check == slot.check && entry.is_limited)
     }
 
     /// Whether a webhook is rate limited and its URL, not confirmed yet, may be sent a challenge.
-    pub fn may_challenge(&mut self, place: PostPlace, now_ms: u64) -> bool {
-        let Some((url, lane)) = self.limited(place) else { return false };
+    pub fn may_challenge(&mut self, slot: WebhookSlot, now_ms: u64) -> bool {
+        let Some((url, lane)) = self.limited(slot) else { return false };
         let share = self.origins.share(lane);
         share.is_some_and(|share| !share.is_confirmed(url) && share.may_challenge(now_ms))
     }
 
     /// Notes that a challenge is sent to the URL of a webhook.
-    pub fn challenged(&mut self, place: PostPlace, now_ms: u64) {
+    pub fn challenged(&mut self, slot: WebhookSlot, now_ms: u64) {
         let pace = self.pace;
-        if let Some((_, lane)) = self.limited(place)
+        if let Some((_, lane)) = self.limited(slot)
             && let Some(share) = self.origins.share(lane)
         {
             share.challenged(&pace, now_ms);
@@ -199,23 +199,23 @@ impl<T> Schedule<T> {
     }
 
     /// Notes that the URL of a webhook has answered its challenge.
-    pub fn confirm(&mut self, place: PostPlace) {
-        if let Some((url, lane)) = self.limited(place)
+    pub fn confirm(&mut self, slot: WebhookSlot) {
+        if let Some((url, lane)) = self.limited(slot)
             && let Some(share) = self.origins.share(lane)
         {
             share.confirm(url);
         }
     }
 
-    fn limited(&mut self, place: PostPlace) -> Option<(u32, LaneKey)> {
-        let entry = self.entry(place).filter(|entry| entry.url != 0)?;
+    fn limited(&mut self, slot: WebhookSlot) -> Option<(u32, LaneKey)> {
+        let entry = self.entry(slot).filter(|entry| entry.url != 0)?;
         Some((entry.url, entry.lane()))
     }
 
     /// The origin of a webhook; `None`: it was deleted.
-    pub fn origin(&self, place: PostPlace) -> Option<&str> {
-        let entry = self.entries.get(place.index as usize)?.as_ref();
-        let origin = entry.filter(|entry| entry.check == place.check)?.origin;
+    pub fn origin(&self, slot: WebhookSlot) -> Option<&str> {
+        let entry = self.entries.get(slot.index as usize)?.as_ref();
+        let origin = entry.filter(|entry| entry.check == slot.check)?.origin;
         self.origins.get(origin).map(|origin| &*origin.text)
     }
 
@@ -246,7 +246,7 @@ impl<T> Schedule<T> {
 
     /// Adds an entry that has nothing to post yet, at an origin such as `https://a.example:443`,
     /// charged to a holder. All anonymous holders take turns as one owner, 0.
-    pub fn add(&mut self, origin: &str, holder: Holder, value: T) -> PostPlace {
+    pub fn add(&mut self, origin: &str, holder: Holder, value: T) -> WebhookSlot {
         let origin = self.origins.enter(origin, holder);
         let owner = holder.number();
         self.checks = self.checks.wrapping_add(1);
@@ -275,44 +275,44 @@ impl<T> Schedule<T> {
                 (self.entries.len() - 1) as u32
             }
         };
-        PostPlace { index, check }
+        WebhookSlot { index, check }
     }
 
     /// Adds a webhook that replaces another, which the caller removes next. It waits while a
     /// delivery of the other one is in flight.
     pub fn add_behind(
         &mut self,
-        before: PostPlace,
+        before: WebhookSlot,
         origin: &str,
         holder: Holder,
         value: T,
-    ) -> PostPlace {
-        let place = self.add(origin, holder, value);
+    ) -> WebhookSlot {
+        let slot = self.add(origin, holder, value);
         let since_ms = self.entry(before).map(|entry| entry.since_ms);
-        let is_its = |(of, post): &(&PostPlace, &mut OpenPost)| {
+        let is_its = |(of, post): &(&WebhookSlot, &mut OpenPost)| {
             **of == before || post.successor == Some(before)
         };
         if let (Some(since_ms), Some((_, post))) =
             (since_ms, self.under_way.iter_mut().find(is_its))
         {
-            post.successor = Some(place);
-            if let Some(entry) = self.entry(place) {
+            post.successor = Some(slot);
+            if let Some(entry) = self.entry(slot) {
                 (entry.stage, entry.since_ms) = (PostStage::Behind, since_ms);
             }
         }
-        place
+        slot
     }
 
     /// Removes a webhook in any stage. Its delivery in flight counts until it has ended.
-    pub fn remove(&mut self, place: PostPlace) -> Option<T> {
-        self.entry(place)?;
-        let entry = self.entries[place.index as usize].take()?;
-        self.free.push(place.index);
+    pub fn remove(&mut self, slot: WebhookSlot) -> Option<T> {
+        self.entry(slot)?;
+        let entry = self.entries[slot.index as usize].take()?;
+        self.free.push(slot.index);
         let lane = entry.lane();
         match entry.stage {
             PostStage::Ready => self.leave_lane(lane),
             PostStage::Granted => {
-                self.origins.withdraw(lane.origin, place);
+                self.origins.withdraw(lane.origin, slot);
                 self.release(lane);
             }
             _ => {}
@@ -322,58 +322,58 @@ impl<T> Schedule<T> {
     }
 
     /// The value of a webhook; `None`: it was deleted.
-    pub fn get(&self, place: PostPlace) -> Option<&T> {
-        let entry = self.entries.get(place.index as usize)?.as_ref()?;
-        (entry.check == place.check).then_some(&entry.value)
+    pub fn get(&self, slot: WebhookSlot) -> Option<&T> {
+        let entry = self.entries.get(slot.index as usize)?.as_ref()?;
+        (entry.check == slot.check).then_some(&entry.value)
     }
 
     /// The same, to change it.
-    pub fn get_mut(&mut self, place: PostPlace) -> Option<&mut T> {
-        self.entry(place).map(|entry| &mut entry.value)
+    pub fn get_mut(&mut self, slot: WebhookSlot) -> Option<&mut T> {
+        self.entry(slot).map(|entry| &mut entry.value)
     }
 
-    fn entry(&mut self, place: PostPlace) -> Option<&mut Scheduled<T>> {
-        let entry = self.entries.get_mut(place.index as usize)?.as_mut()?;
-        (entry.check == place.check).then_some(entry)
+    fn entry(&mut self, slot: WebhookSlot) -> Option<&mut Scheduled<T>> {
+        let entry = self.entries.get_mut(slot.index as usize)?.as_mut()?;
+        (entry.check == slot.check).then_some(entry)
     }
 
     /// Whether a webhook has undelivered events and is not stopped.
-    pub fn is_busy(&self, place: PostPlace) -> bool {
-        let entry = self.entries.get(place.index as usize).and_then(Option::as_ref);
-        let entry = entry.filter(|entry| entry.check == place.check);
+    pub fn is_busy(&self, slot: WebhookSlot) -> bool {
+        let entry = self.entries.get(slot.index as usize).and_then(Option::as_ref);
+        let entry = entry.filter(|entry| entry.check == slot.check);
         entry.is_some_and(|entry| !matches!(entry.stage, PostStage::Idle | PostStage::Stopped))
     }
 
     /// Whether a delivery of a webhook is in flight.
-    pub fn is_posting(&self, place: PostPlace) -> bool {
-        self.get(place).is_some() && self.under_way.contains_key(&place)
+    pub fn is_posting(&self, slot: WebhookSlot) -> bool {
+        self.get(slot).is_some() && self.under_way.contains_key(&slot)
     }
 
     /// Whether a webhook waits for the last delivery of the one that it replaces.
-    pub fn is_behind(&self, place: PostPlace) -> bool {
-        is_at(&self.entries, place, PostStage::Behind)
+    pub fn is_behind(&self, slot: WebhookSlot) -> bool {
+        is_at(&self.entries, slot, PostStage::Behind)
     }
 
     /// The replacement of a webhook that is gone and has a delivery in flight.
-    pub fn successor(&self, place: PostPlace) -> Option<PostPlace> {
-        match self.get(place) {
+    pub fn successor(&self, slot: WebhookSlot) -> Option<WebhookSlot> {
+        match self.get(slot) {
             Some(_) => None,
-            None => self.under_way.get(&place)?.successor,
+            None => self.under_way.get(&slot)?.successor,
         }
     }
 
     /// Whether a webhook is stopped.
-    pub fn is_stopped(&self, place: PostPlace) -> bool {
-        is_at(&self.entries, place, PostStage::Stopped)
+    pub fn is_stopped(&self, slot: WebhookSlot) -> bool {
+        is_at(&self.entries, slot, PostStage::Stopped)
     }
 
     /// Notes that a webhook has new events.
-    pub fn note(&mut self, place: PostPlace, now_ms: u64) {
-        let Some(entry) = self.entry(place) else { return };
+    pub fn note(&mut self, slot: WebhookSlot, now_ms: u64) {
+        let Some(entry) = self.entry(slot) else { return };
         match entry.stage {
             PostStage::Idle => {
                 entry.since_ms = now_ms;
-                self.make_ready(place);
+                self.make_ready(slot);
             }
             PostStage::Posting(_) => entry.stage = PostStage::Posting(true),
             // The delivery takes all events that exist when it begins.
@@ -388,17 +388,17 @@ impl<T> Schedule<T> {
 
     /// Schedules a stopped or waiting webhook at once; if its origin rests, its delivery is the
     /// probe.
-    pub fn resume(&mut self, place: PostPlace, now_ms: u64) {
-        let Some(entry) = self.entry(place) else { return };
+    pub fn resume(&mut self, slot: WebhookSlot, now_ms: u64) {
+        let Some(entry) = self.entry(slot) else { return };
         if matches!(entry.stage, PostStage::Idle | PostStage::Paused | PostStage::Stopped) {
             (entry.failures, entry.since_ms) = (0, now_ms);
-            self.make_first(place);
+            self.make_first(slot);
         }
     }
 
     /// Stops a webhook that has nothing to post, until [`Schedule::resume`].
-    pub fn stop(&mut self, place: PostPlace) {
-        if let Some(entry) = self.entry(place).filter(|entry| entry.stage == PostStage::Idle) {
+    pub fn stop(&mut self, slot: WebhookSlot) {
+        if let Some(entry) = self.entry(slot).filter(|entry| entry.stage == PostStage::Idle) {
             entry.stage = PostStage::Stopped;
         }
     }
@@ -420,9 +420,9 @@ impl<T> Schedule<T> {
 }
 
 /// Whether one is at a stage.
-fn is_at<T>(entries: &[Option<Scheduled<T>>], place: PostPlace, stage: PostStage) -> bool {
-    let entry = entries.get(place.index as usize).and_then(Option::as_ref);
-    entry.is_some_and(|entry| entry.check == place.check && entry.stage == stage)
+fn is_at<T>(entries: &[Option<Scheduled<T>>], slot: WebhookSlot, stage: PostStage) -> bool {
+    let entry = entries.get(slot.index as usize).and_then(Option::as_ref);
+    entry.is_some_and(|entry| entry.check == slot.check && entry.stage == stage)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     dead::{DeadLetter, WhyDead},
     registry::{CONFIG_BYTES, NewWebhook, Post, PushStart},
-    schedule::PostPlace,
+    schedule::WebhookSlot,
 };
 use crate::{
     model::{PushConfig, PushForm},
@@ -31,7 +31,7 @@ pub(super) struct Webhook {
     /// The holder that it is charged to.
     pub holder: Holder,
     /// The next one of its task; the last one refers to none.
-    next: PostPlace,
+    next: WebhookSlot,
     /// Packed, without its task.
     config: Box<[u8]>,
     rest: Option<Box<RareParts>>,
@@ -54,7 +54,7 @@ impl Webhook {
         let url = Some(Box::from(new.url.as_str()));
         let rest = (!is_same).then(|| Box::new(RareParts { url, ..RareParts::default() }));
         let NewWebhook { task, holder, form, start: PushStart { seq, snapshot }, .. } = *new;
-        let (next, config) = (PostPlace::NONE, new.config.under(new.id));
+        let (next, config) = (WebhookSlot::NONE, new.config.under(new.id));
         let (is_proven, is_same_receiver) = (false, false);
         Webhook {
             task,
@@ -117,22 +117,22 @@ impl Webhook {
         CONFIG_BYTES + self.config.len() + url
     }
 
-    pub fn next(&self) -> Option<PostPlace> {
-        (self.next != PostPlace::NONE).then_some(self.next)
+    pub fn next(&self) -> Option<WebhookSlot> {
+        (self.next != WebhookSlot::NONE).then_some(self.next)
     }
 
-    pub fn set_next(&mut self, next: Option<PostPlace>) {
-        self.next = next.unwrap_or(PostPlace::NONE);
+    pub fn set_next(&mut self, next: Option<WebhookSlot>) {
+        self.next = next.unwrap_or(WebhookSlot::NONE);
     }
 
-    /// Its next delivery; `place` is its key.
-    pub fn post(&self, place: PostPlace) -> Post {
+    /// Its next delivery; `slot` is its key.
+    pub fn post(&self, slot: WebhookSlot) -> Post {
         let start = PushStart { seq: self.seq, snapshot: self.snapshot };
         let (task, form, is_proven) = (self.task, self.form, self.is_proven);
         let (config, url) = (self.config.clone(), self.url().map(Into::into));
         let owner = self.holder.number();
         let (is_limited, may_challenge) = (false, false);
-        Post { place, owner, task, start, form, is_proven, is_limited, may_challenge, config, url }
+        Post { slot, owner, task, start, form, is_proven, is_limited, may_challenge, config, url }
     }
 
     /// The last event that was delivered; 0 while the first snapshot is pending.
@@ -170,12 +170,12 @@ impl Webhook {
 
     /// Its dead letter.
     pub fn letter(&self, new: NewLetter) -> DeadLetter {
-        let NewLetter { number, place, task_id, holder, why, unix_ms } = new;
+        let NewLetter { number, slot, task_id, holder, why, unix_ms } = new;
         let config = self.config();
         let url = self.url().map_or_else(|| config.url().to_string(), str::to_owned);
         DeadLetter {
             number,
-            place,
+            slot,
             holder,
             task: self.task,
             task_id,
@@ -195,7 +195,7 @@ pub struct NewLetter {
     /// Its number.
     pub number: u64,
     /// The key of the webhook.
-    pub place: PostPlace,
+    pub slot: WebhookSlot,
     /// The raw id of the task; empty: unknown.
     pub task_id: Box<[u8]>,
     /// The holder that it is charged to.
@@ -215,7 +215,7 @@ pub fn url_origin(url: &str) -> &str {
 
 /// The webhooks of one task: a list, the oldest first.
 pub(super) struct TaskWebhooks {
-    pub first: Option<PostPlace>,
+    pub first: Option<WebhookSlot>,
     pub count: u32,
     pub watch: Arc<TaskWatch>,
 }

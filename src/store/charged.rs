@@ -18,7 +18,7 @@ use crate::shares::Holder;
 #[derive(Default)]
 pub(super) struct ChargedTasks {
     all: Vec<ShardCharge>,
-    places: HashMap<Holder, u32, RandomState>,
+    rows: HashMap<Holder, u32, RandomState>,
     free: Vec<u32>,
     /// The index and the holder of the last new task.
     last: Option<(u32, Holder)>,
@@ -56,97 +56,97 @@ impl ChargedTasks {
     /// Counts a task of a holder; returns the index of its charge.
     #[inline]
     pub fn join(&mut self, holder: Holder, charges: &Charges) -> u32 {
-        let place = match self.last {
-            Some((place, last)) if last == holder => place,
+        let row = match self.last {
+            Some((row, last)) if last == holder => row,
             _ => self.enter(holder, charges),
         };
-        let shard_charge = &mut self.all[place as usize];
+        let shard_charge = &mut self.all[row as usize];
         shard_charge.tasks += 1;
         if let Some(charge) = &shard_charge.charge {
             charges.count(charge, Resource::Tasks, 1);
         }
-        place
+        row
     }
 
     #[inline(never)]
     fn enter(&mut self, holder: Holder, charges: &Charges) -> u32 {
-        let place = match self.places.get(&holder) {
-            Some(place) => *place,
+        let row = match self.rows.get(&holder) {
+            Some(row) => *row,
             None => {
                 let charge = charges.enter(holder);
                 // Very many anonymous callers have tasks: the charge is a shared bucket under
                 // another name.
-                match self.places.get(&charge.holder) {
-                    Some(place) => {
+                match self.rows.get(&charge.holder) {
+                    Some(row) => {
                         charges.leave(&charge);
-                        *place
+                        *row
                     }
                     None => self.add(charge),
                 }
             }
         };
-        self.last = Some((place, holder));
-        place
+        self.last = Some((row, holder));
+        row
     }
 
     fn add(&mut self, charge: Arc<Charge>) -> u32 {
-        let place = self.free.pop().unwrap_or(self.all.len() as u32);
-        self.places.insert(charge.holder, place);
+        let row = self.free.pop().unwrap_or(self.all.len() as u32);
+        self.rows.insert(charge.holder, row);
         let lists = [EMPTY; TaskList::COUNT];
         let new = ShardCharge { charge: Some(charge), tasks: 0, lists };
-        match self.all.get_mut(place as usize) {
+        match self.all.get_mut(row as usize) {
             Some(free) => *free = new,
             None => self.all.push(new),
         }
-        place
+        row
     }
 
     /// Subtracts a task and its bytes from the charge at an index.
     #[inline]
-    pub fn leave(&mut self, place: u32, bytes: usize, charges: &Charges) {
-        let shard_charge = &mut self.all[place as usize];
+    pub fn leave(&mut self, row: u32, bytes: usize, charges: &Charges) {
+        let shard_charge = &mut self.all[row as usize];
         shard_charge.tasks -= 1;
         let Some(charge) = &shard_charge.charge else { return };
         charges.discount(charge, Resource::Tasks, 1);
         charges.discount(charge, Resource::Bytes, bytes);
         if shard_charge.tasks == 0 {
-            self.remove(place, charges);
+            self.remove(row, charges);
         }
     }
 
     #[inline(never)]
-    fn remove(&mut self, place: u32, charges: &Charges) {
-        let Some(charge) = self.all[place as usize].charge.take() else { return };
+    fn remove(&mut self, row: u32, charges: &Charges) {
+        let Some(charge) = self.all[row as usize].charge.take() else { return };
         charges.leave(&charge);
-        self.places.remove(&charge.holder);
-        self.last = self.last.filter(|(last, _)| *last != place);
-        self.free.push(place);
-        if self.places.is_empty() && self.all.capacity() > KEPT {
+        self.rows.remove(&charge.holder);
+        self.last = self.last.filter(|(last, _)| *last != row);
+        self.free.push(row);
+        if self.rows.is_empty() && self.all.capacity() > KEPT {
             *self = ChargedTasks::default();
         }
     }
 
     /// The charge at an index.
     #[inline]
-    pub fn charge(&self, place: u32) -> Option<&Arc<Charge>> {
-        self.all.get(place as usize)?.charge.as_ref()
+    pub fn charge(&self, row: u32) -> Option<&Arc<Charge>> {
+        self.all.get(row as usize)?.charge.as_ref()
     }
 
     /// The first task in a list of a charge.
     pub fn first(&self, holder: Holder, list: TaskList) -> Option<u32> {
-        let place = match self.last {
-            Some((place, last)) if last == holder => place,
-            _ => *self.places.get(&holder)?,
+        let row = match self.last {
+            Some((row, last)) if last == holder => row,
+            _ => *self.rows.get(&holder)?,
         };
-        let first = self.all[place as usize].lists[list as usize].first;
+        let first = self.all[row as usize].lists[list as usize].first;
         (first != NONE).then_some(first)
     }
 
     /// The stamp of a holder's newest finished task; `Some(None)`: it has an unfinished task here,
     /// or a reservation.
     pub fn end_of(&self, slab: &Slab, holder: Holder) -> Option<Option<u64>> {
-        let place = *self.places.get(&holder)?;
-        Some(self.all[place as usize].end(slab))
+        let row = *self.rows.get(&holder)?;
+        Some(self.all[row as usize].end(slab))
     }
 
     /// The same for each holder in this shard.
@@ -186,8 +186,8 @@ impl ChargedTasks {
     #[inline]
     pub fn push(&mut self, slab: &mut Slab, index: u32, list: TaskList, at: usize) {
         let slot = &mut slab[index];
-        let (place, stamp) = (slot.charge, slot.stamp);
-        let shard_charge = &mut self.all[place as usize];
+        let (row, stamp) = (slot.charge, slot.stamp);
+        let shard_charge = &mut self.all[row as usize];
         let ends = &mut shard_charge.lists[list as usize];
         let last = std::mem::replace(&mut ends.last, index);
         (slot.charge_before, slot.charge_next) = (last, NONE);
@@ -208,8 +208,8 @@ impl ChargedTasks {
     #[inline]
     pub fn remove_from(&mut self, slab: &mut Slab, index: u32, list: TaskList, at: usize) {
         let slot = &slab[index];
-        let (place, before, next) = (slot.charge, slot.charge_before, slot.charge_next);
-        let shard_charge = &mut self.all[place as usize];
+        let (row, before, next) = (slot.charge, slot.charge_before, slot.charge_next);
+        let shard_charge = &mut self.all[row as usize];
         let ends = &mut shard_charge.lists[list as usize];
         match before {
             NONE => ends.first = next,

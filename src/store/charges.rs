@@ -144,7 +144,7 @@ pub(super) struct Charges {
 #[derive(Default)]
 struct ChargeTable {
     all: Vec<ChargeEntry>,
-    places: HashMap<Holder, usize, RandomState>,
+    rows: HashMap<Holder, usize, RandomState>,
     /// Where the search for a charge to give way continues.
     hand: usize,
     /// Charges of anonymous callers.
@@ -222,22 +222,22 @@ impl Charges {
     /// The charge of a holder, created if there is none; it stays until [`Charges::leave`].
     pub fn enter(&self, holder: Holder) -> Arc<Charge> {
         let mut table = self.table();
-        let mut place = table.places.get(&holder).copied();
+        let mut row = table.rows.get(&holder).copied();
         let mut holder = holder;
-        if place.is_none() && holder.is_peer() && table.peers >= self.peers_max {
-            let number = table.places.hasher().hash_one(holder) % self.peers_max as u64;
+        if row.is_none() && holder.is_peer() && table.peers >= self.peers_max {
+            let number = table.rows.hasher().hash_one(holder) % self.peers_max as u64;
             holder = Holder::bucket(number as u32, holder.is_stranger());
-            place = table.places.get(&holder).copied();
+            row = table.rows.get(&holder).copied();
         }
-        let place = place.unwrap_or_else(|| {
-            let place = table.all.len();
+        let row = row.unwrap_or_else(|| {
+            let row = table.all.len();
             table.all.push(ChargeEntry { charge: Arc::new(Charge::new(holder)), users: 0 });
-            table.places.insert(holder, place);
+            table.rows.insert(holder, row);
             table.peers += usize::from(holder.is_peer());
             self.holders[usize::from(holder.is_stranger())].fetch_add(1, Relaxed);
-            place
+            row
         });
-        let entry = &mut table.all[place];
+        let entry = &mut table.all[row];
         entry.users += 1;
         Arc::clone(&entry.charge)
     }
@@ -246,21 +246,21 @@ impl Charges {
     pub fn leave(&self, charge: &Charge) {
         let mut table = self.table();
         let holder = charge.holder;
-        let Some(place) = table.places.get(&holder).copied() else { return };
-        table.all[place].users -= 1;
-        if table.all[place].users > 0 {
+        let Some(row) = table.rows.get(&holder).copied() else { return };
+        table.all[row].users -= 1;
+        if table.all[row].users > 0 {
             return;
         }
-        table.all.swap_remove(place);
-        table.places.remove(&holder);
-        if let Some(moved) = table.all.get(place).map(|moved| moved.charge.holder) {
-            table.places.insert(moved, place);
+        table.all.swap_remove(row);
+        table.rows.remove(&holder);
+        if let Some(moved) = table.all.get(row).map(|moved| moved.charge.holder) {
+            table.rows.insert(moved, row);
         }
         table.peers -= usize::from(holder.is_peer());
         if table.all.capacity() > KEPT && table.all.len() < table.all.capacity() / 8 {
             let kept = 2 * table.all.len();
             table.all.shrink_to(kept);
-            table.places.shrink_to(kept);
+            table.rows.shrink_to(kept);
         }
         self.holders[usize::from(holder.is_stranger())].fetch_sub(1, Relaxed);
     }
@@ -268,8 +268,8 @@ impl Charges {
     /// The charge of a holder, if it has one.
     pub fn find(&self, holder: Holder) -> Option<Arc<Charge>> {
         let table = self.table();
-        let place = *table.places.get(&holder)?;
-        Some(Arc::clone(&table.all[place].charge))
+        let row = *table.rows.get(&holder)?;
+        Some(Arc::clone(&table.all[row].charge))
     }
 
     /// The number of charges.
@@ -350,13 +350,13 @@ impl Charges {
         let mut table = self.table();
         let (count, first) = (table.all.len(), table.hand + usize::from(next));
         for step in 0..count {
-            let place = (first + step) % count;
-            let charge = &table.all[place].charge;
+            let row = (first + step) % count;
+            let charge = &table.all[row].charge;
             let is_candidate = charge.holder.is_stranger() || !above.is_stranger;
             let is_other = charge.holder != above.needs;
             if is_candidate && is_other && above.shares.is_above(charge) && charge.has(above.list) {
                 let charge = Arc::clone(charge);
-                table.hand = place;
+                table.hand = row;
                 return Some(charge);
             }
         }

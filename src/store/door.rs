@@ -148,8 +148,8 @@ impl Door {
         change: Change<'_>,
         applied: usize,
     ) {
-        let (place, slot) = (self.sharding.place(at, index), &slab[index]);
-        let task = TaskKey { place, check: slot.check }.handle();
+        let (position, slot) = (self.sharding.position(at, index), &slab[index]);
+        let task = TaskKey { position, check: slot.check }.handle();
         let number = match change {
             Change::Begin(Begin { id, context_id, generation, message, at_ms, spaces, .. }) => {
                 let names = spaces.names(slot.scope);

@@ -41,7 +41,7 @@ pub struct Edit<'e> {
     /// Bytes that are counted in its charge.
     held: usize,
     /// True: the task has a running slot of its caller, if it counts for one.
-    has_place: bool,
+    has_permit: bool,
     /// Bytes counted for its caller, if it has such a slot: also at least the held bytes.
     share_charged: usize,
     /// The time of the last new status.
@@ -68,7 +68,7 @@ impl<'e> Edit<'e> {
         let SlotAt { at, index } = slot_at;
         let slot = shard.slab.slot(index)?;
         let task = slot.task.get()?;
-        let (seq, held, has_place) =
+        let (seq, held, has_permit) =
             (task.seq(), task.heap_bytes() + slot.kept_bytes(), runs(task));
         Some(Edit {
             store,
@@ -81,8 +81,8 @@ impl<'e> Edit<'e> {
             seq,
             charged: held,
             held,
-            has_place,
-            share_charged: if has_place { held } else { 0 },
+            has_permit,
+            share_charged: if has_permit { held } else { 0 },
             status_ms: None,
         })
     }
@@ -109,7 +109,7 @@ impl<'e> Edit<'e> {
             seq: 0,
             charged,
             held: 0,
-            has_place: true,
+            has_permit: true,
             share_charged: charged,
             status_ms: Some(now.unix_ms),
         }
@@ -228,8 +228,8 @@ impl<'e> Edit<'e> {
         message: Message<'_>,
         share: Option<&RunningShare>,
     ) -> Result<(), Refused> {
-        if !self.has_place && !self.task().state().is_terminal() {
-            self.take_place(Some(share))?;
+        if !self.has_permit && !self.task().state().is_terminal() {
+            self.take_permit(Some(share))?;
         }
         self.put(&TaskEvent::UserMessage { message }).map(drop)
     }
@@ -281,7 +281,7 @@ impl<'e> Edit<'e> {
     fn apply_at_once(&mut self, events: &EventBuf, first: Option<Message<'_>>) -> usize {
         let (store, slot_at) = (self.store, self.slot_at());
         let Some(task) = self.shard.slab[self.index].task.get() else { return 0 };
-        if !self.has_place {
+        if !self.has_permit {
             // An event may continue it.
             return 0;
         }
@@ -314,12 +314,12 @@ impl<'e> Edit<'e> {
             return Err(Refused::Terminal);
         }
         let growth = task.growth(event);
-        if !self.has_place
+        if !self.has_permit
             && let TaskEvent::Status { state, .. } = event
             && !state.is_terminal()
             && !state.is_interrupted()
         {
-            self.take_place(None)?;
+            self.take_permit(None)?;
         }
         if growth > 0 {
             let is_last = matches!(event, TaskEvent::Status { state, .. } if state.is_terminal());
@@ -346,7 +346,7 @@ impl<'e> Edit<'e> {
     /// Takes a running slot and the held bytes from the share of the task's caller; `None`: its
     /// agent continues it without a message.
     #[cold]
-    fn take_place(&mut self, by: Option<Option<&RunningShare>>) -> Result<(), Refused> {
+    fn take_permit(&mut self, by: Option<Option<&RunningShare>>) -> Result<(), Refused> {
         let slot = &mut self.shard.slab[self.index];
         let held = slot.task.get().map_or(0, Task::heap_bytes) + slot.kept_bytes();
         let of_tenant = slot.waiters.as_mut().and_then(|waiters| waiters.of_tenant.as_deref_mut());
@@ -356,7 +356,7 @@ impl<'e> Edit<'e> {
             self.park_of_tenant();
         }
         own?;
-        self.has_place = true;
+        self.has_permit = true;
         // Without room for the bytes the task still waits, and the edit returns the slot at its
         // end.
         self.take_share(held)
@@ -365,8 +365,8 @@ impl<'e> Edit<'e> {
     /// Returns the running slot of the tenant.
     fn park_of_tenant(&mut self) {
         let waiters = self.slot().waiters.as_mut();
-        let place = waiters.and_then(|waiters| waiters.of_tenant.as_deref_mut());
-        place.into_iter().for_each(RunningPermit::park);
+        let permit = waiters.and_then(|waiters| waiters.of_tenant.as_deref_mut());
+        permit.into_iter().for_each(RunningPermit::park);
     }
 
     /// Takes a running slot from the caller's share.
@@ -375,8 +375,8 @@ impl<'e> Edit<'e> {
         let slot = &mut self.shard.slab[self.index];
         match (slot.scope.owner, by) {
             (OwnerIndex(0), _) => {
-                let place = slot.waiters.as_mut().and_then(|waiters| waiters.running.as_mut());
-                place.map_or(Ok(()), RunningPermit::unpark).map_err(Refused::ShareTaken)?;
+                let permit = slot.waiters.as_mut().and_then(|waiters| waiters.running.as_mut());
+                permit.map_or(Ok(()), RunningPermit::unpark).map_err(Refused::ShareTaken)?;
             }
             (owner, Some(share)) => running.take(group, owner, share)?,
             (owner, None) => running.take_again(group, owner)?,
@@ -417,7 +417,7 @@ impl<'e> Edit<'e> {
     /// Takes bytes from the share of the task's caller, if the task has a running slot.
     #[inline]
     fn take_share(&mut self, bytes: usize) -> Result<(), Refused> {
-        if !self.has_place {
+        if !self.has_permit {
             return Ok(());
         }
         if let Some(of) = self.shard.slab[self.index].counted_for() {
@@ -430,7 +430,7 @@ impl<'e> Edit<'e> {
     /// Returns bytes to the share.
     #[cold]
     fn give_back_share(&mut self, bytes: usize) {
-        if !self.has_place {
+        if !self.has_permit {
             return;
         }
         if let Some(of) = self.shard.slab[self.index].counted_for() {
@@ -511,7 +511,7 @@ impl Drop for Edit<'_> {
             }
         }
         let is_counted = slot.counted_for().is_some();
-        if is_counted && self.has_place {
+        if is_counted && self.has_permit {
             self.settle_share();
         }
         let Some(status_ms) = status_ms else {
@@ -556,8 +556,8 @@ impl Edit<'_> {
             running.give_back(group_of(self.at), owner);
         } else {
             let waiters = self.slot().waiters.as_mut();
-            let place = waiters.and_then(|waiters| waiters.running.as_mut());
-            place.into_iter().for_each(RunningPermit::park);
+            let permit = waiters.and_then(|waiters| waiters.running.as_mut());
+            permit.into_iter().for_each(RunningPermit::park);
         }
         self.park_of_tenant();
     }

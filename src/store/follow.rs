@@ -23,7 +23,7 @@ impl Store {
     /// An item on which `each` returns false counts as taken.
     pub fn follow(&self, cursor: &mut Cursor, wake: &Waker, each: &mut Each<'_>) -> Follow {
         let key = TaskKey::of(&cursor.handle);
-        let index = self.sharding.split(key.place).index;
+        let index = self.sharding.split(key.position).index;
         let Some(mut shard) = self.lock_key(key) else { return Follow::Gone };
         let Some(task) = shard.slab.stored(index) else { return Follow::Gone };
         cursor.record = task.record();
@@ -44,7 +44,7 @@ impl Store {
     ) -> Poll<Result<(), Fault>> {
         const GONE: Poll<Result<(), Fault>> = Poll::Ready(Err(Fault::new(FaultKind::TaskNotFound)));
         let key = TaskKey::of(&wait.handle);
-        let index = self.sharding.split(key.place).index;
+        let index = self.sharding.split(key.position).index;
         let Some(mut shard) = self.lock_key(key) else { return GONE };
         let Some(task) = shard.slab.stored(index) else { return GONE };
         let state = task.state();
@@ -69,7 +69,7 @@ impl Store {
     /// last event, or 0. `None`: the task is gone.
     #[cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone watch tasks"))]
     pub fn watch(&self, key: TaskKey, watch: Arc<TaskWatch>) -> Option<u64> {
-        let index = self.sharding.split(key.place).index;
+        let index = self.sharding.split(key.position).index;
         let mut shard = self.lock_key(key)?;
         shard.watch(index, watch);
         Some(shard.task(index).map_or(0, Task::seq))
@@ -83,7 +83,7 @@ impl Store {
         waiter: &mut Waiter,
         wake: &Waker,
     ) -> Poll<()> {
-        let index = self.sharding.split(key.place).index;
+        let index = self.sharding.split(key.position).index;
         let Some(mut shard) = self.lock_key(key) else { return Poll::Ready(()) };
         if incarnation.is_some_and(|own| shard.slab[index].incarnation > own) {
             return Poll::Ready(());

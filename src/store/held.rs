@@ -42,15 +42,18 @@ impl From<Option<CountedFor<'_>>> for HeldFor {
         match counted_for {
             None => HeldFor::NoCaller,
             Some(CountedFor::Owner(owner)) => HeldFor::Owner(owner),
-            Some(CountedFor::Place(place)) => HeldFor::Account(Arc::clone(place.account())),
+            Some(CountedFor::Permit(position)) => HeldFor::Account(Arc::clone(position.account())),
         }
     }
 }
 
 impl Store {
     /// A key in the worker's group at which bytes can be counted without a task.
-    pub fn place_of(&self, worker: usize, now: Now) -> TaskKey {
-        TaskKey { place: self.sharding.place(self.shard_now(worker, now), 0), check: u32::MAX }
+    pub fn position_of(&self, worker: usize, now: Now) -> TaskKey {
+        TaskKey {
+            position: self.sharding.position(self.shard_now(worker, now), 0),
+            check: u32::MAX,
+        }
     }
 
     /// Counts bytes outside the store at this key, for no caller.
@@ -64,7 +67,7 @@ impl Store {
 
     /// Returns bytes from [`Store::hold_bytes`].
     pub fn release_bytes(&self, key: TaskKey, bytes: usize) {
-        let at = self.sharding.split(key.place).at;
+        let at = self.sharding.split(key.position).at;
         self.budget.bytes.release(&self.group(at).bytes, bytes);
     }
 
@@ -80,7 +83,7 @@ impl Store {
         bytes: usize,
     ) -> Result<HeldBytes, Refused> {
         let running = &self.spaces.running;
-        let group = group_of(self.sharding.split(key.place).at);
+        let group = group_of(self.sharding.split(key.position).at);
         let held_for = self.counted_for(key, owner, |counted_for| {
             counted_for.map_or(Ok(()), |of| running.take_bytes(group, of, bytes))?;
             Ok(counted_for.into())
@@ -106,7 +109,7 @@ impl Store {
             HeldFor::NoCaller => {}
             HeldFor::Owner(owner) => {
                 let (running, of) = (&self.spaces.running, CountedFor::Owner(*owner));
-                let group = group_of(self.sharding.split(held.key.place).at);
+                let group = group_of(self.sharding.split(held.key.position).at);
                 running.give_back_bytes(group, of, held.bytes);
             }
             HeldFor::Account(account) => account.running_bytes().give_back(held.bytes),
@@ -127,7 +130,7 @@ impl Store {
     ) -> Result<usize, Refused> {
         let running = &self.spaces.running;
         let (key, owner, holder) = (reserved.key(), reserved.owner(), reserved.holder());
-        let group = group_of(self.sharding.split(key.place).at);
+        let group = group_of(self.sharding.split(key.position).at);
         let taken = self.counted_for(key, owner, |counted_for| {
             let take = |bytes| {
                 let taken = counted_for.map(|of| running.take_bytes(group, of, bytes));
@@ -152,7 +155,7 @@ impl Store {
         now: Now,
         wakes: &mut Wakes,
     ) -> Result<(), Refused> {
-        let at = self.sharding.split(key.place).at;
+        let at = self.sharding.split(key.position).at;
         let is_within_half = self.is_within_half(holder, Resource::Bytes, bytes);
         match is_within_half && self.budget.bytes.take(&self.group(at).bytes, bytes) {
             true => Ok(()),
@@ -166,7 +169,7 @@ impl Store {
     /// The time of the last change in a task's group: for the rare case that a call which only
     /// holds bytes ends a task.
     fn last_now(&self, key: TaskKey) -> Now {
-        let group = self.group(self.sharding.split(key.place).at);
+        let group = self.group(self.sharding.split(key.position).at);
         Now { mono_ms: self.swept_ms(), unix_ms: group.last_ms() }
     }
 
@@ -174,7 +177,7 @@ impl Store {
     fn holder_of(&self, key: TaskKey) -> Holder {
         let shard = self.lock_key(key);
         let charge = shard.as_ref().and_then(|shard| {
-            let slot = shard.slab.slot(self.sharding.split(key.place).index)?;
+            let slot = shard.slab.slot(self.sharding.split(key.position).index)?;
             shard.charged.charge(slot.charge)
         });
         charge.map_or(Holder::default(), |charge| charge.holder)
@@ -192,8 +195,9 @@ impl Store {
             return with(Some(CountedFor::Owner(owner)));
         }
         let shard = self.lock_key(key);
-        let slot =
-            shard.as_ref().and_then(|shard| shard.slab.slot(self.sharding.split(key.place).index));
+        let slot = shard
+            .as_ref()
+            .and_then(|shard| shard.slab.slot(self.sharding.split(key.position).index));
         with(slot.and_then(Slot::counted_for))
     }
 }

@@ -101,14 +101,14 @@ impl Sharding {
     }
 
     /// The location of a slot.
-    pub fn place(self, shard: usize, index: u32) -> u32 {
+    pub fn position(self, shard: usize, index: u32) -> u32 {
         index << self.bits | shard as u32
     }
 
     /// The slot at a location.
     #[inline]
-    pub fn split(self, place: u32) -> SlotAt {
-        SlotAt { at: place as usize & self.mask, index: place >> self.bits }
+    pub fn split(self, position: u32) -> SlotAt {
+        SlotAt { at: position as usize & self.mask, index: position >> self.bits }
     }
 }
 
@@ -194,24 +194,24 @@ impl Keys {
         code(self.secret, domain, message)
     }
 
-    /// The id of a new task at `place`.
-    pub fn id(&self, place: u32, bits: u128) -> [u8; ID_LEN] {
-        seal(&self.tasks, &self.form, place, bits)
+    /// The id of a new task at `position`.
+    pub fn id(&self, position: u32, bits: u128) -> [u8; ID_LEN] {
+        seal(&self.tasks, &self.form, position, bits)
     }
 
     /// The location in a task's id of this store; `None` for any other id.
     #[inline]
-    pub fn place(&self, id: &[u8]) -> Option<u32> {
+    pub fn position(&self, id: &[u8]) -> Option<u32> {
         open(&self.tasks, id)
     }
 
-    /// The id of a new context with its first task at `place`.
-    pub fn context_id(&self, place: u32, bits: u128) -> [u8; ID_LEN] {
-        seal(&self.contexts, &self.form, place, bits)
+    /// The id of a new context with its first task at `position`.
+    pub fn context_id(&self, position: u32, bits: u128) -> [u8; ID_LEN] {
+        seal(&self.contexts, &self.form, position, bits)
     }
 
     /// The location in a context's id of this store; `None` for any other id.
-    pub fn context_place(&self, id: &[u8]) -> Option<u32> {
+    pub fn context_position(&self, id: &[u8]) -> Option<u32> {
         open(&self.contexts, id)
     }
 }
@@ -226,8 +226,8 @@ fn code(secret: u128, domain: u32, [first, second]: [u64; 2]) -> u64 {
 
 /// The id of a location: version and variant stand between the sealed halves.
 #[inline(never)] // Two of them side by side have too few registers.
-fn seal(permutation: &Permutation, form: &Form, place: u32, bits: u128) -> [u8; ID_LEN] {
-    let (first, last) = permutation.seal((place, bits as u32));
+fn seal(permutation: &Permutation, form: &Form, position: u32, bits: u128) -> [u8; ID_LEN] {
+    let (first, last) = permutation.seal((position, bits as u32));
     let inner = bits & form.random | form.node;
     let mut id = uuid(u128::from(first) << 96 | inner | u128::from(last));
     id[VERSION_AT] = form.version;
@@ -292,7 +292,7 @@ mod tests {
                 let [id, context_id] = ids(&keys, bits);
                 assert_eq!([node(&id), node(&context_id)], [Some(number); 2]);
                 assert_eq!(
-                    (keys.place(&id), keys.context_place(&context_id)),
+                    (keys.position(&id), keys.context_position(&context_id)),
                     (Some(77), Some(77))
                 );
             }
@@ -319,14 +319,14 @@ mod tests {
         for (seed, step) in [(1, 1), (2, 16), (3, 1 << GROUP_BITS << 1), (4, 3)] {
             let keys = Keys::new(seed);
             // The worst case: constant random bits.
-            let shown = |place| {
-                let id = keys.id(place, 0);
+            let shown = |position| {
+                let id = keys.id(position, 0);
                 unhex(&id[..8]).unwrap() as u32
             };
             let (mut high, mut low) = ([0; 256], [0; 256]);
             for count in 0..PAIRS {
-                let place = count.wrapping_mul(step);
-                let distance = shown(place.wrapping_add(step)).wrapping_sub(shown(place));
+                let position = count.wrapping_mul(step);
+                let distance = shown(position.wrapping_add(step)).wrapping_sub(shown(position));
                 high[(distance >> 24) as usize] += 1;
                 low[(distance & 255) as usize] += 1;
             }
@@ -344,8 +344,8 @@ mod tests {
     fn a_place_comes_back_from_its_id() {
         for secret in [0, 1, u128::MAX, 0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978] {
             let keys = Keys::new(secret);
-            for place in [0, 1, 15, 16, 0x8000_0000, u32::MAX, 12_345_678] {
-                assert_eq!(keys.place(&keys.id(place, secret ^ 77)), Some(place));
+            for position in [0, 1, 15, 16, 0x8000_0000, u32::MAX, 12_345_678] {
+                assert_eq!(keys.position(&keys.id(position, secret ^ 77)), Some(position));
             }
         }
     }
@@ -360,7 +360,10 @@ mod tests {
             (keys().code(1, [2, 3]), keys().hash(1, b"name")),
             (0xa078_cc9f_5784_ece1, 0xb642_4cce_bc6e_f43f)
         );
-        assert_eq!((keys().place(&id), keys().context_place(&context_id)), (Some(77), Some(77)));
+        assert_eq!(
+            (keys().position(&id), keys().context_position(&context_id)),
+            (Some(77), Some(77))
+        );
     }
 
     #[test]
@@ -416,11 +419,11 @@ mod tests {
             let sharding = Sharding::new(workers);
             let groups = sharding.groups();
             assert!(groups >= workers.min(GROUPS_MAX) && groups < 2 * workers);
-            for place in [0, 1, 15, 16, 0x8000_0000, u32::MAX, 12_345_678] {
-                let SlotAt { at: shard, index } = sharding.split(place);
+            for position in [0, 1, 15, 16, 0x8000_0000, u32::MAX, 12_345_678] {
+                let SlotAt { at: shard, index } = sharding.split(position);
                 assert!(shard < sharding.shards() && index <= sharding.index_max());
-                assert_eq!(sharding.place(shard, index), place);
-                assert!(sharding.shard_of(u64::from(place)) < sharding.shards());
+                assert_eq!(sharding.position(shard, index), position);
+                assert!(sharding.shard_of(u64::from(position)) < sharding.shards());
             }
             for worker in 0..workers.min(GROUPS_MAX) {
                 let shards: Vec<usize> =
@@ -434,18 +437,18 @@ mod tests {
     #[test]
     fn a_context_names_the_place_of_its_first_task() {
         let keys = Keys::new(0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978);
-        for place in [0, 1, 77, u32::MAX] {
-            let id = keys.context_id(place, 5);
-            assert_eq!(keys.context_place(&id), Some(place));
-            assert_ne!(id, keys.id(place, 5));
+        for position in [0, 1, 77, u32::MAX] {
+            let id = keys.context_id(position, 5);
+            assert_eq!(keys.context_position(&id), Some(position));
+            assert_ne!(id, keys.id(position, 5));
         }
     }
 
     #[test]
     fn what_has_another_length_names_no_place() {
         let keys = Keys::new(9);
-        assert_eq!(keys.place(b""), None);
-        assert_eq!(keys.place(b"my-task"), None);
-        assert_eq!(keys.place(&keys.id(7, 7)[1..]), None);
+        assert_eq!(keys.position(b""), None);
+        assert_eq!(keys.position(b"my-task"), None);
+        assert_eq!(keys.position(&keys.id(7, 7)[1..]), None);
     }
 }

@@ -11,7 +11,7 @@ impl Store {
     pub fn kept_with(&self, scope: Scope, id: &[u8]) -> Vec<u8> {
         let Some(key) = self.find(scope, id) else { return Vec::new() };
         let Some(shard) = self.lock_key(key) else { return Vec::new() };
-        let SlotAt { index, .. } = self.sharding.split(key.place);
+        let SlotAt { index, .. } = self.sharding.split(key.position);
         shard.slab.slot(index).map_or_else(Vec::new, |slot| slot.kept().to_vec())
     }
 

@@ -113,7 +113,7 @@ pub struct Store {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TaskKey {
     /// Location in the store.
-    pub place: u32,
+    pub position: u32,
     /// Changes each time the slot is reused.
     pub check: u32,
 }
@@ -122,7 +122,7 @@ impl TaskKey {
     /// The task's handle for the service interface, without a position in its log.
     #[inline]
     pub fn handle(self) -> Handle {
-        let key = u64::from(self.check) << 32 | u64::from(self.place);
+        let key = u64::from(self.check) << 32 | u64::from(self.position);
         Handle { service: 0, key, hint: 0 }
     }
 
@@ -139,7 +139,7 @@ impl TaskKey {
     /// The task in a handle of this store.
     #[inline]
     pub fn of(handle: &Handle) -> TaskKey {
-        TaskKey { place: handle.key as u32, check: (handle.key >> 32) as u32 }
+        TaskKey { position: handle.key as u32, check: (handle.key >> 32) as u32 }
     }
 }
 
@@ -237,7 +237,7 @@ impl Store {
         let mut wakes = Wakes::default();
         let mut guard = self.lock_key(key)?;
         let mut edit =
-            Edit::open(self, &mut guard, self.sharding.split(key.place), now, &mut wakes)?;
+            Edit::open(self, &mut guard, self.sharding.split(key.position), now, &mut wakes)?;
         Some(change(&mut edit))
     }
 
@@ -248,8 +248,8 @@ impl Store {
 
     /// Whether a task of any scope has this raw id, which the store has made.
     pub fn has_made(&self, id: &[u8]) -> bool {
-        self.keys.place(id).is_some_and(|place| {
-            let SlotAt { at, index } = self.sharding.split(place);
+        self.keys.position(id).is_some_and(|position| {
+            let SlotAt { at, index } = self.sharding.split(position);
             self.lock(at).slab.stored(index).is_some_and(|task| task.id() == id)
         })
     }
@@ -257,7 +257,7 @@ impl Store {
     /// Calls `read` with a task; `None` when it is gone.
     pub fn read<R>(&self, key: TaskKey, read: impl FnOnce(StoredTask<'_>) -> R) -> Option<R> {
         let shard = self.lock_key(key)?;
-        shard.slab.stored(self.sharding.split(key.place).index).map(read)
+        shard.slab.stored(self.sharding.split(key.position).index).map(read)
     }
 
     /// Calls `read` with a scope's task by its raw id; `None` when there is none.
@@ -269,14 +269,15 @@ impl Store {
     ) -> Option<R> {
         // An id of the store contains its location; only other ids need a search.
         for is_chosen in [false, true] {
-            let place = if is_chosen { self.chosen_place(scope, id) } else { self.keys.place(id) };
-            let Some(place) = place else { continue };
-            let SlotAt { at, index } = self.sharding.split(place);
+            let position =
+                if is_chosen { self.chosen_position(scope, id) } else { self.keys.position(id) };
+            let Some(position) = position else { continue };
+            let SlotAt { at, index } = self.sharding.split(position);
             let shard = self.lock(at);
             let slot = shard.slab.slot(index).filter(|slot| slot.scope == scope);
             let Some(slot) = slot else { continue };
             if let Some(task) = shard.slab.stored(index).filter(|task| task.id() == id) {
-                return Some(read(TaskKey { place, check: slot.check }, task));
+                return Some(read(TaskKey { position, check: slot.check }, task));
             }
         }
         None
@@ -293,8 +294,8 @@ impl Store {
         for at in 0..self.sharding.shards() {
             let shard = self.lock(at);
             let key = |index| {
-                let place = self.sharding.place(at, index);
-                TaskKey { place, check: shard.slab[index].check }
+                let position = self.sharding.position(at, index);
+                TaskKey { position, check: shard.slab[index].check }
             };
             let keys: Vec<TaskKey> = shard.unfinished_of(&is_of).map(key).collect();
             drop(shard);
@@ -310,8 +311,8 @@ impl Store {
     /// Unguessable bits for the ids that an incarnation of its agent makes for a task, when there
     /// is no random source.
     pub fn bits_of(&self, key: TaskKey, incarnation: u32) -> u128 {
-        let place = u64::from(key.place) << 32 | u64::from(key.check);
-        let half = |half| self.keys.code(FRESH, [place, u64::from(incarnation) << 1 | half]);
+        let position = u64::from(key.position) << 32 | u64::from(key.check);
+        let half = |half| self.keys.code(FRESH, [position, u64::from(incarnation) << 1 | half]);
         u128::from(half(0)) << 64 | u128::from(half(1))
     }
 
@@ -348,7 +349,8 @@ impl Store {
     /// uses.
     fn context(&self, scope: Scope, context_id: &[u8]) -> (usize, Context) {
         let hash = self.keys.hash(CONTEXT ^ spread(scope), context_id);
-        let named = self.keys.context_place(context_id).map(|place| self.sharding.split(place));
+        let named =
+            self.keys.context_position(context_id).map(|position| self.sharding.split(position));
         let by_hash = SlotAt { at: self.sharding.shard_of(hash >> 32), index: NONE };
         let SlotAt { at, index: context_slot } = named.unwrap_or(by_hash);
         match self.own_shard(scope, at) {
@@ -372,7 +374,7 @@ impl Store {
 
     /// Locks the shard of a task if its slot still belongs to the key.
     fn lock_key(&self, key: TaskKey) -> Option<MutexGuard<'_, Shard>> {
-        let SlotAt { at, index } = self.sharding.split(key.place);
+        let SlotAt { at, index } = self.sharding.split(key.position);
         let shard = self.lock(at);
         let is_it = shard.slab.slot(index).is_some_and(|slot| slot.check == key.check);
         is_it.then_some(shard)

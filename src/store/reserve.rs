@@ -181,7 +181,7 @@ impl Reserved<'_> {
     #[cold]
     fn release(&self) {
         self.store.release(self.key, self.scope, self.chosen.map(|(_, hash)| hash));
-        let at = self.store.sharding.split(self.key.place).at;
+        let at = self.store.sharding.split(self.key.position).at;
         self.store.spaces.running.give_back(group_of(at), self.scope.owner);
     }
 }
@@ -232,7 +232,7 @@ impl Store {
                 Ok(reserved) => {
                     reserved.is_counted = true;
                     if of_tenant.is_some() {
-                        let SlotAt { at, index } = self.sharding.split(reserved.key.place);
+                        let SlotAt { at, index } = self.sharding.split(reserved.key.position);
                         let mut shard = self.lock(at);
                         shard.slab[index].waiters.get_or_insert_default().of_tenant = of_tenant;
                     }
@@ -248,12 +248,13 @@ impl Store {
         if !account.running_bytes().has_room(share.begin_kib_max) {
             return Err(Refused::ShareBytesTaken(share.begin_kib_max));
         }
-        let place = RunningPermit::take(account, share).ok_or(Refused::ShareTaken(share.most))?;
+        let position =
+            RunningPermit::take(account, share).ok_or(Refused::ShareTaken(share.most))?;
         let mut reserved = self.reserve_slot(new, at, named, now)?;
-        let SlotAt { at, index } = self.sharding.split(reserved.key.place);
+        let SlotAt { at, index } = self.sharding.split(reserved.key.position);
         let mut shard = self.lock(at);
         let waiters = shard.slab[index].waiters.get_or_insert_default();
-        (waiters.running, waiters.of_tenant) = (Some(place), of_tenant);
+        (waiters.running, waiters.of_tenant) = (Some(position), of_tenant);
         drop(shard);
         reserved.is_counted = true;
         Ok(reserved)
@@ -287,14 +288,14 @@ impl Store {
             let charged = self.charge_scope(key, new.scope, holder, now, &mut wakes);
             charged.inspect_err(|_| self.release(key, new.scope, None))?;
         }
-        let index = self.sharding.split(key.place).index;
+        let index = self.sharding.split(key.position).index;
         let [bits, context_bits] = new.bits;
         // The only task of a context is not found by a hash.
         let alone = Context { hash: 0, context_slot: index };
         let mut chosen = None;
         if let Some(id) = new.chosen_id {
             let hash = self.chosen_hash(new.scope, id);
-            if self.find(new.scope, id).is_some() || !self.choose(hash, key.place) {
+            if self.find(new.scope, id).is_some() || !self.choose(hash, key.position) {
                 self.release(key, new.scope, None);
                 return Err(Refused::Taken);
             }
@@ -308,9 +309,9 @@ impl Store {
             holder,
             incarnation: new.incarnation,
             context: named.unwrap_or(alone),
-            made: self.keys.id(key.place, bits),
+            made: self.keys.id(key.position, bits),
             chosen,
-            made_context: self.keys.context_id(key.place, context_bits),
+            made_context: self.keys.context_id(key.position, context_bits),
             context_id: new.context_id,
             is_counted: false,
             kept: &[],
@@ -360,7 +361,7 @@ impl Store {
         let Shard { slab, scopes, charged, .. } = &mut *shard;
         let (index, check) = slab.take()?;
         slab[index].charge = charged.join(holder, &group.charges);
-        Some((TaskKey { place: self.sharding.place(at, index), check }, scopes.join(scope)))
+        Some((TaskKey { position: self.sharding.position(at, index), check }, scopes.join(scope)))
     }
 
     /// Takes the bytes of a scope in the shard of its first task there. They are charged to its
@@ -376,7 +377,7 @@ impl Store {
         wakes: &mut Wakes,
     ) -> Result<(), Refused> {
         self.take_room(key, holder, SCOPE_BYTES, now, wakes)?;
-        let SlotAt { at, index } = self.sharding.split(key.place);
+        let SlotAt { at, index } = self.sharding.split(key.position);
         let group = self.group(at);
         let mut shard = group.lock(at);
         if !shard.scopes.charge(scope) {
@@ -392,7 +393,7 @@ impl Store {
     }
 
     fn release(&self, key: TaskKey, scope: Scope, chosen: Option<u64>) {
-        let SlotAt { at, index } = self.sharding.split(key.place);
+        let SlotAt { at, index } = self.sharding.split(key.position);
         let group = self.group(at);
         let mut shard = group.lock(at);
         let bytes = shard.scopes.leave(scope);
@@ -437,7 +438,7 @@ impl Store {
             return Err(Refused::TooLarge);
         }
         let mut log = (first + events.bytes_len()).min(self.limits.bytes_max);
-        let SlotAt { at, index } = self.sharding.split(reserved.key.place);
+        let SlotAt { at, index } = self.sharding.split(reserved.key.position);
         let group = self.group(at);
         if reserved.is_counted {
             log = self.take_to_begin(reserved, BeginBytes { first, log }, now, &mut wakes)?;
@@ -474,16 +475,16 @@ impl Store {
         map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn chosen_place(&self, scope: Scope, id: &[u8]) -> Option<u32> {
+    pub(super) fn chosen_position(&self, scope: Scope, id: &[u8]) -> Option<u32> {
         let hash = self.chosen_hash(scope, id);
         self.chosen_map(hash).get(&hash).copied()
     }
 
-    fn choose(&self, hash: u64, place: u32) -> bool {
+    fn choose(&self, hash: u64, position: u32) -> bool {
         let mut map = self.chosen_map(hash);
         let is_new = !map.contains_key(&hash);
         if is_new {
-            map.insert(hash, place);
+            map.insert(hash, position);
         }
         is_new
     }

@@ -160,7 +160,7 @@ pub(super) enum CountedFor<'s> {
     /// That of its owner, with the part in this group.
     Owner(OwnerIndex),
     /// That of a caller without an owner.
-    Place(&'s RunningPermit),
+    Permit(&'s RunningPermit),
 }
 
 impl Slot {
@@ -169,8 +169,8 @@ impl Slot {
     pub fn counted_for(&self) -> Option<CountedFor<'_>> {
         match self.scope.owner {
             OwnerIndex(0) => {
-                let place = self.waiters.as_ref().and_then(|waiters| waiters.running.as_ref());
-                place.map(CountedFor::Place)
+                let permit = self.waiters.as_ref().and_then(|waiters| waiters.running.as_ref());
+                permit.map(CountedFor::Permit)
             }
             owner => Some(CountedFor::Owner(owner)),
         }
@@ -265,8 +265,8 @@ impl RunningTasks {
                 let kib_max = of_owner.kib_max.load(Relaxed);
                 (self.bytes(owner).take(group, bytes as u64, bytes_of(kib_max)), kib_max)
             }
-            CountedFor::Place(place) => {
-                let (held, kib_max) = place.bytes();
+            CountedFor::Permit(permit) => {
+                let (held, kib_max) = permit.bytes();
                 (held.take(bytes, kib_max), kib_max)
             }
         };
@@ -283,7 +283,7 @@ impl RunningTasks {
                     self.bytes(owner).give_back(group, bytes as u64, most);
                 }
             }
-            CountedFor::Place(place) => place.bytes().0.give_back(bytes),
+            CountedFor::Permit(permit) => permit.bytes().0.give_back(bytes),
         }
     }
 

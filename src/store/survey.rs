@@ -132,13 +132,13 @@ impl Store {
     /// The task with this raw id in any matching scope.
     pub fn find_anywhere(&self, id: &[u8], wanted: SurveyFilter<'_>) -> AnyTask {
         let is_wanted = self.scopes_of(wanted);
-        if let Some(place) = self.keys.place(id) {
-            let SlotAt { at, index } = self.sharding.split(place);
+        if let Some(position) = self.keys.position(id) {
+            let SlotAt { at, index } = self.sharding.split(position);
             let shard = self.lock(at);
             if let Some(slot) = shard.slab.slot(index).filter(|slot| is_wanted(slot.scope))
                 && shard.slab.stored(index).is_some_and(|task| task.id() == id)
             {
-                return AnyTask::One(TaskKey { place, check: slot.check }, slot.scope);
+                return AnyTask::One(TaskKey { position, check: slot.check }, slot.scope);
             }
         }
         // A client has chosen it: each scope may have one.

@@ -438,7 +438,7 @@ impl Twin {
 
     /// The low bits of a position name the shard; each worker has 16 of them.
     fn group_of(&self, key: TaskKey) -> usize {
-        key.place as usize / 16 % self.last.len()
+        key.position as usize / 16 % self.last.len()
     }
 
     /// Evicts expired tasks, and synchronizes the workers' clocks.
@@ -700,7 +700,7 @@ impl Twin {
         seen.retain(|key| expected.contains(key));
         assert_eq!(seen, expected);
         let mut once = listing.seen.clone();
-        once.sort_by_key(|key| (key.place, key.check));
+        once.sort_by_key(|key| (key.position, key.check));
         once.dedup();
         assert_eq!(once.len(), listing.seen.len());
     }
@@ -830,7 +830,7 @@ impl Twin {
         // A scope with a name takes bytes of its own in each shard with its tasks.
         let named = self.known.iter().filter(|known| !known.scope.is_plain());
         let shards = 16 * self.last.len() as u32;
-        let named = named.map(|known| (known.key.place % shards, known.scope.bits()));
+        let named = named.map(|known| (known.key.position % shards, known.scope.bits()));
         let scopes: HashSet<_> = named.collect();
         assert_eq!(stats.bytes, tasks + (scopes.len() * SCOPE_BYTES) as u64);
         for (state, count) in TaskState::ALL.into_iter().zip(stats.by_state) {

@@ -274,8 +274,8 @@ mod tests {
         assert!(matches!(enter(&table, named(1, 2), 0), SendLook::Undecided));
     }
 
-    fn task(place: u32) -> SentTask {
-        let key = TaskKey { place, check: 0 };
+    fn task(position: u32) -> SentTask {
+        let key = TaskKey { position, check: 0 };
         let generation = Generation::V1;
         SentTask { key, seq: 1, after: 0, end: None, is_next: false, generation }
     }
@@ -291,7 +291,7 @@ mod tests {
         table.settle_task(key, task(7));
         assert!(matches!(enter(&table, other, 0), SendLook::Gone));
         let known = enter(&table, own, 0);
-        assert!(matches!(known, SendLook::Sent(Sent::Task(sent)) if sent.key.place == 7));
+        assert!(matches!(known, SendLook::Sent(Sent::Task(sent)) if sent.key.position == 7));
     }
 
     #[test]
@@ -327,7 +327,9 @@ mod tests {
             table.settle_task(key, task(number));
             for old in number.saturating_sub(18).max(1)..=number {
                 let known = enter(&table, named(name(old), 0), 0);
-                assert!(matches!(known, SendLook::Sent(Sent::Task(sent)) if sent.key.place == old));
+                assert!(
+                    matches!(known, SendLook::Sent(Sent::Task(sent)) if sent.key.position == old)
+                );
             }
             assert!(matches!(enter(&table, named(name(0), 0), 0), SendLook::Undecided));
         }

@@ -8,7 +8,7 @@ use crate::{
     push::{
         large::{LargePosts, PostRoom, PostSize},
         owner_line::OwnerLine,
-        schedule::PostPlace,
+        schedule::WebhookSlot,
     },
     service::Now,
 };
@@ -20,47 +20,47 @@ const BROUGHT_BACK_MAX: usize = 8;
 const LOOKS_MAX: usize = 256;
 
 /// Webhooks that wait until there is room for their deliveries.
-pub(super) type Aside = OwnerLine<(PostPlace, PostSize)>;
+pub(super) type Aside = OwnerLine<(WebhookSlot, PostSize)>;
 
 impl Webhooks {
     /// Defers a delivery that was prepared but not sent: its webhook waits until there is room for
     /// its bytes, without delaying others.
-    pub fn set_aside(&self, place: PostPlace, size: PostSize, now: Now) {
+    pub fn set_aside(&self, slot: WebhookSlot, size: PostSize, now: Now) {
         let mut state = self.lock();
-        let settled = state.schedule.successor(place).unwrap_or(place);
-        if state.schedule.set_aside(place, now.mono_ms) {
-            state.aside.push_back(size.owner, (place, size));
+        let settled = state.schedule.successor(slot).unwrap_or(slot);
+        if state.schedule.set_aside(slot, now.mono_ms) {
+            state.aside.push_back(size.owner, (slot, size));
             state.tidy_aside();
         }
-        state.settle_place(settled, now);
+        state.settle_slot(settled, now);
     }
 
     /// Resumes some of the deferred webhooks for which there is room; returns how many.
     pub fn bring_back(&self, large: &mut LargePosts) -> usize {
         let mut state = self.lock();
-        large.review(|place| state.schedule.is_near(place));
+        large.review(|slot| state.schedule.is_near(slot));
         let (mut looks, mut brought_back, mut first) = (0, 0, None);
         for _ in 0..state.aside.len() {
             if looks == LOOKS_MAX || brought_back == BROUGHT_BACK_MAX {
                 break;
             }
-            let Some((owner, (place, size))) = state.aside.pop_front() else { break };
-            if !state.schedule.is_aside(place) {
+            let Some((owner, (slot, size))) = state.aside.pop_front() else { break };
+            if !state.schedule.is_aside(slot) {
                 continue;
             }
             looks += 1;
             match large.room(&size) {
                 PostRoom::Free => {
-                    state.schedule.bring_back(place);
-                    large.promise(place, size);
+                    state.schedule.bring_back(slot);
+                    large.promise(slot, size);
                     brought_back += 1;
                 }
                 PostRoom::AllHeld if first.is_none() => {
                     large.wait(&size);
-                    first = Some((owner, (place, size)));
+                    first = Some((owner, (slot, size)));
                 }
                 PostRoom::AllHeld | PostRoom::ShareHeld => {
-                    state.aside.push_back(owner, (place, size));
+                    state.aside.push_back(owner, (slot, size));
                 }
             }
         }
@@ -80,7 +80,7 @@ impl PushState {
     fn tidy_aside(&mut self) {
         if self.aside.len() > 2 * self.schedule.len().0 + LOOKS_MAX {
             let schedule = &self.schedule;
-            self.aside.retain(|_, (place, _)| schedule.is_aside(*place));
+            self.aside.retain(|_, (slot, _)| schedule.is_aside(*slot));
         }
     }
 }
@@ -117,7 +117,7 @@ mod tests {
         let set_aside = |task: usize| {
             set(&webhooks, task as u64, 0, "a", "https://h.example/").unwrap();
             webhooks.note(task as u64);
-            webhooks.set_aside(next(&webhooks, 0).unwrap().place, large(), at(0));
+            webhooks.set_aside(next(&webhooks, 0).unwrap().slot, large(), at(0));
         };
         // Each replaces the one before.
         (0..most).for_each(|_| set_aside(0));
@@ -125,16 +125,16 @@ mod tests {
         (1..most).for_each(set_aside);
         // The deliveries of one host have a share.
         let mut posts = LargePosts::new(800, 1);
-        let place = PostPlace::NONE;
-        assert!(posts.begin(place, &large()));
+        let slot = WebhookSlot::NONE;
+        assert!(posts.begin(slot, &large()));
         assert_eq!(webhooks.bring_back(&mut posts), 0);
         posts.leave(&large());
         // In the end all are delivered.
         let mut posted = 0;
         while webhooks.bring_back(&mut posts) > 0 {
             let post = next(&webhooks, 0).unwrap();
-            assert!(posts.begin(post.place, &large()));
-            webhooks.delivered(post.place, 9, at(0), false);
+            assert!(posts.begin(post.slot, &large()));
+            webhooks.delivered(post.slot, 9, at(0), false);
             posts.leave(&large());
             posted += 1;
         }
@@ -162,21 +162,21 @@ mod tests {
         for round in 0..200 {
             while let Some(post) = next(&webhooks, 0) {
                 let size = posts.size(&of(&post)).unwrap();
-                if !posts.begin(post.place, &size) {
-                    webhooks.set_aside(post.place, size, at(0));
+                if !posts.begin(post.slot, &size) {
+                    webhooks.set_aside(post.slot, size, at(0));
                 } else if post.owner == 1 {
                     assert!((50..70).contains(&round), "{round}");
                     return;
                 } else {
-                    under_way.push_back((post.place, size));
+                    under_way.push_back((post.slot, size));
                 }
             }
             if round == 50 {
                 put(100, 1, 100);
                 continue;
             }
-            let (place, size) = under_way.pop_front().unwrap();
-            webhooks.delivered(place, 9, at(0), true);
+            let (slot, size) = under_way.pop_front().unwrap();
+            webhooks.delivered(slot, 9, at(0), true);
             posts.leave(&size);
             webhooks.bring_back(&mut posts);
         }

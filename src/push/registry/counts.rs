@@ -98,9 +98,8 @@ impl PushState {
         let mut most = 0;
         for task in self.tasks.values().filter(|task| task.watch.left().is_none()) {
             let mut at = task.first;
-            while let Some((place, webhook)) = at.and_then(|at| Some((at, self.schedule.get(at)?)))
-            {
-                if self.schedule.is_busy(place) {
+            while let Some((slot, webhook)) = at.and_then(|at| Some((at, self.schedule.get(at)?))) {
+                if self.schedule.is_busy(slot) {
                     most = most.max(webhook.lag(task.watch.seq()));
                 }
                 at = webhook.next();

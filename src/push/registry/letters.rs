@@ -4,7 +4,7 @@ use super::{PushState, Webhooks};
 use crate::{
     push::{
         dead::{DeadLetter, WhyDead},
-        schedule::PostPlace,
+        schedule::WebhookSlot,
         webhook::NewLetter,
     },
     service::Now,
@@ -25,10 +25,10 @@ pub enum ReplayOutcome {
 impl Webhooks {
     /// The task was evicted, so there is nothing to post. Its undelivered events become dead
     /// letters.
-    pub fn task_left(&self, place: PostPlace, now: Now) {
+    pub fn task_left(&self, slot: WebhookSlot, now: Now) {
         let mut state = self.lock();
-        let settled = state.schedule.successor(place).unwrap_or(place);
-        state.schedule.passed_over(place, now.mono_ms, false);
+        let settled = state.schedule.successor(slot).unwrap_or(slot);
+        state.schedule.passed_over(slot, now.mono_ms, false);
         let Some(key) = state.schedule.get(settled).map(|webhook| webhook.task) else { return };
         if let Some(task) = state.tasks.get(&key).filter(|task| task.watch.left().is_none()) {
             // The store has not reported the last event.
@@ -45,7 +45,7 @@ impl Webhooks {
         let given_up = state.schedule.give_up(now.mono_ms);
         given_up.iter().for_each(|at| state.bury(*at, WhyDead::GivenUp, now.unix_ms));
         // After all have their letters: an evicted task takes its stopped webhooks with it.
-        given_up.iter().for_each(|at| state.settle_place(*at, now));
+        given_up.iter().for_each(|at| state.settle_slot(*at, now));
     }
 
     /// Sets the listener that is called with each letter when its webhook stops. It runs under the
@@ -112,17 +112,17 @@ impl Webhooks {
 impl PushState {
     fn replay(&mut self, number: u64, now_ms: u64) -> ReplayOutcome {
         let Some(letter) = self.dead.find(number) else { return ReplayOutcome::Unknown };
-        let (place, task) = (letter.place, letter.task);
+        let (slot, task) = (letter.slot, letter.task);
         if !self.is_replayable(letter) {
             return ReplayOutcome::Gone;
         }
         if self.has_left(task)
-            && let Some(webhook) = self.schedule.get_mut(place)
+            && let Some(webhook) = self.schedule.get_mut(slot)
         {
             webhook.set_replayed();
         }
         self.dead.remove(number);
-        self.schedule.resume(place, now_ms);
+        self.schedule.resume(slot, now_ms);
         self.settle(task);
         ReplayOutcome::Resumed
     }
@@ -134,7 +134,7 @@ impl PushState {
 
     /// Whether a letter still has its webhook, and the webhook its task.
     fn is_replayable(&self, letter: &DeadLetter) -> bool {
-        self.schedule.is_stopped(letter.place)
+        self.schedule.is_stopped(letter.slot)
             && (!self.has_left(letter.task) || self.changes.left.has(letter.task))
     }
 
@@ -147,20 +147,20 @@ impl PushState {
     pub(super) fn free_dead(&mut self, holder: Holder) -> bool {
         let is_its = |letter: &&DeadLetter| {
             letter.holder == holder
-                && self.schedule.is_stopped(letter.place)
+                && self.schedule.is_stopped(letter.slot)
                 && self.has_left(letter.task)
         };
-        let found = self.dead.iter().find(is_its).map(|letter| (letter.task, letter.place));
-        if let Some((task, place)) = found {
-            self.remove(task, place);
+        let found = self.dead.iter().find(is_its).map(|letter| (letter.task, letter.slot));
+        if let Some((task, slot)) = found {
+            self.remove(task, slot);
         }
         found.is_some()
     }
 
     /// A letter was removed: removes its webhook, too, if the task was evicted.
     fn release(&mut self, letter: &DeadLetter) {
-        if self.schedule.is_stopped(letter.place) && self.has_left(letter.task) {
-            self.remove(letter.task, letter.place);
+        if self.schedule.is_stopped(letter.slot) && self.has_left(letter.task) {
+            self.remove(letter.task, letter.slot);
         }
     }
 
@@ -171,40 +171,40 @@ impl PushState {
         let left = self.tasks.get(&key).and_then(|task| task.watch.left());
         let Some(last_seq) = left else { return };
         let is_retained = self.changes.left.has(key);
-        for place in self.places(key) {
-            if self.schedule.is_posting(place) || self.schedule.is_behind(place) {
+        for slot in self.slots(key) {
+            if self.schedule.is_posting(slot) || self.schedule.is_behind(slot) {
                 continue;
             }
             // It may have been removed with a letter that was displaced.
-            let Some(webhook) = self.schedule.get(place) else { continue };
+            let Some(webhook) = self.schedule.get(slot) else { continue };
             let (lacks, is_replayed) = (webhook.lacks(last_seq), webhook.is_replayed());
-            let is_stopped = self.schedule.is_stopped(place);
+            let is_stopped = self.schedule.is_stopped(slot);
             if lacks && is_retained {
                 if !is_stopped
                     && !is_replayed
-                    && let Some(place) = self.stop(key, place)
+                    && let Some(slot) = self.stop(key, slot)
                 {
-                    self.bury(place, WhyDead::TaskLeft, unix_ms);
+                    self.bury(slot, WhyDead::TaskLeft, unix_ms);
                 }
                 continue;
             }
             // A webhook that was stopped earlier has its letter.
             if lacks && !is_stopped {
-                self.bury(place, WhyDead::TaskLeft, unix_ms);
+                self.bury(slot, WhyDead::TaskLeft, unix_ms);
             }
-            self.remove(key, place);
+            self.remove(key, slot);
         }
     }
 
     /// Adds a dead letter for a webhook that stops.
-    pub(super) fn bury(&mut self, place: PostPlace, why: WhyDead, unix_ms: u64) {
-        let Some(webhook) = self.schedule.get(place) else { return };
+    pub(super) fn bury(&mut self, slot: WebhookSlot, why: WhyDead, unix_ms: u64) {
+        let Some(webhook) = self.schedule.get(slot) else { return };
         self.outcomes.count_dead(why);
         let task = self.tasks.get(&webhook.task);
         let (task_id, holder) =
             task.map(|task| (task.watch.task_id(), task.watch.holder())).unwrap_or_default();
         let number = self.dead.number();
-        let letter = webhook.letter(NewLetter { number, place, task_id, holder, why, unix_ms });
+        let letter = webhook.letter(NewLetter { number, slot, task_id, holder, why, unix_ms });
         if let Some(told) = self.told {
             told(&letter);
         }
@@ -234,7 +234,7 @@ mod tests {
     const HOUR: u64 = 60 * 60 * 1_000;
     const URL: &str = "https://hooks.example/secret?token=1";
     const FAILED: FailedPost<'_> = FailedPost {
-        place: PostPlace::NONE,
+        slot: WebhookSlot::NONE,
         why: "",
         retry_after_ms: None,
         kind: FailureKind::NoAnswer,
@@ -243,7 +243,7 @@ mod tests {
 
     /// Fails a delivery after the retry deadline.
     fn fail(webhooks: &Webhooks, post: &Post, why: &str, now_ms: u64) {
-        let failed = FailedPost { place: post.place, why, ..FAILED };
+        let failed = FailedPost { slot: post.slot, why, ..FAILED };
         assert_eq!(webhooks.failed(&failed, at(now_ms)), Fate::GivenUp);
     }
 
@@ -289,7 +289,7 @@ mod tests {
         set(&webhooks, 9, 0, "a", URL).unwrap();
         webhooks.note(9);
         let post = next(&webhooks, 0).unwrap();
-        webhooks.task_left(post.place, at(0));
+        webhooks.task_left(post.slot, at(0));
         let (given_up, left) = (WhyDead::GivenUp, WhyDead::TaskLeft);
         assert_eq!(*NUMBERS.lock().unwrap(), [(1, given_up), (2, given_up), (3, left)]);
     }
@@ -321,14 +321,14 @@ mod tests {
         assert_eq!(webhooks.replay(1, 30 * HOUR), ReplayOutcome::Resumed);
         assert_eq!(webhooks.replay(1, 30 * HOUR), ReplayOutcome::Unknown);
         let again = next(&webhooks, 30 * HOUR).unwrap();
-        assert_eq!((again.place, again.start), (before.place, before.start));
-        webhooks.delivered(again.place, 5, at(30 * HOUR), false);
+        assert_eq!((again.slot, again.start), (before.slot, before.start));
+        webhooks.delivered(again.slot, 5, at(30 * HOUR), false);
         assert!(letters(&webhooks).is_empty());
         assert_eq!(webhooks.stats(30 * HOUR).outcomes.delivered, 1);
         // Its retry deadline starts anew.
         webhooks.note(7);
         let post = next(&webhooks, 31 * HOUR).unwrap();
-        let failed = FailedPost { place: post.place, ..FAILED };
+        let failed = FailedPost { slot: post.slot, ..FAILED };
         assert_eq!(webhooks.failed(&failed, at(32 * HOUR)), Fate::Repeated);
         let stats = webhooks.stats(33 * HOUR);
         assert_eq!((stats.pending, stats.oldest_pending_ms), (1, 2 * HOUR));
@@ -342,7 +342,7 @@ mod tests {
         }
         webhooks.note(7);
         let posted = next(&webhooks, 0).unwrap();
-        webhooks.delivered(posted.place, 9, at(0), false);
+        webhooks.delivered(posted.slot, 9, at(0), false);
         leave(&webhooks, 7, 9);
         assert_eq!(letters(&webhooks), [(1, WhyDead::TaskLeft)]);
         assert_eq!(&*webhooks.dead_letter(1).unwrap().config_id, b"b");
@@ -362,7 +362,7 @@ mod tests {
         set(&webhooks, 7, 0, "b", URL).unwrap();
         webhooks.note(7);
         let [waits, stops] = [(); 2].map(|()| next(&webhooks, 0).unwrap());
-        let failed = FailedPost { place: waits.place, ..FAILED };
+        let failed = FailedPost { slot: waits.slot, ..FAILED };
         assert_eq!(webhooks.failed(&failed, at(0)), Fate::Repeated);
         fail(&webhooks, &stops, "refused", 25 * HOUR);
         leave_needed(&webhooks, 7);
@@ -374,9 +374,9 @@ mod tests {
             let post = next(&webhooks, 30 * HOUR).unwrap();
             assert_eq!((post.start, &post.config), (before.start, &before.config));
             // It resumes, though it lacks more events.
-            webhooks.delivered(post.place, 5, at(30 * HOUR), true);
+            webhooks.delivered(post.slot, 5, at(30 * HOUR), true);
             let post = next(&webhooks, 30 * HOUR).unwrap();
-            webhooks.delivered(post.place, 9, at(30 * HOUR), false);
+            webhooks.delivered(post.slot, 9, at(30 * HOUR), false);
         }
         assert_eq!((letters(&webhooks).len(), webhooks.counted(), left_bytes()), (0, (0, 0), 0));
     }
@@ -456,13 +456,13 @@ mod tests {
         }
         webhooks.note(7);
         let posts = [(); 3].map(|()| next(&webhooks, 0).unwrap());
-        webhooks.delivered(posts[0].place, 4, at(0), false);
+        webhooks.delivered(posts[0].slot, 4, at(0), false);
         leave(&webhooks, 7, 4);
         assert!(letters(&webhooks).is_empty());
         assert_eq!(webhooks.counted().0, 2);
-        webhooks.delivered(posts[1].place, 4, at(0), false);
+        webhooks.delivered(posts[1].slot, 4, at(0), false);
         assert!(letters(&webhooks).is_empty());
-        let failed = FailedPost { place: posts[2].place, why: "it is away", ..FAILED };
+        let failed = FailedPost { slot: posts[2].slot, why: "it is away", ..FAILED };
         webhooks.failed(&failed, at(0));
         assert_eq!(letters(&webhooks), [(1, WhyDead::TaskLeft)]);
         assert_eq!(&*webhooks.dead_letter(1).unwrap().error, "it is away");
@@ -478,7 +478,7 @@ mod tests {
         webhooks.note(7);
         let late = next(&webhooks, 0).unwrap();
         let posting = next(&webhooks, 0).unwrap();
-        let failed = FailedPost { place: late.place, retry_after_ms: Some(HOUR), ..FAILED };
+        let failed = FailedPost { slot: late.slot, retry_after_ms: Some(HOUR), ..FAILED };
         webhooks.failed(&failed, at(0));
         let watch = set(&webhooks, 7, 0, "new", URL).unwrap();
         watch.leave(2);
@@ -490,7 +490,7 @@ mod tests {
         // A webhook set after that is removed at the end of the delivery in flight.
         set(&webhooks, 7, 0, "last", URL).unwrap();
         webhooks.unwatched(7, &watch);
-        webhooks.gone(posting.place, at(0));
+        webhooks.gone(posting.slot, at(0));
         assert_eq!(webhooks.counted(), (0, 0));
         // Without an eviction notice at the watch, the task never existed.
         let watch = set(&webhooks, 8, 0, "a", URL).unwrap();
@@ -504,8 +504,7 @@ mod tests {
         set(&webhooks, 7, 0, "a", URL).unwrap();
         webhooks.note(7);
         let post = next(&webhooks, 0).unwrap();
-        let failed =
-            FailedPost { place: post.place, retry_after_ms: Some(HOUR), why: "", ..FAILED };
+        let failed = FailedPost { slot: post.slot, retry_after_ms: Some(HOUR), why: "", ..FAILED };
         assert_eq!(webhooks.failed(&failed, at(0)), Fate::Repeated);
         leave(&webhooks, 7, 4);
         assert_eq!(letters(&webhooks), [(1, WhyDead::TaskLeft)]);
@@ -513,7 +512,7 @@ mod tests {
         set(&webhooks, 8, 0, "a", URL).unwrap();
         webhooks.note(8);
         let post = next(&webhooks, 0).unwrap();
-        webhooks.task_left(post.place, at(0));
+        webhooks.task_left(post.slot, at(0));
         assert_eq!(letters(&webhooks).len(), 2);
         // A stopped webhook had its letter already.
         given_up(&webhooks, 9);
@@ -536,9 +535,9 @@ mod tests {
         assert_eq!(lag(), 39);
         fail(&webhooks, &posts[2], "", 25 * HOUR);
         assert_eq!(lag(), 8);
-        webhooks.delivered(posts[1].place, 9, at(0), false);
+        webhooks.delivered(posts[1].slot, 9, at(0), false);
         assert_eq!(lag(), 4);
-        webhooks.delivered(posts[0].place, 4, at(0), true);
+        webhooks.delivered(posts[0].slot, 4, at(0), true);
         assert_eq!(lag(), 1);
     }
 
@@ -551,7 +550,7 @@ mod tests {
         watch.reach(2);
         Arc::clone(&watch).wake();
         while let Some(post) = next(&webhooks, 0) {
-            webhooks.failed(&FailedPost { place: post.place, ..FAILED }, at(0));
+            webhooks.failed(&FailedPost { slot: post.slot, ..FAILED }, at(0));
         }
         watch.leave(2);
         Arc::clone(&watch).wake();
@@ -577,17 +576,17 @@ mod tests {
         let (_, post) = begin(2);
         put("https://h.example/x");
         put("https://h.example/x");
-        webhooks.delivered(post.place, 2, at(0), false);
+        webhooks.delivered(post.slot, 2, at(0), false);
         let post = next(&webhooks, 0).unwrap();
         assert_eq!(post.start.seq, 2);
-        webhooks.passed_over(post.place, 2, at(0), false);
+        webhooks.passed_over(post.slot, 2, at(0), false);
         // Its task is evicted meanwhile.
         let (watch, post) = begin(3);
         put("https://h.example/x");
         watch.leave(3);
         Arc::clone(&watch).wake();
         assert!(next(&webhooks, 0).is_none());
-        webhooks.delivered(post.place, 3, at(0), false);
+        webhooks.delivered(post.slot, 3, at(0), false);
         assert_eq!((webhooks.counted(), webhooks.stats(0).dead_letters), ((0, 0), 0));
         // Undelivered events become a letter, also for a replaced webhook.
         let (watch, post) = begin(3);
@@ -595,13 +594,13 @@ mod tests {
         watch.leave(3);
         Arc::clone(&watch).wake();
         assert!(next(&webhooks, 0).is_none());
-        webhooks.failed(&FailedPost { place: post.place, ..FAILED }, at(0));
+        webhooks.failed(&FailedPost { slot: post.slot, ..FAILED }, at(0));
         assert_eq!((webhooks.counted(), webhooks.stats(0).dead_letters), ((0, 0), 1));
         // A different receiver has not received it.
         let (_, post) = begin(4);
         put("https://h.example/y");
         put("https://h.example/x");
-        webhooks.delivered(post.place, 4, at(0), false);
+        webhooks.delivered(post.slot, 4, at(0), false);
         assert_eq!(next(&webhooks, 0).unwrap().start.seq, 1);
     }
 
@@ -613,7 +612,7 @@ mod tests {
         watch.wake_by_ref();
         assert!(watch.is_needed());
         let post = next(&webhooks, 0).unwrap();
-        webhooks.delivered(post.place, 4, at(0), false);
+        webhooks.delivered(post.slot, 4, at(0), false);
         assert!(!watch.is_needed());
         watch.wake_by_ref();
         let post = next(&webhooks, 0).unwrap();

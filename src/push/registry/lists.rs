@@ -5,7 +5,7 @@ use std::{hash::BuildHasher, sync::Arc, task::Wake};
 use super::{DEFAULT_ID, NewWebhook, PushRefused, PushState};
 use crate::{
     push::{
-        schedule::{PostPlace, host_name, origin_bytes},
+        schedule::{WebhookSlot, host_name, origin_bytes},
         webhook::{TaskWebhooks, Webhook},
     },
     watch::TaskWatch,
@@ -13,12 +13,12 @@ use crate::{
 
 impl PushState {
     /// The webhook of a task with that id.
-    pub(super) fn find(&self, task: u64, id: &[u8]) -> Option<PostPlace> {
+    pub(super) fn find(&self, task: u64, id: &[u8]) -> Option<WebhookSlot> {
         let mut at = self.tasks.get(&task)?.first;
-        while let Some(place) = at {
-            let webhook = self.schedule.get(place)?;
+        while let Some(slot) = at {
+            let webhook = self.schedule.get(slot)?;
             if webhook.config().id().is_some_and(|own| own.raw() == id) {
-                return Some(place);
+                return Some(slot);
             }
             at = webhook.next();
         }
@@ -27,7 +27,7 @@ impl PushState {
 
     /// The webhook of a task with this id; without an id the one without an id of its own, or the
     /// first.
-    pub(super) fn meant(&self, task: u64, id: Option<&[u8]>) -> Option<PostPlace> {
+    pub(super) fn meant(&self, task: u64, id: Option<&[u8]>) -> Option<WebhookSlot> {
         match id {
             Some(id) => self.find(task, id),
             None => self.find(task, DEFAULT_ID).or_else(|| self.tasks.get(&task)?.first),
@@ -35,8 +35,8 @@ impl PushState {
     }
 
     /// Removes a webhook from its task's list, and the task with its last webhook.
-    pub(super) fn remove(&mut self, key: u64, place: PostPlace) {
-        let Some(webhook) = self.take(key, place) else { return };
+    pub(super) fn remove(&mut self, key: u64, slot: WebhookSlot) {
+        let Some(webhook) = self.take(key, slot) else { return };
         self.counted.leave(webhook.holder, webhook.bytes());
         let Some(task) = self.tasks.get_mut(&key) else { return };
         task.count -= 1;
@@ -48,16 +48,16 @@ impl PushState {
     }
 
     /// Removes a webhook from its task's list and from the schedule; the counts stay.
-    fn take(&mut self, key: u64, place: PostPlace) -> Option<Webhook> {
-        let webhook = self.schedule.remove(place)?;
+    fn take(&mut self, key: u64, slot: WebhookSlot) -> Option<Webhook> {
+        let webhook = self.schedule.remove(slot)?;
         let task = self.tasks.get_mut(&key)?;
-        if task.first == Some(place) {
+        if task.first == Some(slot) {
             task.first = webhook.next();
             return Some(webhook);
         }
         let mut at = task.first;
         while let Some(before) = at.and_then(|at| self.schedule.get_mut(at)) {
-            if before.next() == Some(place) {
+            if before.next() == Some(slot) {
                 before.set_next(webhook.next());
                 break;
             }
@@ -67,10 +67,10 @@ impl PushState {
     }
 
     /// Stops a webhook in any stage; returns its new key.
-    pub(super) fn stop(&mut self, key: u64, place: PostPlace) -> Option<PostPlace> {
-        let origin = self.schedule.origin(place)?.to_owned();
-        let limit = self.schedule.limit_of(place);
-        let mut webhook = self.take(key, place)?;
+    pub(super) fn stop(&mut self, key: u64, slot: WebhookSlot) -> Option<WebhookSlot> {
+        let origin = self.schedule.origin(slot)?.to_owned();
+        let limit = self.schedule.limit_of(slot);
+        let mut webhook = self.take(key, slot)?;
         webhook.set_next(None);
         let stopped = self.schedule.add(&origin, webhook.holder, webhook);
         self.schedule.limit(stopped, limit);
@@ -80,12 +80,12 @@ impl PushState {
     }
 
     /// The webhooks of a task, the oldest first.
-    pub(super) fn places(&self, key: u64) -> Vec<PostPlace> {
+    pub(super) fn slots(&self, key: u64) -> Vec<WebhookSlot> {
         let mut at = self.tasks.get(&key).and_then(|task| task.first);
         std::iter::from_fn(|| {
-            let place = at?;
-            at = self.schedule.get(place)?.next();
-            Some(place)
+            let slot = at?;
+            at = self.schedule.get(slot)?.next();
+            Some(slot)
         })
         .collect()
     }
@@ -116,8 +116,8 @@ impl PushState {
         let host = host_name(origin);
         let before_host = before.and_then(|before| self.schedule.origin(before)).map(host_name);
         if !new.url.is_allowed() && before_host != Some(host) {
-            let places = self.places(new.task);
-            let hosts = places.iter().filter_map(|place| self.schedule.origin(*place));
+            let slots = self.slots(new.task);
+            let hosts = slots.iter().filter_map(|slot| self.schedule.origin(*slot));
             if hosts.filter(|other| host_name(other) == host).count() >= self.bounds.per_task_host {
                 return Err(PushRefused::TaskHostFull);
             }
@@ -168,20 +168,20 @@ impl PushState {
         task.count += 1;
         let origin = new.url.origin();
         self.counted.enter(new.holder, webhook.bytes());
-        let place = match before {
+        let slot = match before {
             Some(before) => {
-                let place = self.schedule.add_behind(before, &origin, new.holder, webhook);
+                let slot = self.schedule.add_behind(before, &origin, new.holder, webhook);
                 self.remove(new.task, before);
-                place
+                slot
             }
             None => self.schedule.add(&origin, new.holder, webhook),
         };
         if !new.url.is_allowed() {
             // 0 means no rate.
             let url = self.urls.hash_one(new.url.as_str()) as u32;
-            self.schedule.limit(place, url.max(1));
+            self.schedule.limit(slot, url.max(1));
         }
-        self.append(new.task, place);
+        self.append(new.task, slot);
         // A task that is not stored yet has nothing to post.
         if before.is_some() && !new.start.snapshot {
             watch.wake_by_ref();
@@ -190,17 +190,17 @@ impl PushState {
     }
 
     /// Appends a webhook to its task's list.
-    fn append(&mut self, key: u64, place: PostPlace) {
+    fn append(&mut self, key: u64, slot: WebhookSlot) {
         let Some(task) = self.tasks.get_mut(&key) else { return };
         let Some(mut at) = task.first else {
-            task.first = Some(place);
+            task.first = Some(slot);
             return;
         };
         while let Some(next) = self.schedule.get(at).and_then(Webhook::next) {
             at = next;
         }
         if let Some(last) = self.schedule.get_mut(at) {
-            last.set_next(Some(place));
+            last.set_next(Some(slot));
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{PushState, Webhooks};
 use crate::{
     push::{
         dead::WhyDead,
-        schedule::{FailureKind, Fate, PostPlace},
+        schedule::{FailureKind, Fate, WebhookSlot},
     },
     service::Now,
 };
@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct FailedPost<'a> {
     /// The webhook.
-    pub place: PostPlace,
+    pub slot: WebhookSlot,
     /// The reason, in one line.
     pub why: &'a str,
     /// The delay of the receiver's `Retry-After`.
@@ -26,72 +26,72 @@ pub struct FailedPost<'a> {
 
 impl Webhooks {
     /// A delivery has arrived, up to an event; `has_more`: there are later events.
-    pub fn delivered(&self, place: PostPlace, upto: u64, now: Now, has_more: bool) {
+    pub fn delivered(&self, slot: WebhookSlot, upto: u64, now: Now, has_more: bool) {
         let mut state = self.lock();
         state.outcomes.delivered += 1;
-        state.advance(place, upto);
-        let successor = state.schedule.successor(place);
-        state.schedule.delivered(place, now.mono_ms, has_more);
+        state.advance(slot, upto);
+        let successor = state.schedule.successor(slot);
+        state.schedule.delivered(slot, now.mono_ms, has_more);
         if let Some(successor) = successor {
             state.advance_successor(successor, upto);
         }
-        state.settle_place(successor.unwrap_or(place), now);
+        state.settle_slot(successor.unwrap_or(slot), now);
         drop(state);
         self.changes.wake();
     }
 
     /// The receiver has answered its challenge: its events are delivered from now on.
-    pub fn proven(&self, place: PostPlace, now: Now) {
+    pub fn proven(&self, slot: WebhookSlot, now: Now) {
         let mut state = self.lock();
-        if let Some(webhook) = state.schedule.get_mut(place) {
+        if let Some(webhook) = state.schedule.get_mut(slot) {
             webhook.prove();
         }
-        state.schedule.confirm(place);
-        let settled = state.schedule.successor(place).unwrap_or(place);
-        state.schedule.delivered(place, now.mono_ms, true);
-        state.settle_place(settled, now);
+        state.schedule.confirm(slot);
+        let settled = state.schedule.successor(slot).unwrap_or(slot);
+        state.schedule.delivered(slot, now.mono_ms, true);
+        state.settle_slot(settled, now);
         drop(state);
         self.changes.wake();
     }
 
     /// A challenge is sent to the URL: the next one has to wait.
-    pub fn challenged(&self, place: PostPlace, now: Now) {
-        self.lock().schedule.challenged(place, now.mono_ms);
+    pub fn challenged(&self, slot: WebhookSlot, now: Now) {
+        self.lock().schedule.challenged(slot, now.mono_ms);
     }
 
     /// The receiver has not answered the challenge; its deliveries continue as before.
-    pub fn unanswered(&self, place: PostPlace, now: Now) {
+    pub fn unanswered(&self, slot: WebhookSlot, now: Now) {
         let mut state = self.lock();
-        let settled = state.schedule.successor(place).unwrap_or(place);
-        state.schedule.unanswered(place, now.mono_ms);
-        state.settle_place(settled, now);
+        let settled = state.schedule.successor(slot).unwrap_or(slot);
+        state.schedule.unanswered(slot, now.mono_ms);
+        state.settle_slot(settled, now);
         drop(state);
         self.changes.wake();
     }
 
     /// There was nothing to deliver up to an event; this says nothing about the host.
-    pub fn passed_over(&self, place: PostPlace, upto: u64, now: Now, has_more: bool) {
+    pub fn passed_over(&self, slot: WebhookSlot, upto: u64, now: Now, has_more: bool) {
         let mut state = self.lock();
-        state.advance(place, upto);
-        let settled = state.schedule.successor(place).unwrap_or(place);
-        state.schedule.passed_over(place, now.mono_ms, has_more);
-        state.settle_place(settled, now);
+        state.advance(slot, upto);
+        let settled = state.schedule.successor(slot).unwrap_or(slot);
+        state.schedule.passed_over(slot, now.mono_ms, has_more);
+        state.settle_slot(settled, now);
     }
 
     /// A delivery has failed; see `Schedule::failed`.
     pub fn failed(&self, failed: &FailedPost<'_>, now: Now) -> Fate {
-        let FailedPost { place, why, retry_after_ms, kind, random } = *failed;
+        let FailedPost { slot, why, retry_after_ms, kind, random } = *failed;
         let mut state = self.lock();
         state.outcomes.failed += 1;
-        let settled = state.schedule.successor(place).unwrap_or(place);
-        let fate = state.schedule.failed(place, kind, now.mono_ms, retry_after_ms, random);
-        if let Some(webhook) = state.schedule.get_mut(place) {
+        let settled = state.schedule.successor(slot).unwrap_or(slot);
+        let fate = state.schedule.failed(slot, kind, now.mono_ms, retry_after_ms, random);
+        if let Some(webhook) = state.schedule.get_mut(slot) {
             webhook.set_error(why);
         }
         if fate == Fate::GivenUp {
-            state.bury(place, WhyDead::GivenUp, now.unix_ms);
+            state.bury(slot, WhyDead::GivenUp, now.unix_ms);
         }
-        state.settle_place(settled, now);
+        state.settle_slot(settled, now);
         drop(state);
         self.changes.wake();
         fate
@@ -99,17 +99,17 @@ impl Webhooks {
 
     /// A delivery has arrived and the receiver wants no more: removes its webhook and returns its
     /// configuration.
-    pub fn gone(&self, place: PostPlace, now: Now) -> Option<Box<[u8]>> {
+    pub fn gone(&self, slot: WebhookSlot, now: Now) -> Option<Box<[u8]>> {
         let mut state = self.lock();
         state.outcomes.gone += 1;
-        let config = state.schedule.get(place).map(|webhook| webhook.config().0.into());
-        let successor = state.schedule.successor(place);
-        state.schedule.delivered(place, now.mono_ms, false);
-        if let Some(task) = state.schedule.get(place).map(|webhook| webhook.task) {
-            state.remove(task, place);
+        let config = state.schedule.get(slot).map(|webhook| webhook.config().0.into());
+        let successor = state.schedule.successor(slot);
+        state.schedule.delivered(slot, now.mono_ms, false);
+        if let Some(task) = state.schedule.get(slot).map(|webhook| webhook.task) {
+            state.remove(task, slot);
             state.settle_task(task, now);
         }
-        successor.into_iter().for_each(|at| state.settle_place(at, now));
+        successor.into_iter().for_each(|at| state.settle_slot(at, now));
         drop(state);
         self.changes.wake();
         config
@@ -118,15 +118,15 @@ impl Webhooks {
 
 impl PushState {
     /// Moves a webhook's position to an event.
-    fn advance(&mut self, place: PostPlace, upto: u64) {
-        if let Some(webhook) = self.schedule.get_mut(place) {
+    fn advance(&mut self, slot: WebhookSlot, upto: u64) {
+        if let Some(webhook) = self.schedule.get_mut(slot) {
             webhook.posted(upto);
         }
     }
 
     /// The same for the webhook that has replaced it during the delivery, if the receiver is the
     /// same.
-    fn advance_successor(&mut self, successor: PostPlace, upto: u64) {
+    fn advance_successor(&mut self, successor: WebhookSlot, upto: u64) {
         if let Some(webhook) = self.schedule.get_mut(successor)
             && webhook.is_same_receiver()
         {
@@ -135,8 +135,8 @@ impl PushState {
     }
 
     /// The same for the task of a webhook.
-    pub(super) fn settle_place(&mut self, place: PostPlace, now: Now) {
-        if let Some(task) = self.schedule.get(place).map(|webhook| webhook.task) {
+    pub(super) fn settle_slot(&mut self, slot: WebhookSlot, now: Now) {
+        if let Some(task) = self.schedule.get(slot).map(|webhook| webhook.task) {
             self.settle_task(task, now);
         }
     }
@@ -200,7 +200,7 @@ mod tests {
         put(4, 7, "https://h.example/");
         put(5, 0, "https://h.example/");
         let first = posts.iter().find(|post| post.task == 1).unwrap();
-        webhooks.delivered(first.place, 9, at(0), false);
+        webhooks.delivered(first.slot, 9, at(0), false);
         assert!(next().is_none(), "the place is kept for the one whose owner has none");
         let before = woken.0.load(Ordering::Relaxed);
         webhooks.delete(4, None);

@@ -4,14 +4,14 @@
 
 use super::{PushState, Webhooks};
 use crate::{
-    push::{dead::WhyDead, schedule::PostPlace},
+    push::{dead::WhyDead, schedule::WebhookSlot},
     service::Now,
 };
 
 /// A webhook of an owner without a valid credential.
 #[derive(Clone, Copy, Debug)]
 pub struct WithdrawnWebhook {
-    place: PostPlace,
+    slot: WebhookSlot,
     /// Its task, as its service names it.
     pub task: u64,
 }
@@ -30,14 +30,14 @@ impl Webhooks {
     pub fn of_owners(&self, owners: &[u32]) -> Vec<WithdrawnWebhook> {
         let state = self.lock();
         let of_them = state.all().filter(|(_, _, owner)| owners.binary_search(owner).is_ok());
-        of_them.map(|(task, place, _)| WithdrawnWebhook { place, task }).collect()
+        of_them.map(|(task, slot, _)| WithdrawnWebhook { slot, task }).collect()
     }
 
     /// Removes the webhook of a delivery that was about to start.
-    pub fn withdraw_post(&self, place: PostPlace, now: Now) {
+    pub fn withdraw_post(&self, slot: WebhookSlot, now: Now) {
         let mut state = self.lock();
-        state.schedule.passed_over(place, now.mono_ms, true);
-        state.withdraw(place, true, now);
+        state.schedule.passed_over(slot, now.mono_ms, true);
+        state.withdraw(slot, true, now);
         drop(state);
         self.changes.wake();
     }
@@ -45,8 +45,8 @@ impl Webhooks {
     /// Removes a webhook; `is_over`: its task will have no other event.
     pub fn withdraw(&self, webhook: WithdrawnWebhook, is_over: bool, now: Now) {
         let mut state = self.lock();
-        let has_letter = !is_over || state.schedule.is_busy(webhook.place);
-        state.withdraw(webhook.place, has_letter, now);
+        let has_letter = !is_over || state.schedule.is_busy(webhook.slot);
+        state.withdraw(webhook.slot, has_letter, now);
         drop(state);
         self.changes.wake();
     }
@@ -54,22 +54,22 @@ impl Webhooks {
 
 impl PushState {
     /// Task, key and owner of all webhooks with an owner.
-    fn all(&self) -> impl Iterator<Item = (u64, PostPlace, u32)> {
+    fn all(&self) -> impl Iterator<Item = (u64, WebhookSlot, u32)> {
         self.tasks.keys().flat_map(|key| {
-            self.places(*key).into_iter().filter_map(|place| {
-                let owner = self.schedule.get(place)?.holder.number();
-                (owner != 0).then_some((*key, place, owner))
+            self.slots(*key).into_iter().filter_map(|slot| {
+                let owner = self.schedule.get(slot)?.holder.number();
+                (owner != 0).then_some((*key, slot, owner))
             })
         })
     }
 
-    fn withdraw(&mut self, place: PostPlace, has_letter: bool, now: Now) {
-        let Some(task) = self.schedule.get(place).map(|webhook| webhook.task) else { return };
+    fn withdraw(&mut self, slot: WebhookSlot, has_letter: bool, now: Now) {
+        let Some(task) = self.schedule.get(slot).map(|webhook| webhook.task) else { return };
         // A stopped webhook has its letter already.
-        if has_letter && !self.schedule.is_stopped(place) {
-            self.bury(place, WhyDead::CredentialWithdrawn, now.unix_ms);
+        if has_letter && !self.schedule.is_stopped(slot) {
+            self.bury(slot, WhyDead::CredentialWithdrawn, now.unix_ms);
         }
-        self.remove(task, place);
+        self.remove(task, slot);
         self.settle(task);
     }
 }

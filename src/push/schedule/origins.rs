@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use foldhash::fast::RandomState;
 
 use super::{
-    Pace, PostPlace,
+    Pace, WebhookSlot,
     hosts::{PostHost, PostHosts, host_name},
     owners::OwnerPosts,
     shares::HostShare,
@@ -40,12 +40,12 @@ pub(super) struct PostOrigin {
     /// Which of the two queues is next.
     is_tried_next: bool,
     /// Granted deliveries, which wait for a slot of all origins.
-    granted: VecDeque<PostPlace>,
+    granted: VecDeque<WebhookSlot>,
     pub circuit: Circuit,
     /// Consecutive failures.
     pub failures: u32,
     /// The webhook that failed last.
-    pub failed: PostPlace,
+    pub failed: WebhookSlot,
     /// Until when the circuit is open.
     pub open_until_ms: u64,
 }
@@ -63,13 +63,13 @@ impl PostOrigin {
             granted: VecDeque::new(),
             circuit: Circuit::Closed,
             failures: 0,
-            failed: PostPlace::NONE,
+            failed: WebhookSlot::NONE,
             open_until_ms: 0,
         }
     }
 
     /// Whether the origin itself has a free slot; its host has `origins` origins.
-    fn has_place(&self, pace: &Pace, origins: u32) -> bool {
+    fn has_permit(&self, pace: &Pace, origins: u32) -> bool {
         match self.circuit {
             Circuit::Closed => self.posting < pace.posts_of_origin(origins),
             Circuit::Open => false,
@@ -240,15 +240,15 @@ impl PostOrigins {
     pub fn is_open(&self, number: u32, pace: &Pace) -> bool {
         let Some(origin) = self.get(number) else { return false };
         let host = self.hosts.get(origin.host);
-        host.is_some_and(|host| origin.has_place(pace, host.origins))
+        host.is_some_and(|host| origin.has_permit(pace, host.origins))
     }
 
     /// Whether an origin may start another delivery.
-    pub fn has_place(&self, number: u32, pace: &Pace) -> bool {
+    pub fn has_permit(&self, number: u32, pace: &Pace) -> bool {
         let Some(origin) = self.get(number) else { return false };
         let host = self.hosts.get(origin.host);
         host.is_some_and(|host| {
-            host.posting < pace.per_host && origin.has_place(pace, host.origins)
+            host.posting < pace.per_host && origin.has_permit(pace, host.origins)
         })
     }
 
@@ -258,22 +258,22 @@ impl PostOrigins {
     pub fn take_if_free(
         &mut self,
         lane: LaneKey,
-        place: PostPlace,
+        slot: WebhookSlot,
         pace: &Pace,
         owner: &mut OwnerPosts,
     ) -> bool {
         let Some(origin) = self.get(lane.origin) else { return false };
         let Some(host) = self.hosts.get(origin.host) else { return false };
-        let has_place = host.posting < pace.per_host && origin.has_place(pace, host.origins);
-        let has_first_place = || {
+        let has_permit = host.posting < pace.per_host && origin.has_permit(pace, host.origins);
+        let has_first_permit = || {
             pace.first_posts > 0
                 && origin.circuit == Circuit::Closed
                 && host.posting < pace.per_host.saturating_add(pace.first_posts)
                 && !owner.posts_to(origin.host)
         };
-        let is_free = has_place || has_first_place();
+        let is_free = has_permit || has_first_permit();
         if is_free {
-            self.take(lane, place, owner);
+            self.take(lane, slot, owner);
         }
         is_free
     }
@@ -281,14 +281,14 @@ impl PostOrigins {
     /// Takes a slot of an origin, its host and an owner for a delivery, which then waits for a slot
     /// of all.
     #[inline]
-    pub fn take(&mut self, lane: LaneKey, place: PostPlace, owner: &mut OwnerPosts) {
+    pub fn take(&mut self, lane: LaneKey, slot: WebhookSlot, owner: &mut OwnerPosts) {
         let Some(Some(origin)) = self.origins.get_mut(lane.origin as usize) else { return };
         owner.begin(origin.host);
         origin.posting += 1;
         if let Some(host) = self.hosts.get_mut(origin.host) {
             host.posting += 1;
         }
-        origin.granted.push_back(place);
+        origin.granted.push_back(slot);
         if origin.granted.len() == 1 {
             self.line.push_back(lane.origin);
         }
@@ -380,23 +380,23 @@ impl PostOrigins {
     }
 
     /// Removes a granted delivery.
-    pub fn withdraw(&mut self, number: u32, place: PostPlace) {
+    pub fn withdraw(&mut self, number: u32, slot: WebhookSlot) {
         let Some(origin) = self.get_mut(number) else { return };
-        origin.granted.retain(|granted| *granted != place);
+        origin.granted.retain(|granted| *granted != slot);
         if origin.granted.is_empty() {
             self.line.retain(|listed| *listed != number);
         }
     }
 
     /// The next granted delivery.
-    pub fn next_granted(&mut self) -> Option<PostPlace> {
+    pub fn next_granted(&mut self) -> Option<WebhookSlot> {
         let number = self.line.pop_front()?;
         let origin = self.get_mut(number)?;
-        let place = origin.granted.pop_front();
+        let slot = origin.granted.pop_front();
         if !origin.granted.is_empty() {
             self.line.push_back(number);
         }
-        place
+        slot
     }
 
     /// Removes an origin without webhooks and deliveries in flight.

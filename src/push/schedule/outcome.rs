@@ -3,65 +3,65 @@
 use std::cmp::Reverse;
 
 use super::{
-    FailureKind, Fate, OpenPost, PostPlace, PostStage, Schedule, Timer, is_at, origins::Circuit,
+    FailureKind, Fate, OpenPost, PostStage, Schedule, Timer, WebhookSlot, is_at, origins::Circuit,
     turns::LaneKey,
 };
 
 impl<T> Schedule<T> {
     /// A delivery has arrived; `has_more`: its webhook has newer events.
-    pub fn delivered(&mut self, place: PostPlace, now_ms: u64, has_more: bool) {
-        let Some(post) = self.under_way.remove(&place) else { return };
+    pub fn delivered(&mut self, slot: WebhookSlot, now_ms: u64, has_more: bool) {
+        let Some(post) = self.under_way.remove(&slot) else { return };
         self.note_life(post.lane);
-        if let Some(entry) = self.entry(place) {
+        if let Some(entry) = self.entry(slot) {
             entry.is_limited = false;
         }
-        self.go_on(place, now_ms, has_more);
+        self.go_on(slot, now_ms, has_more);
         self.end(post, now_ms);
     }
 
     /// The webhook had nothing to post; this says nothing about its origin.
-    pub fn passed_over(&mut self, place: PostPlace, now_ms: u64, has_more: bool) {
-        let Some(post) = self.under_way.remove(&place) else { return };
-        self.give_back_rate(place);
-        self.go_on(place, now_ms, has_more);
+    pub fn passed_over(&mut self, slot: WebhookSlot, now_ms: u64, has_more: bool) {
+        let Some(post) = self.under_way.remove(&slot) else { return };
+        self.give_back_rate(slot);
+        self.go_on(slot, now_ms, has_more);
         self.end(post, now_ms);
     }
 
     /// Keeps the use of the rate for the next delivery: this one was not sent.
-    fn give_back_rate(&mut self, place: PostPlace) {
-        if let Some(entry) = self.entry(place) {
+    fn give_back_rate(&mut self, slot: WebhookSlot) {
+        if let Some(entry) = self.entry(slot) {
             entry.is_paid = entry.url != 0;
         }
     }
 
     /// A challenge was not answered: the webhook's events are posted as before.
-    pub fn unanswered(&mut self, place: PostPlace, now_ms: u64) {
-        let Some(post) = self.under_way.remove(&place) else { return };
-        if let Some(entry) = self.entry(place) {
+    pub fn unanswered(&mut self, slot: WebhookSlot, now_ms: u64) {
+        let Some(post) = self.under_way.remove(&slot) else { return };
+        if let Some(entry) = self.entry(slot) {
             entry.since_ms = now_ms;
-            self.make_ready(place);
+            self.make_ready(slot);
         }
         self.end(post, now_ms);
     }
 
     /// Defers a delivery; false: its webhook was deleted. This says nothing about its origin.
-    pub fn set_aside(&mut self, place: PostPlace, now_ms: u64) -> bool {
-        let Some(post) = self.under_way.remove(&place) else { return false };
-        self.give_back_rate(place);
-        let entry = self.entry(place).map(|entry| entry.stage = PostStage::Aside);
+    pub fn set_aside(&mut self, slot: WebhookSlot, now_ms: u64) -> bool {
+        let Some(post) = self.under_way.remove(&slot) else { return false };
+        self.give_back_rate(slot);
+        let entry = self.entry(slot).map(|entry| entry.stage = PostStage::Aside);
         self.end(post, now_ms);
         entry.is_some()
     }
 
     /// Whether a webhook is deferred by [`Schedule::set_aside`].
-    pub fn is_aside(&self, place: PostPlace) -> bool {
-        is_at(&self.entries, place, PostStage::Aside)
+    pub fn is_aside(&self, slot: WebhookSlot) -> bool {
+        is_at(&self.entries, slot, PostStage::Aside)
     }
 
     /// Whether a delivery is in flight, or waits only for others to end.
-    pub fn is_near(&self, place: PostPlace) -> bool {
-        let entry = self.entries.get(place.index as usize).and_then(Option::as_ref);
-        entry.filter(|entry| entry.check == place.check).is_some_and(|entry| match entry.stage {
+    pub fn is_near(&self, slot: WebhookSlot) -> bool {
+        let entry = self.entries.get(slot.index as usize).and_then(Option::as_ref);
+        entry.filter(|entry| entry.check == slot.check).is_some_and(|entry| match entry.stage {
             PostStage::Granted | PostStage::Posting(_) => true,
             PostStage::Ready => {
                 let origin = self.origins.get(entry.origin);
@@ -76,56 +76,56 @@ impl<T> Schedule<T> {
     }
 
     /// Schedules a deferred webhook.
-    pub fn bring_back(&mut self, place: PostPlace) {
-        if self.is_aside(place) {
-            self.make_ready(place);
+    pub fn bring_back(&mut self, slot: WebhookSlot) {
+        if self.is_aside(slot) {
+            self.make_ready(slot);
         }
     }
 
     /// A delivery has failed. `retry_after_ms`: the receiver's `Retry-After`; `random`: fresh bits.
     pub fn failed(
         &mut self,
-        place: PostPlace,
+        slot: WebhookSlot,
         kind: FailureKind,
         now_ms: u64,
         retry_after_ms: Option<u64>,
         random: u64,
     ) -> Fate {
-        let Some(post) = self.under_way.remove(&place) else { return Fate::Repeated };
+        let Some(post) = self.under_way.remove(&slot) else { return Fate::Repeated };
         let rest_ms_max = match kind {
             FailureKind::Refused => None,
             FailureKind::Unwell => Some(self.pace.rest_ms_max),
             FailureKind::NoAnswer => Some(self.pace.pause_ms_max),
         };
         let is_open = match rest_ms_max {
-            Some(most_ms) => self.note_failure(post.lane, place, now_ms, (most_ms, random)),
+            Some(most_ms) => self.note_failure(post.lane, slot, now_ms, (most_ms, random)),
             None => {
                 self.note_life(post.lane);
                 false
             }
         };
-        let fate = self.repeat((place, is_open), now_ms, retry_after_ms, random);
+        let fate = self.repeat((slot, is_open), now_ms, retry_after_ms, random);
         self.end(post, now_ms);
         fate
     }
 
     /// Ends a delivery: frees its slots and schedules the webhook that waits for its end.
     fn end(&mut self, post: OpenPost, now_ms: u64) {
-        if let Some(place) = post.successor
-            && let Some(entry) = self.entry(place)
+        if let Some(slot) = post.successor
+            && let Some(entry) = self.entry(slot)
             && entry.stage == PostStage::Behind
         {
             entry.since_ms = now_ms;
-            self.make_ready(place);
+            self.make_ready(slot);
         }
         self.release(post.lane);
     }
 
-    fn go_on(&mut self, place: PostPlace, now_ms: u64, has_more: bool) {
-        let Some(entry) = self.entry(place) else { return };
+    fn go_on(&mut self, slot: WebhookSlot, now_ms: u64, has_more: bool) {
+        let Some(entry) = self.entry(slot) else { return };
         (entry.failures, entry.since_ms) = (0, now_ms);
         match has_more || entry.stage == PostStage::Posting(true) {
-            true => self.make_ready(place),
+            true => self.make_ready(slot),
             false => entry.stage = PostStage::Idle,
         }
     }
@@ -133,7 +133,7 @@ impl<T> Schedule<T> {
     /// Notes that an origin has responded.
     fn note_life(&mut self, lane: LaneKey) {
         if let Some(origin) = self.origins.get_mut(lane.origin) {
-            (origin.failures, origin.failed) = (0, PostPlace::NONE);
+            (origin.failures, origin.failed) = (0, WebhookSlot::NONE);
             origin.circuit = Circuit::Closed;
         }
     }
@@ -141,13 +141,13 @@ impl<T> Schedule<T> {
     /// Pauses a webhook after a failure, or stops it.
     fn repeat(
         &mut self,
-        (place, is_open): (PostPlace, bool),
+        (slot, is_open): (WebhookSlot, bool),
         now_ms: u64,
         retry_after_ms: Option<u64>,
         random: u64,
     ) -> Fate {
         let pace = self.pace;
-        let Some(entry) = self.entry(place) else { return Fate::Repeated };
+        let Some(entry) = self.entry(slot) else { return Fate::Repeated };
         entry.failures = entry.failures.saturating_add(1);
         if now_ms.saturating_sub(entry.since_ms) >= pace.give_up_ms {
             entry.stage = PostStage::Stopped;
@@ -155,22 +155,22 @@ impl<T> Schedule<T> {
         }
         match retry_after_ms {
             // After all other webhooks of its owner that wait for the origin.
-            None if is_open => self.make_ready(place),
+            None if is_open => self.make_ready(slot),
             retry_after_ms => {
                 let bits = random.rotate_left(32);
                 let own_ms = pace.pause_ms(entry.failures, pace.pause_ms_max, bits);
                 let pause_ms = retry_after_ms.map_or(own_ms, |ms| ms.clamp(1, pace.pause_ms_max));
-                self.pause(place, now_ms.saturating_add(pause_ms));
+                self.pause(slot, now_ms.saturating_add(pause_ms));
             }
         }
         Fate::Repeated
     }
 
     /// Pauses a webhook until then.
-    pub(super) fn pause(&mut self, place: PostPlace, due_ms: u64) {
-        let Some(entry) = self.entry(place) else { return };
+    pub(super) fn pause(&mut self, slot: WebhookSlot, due_ms: u64) {
+        let Some(entry) = self.entry(slot) else { return };
         (entry.due_ms, entry.stage) = (due_ms, PostStage::Paused);
-        self.timers.push(Reverse((due_ms, Timer::Pause(place.index, place.check))));
+        self.timers.push(Reverse((due_ms, Timer::Pause(slot.index, slot.check))));
         self.tidy_timers();
     }
 
@@ -179,17 +179,17 @@ impl<T> Schedule<T> {
     fn note_failure(
         &mut self,
         lane: LaneKey,
-        place: PostPlace,
+        slot: WebhookSlot,
         now_ms: u64,
         (most_ms, random): (u64, u64),
     ) -> bool {
         let pace = self.pace;
         let Some(origin) = self.origins.get_mut(lane.origin) else { return false };
         // A webhook that fails alone says nothing about its origin; it has its own pauses.
-        if origin.circuit == Circuit::Closed && origin.failed == place {
+        if origin.circuit == Circuit::Closed && origin.failed == slot {
             return false;
         }
-        origin.failed = place;
+        origin.failed = slot;
         origin.failures = origin.failures.saturating_add(1);
         let Some(beyond) = (origin.failures + 1).checked_sub(pace.rest_after).filter(|n| *n > 0)
         else {

@@ -91,14 +91,14 @@ impl Pace {
 
 /// The key of a webhook in a schedule: a slot, and a check against its later occupants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct PostPlace {
+pub struct WebhookSlot {
     pub(super) index: u32,
     pub(super) check: u32,
 }
 
-impl PostPlace {
+impl WebhookSlot {
     /// The key of no webhook.
-    pub(in crate::push) const NONE: PostPlace = PostPlace { index: u32::MAX, check: 0 };
+    pub(in crate::push) const NONE: WebhookSlot = WebhookSlot { index: u32::MAX, check: 0 };
 
     /// The page token for this key, in ASCII.
     pub fn token(self) -> String {
@@ -106,10 +106,10 @@ impl PostPlace {
     }
 
     /// The key in a page token.
-    pub fn of_token(token: &str) -> Option<PostPlace> {
+    pub fn of_token(token: &str) -> Option<WebhookSlot> {
         let (index, check) = token.split_once('.')?;
         let number = |text: &str| u32::from_str_radix(text, 16).ok();
-        let place = PostPlace { index: number(index)?, check: number(check)? };
-        (place.token() == token).then_some(place)
+        let slot = WebhookSlot { index: number(index)?, check: number(check)? };
+        (slot.token() == token).then_some(slot)
     }
 }

@@ -16,7 +16,7 @@ use model::SeededNumbers;
 const HOUR: u64 = 60 * 60 * 1_000;
 
 /// All deliveries that may start now.
-fn all(schedule: &mut Schedule<()>, now_ms: u64) -> Vec<PostPlace> {
+fn all(schedule: &mut Schedule<()>, now_ms: u64) -> Vec<WebhookSlot> {
     std::iter::from_fn(|| schedule.next(now_ms)).collect()
 }
 
@@ -26,40 +26,40 @@ fn holder(owner: u32) -> Holder {
 
 impl<T> Schedule<T> {
     /// Adds an entry of an owner; 0: an anonymous one.
-    fn add_owned(&mut self, origin: &str, owner: u32, value: T) -> PostPlace {
+    fn add_owned(&mut self, origin: &str, owner: u32, value: T) -> WebhookSlot {
         self.add(origin, holder(owner), value)
     }
 
     fn add_behind_owned(
         &mut self,
-        before: PostPlace,
+        before: WebhookSlot,
         origin: &str,
         owner: u32,
         value: T,
-    ) -> PostPlace {
+    ) -> WebhookSlot {
         self.add_behind(before, origin, holder(owner), value)
     }
 }
 
-fn fail(schedule: &mut Schedule<()>, place: PostPlace, now_ms: u64) -> Fate {
-    schedule.failed(place, NoAnswer, now_ms, None, u64::MAX)
+fn fail(schedule: &mut Schedule<()>, slot: WebhookSlot, now_ms: u64) -> Fate {
+    schedule.failed(slot, NoAnswer, now_ms, None, u64::MAX)
 }
 
 #[test]
 fn what_is_new_is_posted_once_and_what_came_meanwhile_after_it() {
     let mut schedule = Schedule::new(Pace::default());
-    let place = schedule.add_owned("https://a", 0, ());
+    let slot = schedule.add_owned("https://a", 0, ());
     assert_eq!(all(&mut schedule, 0), []);
-    schedule.note(place, 0);
-    schedule.note(place, 0);
-    assert_eq!(all(&mut schedule, 0), [place]);
-    schedule.note(place, 1);
+    schedule.note(slot, 0);
+    schedule.note(slot, 0);
+    assert_eq!(all(&mut schedule, 0), [slot]);
+    schedule.note(slot, 1);
     assert_eq!(all(&mut schedule, 1), []);
-    schedule.delivered(place, 2, false);
-    assert_eq!(all(&mut schedule, 2), [place]);
-    schedule.delivered(place, 3, true);
-    assert_eq!(all(&mut schedule, 3), [place]);
-    schedule.delivered(place, 4, false);
+    schedule.delivered(slot, 2, false);
+    assert_eq!(all(&mut schedule, 2), [slot]);
+    schedule.delivered(slot, 3, true);
+    assert_eq!(all(&mut schedule, 3), [slot]);
+    schedule.delivered(slot, 4, false);
     assert_eq!((all(&mut schedule, 4), schedule.due_ms()), (vec![], None));
 }
 
@@ -67,20 +67,20 @@ fn what_is_new_is_posted_once_and_what_came_meanwhile_after_it() {
 fn origins_take_turns_and_have_so_many_posts_at_a_time() {
     let mut schedule = Schedule::new(Pace { posts_max: 11, first_posts: 0, ..Pace::default() });
     let slow: Vec<_> = (0..20).map(|_| schedule.add_owned("https://slow", 1, ())).collect();
-    slow.iter().for_each(|place| schedule.note(*place, 0));
+    slow.iter().for_each(|slot| schedule.note(*slot, 0));
     let quick: Vec<_> = (0..20).map(|_| schedule.add_owned("https://quick", 2, ())).collect();
-    quick.iter().for_each(|place| schedule.note(*place, 0));
+    quick.iter().for_each(|slot| schedule.note(*slot, 0));
     let first = all(&mut schedule, 0);
     assert_eq!(first.len(), 11);
-    assert_eq!(first.iter().filter(|place| slow.contains(place)).count(), 6);
+    assert_eq!(first.iter().filter(|slot| slow.contains(slot)).count(), 6);
     // The slow deliveries stay in flight.
     let mut delivered = 0;
     let mut under_way: Vec<_> = first;
-    while let Some(at) = under_way.iter().position(|place| quick.contains(place)) {
+    while let Some(at) = under_way.iter().position(|slot| quick.contains(slot)) {
         schedule.delivered(under_way.remove(at), 1, false);
         delivered += 1;
         under_way.extend(all(&mut schedule, 1));
-        let slow_now = under_way.iter().filter(|place| slow.contains(place)).count();
+        let slow_now = under_way.iter().filter(|slot| slow.contains(slot)).count();
         assert!(slow_now <= 8 && under_way.len() <= 11);
     }
     assert_eq!(delivered, 20);
@@ -91,9 +91,9 @@ fn origins_take_turns_and_have_so_many_posts_at_a_time() {
 fn origins_of_a_host_take_turns_and_leave_slots() {
     let mut schedule = Schedule::new(Pace::default());
     let add = |schedule: &mut Schedule<()>, origin: &str| {
-        let places: Vec<_> = (0..20).map(|_| schedule.add_owned(origin, 0, ())).collect();
-        places.iter().for_each(|place| schedule.note(*place, 0));
-        places
+        let slots: Vec<_> = (0..20).map(|_| schedule.add_owned(origin, 0, ())).collect();
+        slots.iter().for_each(|slot| schedule.note(*slot, 0));
+        slots
     };
     // A single origin has all slots of its host.
     let alone = add(&mut schedule, "https://alone:443");
@@ -111,15 +111,15 @@ fn origins_of_a_host_take_turns_and_leave_slots() {
     let mut under_way = vec![quick[0], http[0], quick[1]];
     while let Some(ended) = under_way.pop() {
         schedule.delivered(ended, 0, false);
-        under_way.extend(all(&mut schedule, 0).iter().filter(|place| !slow.contains(place)));
+        under_way.extend(all(&mut schedule, 0).iter().filter(|slot| !slow.contains(slot)));
     }
-    let posting = slow.iter().filter(|place| schedule.is_posting(**place)).count();
+    let posting = slow.iter().filter(|slot| schedule.is_posting(**slot)).count();
     assert_eq!(posting, 6);
-    assert!(quick.iter().chain(&http).all(|place| !schedule.is_busy(*place)));
+    assert!(quick.iter().chain(&http).all(|slot| !schedule.is_busy(*slot)));
     // A circuit belongs to one origin.
     let mut failing: Vec<_> = slow.iter().copied().filter(|at| schedule.is_posting(*at)).collect();
-    while let Some(place) = failing.pop() {
-        fail(&mut schedule, place, 0);
+    while let Some(slot) = failing.pop() {
+        fail(&mut schedule, slot, 0);
         failing.extend(all(&mut schedule, 0));
     }
     assert_eq!(schedule.posting(), 8);
@@ -132,9 +132,9 @@ fn webhook_gets_slots_of_a_full_host_and_a_full_owner() {
     for (owner, most) in [(1, 64), (0, 192)] {
         let mut schedule = Schedule::new(Pace::default());
         let add = |schedule: &mut Schedule<()>, origin: &str, owner| {
-            let place = schedule.add_owned(origin, owner, ());
-            schedule.note(place, 0);
-            place
+            let slot = schedule.add_owned(origin, owner, ());
+            schedule.note(slot, 0);
+            slot
         };
         let elsewhere = (0..most + 32).map(|at| format!("https://g{}:1", at / 8));
         let elsewhere: Vec<_> =
@@ -148,11 +148,11 @@ fn webhook_gets_slots_of_a_full_host_and_a_full_owner() {
         let mut numbers = SeededNumbers(7);
         let mut posts = 0;
         // All others always have new events.
-        while !waits.iter().all(|place| !schedule.is_busy(*place)) {
-            let place = under_way.swap_remove(numbers.below(under_way.len()));
-            schedule.delivered(place, 0, !waits.contains(&place));
+        while !waits.iter().all(|slot| !schedule.is_busy(*slot)) {
+            let slot = under_way.swap_remove(numbers.below(under_way.len()));
+            schedule.delivered(slot, 0, !waits.contains(&slot));
             under_way.extend(all(&mut schedule, 0));
-            let of_owner = under_way.iter().filter(|place| elsewhere.contains(place)).count();
+            let of_owner = under_way.iter().filter(|slot| elsewhere.contains(slot)).count();
             assert!(of_owner <= most);
             posts += 1;
             assert!(posts < 50_000, "{owner}");
@@ -161,13 +161,17 @@ fn webhook_gets_slots_of_a_full_host_and_a_full_owner() {
 }
 
 /// Fails all deliveries that may start at the next due time; returns them, and the time.
-fn fail_next(schedule: &mut Schedule<()>, kind: FailureKind, now_ms: u64) -> (Vec<PostPlace>, u64) {
+fn fail_next(
+    schedule: &mut Schedule<()>,
+    kind: FailureKind,
+    now_ms: u64,
+) -> (Vec<WebhookSlot>, u64) {
     let at_ms = schedule.due_ms().unwrap_or(now_ms).max(now_ms);
-    let places = all(schedule, at_ms);
-    for place in &places {
-        schedule.failed(*place, kind, at_ms, None, u64::MAX / 2);
+    let slots = all(schedule, at_ms);
+    for slot in &slots {
+        schedule.failed(*slot, kind, at_ms, None, u64::MAX / 2);
     }
-    (places, at_ms)
+    (slots, at_ms)
 }
 
 #[test]
@@ -182,7 +186,7 @@ fn those_that_fail_at_an_origin_hold_up_no_newcomer() {
             let failing = (0..count)
                 .map(|at| schedule.add_owned("https://h", 1 + at % owners, ()))
                 .collect::<Vec<_>>();
-            failing.iter().for_each(|place| schedule.note(*place, 0));
+            failing.iter().for_each(|slot| schedule.note(*slot, 0));
             let mut now_ms = 0;
             for _ in 0..before {
                 now_ms = fail_next(&mut schedule, kind, now_ms).1;
@@ -191,9 +195,9 @@ fn those_that_fail_at_an_origin_hold_up_no_newcomer() {
             schedule.note(newcomer, now_ms);
             let since_ms = now_ms;
             loop {
-                let (places, at_ms) = fail_next(&mut schedule, kind, now_ms);
+                let (slots, at_ms) = fail_next(&mut schedule, kind, now_ms);
                 now_ms = at_ms;
-                if places.contains(&newcomer) {
+                if slots.contains(&newcomer) {
                     break;
                 }
             }
@@ -207,9 +211,9 @@ fn those_that_fail_at_an_origin_hold_up_no_newcomer() {
 fn an_owner_with_many_ports_of_a_host_holds_up_no_other() {
     let mut schedule = Schedule::new(Pace::default());
     let add = |schedule: &mut Schedule<()>, origin: &str, owner| {
-        let place = schedule.add_owned(origin, owner, ());
-        schedule.note(place, 0);
-        place
+        let slot = schedule.add_owned(origin, owner, ());
+        schedule.note(slot, 0);
+        slot
     };
     let slow: Vec<_> =
         (0..100).map(|at| add(&mut schedule, &format!("https://h:{}", 1024 + at), 2)).collect();
@@ -220,9 +224,9 @@ fn an_owner_with_many_ports_of_a_host_holds_up_no_other() {
     let mut good: Vec<_> = (0..20).map(|_| add(&mut schedule, "https://h:443", 1)).collect();
     let mut ends = 0;
     while !good.is_empty() {
-        let place = under_way.remove(0);
-        schedule.delivered(place, 0, slow.contains(&place));
-        good.retain(|at| *at != place);
+        let slot = under_way.remove(0);
+        schedule.delivered(slot, 0, slow.contains(&slot));
+        good.retain(|at| *at != slot);
         under_way.extend(all(&mut schedule, 0));
         ends += 1;
     }
@@ -233,26 +237,26 @@ fn an_owner_with_many_ports_of_a_host_holds_up_no_other() {
 #[test]
 fn owner_limit_holds_over_all_origins() {
     let mut schedule = Schedule::new(Pace { per_owner: 2, ..Pace::default() });
-    let mut places = Vec::new();
+    let mut slots = Vec::new();
     for at in 0..6 {
-        places.push(schedule.add_owned(&format!("https://h{at}"), 7, ()));
+        slots.push(schedule.add_owned(&format!("https://h{at}"), 7, ()));
     }
     let other = schedule.add_owned("https://h0", 8, ());
-    places.iter().chain([&other]).for_each(|place| schedule.note(*place, 0));
-    assert_eq!(all(&mut schedule, 0), [places[0], places[1], other]);
-    schedule.delivered(places[0], 1, false);
-    assert_eq!(all(&mut schedule, 1), [places[2]]);
+    slots.iter().chain([&other]).for_each(|slot| schedule.note(*slot, 0));
+    assert_eq!(all(&mut schedule, 0), [slots[0], slots[1], other]);
+    schedule.delivered(slots[0], 1, false);
+    assert_eq!(all(&mut schedule, 1), [slots[2]]);
     // A waiting webhook that is deleted is skipped; deleted in flight, it frees its slot at the end
     // of its delivery.
-    schedule.remove(places[3]);
-    schedule.remove(places[1]);
+    schedule.remove(slots[3]);
+    schedule.remove(slots[1]);
     assert_eq!(all(&mut schedule, 1), []);
-    schedule.delivered(places[1], 1, false);
-    assert_eq!(all(&mut schedule, 1), [places[4]]);
-    fail(&mut schedule, places[4], 1);
-    assert_eq!(all(&mut schedule, 1), [places[5]]);
-    schedule.delivered(places[2], 2, false);
-    schedule.delivered(places[5], 2, false);
+    schedule.delivered(slots[1], 1, false);
+    assert_eq!(all(&mut schedule, 1), [slots[4]]);
+    fail(&mut schedule, slots[4], 1);
+    assert_eq!(all(&mut schedule, 1), [slots[5]]);
+    schedule.delivered(slots[2], 2, false);
+    schedule.delivered(slots[5], 2, false);
     schedule.delivered(other, 2, false);
     assert_eq!(schedule.posting(), 0);
 }
@@ -260,31 +264,31 @@ fn owner_limit_holds_over_all_origins() {
 #[test]
 fn pauses_double_and_a_receiver_may_name_its_own() {
     let mut schedule = Schedule::new(Pace { rest_after: u32::MAX, ..Pace::default() });
-    let place = schedule.add_owned("https://a", 0, ());
-    schedule.note(place, 0);
+    let slot = schedule.add_owned("https://a", 0, ());
+    schedule.note(slot, 0);
     let mut now_ms = 0;
     for failures in 0..20 {
-        assert_eq!(all(&mut schedule, now_ms), [place], "{failures}");
-        assert_eq!(fail(&mut schedule, place, now_ms), Fate::Repeated);
+        assert_eq!(all(&mut schedule, now_ms), [slot], "{failures}");
+        assert_eq!(fail(&mut schedule, slot, now_ms), Fate::Repeated);
         let pause_ms = schedule.due_ms().unwrap() - now_ms;
         assert_eq!(pause_ms, (1_000 << failures.min(20)).min(HOUR), "{failures}");
         assert_eq!(all(&mut schedule, now_ms + pause_ms - 1), []);
         now_ms += pause_ms;
     }
-    assert_eq!(all(&mut schedule, now_ms), [place]);
-    schedule.failed(place, NoAnswer, now_ms, Some(7), u64::MAX);
+    assert_eq!(all(&mut schedule, now_ms), [slot]);
+    schedule.failed(slot, NoAnswer, now_ms, Some(7), u64::MAX);
     assert_eq!(schedule.due_ms(), Some(now_ms + 7));
-    assert_eq!(all(&mut schedule, now_ms + 7), [place]);
+    assert_eq!(all(&mut schedule, now_ms + 7), [slot]);
     // With jitter the pause is one millisecond or more.
-    schedule.failed(place, NoAnswer, now_ms, None, 0);
+    schedule.failed(slot, NoAnswer, now_ms, None, 0);
     assert_eq!(schedule.due_ms(), Some(now_ms + 1));
 }
 
 #[test]
 fn it_is_given_up_after_a_day_and_goes_on_when_it_is_told_to() {
     let mut schedule = Schedule::new(Pace::default());
-    let place = schedule.add_owned("https://a", 0, ());
-    schedule.note(place, 0);
+    let slot = schedule.add_owned("https://a", 0, ());
+    schedule.note(slot, 0);
     let (mut now_ms, mut posts) = (0, 0);
     loop {
         let Some(next) = schedule.next(now_ms) else {
@@ -298,24 +302,24 @@ fn it_is_given_up_after_a_day_and_goes_on_when_it_is_told_to() {
     }
     assert!((24 * HOUR..=25 * HOUR).contains(&now_ms), "{now_ms}");
     assert!((20..60).contains(&posts), "{posts}");
-    schedule.note(place, now_ms);
+    schedule.note(slot, now_ms);
     assert_eq!(all(&mut schedule, now_ms + 9 * HOUR), []);
-    schedule.resume(place, now_ms);
-    assert_eq!(all(&mut schedule, now_ms + HOUR), [place]);
-    assert_eq!(fail(&mut schedule, place, now_ms + HOUR), Fate::Repeated);
+    schedule.resume(slot, now_ms);
+    assert_eq!(all(&mut schedule, now_ms + HOUR), [slot]);
+    assert_eq!(fail(&mut schedule, slot, now_ms + HOUR), Fate::Repeated);
 }
 
 #[test]
 fn failing_origin_gets_one_probe_at_a_time_and_one_timer() {
     let mut schedule = Schedule::new(Pace::default());
-    let places: Vec<_> = (0..100_000).map(|_| schedule.add_owned("https://dead", 0, ())).collect();
+    let slots: Vec<_> = (0..100_000).map(|_| schedule.add_owned("https://dead", 0, ())).collect();
     let other = schedule.add_owned("https://alive", 0, ());
-    places.iter().for_each(|place| schedule.note(*place, 0));
+    slots.iter().for_each(|slot| schedule.note(*slot, 0));
     let (mut now_ms, mut posts) = (0, 0);
     while now_ms < 10 * HOUR {
-        for place in all(&mut schedule, now_ms) {
+        for slot in all(&mut schedule, now_ms) {
             posts += 1;
-            fail(&mut schedule, place, now_ms);
+            fail(&mut schedule, slot, now_ms);
         }
         assert!(schedule.timers.len() < 20);
         now_ms = schedule.due_ms().unwrap().max(now_ms + 1);
@@ -326,22 +330,22 @@ fn failing_origin_gets_one_probe_at_a_time_and_one_timer() {
     // The origin responds again, and all are delivered at once.
     now_ms += HOUR;
     let mut delivered = 0;
-    while let Some(place) = schedule.next(now_ms) {
-        schedule.delivered(place, now_ms, false);
+    while let Some(slot) = schedule.next(now_ms) {
+        schedule.delivered(slot, now_ms, false);
         delivered += 1;
     }
-    assert_eq!((delivered, schedule.posting()), (places.len(), 1));
+    assert_eq!((delivered, schedule.posting()), (slots.len(), 1));
 }
 
 #[test]
 fn those_in_the_line_of_a_dead_origin_are_given_up_together() {
     let mut schedule = Schedule::new(Pace::default());
-    let places: Vec<_> = (0..1_000).map(|_| schedule.add_owned("https://dead", 0, ())).collect();
-    places.iter().for_each(|place| schedule.note(*place, 0));
+    let slots: Vec<_> = (0..1_000).map(|_| schedule.add_owned("https://dead", 0, ())).collect();
+    slots.iter().for_each(|slot| schedule.note(*slot, 0));
     let mut now_ms = 0;
     while now_ms < 23 * HOUR {
-        all(&mut schedule, now_ms).into_iter().for_each(|place| {
-            fail(&mut schedule, place, now_ms);
+        all(&mut schedule, now_ms).into_iter().for_each(|slot| {
+            fail(&mut schedule, slot, now_ms);
         });
         now_ms = schedule.due_ms().unwrap().max(now_ms + 1);
     }
@@ -358,16 +362,16 @@ fn waiting_webhooks_that_are_deleted_leave_bounded_memory() {
     let mut now_ms = 0;
     for round in 0..10_000u64 {
         now_ms += 1;
-        let place = schedule.add_owned("https://dead", 0, ());
+        let slot = schedule.add_owned("https://dead", 0, ());
         let other = schedule.add_owned(&format!("https://h{}", round % 3), 0, ());
-        schedule.note(place, now_ms);
+        schedule.note(slot, now_ms);
         schedule.note(other, now_ms);
-        for place in all(&mut schedule, now_ms) {
-            schedule.failed(place, NoAnswer, now_ms, Some(HOUR), u64::MAX);
+        for slot in all(&mut schedule, now_ms) {
+            schedule.failed(slot, NoAnswer, now_ms, Some(HOUR), u64::MAX);
         }
-        schedule.remove(place);
+        schedule.remove(slot);
         schedule.remove(other);
-        let lanes = schedule.lanes.values().map(|lane| lane.places.len());
+        let lanes = schedule.lanes.values().map(|lane| lane.slots.len());
         let lines = schedule.origins.all().flat_map(|origin| &origin.lines);
         let lines = lines.map(|line| line.turns.len());
         assert!(lanes.sum::<usize>() <= SPARE + 4 && lines.sum::<usize>() <= 2 * SPARE);
@@ -380,9 +384,9 @@ fn waiting_webhooks_that_are_deleted_leave_bounded_memory() {
 
 /// Ends all deliveries in flight, also of deleted webhooks.
 fn end_all(schedule: &mut Schedule<()>) {
-    let places: Vec<_> = schedule.under_way.keys().copied().collect();
-    places.into_iter().for_each(|place| {
-        schedule.delivered(place, 0, false);
+    let slots: Vec<_> = schedule.under_way.keys().copied().collect();
+    slots.into_iter().for_each(|slot| {
+        schedule.delivered(slot, 0, false);
     });
 }
 
@@ -390,8 +394,8 @@ fn end_all(schedule: &mut Schedule<()>) {
 fn delivery_of_a_deleted_webhook_counts_until_its_end() {
     let mut schedule = Schedule::new(Pace { per_host: 1, ..Pace::default() });
     let [first, second, third] = [(); 3].map(|()| schedule.add_owned("https://a", 0, ()));
-    for place in [first, second, third] {
-        schedule.note(place, 0);
+    for slot in [first, second, third] {
+        schedule.note(slot, 0);
     }
     assert_eq!(all(&mut schedule, 0), [first]);
     schedule.remove(second);
@@ -417,25 +421,25 @@ fn deleting_webhooks_evades_neither_limits_nor_failures() {
     let mut schedule = Schedule::new(pace);
     let mut under_way = Vec::new();
     for round in 0..100 {
-        let place = schedule.add_owned(&format!("https://h{}", round % 4), 7, ());
-        schedule.note(place, 0);
+        let slot = schedule.add_owned(&format!("https://h{}", round % 4), 7, ());
+        schedule.note(slot, 0);
         under_way.extend(all(&mut schedule, 0));
-        schedule.remove(place);
+        schedule.remove(slot);
     }
     assert_eq!((under_way.len(), schedule.posting()), (5, 5));
-    for place in under_way {
-        fail(&mut schedule, place, 0);
+    for slot in under_way {
+        fail(&mut schedule, slot, 0);
     }
     schedule.give_up(0);
     assert_eq!((schedule.len(), schedule.posting(), schedule.owners.len()), ((0, 0), 0, 0));
     // The circuit of an origin that stays opens.
     let stays = schedule.add_owned("https://a", 7, ());
     for _ in 0..8 {
-        let place = schedule.add_owned("https://a", 7, ());
-        schedule.note(place, 0);
-        assert_eq!(all(&mut schedule, 0), [place]);
-        schedule.remove(place);
-        fail(&mut schedule, place, 0);
+        let slot = schedule.add_owned("https://a", 7, ());
+        schedule.note(slot, 0);
+        assert_eq!(all(&mut schedule, 0), [slot]);
+        schedule.remove(slot);
+        fail(&mut schedule, slot, 0);
     }
     schedule.note(stays, 0);
     assert_eq!(all(&mut schedule, 0), []);
@@ -448,10 +452,10 @@ fn replacement_waits_for_the_delivery_in_flight() {
     schedule.note(first, 3);
     assert_eq!(all(&mut schedule, 3), [first]);
     let mut replace = |before, origin| {
-        let place = schedule.add_behind_owned(before, origin, 7, ());
+        let slot = schedule.add_behind_owned(before, origin, 7, ());
         schedule.remove(before);
-        schedule.note(place, 4);
-        (place, all(&mut schedule, 4))
+        schedule.note(slot, 4);
+        (slot, all(&mut schedule, 4))
     };
     let (second, none) = replace(first, "https://b");
     assert_eq!(none, []);
@@ -479,36 +483,36 @@ fn replacement_waits_for_the_delivery_in_flight() {
 fn owners_take_turns_at_an_origin_and_in_its_probes() {
     let mut schedule = Schedule::new(Pace { per_host: 2, first_posts: 0, ..Pace::default() });
     let many: Vec<_> = (0..1_000).map(|_| schedule.add_owned("https://a", 1, ())).collect();
-    many.iter().for_each(|place| schedule.note(*place, 0));
+    many.iter().for_each(|slot| schedule.note(*slot, 0));
     let few = [schedule.add_owned("https://a", 2, ()), schedule.add_owned("https://a", 3, ())];
-    few.iter().for_each(|place| schedule.note(*place, 0));
+    few.iter().for_each(|slot| schedule.note(*slot, 0));
     assert_eq!(all(&mut schedule, 0), [many[0], many[1]]);
     schedule.delivered(many[0], 0, false);
     schedule.delivered(many[1], 0, false);
     let next = all(&mut schedule, 0);
     assert!(next.contains(&few[0]) && next.len() == 2, "{next:?}");
-    next.into_iter().for_each(|place| {
-        schedule.delivered(place, 0, false);
+    next.into_iter().for_each(|slot| {
+        schedule.delivered(slot, 0, false);
     });
     assert!(all(&mut schedule, 0).contains(&few[1]));
     // Deliveries of the first owner fail, and the others soon find out that the origin responds.
     let mut schedule = Schedule::new(Pace::default());
     let many: Vec<_> = (0..1_000).map(|_| schedule.add_owned("https://a", 1, ())).collect();
-    many.iter().for_each(|place| schedule.note(*place, 0));
+    many.iter().for_each(|slot| schedule.note(*slot, 0));
     let other = schedule.add_owned("https://a", 2, ());
     let mut now_ms = 0;
     for round in 0..3 {
         schedule.note(other, now_ms);
         let mut failed = 0;
         loop {
-            let Some(place) = schedule.next(now_ms) else {
+            let Some(slot) = schedule.next(now_ms) else {
                 now_ms = schedule.due_ms().unwrap();
                 continue;
             };
-            if place == other {
+            if slot == other {
                 break;
             }
-            fail(&mut schedule, place, now_ms);
+            fail(&mut schedule, slot, now_ms);
             failed += 1;
         }
         assert!(failed <= 8 + 3, "{round} {failed}");
@@ -522,7 +526,7 @@ fn owner_slot_goes_to_a_webhook_with_a_free_origin() {
     let mut schedule = Schedule::new(pace);
     let [a, b, c] = ["https://a", "https://b", "https://c"].map(|at| schedule.add_owned(at, 7, ()));
     let [a2, b2] = ["https://a", "https://b"].map(|at| schedule.add_owned(at, 8, ()));
-    [a, b, c].iter().for_each(|place| schedule.note(*place, 0));
+    [a, b, c].iter().for_each(|slot| schedule.note(*slot, 0));
     schedule.note(b2, 0);
     assert_eq!(all(&mut schedule, 0), [a, b2]);
     // The first waiting origin of its owner opens its circuit, or the first webhook is deleted.
@@ -557,15 +561,15 @@ fn one_that_fails_alone_leaves_the_circuit_of_its_origin_closed() {
 #[test]
 fn one_that_is_told_to_go_on_asks_an_origin_that_has_a_rest() {
     let mut schedule = Schedule::new(Pace { give_up_ms: HOUR, ..Pace::default() });
-    let places: Vec<_> = (0..20).map(|_| schedule.add_owned("https://a", 1, ())).collect();
-    places.iter().for_each(|place| schedule.note(*place, 0));
+    let slots: Vec<_> = (0..20).map(|_| schedule.add_owned("https://a", 1, ())).collect();
+    slots.iter().for_each(|slot| schedule.note(*slot, 0));
     let mut now_ms = 0;
     let given_up = loop {
         now_ms = schedule.due_ms().unwrap_or(now_ms);
         let next = all(&mut schedule, now_ms);
-        let is_over = |place: &PostPlace| fail(&mut schedule, *place, now_ms) == Fate::GivenUp;
-        if let Some(place) = next.into_iter().find(is_over) {
-            break place;
+        let is_over = |slot: &WebhookSlot| fail(&mut schedule, *slot, now_ms) == Fate::GivenUp;
+        if let Some(slot) = next.into_iter().find(is_over) {
+            break slot;
         }
     };
     assert_eq!(all(&mut schedule, now_ms), []);
@@ -578,13 +582,13 @@ fn one_that_is_told_to_go_on_asks_an_origin_that_has_a_rest() {
 #[test]
 fn what_was_granted_is_taken_back_when_its_origin_fails() {
     let mut schedule = Schedule::new(Pace { posts_max: 8, first_posts: 0, ..Pace::default() });
-    let places: Vec<_> = (0..30).map(|_| schedule.add_owned("https://a", 1, ())).collect();
-    places[..8].iter().for_each(|place| schedule.note(*place, 0));
+    let slots: Vec<_> = (0..30).map(|_| schedule.add_owned("https://a", 1, ())).collect();
+    slots[..8].iter().for_each(|slot| schedule.note(*slot, 0));
     let first = all(&mut schedule, 0);
     assert_eq!(first.len(), 8);
-    places[8..].iter().for_each(|place| schedule.note(*place, 0));
-    for place in first {
-        fail(&mut schedule, place, 0);
+    slots[8..].iter().for_each(|slot| schedule.note(*slot, 0));
+    for slot in first {
+        fail(&mut schedule, slot, 0);
     }
     assert_eq!((all(&mut schedule, 0), schedule.posting()), (vec![], 0));
     let probe = schedule.due_ms().unwrap();
@@ -595,9 +599,9 @@ fn what_was_granted_is_taken_back_when_its_origin_fails() {
     assert_eq!(under_way.len(), 8);
     // A webhook that is deleted at its turn leaves nothing behind.
     for round in 0..100 {
-        let place = schedule.add_owned(&format!("https://h{round}"), 2, ());
-        schedule.note(place, probe);
-        schedule.remove(place);
+        let slot = schedule.add_owned(&format!("https://h{round}"), 2, ());
+        schedule.note(slot, probe);
+        schedule.remove(slot);
     }
     let other = schedule.add_owned("https://other", 2, ());
     schedule.note(other, probe);
@@ -610,10 +614,10 @@ fn what_was_granted_is_taken_back_when_its_origin_fails() {
 fn refusals_do_not_open_the_circuit() {
     let mut schedule = Schedule::new(Pace::default());
     let missing: Vec<_> = (0..30).map(|_| schedule.add_owned("https://a", 1, ())).collect();
-    missing.iter().for_each(|place| schedule.note(*place, 0));
+    missing.iter().for_each(|slot| schedule.note(*slot, 0));
     let mut refused = 0;
-    while let Some(place) = schedule.next(0) {
-        assert_eq!(schedule.failed(place, Refused, 0, None, u64::MAX), Fate::Repeated);
+    while let Some(slot) = schedule.next(0) {
+        assert_eq!(schedule.failed(slot, Refused, 0, None, u64::MAX), Fate::Repeated);
         refused += 1;
     }
     assert_eq!(refused, 30);

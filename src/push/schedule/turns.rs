@@ -20,7 +20,7 @@ use std::{
 use foldhash::fast::RandomState;
 
 use super::{
-    OpenPost, PostPlace, PostStage, SPARE, Schedule, Timer, is_at,
+    OpenPost, PostStage, SPARE, Schedule, Timer, WebhookSlot, is_at,
     origins::{Circuit, PostOrigin},
 };
 
@@ -36,7 +36,7 @@ pub(super) struct LaneKey {
 /// The waiting webhooks, the longest first. Some have been deleted meanwhile.
 #[derive(Default)]
 pub(super) struct Lane {
-    pub places: VecDeque<PostPlace>,
+    pub slots: VecDeque<WebhookSlot>,
     /// Webhooks that wait.
     pub ready: usize,
     /// Whether it is in the queue of its owner, not in that of its origin.
@@ -75,26 +75,26 @@ impl LaneLine {
 
 impl<T> Schedule<T> {
     /// Grants a webhook its slots if they are free, or else appends it to its lane.
-    pub(super) fn make_ready(&mut self, place: PostPlace) {
-        if self.grant_at_once(place).is_some() {
+    pub(super) fn make_ready(&mut self, slot: WebhookSlot) {
+        if self.grant_at_once(slot).is_some() {
             return;
         }
-        if let Some((key, 1)) = self.enter_lane(place, VecDeque::push_back) {
+        if let Some((key, 1)) = self.enter_lane(slot, VecDeque::push_back) {
             self.take_turn(key, VecDeque::push_back);
             self.open_origin(key.origin);
         }
     }
 
     /// Takes free slots. While an origin and an owner have any, no lane waits for them.
-    fn grant_at_once(&mut self, place: PostPlace) -> Option<()> {
-        let entry = self.entries.get_mut(place.index as usize)?.as_mut()?;
-        let entry = Some(entry).filter(|entry| entry.check == place.check)?;
+    fn grant_at_once(&mut self, slot: WebhookSlot) -> Option<()> {
+        let entry = self.entries.get_mut(slot.index as usize)?.as_mut()?;
+        let entry = Some(entry).filter(|entry| entry.check == slot.check)?;
         let most = self.pace.posts_of_owner(entry.owner, self.granted);
         let owner = self.owners.entry(entry.owner).or_default();
         if owner.posting >= most {
             return None;
         }
-        if !self.origins.take_if_free(entry.lane(), place, &self.pace, owner) {
+        if !self.origins.take_if_free(entry.lane(), slot, &self.pace, owner) {
             return None;
         }
         entry.stage = PostStage::Granted;
@@ -103,14 +103,14 @@ impl<T> Schedule<T> {
     }
 
     /// Puts a webhook before all others of its origin, and probes the origin at once.
-    pub(super) fn make_first(&mut self, place: PostPlace) {
-        let Some(number) = self.entry(place).map(|entry| entry.origin) else { return };
+    pub(super) fn make_first(&mut self, slot: WebhookSlot) {
+        let Some(number) = self.entry(slot).map(|entry| entry.origin) else { return };
         if let Some(origin) = self.origins.get_mut(number)
             && origin.circuit == Circuit::Open
         {
             origin.circuit = Circuit::HalfOpen;
         }
-        if let Some(lane) = self.put_back(place)
+        if let Some(lane) = self.put_back(slot)
             && let Some(origin) = self.origins.get_mut(number)
         {
             origin.prefer(lane.is_tried);
@@ -119,8 +119,8 @@ impl<T> Schedule<T> {
     }
 
     /// Puts a webhook at the head of its lane, and the lane at the head of its origin's queue.
-    fn put_back(&mut self, place: PostPlace) -> Option<LaneKey> {
-        let (key, _) = self.enter_lane(place, VecDeque::push_front)?;
+    fn put_back(&mut self, slot: WebhookSlot) -> Option<LaneKey> {
+        let (key, _) = self.enter_lane(slot, VecDeque::push_front)?;
         self.take_turn(key, VecDeque::push_front);
         Some(key)
     }
@@ -128,14 +128,14 @@ impl<T> Schedule<T> {
     /// Adds a webhook to its lane; returns the lane and its number of waiting webhooks.
     fn enter_lane(
         &mut self,
-        place: PostPlace,
-        put: fn(&mut VecDeque<PostPlace>, PostPlace),
+        slot: WebhookSlot,
+        put: fn(&mut VecDeque<WebhookSlot>, WebhookSlot),
     ) -> Option<(LaneKey, usize)> {
-        let entry = self.entry(place)?;
+        let entry = self.entry(slot)?;
         entry.stage = PostStage::Ready;
         let key = entry.lane();
         let lane = self.lanes.entry(key).or_default();
-        put(&mut lane.places, place);
+        put(&mut lane.slots, slot);
         lane.ready += 1;
         Some((key, lane.ready))
     }
@@ -180,9 +180,9 @@ impl<T> Schedule<T> {
             if self.origins.unreserve(key) {
                 self.open_origin(key.origin);
             }
-        } else if lane.places.len() > 2 * lane.ready + SPARE {
+        } else if lane.slots.len() > 2 * lane.ready + SPARE {
             let entries = &self.entries;
-            lane.places.retain(|place| is_at(entries, *place, PostStage::Ready));
+            lane.slots.retain(|slot| is_at(entries, *slot, PostStage::Ready));
         }
     }
 
@@ -217,7 +217,7 @@ impl<T> Schedule<T> {
     /// The next lane of this owner at an origin with a free slot; if the delivery probes the
     /// origin, the next lane of any owner.
     fn next_lane(&mut self, number: u32, owner: u32) -> Option<LaneKey> {
-        if !self.origins.has_place(number, &self.pace) {
+        if !self.origins.has_permit(number, &self.pace) {
             return None;
         }
         if self.origins.get(number)?.circuit == Circuit::Closed {
@@ -262,7 +262,7 @@ impl<T> Schedule<T> {
                 continue;
             }
             self.origins.unreserve(key);
-            if self.origins.has_place(key.origin, &self.pace) {
+            if self.origins.has_permit(key.origin, &self.pace) {
                 self.serve(key);
                 // The origin may have more slots; the lane now waits for them among others.
                 self.open_origin(key.origin);
@@ -284,15 +284,15 @@ impl<T> Schedule<T> {
         }
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         let entries = &mut self.entries;
-        let mut waiting = std::iter::from_fn(|| lane.places.pop_front());
-        let next = waiting.find(|place| is_at(entries, *place, PostStage::Ready));
-        if let Some(place) = next
-            && let Some(entry) = &mut entries[place.index as usize]
+        let mut waiting = std::iter::from_fn(|| lane.slots.pop_front());
+        let next = waiting.find(|slot| is_at(entries, *slot, PostStage::Ready));
+        if let Some(slot) = next
+            && let Some(entry) = &mut entries[slot.index as usize]
         {
             entry.stage = PostStage::Granted;
             lane.ready -= 1;
             self.granted += 1;
-            self.origins.take(key, place, owner);
+            self.origins.take(key, slot, owner);
         }
         if lane.ready == 0 {
             self.lanes.remove(&key);
@@ -318,23 +318,23 @@ impl<T> Schedule<T> {
     }
 
     /// The next webhook to post to; its delivery is in flight from then on.
-    pub fn next(&mut self, now_ms: u64) -> Option<PostPlace> {
+    pub fn next(&mut self, now_ms: u64) -> Option<WebhookSlot> {
         self.ring(now_ms);
         while self.posting() < self.pace.posts_max {
-            let place = self.origins.next_granted()?;
-            let Some(entry) = self.entry(place) else { continue };
+            let slot = self.origins.next_granted()?;
+            let Some(entry) = self.entry(slot) else { continue };
             entry.stage = PostStage::Posting(false);
             let (lane, has_rate) = (entry.lane(), entry.url != 0);
-            if has_rate && let Some(due_ms) = self.wait_for_rate(place, now_ms) {
-                self.pause(place, due_ms);
+            if has_rate && let Some(due_ms) = self.wait_for_rate(slot, now_ms) {
+                self.pause(slot, due_ms);
                 self.release(lane);
                 continue;
             }
             if self.origins.get(lane.origin).is_some_and(PostOrigin::lets_through) {
-                self.under_way.insert(place, OpenPost { lane, successor: None });
-                return Some(place);
+                self.under_way.insert(slot, OpenPost { lane, successor: None });
+                return Some(slot);
             }
-            self.put_back(place);
+            self.put_back(slot);
             self.release(lane);
         }
         None
@@ -342,15 +342,15 @@ impl<T> Schedule<T> {
 
     /// Counts a delivery in the rate of its owner at its host; returns when it may start, or `None`
     /// for now. A delivery that has waited for its time starts then.
-    fn wait_for_rate(&mut self, place: PostPlace, now_ms: u64) -> Option<u64> {
-        let entry = self.entry(place)?;
+    fn wait_for_rate(&mut self, slot: WebhookSlot, now_ms: u64) -> Option<u64> {
+        let entry = self.entry(slot)?;
         let (url, lane) = (entry.url, entry.lane());
         if std::mem::take(&mut entry.is_paid) {
             return None;
         }
         let pace = self.pace;
         let due_ms = self.origins.share(lane)?.take(url, &pace, now_ms)?;
-        let entry = self.entry(place)?;
+        let entry = self.entry(slot)?;
         (entry.is_paid, entry.is_limited) = (true, true);
         Some(due_ms)
     }
@@ -364,10 +364,10 @@ impl<T> Schedule<T> {
             self.timers.pop();
             match timer {
                 Timer::Pause(index, check) => {
-                    let place = PostPlace { index, check };
-                    let Some(entry) = self.entry(place) else { continue };
+                    let slot = WebhookSlot { index, check };
+                    let Some(entry) = self.entry(slot) else { continue };
                     if entry.stage == PostStage::Paused && entry.due_ms <= now_ms {
-                        self.make_ready(place);
+                        self.make_ready(slot);
                     }
                 }
                 Timer::Probe(number) => {

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{PostPlace, PostStage, SPARE, Schedule, Timer, is_at, origins::Circuit};
+use super::{PostStage, SPARE, Schedule, Timer, WebhookSlot, is_at, origins::Circuit};
 
 impl<T> Schedule<T> {
     /// Sweeps the timers of deleted webhooks when they are the majority.
@@ -24,7 +24,7 @@ impl<T> Schedule<T> {
 
     /// Stops the webhooks that wait for resting origins and have reached their retry deadline.
     /// Examines all that wait there, and drops idle owners.
-    pub fn give_up(&mut self, now_ms: u64) -> Vec<PostPlace> {
+    pub fn give_up(&mut self, now_ms: u64) -> Vec<WebhookSlot> {
         self.owners.retain(|_, owner| !owner.is_idle());
         self.origins.tidy_shares(now_ms);
         let (mut given_up, give_up_ms) = (Vec::new(), self.pace.give_up_ms);
@@ -33,19 +33,19 @@ impl<T> Schedule<T> {
             if origins.get(key.origin).is_none_or(|origin| origin.circuit == Circuit::Closed) {
                 return true;
             }
-            lane.places.retain(|place| {
-                if !is_at(entries, *place, PostStage::Ready) {
+            lane.slots.retain(|slot| {
+                if !is_at(entries, *slot, PostStage::Ready) {
                     return false;
                 }
-                let Some(entry) = &mut entries[place.index as usize] else { return false };
+                let Some(entry) = &mut entries[slot.index as usize] else { return false };
                 let is_over = now_ms.saturating_sub(entry.since_ms) >= give_up_ms;
                 if is_over {
                     entry.stage = PostStage::Stopped;
-                    given_up.push(*place);
+                    given_up.push(*slot);
                 }
                 !is_over
             });
-            lane.ready = lane.places.len();
+            lane.ready = lane.slots.len();
             lane.ready > 0
         });
         given_up

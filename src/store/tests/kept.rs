@@ -39,9 +39,9 @@ fn a_task_begins_with_kept_bytes_or_fails() {
     for (bits, length, expected) in [(1, 10, TaskState::Submitted), (2, 30_000, TaskState::Failed)]
     {
         let reserved = store.reserve(new(bits), NOW).unwrap();
-        let (key, mut place, bytes) = (reserved.key(), reserved.keep(), vec![b'x'; length]);
-        place.keep(bytes.as_slice().into());
-        store.reopen(place, |reserved| {
+        let (key, mut kept, bytes) = (reserved.key(), reserved.keep(), vec![b'x'; length]);
+        kept.keep(bytes.as_slice().into());
+        store.reopen(kept, |reserved| {
             let (said, none) = (said(9), EventBuf::default());
             store.commit_new(reserved, Generation::V1, said.view(), &none, NOW, |_| ()).unwrap();
         });

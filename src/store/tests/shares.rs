@@ -393,8 +393,8 @@ fn bytes_that_are_counted_are_those_that_running_tasks_hold() {
             assert_eq!(store.spaces.running.count(maker.scope.owner), 0);
         }
         for account in accounts {
-            let places = (0..100).map_while(|_| RunningPermit::take(&account, &of_kib(1)));
-            assert_eq!(places.collect::<Vec<_>>().len(), 100);
+            let permits = (0..100).map_while(|_| RunningPermit::take(&account, &of_kib(1)));
+            assert_eq!(permits.collect::<Vec<_>>().len(), 100);
         }
     }
 }

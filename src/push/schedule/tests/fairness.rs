@@ -6,7 +6,7 @@ use super::{model::SeededNumbers, *};
 struct ScheduleRun {
     schedule: Schedule<()>,
     now_ms: u64,
-    under_way: Vec<PostPlace>,
+    under_way: Vec<WebhookSlot>,
 }
 
 impl ScheduleRun {
@@ -15,24 +15,24 @@ impl ScheduleRun {
     }
 
     /// Adds `count` webhooks of an owner, each with something to post.
-    fn put(&mut self, count: usize, origin: &str, owner: u32) -> Vec<PostPlace> {
-        let places: Vec<_> =
+    fn put(&mut self, count: usize, origin: &str, owner: u32) -> Vec<WebhookSlot> {
+        let slots: Vec<_> =
             (0..count).map(|_| self.schedule.add_owned(origin, owner, ())).collect();
-        places.iter().for_each(|place| self.schedule.note(*place, self.now_ms));
-        places
+        slots.iter().for_each(|slot| self.schedule.note(*slot, self.now_ms));
+        slots
     }
 
-    fn one(&mut self, origin: &str, owner: u32) -> PostPlace {
+    fn one(&mut self, origin: &str, owner: u32) -> WebhookSlot {
         self.put(1, origin, owner)[0]
     }
 
     /// Adds a webhook that was refused, alone at its origin so far.
-    fn one_tried(&mut self, origin: &str, owner: u32) -> PostPlace {
-        let place = self.one(origin, owner);
+    fn one_tried(&mut self, origin: &str, owner: u32) -> WebhookSlot {
+        let slot = self.one(origin, owner);
         self.begin();
         self.under_way.clear();
-        self.refuse(place);
-        place
+        self.refuse(slot);
+        slot
     }
 
     fn begin(&mut self) {
@@ -40,16 +40,16 @@ impl ScheduleRun {
     }
 
     /// Refuses a delivery with a `Retry-After` of a second.
-    fn refuse(&mut self, place: PostPlace) {
-        self.schedule.failed(place, Refused, self.now_ms, Some(1_000), 0);
+    fn refuse(&mut self, slot: WebhookSlot) {
+        self.schedule.failed(slot, Refused, self.now_ms, Some(1_000), 0);
     }
 
-    /// Ends deliveries, the oldest first, until one of `place` is in flight; returns their number.
+    /// Ends deliveries, the oldest first, until one of `slot` is in flight; returns their number.
     /// Those of `refusing` are refused, all others arrive and have more events; `None`: never.
-    fn wait(&mut self, place: PostPlace, refusing: &[PostPlace]) -> Option<usize> {
+    fn wait(&mut self, slot: WebhookSlot, refusing: &[WebhookSlot]) -> Option<usize> {
         for ends in 0..10_000 {
             self.begin();
-            if self.under_way.contains(&place) {
+            if self.under_way.contains(&slot) {
                 return Some(ends);
             }
             self.now_ms += 100;
@@ -64,8 +64,8 @@ impl ScheduleRun {
 
     /// The same with a small bound.
     #[track_caller]
-    fn wait_little(&mut self, place: PostPlace, refusing: &[PostPlace]) {
-        let ends = self.wait(place, refusing).expect("it has its turn");
+    fn wait_little(&mut self, slot: WebhookSlot, refusing: &[WebhookSlot]) {
+        let ends = self.wait(slot, refusing).expect("it has its turn");
         assert!(ends <= 30, "{ends}");
     }
 }
@@ -75,8 +75,8 @@ fn after_the_rest_of_an_origin_owners_take_turns() {
     let mut run = ScheduleRun::new(Pace::default());
     let (one, two) = (run.put(100, "https://a", 1), run.put(100, "https://a", 2));
     run.begin();
-    for place in std::mem::take(&mut run.under_way) {
-        fail(&mut run.schedule, place, 0);
+    for slot in std::mem::take(&mut run.under_way) {
+        fail(&mut run.schedule, slot, 0);
     }
     run.now_ms = run.schedule.due_ms().unwrap();
     let mut counts = [0; 2];
@@ -107,8 +107,8 @@ fn failed_and_untried_webhooks_of_an_owner_both_get_turns() {
 fn what_fails_holds_up_no_newcomer_of_its_own_owner() {
     let mut run = ScheduleRun::new(Pace { give_up_ms: u64::MAX, ..Pace::default() });
     let failing = run.put(40, "https://h", 0);
-    while let Some(place) = run.schedule.next(0) {
-        run.refuse(place);
+    while let Some(slot) = run.schedule.next(0) {
+        run.refuse(slot);
     }
     run.put(40, "https://h", 1);
     run.begin();
@@ -180,10 +180,10 @@ fn deleted_webhooks_leave_the_queue_of_their_host() {
     run.begin();
     for owner in 100..150 {
         let ports = 2..102;
-        let places: Vec<_> =
+        let slots: Vec<_> =
             ports.map(|port| run.one(&format!("https://h:{port}"), owner)).collect();
-        for place in places {
-            run.schedule.remove(place);
+        for slot in slots {
+            run.schedule.remove(slot);
         }
     }
     let lines = || run.schedule.origins.hosts().all().map(|host| host.line.len());
@@ -207,14 +207,14 @@ fn no_owner_waits_forever_in_random_runs() {
         let mut kinds = HashMap::new();
         for _ in 0..10 + numbers.below(20) {
             let origin = format!("https://h:{}", numbers.below(origins));
-            let place = run.one(&origin, 1 + numbers.below(4) as u32);
-            kinds.insert(place, numbers.below(4));
+            let slot = run.one(&origin, 1 + numbers.below(4) as u32);
+            kinds.insert(slot, numbers.below(4));
         }
-        let mut since: HashMap<PostPlace, usize> = kinds.keys().map(|place| (*place, 0)).collect();
+        let mut since: HashMap<WebhookSlot, usize> = kinds.keys().map(|slot| (*slot, 0)).collect();
         for ends in 0..5_000 {
             run.now_ms += 3;
             run.begin();
-            since.retain(|place, _| !run.under_way.contains(place));
+            since.retain(|slot, _| !run.under_way.contains(slot));
             let longest = since.values().map(|at| ends - at).max().unwrap_or(0);
             assert!(longest < 200, "seed {seed}: {longest}");
             if run.under_way.is_empty() {
@@ -239,8 +239,8 @@ fn hanging_deliveries_do_not_delay_the_first_of_an_owner() {
             for number in 0..300 {
                 let host = if is_one_host { 0 } else { owner * 1_000 + number };
                 let origin = format!("https://h{host}.example:{}", 1_024 + owner);
-                let place = schedule.add_owned(&origin, owner, ());
-                schedule.note(place, 0);
+                let slot = schedule.add_owned(&origin, owner, ());
+                schedule.note(slot, 0);
             }
         }
         let hanging = all(&mut schedule, 0);
@@ -250,8 +250,8 @@ fn hanging_deliveries_do_not_delay_the_first_of_an_owner() {
         schedule.note(victim, 1);
         assert_eq!(all(&mut schedule, 1), [victim]);
         // When all have failed nothing is left of them.
-        hanging.iter().for_each(|place| {
-            fail(&mut schedule, *place, 10_000);
+        hanging.iter().for_each(|slot| {
+            fail(&mut schedule, *slot, 10_000);
         });
         schedule.delivered(victim, 10_000, false);
     }

@@ -21,15 +21,15 @@ struct KnownWebhook {
     /// Undelivered events.
     waiting: u32,
     /// The webhook that it replaces, while a delivery of that is in flight.
-    behind: Option<PostPlace>,
+    behind: Option<WebhookSlot>,
 }
 
 #[derive(Default)]
 struct ScheduleModel {
-    places: HashMap<PostPlace, KnownWebhook>,
-    under_way: HashMap<PostPlace, KnownWebhook>,
+    slots: HashMap<WebhookSlot, KnownWebhook>,
+    under_way: HashMap<WebhookSlot, KnownWebhook>,
     /// Webhooks deferred as too large, deleted ones included.
-    aside: Vec<PostPlace>,
+    aside: Vec<WebhookSlot>,
 }
 
 /// Three of them at one host.
@@ -37,10 +37,10 @@ const ORIGINS: [&str; 5] =
     ["https://a:1", "https://a:2", "https://a:3", "https://d:1", "https://e:1"];
 
 impl ScheduleModel {
-    fn some(&self, numbers: &mut SeededNumbers) -> Option<PostPlace> {
-        let mut places: Vec<_> = self.places.keys().copied().collect();
-        places.sort_unstable_by_key(|place| place.check);
-        (!places.is_empty()).then(|| places[numbers.below(places.len())])
+    fn some(&self, numbers: &mut SeededNumbers) -> Option<WebhookSlot> {
+        let mut slots: Vec<_> = self.slots.keys().copied().collect();
+        slots.sort_unstable_by_key(|slot| slot.check);
+        (!slots.is_empty()).then(|| slots[numbers.below(slots.len())])
     }
 
     fn change(&mut self, schedule: &mut Schedule<()>, numbers: &mut SeededNumbers, now_ms: u64) {
@@ -51,29 +51,29 @@ impl ScheduleModel {
         };
         match (numbers.below(12), self.some(numbers)) {
             (0, _) | (_, None) => {
-                self.places.insert(schedule.add_owned(ORIGINS[new.origin], new.owner, ()), new);
+                self.slots.insert(schedule.add_owned(ORIGINS[new.origin], new.owner, ()), new);
             }
-            (1 | 2, Some(place)) if self.places.len() > 30 => {
-                schedule.remove(place);
-                self.places.remove(&place);
+            (1 | 2, Some(slot)) if self.slots.len() > 30 => {
+                schedule.remove(slot);
+                self.slots.remove(&slot);
             }
             (3, Some(before)) => {
-                let known = self.places.remove(&before).unwrap();
-                let place = schedule.add_behind_owned(before, ORIGINS[new.origin], new.owner, ());
+                let known = self.slots.remove(&before).unwrap();
+                let slot = schedule.add_behind_owned(before, ORIGINS[new.origin], new.owner, ());
                 schedule.remove(before);
                 let is_posting = self.under_way.contains_key(&before);
                 let behind = if is_posting { Some(before) } else { known.behind };
-                self.places.insert(place, KnownWebhook { waiting: 1, behind, ..new });
-                schedule.note(place, now_ms);
+                self.slots.insert(slot, KnownWebhook { waiting: 1, behind, ..new });
+                schedule.note(slot, now_ms);
             }
-            (4..=7, Some(place)) => {
-                schedule.note(place, now_ms);
-                self.places.get_mut(&place).unwrap().waiting += 1;
+            (4..=7, Some(slot)) => {
+                schedule.note(slot, now_ms);
+                self.slots.get_mut(&slot).unwrap().waiting += 1;
             }
-            (8, _) => self.aside.drain(..).for_each(|place| schedule.bring_back(place)),
+            (8, _) => self.aside.drain(..).for_each(|slot| schedule.bring_back(slot)),
             (9, _) if numbers.below(10) == 0 => {
                 let stopped = schedule.give_up(now_ms);
-                stopped.into_iter().for_each(|place| schedule.resume(place, now_ms));
+                stopped.into_iter().for_each(|slot| schedule.resume(slot, now_ms));
             }
             _ => {}
         }
@@ -81,11 +81,11 @@ impl ScheduleModel {
 
     /// Starts all deliveries that may start; checks the limits and the order of each webhook.
     fn post(&mut self, schedule: &mut Schedule<()>, now_ms: u64) {
-        while let Some(place) = schedule.next(now_ms) {
-            let known = self.places.get_mut(&place).unwrap();
+        while let Some(slot) = schedule.next(now_ms) {
+            let known = self.slots.get_mut(&slot).unwrap();
             known.waiting = 0;
             assert!(known.behind.is_none_or(|before| !self.under_way.contains_key(&before)));
-            assert!(self.under_way.insert(place, *known).is_none());
+            assert!(self.under_way.insert(slot, *known).is_none());
         }
         let count = |is_its: &dyn Fn(&KnownWebhook) -> bool| {
             self.under_way.values().filter(|known| is_its(known)).count()
@@ -99,39 +99,39 @@ impl ScheduleModel {
     }
 
     fn end(&mut self, schedule: &mut Schedule<()>, numbers: &mut SeededNumbers, now_ms: u64) {
-        let mut places: Vec<_> = self.under_way.keys().copied().collect();
-        places.sort_unstable_by_key(|place| place.check);
-        let Some(place) = places.get(numbers.below(places.len().max(1))).copied() else { return };
-        self.under_way.remove(&place);
+        let mut slots: Vec<_> = self.under_way.keys().copied().collect();
+        slots.sort_unstable_by_key(|slot| slot.check);
+        let Some(slot) = slots.get(numbers.below(slots.len().max(1))).copied() else { return };
+        self.under_way.remove(&slot);
         let aside = match numbers.below(6) {
             0 | 1 => {
-                schedule.delivered(place, now_ms, false);
+                schedule.delivered(slot, now_ms, false);
                 return;
             }
-            2 => return schedule.passed_over(place, now_ms, false),
+            2 => return schedule.passed_over(slot, now_ms, false),
             kind => kind == 3,
         };
-        if let Some(known) = self.places.get_mut(&place) {
+        if let Some(known) = self.slots.get_mut(&slot) {
             known.waiting += 1;
         }
         if aside {
-            let is_there = schedule.set_aside(place, now_ms);
-            assert_eq!(is_there, self.places.contains_key(&place));
-            return self.aside.push(place);
+            let is_there = schedule.set_aside(slot, now_ms);
+            assert_eq!(is_there, self.slots.contains_key(&slot));
+            return self.aside.push(slot);
         }
         let random = numbers.below(usize::MAX) as u64;
         let fate = match numbers.below(3) {
-            0 => schedule.failed(place, Refused, now_ms, None, random << 32),
-            1 => schedule.failed(place, Unwell, now_ms, None, random << 32),
-            _ => schedule.failed(place, NoAnswer, now_ms, None, random << 32),
+            0 => schedule.failed(slot, Refused, now_ms, None, random << 32),
+            1 => schedule.failed(slot, Unwell, now_ms, None, random << 32),
+            _ => schedule.failed(slot, NoAnswer, now_ms, None, random << 32),
         };
         if fate == Fate::GivenUp {
-            schedule.resume(place, now_ms);
+            schedule.resume(slot, now_ms);
         }
     }
 
     /// No webhook waits for a free slot, and each slot is in use or free.
-    fn check_places(&self, schedule: &Schedule<()>) {
+    fn check_slots(&self, schedule: &Schedule<()>) {
         let entries = schedule.entries.iter().flatten();
         let granted = entries.filter(|entry| entry.stage == PostStage::Granted).count();
         let hosts = || schedule.origins.hosts().all();
@@ -154,7 +154,7 @@ impl ScheduleModel {
             // An origin that has become the only one of its host takes the other slots at the end
             // of a delivery.
             let is_free = of_origin < schedule.pace.posts_of_origin(2)
-                && schedule.origins.has_place(key.origin, &schedule.pace);
+                && schedule.origins.has_permit(key.origin, &schedule.pace);
             let posting = schedule.owners.get(&key.owner).map_or(0, |owner| owner.posting);
             let most = schedule.pace.posts_of_owner(key.owner, schedule.granted);
             assert!(!is_free || posting >= most);
@@ -179,34 +179,34 @@ fn happens(seed: u64) {
         now_ms += numbers.below(2_000) as u64;
         model.change(&mut schedule, &mut numbers, now_ms);
         model.post(&mut schedule, now_ms);
-        model.check_places(&schedule);
+        model.check_slots(&schedule);
         if numbers.below(3) == 0 {
             model.end(&mut schedule, &mut numbers, now_ms);
-            model.check_places(&schedule);
+            model.check_slots(&schedule);
         }
     }
     for _ in 0..1_000 {
         now_ms += HOUR;
-        model.aside.drain(..).for_each(|place| schedule.bring_back(place));
+        model.aside.drain(..).for_each(|slot| schedule.bring_back(slot));
         model.post(&mut schedule, now_ms);
-        let ended: Vec<_> = model.under_way.drain().map(|(place, _)| place).collect();
-        ended.into_iter().for_each(|place| {
-            schedule.delivered(place, now_ms, false);
+        let ended: Vec<_> = model.under_way.drain().map(|(slot, _)| slot).collect();
+        ended.into_iter().for_each(|slot| {
+            schedule.delivered(slot, now_ms, false);
         });
     }
-    assert!(model.places.values().all(|known| known.waiting == 0));
+    assert!(model.slots.values().all(|known| known.waiting == 0));
     schedule.give_up(now_ms);
     assert!(schedule.lanes.is_empty() && schedule.owners.is_empty() && schedule.posting() == 0);
     let origins: std::collections::HashSet<_> =
-        model.places.values().map(|known| known.origin).collect();
-    assert_eq!(schedule.len(), (model.places.len(), origins.len()));
+        model.slots.values().map(|known| known.origin).collect();
+    assert_eq!(schedule.len(), (model.slots.len(), origins.len()));
     assert_eq!(schedule.origin_bytes(), origins.len() * origin_bytes(ORIGINS[0]));
     let hosts: std::collections::HashSet<_> =
         origins.iter().map(|origin| host_name(ORIGINS[*origin])).collect();
     let all_hosts = schedule.origins.hosts();
     assert_eq!(all_hosts.len(), hosts.len());
     assert_eq!(all_hosts.entries("a"), {
-        model.places.values().filter(|known| known.origin < 3).count()
+        model.slots.values().filter(|known| known.origin < 3).count()
     });
     assert!(all_hosts.all().all(|host| host.posting == 0 && host.line.is_empty()));
 }
