@@ -39,7 +39,7 @@ use std::{
 
 use peregrine::{
     engine::{NextRequest, Outbox, PostOutcome, PostRequest, TargetError},
-    net::{HttpClientOptions, WebhookCourier},
+    net::{HttpClientOptions, WebhookWorker},
     service::Now,
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -136,7 +136,8 @@ fn post(case: &Case, port: u16, (warm, count, all): (usize, usize, usize)) -> u6
     });
     let begun = Instant::now();
     let mono_ms = move || begun.elapsed().as_millis() as u64 + 1;
-    let _courier = WebhookCourier::start(outbox, HttpClientOptions::default(), mono_ms).unwrap();
+    let _webhook_worker =
+        WebhookWorker::start(outbox, HttpClientOptions::default(), mono_ms).unwrap();
     spent.recv().unwrap()
 }
 

@@ -136,7 +136,7 @@ impl CoreOutbox {
             return true;
         }
         drop(large);
-        webhooks.set_aside(request.slot, size, now);
+        webhooks.defer(request.slot, size, now);
         false
     }
 

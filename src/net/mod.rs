@@ -128,4 +128,4 @@ pub use tls::{Tls, UsableTls};
 #[cfg(feature = "otlp")]
 pub use traces::{TraceCollector, TraceCollectorError};
 #[cfg(feature = "push")]
-pub use webhooks::WebhookCourier;
+pub use webhooks::WebhookWorker;

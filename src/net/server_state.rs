@@ -94,7 +94,7 @@ pub(super) struct ServerState {
     key_fetcher: Mutex<Option<super::KeyFetcher>>,
     /// The webhook worker; it ends with the last worker.
     #[cfg(feature = "push")]
-    courier: Mutex<Option<super::WebhookCourier>>,
+    webhook_worker: Mutex<Option<super::WebhookWorker>>,
     #[cfg(feature = "push")]
     pub(super) last_posts: super::last_posts::LastPosts,
     stage: AtomicU8,
@@ -145,7 +145,7 @@ impl ServerState {
             #[cfg(feature = "auth")]
             key_fetcher: Mutex::default(),
             #[cfg(feature = "push")]
-            courier: Mutex::default(),
+            webhook_worker: Mutex::default(),
             #[cfg(feature = "push")]
             last_posts: Default::default(),
             stage: AtomicU8::new(0),
@@ -286,9 +286,10 @@ impl ServerState {
         }
         #[cfg(feature = "push")]
         if _before == 1 {
-            let courier = self.courier.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let webhook_worker =
+                self.webhook_worker.lock().unwrap_or_else(PoisonError::into_inner).take();
             // Dropping it waits for its thread; the lock is released.
-            drop(courier);
+            drop(webhook_worker);
         }
         #[cfg(feature = "otlp")]
         if _before == 1 {
@@ -302,7 +303,7 @@ impl ServerState {
     /// # Errors
     /// [`HttpClientError`](super::HttpClientError)
     #[cfg(feature = "push")]
-    pub(super) fn start_courier(
+    pub(super) fn start_webhook_worker(
         &self,
         options: super::HttpClientOptions,
     ) -> Result<(), super::HttpClientError> {
@@ -312,8 +313,8 @@ impl ServerState {
         }
         let epoch = self.epoch;
         let mono_ms = move || epoch.elapsed().as_millis() as u64;
-        let courier = super::WebhookCourier::start(outbox, options, mono_ms)?;
-        *self.courier.lock().unwrap_or_else(PoisonError::into_inner) = Some(courier);
+        let webhook_worker = super::WebhookWorker::start(outbox, options, mono_ms)?;
+        *self.webhook_worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(webhook_worker);
         Ok(())
     }
 

@@ -4,8 +4,8 @@
 //! webhooks that changes is noted once until it is examined, so the notes are bounded by the
 //! configurations. Everything is counted in bytes, which are released with its task.
 
-mod aside;
 mod counts;
+mod deferred;
 mod letters;
 mod lists;
 mod owners;
@@ -34,7 +34,7 @@ use crate::{
     watch::{Changes, TaskWatch},
 };
 
-use aside::Aside;
+use deferred::DeferredWebhooks;
 use owners::PushOwners;
 use quotas::PushCounts;
 
@@ -169,7 +169,7 @@ struct PushState {
     /// Called with each letter.
     told: Option<fn(&DeadLetter)>,
     outcomes: PushOutcomes,
-    aside: Aside,
+    deferred: DeferredWebhooks,
     changes: Arc<Changes>,
     /// Hashes URLs with a random key, so that owners cannot create collisions.
     urls: RandomState,
@@ -187,7 +187,7 @@ impl Webhooks {
         let schedule = Schedule::new(pace);
         let (tasks, counted) = (HashMap::default(), PushCounts::default());
         let dead = DeadLetters::new(bounds.dead_max);
-        let (owners, told, outcomes, aside) = Default::default();
+        let (owners, told, outcomes, deferred) = Default::default();
         let changes = Arc::new(Changes::new(bounds.dead_bytes_max));
         let state = PushState {
             schedule,
@@ -198,7 +198,7 @@ impl Webhooks {
             dead,
             told,
             outcomes,
-            aside,
+            deferred,
             changes: Arc::clone(&changes),
             urls: RandomState::default(),
         };
@@ -700,10 +700,10 @@ mod tests {
             }
         }
         let (webhooks, counter) = (webhooks(), Arc::new(Counter::default()));
-        let courier = Waker::from(Arc::clone(&counter));
+        let webhook_worker = Waker::from(Arc::clone(&counter));
         let changed = set(&webhooks, 7, 0, "a", "https://h.example/").unwrap();
         set(&webhooks, 7, 0, "b", "https://i.example/").unwrap();
-        assert!(matches!(webhooks.next(at(0), &courier), NextPost::Never));
+        assert!(matches!(webhooks.next(at(0), &webhook_worker), NextPost::Never));
         for _ in 0..100 {
             changed.wake_by_ref();
         }

@@ -29,7 +29,7 @@ use foldhash::fast::RandomState;
 use self::{
     origins::PostOrigins,
     owners::OwnerPosts,
-    turns::{LaneKey, Lanes},
+    turns::{OwnerQueues, QueueKey},
 };
 use crate::shares::Holder;
 
@@ -63,7 +63,7 @@ pub enum FailureKind {
 enum PostStage {
     /// Everything was delivered.
     Idle,
-    /// Waits in its lane, a queue per owner and origin.
+    /// Waits in its owner queue, a queue per owner and origin.
     Ready,
     /// Has a slot of its host and its owner; waits for one of all.
     Granted,
@@ -72,7 +72,7 @@ enum PostStage {
     /// Waits until the delivery of the webhook that it replaces has ended.
     Behind,
     /// Deferred until there is memory for its large request.
-    Aside,
+    Deferred,
     /// Waits for the end of its pause.
     Paused,
     /// Stopped until it is resumed.
@@ -102,14 +102,14 @@ struct Scheduled<T> {
 
 impl<T> Scheduled<T> {
     /// The queue it waits in.
-    fn lane(&self) -> LaneKey {
-        LaneKey { origin: self.origin, owner: self.owner, is_tried: self.failures > 0 }
+    fn queue(&self) -> QueueKey {
+        QueueKey { origin: self.origin, owner: self.owner, is_tried: self.failures > 0 }
     }
 }
 
 /// A delivery in flight; its webhook may have been deleted.
 struct OpenPost {
-    lane: LaneKey,
+    queue: QueueKey,
     /// The webhook that replaces its own and waits for its end.
     successor: Option<WebhookSlot>,
 }
@@ -132,7 +132,7 @@ pub struct Schedule<T> {
     /// Owners with a delivery in flight, now or lately.
     owners: HashMap<u32, OwnerPosts, RandomState>,
     /// The queue of each owner at each origin.
-    lanes: Lanes,
+    queues: OwnerQueues,
     tickets: u32,
     under_way: HashMap<WebhookSlot, OpenPost, RandomState>,
     timers: BinaryHeap<Reverse<(u64, Timer)>>,
@@ -154,7 +154,7 @@ impl<T> Schedule<T> {
             checks: 0,
             origins: PostOrigins::default(),
             owners: HashMap::default(),
-            lanes: HashMap::default(),
+            queues: HashMap::default(),
             tickets: 0,
             under_way: HashMap::default(),
             timers: BinaryHeap::new(),
@@ -183,16 +183,16 @@ impl<T> Schedule<T> {
 
     /// Whether a webhook is rate limited and its URL, not confirmed yet, may be sent a challenge.
     pub fn may_challenge(&mut self, slot: WebhookSlot, now_ms: u64) -> bool {
-        let Some((url, lane)) = self.limited(slot) else { return false };
-        let share = self.origins.share(lane);
+        let Some((url, queue)) = self.limited(slot) else { return false };
+        let share = self.origins.share(queue);
         share.is_some_and(|share| !share.is_confirmed(url) && share.may_challenge(now_ms))
     }
 
     /// Notes that a challenge is sent to the URL of a webhook.
     pub fn challenged(&mut self, slot: WebhookSlot, now_ms: u64) {
         let pace = self.pace;
-        if let Some((_, lane)) = self.limited(slot)
-            && let Some(share) = self.origins.share(lane)
+        if let Some((_, queue)) = self.limited(slot)
+            && let Some(share) = self.origins.share(queue)
         {
             share.challenged(&pace, now_ms);
         }
@@ -200,16 +200,16 @@ impl<T> Schedule<T> {
 
     /// Notes that the URL of a webhook has answered its challenge.
     pub fn confirm(&mut self, slot: WebhookSlot) {
-        if let Some((url, lane)) = self.limited(slot)
-            && let Some(share) = self.origins.share(lane)
+        if let Some((url, queue)) = self.limited(slot)
+            && let Some(share) = self.origins.share(queue)
         {
             share.confirm(url);
         }
     }
 
-    fn limited(&mut self, slot: WebhookSlot) -> Option<(u32, LaneKey)> {
+    fn limited(&mut self, slot: WebhookSlot) -> Option<(u32, QueueKey)> {
         let entry = self.entry(slot).filter(|entry| entry.url != 0)?;
-        Some((entry.url, entry.lane()))
+        Some((entry.url, entry.queue()))
     }
 
     /// The origin of a webhook; `None`: it was deleted.
@@ -308,12 +308,12 @@ impl<T> Schedule<T> {
         self.entry(slot)?;
         let entry = self.entries[slot.index as usize].take()?;
         self.free.push(slot.index);
-        let lane = entry.lane();
+        let queue = entry.queue();
         match entry.stage {
-            PostStage::Ready => self.leave_lane(lane),
+            PostStage::Ready => self.leave_queue(queue),
             PostStage::Granted => {
-                self.origins.withdraw(lane.origin, slot);
-                self.release(lane);
+                self.origins.withdraw(queue.origin, slot);
+                self.release(queue);
             }
             _ => {}
         }
@@ -380,7 +380,7 @@ impl<T> Schedule<T> {
             PostStage::Ready
             | PostStage::Granted
             | PostStage::Behind
-            | PostStage::Aside
+            | PostStage::Deferred
             | PostStage::Paused
             | PostStage::Stopped => {}
         }

@@ -51,11 +51,11 @@ impl Received {
 }
 
 /// Takes posts from the engine, in place of a webhook worker with sockets.
-struct Courier(Arc<dyn Outbox>);
+struct WebhookDriver(Arc<dyn Outbox>);
 
-impl Courier {
-    fn of(lab: &Lab) -> Courier {
-        Courier(lab.engine.outbox().expect("webhooks are served"))
+impl WebhookDriver {
+    fn of(lab: &Lab) -> WebhookDriver {
+        WebhookDriver(lab.engine.outbox().expect("webhooks are served"))
     }
 
     /// The next post, if there is one now.
@@ -125,8 +125,8 @@ fn events_of_a_new_task_are_posted_in_stream_order() {
     let config = json!({"url": URL, "token": "tell", "id": "mine",
         "authentication": {"scheme": "Bearer", "credentials": "secret"}});
     let result = lab.result(V1.send(), &with_webhook(V1, "stream:5", config));
-    let courier = Courier::of(&lab);
-    let posts = courier.deliver(&lab);
+    let driver = WebhookDriver::of(&lab);
+    let posts = driver.deliver(&lab);
     let bodies: Vec<&Value> = posts.iter().map(|post| &post.body).collect();
     assert_eq!(bodies.len(), 6, "{bodies:?}");
     assert_eq!(bodies[0]["task"]["id"], result["task"]["id"]);
@@ -151,7 +151,7 @@ fn events_of_a_new_task_are_posted_in_stream_order() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 6);
-    assert!(courier.next(&lab).is_none());
+    assert!(driver.next(&lab).is_none());
 }
 
 #[test]
@@ -181,13 +181,13 @@ fn a_webhook_that_comes_with_each_message_of_a_task_is_one() {
 #[test]
 fn posts_join_the_trace_of_the_call_that_set_the_webhook() {
     let mut lab = lab();
-    let courier = Courier::of(&lab);
+    let driver = WebhookDriver::of(&lab);
     let trace = "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331";
     let mut parents = |said: Option<&str>| {
         let body = rpc(V1.send(), &with_webhook(V1, "hi", json!({"url": URL})));
         let said: Vec<_> = said.map(|said| ("traceparent", said)).into_iter().collect();
         assert_eq!(lab.ask(&post("/", &said, &body)).status, 200);
-        let posts = courier.deliver(&lab);
+        let posts = driver.deliver(&lab);
         assert!(posts.len() > 1);
         posts.iter().map(|post| post.field("traceparent").unwrap().to_owned()).collect::<Vec<_>>()
     };
@@ -212,7 +212,7 @@ fn before_1_0_pending_events_are_one_post_of_the_task() {
         let mut lab = lab();
         let config = json!({"url": URL, "token": "tell"});
         let result = lab.result(generation.send(), &with_webhook(generation, "stream:9", config));
-        let posts = Courier::of(&lab).deliver(&lab);
+        let posts = WebhookDriver::of(&lab).deliver(&lab);
         assert_eq!(posts.len(), 1, "{generation:?}");
         let post = &posts[0];
         assert_eq!(post.body, result, "{generation:?}");
@@ -230,16 +230,16 @@ fn a_task_that_runs_is_told_of_from_then_on() {
     let id = made["result"]["id"].as_str().unwrap().to_owned();
     assert_eq!(id.len(), 36, "{made}");
     assert_eq!(made["result"]["taskId"], *task);
-    let courier = Courier::of(&lab);
-    assert!(courier.next(&lab).is_none());
+    let driver = WebhookDriver::of(&lab);
+    assert!(driver.next(&lab).is_none());
     lab.pass(10_000);
     let states: Vec<String> =
-        courier.deliver(&lab).iter().map(|post| state_of(&post.body).to_owned()).collect();
+        driver.deliver(&lab).iter().map(|post| state_of(&post.body).to_owned()).collect();
     assert_eq!(states.first().unwrap(), "TASK_STATE_WORKING");
     assert_eq!(states.last().unwrap(), "TASK_STATE_COMPLETED");
     // A finished task accepts a configuration, and nothing is sent.
     assert_eq!(set_v1(&mut lab, &task, "late")["result"]["id"], "late");
-    assert!(courier.next(&lab).is_none());
+    assert!(driver.next(&lab).is_none());
 }
 
 #[test]
@@ -358,13 +358,13 @@ fn http_json_and_websocket_have_the_same_operations() {
 #[test]
 fn configurations_are_those_of_a_tenants_task_and_of_each_mount() {
     let mut lab = lab();
-    let courier = Courier::of(&lab);
+    let driver = WebhookDriver::of(&lab);
     let mut params = with_webhook(V1, "hi", json!({"url": URL, "id": "a"}));
     params["tenant"] = json!("acme");
     let made = lab.result(V1.send(), &params);
     let task = made["task"]["id"].as_str().unwrap().to_owned();
     assert_eq!(
-        courier.deliver(&lab).last().map(|post| state_of(&post.body).to_owned()).unwrap(),
+        driver.deliver(&lab).last().map(|post| state_of(&post.body).to_owned()).unwrap(),
         "TASK_STATE_COMPLETED"
     );
     let set = |tenant: Option<&str>| {
@@ -402,24 +402,24 @@ fn failing_receiver_gets_retries_in_order() {
     let mut lab = lab();
     let config = json!({"url": URL});
     lab.result(V1.send(), &with_webhook(V1, "stream:3", config));
-    let courier = Courier::of(&lab);
-    let first = courier.next(&lab).unwrap();
-    assert!(courier.next(&lab).is_none(), "the next waits for the one before");
-    courier.done(&lab, &first, failed("HTTP status 500"));
-    assert!(courier.next(&lab).is_none());
+    let driver = WebhookDriver::of(&lab);
+    let first = driver.next(&lab).unwrap();
+    assert!(driver.next(&lab).is_none(), "the next waits for the one before");
+    driver.done(&lab, &first, failed("HTTP status 500"));
+    assert!(driver.next(&lab).is_none());
     lab.pass(1_000);
-    let again = courier.next(&lab).unwrap();
+    let again = driver.next(&lab).unwrap();
     assert_eq!(again.body, first.body);
     assert_eq!(again.field("A2A-Notification-Id"), first.field("A2A-Notification-Id"));
-    courier.done(&lab, &again, PostOutcome::Delivered);
-    assert_eq!(courier.deliver(&lab).len(), 3);
+    driver.done(&lab, &again, PostOutcome::Delivered);
+    assert_eq!(driver.deliver(&lab).len(), 3);
     // A receiver that answers 410 is removed.
     let mut lab = self::lab();
     lab.result(V1.send(), &with_webhook(V1, "stream:3", json!({"url": URL})));
-    let courier = Courier::of(&lab);
-    let first = courier.next(&lab).unwrap();
-    courier.done(&lab, &first, PostOutcome::Gone);
-    assert!(courier.next(&lab).is_none());
+    let driver = WebhookDriver::of(&lab);
+    let first = driver.next(&lab).unwrap();
+    driver.done(&lab, &first, PostOutcome::Gone);
+    assert!(driver.next(&lab).is_none());
 }
 
 /// Passes the job of each turn to the test.
@@ -449,16 +449,16 @@ fn webhook_behind_the_replay_window_gets_task_then_events() {
     params["configuration"]["returnImmediately"] = json!(true);
     lab.result(V1.send(), &params);
     let mut job = keep.0.lock().unwrap().pop().unwrap();
-    let courier = Courier::of(&lab);
-    assert_eq!(courier.deliver(&lab).len(), 1);
+    let driver = WebhookDriver::of(&lab);
+    assert_eq!(driver.deliver(&lab).len(), 1);
     for _ in 0..500 {
         job.status(TaskState::Working, None).unwrap();
     }
-    let lagged = courier.deliver(&lab);
+    let lagged = driver.deliver(&lab);
     assert_eq!((lagged.len(), state_of(&lagged[0].body)), (1, "TASK_STATE_WORKING"));
     assert!(lagged[0].body["task"].is_object());
     job.status(TaskState::Completed, None).unwrap();
-    let posts = courier.deliver(&lab);
+    let posts = driver.deliver(&lab);
     assert_eq!((posts.len(), state_of(&posts[0].body)), (1, "TASK_STATE_COMPLETED"));
     assert!(posts[0].body["statusUpdate"].is_object());
 }
@@ -470,26 +470,26 @@ fn finished_task_waits_for_its_webhooks_unless_store_is_full() {
     let mut lab = Lab::new(setup);
     let result = lab.result(V1.send(), &with_webhook(V1, "hi", json!({"url": URL})));
     let id = json!({"id": result["task"]["id"]});
-    let courier = Courier::of(&lab);
-    let first = courier.next(&lab).unwrap();
+    let driver = WebhookDriver::of(&lab);
+    let first = driver.next(&lab).unwrap();
     lab.pass(60_000);
     lab.result(V1.get(), &id);
-    courier.done(&lab, &first, PostOutcome::Delivered);
-    assert!(courier.deliver(&lab).len() >= 2);
+    driver.done(&lab, &first, PostOutcome::Delivered);
+    assert!(driver.deliver(&lab).len() >= 2);
     lab.pass(20_000);
     assert_eq!(lab.code(V1.get(), &id), -32001);
-    assert!(courier.next(&lab).is_none());
+    assert!(driver.next(&lab).is_none());
 
     let mut setup = self::setup();
     setup.limits.tasks_max = 2;
     let mut lab = Lab::new(setup);
     lab.result(V1.send(), &with_webhook(V1, "hi", json!({"url": URL})));
-    let courier = Courier::of(&lab);
+    let driver = WebhookDriver::of(&lab);
     for _ in 0..3 {
         lab.result(V1.send(), &V1.params(say("hi")));
         lab.pass(1);
     }
-    assert!(courier.next(&lab).is_none(), "its task went like others");
+    assert!(driver.next(&lab).is_none(), "its task went like others");
 }
 
 #[test]
@@ -500,18 +500,18 @@ fn a_webhook_that_was_given_up_holds_no_task_and_leaves_with_it() {
     let pace = Pace { give_up_ms: 0, ..Pace::default() };
     setup.push = Some(PushSettings { pace, ..PushSettings::default() });
     let mut lab = Lab::new(setup);
-    let courier = Courier::of(&lab);
+    let driver = WebhookDriver::of(&lab);
     // More than the limits admit at a time.
     for _ in 0..10 {
         let configured = with_webhook(V1, "hi", json!({"url": URL}));
         let id = json!({"id": lab.result(V1.send(), &configured)["task"]["id"]});
-        let post = courier.next(&lab).unwrap();
+        let post = driver.next(&lab).unwrap();
         let why = "nobody is there".to_owned();
-        courier.done(&lab, &post, PostOutcome::Failed { why, retry_after_ms: None });
-        assert!(courier.next(&lab).is_none());
+        driver.done(&lab, &post, PostOutcome::Failed { why, retry_after_ms: None });
+        assert!(driver.next(&lab).is_none());
         lab.pass(20_000);
         assert_eq!(lab.code(V1.get(), &id), -32001);
-        assert!(courier.next(&lab).is_none());
+        assert!(driver.next(&lab).is_none());
     }
 }
 
@@ -524,14 +524,14 @@ fn task_with_a_deleted_or_gone_webhook_expires_by_age() {
         let config = json!({"url": URL, "id": "w"});
         let result = lab.result(V1.send(), &with_webhook(V1, "stream:3", config));
         let id = result["task"]["id"].as_str().unwrap().to_owned();
-        let courier = Courier::of(&lab);
-        let first = courier.next(&lab).unwrap();
+        let driver = WebhookDriver::of(&lab);
+        let first = driver.next(&lab).unwrap();
         if is_gone {
-            courier.done(&lab, &first, PostOutcome::Gone);
+            driver.done(&lab, &first, PostOutcome::Gone);
         } else {
             let config = json!({"taskId": id, "id": "w"});
             lab.result("DeleteTaskPushNotificationConfig", &config);
-            courier.done(&lab, &first, PostOutcome::Delivered);
+            driver.done(&lab, &first, PostOutcome::Delivered);
         }
         for _ in 0..4 {
             lab.pass(5_000);
@@ -546,8 +546,8 @@ fn nothing_is_kept_where_no_task_comes_of_a_message() {
     let configured = |text: &str| with_webhook(V1, text, json!({"url": URL}));
     let answer = lab.result(V1.send(), &configured("ping"));
     assert!(answer["message"].is_object());
-    let courier = Courier::of(&lab);
-    assert!(courier.next(&lab).is_none());
+    let driver = WebhookDriver::of(&lab);
+    assert!(driver.next(&lab).is_none());
     // They do not count towards the limits: all of them are accepted.
     let mut setup = setup();
     setup.limits.push_bytes_max = 2_400;
@@ -561,8 +561,8 @@ fn nothing_is_kept_where_no_task_comes_of_a_message() {
 fn refused_message_changes_no_webhook_of_its_task() {
     let mut lab = lab();
     let task = long_task(&mut lab);
-    let courier = Courier::of(&lab);
-    courier.deliver(&lab);
+    let driver = WebhookDriver::of(&lab);
+    driver.deliver(&lab);
     let before = json!({"url": URL, "token": "before"});
     let set = json!({"taskId": task, "pushNotificationConfig": before});
     lab.result("tasks/pushNotificationConfig/set", &set);
@@ -581,7 +581,7 @@ fn refused_message_changes_no_webhook_of_its_task() {
     lab.result(V03.send(), &params);
     assert_ne!(list(&mut lab), listed);
     lab.pass(20_000);
-    let posts = courier.deliver(&lab);
+    let posts = driver.deliver(&lab);
     assert!(posts.iter().all(|post| post.request.url == "https://other.example/"));
     assert_eq!(state_of(&posts.last().unwrap().body), "completed");
 }
@@ -592,14 +592,14 @@ fn replacing_webhook_gets_the_undelivered_events() {
     let mut params = with_webhook(V1, "stream:3", json!({"url": URL, "id": "mine"}));
     params["configuration"]["returnImmediately"] = json!(true);
     let task = lab.result(V1.send(), &params)["task"]["id"].as_str().unwrap().to_owned();
-    let courier = Courier::of(&lab);
-    let first = courier.next(&lab).unwrap();
-    courier.done(&lab, &first, PostOutcome::Delivered);
-    let second = courier.next(&lab).unwrap();
-    courier.done(&lab, &second, failed("HTTP status 401"));
+    let driver = WebhookDriver::of(&lab);
+    let first = driver.next(&lab).unwrap();
+    driver.done(&lab, &first, PostOutcome::Delivered);
+    let second = driver.next(&lab).unwrap();
+    driver.done(&lab, &second, failed("HTTP status 401"));
     let params = json!({"taskId": task, "id": "mine", "url": URL, "token": "new"});
     lab.result("CreateTaskPushNotificationConfig", &params);
-    let posts = courier.deliver(&lab);
+    let posts = driver.deliver(&lab);
     assert_eq!(posts[0].body, second.body);
     assert_eq!(posts[0].field("A2A-Notification-Id"), second.field("A2A-Notification-Id"));
     assert!(posts.iter().all(|post| post.field("X-A2A-Notification-Token") == Some("new")));
@@ -612,10 +612,10 @@ fn challenge_is_sent_at_once_and_events_after_its_answer() {
     let settings = PushSettings { challenge: PushChallenge::Always, ..PushSettings::default() };
     let mut lab = Lab::new(Setup { push: Some(settings), ..Setup::default() });
     let task = long_task(&mut lab);
-    let courier = Courier::of(&lab);
+    let driver = WebhookDriver::of(&lab);
     let ask = |lab: &Lab| {
         let mut request = PostRequest::default();
-        let next = courier.0.next(lab.now, Waker::noop(), &mut request);
+        let next = driver.0.next(lab.now, Waker::noop(), &mut request);
         (next == NextRequest::Post).then_some(request)
     };
     let params = json!({"taskId": task, "id": "c", "url": URL, "token": "secret",
@@ -626,13 +626,13 @@ fn challenge_is_sent_at_once_and_events_after_its_answer() {
     assert!(challenge.body.is_empty());
     assert!(challenge.fields.get().iter().all(|(_, value)| !value.contains("secret")));
     assert!(ask(&lab).is_none());
-    courier.0.done(&challenge, failed("wrong"), lab.now, 1 << 60);
+    driver.0.done(&challenge, failed("wrong"), lab.now, 1 << 60);
     lab.pass(1_000);
     let again = ask(&lab).unwrap();
     assert_eq!(again.expects, challenge.expects);
-    courier.0.done(&again, PostOutcome::Delivered, lab.now, 0);
+    driver.0.done(&again, PostOutcome::Delivered, lab.now, 0);
     lab.pass(20_000);
-    let told = courier.deliver(&lab);
+    let told = driver.deliver(&lab);
     assert_eq!(state_of(&told.last().unwrap().body), "TASK_STATE_COMPLETED");
     // With other credentials alone it is the same receiver.
     let params = json!({"taskId": task, "id": "c", "url": URL, "token": "other"});
@@ -650,7 +650,7 @@ fn what_tells_of_an_event_otherwise_has_another_id() {
     let filter = PushFilter::default().coalesced(true);
     let push = Some(PushSettings { filter, ..PushSettings::default() });
     let mut lab = Lab::new(Setup { push, ..Setup::default() });
-    let courier = Courier::of(&lab);
+    let driver = WebhookDriver::of(&lab);
     let task = long_task(&mut lab);
     let set = |lab: &mut Lab, coalesce: Option<bool>| {
         let mut config = json!({"taskId": task, "id": "c", "url": URL});
@@ -662,10 +662,10 @@ fn what_tells_of_an_event_otherwise_has_another_id() {
     let mut last = [None, Some(false)].map(|coalesce| {
         set(&mut lab, coalesce);
         let mut last = None;
-        while let Some(post) = courier.next(&lab) {
+        while let Some(post) = driver.next(&lab) {
             let is_last = state_of(&post.body) == "TASK_STATE_COMPLETED";
             let outcome = if is_last { failed("lost") } else { PostOutcome::Delivered };
-            courier.done(&lab, &post, outcome);
+            driver.done(&lab, &post, outcome);
             last = Some(post);
         }
         lab.pass(2_000);
@@ -676,7 +676,7 @@ fn what_tells_of_an_event_otherwise_has_another_id() {
     assert!(last[0].body["task"].is_object() && last[1].body["statusUpdate"].is_object());
     assert!(ids[0] != ids[1] && events[0] == events[1]);
     // A repeated post is the same.
-    let again = courier.next(&lab).unwrap();
+    let again = driver.next(&lab).unwrap();
     assert_eq!(again.field("A2A-Notification-Id"), Some(&*ids[1]));
     assert_eq!(again.body, last[1].body.take());
 }
@@ -710,7 +710,7 @@ fn signed_body_equals_its_reserialized_json() {
         "configuration": {"pushNotificationConfig": {"url": "https://hooks.example/a2a"}}}}"#;
     let answer = lab.ask(&post("/", &[], body)).json();
     assert!(answer["result"].is_object(), "{answer}");
-    let told = Courier::of(&lab).next(&lab).unwrap();
+    let told = WebhookDriver::of(&lab).next(&lab).unwrap();
     let text = str::from_utf8(&told.request.body).unwrap();
     assert!(text.contains(r#""metadata":{"k/":[1.50,"é 😀"]}"#), "{text}");
     assert_eq!(told.field("Authorization"), Some(&*format!("Bearer {}-bytes", text.len())));
@@ -733,7 +733,7 @@ fn the_webhook_of_a_deferred_turn_waits_for_its_task() {
     let mut setup = Setup { agents: vec![agent], ..setup() };
     setup.limits.push_bytes_max = 2_400;
     let mut lab = Lab::new(setup);
-    let courier = Courier::of(&lab);
+    let driver = WebhookDriver::of(&lab);
     let configured = |text: &str| with_webhook(V1, text, json!({"url": URL}));
     // A turn that is refused or answered with a message leaves no counted configuration.
     for round in 0..20 {
@@ -748,7 +748,7 @@ fn the_webhook_of_a_deferred_turn_waits_for_its_task() {
         lab.settle();
         lab.reply(peer);
     }
-    assert!(courier.next(&lab).is_none());
+    assert!(driver.next(&lab).is_none());
     let peer = lab.open();
     lab.write(peer, &post("/", &[], &rpc(V1.send(), &configured("hi"))));
     let deferred = later.0.lock().unwrap().pop().unwrap();
@@ -756,7 +756,7 @@ fn the_webhook_of_a_deferred_turn_waits_for_its_task() {
     job.reply(MessageBuf::agent(&PartsBuf::new().text("done"))).unwrap();
     lab.settle();
     lab.reply(peer);
-    let posts = courier.deliver(&lab);
+    let posts = driver.deliver(&lab);
     assert_eq!(state_of(&posts[0].body), "TASK_STATE_SUBMITTED");
     assert_eq!(state_of(&posts.last().unwrap().body), "TASK_STATE_COMPLETED");
 }
@@ -796,7 +796,7 @@ fn urls_and_fields_are_checked_when_they_are_configured() {
         params[member] = value;
         assert_eq!(lab.code("CreateTaskPushNotificationConfig", &params), -32602, "{params}");
     }
-    assert!(Courier::of(&lab).next(&lab).is_none());
+    assert!(WebhookDriver::of(&lab).next(&lab).is_none());
 }
 
 /// Each error names the member in the caller's own format.
@@ -931,7 +931,7 @@ const EVO_GET: &str = "tasks/pushNotificationConfig/get";
 #[test]
 fn evo_ai_webhook_gets_only_later_tasks_of_its_scope() {
     let mut lab = lab_with_keys(Limits::default());
-    let courier = Courier::of(&lab);
+    let driver = WebhookDriver::of(&lab);
     let send = |id: &str| V1.params(Say { id, ..say("hi") });
     call_as(&mut lab, "/", "alice", V1.send(), &send("m-0"));
     let none = call_as(&mut lab, EVO, "alice", EVO_GET, &json!({}));
@@ -948,9 +948,9 @@ fn evo_ai_webhook_gets_only_later_tasks_of_its_scope() {
         json!({"config": null})
     );
     call_as(&mut lab, "/", "bob", V1.send(), &send("m-1"));
-    assert!(courier.next(&lab).is_none(), "not his, and not those before");
+    assert!(driver.next(&lab).is_none(), "not his, and not those before");
     let made = call_as(&mut lab, "/", "alice", V1.send(), &send("m-2"));
-    let posts = courier.deliver(&lab);
+    let posts = driver.deliver(&lab);
     // Pending events are merged into one post.
     assert_eq!(posts.len(), 1);
     let (post, body) = (&posts[0], &posts[0].body);
@@ -963,17 +963,17 @@ fn evo_ai_webhook_gets_only_later_tasks_of_its_scope() {
     let config = json!({"contextId": "c-1", "config": {"url": URL}});
     call_as(&mut lab, EVO, "alice", EVO_SET, &config);
     call_as(&mut lab, "/", "alice", V1.send(), &send("m-3"));
-    assert!(courier.next(&lab).is_none());
+    assert!(driver.next(&lab).is_none());
     let mut in_context = send("m-9");
     in_context["message"]["contextId"] = json!("c-1");
     call_as(&mut lab, "/", "alice", V1.send(), &in_context);
-    let posts = courier.deliver(&lab);
+    let posts = driver.deliver(&lab);
     assert_eq!((posts.len(), posts[0].field("Authorization")), (1, None));
     // After a 410 the receiver gets no other task either.
     in_context["message"]["messageId"] = json!("m-10");
     call_as(&mut lab, "/", "alice", V1.send(), &in_context);
-    let post = courier.next(&lab).unwrap();
-    courier.done(&lab, &post, PostOutcome::Gone);
+    let post = driver.next(&lab).unwrap();
+    driver.done(&lab, &post, PostOutcome::Gone);
     let none = call_as(&mut lab, EVO, "alice", EVO_GET, &json!({}));
     assert_eq!(none["result"], json!({"config": null}));
 }
@@ -981,7 +981,7 @@ fn evo_ai_webhook_gets_only_later_tasks_of_its_scope() {
 #[test]
 fn who_sets_none_for_a_scope_of_evo_ai_takes_back_what_was_set() {
     let mut lab = lab_with_keys(Limits::default());
-    let courier = Courier::of(&lab);
+    let driver = WebhookDriver::of(&lab);
     let config = json!({"config": {"url": URL}});
     for none in [json!({"config": null}), json!({"pushNotificationConfig": null})] {
         for key in ["alice", "bob"] {
@@ -996,7 +996,7 @@ fn who_sets_none_for_a_scope_of_evo_ai_takes_back_what_was_set() {
         let of_bob = call_as(&mut lab, EVO, "bob", EVO_GET, &json!({}));
         assert_eq!(of_bob["result"]["config"]["url"], URL, "another scope keeps its own");
         call_as(&mut lab, "/", "alice", V1.send(), &V1.params(say("hi")));
-        assert!(courier.next(&lab).is_none());
+        assert!(driver.next(&lab).is_none());
     }
 }
 
@@ -1006,7 +1006,7 @@ fn a_receiver_that_is_gone_ends_the_scope_of_its_own_task_alone() {
     let agent = |name| (Profile::new(name, "An echo."), Arc::new(Echo) as Arc<dyn Agent>);
     setup.agents = vec![agent("a"), agent("b")];
     let mut lab = Lab::new(setup);
-    let courier = Courier::of(&lab);
+    let driver = WebhookDriver::of(&lab);
     let scopes = [("alice", "/api/v1/a2a/a"), ("alice", "/api/v1/a2a/b"), ("bob", "/api/v1/a2a/a")];
     let urls = |lab: &mut Lab| {
         scopes.map(|(key, path)| {
@@ -1021,8 +1021,8 @@ fn a_receiver_that_is_gone_ends_the_scope_of_its_own_task_alone() {
     let gone = |lab: &mut Lab, params: &Value| {
         let made = call_as(lab, "/", "bob", V1.send(), params);
         assert!(made["error"].is_null(), "{made}");
-        let post = courier.next(lab).unwrap();
-        courier.done(lab, &post, PostOutcome::Gone);
+        let post = driver.next(lab).unwrap();
+        driver.done(lab, &post, PostOutcome::Gone);
     };
     let send = |id: &str| V1.params(Say { id, ..say("hi") });
     gone(&mut lab, &send("m-1"));
@@ -1035,16 +1035,16 @@ fn a_receiver_that_is_gone_ends_the_scope_of_its_own_task_alone() {
     // A configuration that was set afterwards is a new one.
     let (key, path) = scopes[0];
     call_as(&mut lab, "/", key, V1.send(), &send("m-3"));
-    let post = courier.next(&lab).unwrap();
+    let post = driver.next(&lab).unwrap();
     call_as(&mut lab, path, key, EVO_SET, &config);
-    courier.done(&lab, &post, PostOutcome::Gone);
+    driver.done(&lab, &post, PostOutcome::Gone);
     assert_eq!(urls(&mut lab), [Some(URL.to_owned()), Some(URL.to_owned()), None]);
 }
 
 #[test]
 fn what_evo_ai_configures_may_say_all_that_others_say() {
     let mut lab = lab_with_keys(Limits::default());
-    let courier = Courier::of(&lab);
+    let driver = WebhookDriver::of(&lab);
     let set = |lab: &mut Lab, config: Value| {
         call_as(lab, EVO, "alice", EVO_SET, &json!({"config": config}))
     };
@@ -1058,9 +1058,9 @@ fn what_evo_ai_configures_may_say_all_that_others_say() {
     let mut params = V1.params(say("hold:1000:4"));
     params["configuration"]["returnImmediately"] = json!(true);
     call_as(&mut lab, "/", "alice", V1.send(), &params);
-    assert!(courier.next(&lab).is_none(), "it has not ended");
+    assert!(driver.next(&lab).is_none(), "it has not ended");
     lab.pass(10_000);
-    let posts = courier.deliver(&lab);
+    let posts = driver.deliver(&lab);
     let [post] = posts.as_slice() else { panic!("{}", posts.len()) };
     assert_eq!(post.body["status"], "completed");
     assert_eq!(post.field("X-A2A-Notification-Token"), Some("tell"));
@@ -1093,7 +1093,7 @@ fn what_evo_ai_configures_may_say_all_that_others_say() {
     params["configuration"]["pushNotificationConfig"] =
         json!({"url": URL, "headers": {"X-A": "2"}});
     let sent = call_as(&mut lab, EVO, "alice", "message/send", &params);
-    let posts = courier.deliver(&lab);
+    let posts = driver.deliver(&lab);
     assert_eq!(posts.last().unwrap().body["id"], sent["result"]["id"], "{sent}");
     assert_eq!(posts.last().unwrap().field("X-A"), Some("2"));
 }
@@ -1158,7 +1158,7 @@ fn webhooks_stop_when_the_last_key_of_their_owner_is_gone() {
     let callers = Arc::new(Callers::new(key_rules(&[first, second, bob])).unwrap());
     let authenticator = Some(Arc::clone(&callers) as Arc<dyn Authenticator>);
     let mut lab = Lab::new(Setup { authenticator, ..setup() });
-    let courier = Courier::of(&lab);
+    let driver = WebhookDriver::of(&lab);
     let url = |key: &str| format!("https://{key}.example/");
     let in_s = [10, 20, 30, 40];
     for key in ["k1", "k3"] {
@@ -1173,11 +1173,11 @@ fn webhooks_stop_when_the_last_key_of_their_owner_is_gone() {
             assert!(sent["result"]["task"].is_object(), "{sent}");
         }
     }
-    courier.deliver(&lab);
+    driver.deliver(&lab);
     // Whether each receiver gets a post in the next ten seconds.
     let posted = |lab: &mut Lab| {
         lab.pass(10_000);
-        let posts = courier.deliver(lab);
+        let posts = driver.deliver(lab);
         ["k1", "k3"].map(|key| posts.iter().any(|post| post.request.url == url(key)))
     };
     // One of her two keys is withdrawn: nothing stops.
@@ -1238,7 +1238,7 @@ fn strangers_configure_nothing_unless_they_may() {
 fn webhook_filter_defaults_to_the_operator_then_to_all() {
     let kinds = |lab: &mut Lab, config: Value, text: &str| {
         lab.result(V1.send(), &with_webhook(V1, text, config));
-        let posts = Courier::of(lab).deliver(lab);
+        let posts = WebhookDriver::of(lab).deliver(lab);
         let kind = |post: &Received| match state_of(&post.body) {
             "" => "artifact".to_owned(),
             state => state.trim_start_matches("TASK_STATE_").to_lowercase(),
@@ -1323,7 +1323,7 @@ fn before_1_0_the_task_is_posted_on_each_selected_event() {
         (json!(["final", "artifacts"]), "artifact completed"),
     ] {
         let (mut lab, keep) = keeping(setup());
-        let courier = Courier::of(&lab);
+        let driver = WebhookDriver::of(&lab);
         let mut params = with_webhook(V03, "hi", json!({"url": URL, "events": events}));
         params["configuration"]["blocking"] = json!(false);
         lab.result(V03.send(), &params);
@@ -1338,7 +1338,7 @@ fn before_1_0_the_task_is_posted_on_each_selected_event() {
                 "completed" => job.status(TaskState::Completed, None).unwrap(),
                 _ => {}
             }
-            posted.extend(courier.deliver(&lab).iter().map(|_| step));
+            posted.extend(driver.deliver(&lab).iter().map(|_| step));
         }
         assert_eq!(posted.join(" "), got, "{events}");
     }
@@ -1348,10 +1348,10 @@ fn before_1_0_the_task_is_posted_on_each_selected_event() {
     let config = json!({"url": URL, "events": ["final"]});
     let set = json!({"taskId": task, "pushNotificationConfig": config});
     lab.result(EVO_SET, &set);
-    let courier = Courier::of(&lab);
-    assert!(courier.next(&lab).is_none());
+    let driver = WebhookDriver::of(&lab);
+    assert!(driver.next(&lab).is_none());
     lab.pass(10_000);
-    assert_eq!(courier.deliver(&lab).len(), 1);
+    assert_eq!(driver.deliver(&lab).len(), 1);
 }
 
 /// The named limits, as a caller beyond each sees them.
@@ -1462,16 +1462,16 @@ fn push_posts_bytes_max() {
     for _ in 0..20 {
         lab.result(V1.send(), &with_webhook(V1, "hi", json!({"url": URL})));
     }
-    let courier = Courier::of(&lab);
-    let mut under_way: Vec<Received> = std::iter::from_fn(|| courier.next(&lab)).collect();
+    let driver = WebhookDriver::of(&lab);
+    let mut under_way: Vec<Received> = std::iter::from_fn(|| driver.next(&lab)).collect();
     // A host may use an eighth.
     assert!((2..6).contains(&under_way.len()), "{}", under_way.len());
     // Each finished delivery admits others, until all are delivered.
     let mut delivered = 0;
     while let Some(post) = under_way.pop() {
-        courier.done(&lab, &post, PostOutcome::Delivered);
+        driver.done(&lab, &post, PostOutcome::Delivered);
         delivered += 1;
-        under_way.extend(courier.next(&lab));
+        under_way.extend(driver.next(&lab));
     }
     assert_eq!(delivered, 20 * 3);
 }
@@ -1488,16 +1488,16 @@ fn waiting_posts_resume_after_their_predecessors_are_deleted() {
             result["task"]["id"].clone()
         })
         .collect();
-    let courier = Courier::of(&lab);
-    let only = courier.next(&lab).unwrap();
+    let driver = WebhookDriver::of(&lab);
+    let only = driver.next(&lab).unwrap();
     assert_eq!(only.body["task"]["id"], tasks[0]);
-    assert!(courier.next(&lab).is_none());
+    assert!(driver.next(&lab).is_none());
     // It is delivered, and the posts that now start are all of deleted configurations.
-    courier.done(&lab, &only, PostOutcome::Delivered);
+    driver.done(&lab, &only, PostOutcome::Delivered);
     for task in &tasks[..9] {
         lab.result("DeleteTaskPushNotificationConfig", &json!({"taskId": task, "id": "a"}));
     }
-    assert_eq!(courier.deliver(&lab).len(), 11 * 3);
+    assert_eq!(driver.deliver(&lab).len(), 11 * 3);
 }
 
 #[test]
@@ -1569,54 +1569,54 @@ fn ids_with_control_characters_are_refused() {
 }
 
 /// A server with this challenge mode, and a webhook of a task with 1,000 events.
-fn flooded(challenge: PushChallenge, url: &str) -> (Lab, Courier) {
+fn flooded(challenge: PushChallenge, url: &str) -> (Lab, WebhookDriver) {
     let allow = vec!["allowed.example".parse().unwrap()];
     let targets = PushTargets { allow, ..PushTargets::default() };
     let push = Some(PushSettings { challenge, targets, ..PushSettings::default() });
     let mut lab = Lab::new(Setup { push, ..Setup::default() });
     lab.result(V1.send(), &with_webhook(V1, "stream:1000", json!({"url": url})));
-    let courier = Courier::of(&lab);
-    (lab, courier)
+    let driver = WebhookDriver::of(&lab);
+    (lab, driver)
 }
 
 #[test]
 fn posts_beyond_the_rate_are_merged_up_to_the_final_state() {
-    let (mut lab, courier) = flooded(PushChallenge::Never, URL);
-    let burst = courier.deliver(&lab);
+    let (mut lab, driver) = flooded(PushChallenge::Never, URL);
+    let burst = driver.deliver(&lab);
     assert_eq!(burst.len(), 200);
-    assert!(courier.deliver(&lab).is_empty());
+    assert!(driver.deliver(&lab).is_empty());
     lab.pass(20);
-    let joined = courier.deliver(&lab);
+    let joined = driver.deliver(&lab);
     assert_eq!(joined.len(), 1);
     assert!(joined[0].body["task"].is_object());
     assert_eq!(state_of(&joined[0].body), "TASK_STATE_COMPLETED");
     lab.pass(10_000);
-    assert!(courier.deliver(&lab).is_empty());
+    assert!(driver.deliver(&lab).is_empty());
     // Hosts that the operator allows have no rate limit.
-    let (lab, courier) = flooded(PushChallenge::Auto, "https://allowed.example/");
-    let posts = courier.deliver(&lab);
+    let (lab, driver) = flooded(PushChallenge::Auto, "https://allowed.example/");
+    let posts = driver.deliver(&lab);
     assert!(posts.len() > 1_000, "{}", posts.len());
 }
 
 #[test]
 fn url_is_challenged_only_above_the_usual_post_rate() {
-    let (mut lab, courier) = flooded(PushChallenge::Auto, URL);
-    assert_eq!(courier.deliver(&lab).len(), 200);
+    let (mut lab, driver) = flooded(PushChallenge::Auto, URL);
+    assert_eq!(driver.deliver(&lab).len(), 200);
     let ask = |lab: &Lab| {
         let mut request = PostRequest::default();
-        let next = courier.0.next(lab.now, Waker::noop(), &mut request);
+        let next = driver.0.next(lab.now, Waker::noop(), &mut request);
         (next == NextRequest::Post).then_some(request)
     };
     lab.pass(20);
     let challenge = ask(&lab).unwrap();
     assert!(!challenge.expects.is_empty() && challenge.body.is_empty());
     // A failed challenge counts as a post, and delivery continues at the usual rate.
-    courier.0.done(&challenge, failed("wrong"), lab.now, 0);
+    driver.0.done(&challenge, failed("wrong"), lab.now, 0);
     assert!(ask(&lab).is_none());
     lab.pass(20);
-    let joined = courier.next(&lab).unwrap();
+    let joined = driver.next(&lab).unwrap();
     assert_eq!(state_of(&joined.body), "TASK_STATE_COMPLETED");
-    courier.done(&lab, &joined, PostOutcome::Delivered);
+    driver.done(&lab, &joined, PostOutcome::Delivered);
     // Other tasks of the caller share the rate; the next challenge waits for a second.
     let more = with_webhook(V1, "stream:1000", json!({"url": URL}));
     lab.result(V1.send(), &Value::clone(&more).take());
@@ -1626,7 +1626,7 @@ fn url_is_challenged_only_above_the_usual_post_rate() {
         let is_challenge = !request.expects.is_empty();
         (posts, challenges) =
             (posts + usize::from(!is_challenge), challenges + usize::from(is_challenge));
-        courier.0.done(&request, PostOutcome::Delivered, lab.now, 0);
+        driver.0.done(&request, PostOutcome::Delivered, lab.now, 0);
         lab.pass(1);
     }
     // A confirmed webhook has the higher rate.

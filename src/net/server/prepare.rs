@@ -164,7 +164,7 @@ impl Server {
         server.observed_by(observing).map_err(ServerError::System)?;
         #[cfg(feature = "push")]
         server
-            .start_courier(self.webhooks)
+            .start_webhook_worker(self.webhooks)
             .map_err(|error| ServerError::System(std::io::Error::other(error.to_string())))?;
         let server = Arc::new(server);
         pages.belong_to(&server);

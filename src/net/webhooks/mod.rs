@@ -58,17 +58,17 @@ const AFTER_PANIC_MS: u64 = 1_000;
 const BUFFERS_KEPT_MAX: usize = 16;
 
 /// Makes the deliveries of an outbox. Dropping it ends them.
-pub struct WebhookCourier {
+pub struct WebhookWorker {
     _thread: BackgroundThread,
 }
 
-impl fmt::Debug for WebhookCourier {
+impl fmt::Debug for WebhookWorker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("WebhookCourier")
     }
 }
 
-impl WebhookCourier {
+impl WebhookWorker {
     /// Starts the thread; `mono_ms` is [`Now::mono_ms`] of the outbox's clock. It ignores the
     /// proxies of `options`, since a proxy hides the receiver's address, and `body_bytes_max`,
     /// since no answer is copied; their guard is called before the outbox.
@@ -81,8 +81,8 @@ impl WebhookCourier {
         outbox: Arc<dyn Outbox>,
         options: HttpClientOptions,
         mono_ms: impl Fn() -> u64 + Send + Sync + 'static,
-    ) -> Result<WebhookCourier, HttpClientError> {
-        WebhookCourier::start_within(WEBHOOK_POST_MS, outbox, options, mono_ms)
+    ) -> Result<WebhookWorker, HttpClientError> {
+        WebhookWorker::start_within(WEBHOOK_POST_MS, outbox, options, mono_ms)
     }
 
     /// The same, with `post_ms` for each attempt.
@@ -91,15 +91,16 @@ impl WebhookCourier {
         outbox: Arc<dyn Outbox>,
         options: HttpClientOptions,
         mono_ms: impl Fn() -> u64 + Send + Sync + 'static,
-    ) -> Result<WebhookCourier, HttpClientError> {
+    ) -> Result<WebhookWorker, HttpClientError> {
         let client = HttpClient::new(guarded(options, &outbox))?;
         let (mono_ms, kept) = (Box::new(mono_ms), Mutex::default());
         let rests = Semaphore::new(WEBHOOK_RESTS_MAX);
-        let courier = move |state| Courier { outbox, client, mono_ms, post_ms, state, kept, rests };
-        let work = move |state| run(Arc::new(courier(state)));
+        let worker =
+            move |state| DeliveryWorker { outbox, client, mono_ms, post_ms, state, kept, rests };
+        let work = move |state| run(Arc::new(worker(state)));
         let thread = BackgroundThread::start("peregrine-hooks", work);
         let no_thread = |error: io::Error| HttpClientError::System(error.to_string());
-        Ok(WebhookCourier { _thread: thread.map_err(no_thread)? })
+        Ok(WebhookWorker { _thread: thread.map_err(no_thread)? })
     }
 }
 
@@ -121,7 +122,7 @@ fn guarded(options: HttpClientOptions, outbox: &Arc<dyn Outbox>) -> HttpClientOp
 }
 
 /// The state that the thread and its attempts share.
-struct Courier {
+struct DeliveryWorker {
     outbox: Arc<dyn Outbox>,
     client: HttpClient,
     mono_ms: Box<dyn Fn() -> u64 + Send + Sync>,
@@ -133,22 +134,22 @@ struct Courier {
 }
 
 /// Runs until the owner is gone. The outbox decides how many attempts run at a time.
-async fn run(courier: Arc<Courier>) {
+async fn run(worker: Arc<DeliveryWorker>) {
     let mut timer = pin!(sleep(Duration::ZERO));
     poll_fn(|cx| {
-        courier.state.set_waker(cx.waker());
+        worker.state.set_waker(cx.waker());
         loop {
-            if courier.state.is_stopped() {
+            if worker.state.is_stopped() {
                 return Poll::Ready(());
             }
-            let (now, mut buffers) = (courier.now(), courier.take_buffers());
-            match courier.next_request(now, cx.waker(), &mut buffers.request) {
+            let (now, mut buffers) = (worker.now(), worker.take_buffers());
+            match worker.next_request(now, cx.waker(), &mut buffers.request) {
                 NextRequest::Post => {
-                    let courier = Arc::clone(&courier);
-                    tokio::spawn(PostUnderWay { courier, buffers, is_told: false }.run());
+                    let worker = Arc::clone(&worker);
+                    tokio::spawn(PostUnderWay { worker, buffers, is_told: false }.run());
                 }
                 NextRequest::At(until_ms) => {
-                    courier.keep_buffers(buffers);
+                    worker.keep_buffers(buffers);
                     let pause = Duration::from_millis(until_ms.saturating_sub(now.mono_ms));
                     timer.as_mut().reset(Instant::now() + pause.clamp(SHORTEST, LONGEST));
                     if timer.as_mut().poll(cx).is_pending() {
@@ -156,7 +157,7 @@ async fn run(courier: Arc<Courier>) {
                     }
                 }
                 NextRequest::Never => {
-                    courier.keep_buffers(buffers);
+                    worker.keep_buffers(buffers);
                     return Poll::Pending;
                 }
             }
@@ -165,7 +166,7 @@ async fn run(courier: Arc<Courier>) {
     .await;
 }
 
-impl Courier {
+impl DeliveryWorker {
     /// The next request of the outbox. An outbox that panics is called again a little later: its
     /// other webhooks have no other worker.
     fn next_request(&self, now: Now, wake: &Waker, request: &mut PostRequest) -> NextRequest {
@@ -192,25 +193,25 @@ impl Courier {
 
 /// A request of the outbox, until its outcome is reported.
 struct PostUnderWay {
-    courier: Arc<Courier>,
+    worker: Arc<DeliveryWorker>,
     buffers: PostBuffers,
     is_told: bool,
 }
 
 impl PostUnderWay {
     async fn run(mut self) {
-        let courier = Arc::clone(&self.courier);
-        let (outcome, rest) = self.buffers.post(&courier.client, courier.post_ms).await;
+        let worker = Arc::clone(&self.worker);
+        let (outcome, rest) = self.buffers.post(&worker.client, worker.post_ms).await;
         self.tell(outcome);
         drop(self);
-        if let (Some(rest), Ok(_permit)) = (rest, courier.rests.try_acquire()) {
+        if let (Some(rest), Ok(_permit)) = (rest, worker.rests.try_acquire()) {
             rest.read_away().await;
         }
     }
 
     fn tell(&mut self, outcome: PostOutcome) {
         self.is_told = true;
-        let courier = &*self.courier;
+        let worker = &*self.worker;
         let origin = url_origin(&self.buffers.request.url);
         match &outcome {
             PostOutcome::Delivered => {}
@@ -221,10 +222,10 @@ impl PostUnderWay {
                 report::not_posted(origin, why);
             }
         }
-        let random = courier.client.random() as u64;
-        courier.outbox.done(&self.buffers.request, outcome, courier.now(), random);
-        courier.keep_buffers(std::mem::take(&mut self.buffers));
-        courier.state.wake();
+        let random = worker.client.random() as u64;
+        worker.outbox.done(&self.buffers.request, outcome, worker.now(), random);
+        worker.keep_buffers(std::mem::take(&mut self.buffers));
+        worker.state.wake();
     }
 }
 
@@ -232,7 +233,7 @@ impl Drop for PostUnderWay {
     /// Reports an attempt that has panicked like any other: otherwise its webhook would wait for
     /// ever.
     fn drop(&mut self) {
-        if !self.is_told && !self.courier.state.is_stopped() {
+        if !self.is_told && !self.worker.state.is_stopped() {
             let why = "the post was interrupted".to_owned();
             self.tell(PostOutcome::Failed { why, retry_after_ms: None });
         }

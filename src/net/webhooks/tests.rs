@@ -102,9 +102,9 @@ impl Outbox for FakeOutbox {
 
 const LONG_MS: u64 = 60_000;
 
-fn courier(outbox: &Arc<FakeOutbox>, post_ms: u64) -> WebhookCourier {
+fn worker(outbox: &Arc<FakeOutbox>, post_ms: u64) -> WebhookWorker {
     let (outbox, options) = (Arc::clone(outbox), HttpClientOptions::default());
-    WebhookCourier::start_within(post_ms, outbox, options, || 1).unwrap()
+    WebhookWorker::start_within(post_ms, outbox, options, || 1).unwrap()
 }
 
 /// A receiver; `serve` is called with each connection and its number, from 0.
@@ -205,7 +205,7 @@ use PostOutcome::{Delivered, Gone};
 fn deliveries_share_a_connection_and_check_its_address_once() {
     let hook = Hook::answering(&[OK, EMPTY, OK]);
     let outbox = Arc::new(FakeOutbox::default());
-    let _courier = courier(&outbox, LONG_MS);
+    let _worker = worker(&outbox, LONG_MS);
     let url = hook.url();
     assert_eq!(outbox.post(&[&url, &url, &url]), [Delivered, Delivered, Delivered]);
     let request = hook.requests.recv().unwrap();
@@ -223,7 +223,7 @@ fn deliveries_share_a_connection_and_check_its_address_once() {
 fn a_connection_is_for_the_host_that_it_was_opened_for() {
     let hook = Hook::answering(&[OK]);
     let outbox = Arc::new(FakeOutbox::default());
-    let _courier = courier(&outbox, LONG_MS);
+    let _worker = worker(&outbox, LONG_MS);
     let (by_address, by_name) = (hook.url(), hook.url().replace("127.0.0.1", "localhost"));
     let urls = [&*by_address, &*by_name, &*by_address, &*by_name];
     assert_eq!(outbox.post(&urls), [Delivered, Delivered, Delivered, Delivered]);
@@ -236,7 +236,7 @@ fn a_connection_is_for_the_host_that_it_was_opened_for() {
 fn cached_origin_matches_no_other_and_keeps_each_urls_path() {
     let hook = Hook::answering(&[OK]);
     let outbox = Arc::new(FakeOutbox::default());
-    let _courier = courier(&outbox, LONG_MS);
+    let _worker = worker(&outbox, LONG_MS);
     let url = |path: &str| format!("http://{}{path}", hook.addr);
     // The port of the second is that of the others and one digit, which is invalid or unused.
     let urls = [url("/a?b=/c"), url("0/a"), url("/"), url("#x"), url("?x"), url("/d")];
@@ -260,7 +260,7 @@ fn what_fails_says_why_and_when_to_come_again() {
         "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n",
     ]);
     let outbox = Arc::new(FakeOutbox::default());
-    let _courier = courier(&outbox, LONG_MS);
+    let _worker = worker(&outbox, LONG_MS);
     let url = hook.url();
     let mut outcomes = outbox.post(&[&*url; 6]);
     let later = outcomes.remove(4);
@@ -293,7 +293,7 @@ fn a_redirect_leads_nowhere() {
         }
     });
     let outbox = Arc::new(FakeOutbox::default());
-    let _courier = courier(&outbox, LONG_MS);
+    let _worker = worker(&outbox, LONG_MS);
     let outcomes = outbox.post(&[&*hook.url(); 5]);
     let statuses = [301, 302, 303, 307, 308];
     assert_eq!(outcomes, statuses.map(|status| refused(&format!("HTTP status {status}"))));
@@ -306,7 +306,7 @@ fn nobody_is_connected_to_whom_the_outbox_refuses() {
     hook.set_nonblocking(true).unwrap();
     let addr = hook.local_addr().unwrap();
     let outbox = Arc::new(FakeOutbox { is_closed: true, ..FakeOutbox::default() });
-    let _courier = courier(&outbox, LONG_MS);
+    let _worker = worker(&outbox, LONG_MS);
     let url = format!("http://{addr}/hook?secret=1");
     let outcomes = outbox.post(&[&url, "ftp://a.example/secret", "https://no.invalid/secret"]);
     for outcome in &outcomes {
@@ -334,7 +334,7 @@ fn guard_of_the_options_is_called_and_their_proxies_are_not() {
     let proxies = proxies.unwrap();
     let options = HttpClientOptions { guard, proxies, ..HttpClientOptions::default() };
     let shared = Arc::clone(&outbox);
-    let _courier = WebhookCourier::start_within(LONG_MS, shared, options, || 1).unwrap();
+    let _worker = WebhookWorker::start_within(LONG_MS, shared, options, || 1).unwrap();
     let other = format!("http://{}/", proxy.local_addr().unwrap());
     let outcomes = outbox.post(&[&hook.url(), &other]);
     assert_eq!(outcomes[0], Delivered);
@@ -354,7 +354,7 @@ fn who_hangs_fails_in_time_and_who_hangs_behind_a_head_does_not() {
         let _ = stream.read(&mut [0]);
     });
     let outbox = Arc::new(FakeOutbox::default());
-    let _courier = courier(&outbox, 200);
+    let _worker = worker(&outbox, 200);
     let url = hook.url();
     assert_eq!(outbox.post(&[&url, &url]), [failed("no response in time"), Delivered]);
     assert_eq!(hook.counts().0, 2);
@@ -366,7 +366,7 @@ fn a_new_connection_that_closes_is_a_failure_at_once() {
         requests.send(read_request(&mut stream).unwrap()).unwrap();
     });
     let outbox = Arc::new(FakeOutbox::default());
-    let _courier = courier(&outbox, LONG_MS);
+    let _worker = worker(&outbox, LONG_MS);
     let closed = failed("the connection closed before the response");
     assert_eq!(outbox.post(&[&hook.url()]), [closed]);
     assert_eq!(hook.counts(), (1, 1));
@@ -385,7 +385,7 @@ fn a_kept_connection_that_closes_is_replaced_once() {
         }
     });
     let outbox = Arc::new(FakeOutbox::default());
-    let _courier = courier(&outbox, LONG_MS);
+    let _worker = worker(&outbox, LONG_MS);
     let url = hook.url();
     let closed = failed("the connection closed before the response");
     assert_eq!(outbox.post(&[&url, &url, &url]), [Delivered, Delivered, closed]);
@@ -403,7 +403,7 @@ fn content_without_end_costs_the_connection_and_not_the_status() {
         }
     });
     let outbox = Arc::new(FakeOutbox::default());
-    let _courier = courier(&outbox, LONG_MS);
+    let _worker = worker(&outbox, LONG_MS);
     let url = hook.url();
     assert_eq!(outbox.post(&[&url, &url]), [Delivered, Delivered]);
     assert_eq!(hook.counts().0, 2);
@@ -420,7 +420,7 @@ fn content_is_read_up_to_its_limit() {
             }
         });
         let outbox = Arc::new(FakeOutbox::default());
-        let _courier = courier(&outbox, LONG_MS);
+        let _worker = worker(&outbox, LONG_MS);
         let url = hook.url();
         assert_eq!(outbox.post(&[&url, &url]), [Delivered, Delivered]);
         assert_eq!(hook.counts().0, connections, "{length}");
@@ -441,7 +441,7 @@ fn an_answer_may_come_byte_by_byte() {
         })
     };
     let outbox = Arc::new(FakeOutbox::default());
-    let _courier = courier(&outbox, LONG_MS);
+    let _worker = worker(&outbox, LONG_MS);
     // Without content, its connection is free when the outcome is reported.
     let hook = byte_by_byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     let url = hook.url();
@@ -482,7 +482,7 @@ fn content_that_nobody_looks_at_may_be_anything() {
             }
         });
         let outbox = Arc::new(FakeOutbox::default());
-        let _courier = courier(&outbox, LONG_MS);
+        let _worker = worker(&outbox, LONG_MS);
         let url = hook.url();
         assert_eq!(outbox.post(&[&url, &url]), [Delivered, Delivered], "{answer}");
         assert_eq!(hook.counts().0, connections, "{answer}");
@@ -497,7 +497,7 @@ fn an_answer_of_which_nobody_knows_where_it_ends_is_none() {
         "HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551616\r\n\r\n",
     ]);
     let outbox = Arc::new(FakeOutbox::default());
-    let _courier = courier(&outbox, LONG_MS);
+    let _worker = worker(&outbox, LONG_MS);
     for outcome in outbox.post(&[&*hook.url(); 3]) {
         assert!(matches!(outcome, PostOutcome::Failed { .. }), "{outcome:?}");
     }
@@ -512,10 +512,10 @@ fn what_is_under_way_is_cut_with_its_courier_and_told_to_nobody() {
         sender.send(read_request(&mut stream)).unwrap();
     });
     let outbox = Arc::new(FakeOutbox::default());
-    let courier = courier(&outbox, LONG_MS);
+    let worker = worker(&outbox, LONG_MS);
     outbox.put(&hook.url());
     assert!(came.recv().unwrap().is_some());
-    drop(courier);
+    drop(worker);
     assert!(came.recv().unwrap().is_none());
     let posts = outbox.posts.lock().unwrap();
     assert!(posts.is_under_way && posts.outcomes.is_empty());
@@ -554,7 +554,7 @@ fn a_pause_is_waited_for_also_after_a_panic() {
         outbox.0.put(&hook.url());
         let options = HttpClientOptions::default();
         let shared = Arc::clone(&outbox);
-        let _courier = WebhookCourier::start(shared, options, || 1).unwrap();
+        let _worker = WebhookWorker::start(shared, options, || 1).unwrap();
         assert_eq!(outbox.0.outcomes(1), [Delivered]);
     }
 }

@@ -182,9 +182,9 @@ mod tests {
         let pace = Pace { per_host: 2, per_owner: 1, posts_max: 16, ..Pace::default() };
         let webhooks = Webhooks::new(bounds, pace);
         let woken = Arc::new(Woken::default());
-        let courier = Waker::from(Arc::clone(&woken));
+        let webhook_worker = Waker::from(Arc::clone(&woken));
         let next = || -> Option<Box<Post>> {
-            match webhooks.next(at(0), &courier) {
+            match webhooks.next(at(0), &webhook_worker) {
                 NextPost::Post(post) => Some(post),
                 NextPost::At(_) | NextPost::Never => None,
             }

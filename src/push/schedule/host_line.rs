@@ -11,7 +11,7 @@ use foldhash::fast::RandomState;
 use super::{
     super::owner_line::OwnerLine,
     SPARE,
-    turns::{LaneKey, Lanes},
+    turns::{OwnerQueues, QueueKey},
 };
 
 /// The queue of a host.
@@ -40,14 +40,14 @@ impl HostLine {
     }
 
     /// Appends an origin to the queue of its owner.
-    pub fn enter(&mut self, owner: u32, origin: u32, lanes: &Lanes) {
+    pub fn enter(&mut self, owner: u32, origin: u32, queues: &OwnerQueues) {
         match self.first {
             None => self.first = Some((owner, origin)),
             Some(first) if first == (owner, origin) => {}
             Some(_) => {
                 let others = self.others.get_or_insert_default();
                 others.enter(owner, origin);
-                others.tidy(lanes);
+                others.tidy(queues);
             }
         }
     }
@@ -78,14 +78,14 @@ impl Others {
         Some(next)
     }
 
-    /// Sweeps entries without a lane when they may be the majority.
-    fn tidy(&mut self, lanes: &Lanes) {
+    /// Sweeps entries without an owner queue when they may be the majority.
+    fn tidy(&mut self, queues: &OwnerQueues) {
         if self.listed.len() <= self.most.max(SPARE) {
             return;
         }
         self.listed.retain(|(owner, origin)| {
-            let lane = |is_tried| LaneKey { origin: *origin, owner: *owner, is_tried };
-            [false, true].into_iter().any(|is_tried| lanes.contains_key(&lane(is_tried)))
+            let queue = |is_tried| QueueKey { origin: *origin, owner: *owner, is_tried };
+            [false, true].into_iter().any(|is_tried| queues.contains_key(&queue(is_tried)))
         });
         self.line.retain(|owner, origin| self.listed.contains(&(owner, *origin)));
         self.most = 2 * self.listed.len();
@@ -95,15 +95,15 @@ impl Others {
 
 #[cfg(test)]
 mod tests {
-    use super::{HostLine, Lanes};
+    use super::{HostLine, OwnerQueues};
 
     #[test]
     fn owners_take_turns_however_many_origins_they_have() {
         let mut line = HostLine::default();
         for origin in [1, 2, 3, 1] {
-            line.enter(7, origin, &Lanes::default());
+            line.enter(7, origin, &OwnerQueues::default());
         }
-        line.enter(8, 3, &Lanes::default());
+        line.enter(8, 3, &OwnerQueues::default());
         let next: Vec<_> = std::iter::from_fn(|| line.next()).collect();
         assert_eq!(next, [(7, 1), (7, 2), (8, 3), (7, 3)]);
         assert!(line.is_empty());

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use foldhash::fast::RandomState;
 
-use super::{host_line::HostLine, shares::HostShare, turns::LaneKey};
+use super::{host_line::HostLine, shares::HostShare, turns::QueueKey};
 
 /// A host.
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub(super) struct PostHost {
     /// The shares of owners, by their numbers.
     pub shares: BTreeMap<u32, HostShare>,
     /// The owner for which a slot is reserved.
-    pub reserved: Option<LaneKey>,
+    pub reserved: Option<QueueKey>,
 }
 
 /// All hosts, by number.

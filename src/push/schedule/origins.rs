@@ -9,7 +9,7 @@ use super::{
     hosts::{PostHost, PostHosts, host_name},
     owners::OwnerPosts,
     shares::HostShare,
-    turns::{LaneKey, LaneLine, LaneTurn, Lanes},
+    turns::{OwnerQueues, QueueKey, QueueLine, QueueTurn},
 };
 use crate::shares::Holder;
 
@@ -35,8 +35,8 @@ pub(super) struct PostOrigin {
     entries: u32,
     /// Deliveries in flight or granted.
     pub posting: u32,
-    /// Lanes that wait for the origin: the untried ones, and those that failed.
-    pub lines: [LaneLine; 2],
+    /// Owner queues that wait for the origin: the untried ones, and those that failed.
+    pub lines: [QueueLine; 2],
     /// Which of the two queues is next.
     is_tried_next: bool,
     /// Granted deliveries, which wait for a slot of all origins.
@@ -83,7 +83,7 @@ impl PostOrigin {
     }
 
     /// Takes the next valid turn; the two queues alternate. `is_its` rejects turns that are over.
-    pub fn next_turn(&mut self, is_its: impl Fn(&LaneTurn) -> bool) -> Option<LaneTurn> {
+    pub fn next_turn(&mut self, is_its: impl Fn(&QueueTurn) -> bool) -> Option<QueueTurn> {
         let first = self.is_tried_next;
         [first, !first].into_iter().find_map(|is_tried| {
             let line = &mut self.lines[usize::from(is_tried)];
@@ -93,15 +93,15 @@ impl PostOrigin {
         })
     }
 
-    /// The next lane of each queue, without its turn. `is_its` rejects turns that are over.
-    pub fn fronts(&mut self, is_its: impl Fn(&LaneTurn) -> bool) -> [Option<LaneKey>; 2] {
+    /// The next owner queue of each queue, without its turn. `is_its` rejects turns that are over.
+    pub fn fronts(&mut self, is_its: impl Fn(&QueueTurn) -> bool) -> [Option<QueueKey>; 2] {
         let first = self.is_tried_next;
         [first, !first].map(|is_tried| {
             let turns = &mut self.lines[usize::from(is_tried)].turns;
             while turns.front().is_some_and(|turn| !is_its(turn)) {
                 turns.pop_front();
             }
-            turns.front().map(|turn| turn.lane)
+            turns.front().map(|turn| turn.queue)
         })
     }
 
@@ -257,12 +257,12 @@ impl PostOrigins {
     /// others do not delay an owner's first.
     pub fn take_if_free(
         &mut self,
-        lane: LaneKey,
+        queue: QueueKey,
         slot: WebhookSlot,
         pace: &Pace,
         owner: &mut OwnerPosts,
     ) -> bool {
-        let Some(origin) = self.get(lane.origin) else { return false };
+        let Some(origin) = self.get(queue.origin) else { return false };
         let Some(host) = self.hosts.get(origin.host) else { return false };
         let has_permit = host.posting < pace.per_host && origin.has_permit(pace, host.origins);
         let has_first_permit = || {
@@ -273,7 +273,7 @@ impl PostOrigins {
         };
         let is_free = has_permit || has_first_permit();
         if is_free {
-            self.take(lane, slot, owner);
+            self.take(queue, slot, owner);
         }
         is_free
     }
@@ -281,8 +281,8 @@ impl PostOrigins {
     /// Takes a slot of an origin, its host and an owner for a delivery, which then waits for a slot
     /// of all.
     #[inline]
-    pub fn take(&mut self, lane: LaneKey, slot: WebhookSlot, owner: &mut OwnerPosts) {
-        let Some(Some(origin)) = self.origins.get_mut(lane.origin as usize) else { return };
+    pub fn take(&mut self, queue: QueueKey, slot: WebhookSlot, owner: &mut OwnerPosts) {
+        let Some(Some(origin)) = self.origins.get_mut(queue.origin as usize) else { return };
         owner.begin(origin.host);
         origin.posting += 1;
         if let Some(host) = self.hosts.get_mut(origin.host) {
@@ -290,13 +290,13 @@ impl PostOrigins {
         }
         origin.granted.push_back(slot);
         if origin.granted.len() == 1 {
-            self.line.push_back(lane.origin);
+            self.line.push_back(queue.origin);
         }
     }
 
     /// Frees a slot.
-    pub fn give_back(&mut self, lane: LaneKey, owner: &mut OwnerPosts) {
-        let Some(Some(origin)) = self.origins.get_mut(lane.origin as usize) else { return };
+    pub fn give_back(&mut self, queue: QueueKey, owner: &mut OwnerPosts) {
+        let Some(Some(origin)) = self.origins.get_mut(queue.origin as usize) else { return };
         owner.end(origin.host);
         origin.posting -= 1;
         if let Some(host) = self.hosts.get_mut(origin.host) {
@@ -305,9 +305,9 @@ impl PostOrigins {
     }
 
     /// The share of an owner at the host of an origin.
-    pub fn share(&mut self, lane: LaneKey) -> Option<&mut HostShare> {
-        let number = self.get(lane.origin)?.host;
-        Some(self.hosts.get_mut(number)?.shares.entry(lane.owner).or_default())
+    pub fn share(&mut self, queue: QueueKey) -> Option<&mut HostShare> {
+        let number = self.get(queue.origin)?.host;
+        Some(self.hosts.get_mut(number)?.shares.entry(queue.owner).or_default())
     }
 
     /// Drops shares without effect.
@@ -323,19 +323,19 @@ impl PostOrigins {
         }
     }
 
-    /// Adds the owner and the origin of a lane to the queue of its host.
-    pub fn wait_for_host(&mut self, lane: LaneKey, lanes: &Lanes) {
-        let host = self.get(lane.origin).map(|origin| origin.host);
+    /// Adds the owner and the origin of an owner queue to the queue of its host.
+    pub fn wait_for_host(&mut self, queue: QueueKey, queues: &OwnerQueues) {
+        let host = self.get(queue.origin).map(|origin| origin.host);
         if let Some(host) = host.and_then(|host| self.hosts.get_mut(host)) {
-            host.line.enter(lane.owner, lane.origin, lanes);
+            host.line.enter(queue.owner, queue.origin, queues);
         }
     }
 
-    /// Reserves the last slot of an origin and its host for a lane of an owner without a free slot,
-    /// so that it gets both at the same time. At most one slot of a host is reserved, and none for
-    /// a probe. Returns whether it was reserved.
-    pub fn reserve(&mut self, lane: LaneKey, pace: &Pace) -> bool {
-        let Some(origin) = self.get(lane.origin).filter(|at| at.circuit == Circuit::Closed) else {
+    /// Reserves the last slot of an origin and its host for an owner queue of an owner without a
+    /// free slot, so that it gets both at the same time. At most one slot of a host is reserved,
+    /// and none for a probe. Returns whether it was reserved.
+    pub fn reserve(&mut self, queue: QueueKey, pace: &Pace) -> bool {
+        let Some(origin) = self.get(queue.origin).filter(|at| at.circuit == Circuit::Closed) else {
             return false;
         };
         let (number, posting) = (origin.host, origin.posting);
@@ -345,20 +345,20 @@ impl PostOrigins {
         let is_last =
             host.posting + 1 >= pace.per_host || posting + 1 >= pace.posts_of_origin(host.origins);
         if is_last && pace.per_host > 1 {
-            host.reserved = Some(lane);
-            self.count_post(lane.origin, 1);
+            host.reserved = Some(queue);
+            self.count_post(queue.origin, 1);
         }
         is_last && pace.per_host > 1
     }
 
-    /// Frees the slot that is reserved for a lane; false: there is none.
-    pub fn unreserve(&mut self, lane: LaneKey) -> bool {
-        let Some(number) = self.get(lane.origin).map(|origin| origin.host) else { return false };
+    /// Frees the slot that is reserved for an owner queue; false: there is none.
+    pub fn unreserve(&mut self, queue: QueueKey) -> bool {
+        let Some(number) = self.get(queue.origin).map(|origin| origin.host) else { return false };
         let host = self.hosts.get_mut(number);
-        let is_its = |host: &&mut PostHost| host.reserved == Some(lane);
+        let is_its = |host: &&mut PostHost| host.reserved == Some(queue);
         let Some(host) = host.filter(is_its) else { return false };
         host.reserved = None;
-        self.count_post(lane.origin, -1);
+        self.count_post(queue.origin, -1);
         true
     }
 
@@ -366,8 +366,8 @@ impl PostOrigins {
     pub fn unreserve_all(&mut self, number: u32) {
         let host = self.get(number).and_then(|origin| self.hosts.get(origin.host));
         let reserved = host.and_then(|host| host.reserved);
-        if let Some(lane) = reserved.filter(|lane| lane.origin == number) {
-            self.unreserve(lane);
+        if let Some(queue) = reserved.filter(|queue| queue.origin == number) {
+            self.unreserve(queue);
         }
     }
 

@@ -4,14 +4,14 @@ use std::cmp::Reverse;
 
 use super::{
     FailureKind, Fate, OpenPost, PostStage, Schedule, Timer, WebhookSlot, is_at, origins::Circuit,
-    turns::LaneKey,
+    turns::QueueKey,
 };
 
 impl<T> Schedule<T> {
     /// A delivery has arrived; `has_more`: its webhook has newer events.
     pub fn delivered(&mut self, slot: WebhookSlot, now_ms: u64, has_more: bool) {
         let Some(post) = self.under_way.remove(&slot) else { return };
-        self.note_life(post.lane);
+        self.note_life(post.queue);
         if let Some(entry) = self.entry(slot) {
             entry.is_limited = false;
         }
@@ -45,17 +45,17 @@ impl<T> Schedule<T> {
     }
 
     /// Defers a delivery; false: its webhook was deleted. This says nothing about its origin.
-    pub fn set_aside(&mut self, slot: WebhookSlot, now_ms: u64) -> bool {
+    pub fn defer(&mut self, slot: WebhookSlot, now_ms: u64) -> bool {
         let Some(post) = self.under_way.remove(&slot) else { return false };
         self.give_back_rate(slot);
-        let entry = self.entry(slot).map(|entry| entry.stage = PostStage::Aside);
+        let entry = self.entry(slot).map(|entry| entry.stage = PostStage::Deferred);
         self.end(post, now_ms);
         entry.is_some()
     }
 
     /// Whether a webhook is deferred by [`Schedule::set_aside`].
-    pub fn is_aside(&self, slot: WebhookSlot) -> bool {
-        is_at(&self.entries, slot, PostStage::Aside)
+    pub fn is_deferred(&self, slot: WebhookSlot) -> bool {
+        is_at(&self.entries, slot, PostStage::Deferred)
     }
 
     /// Whether a delivery is in flight, or waits only for others to end.
@@ -69,7 +69,7 @@ impl<T> Schedule<T> {
             }
             PostStage::Idle
             | PostStage::Behind
-            | PostStage::Aside
+            | PostStage::Deferred
             | PostStage::Paused
             | PostStage::Stopped => false,
         })
@@ -77,7 +77,7 @@ impl<T> Schedule<T> {
 
     /// Schedules a deferred webhook.
     pub fn bring_back(&mut self, slot: WebhookSlot) {
-        if self.is_aside(slot) {
+        if self.is_deferred(slot) {
             self.make_ready(slot);
         }
     }
@@ -98,9 +98,9 @@ impl<T> Schedule<T> {
             FailureKind::NoAnswer => Some(self.pace.pause_ms_max),
         };
         let is_open = match rest_ms_max {
-            Some(most_ms) => self.note_failure(post.lane, slot, now_ms, (most_ms, random)),
+            Some(most_ms) => self.note_failure(post.queue, slot, now_ms, (most_ms, random)),
             None => {
-                self.note_life(post.lane);
+                self.note_life(post.queue);
                 false
             }
         };
@@ -118,7 +118,7 @@ impl<T> Schedule<T> {
             entry.since_ms = now_ms;
             self.make_ready(slot);
         }
-        self.release(post.lane);
+        self.release(post.queue);
     }
 
     fn go_on(&mut self, slot: WebhookSlot, now_ms: u64, has_more: bool) {
@@ -131,8 +131,8 @@ impl<T> Schedule<T> {
     }
 
     /// Notes that an origin has responded.
-    fn note_life(&mut self, lane: LaneKey) {
-        if let Some(origin) = self.origins.get_mut(lane.origin) {
+    fn note_life(&mut self, queue: QueueKey) {
+        if let Some(origin) = self.origins.get_mut(queue.origin) {
             (origin.failures, origin.failed) = (0, WebhookSlot::NONE);
             origin.circuit = Circuit::Closed;
         }
@@ -178,13 +178,13 @@ impl<T> Schedule<T> {
     /// closed.
     fn note_failure(
         &mut self,
-        lane: LaneKey,
+        queue: QueueKey,
         slot: WebhookSlot,
         now_ms: u64,
         (most_ms, random): (u64, u64),
     ) -> bool {
         let pace = self.pace;
-        let Some(origin) = self.origins.get_mut(lane.origin) else { return false };
+        let Some(origin) = self.origins.get_mut(queue.origin) else { return false };
         // A webhook that fails alone says nothing about its origin; it has its own pauses.
         if origin.circuit == Circuit::Closed && origin.failed == slot {
             return false;
@@ -199,8 +199,8 @@ impl<T> Schedule<T> {
         if origin.circuit != Circuit::Open {
             origin.circuit = Circuit::Open;
             origin.open_until_ms = now_ms.saturating_add(pace.pause_ms(beyond, most_ms, random));
-            self.timers.push(Reverse((origin.open_until_ms, Timer::Probe(lane.origin))));
-            self.origins.unreserve_all(lane.origin);
+            self.timers.push(Reverse((origin.open_until_ms, Timer::Probe(queue.origin))));
+            self.origins.unreserve_all(queue.origin);
         }
         true
     }

@@ -1,6 +1,6 @@
-//! Owners: their deliveries in flight, and their lanes that wait for a slot.
+//! Owners: their deliveries in flight, and their owner queues that wait for a slot.
 
-use super::turns::{LaneLine, LaneTurn, Lanes};
+use super::turns::{OwnerQueues, QueueLine, QueueTurn};
 
 /// The deliveries of one owner.
 #[derive(Default)]
@@ -9,8 +9,9 @@ pub(super) struct OwnerPosts {
     pub posting: u32,
     /// The same by host number: few, as an owner has few deliveries at a time.
     by_host: Vec<HostPosts>,
-    /// Lanes that wait for the owner: those with a reserved slot at their origin, and the others.
-    lines: [LaneLine; 2],
+    /// Owner queues that wait for the owner: those with a reserved slot at their origin, and the
+    /// others.
+    lines: [QueueLine; 2],
     /// Which of the two queues is next.
     is_other_next: bool,
 }
@@ -47,7 +48,7 @@ impl OwnerPosts {
         self.by_host.iter().any(|at| at.host == host)
     }
 
-    /// Whether it has no delivery and no waiting lane.
+    /// Whether it has no delivery and no waiting owner queue.
     pub fn is_idle(&self) -> bool {
         self.posting == 0 && !self.has_turns()
     }
@@ -57,15 +58,15 @@ impl OwnerPosts {
         self.lines.iter().any(|line| !line.turns.is_empty())
     }
 
-    /// Adds a lane to its queue.
-    pub fn wait(&mut self, turn: LaneTurn, is_kept: bool, lanes: &Lanes) {
+    /// Adds an owner queue to its queue.
+    pub fn wait(&mut self, turn: QueueTurn, is_kept: bool, queues: &OwnerQueues) {
         let line = &mut self.lines[usize::from(!is_kept)];
         line.turns.push_back(turn);
-        line.tidy(lanes);
+        line.tidy(queues);
     }
 
     /// Takes the next turn; the two queues alternate.
-    pub fn next_turn(&mut self) -> Option<LaneTurn> {
+    pub fn next_turn(&mut self) -> Option<QueueTurn> {
         let first = usize::from(self.is_other_next);
         let turn = self.lines[first].turns.pop_front();
         let turn = turn.or_else(|| self.lines[1 - first].turns.pop_front())?;
@@ -74,7 +75,7 @@ impl OwnerPosts {
     }
 
     #[cfg(test)]
-    pub fn lines(&self) -> &[LaneLine; 2] {
+    pub fn lines(&self) -> &[QueueLine; 2] {
         &self.lines
     }
 }

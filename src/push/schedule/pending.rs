@@ -14,7 +14,7 @@ impl<T> Schedule<T> {
                 | PostStage::Granted
                 | PostStage::Posting(_)
                 | PostStage::Behind
-                | PostStage::Aside
+                | PostStage::Deferred
                 | PostStage::Paused => {
                     count += 1;
                     let before_ms = oldest_ms.unwrap_or(u64::MAX);

@@ -7,7 +7,7 @@ mod model;
 
 use super::{
     FailureKind::{NoAnswer, Refused, Unwell},
-    turns::LaneTurn,
+    turns::QueueTurn,
     *,
 };
 
@@ -371,10 +371,10 @@ fn waiting_webhooks_that_are_deleted_leave_bounded_memory() {
         }
         schedule.remove(slot);
         schedule.remove(other);
-        let lanes = schedule.lanes.values().map(|lane| lane.slots.len());
+        let queues = schedule.queues.values().map(|queue| queue.slots.len());
         let lines = schedule.origins.all().flat_map(|origin| &origin.lines);
         let lines = lines.map(|line| line.turns.len());
-        assert!(lanes.sum::<usize>() <= SPARE + 4 && lines.sum::<usize>() <= 2 * SPARE);
+        assert!(queues.sum::<usize>() <= SPARE + 4 && lines.sum::<usize>() <= 2 * SPARE);
         assert!(schedule.timers.len() <= SPARE + 10 && schedule.owners.len() <= 1);
     }
     schedule.remove(stays);

@@ -1,16 +1,17 @@
 //! The queues of the schedule.
 //!
-//! A lane is the queue of one owner's webhooks at one origin; webhooks that failed and webhooks
-//! that were not tried yet have a lane each. Invariants: a lane with a waiting webhook has exactly
-//! one turn, in the queue of its origin or of its owner. It waits in the queue of its origin only
-//! while the origin or the host has no free slot, and in that of its owner only while the owner has
-//! none; while the host has none, owner and origin are also in the queue of the host. Code that
-//! frees a slot serves the next lanes until the slot is taken, so no slot is free while a lane
-//! waits for it alone. Exception: an origin that has become the only one of its host takes up the
-//! slots of the others at the end of its next delivery. Each turn starts one delivery, and a lane
-//! with more goes to the end of its queue. If the owner has no free slot at a lane's turn, the last
-//! slot of the origin is reserved for the lane, so that it gets both; every second free slot of the
-//! owner goes to such lanes.
+//! An owner queue holds one owner's webhooks at one origin; webhooks that failed and
+//! webhooks that were not tried yet have an owner queue each. Invariants: an owner queue with a
+//! waiting webhook has exactly one turn, in the queue of its origin or of its owner. It waits in
+//! the queue of its origin only while the origin or the host has no free slot, and in that of its
+//! owner only while the owner has none; while the host has none, owner and origin are also in the
+//! queue of the host. Code that frees a slot serves the next owner queues until the slot is taken,
+//! so no slot is free while an owner queue waits for it alone. Exception: an origin that has become
+//! the only one of its host takes up the slots of the others at the end of its next delivery. Each
+//! turn starts one delivery, and an owner queue with more goes to the end of its queue. If the
+//! owner has no free slot at an owner queue's turn, the last slot of the origin is reserved for the
+//! owner queue, so that it gets both; every second free slot of the owner goes to such owner
+//! queues.
 
 use std::{
     cmp::Reverse,
@@ -26,7 +27,7 @@ use super::{
 
 /// An owner at an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct LaneKey {
+pub(super) struct QueueKey {
     pub origin: u32,
     pub owner: u32,
     /// Whether its webhooks have failed since their last successful delivery.
@@ -35,7 +36,7 @@ pub(super) struct LaneKey {
 
 /// The waiting webhooks, the longest first. Some have been deleted meanwhile.
 #[derive(Default)]
-pub(super) struct Lane {
+pub(super) struct OwnerQueue {
     pub slots: VecDeque<WebhookSlot>,
     /// Webhooks that wait.
     pub ready: usize,
@@ -45,47 +46,48 @@ pub(super) struct Lane {
     ticket: u32,
 }
 
-/// All lanes.
-pub(super) type Lanes = HashMap<LaneKey, Lane, RandomState>;
+/// All owner queues.
+pub(super) type OwnerQueues = HashMap<QueueKey, OwnerQueue, RandomState>;
 
-/// The turn of a lane; over when the lane has another ticket.
+/// The turn of an owner queue; over when the owner queue has another ticket.
 #[derive(Clone, Copy)]
-pub(super) struct LaneTurn {
-    pub(super) lane: LaneKey,
+pub(super) struct QueueTurn {
+    pub(super) queue: QueueKey,
     ticket: u32,
 }
 
-/// A queue of lanes. Some of the turns are over.
+/// A queue of owner queues. Some of the turns are over.
 #[derive(Default)]
-pub(super) struct LaneLine {
-    pub turns: VecDeque<LaneTurn>,
+pub(super) struct QueueLine {
+    pub turns: VecDeque<QueueTurn>,
     /// The length from which turns that are over are swept.
     most: usize,
 }
 
-impl LaneLine {
+impl QueueLine {
     /// Sweeps turns that are over when they may be the majority.
-    pub(super) fn tidy(&mut self, lanes: &Lanes) {
+    pub(super) fn tidy(&mut self, queues: &OwnerQueues) {
         if self.turns.len() > self.most.max(SPARE) {
-            self.turns.retain(|turn| lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane)));
+            self.turns
+                .retain(|turn| queues.get(&turn.queue).is_some_and(|queue| turn.is_of(queue)));
             self.most = 2 * self.turns.len();
         }
     }
 }
 
 impl<T> Schedule<T> {
-    /// Grants a webhook its slots if they are free, or else appends it to its lane.
+    /// Grants a webhook its slots if they are free, or else appends it to its owner queue.
     pub(super) fn make_ready(&mut self, slot: WebhookSlot) {
         if self.grant_at_once(slot).is_some() {
             return;
         }
-        if let Some((key, 1)) = self.enter_lane(slot, VecDeque::push_back) {
+        if let Some((key, 1)) = self.enter_queue(slot, VecDeque::push_back) {
             self.take_turn(key, VecDeque::push_back);
             self.open_origin(key.origin);
         }
     }
 
-    /// Takes free slots. While an origin and an owner have any, no lane waits for them.
+    /// Takes free slots. While an origin and an owner have any, no owner queue waits for them.
     fn grant_at_once(&mut self, slot: WebhookSlot) -> Option<()> {
         let entry = self.entries.get_mut(slot.index as usize)?.as_mut()?;
         let entry = Some(entry).filter(|entry| entry.check == slot.check)?;
@@ -94,7 +96,7 @@ impl<T> Schedule<T> {
         if owner.posting >= most {
             return None;
         }
-        if !self.origins.take_if_free(entry.lane(), slot, &self.pace, owner) {
+        if !self.origins.take_if_free(entry.queue(), slot, &self.pace, owner) {
             return None;
         }
         entry.stage = PostStage::Granted;
@@ -110,131 +112,136 @@ impl<T> Schedule<T> {
         {
             origin.circuit = Circuit::HalfOpen;
         }
-        if let Some(lane) = self.put_back(slot)
+        if let Some(queue) = self.put_back(slot)
             && let Some(origin) = self.origins.get_mut(number)
         {
-            origin.prefer(lane.is_tried);
+            origin.prefer(queue.is_tried);
         }
         self.open_origin(number);
     }
 
-    /// Puts a webhook at the head of its lane, and the lane at the head of its origin's queue.
-    fn put_back(&mut self, slot: WebhookSlot) -> Option<LaneKey> {
-        let (key, _) = self.enter_lane(slot, VecDeque::push_front)?;
+    /// Puts a webhook at the head of its owner queue, and the owner queue at the head of its
+    /// origin's queue.
+    fn put_back(&mut self, slot: WebhookSlot) -> Option<QueueKey> {
+        let (key, _) = self.enter_queue(slot, VecDeque::push_front)?;
         self.take_turn(key, VecDeque::push_front);
         Some(key)
     }
 
-    /// Adds a webhook to its lane; returns the lane and its number of waiting webhooks.
-    fn enter_lane(
+    /// Adds a webhook to its owner queue; returns the owner queue and its number of waiting
+    /// webhooks.
+    fn enter_queue(
         &mut self,
         slot: WebhookSlot,
         put: fn(&mut VecDeque<WebhookSlot>, WebhookSlot),
-    ) -> Option<(LaneKey, usize)> {
+    ) -> Option<(QueueKey, usize)> {
         let entry = self.entry(slot)?;
         entry.stage = PostStage::Ready;
-        let key = entry.lane();
-        let lane = self.lanes.entry(key).or_default();
-        put(&mut lane.slots, slot);
-        lane.ready += 1;
-        Some((key, lane.ready))
+        let key = entry.queue();
+        let queue = self.queues.entry(key).or_default();
+        put(&mut queue.slots, slot);
+        queue.ready += 1;
+        Some((key, queue.ready))
     }
 
-    /// Gives a lane a turn in the queue of its origin; its earlier turn is over.
-    fn take_turn(&mut self, lane: LaneKey, put: fn(&mut VecDeque<LaneTurn>, LaneTurn)) {
-        let turn = self.new_turn(lane, false);
+    /// Gives an owner queue a turn in the queue of its origin; its earlier turn is over.
+    fn take_turn(&mut self, queue: QueueKey, put: fn(&mut VecDeque<QueueTurn>, QueueTurn)) {
+        let turn = self.new_turn(queue, false);
         self.wait_for_origin(turn, put);
     }
 
-    fn wait_for_origin(&mut self, turn: LaneTurn, put: fn(&mut VecDeque<LaneTurn>, LaneTurn)) {
-        let lane = turn.lane;
-        self.origins.wait_for_host(lane, &self.lanes);
-        if let Some(origin) = self.origins.get_mut(lane.origin) {
-            let line = &mut origin.lines[usize::from(lane.is_tried)];
+    fn wait_for_origin(&mut self, turn: QueueTurn, put: fn(&mut VecDeque<QueueTurn>, QueueTurn)) {
+        let queue = turn.queue;
+        self.origins.wait_for_host(queue, &self.queues);
+        if let Some(origin) = self.origins.get_mut(queue.origin) {
+            let line = &mut origin.lines[usize::from(queue.is_tried)];
             put(&mut line.turns, turn);
-            line.tidy(&self.lanes);
+            line.tidy(&self.queues);
         }
     }
 
-    /// Gives a lane a turn in the queue of its owner; `is_kept`: a slot of the origin is reserved.
-    fn wait_for_owner(&mut self, lane: LaneKey, is_kept: bool) {
-        let turn = self.new_turn(lane, true);
-        self.owners.entry(lane.owner).or_default().wait(turn, is_kept, &self.lanes);
+    /// Gives an owner queue a turn in the queue of its owner; `is_kept`: a slot of the origin is
+    /// reserved.
+    fn wait_for_owner(&mut self, queue: QueueKey, is_kept: bool) {
+        let turn = self.new_turn(queue, true);
+        self.owners.entry(queue.owner).or_default().wait(turn, is_kept, &self.queues);
     }
 
-    fn new_turn(&mut self, key: LaneKey, waits_for_owner: bool) -> LaneTurn {
+    fn new_turn(&mut self, key: QueueKey, waits_for_owner: bool) -> QueueTurn {
         self.tickets = self.tickets.wrapping_add(1);
         let ticket = self.tickets;
-        if let Some(lane) = self.lanes.get_mut(&key) {
-            (lane.ticket, lane.waits_for_owner) = (ticket, waits_for_owner);
+        if let Some(queue) = self.queues.get_mut(&key) {
+            (queue.ticket, queue.waits_for_owner) = (ticket, waits_for_owner);
         }
-        LaneTurn { lane: key, ticket }
+        QueueTurn { queue: key, ticket }
     }
 
-    /// Removes one waiting webhook from the count of its lane.
-    pub(super) fn leave_lane(&mut self, key: LaneKey) {
-        let Some(lane) = self.lanes.get_mut(&key) else { return };
-        lane.ready -= 1;
-        if lane.ready == 0 {
-            self.lanes.remove(&key);
+    /// Removes one waiting webhook from the count of its owner queue.
+    pub(super) fn leave_queue(&mut self, key: QueueKey) {
+        let Some(queue) = self.queues.get_mut(&key) else { return };
+        queue.ready -= 1;
+        if queue.ready == 0 {
+            self.queues.remove(&key);
             if self.origins.unreserve(key) {
                 self.open_origin(key.origin);
             }
-        } else if lane.slots.len() > 2 * lane.ready + SPARE {
+        } else if queue.slots.len() > 2 * queue.ready + SPARE {
             let entries = &self.entries;
-            lane.slots.retain(|slot| is_at(entries, *slot, PostStage::Ready));
+            queue.slots.retain(|slot| is_at(entries, *slot, PostStage::Ready));
         }
     }
 
-    /// Serves the lanes that wait for an origin or its host while both have free slots: owners in
-    /// turns, and the origins of each in turns.
+    /// Serves the owner queues that wait for an origin or its host while both have free slots:
+    /// owners in turns, and the origins of each in turns.
     pub(super) fn open_origin(&mut self, number: u32) {
         self.list(number);
         while let Some((owner, at)) = self.origins.next_in_line(number, &self.pace) {
-            if let Some(lane) = self.next_lane(at, owner) {
-                self.serve(lane);
+            if let Some(queue) = self.next_queue(at, owner) {
+                self.serve(queue);
             }
             self.list(at);
         }
     }
 
-    /// If the origin has a free slot, adds its next lane of either kind to the queue of its host; a
-    /// lane that found no slot at its turn has left that queue.
+    /// If the origin has a free slot, adds its next owner queue of either kind to the queue of its
+    /// host; a owner queue that found no slot at its turn has left that queue.
     fn list(&mut self, number: u32) {
         let waits = self.origins.get(number).is_some_and(PostOrigin::has_turns);
         if !waits || !self.origins.is_open(number, &self.pace) {
             return;
         }
-        let lanes = &self.lanes;
-        let is_its = |turn: &LaneTurn| lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane));
+        let queues = &self.queues;
+        let is_its =
+            |turn: &QueueTurn| queues.get(&turn.queue).is_some_and(|queue| turn.is_of(queue));
         let Some(origin) = self.origins.get_mut(number) else { return };
         let fronts = origin.fronts(is_its);
-        for lane in fronts.into_iter().flatten() {
-            self.origins.wait_for_host(lane, &self.lanes);
+        for queue in fronts.into_iter().flatten() {
+            self.origins.wait_for_host(queue, &self.queues);
         }
     }
 
-    /// The next lane of this owner at an origin with a free slot; if the delivery probes the
-    /// origin, the next lane of any owner.
-    fn next_lane(&mut self, number: u32, owner: u32) -> Option<LaneKey> {
+    /// The next owner queue of this owner at an origin with a free slot; if the delivery probes the
+    /// origin, the next owner queue of any owner.
+    fn next_queue(&mut self, number: u32, owner: u32) -> Option<QueueKey> {
         if !self.origins.has_permit(number, &self.pace) {
             return None;
         }
         if self.origins.get(number)?.circuit == Circuit::Closed {
-            return self.waiting_lane(number, owner);
+            return self.waiting_queue(number, owner);
         }
-        let (origin, lanes) = (self.origins.get_mut(number)?, &self.lanes);
-        let is_its = |turn: &LaneTurn| lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane));
-        origin.next_turn(is_its).map(|turn| turn.lane)
+        let (origin, queues) = (self.origins.get_mut(number)?, &self.queues);
+        let is_its =
+            |turn: &QueueTurn| queues.get(&turn.queue).is_some_and(|queue| turn.is_of(queue));
+        origin.next_turn(is_its).map(|turn| turn.queue)
     }
 
-    /// The lane of an owner, failed or untried, that has waited longer for an origin.
-    fn waiting_lane(&mut self, number: u32, owner: u32) -> Option<LaneKey> {
+    /// The owner queue of an owner, failed or untried, that has waited longer for an origin.
+    fn waiting_queue(&mut self, number: u32, owner: u32) -> Option<QueueKey> {
         let origin = self.origins.get_mut(number)?;
-        let key = |is_tried| LaneKey { origin: number, owner, is_tried };
+        let key = |is_tried| QueueKey { origin: number, owner, is_tried };
         let waits = |is_tried| {
-            let lane = self.lanes.get(&key(is_tried)).filter(|lane| !lane.waits_for_owner)?;
-            Some(lane.ticket)
+            let queue = self.queues.get(&key(is_tried)).filter(|queue| !queue.waits_for_owner)?;
+            Some(queue.ticket)
         };
         let is_tried = match (waits(false), waits(true)) {
             (Some(untried), Some(tried)) => (tried.wrapping_sub(untried) as i32) < 0,
@@ -245,11 +252,11 @@ impl<T> Schedule<T> {
         let key = key(is_tried);
         origin.prefer(!is_tried);
         // Usually it is also the first of its queue, where its turn is over now.
-        origin.lines[usize::from(is_tried)].turns.pop_front_if(|turn| turn.lane == key);
+        origin.lines[usize::from(is_tried)].turns.pop_front_if(|turn| turn.queue == key);
         Some(key)
     }
 
-    /// Serves the lanes that wait for an owner while the owner has free slots.
+    /// Serves the owner queues that wait for an owner while the owner has free slots.
     fn open_owner(&mut self, number: u32) {
         loop {
             let most = self.pace.posts_of_owner(number, self.granted);
@@ -257,14 +264,14 @@ impl<T> Schedule<T> {
             if owner.posting >= most {
                 return;
             }
-            let Some(LaneTurn { lane: key, ticket }) = owner.next_turn() else { return };
-            if self.lanes.get(&key).is_none_or(|lane| lane.ticket != ticket) {
+            let Some(QueueTurn { queue: key, ticket }) = owner.next_turn() else { return };
+            if self.queues.get(&key).is_none_or(|queue| queue.ticket != ticket) {
                 continue;
             }
             self.origins.unreserve(key);
             if self.origins.has_permit(key.origin, &self.pace) {
                 self.serve(key);
-                // The origin may have more slots; the lane now waits for them among others.
+                // The origin may have more slots; the owner queue now waits for them among others.
                 self.open_origin(key.origin);
             } else {
                 self.take_turn(key, VecDeque::push_back);
@@ -273,8 +280,8 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Serves a lane; its origin has a free slot.
-    fn serve(&mut self, key: LaneKey) {
+    /// Serves an owner queue; its origin has a free slot.
+    fn serve(&mut self, key: QueueKey) {
         let most = self.pace.posts_of_owner(key.owner, self.granted);
         let owner = self.owners.entry(key.owner).or_default();
         self.origins.unreserve(key);
@@ -282,30 +289,30 @@ impl<T> Schedule<T> {
             let is_kept = self.origins.reserve(key, &self.pace);
             return self.wait_for_owner(key, is_kept);
         }
-        let Some(lane) = self.lanes.get_mut(&key) else { return };
+        let Some(queue) = self.queues.get_mut(&key) else { return };
         let entries = &mut self.entries;
-        let mut waiting = std::iter::from_fn(|| lane.slots.pop_front());
+        let mut waiting = std::iter::from_fn(|| queue.slots.pop_front());
         let next = waiting.find(|slot| is_at(entries, *slot, PostStage::Ready));
         if let Some(slot) = next
             && let Some(entry) = &mut entries[slot.index as usize]
         {
             entry.stage = PostStage::Granted;
-            lane.ready -= 1;
+            queue.ready -= 1;
             self.granted += 1;
             self.origins.take(key, slot, owner);
         }
-        if lane.ready == 0 {
-            self.lanes.remove(&key);
+        if queue.ready == 0 {
+            self.queues.remove(&key);
             return;
         }
         self.tickets = self.tickets.wrapping_add(1);
-        (lane.ticket, lane.waits_for_owner) = (self.tickets, false);
-        let turn = LaneTurn { lane: key, ticket: lane.ticket };
+        (queue.ticket, queue.waits_for_owner) = (self.tickets, false);
+        let turn = QueueTurn { queue: key, ticket: queue.ticket };
         self.wait_for_origin(turn, VecDeque::push_back);
     }
 
     /// Frees a slot of an origin and an owner.
-    pub(super) fn release(&mut self, key: LaneKey) {
+    pub(super) fn release(&mut self, key: QueueKey) {
         if let Some(owner) = self.owners.get_mut(&key.owner) {
             self.origins.give_back(key, owner);
             self.granted -= 1;
@@ -324,18 +331,18 @@ impl<T> Schedule<T> {
             let slot = self.origins.next_granted()?;
             let Some(entry) = self.entry(slot) else { continue };
             entry.stage = PostStage::Posting(false);
-            let (lane, has_rate) = (entry.lane(), entry.url != 0);
+            let (queue, has_rate) = (entry.queue(), entry.url != 0);
             if has_rate && let Some(due_ms) = self.wait_for_rate(slot, now_ms) {
                 self.pause(slot, due_ms);
-                self.release(lane);
+                self.release(queue);
                 continue;
             }
-            if self.origins.get(lane.origin).is_some_and(PostOrigin::lets_through) {
-                self.under_way.insert(slot, OpenPost { lane, successor: None });
+            if self.origins.get(queue.origin).is_some_and(PostOrigin::lets_through) {
+                self.under_way.insert(slot, OpenPost { queue, successor: None });
                 return Some(slot);
             }
             self.put_back(slot);
-            self.release(lane);
+            self.release(queue);
         }
         None
     }
@@ -344,12 +351,12 @@ impl<T> Schedule<T> {
     /// for now. A delivery that has waited for its time starts then.
     fn wait_for_rate(&mut self, slot: WebhookSlot, now_ms: u64) -> Option<u64> {
         let entry = self.entry(slot)?;
-        let (url, lane) = (entry.url, entry.lane());
+        let (url, queue) = (entry.url, entry.queue());
         if std::mem::take(&mut entry.is_paid) {
             return None;
         }
         let pace = self.pace;
-        let due_ms = self.origins.share(lane)?.take(url, &pace, now_ms)?;
+        let due_ms = self.origins.share(queue)?.take(url, &pace, now_ms)?;
         let entry = self.entry(slot)?;
         (entry.is_paid, entry.is_limited) = (true, true);
         Some(due_ms)
@@ -383,8 +390,8 @@ impl<T> Schedule<T> {
     }
 }
 
-impl LaneTurn {
-    pub(super) fn is_of(self, lane: &Lane) -> bool {
-        lane.ticket == self.ticket
+impl QueueTurn {
+    pub(super) fn is_of(self, queue: &OwnerQueue) -> bool {
+        queue.ticket == self.ticket
     }
 }

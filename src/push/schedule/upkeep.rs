@@ -29,11 +29,11 @@ impl<T> Schedule<T> {
         self.origins.tidy_shares(now_ms);
         let (mut given_up, give_up_ms) = (Vec::new(), self.pace.give_up_ms);
         let (entries, origins) = (&mut self.entries, &self.origins);
-        self.lanes.retain(|key, lane| {
+        self.queues.retain(|key, queue| {
             if origins.get(key.origin).is_none_or(|origin| origin.circuit == Circuit::Closed) {
                 return true;
             }
-            lane.slots.retain(|slot| {
+            queue.slots.retain(|slot| {
                 if !is_at(entries, *slot, PostStage::Ready) {
                     return false;
                 }
@@ -45,8 +45,8 @@ impl<T> Schedule<T> {
                 }
                 !is_over
             });
-            lane.ready = lane.slots.len();
-            lane.ready > 0
+            queue.ready = queue.slots.len();
+            queue.ready > 0
         });
         given_up
     }

@@ -29,7 +29,7 @@ struct ScheduleModel {
     slots: HashMap<WebhookSlot, KnownWebhook>,
     under_way: HashMap<WebhookSlot, KnownWebhook>,
     /// Webhooks deferred as too large, deleted ones included.
-    aside: Vec<WebhookSlot>,
+    deferred: Vec<WebhookSlot>,
 }
 
 /// Three of them at one host.
@@ -70,7 +70,7 @@ impl ScheduleModel {
                 schedule.note(slot, now_ms);
                 self.slots.get_mut(&slot).unwrap().waiting += 1;
             }
-            (8, _) => self.aside.drain(..).for_each(|slot| schedule.bring_back(slot)),
+            (8, _) => self.deferred.drain(..).for_each(|slot| schedule.bring_back(slot)),
             (9, _) if numbers.below(10) == 0 => {
                 let stopped = schedule.give_up(now_ms);
                 stopped.into_iter().for_each(|slot| schedule.resume(slot, now_ms));
@@ -103,7 +103,7 @@ impl ScheduleModel {
         slots.sort_unstable_by_key(|slot| slot.check);
         let Some(slot) = slots.get(numbers.below(slots.len().max(1))).copied() else { return };
         self.under_way.remove(&slot);
-        let aside = match numbers.below(6) {
+        let deferred = match numbers.below(6) {
             0 | 1 => {
                 schedule.delivered(slot, now_ms, false);
                 return;
@@ -114,10 +114,10 @@ impl ScheduleModel {
         if let Some(known) = self.slots.get_mut(&slot) {
             known.waiting += 1;
         }
-        if aside {
-            let is_there = schedule.set_aside(slot, now_ms);
+        if deferred {
+            let is_there = schedule.defer(slot, now_ms);
             assert_eq!(is_there, self.slots.contains_key(&slot));
-            return self.aside.push(slot);
+            return self.deferred.push(slot);
         }
         let random = numbers.below(usize::MAX) as u64;
         let fate = match numbers.below(3) {
@@ -144,12 +144,13 @@ impl ScheduleModel {
         assert_eq!(of_owners.sum::<usize>(), self.under_way.len() + granted);
         let lines = schedule.origins.all().flat_map(|origin| &origin.lines);
         let lines = lines.chain(schedule.owners.values().flat_map(|owner| owner.lines()));
-        let is_live =
-            |turn: &&LaneTurn| schedule.lanes.get(&turn.lane).is_some_and(|lane| turn.is_of(lane));
+        let is_live = |turn: &&QueueTurn| {
+            schedule.queues.get(&turn.queue).is_some_and(|queue| turn.is_of(queue))
+        };
         let turns = lines.flat_map(|line| &line.turns).filter(is_live).count();
-        assert_eq!(turns, schedule.lanes.len(), "each lane has one turn");
-        for (key, lane) in &schedule.lanes {
-            assert!(lane.ready > 0);
+        assert_eq!(turns, schedule.queues.len(), "each lane has one turn");
+        for (key, queue) in &schedule.queues {
+            assert!(queue.ready > 0);
             let of_origin = schedule.origins.get(key.origin).unwrap().posting;
             // An origin that has become the only one of its host takes the other slots at the end
             // of a delivery.
@@ -187,7 +188,7 @@ fn happens(seed: u64) {
     }
     for _ in 0..1_000 {
         now_ms += HOUR;
-        model.aside.drain(..).for_each(|slot| schedule.bring_back(slot));
+        model.deferred.drain(..).for_each(|slot| schedule.bring_back(slot));
         model.post(&mut schedule, now_ms);
         let ended: Vec<_> = model.under_way.drain().map(|(slot, _)| slot).collect();
         ended.into_iter().for_each(|slot| {
@@ -196,7 +197,7 @@ fn happens(seed: u64) {
     }
     assert!(model.slots.values().all(|known| known.waiting == 0));
     schedule.give_up(now_ms);
-    assert!(schedule.lanes.is_empty() && schedule.owners.is_empty() && schedule.posting() == 0);
+    assert!(schedule.queues.is_empty() && schedule.owners.is_empty() && schedule.posting() == 0);
     let origins: std::collections::HashSet<_> =
         model.slots.values().map(|known| known.origin).collect();
     assert_eq!(schedule.len(), (model.slots.len(), origins.len()));

@@ -20,17 +20,17 @@ const BROUGHT_BACK_MAX: usize = 8;
 const LOOKS_MAX: usize = 256;
 
 /// Webhooks that wait until there is room for their deliveries.
-pub(super) type Aside = OwnerLine<(WebhookSlot, PostSize)>;
+pub(super) type DeferredWebhooks = OwnerLine<(WebhookSlot, PostSize)>;
 
 impl Webhooks {
     /// Defers a delivery that was prepared but not sent: its webhook waits until there is room for
     /// its bytes, without delaying others.
-    pub fn set_aside(&self, slot: WebhookSlot, size: PostSize, now: Now) {
+    pub fn defer(&self, slot: WebhookSlot, size: PostSize, now: Now) {
         let mut state = self.lock();
         let settled = state.schedule.successor(slot).unwrap_or(slot);
-        if state.schedule.set_aside(slot, now.mono_ms) {
-            state.aside.push_back(size.owner, (slot, size));
-            state.tidy_aside();
+        if state.schedule.defer(slot, now.mono_ms) {
+            state.deferred.push_back(size.owner, (slot, size));
+            state.tidy_deferred();
         }
         state.settle_slot(settled, now);
     }
@@ -40,12 +40,12 @@ impl Webhooks {
         let mut state = self.lock();
         large.review(|slot| state.schedule.is_near(slot));
         let (mut looks, mut brought_back, mut first) = (0, 0, None);
-        for _ in 0..state.aside.len() {
+        for _ in 0..state.deferred.len() {
             if looks == LOOKS_MAX || brought_back == BROUGHT_BACK_MAX {
                 break;
             }
-            let Some((owner, (slot, size))) = state.aside.pop_front() else { break };
-            if !state.schedule.is_aside(slot) {
+            let Some((owner, (slot, size))) = state.deferred.pop_front() else { break };
+            if !state.schedule.is_deferred(slot) {
                 continue;
             }
             looks += 1;
@@ -60,12 +60,12 @@ impl Webhooks {
                     first = Some((owner, (slot, size)));
                 }
                 PostRoom::AllHeld | PostRoom::ShareHeld => {
-                    state.aside.push_back(owner, (slot, size));
+                    state.deferred.push_back(owner, (slot, size));
                 }
             }
         }
         if let Some((owner, waits)) = first {
-            state.aside.push_front(owner, waits);
+            state.deferred.push_front(owner, waits);
         }
         drop(state);
         if brought_back > 0 {
@@ -77,10 +77,10 @@ impl Webhooks {
 
 impl PushState {
     /// Sweeps deleted webhooks when they are the majority.
-    fn tidy_aside(&mut self) {
-        if self.aside.len() > 2 * self.schedule.len().0 + LOOKS_MAX {
+    fn tidy_deferred(&mut self) {
+        if self.deferred.len() > 2 * self.schedule.len().0 + LOOKS_MAX {
             let schedule = &self.schedule;
-            self.aside.retain(|_, (slot, _)| schedule.is_aside(*slot));
+            self.deferred.retain(|_, (slot, _)| schedule.is_deferred(*slot));
         }
     }
 }
@@ -114,15 +114,15 @@ mod tests {
         let bounds = PushBounds { per_host: most, bytes_max: 1 << 30, ..BOUNDS };
         let pace = Pace { posts_burst: u32::MAX, ..Pace::default() };
         let webhooks = Webhooks::new(bounds, pace);
-        let set_aside = |task: usize| {
+        let defer = |task: usize| {
             set(&webhooks, task as u64, 0, "a", "https://h.example/").unwrap();
             webhooks.note(task as u64);
-            webhooks.set_aside(next(&webhooks, 0).unwrap().slot, large(), at(0));
+            webhooks.defer(next(&webhooks, 0).unwrap().slot, large(), at(0));
         };
         // Each replaces the one before.
-        (0..most).for_each(|_| set_aside(0));
-        assert!(webhooks.lock().aside.len() <= LOOKS_MAX + 2);
-        (1..most).for_each(set_aside);
+        (0..most).for_each(|_| defer(0));
+        assert!(webhooks.lock().deferred.len() <= LOOKS_MAX + 2);
+        (1..most).for_each(defer);
         // The deliveries of one host have a share.
         let mut posts = LargePosts::new(800, 1);
         let slot = WebhookSlot::NONE;
@@ -138,7 +138,7 @@ mod tests {
             posts.leave(&large());
             posted += 1;
         }
-        assert_eq!((posted, webhooks.lock().aside.len()), (most, 0));
+        assert_eq!((posted, webhooks.lock().deferred.len()), (most, 0));
     }
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
             while let Some(post) = next(&webhooks, 0) {
                 let size = posts.size(&of(&post)).unwrap();
                 if !posts.begin(post.slot, &size) {
-                    webhooks.set_aside(post.slot, size, at(0));
+                    webhooks.defer(post.slot, size, at(0));
                 } else if post.owner == 1 {
                     assert!((50..70).contains(&round), "{round}");
                     return;
