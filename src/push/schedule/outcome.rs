@@ -53,7 +53,7 @@ impl<T> Schedule<T> {
         entry.is_some()
     }
 
-    /// Whether a webhook is deferred by [`Schedule::set_aside`].
+    /// Whether a webhook is deferred by [`Schedule::defer`].
     pub fn is_deferred(&self, slot: WebhookSlot) -> bool {
         is_at(&self.entries, slot, PostStage::Deferred)
     }
