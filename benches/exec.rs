@@ -54,7 +54,7 @@ fn measure(name: &str, found: &str) {
     let answer = server.ask(&request);
     let text = String::from_utf8_lossy(&answer);
     assert!(text.contains(found), "{name}: {text}");
-    let mut load = Load::new(&server, (CONNECTIONS, 1), &request, answer.len());
+    let mut load = Load::new(&server, CONNECTIONS, 1, &request, answer.len());
     load.turn();
     let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| load.slice(&server)).collect();
     rounds.sort_by(f64::total_cmp);

@@ -80,7 +80,7 @@ fn ratio(name: &str, [below, ours]: [(&Served, &[u8]); 2]) {
         let answer = served.ask(request);
         let found = count(&answer, b"TASK_STATE_COMPLETED");
         assert_eq!(found, 1, "{name}: {}", String::from_utf8_lossy(&answer));
-        let mut load = Load::new(served, (CONNECTIONS, 1), request, answer.len());
+        let mut load = Load::new(served, CONNECTIONS, 1, request, answer.len());
         load.turn();
         load
     });

@@ -52,7 +52,7 @@ use peregrine::{
 use prost::Message;
 
 use client::{say, task, v1};
-use grpc_load::Load;
+use grpc_load::{Load, Shape};
 use served::Served;
 use support::{NOW, TEXT, call, post, send, task_id};
 use tonic_floor::{framed, messages};
@@ -67,7 +67,7 @@ const ROUNDS: usize = 7;
 struct Case {
     name: &'static str,
     rpc: &'static str,
-    shape: (usize, usize),
+    shape: Shape,
     /// Messages of an answer.
     messages: usize,
     /// Calls of a slice.
@@ -75,18 +75,18 @@ struct Case {
 }
 
 const CASES: [Case; 6] = [
-    case("get", "GetTask", (4, 32), 1, 16_000),
-    case("send", "SendMessage", (4, 32), 1, 16_000),
-    case("stream_100", "SendStreamingMessage", (4, 4), 101, 800),
-    case("get_16x1", "GetTask", (16, 1), 1, 16_000),
-    case("send_16x1", "SendMessage", (16, 1), 1, 16_000),
-    case("stream_100_1x1", "SendStreamingMessage", (1, 1), 101, 800),
+    case("get", "GetTask", Shape::new(4, 32), 1, 16_000),
+    case("send", "SendMessage", Shape::new(4, 32), 1, 16_000),
+    case("stream_100", "SendStreamingMessage", Shape::new(4, 4), 101, 800),
+    case("get_16x1", "GetTask", Shape::new(16, 1), 1, 16_000),
+    case("send_16x1", "SendMessage", Shape::new(16, 1), 1, 16_000),
+    case("stream_100_1x1", "SendStreamingMessage", Shape::new(1, 1), 101, 800),
 ];
 
 const fn case(
     name: &'static str,
     rpc: &'static str,
-    shape: (usize, usize),
+    shape: Shape,
     messages: usize,
     calls: usize,
 ) -> Case {
@@ -128,7 +128,7 @@ impl Case {
 
 /// The id of a task that the server has completed.
 fn completed(server: &Served) -> String {
-    let mut load = case("", "SendMessage", (1, 1), 1, 1).load(server.port, "");
+    let mut load = case("", "SendMessage", Shape::new(1, 1), 1, 1).load(server.port, "");
     let answer = messages(load.ask()).remove(0);
     task(v1::SendMessageResponse::decode(answer).unwrap()).id
 }
@@ -216,8 +216,12 @@ fn count(wanted: &dyn Fn(&str) -> bool, floors: &[&str]) {
 
 /// User-space instructions for each call of JSON-RPC over HTTP/2: two runs, subtracted.
 fn json_instructions(wanted: &dyn Fn(&str) -> bool) {
-    let cases =
-        [("get", (4, 32)), ("send", (4, 32)), ("get_16x1", (16, 1)), ("send_16x1", (16, 1))];
+    let cases = [
+        ("get", Shape::new(4, 32)),
+        ("send", Shape::new(4, 32)),
+        ("get_16x1", Shape::new(16, 1)),
+        ("send_16x1", Shape::new(16, 1)),
+    ];
     for (name, shape) in cases.into_iter().filter(|(name, _)| wanted(name)) {
         let run = |calls: usize| -> u64 {
             let server = Served::server(&served::VALGRIND);
@@ -249,7 +253,7 @@ fn one_by_one(_: &dyn Fn(&str) -> bool) {
         ("stream_100", "SendStreamingMessage", 101),
     ] {
         let calls = 5_000;
-        let mut load = case(name, rpc, (1, 1), messages, calls).load(server.port, &id);
+        let mut load = case(name, rpc, Shape::new(1, 1), messages, calls).load(server.port, &id);
         let took = load.run(calls);
         let ms = |at: usize| took[at].as_secs_f64() * 1000.0;
         let late = took.iter().filter(|took| took.as_millis() >= 40).count();

@@ -42,7 +42,7 @@ struct Case {
 
 impl Case {
     fn load(&self, served: &Served, answer_bytes: usize) -> Load {
-        Load::new(served, (self.connections, self.depth), &self.request, answer_bytes)
+        Load::new(served, self.connections, self.depth, &self.request, answer_bytes)
     }
 }
 

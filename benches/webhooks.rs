@@ -44,6 +44,7 @@ use peregrine::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
+use bare_sender::Rounds;
 use receiver::Receiver;
 use served::VALGRIND;
 
@@ -121,15 +122,16 @@ impl Outbox for Clocked {
 
 /// Posts to a receiver, with as many tasks as `all` posts need; returns the CPU time of the counted
 /// posts.
-fn post(case: &Case, port: u16, (warm, count, all): (usize, usize, usize)) -> u64 {
+fn post(case: &Case, port: u16, rounds: Rounds, all: usize) -> u64 {
+    let Rounds { warm, counted } = rounds;
     let url = format!("http://localhost:{port}/hooks/a2a");
     let tasks = all.div_ceil(posts::OF_A_TASK);
-    let outbox = posts::outbox(tasks, (&url, case.with), case.at_a_time);
+    let outbox = posts::outbox(tasks, &url, case.with, case.at_a_time);
     let (spent_ns, spent) = mpsc::channel();
     let outbox = Arc::new(Clocked {
         outbox,
         from: warm,
-        upto: warm + count,
+        upto: warm + counted,
         done: AtomicUsize::new(0),
         from_ns: AtomicU64::new(0),
         spent_ns,
@@ -146,12 +148,14 @@ fn post(case: &Case, port: u16, (warm, count, all): (usize, usize, usize)) -> u6
 fn be(args: &[String]) {
     let [kind, name, port, warm, count, last] = args else { panic!("{args:?}") };
     let case = CASES.iter().find(|case| case.name == name).unwrap();
-    let [port, warm, count] = [port, warm, count].map(|text| text.parse::<usize>().unwrap());
+    let port = port.parse().unwrap();
+    let [warm, counted] = [warm, count].map(|text| text.parse().unwrap());
+    let rounds = Rounds { warm, counted };
     let spent_ns = match &**kind {
-        "post-of" => post(case, port as u16, (warm, count, last.parse().unwrap())),
+        "post-of" => post(case, port, rounds, last.parse().unwrap()),
         _ => {
-            let target = (port as u16, case.at_a_time as usize);
-            bare_sender::run(target, read_posts(last), (warm, count), cpu_ns)
+            let connections = case.at_a_time as usize;
+            bare_sender::run(port, connections, read_posts(last), rounds, cpu_ns)
         }
     };
     println!("{spent_ns}");
@@ -196,33 +200,33 @@ impl Senders {
         let receiver = Receiver::new(KEPT);
         let file = format!("{}/posts-{}", env!("CARGO_TARGET_TMPDIR"), case.name);
         let senders = Senders { name: case.name, receiver, file };
-        senders.post(&[], (9, KEPT, KEPT + 100));
+        senders.post(&[], Rounds { warm: 9, counted: KEPT }, KEPT + 100);
         assert!(senders.receiver.connections() <= case.at_a_time as usize);
         write_posts(&senders.file, &senders.receiver.kept());
         senders
     }
 
-    fn post(&self, prefix: &[&str], (warm, count, all): (usize, usize, usize)) -> (u64, String) {
+    fn post(&self, prefix: &[&str], rounds: Rounds, all: usize) -> (u64, String) {
         let port = self.receiver.port.to_string();
-        let numbers = [warm, count, all].map(|number| number.to_string());
+        let numbers = [rounds.warm, rounds.counted, all].map(|number| number.to_string());
         let [warm, count, all] = &numbers;
         child(prefix, &["post-of", self.name, &port, warm, count, all])
     }
 
-    fn floor(&self, prefix: &[&str], (warm, count): (usize, usize)) -> (u64, String) {
+    fn floor(&self, prefix: &[&str], rounds: Rounds) -> (u64, String) {
         let port = self.receiver.port.to_string();
-        let (warm, count) = (warm.to_string(), count.to_string());
+        let (warm, count) = (rounds.warm.to_string(), rounds.counted.to_string());
         child(prefix, &["floor-of", self.name, &port, &warm, &count, &self.file])
     }
 }
 
 fn ratios(case: &Case) {
     let senders = Senders::new(case);
-    let all = WARM + COUNTED + 100;
+    let (measured, all) = (Rounds { warm: WARM, counted: COUNTED }, WARM + COUNTED + 100);
     let mut rounds: Vec<[f64; 3]> = (0..ROUNDS)
         .map(|_| {
-            let (floor, _) = senders.floor(&[], (WARM, COUNTED));
-            let (ours, _) = senders.post(&[], (WARM, COUNTED, all));
+            let (floor, _) = senders.floor(&[], measured);
+            let (ours, _) = senders.post(&[], measured, all);
             let [floor, ours] = [floor, ours].map(|ns| ns as f64 / COUNTED as f64 / 1_000.0);
             [ours / floor, floor, ours]
         })
@@ -253,8 +257,11 @@ fn instructions(case: &Case) {
         };
         (counted(many) - counted(few)) / (many - few) as u64
     };
-    let floor = of(&|count| senders.floor(&VALGRIND, (0, count)));
-    let ours = of(&|count| senders.post(&VALGRIND, (1, count - 1, many + 100)));
+    let floor = of(&|count| senders.floor(&VALGRIND, Rounds { warm: 0, counted: count }));
+    let ours = of(&|count| {
+        let rounds = Rounds { warm: 1, counted: count - 1 };
+        senders.post(&VALGRIND, rounds, many + 100)
+    });
     println!("{:<8} {ours} instructions a post, floor {floor}", case.name);
 }
 

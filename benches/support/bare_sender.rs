@@ -10,12 +10,19 @@ use tokio::{
     task::{LocalSet, spawn_local},
 };
 
-/// Posts this many times on as many connections, twice; returns the growth of `cpu_ns` in the
-/// second round.
+/// The number of posts in each of two rounds.
+#[derive(Clone, Copy)]
+pub struct Rounds {
+    pub warm: usize,
+    pub counted: usize,
+}
+
+/// Posts on as many connections, in two rounds; returns the growth of `cpu_ns` in the second one.
 pub fn run(
-    (port, connections): (u16, usize),
+    port: u16,
+    connections: usize,
     posts: Vec<Vec<u8>>,
-    (warm, count): (usize, usize),
+    rounds: Rounds,
     cpu_ns: fn() -> u64,
 ) -> u64 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -27,9 +34,9 @@ pub fn run(
             stream.set_nodelay(true).unwrap();
             streams.push(stream);
         }
-        let streams = round(streams, &posts, warm).await;
+        let streams = round(streams, &posts, rounds.warm).await;
         let before = cpu_ns();
-        round(streams, &posts, count).await;
+        round(streams, &posts, rounds.counted).await;
         cpu_ns() - before
     })
 }

@@ -17,6 +17,20 @@ use super::tonic_floor::messages;
 /// More than any answer, so that a server never waits for the window.
 const WINDOW: u32 = 1 << 24;
 
+/// The concurrency of a load.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    pub connections: usize,
+    /// Concurrent calls on each connection.
+    pub at_once: usize,
+}
+
+impl Shape {
+    pub const fn new(connections: usize, at_once: usize) -> Shape {
+        Shape { connections, at_once }
+    }
+}
+
 /// The same call, again and again.
 pub struct Load {
     runtime: tokio::runtime::Runtime,
@@ -35,14 +49,8 @@ struct Call {
 }
 
 impl Load {
-    /// `connections` to a port of loopback; `at_once` concurrent calls on each.
-    pub fn new(
-        port: u16,
-        name: &str,
-        request: Bytes,
-        messages: usize,
-        shape: (usize, usize),
-    ) -> Load {
+    /// Connections to a port of loopback, of gRPC calls.
+    pub fn new(port: u16, name: &str, request: Bytes, messages: usize, shape: Shape) -> Load {
         let path = format!("/lf.a2a.v1.A2AService/{name}");
         let mut headers = HeaderMap::new();
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
@@ -51,7 +59,7 @@ impl Load {
     }
 
     /// The same for JSON-RPC calls.
-    pub fn json(port: u16, request: Bytes, shape: (usize, usize)) -> Load {
+    pub fn json(port: u16, request: Bytes, shape: Shape) -> Load {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -64,13 +72,13 @@ impl Load {
         mut headers: HeaderMap,
         request: Bytes,
         messages: Option<usize>,
-        (connections, at_once): (usize, usize),
+        shape: Shape,
     ) -> Load {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let local = LocalSet::new();
         let connect = async {
             let mut all = Vec::new();
-            for _ in 0..connections {
+            for _ in 0..shape.connections {
                 let stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
                 stream.set_nodelay(true).unwrap();
                 let mut builder = h2::client::Builder::new();
@@ -88,7 +96,7 @@ impl Load {
         headers.insert(header::USER_AGENT, HeaderValue::from_static("grpc-bench/1"));
         headers.insert("a2a-version", HeaderValue::from_static("1.0"));
         let call = Rc::new(Call { uri: text.parse().unwrap(), headers, request, messages });
-        Load { runtime, local, connections, call, at_once }
+        Load { runtime, local, connections, call, at_once: shape.at_once }
     }
 
     /// The body of the answer to one call.

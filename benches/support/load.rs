@@ -21,7 +21,8 @@ impl Load {
     /// `depth` concurrent requests on each of these connections.
     pub fn new(
         served: &Served,
-        (connections, depth): (usize, usize),
+        connections: usize,
+        depth: usize,
         request: &[u8],
         answer_bytes: usize,
     ) -> Load {

@@ -37,7 +37,7 @@ pub fn hooked(text: &str, url: &str, with: &str) -> String {
 }
 
 /// Completed tasks, each with a webhook at that URL; `at_a_time` concurrent posts.
-pub fn outbox(tasks: usize, (url, with): (&str, &str), at_a_time: u32) -> Arc<dyn Outbox> {
+pub fn outbox(tasks: usize, url: &str, with: &str, at_a_time: u32) -> Arc<dyn Outbox> {
     let targets = PushTargets { allow: vec!["localhost".parse().unwrap()], ..Default::default() };
     let pace = Pace { per_host: at_a_time, ..Pace::default() };
     let push = Some(PushSettings { targets, pace, ..PushSettings::default() });
@@ -52,7 +52,7 @@ pub fn outbox(tasks: usize, (url, with): (&str, &str), at_a_time: u32) -> Arc<dy
 
 /// Makes this many post requests, each of which is delivered before the next.
 pub fn run(count: u64) {
-    let outbox = outbox(100, ("http://localhost:9999/hooks/a2a", BEARER), 8);
+    let outbox = outbox(100, "http://localhost:9999/hooks/a2a", BEARER, 8);
     let now = Now { mono_ms: 2, unix_ms: 1_790_000_000_001 };
     let mut request = PostRequest::default();
     for turn in 0..count {

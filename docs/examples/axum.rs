@@ -214,14 +214,14 @@ struct Said {
     is_over: bool,
 }
 
-fn field((name, value): (&str, &str)) -> Option<(HeaderName, HeaderValue)> {
+fn field(name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
     Some((name.parse().ok()?, value.parse().ok()?))
 }
 
 impl ResponseSink for Said {
     fn head(&mut self, head: &HeadParts) {
         let mut response = Response::builder().status(head.status).body(()).unwrap_or_default();
-        head.for_each_field(|name, value| response.headers_mut().extend(field((name, value))));
+        head.for_each_field(|name, value| response.headers_mut().extend(field(name, value)));
         self.head = Some(response);
     }
 
@@ -230,7 +230,8 @@ impl ResponseSink for Said {
     }
 
     fn end(&mut self, trailers: FieldLines<'_>) {
-        let trailers: HeaderMap = trailers.iter().filter_map(field).collect();
+        let trailers: HeaderMap =
+            trailers.iter().filter_map(|(name, value)| field(name, value)).collect();
         if !trailers.is_empty() {
             self.frames.push_back(Frame::trailers(trailers));
         }

@@ -57,7 +57,7 @@ impl Conn {
         cx: &mut Cx<'_>,
         rest: &[u8],
         layout: &HeadLayout,
-        (end, continued): (request::BodyEnd, bool),
+        end: request::BodyEnd,
         eof: bool,
         admission: Admitted,
     ) -> Step {
@@ -66,6 +66,7 @@ impl Conn {
         if asking.ignores_body(&layout.head(rest), &admission) {
             return self.answer_unread(cx, &layout.head(rest));
         }
+        let continued = matches!(self.state, State::Reading { continued: true, .. });
         if layout.head(rest).expect_continue() && !continued && rest.len() == head_len {
             cx.out.extend_from_slice(response::CONTINUE);
         }
@@ -140,7 +141,8 @@ impl Conn {
         if chunks.admission.as_ref().is_some_and(|admission| !admission.holds(cx.now)) {
             return self.refuse_caller(cx, &head, &ENDED);
         }
-        self.respond(cx, lease, (&head, body), chunks.admission);
+        let answered = Conn::respond(cx, lease, &head, body, chunks.admission);
+        self.answered(cx, answered);
         Step::Ate(ate)
     }
 }

@@ -28,7 +28,7 @@ use crate::{
         Engine, Worker,
         body::Chunks,
         following,
-        request::{self, Http1Handled, asking},
+        request::{self, Http1Handled, RequestCx, asking},
         socket::Socket,
     },
     http::{Found, Head},
@@ -349,8 +349,8 @@ impl Conn {
             Ok(Found::Complete(layout)) => layout,
         };
         let head = layout.head(rest.bytes());
-        let at = (cx.engine, cx.peer);
-        if let Some(refusal) = self.refused_head(at, &head, layout.knows_hosts()) {
+        let knows_hosts = layout.knows_hosts();
+        if let Some(refusal) = self.refused_head(cx.engine, cx.peer, &head, knows_hosts) {
             return self.refuse(cx, refusal);
         }
         if !config.access.trusted_proxies.is_empty() {
@@ -374,8 +374,8 @@ impl Conn {
         let total = match end {
             request::BodyEnd::At(total) if total <= seen => total,
             end => {
-                let (layout, at) = (*layout, (end, continued));
-                return self.begin_body(cx, rest.bytes(), &layout, at, eof, admission);
+                let layout = *layout;
+                return self.begin_body(cx, rest.bytes(), &layout, end, eof, admission);
             }
         };
         if total - head_len > LARGE_BODY_BYTES || head.is_coded() {
@@ -384,9 +384,10 @@ impl Conn {
         }
         let (head, body) = rest.split(head_len, total - head_len);
         let head = layout.head(head);
-        let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
-        let turn = (cx.now, cx.wake, cx.peer);
-        let answered = request::handle(tools, turn, &head, body, admission);
+        let (scratch, out) = (&mut cx.worker.scratch, &mut *cx.out);
+        let at =
+            RequestCx { engine: cx.engine, now: cx.now, wake: cx.wake, peer: cx.peer, head: &head };
+        let answered = request::handle(at, scratch, out, body, admission);
         self.answered(cx, answered);
         Step::Ate(total)
     }

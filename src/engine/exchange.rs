@@ -28,7 +28,11 @@ use crate::{
         responder::Transport,
         response_parts::{HeadParts, ResponseParts},
     },
-    engine::{Cx, following::next_ms, request},
+    engine::{
+        Cx,
+        following::next_ms,
+        request::{self, RequestCx},
+    },
     http::{self, Field, FieldLines, Head, HeadBuf, PartsReject, RequestParts},
     json::Source,
     limits::{Limits, callers::ADMISSION_MS_MAX},
@@ -416,11 +420,11 @@ impl Exchange {
             self.state = ExchangeState::NotAdmitted(filed, ENDED.into());
             return 0;
         }
-        let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);
-        let (tools, turn) = ((cx.engine, &mut *lent, &mut *cx.out), (cx.now, cx.wake, cx.peer));
         let (head, body) = (filed.head(), Source::from(body));
-        let parts = &mut self.parts;
-        let (handled, record) = request::handle_parts(tools, turn, &head, body, parts, admission);
+        let at = RequestCx::of(cx, &head);
+        let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);
+        let writer = ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
+        let (handled, record) = request::handle_parts(at, &mut lent, writer, body, admission);
         drop(lent);
         cx.worker.heads.reuse(filed);
         self.set_state(handled);

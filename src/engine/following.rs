@@ -10,6 +10,14 @@ use crate::{
 
 use std::task::Waker;
 
+/// The context of a round.
+#[derive(Clone, Copy)]
+pub(super) struct FollowCx<'x> {
+    pub(super) engine: &'x Engine,
+    pub(super) now: Now,
+    pub(super) wake: &'x Waker,
+}
+
 /// The result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Followed {
@@ -33,10 +41,11 @@ pub(super) fn next_ms(stream: &EventStream, limits: &Limits) -> u64 {
 /// silence, and its end.
 pub(super) fn follow(
     stream: &mut EventStream,
-    (engine, now, wake): (&Engine, Now, &Waker),
+    cx: FollowCx<'_>,
     writer: &mut ResponseWriter<'_>,
     room: usize,
 ) -> Followed {
+    let FollowCx { engine, now, wake } = cx;
     if !stream.is_admitted(now, wake) {
         stream.expire(writer);
         return Followed::Cut;

@@ -15,7 +15,7 @@ use crate::{
         response_parts::ResponseParts,
         ws::Session,
     },
-    engine::Engine,
+    engine::{Cx, Engine},
     http::{BodyFraming, ChunkLimits, Head, HeadLimits},
     json::Source,
     limits::Limits,
@@ -76,6 +76,53 @@ pub(super) fn body_limit(engine: &Engine, head: &Head<'_>) -> BodyLimit {
     BodyLimit::of(&engine.config, engine.service(), head)
 }
 
+/// The head of a request, and the part of a [`Cx`] in which the request is handled.
+#[derive(Clone, Copy)]
+pub(super) struct RequestCx<'x> {
+    pub(super) engine: &'x Engine,
+    pub(super) now: Now,
+    pub(super) wake: &'x Waker,
+    pub(super) peer: Peer<'x>,
+    pub(super) head: &'x Head<'x>,
+}
+
+impl<'x> RequestCx<'x> {
+    #[inline(always)]
+    pub(super) fn of(cx: &Cx<'x>, head: &'x Head<'x>) -> RequestCx<'x> {
+        RequestCx { engine: cx.engine, now: cx.now, wake: cx.wake, peer: cx.peer, head }
+    }
+
+    /// The context of the call that the request makes.
+    #[inline(always)]
+    fn call(
+        self,
+        scratch: &'x mut CallScratch,
+        writer: ResponseWriter<'x>,
+        closes: bool,
+        admission: Admitted,
+    ) -> CallContext<'x> {
+        CallContext {
+            service: self.engine.service(),
+            config: &self.engine.config,
+            scratch,
+            writer,
+            now: self.now,
+            wake: self.wake,
+            peer: self.peer,
+            endpoint: Endpoint::DEFAULT,
+            base: "",
+            named_beside: None,
+            agent: Endpoint::DEFAULT.agent,
+            source: RequestSource::Http(self.head),
+            closes,
+            extensions: None,
+            admission,
+            share: None,
+            begin: CallBegin::default(),
+        }
+    }
+}
+
 /// The result of handling an HTTP/1.1 request, and the record that its answer shows.
 pub(super) struct Http1Handled {
     pub(super) handled: Handled,
@@ -88,17 +135,18 @@ pub(super) struct Http1Handled {
 /// Handles a request with a complete body.
 #[inline(always)]
 pub(super) fn handle<'x>(
-    (engine, scratch, out): (&'x Engine, &'x mut Scratch, &'x mut Vec<u8>),
-    (now, wake, peer): (Now, &'x Waker, Peer<'x>),
-    head: &'x Head<'x>,
+    cx: RequestCx<'x>,
+    scratch: &'x mut Scratch,
+    out: &'x mut Vec<u8>,
     body: Source<'_>,
     admission: Admitted,
 ) -> Http1Handled {
-    let closes = !head.keep_alive() || engine.is_draining();
+    let head = cx.head;
+    let closes = !head.keep_alive() || cx.engine.is_draining();
     let Scratch { decode, call, date, .. } = scratch;
-    let responder = Transport::Http1(Http1::new(head, closes, date.at(now)));
+    let responder = Transport::Http1(Http1::new(head, closes, date.at(cx.now)));
     let writer = ResponseWriter::new(out, responder);
-    let mut cx = context((engine, call, writer), (now, wake, peer), head, closes, admission);
+    let mut cx = cx.call(call, writer, closes, admission);
     cx.note_page(head);
     let mut session = None;
     let handled = binding::http::handle(&mut cx, head, decode, body, Some(&mut session));
@@ -108,15 +156,12 @@ pub(super) fn handle<'x>(
 
 /// Answers a request of which only the head is read, as the last one of its connection.
 #[cold]
-pub(super) fn handle_unread<'x>(
-    (engine, scratch, out): (&'x Engine, &'x mut Scratch, &'x mut Vec<u8>),
-    (now, wake, peer): (Now, &'x Waker, Peer<'x>),
-    head: &'x Head<'x>,
-) {
+pub(super) fn handle_unread<'x>(cx: RequestCx<'x>, scratch: &'x mut Scratch, out: &'x mut Vec<u8>) {
+    let head = cx.head;
     let Scratch { decode, call, date, .. } = scratch;
-    let responder = Transport::Http1(Http1::new(head, true, date.at(now)));
+    let responder = Transport::Http1(Http1::new(head, true, date.at(cx.now)));
     let writer = ResponseWriter::new(out, responder);
-    let mut cx = context((engine, call, writer), (now, wake, peer), head, true, None);
+    let mut cx = cx.call(call, writer, true, None);
     cx.note_page(head);
     // A request without authentication shows no task, and waits for nothing.
     let _ = binding::http::handle(&mut cx, head, decode, Source::from(&[][..]), None);
@@ -124,17 +169,15 @@ pub(super) fn handle_unread<'x>(
 
 /// As [`handle`], for an answer in parts; returns the record that it shows.
 pub(super) fn handle_parts<'x>(
-    (engine, scratch, out): (&'x Engine, &'x mut Scratch, &'x mut Vec<u8>),
-    (now, wake, peer): (Now, &'x Waker, Peer<'x>),
-    head: &'x Head<'x>,
+    cx: RequestCx<'x>,
+    scratch: &'x mut Scratch,
+    writer: ResponseWriter<'x>,
     body: Source<'_>,
-    parts: &'x mut ResponseParts,
     admission: Admitted,
 ) -> (Handled, u64) {
     let Scratch { decode, call, .. } = scratch;
-    let writer = ResponseWriter::new(out, Transport::Parts(parts));
-    let closes = engine.is_draining();
-    let mut cx = context((engine, call, writer), (now, wake, peer), head, closes, admission);
+    let (head, closes) = (cx.head, cx.engine.is_draining());
+    let mut cx = cx.call(call, writer, closes, admission);
     cx.note_page(head);
     (binding::http::handle(&mut cx, head, decode, body, None), cx.writer.record)
 }
@@ -142,19 +185,20 @@ pub(super) fn handle_parts<'x>(
 /// Answers a request that is not admitted.
 #[cold]
 pub(super) fn refuse<'x>(
-    (engine, scratch, out): (&'x Engine, &'x mut Scratch, &'x mut Vec<u8>),
-    (now, wake, peer): (Now, &'x Waker, Peer<'x>),
-    head: &'x Head<'x>,
+    cx: RequestCx<'x>,
+    scratch: &'x mut Scratch,
+    out: &'x mut Vec<u8>,
     parts: Option<&'x mut ResponseParts>,
     refusal: &AuthRefusal,
 ) {
+    let head = cx.head;
     let Scratch { call, date, .. } = scratch;
     let responder = match parts {
         Some(parts) => Transport::Parts(parts),
-        None => Transport::Http1(Http1::new(head, true, date.at(now))),
+        None => Transport::Http1(Http1::new(head, true, date.at(cx.now))),
     };
     let writer = ResponseWriter::new(out, responder);
-    let mut cx = context((engine, call, writer), (now, wake, peer), head, true, None);
+    let mut cx = cx.call(call, writer, true, None);
     cx.note_page(head);
     admission::refuse(&mut cx, head, refusal);
 }
@@ -167,33 +211,4 @@ pub(super) fn asking<'x>(
     takes_trailers: bool,
 ) -> AdmissionCx<'x> {
     AdmissionCx { config: &engine.config, service: engine.service(), peer, takes_trailers }
-}
-
-#[inline(always)]
-fn context<'x>(
-    (engine, scratch, writer): (&'x Engine, &'x mut CallScratch, ResponseWriter<'x>),
-    (now, wake, peer): (Now, &'x Waker, Peer<'x>),
-    head: &'x Head<'x>,
-    closes: bool,
-    admission: Admitted,
-) -> CallContext<'x> {
-    CallContext {
-        service: engine.service(),
-        config: &engine.config,
-        scratch,
-        writer,
-        now,
-        wake,
-        peer,
-        endpoint: Endpoint::DEFAULT,
-        base: "",
-        named_beside: None,
-        agent: Endpoint::DEFAULT.agent,
-        source: RequestSource::Http(head),
-        closes,
-        extensions: None,
-        admission,
-        share: None,
-        begin: CallBegin::default(),
-    }
 }

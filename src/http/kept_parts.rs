@@ -10,6 +10,7 @@ use super::{
     head::Span,
     kept::{self, TEXT_BYTES_MAX},
     parse::KnownField,
+    request_parts::FiledHead,
     scan,
 };
 
@@ -81,7 +82,8 @@ impl KeptParts {
     pub(super) fn keep(
         &mut self,
         key: PartsKey<'_>,
-        (bytes, lines): (&[u8], &[PartLine]),
+        bytes: &[u8],
+        lines: &[PartLine],
         layout: &HeadLayout,
     ) {
         // A query may hold a key.
@@ -93,7 +95,7 @@ impl KeptParts {
         if !is_kept || has_space || bytes.len() > TEXT_BYTES_MAX {
             return;
         }
-        let head = KeptPartsHead::new(key, (bytes, lines), layout);
+        let head = KeptPartsHead::new(key, bytes, lines, layout);
         match self.find(key) {
             Some(place) => self.heads[place] = head,
             None if self.heads.len() < HEADS_KEPT => self.heads.push(head),
@@ -108,7 +110,8 @@ impl KeptParts {
 impl KeptPartsHead {
     fn new(
         key: PartsKey<'_>,
-        (bytes, lines): (&[u8], &[PartLine]),
+        bytes: &[u8],
+        lines: &[PartLine],
         layout: &HeadLayout,
     ) -> KeptPartsHead {
         let PartsKey { method, target, authority, has_body, fields_min } = key;
@@ -170,13 +173,13 @@ impl KeptPartsHead {
     }
 
     /// Whether a field equals the line at this index, except for its gap, which is then filled in
-    /// `bytes`; the head's data of a body is stored in `body`.
+    /// `head`, as is the length of its body.
     pub(super) fn recall(
         &self,
         place: usize,
-        (name, value): (&[u8], &[u8]),
-        bytes: &mut [u8],
-        body: &mut BodyFraming,
+        name: &[u8],
+        value: &[u8],
+        head: &mut FiledHead,
         limits: &HeadLimits,
     ) -> bool {
         let Some(line) = self.lines.get(place) else { return false };
@@ -189,7 +192,7 @@ impl KeptPartsHead {
         match line.known {
             Some(KnownField::ContentLength) => match length(value) {
                 Some(length) if length <= limits.body_bytes_max => {
-                    *body = BodyFraming::Length(length);
+                    head.layout.body = BodyFraming::Length(length);
                 }
                 _ => return false,
             },
@@ -201,7 +204,7 @@ impl KeptPartsHead {
         if gap.len() != value.len() || scan::value_len(value) != value.len() {
             return false;
         }
-        bytes[gap].copy_from_slice(value);
+        head.bytes[gap].copy_from_slice(value);
         true
     }
 }

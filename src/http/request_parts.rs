@@ -40,8 +40,8 @@ pub struct HeadBuf(Box<FiledHead>);
 /// A head, or memory for one.
 #[derive(Debug)]
 pub(super) struct FiledHead {
-    bytes: Vec<u8>,
-    layout: HeadLayout,
+    pub(super) bytes: Vec<u8>,
+    pub(super) layout: HeadLayout,
     /// True: it is wiped.
     is_secret: bool,
 }
@@ -132,15 +132,14 @@ impl HeadMemo {
         let HeadMemo { limits, known_host, parts, part_lines, spare_parts, .. } = self;
         let (mut begun, mut differs) = (None, None);
         let mut head = spare_parts.take().unwrap_or_else(FiledHead::room);
-        let FiledHead { bytes, layout, .. } = &mut *head;
         if let Some(kept) = parts.find(key).map(|place| parts.at(place)) {
             // Whether it is another head is decided field by field.
-            bytes.extend_from_slice(kept.bytes());
-            *layout = *kept.layout();
+            head.bytes.extend_from_slice(kept.bytes());
+            head.layout = *kept.layout();
             let mut place = kept.first_line();
-            for field in fields.by_ref() {
-                if !kept.recall(place, field, bytes, &mut layout.body, limits) {
-                    differs = Some(field);
+            for (name, value) in fields.by_ref() {
+                if !kept.recall(place, name, value, &mut head, limits) {
+                    differs = Some((name, value));
                     break;
                 }
                 place += 1;
@@ -148,11 +147,12 @@ impl HeadMemo {
             if differs.is_none() && place == kept.lines().len() {
                 return Ok(HeadBuf(head));
             }
-            bytes.truncate(kept.start_of(place));
+            head.bytes.truncate(kept.start_of(place));
             begun = Some(&kept.lines()[..place]);
         }
         let fields = differs.into_iter().chain(fields);
-        let mut section = Section::begin(key, (bytes, begun), part_lines, limits)?;
+        let FiledHead { bytes, layout, .. } = &mut *head;
+        let mut section = Section::begin(key, bytes, begun, part_lines, limits)?;
         let filed = file(key, fields, &mut section, known_host, limits);
         *layout = filed.map_err(|reject| section.refused(reject))?;
         let is_host_known = layout.knows_hosts;
@@ -160,7 +160,7 @@ impl HeadMemo {
         if layout.knows_hosts && !is_host_known {
             self.note_host(layout.host.of(bytes).unwrap_or_default());
         }
-        self.parts.keep(key, (bytes, &self.part_lines), layout);
+        self.parts.keep(key, bytes, &self.part_lines, layout);
         Ok(HeadBuf(head))
     }
 
@@ -282,7 +282,8 @@ impl<'l> Section<'l> {
     /// up to their end.
     fn begin(
         key: PartsKey<'_>,
-        (bytes, begun): (&'l mut Vec<u8>, Option<&[PartLine]>),
+        bytes: &'l mut Vec<u8>,
+        begun: Option<&[PartLine]>,
         lines: &'l mut Vec<PartLine>,
         limits: &HeadLimits,
     ) -> Result<Section<'l>, Reject> {

@@ -20,7 +20,7 @@ impl Task {
         let mut growing = self.artifacts.len().checked_sub(1);
         // Both reserve once: `Task::growth` relies on it.
         match growing.and_then(|newest| event.as_chunk_of(self.id_field_of(newest))) {
-            Some(chunk) => encode_chunk(chunk, &mut self.log),
+            Some((part, flag)) => encode_chunk(part, flag, &mut self.log),
             None => event.encode(&mut self.log),
         }
         self.append_entry(at, &mut growing, limits);

@@ -246,7 +246,7 @@ impl<'a> TaskEvent<'a> {
 }
 
 /// Appends a chunk as an entry without the id of its artifact.
-pub(super) fn encode_chunk((part, flag): (Part<'_>, u8), out: &mut Vec<u8>) {
+pub(super) fn encode_chunk(part: Part<'_>, flag: u8, out: &mut Vec<u8>) {
     out.reserve(ENTRY_HEAD + part.0.len());
     out.extend_from_slice(&entry_head(part.0.len(), kind::ARTIFACT, flag));
     out.extend_from_slice(part.0);

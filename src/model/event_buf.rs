@@ -42,7 +42,7 @@ impl EventBuf {
     #[inline(never)]
     fn push_artifact(&mut self, event: &TaskEvent<'_>) {
         match self.named().and_then(|named| event.as_chunk_of(named.id_field())) {
-            Some(chunk) => encode_chunk(chunk, &mut self.bytes),
+            Some((part, flag)) => encode_chunk(part, flag, &mut self.bytes),
             None => {
                 self.named_at = Some(self.bytes.len());
                 event.encode(&mut self.bytes);

@@ -58,6 +58,7 @@ pub use received::{ReadError, Received, ReceivedKind};
 pub use reply::{PushReply, Reply};
 pub use security::{CardRequirement, CardScheme, CardSchemeKind, CardSecurity};
 pub use state::{Generation, Role, TaskState};
+pub(crate) use task::FirstMessage;
 pub use task::{Refusal, Task, TaskLimits};
 pub use text::{RawText, Text};
 pub use uuid::uuid;

@@ -41,6 +41,13 @@ pub enum Refusal {
     TooManyArtifacts,
 }
 
+/// The message that begins a task, and the time when it arrived.
+#[derive(Clone, Copy)]
+pub(crate) struct FirstMessage<'m> {
+    pub(crate) message: Message<'m>,
+    pub(crate) at_ms: u64,
+}
+
 /// Allocators place larger blocks on pages of their own, or nearly so.
 const RELOCATED_MAX: usize = 512 * 1024;
 
@@ -141,9 +148,10 @@ impl Task {
         id: &[u8],
         context_id: &[u8],
         generation: Generation,
-        (message, at_ms): (Message<'_>, u64),
+        first: FirstMessage<'_>,
         reserve: usize,
     ) -> Task {
+        let FirstMessage { message, at_ms } = first;
         let mut log = Task::log_of(id, context_id, reserve);
         log.extend_from_slice(&entry_head(message.0.len(), kind::USER_MESSAGE | mark::MESSAGE, 0));
         log.extend_from_slice(message.0);
@@ -471,7 +479,8 @@ mod tests {
         let mut slow = Task::new(b"t", b"c", Generation::V03, 0);
         slow.apply(&TaskEvent::UserMessage { message: said.view() }, &limits()).unwrap();
         slow.apply(&status(TaskState::Submitted), &limits()).unwrap();
-        let mut fast = Task::submitted(b"t", b"c", Generation::V03, (said.view(), 1), 0);
+        let first = FirstMessage { message: said.view(), at_ms: 1 };
+        let mut fast = Task::submitted(b"t", b"c", Generation::V03, first, 0);
         for task in [&mut slow, &mut fast] {
             assert_eq!(task.log().len(), 2 + Task::submitted_cost(said.view()));
             task.apply(&status(TaskState::Working), &limits()).unwrap();
@@ -556,7 +565,8 @@ mod tests {
         for (round, history_max) in (0..12usize).zip([1, 2, 10].into_iter().cycle()) {
             let limits = TaskLimits { history_max, ..limits() };
             let said = MessageBuf::agent(&large[round % 2]).id("m");
-            let begun = || Task::submitted(b"t", b"c", Generation::V1, (said.view(), 1), 0);
+            let first = FirstMessage { message: said.view(), at_ms: 1 };
+            let begun = || Task::submitted(b"t", b"c", Generation::V1, first, 0);
             let (mut fast, mut slow, mut events) = (begun(), begun(), EventBuf::default());
             events.push_repeat_with(|packer| packer.put(1, b"0"));
             events.push(&status(TaskState::Working));
@@ -653,7 +663,8 @@ mod tests {
     #[test]
     fn a_message_is_repeated_once_and_only_where_it_could_be_copied() {
         let said = MessageBuf::agent(&PartsBuf::new().text(&"x".repeat(60_000))).id("m");
-        let mut task = Task::submitted(b"t", b"c", Generation::V1, (said.view(), 1), 0);
+        let first = FirstMessage { message: said.view(), at_ms: 1 };
+        let mut task = Task::submitted(b"t", b"c", Generation::V1, first, 0);
         let mut events = EventBuf::default();
         events.push_repeat_with(|packer| packer.put(1, b"0"));
         assert_eq!(task.apply_at_once(&events, &limits()), (0, false));

@@ -152,8 +152,8 @@ async fn tick(index: usize, local: Rc<WorkerState>, drain: Rc<RefCell<Drain>>) {
         loop {
             let now = local.clock.refresh();
             local.look_back(now);
-            if let Some(slow) = slow_future() {
-                local.server.slow_turns.tell(&local.server.engine, slow, now.mono_ms);
+            if let Some((agent, ms)) = slow_future() {
+                local.server.slow_turns.tell(&local.server.engine, agent, ms, now.mono_ms);
             }
             let Some(latest_ms) = drain.borrow_mut().advance(&local, now) else {
                 return Poll::Ready(());

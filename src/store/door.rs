@@ -13,7 +13,9 @@ use super::{
     spaces::Spaces,
 };
 use crate::{
-    model::{EventBuf, Generation, Message, RawText, Refusal, Task, TaskEvent, TaskLimits},
+    model::{
+        EventBuf, FirstMessage, Generation, Message, RawText, Refusal, Task, TaskEvent, TaskLimits,
+    },
     service::tap::{Record, Tap},
 };
 
@@ -109,7 +111,8 @@ impl Door {
         match (change, &mut slot.task.0) {
             (Change::Begin(begin), task) => {
                 let Begin { id, context_id, generation, message, at_ms, log, .. } = begin;
-                *task = Some(Task::submitted(id, context_id, generation, (message, at_ms), log));
+                let first = FirstMessage { message, at_ms };
+                *task = Some(Task::submitted(id, context_id, generation, first, log));
             }
             (Change::Event(event, limits), Some(task)) => {
                 entered.seq = task.apply(event, limits)?

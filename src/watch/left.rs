@@ -150,12 +150,13 @@ impl Left {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::model::{Generation, MessageBuf, PartsBuf};
+    use crate::model::{FirstMessage, Generation, MessageBuf, PartsBuf};
 
     fn task() -> Task {
         let text = "x".repeat(100);
         let message = MessageBuf::user(&PartsBuf::new().text(&*text));
-        Task::submitted(b"id", b"context", Generation::V1, (message.view(), 0), 0)
+        let first = FirstMessage { message: message.view(), at_ms: 0 };
+        Task::submitted(b"id", b"context", Generation::V1, first, 0)
     }
 
     #[test]

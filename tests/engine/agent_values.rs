@@ -313,7 +313,8 @@ fn spelled() -> impl Strategy<Value = (String, String)> {
 proptest! {
     /// Raw JSON text passes a builder unchanged; plain text is escaped once. Both equal the text.
     #[test]
-    fn text_goes_through_builders_and_stays_the_text((text, raw) in spelled()) {
+    fn text_goes_through_builders_and_stays_the_text(spelled in spelled()) {
+        let (text, raw) = spelled;
         let spelling = RawText::parse(&raw).unwrap();
         prop_assert_eq!(spelling.to_str(), text.as_str());
         prop_assert!(spelling == text.as_str());

@@ -16,11 +16,15 @@ const V03: AgentInterface<'_> = AgentInterface { version: "0.3", url: "http://h/
 const REST: AgentInterface<'_> =
     AgentInterface { binding: "HTTP+JSON", url: "http://h/v1", tenant: Some("t\"1"), ..V1 };
 
-/// `(required, optional)` fields, wire §1.6.
-type Fields = (&'static [&'static str], &'static [&'static str]);
+/// The fields of an object, wire §1.6.
+#[derive(Clone, Copy)]
+struct Fields {
+    required: &'static [&'static str],
+    optional: &'static [&'static str],
+}
 
-const CARD_V1: Fields = (
-    &[
+const CARD_V1: Fields = Fields {
+    required: &[
         "name",
         "description",
         "version",
@@ -30,7 +34,7 @@ const CARD_V1: Fields = (
         "defaultOutputModes",
         "skills",
     ],
-    &[
+    optional: &[
         "provider",
         "documentationUrl",
         "iconUrl",
@@ -38,9 +42,9 @@ const CARD_V1: Fields = (
         "securityRequirements",
         "signatures",
     ],
-);
-const CARD_V03: Fields = (
-    &[
+};
+const CARD_V03: Fields = Fields {
+    required: &[
         "name",
         "description",
         "version",
@@ -52,7 +56,7 @@ const CARD_V03: Fields = (
         "skills",
         "preferredTransport",
     ],
-    &[
+    optional: &[
         "additionalInterfaces",
         "provider",
         "documentationUrl",
@@ -62,21 +66,26 @@ const CARD_V03: Fields = (
         "supportsAuthenticatedExtendedCard",
         "signatures",
     ],
-);
-const CAPABILITIES_V1: Fields =
-    (&[], &["streaming", "pushNotifications", "extensions", "extendedAgentCard"]);
-const CAPABILITIES_V03: Fields =
-    (&[], &["streaming", "pushNotifications", "extensions", "stateTransitionHistory"]);
-const INTERFACE_V1: Fields = (&["url", "protocolBinding", "protocolVersion"], &["tenant"]);
-const INTERFACE_V03: Fields = (&["url", "transport"], &[]);
-const SKILL_V1: Fields = (
-    &["id", "name", "description", "tags"],
-    &["examples", "inputModes", "outputModes", "securityRequirements"],
-);
-const SKILL_V03: Fields = (
-    &["id", "name", "description", "tags"],
-    &["examples", "inputModes", "outputModes", "security"],
-);
+};
+const CAPABILITIES_V1: Fields = Fields {
+    required: &[],
+    optional: &["streaming", "pushNotifications", "extensions", "extendedAgentCard"],
+};
+const CAPABILITIES_V03: Fields = Fields {
+    required: &[],
+    optional: &["streaming", "pushNotifications", "extensions", "stateTransitionHistory"],
+};
+const INTERFACE_V1: Fields =
+    Fields { required: &["url", "protocolBinding", "protocolVersion"], optional: &["tenant"] };
+const INTERFACE_V03: Fields = Fields { required: &["url", "transport"], optional: &[] };
+const SKILL_V1: Fields = Fields {
+    required: &["id", "name", "description", "tags"],
+    optional: &["examples", "inputModes", "outputModes", "securityRequirements"],
+};
+const SKILL_V03: Fields = Fields {
+    required: &["id", "name", "description", "tags"],
+    optional: &["examples", "inputModes", "outputModes", "security"],
+};
 
 fn profile() -> Profile {
     let mut profile = Profile::new("n\"\\\n\u{1}é", "described");
@@ -108,8 +117,8 @@ fn keys(value: &Value) -> BTreeSet<&str> {
     value.as_object().expect("an object").keys().map(String::as_str).collect()
 }
 
-fn assert_required(value: &Value, (required, _): Fields) {
-    for key in required {
+fn assert_required(value: &Value, fields: Fields) {
+    for key in fields.required {
         assert!(value.get(key).is_some(), "{key} is missing in {value}");
     }
 }
@@ -117,7 +126,10 @@ fn assert_required(value: &Value, (required, _): Fields) {
 fn assert_strict(value: &Value, fields: Fields) {
     assert_required(value, fields);
     for key in keys(value) {
-        assert!(fields.0.contains(&key) || fields.1.contains(&key), "{key} is foreign in {value}");
+        assert!(
+            fields.required.contains(&key) || fields.optional.contains(&key),
+            "{key} is foreign in {value}"
+        );
     }
 }
 

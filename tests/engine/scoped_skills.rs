@@ -45,20 +45,28 @@ fn lab() -> Lab {
     Lab::new(Setup { authenticator, ..setup() })
 }
 
+/// A path, and the method of JSON-RPC; without it: a GET request.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    path: &'static str,
+    method: &'static str,
+}
+
 /// Each way to request the extended card over HTTP.
-const WAYS: [(&str, &str); 9] = [
-    ("/", "GetExtendedAgentCard"),
-    ("/", "agent/getAuthenticatedExtendedCard"),
-    ("/", "agent/authenticatedExtendedCard"),
-    ("/agents/artist", "GetExtendedAgentCard"),
-    ("/evo", "agent/authenticatedExtendedCard"),
-    ("/extendedAgentCard", ""),
-    ("/v1/card", ""),
-    ("/agent/authenticatedExtendedCard", ""),
-    ("/agents/artist/agent/authenticatedExtendedCard", ""),
+const WAYS: [Way; 9] = [
+    Way { path: "/", method: "GetExtendedAgentCard" },
+    Way { path: "/", method: "agent/getAuthenticatedExtendedCard" },
+    Way { path: "/", method: "agent/authenticatedExtendedCard" },
+    Way { path: "/agents/artist", method: "GetExtendedAgentCard" },
+    Way { path: "/evo", method: "agent/authenticatedExtendedCard" },
+    Way { path: "/extendedAgentCard", method: "" },
+    Way { path: "/v1/card", method: "" },
+    Way { path: "/agent/authenticatedExtendedCard", method: "" },
+    Way { path: "/agents/artist/agent/authenticatedExtendedCard", method: "" },
 ];
 
-fn ask(lab: &mut Lab, (path, method): (&str, &str), token: &str, lines: &str) -> Reply {
+fn ask(lab: &mut Lab, way: Way, token: &str, lines: &str) -> Reply {
+    let Way { path, method } = way;
     let authorization = format!("Bearer {token}");
     match method {
         "" => lab.ask(&get_with(path, &format!("Authorization: {authorization}\r\n{lines}"))),

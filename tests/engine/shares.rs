@@ -355,7 +355,7 @@ fn turns_of_strangers_take_the_share_of_their_address() {
 }
 
 /// Sends a message with a fresh id and so many bytes; its text selects how the turn ends.
-fn send_large(lab: &mut Lab, peer: Peer, token: &str, (begins, bytes): (&str, usize)) {
+fn send_large(lab: &mut Lab, peer: Peer, token: &str, begins: &str, bytes: usize) {
     let mut params = V1.params(Say { at_once: begins == "work", id: "", ..say(begins) });
     static SENT: AtomicUsize = AtomicUsize::new(0);
     params["message"]["messageId"] = json!(SENT.fetch_add(1, Relaxed).to_string());
@@ -389,10 +389,11 @@ fn known(token: &str, body: &str) -> Vec<u8> {
 fn two_tasks_fill_the_bytes_of_their_caller(
     lab: &mut Lab,
     keep: &Keep,
-    (token, other): (&str, &str),
+    token: &str,
+    other: &str,
     open: impl Fn(&mut Lab, &str) -> Peer,
 ) {
-    let large = |begins| (begins, 30 * 1024);
+    const LARGE: usize = 30 * 1024;
     let refused = |lab: &mut Lab, peer: Peer| {
         let reply = lab.reply(peer);
         assert_eq!((reply.status, reply.code()), (429, -32000), "{}", reply.text());
@@ -406,23 +407,23 @@ fn two_tasks_fill_the_bytes_of_their_caller(
     for begins in ["work", "wait"] {
         let peers = [0; 3].map(|_| open(lab, token));
         for peer in &peers[..2] {
-            send_large(lab, *peer, token, large(begins));
+            send_large(lab, *peer, token, begins, LARGE);
             if begins == "work" {
                 assert_eq!(lab.reply(*peer).status, 200);
             }
         }
-        send_large(lab, peers[2], token, large(begins));
+        send_large(lab, peers[2], token, begins, LARGE);
         refused(lab, peers[2]);
         // A small task still fits, and another caller has its own share.
         let small = open(lab, token);
-        send_large(lab, small, token, ("done", 1));
+        send_large(lab, small, token, "done", 1);
         assert_eq!(lab.reply(small).status, 200);
         let peer = open(lab, other);
-        send_large(lab, peer, other, large("done"));
+        send_large(lab, peer, other, "done", LARGE);
         assert_eq!(lab.reply(peer).status, 200);
         end_all(lab, keep, token, peers[0]);
         // The whole share is free again.
-        send_large(lab, peers[2], token, large("done"));
+        send_large(lab, peers[2], token, "done", LARGE);
         assert_eq!(lab.reply(peers[2]).status, 200);
     }
 }
@@ -438,13 +439,13 @@ fn bytes_of_unfinished_tasks_are_a_share_of_a_known_caller() {
     let quotas = Quotas { known: sixty_four_kib(), ..Quotas::default() };
     let mut lab = Lab::new(Setup { authenticator: authenticator(), ..setup(&keep, quotas) });
     let open = |lab: &mut Lab, _: &str| lab.open();
-    two_tasks_fill_the_bytes_of_their_caller(&mut lab, &keep, ("alice", "bob"), open);
+    two_tasks_fill_the_bytes_of_their_caller(&mut lab, &keep, "alice", "bob", open);
     // Without a quota the share is an eighth of the store.
     let limits =
         Limits { store_bytes_max: 8 * 64 * 1024, task_bytes_max: 256 * 1024, ..Limits::default() };
     let setup = Setup { limits, ..setup(&keep, Quotas::default()) };
     let mut lab = Lab::new(Setup { authenticator: authenticator(), ..setup });
-    two_tasks_fill_the_bytes_of_their_caller(&mut lab, &keep, ("alice", "bob"), open);
+    two_tasks_fill_the_bytes_of_their_caller(&mut lab, &keep, "alice", "bob", open);
 }
 
 #[test]
@@ -456,7 +457,7 @@ fn anonymous_unfinished_bytes_count_by_address() {
         "" => from(lab, "192.0.2.1"),
         _ => from(lab, "192.0.2.2"),
     };
-    two_tasks_fill_the_bytes_of_their_caller(&mut lab, &keep, ("", " "), open);
+    two_tasks_fill_the_bytes_of_their_caller(&mut lab, &keep, "", " ", open);
 }
 
 #[test]
@@ -466,7 +467,7 @@ fn task_beyond_its_callers_byte_share_fails_with_a_reason() {
     let quotas = Quotas { known: sixty_four_kib(), ..Quotas::default() };
     let mut lab = Lab::new(Setup { authenticator, ..setup(&keep, quotas) });
     let peers = [0; 2].map(|_| lab.open());
-    peers.iter().for_each(|peer| send_large(&mut lab, *peer, "alice", ("wait", 20 * 1024)));
+    peers.iter().for_each(|peer| send_large(&mut lab, *peer, "alice", "wait", 20 * 1024));
     let mut job = keep.take().into_job().unwrap();
     let chunk = ArtifactBuf::new("a", &PartsBuf::new().text(&"y".repeat(1024)));
     let said = (0..100).take_while(|n| job.chunk(&chunk, *n > 0, false).is_ok()).count();
@@ -481,7 +482,7 @@ fn task_beyond_its_callers_byte_share_fails_with_a_reason() {
     lab.settle();
     let done = lab.reply(peers[0]).result();
     assert_eq!(done["task"]["status"]["state"], "TASK_STATE_COMPLETED");
-    send_large(&mut lab, peers[0], "alice", ("done", 50 * 1024));
+    send_large(&mut lab, peers[0], "alice", "done", 50 * 1024);
     assert_eq!(lab.reply(peers[0]).status, 200);
 }
 

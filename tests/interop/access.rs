@@ -163,7 +163,8 @@ fn assert_stranger(door: Door, attempt: &Attempt, why: &str, challenge: &str) {
         assert!(reply.json()["id"].is_null(), "{what}");
     }
     // Only a version in the head tells the generation; the body is not read.
-    assert_form(door, (door.heard_by_strangers(), Op::Send), "Unauthenticated", attempt, why);
+    let heard = Door { variant: door.heard_by_strangers(), ..door };
+    assert_form(heard, Op::Send, "Unauthenticated", attempt, why);
 }
 
 /// Panics unless a caller is refused this operation.
@@ -177,16 +178,16 @@ fn assert_forbidden(door: Door, op: Op, attempt: &Attempt, why: &str) {
     assert_eq!(reply.status, status, "{what}: {reply:?}");
     assert_eq!(reply.field("www-authenticate"), None, "{what}");
     assert!(!reply.closes(), "{what}");
-    assert_form(door, (door.variant, op), "PermissionDenied", attempt, why);
+    assert_form(door, op, "PermissionDenied", attempt, why);
 }
 
-/// Panics unless a refusal has the form of its endpoint for this pair.
-fn assert_form(door: Door, (heard, op): (Variant, Op), name: &str, attempt: &Attempt, why: &str) {
+/// Panics unless a refusal has the form of its endpoint for this operation.
+fn assert_form(door: Door, op: Op, name: &str, attempt: &Attempt, why: &str) {
     let what = format!("{door:?} {op:?}");
     let fault = attempt.answer.as_ref().expect_err(&what);
     let what = format!("{what} {fault:?}");
     let Some(row) = REFUSALS.iter().find(|row| row.dialect == door.dialect) else {
-        assert_fault(heard, op, name, fault);
+        assert_fault(door.variant, op, name, fault);
         // Wire §2.4: `<ErrorName>: <text>` in 0.3's gRPC.
         assert!(fault.message.ends_with(why), "{what}");
         return;

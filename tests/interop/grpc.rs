@@ -222,7 +222,7 @@ impl Grpc {
         fields.extend_from_slice(more);
         fields.extend(self.approach.fields.iter().cloned());
         let body = Some(framed(message));
-        let (head, incoming) = self.line.send(("POST", &target), &fields, body);
+        let (head, incoming) = self.line.send("POST", &target, &fields, body);
         assert_eq!(head.status(), 200, "gRPC has its own statuses: {head:?}");
         assert_eq!(head.headers()["content-type"], "application/grpc", "{head:?}");
         let (head, heard) = (head.headers().clone(), self.approach.heard.clone());

@@ -54,7 +54,8 @@ impl Http2 {
     /// Sends a request, and waits for the head of the response.
     pub fn send(
         &self,
-        (method, target): (&str, &str),
+        method: &str,
+        target: &str,
         fields: &[(&str, String)],
         body: Option<Bytes>,
     ) -> (Response<()>, Incoming) {
@@ -126,7 +127,7 @@ fn reply_of(head: &Response<()>) -> Reply {
 impl Http2 {
     fn exchange(&self, request: &Request) -> (Reply, Incoming) {
         let body = request.body.clone().map(Bytes::from);
-        let (head, incoming) = self.send((request.method, &request.target), &request.fields, body);
+        let (head, incoming) = self.send(request.method, &request.target, &request.fields, body);
         (reply_of(&head), incoming)
     }
 }

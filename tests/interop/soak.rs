@@ -40,23 +40,34 @@ enum Shows {
     Nothing,
 }
 
-type Row = (Binding, Gen, Carrier, Shows);
+/// The variant of a client, and how it authenticates.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    binding: Binding,
+    generation: Gen,
+    carrier: Carrier,
+    shows: Shows,
+}
+
+const fn row(binding: Binding, generation: Gen, carrier: Carrier, shows: Shows) -> Row {
+    Row { binding, generation, carrier, shows }
+}
 
 #[rustfmt::skip]
 const CALLERS: &[Row] = &[
-    (Binding::JsonRpc,   V01, Carrier::Http1, Shows::Token),
-    (Binding::JsonRpc,   V03, Carrier::Http2, Shows::Jwt),
-    (Binding::JsonRpc,   V1,  Carrier::Http1, Shows::Key),
-    (Binding::JsonRpc,   V1,  Carrier::Http1, Shows::Nothing),
-    (Binding::Rest,      V03, Carrier::Http2, Shows::Key),
-    (Binding::Rest,      V1,  Carrier::Http1, Shows::Jwt),
-    (Binding::Rest,      V1,  Carrier::Http2, Shows::Nothing),
-    (Binding::WebSocket, V03, Carrier::Http1, Shows::Jwt),
-    (Binding::WebSocket, V1,  Carrier::Http1, Shows::Key),
-    (Binding::WebSocket, V1,  Carrier::Http1, Shows::Nothing),
-    (Binding::Grpc,      V03, Carrier::Http2, Shows::Token),
-    (Binding::Grpc,      V1,  Carrier::Http2, Shows::Jwt),
-    (Binding::Grpc,      V1,  Carrier::Http2, Shows::Nothing),
+    row(Binding::JsonRpc,   V01, Carrier::Http1, Shows::Token),
+    row(Binding::JsonRpc,   V03, Carrier::Http2, Shows::Jwt),
+    row(Binding::JsonRpc,   V1,  Carrier::Http1, Shows::Key),
+    row(Binding::JsonRpc,   V1,  Carrier::Http1, Shows::Nothing),
+    row(Binding::Rest,      V03, Carrier::Http2, Shows::Key),
+    row(Binding::Rest,      V1,  Carrier::Http1, Shows::Jwt),
+    row(Binding::Rest,      V1,  Carrier::Http2, Shows::Nothing),
+    row(Binding::WebSocket, V03, Carrier::Http1, Shows::Jwt),
+    row(Binding::WebSocket, V1,  Carrier::Http1, Shows::Key),
+    row(Binding::WebSocket, V1,  Carrier::Http1, Shows::Nothing),
+    row(Binding::Grpc,      V03, Carrier::Http2, Shows::Token),
+    row(Binding::Grpc,      V1,  Carrier::Http2, Shows::Jwt),
+    row(Binding::Grpc,      V1,  Carrier::Http2, Shows::Nothing),
 ];
 
 /// The configuration of one second. The parts that the clients use never change.
@@ -155,7 +166,8 @@ struct Tally {
     failures: Mutex<Vec<String>>,
 }
 
-fn client(place: &Place, (binding, generation, carrier, shows): Row) -> Client {
+fn client(place: &Place, row: Row) -> Client {
+    let Row { binding, generation, carrier, shows } = row;
     let variant = Variant { binding, generation, carrier, speaker: Speaker::Hand };
     let mut approach = Approach::default();
     let mut field = |name, value: &str| approach.fields.push((name, value.to_owned()));

@@ -42,7 +42,8 @@ fn api_key(secret: &str) -> Credentials {
 }
 
 async fn guarded(
-    (name, generation): (&str, Generation),
+    name: &str,
+    generation: Generation,
     binding: Binding,
     credentials: Credentials,
 ) -> Talk {
@@ -60,7 +61,7 @@ fn authenticated_client_has_its_tenant_over_each_binding() {
                 .flat_map(|binding| [(binding, bearer(SECRET)), (binding, api_key(SECRET))])
             {
                 let label = format!("{name} {binding:?} {credentials:?}");
-                let client = guarded((name, generation), binding, credentials).await;
+                let client = guarded(name, generation, binding, credentials).await;
                 let sent = Outcome::of(client.send(&SendRequest::text("metadata")).await);
                 let artifact = sent.items.first().map(|answer| &answer["task"]["artifacts"][0]);
                 let tenant = artifact.and_then(|artifact| artifact["metadata"]["tenant"].as_str());
@@ -86,7 +87,7 @@ fn who_has_the_wrong_secret_or_none_is_told_so() {
         for (name, _, generation) in GUARDED {
             for binding in BINDINGS {
                 let label = format!("{name} {binding:?}");
-                let client = guarded((name, generation), binding, api_key("wrong")).await;
+                let client = guarded(name, generation, binding, api_key("wrong")).await;
                 let request = SendRequest::text("echo nothing");
                 let sent = client.send(&request).await.map_err(|error| error.kind.clone());
                 assert!(matches!(sent, Err(ClientErrorKind::Unauthorized)), "{label}: {sent:?}");

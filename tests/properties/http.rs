@@ -96,16 +96,16 @@ pub fn memoised_heads_equal_fresh_ones(heads: &[Vec<u8>], cut: usize) {
         let mut memo = HeadMemo::new(limits);
         for bytes in heads.iter().chain(heads) {
             let begun = &bytes[..cut.min(bytes.len())];
-            let scanned = same_as_fresh((&mut memo, &limits), begun, 0, knows_hosts);
+            let scanned = same_as_fresh(&mut memo, &limits, begun, 0, knows_hosts);
             for scanned in [scanned.unwrap_or(0), 0, 0] {
-                same_as_fresh((&mut memo, &limits), bytes, scanned, knows_hosts);
+                same_as_fresh(&mut memo, &limits, bytes, scanned, knows_hosts);
             }
         }
         for bytes in heads.iter().filter(|_| knows_hosts) {
             let mut scanned = Some(0);
             for end in 0..=bytes.len() {
                 let Some(upto) = scanned else { break };
-                scanned = same_as_fresh((&mut memo, &limits), &bytes[..end], upto, knows_hosts);
+                scanned = same_as_fresh(&mut memo, &limits, &bytes[..end], upto, knows_hosts);
             }
         }
     }
@@ -114,7 +114,8 @@ pub fn memoised_heads_equal_fresh_ones(heads: &[Vec<u8>], cut: usize) {
 /// Compares the cache with a fresh reader; returns the number of bytes that need no second scan, if
 /// the head is not complete yet.
 fn same_as_fresh(
-    (memo, limits): (&mut HeadMemo, &HeadLimits),
+    memo: &mut HeadMemo,
+    limits: &HeadLimits,
     bytes: &[u8],
     scanned: usize,
     knows_hosts: bool,

@@ -108,6 +108,7 @@ struct Plain {
     /// The contents of the task after each event, and its client's message before the next.
     looks: BTreeMap<u64, Look>,
     history_max: usize,
+    bytes_max: usize,
     artifacts_max: usize,
 }
 
@@ -338,6 +339,7 @@ fn a_task_is_its_plain_list(bytes: &[u8]) {
     let mut plain = Plain {
         history_max: limits.history_max,
         artifacts_max: limits.artifacts_max,
+        bytes_max: limits.task_bytes_max,
         ..Plain::default()
     };
     let of_replica = TaskLimits {
@@ -380,13 +382,13 @@ fn a_task_is_its_plain_list(bytes: &[u8]) {
     let submitted = Event::Status { state: TaskState::Submitted, message: None, metadata: false };
     plain.apply(&submitted);
     let (state, seq) = store.read(key, |task| (task.state(), task.seq())).unwrap();
-    follow_list(&mut plain, &published.plain, seq, state == TaskState::Failed, &limits);
+    follow_list(&mut plain, &published.plain, seq, state == TaskState::Failed);
     let mut readers: Vec<Reader> = Vec::new();
     while !tape.0.is_empty() {
         match tape.next(8) {
             0 => hear(&store, key, &mut plain, &mut number),
             1 => readers.push(Reader { seq: plain.seq() / 2, place: ReplayPosition::default() }),
-            _ => publish(&store, key, &mut plain, (&mut tape, &mut number), &limits),
+            _ => publish(&store, key, &mut plain, &mut tape, &mut number),
         }
         let (every, most) = (1 + tape.next(5) as u64, [1, 3, 1_000][tape.next(3)]);
         let held = store.read(key, |task| {
@@ -401,7 +403,7 @@ fn a_task_is_its_plain_list(bytes: &[u8]) {
 }
 
 /// Applies the part of a list that brought the task to this sequence number.
-fn follow_list(plain: &mut Plain, list: &[Event], seq: u64, is_failed: bool, limits: &Limits) {
+fn follow_list(plain: &mut Plain, list: &[Event], seq: u64, is_failed: bool) {
     let applied = (seq - plain.seq()) as usize - usize::from(is_failed);
     list[..applied].iter().for_each(|event| {
         assert!(!plain.is_terminal() && !plain.is_too_much(event));
@@ -410,7 +412,7 @@ fn follow_list(plain: &mut Plain, list: &[Event], seq: u64, is_failed: bool, lim
     if is_failed {
         let refused = &list[applied];
         // A refusal has a reason.
-        assert!(plain.is_too_much(refused) || limits.task_bytes_max < 1 << 20);
+        assert!(plain.is_too_much(refused) || plain.bytes_max < 1 << 20);
         let said =
             MessageBuf::agent(&PartsBuf::new().text("the task has reached a limit and was ended"));
         let message = Some(said.id("limit-reached").view().packed().to_vec());
@@ -434,8 +436,8 @@ fn publish(
     store: &Store,
     key: TaskKey,
     plain: &mut Plain,
-    (tape, number): (&mut Tape<'_>, &mut usize),
-    limits: &Limits,
+    tape: &mut Tape<'_>,
+    number: &mut usize,
 ) {
     let mut published = Published::default();
     let count = [1, 1, 2, 4, 16][tape.next(5)];
@@ -446,7 +448,7 @@ fn publish(
         .unwrap();
     let is_failed = matches!(result, Err(Refused::TooLarge));
     let was_terminal = plain.is_terminal();
-    follow_list(plain, &published.plain, seq, is_failed, limits);
+    follow_list(plain, &published.plain, seq, is_failed);
     match result {
         Ok(()) => assert!(!was_terminal),
         Err(refused) => assert!(plain.is_terminal(), "{refused:?}"),

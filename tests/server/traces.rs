@@ -61,7 +61,7 @@ impl Collector {
             for peer in listener.incoming() {
                 let (answers, tell) = (Arc::clone(&answers), Sender::clone(&tell));
                 let (heads, spans) = (Arc::clone(&own_heads), Arc::clone(&own_spans));
-                thread::spawn(move || serve(peer.unwrap(), &answers, (&heads, &spans), &tell));
+                thread::spawn(move || serve(peer.unwrap(), &answers, &heads, &spans, &tell));
             }
         });
         Collector { addr, heads, spans, asked }
@@ -79,7 +79,8 @@ impl Collector {
 fn serve(
     mut peer: TcpStream,
     answers: &Mutex<Vec<&'static str>>,
-    (heads, spans): (&Mutex<Vec<String>>, &Mutex<Vec<Span>>),
+    heads: &Mutex<Vec<String>>,
+    spans: &Mutex<Vec<Span>>,
     tell: &Sender<()>,
 ) {
     loop {

@@ -243,7 +243,8 @@ fn a_batch_waits_for_the_newest_of_what_it_shows() {
 async fn ask_http2(
     client: &mut SendRequest<Bytes>,
     journal: &Journal,
-    (method, params): (&str, &Value),
+    method: &str,
+    params: &Value,
 ) -> Option<Value> {
     let asked = journal.asked();
     let request = Request::post("http://test.example/").header("content-type", "application/json");
@@ -284,17 +285,17 @@ fn calls_on_one_connection_of_http2_wait_each_for_its_own_task() {
         tokio::spawn(connection);
         let mut client = client.ready().await.unwrap();
         for _ in 0..2 {
-            let held = ask_http2(&mut client, &journal, ("GetTask", &tasks.held)).await;
+            let held = ask_http2(&mut client, &journal, "GetTask", &tasks.held).await;
             assert_eq!(held, None);
-            assert_eq!(ask_http2(&mut client, &journal, ("ListTasks", &json!({}))).await, None);
-            let shown = ask_http2(&mut client, &journal, ("GetTask", &tasks.durable)).await;
+            assert_eq!(ask_http2(&mut client, &journal, "ListTasks", &json!({})).await, None);
+            let shown = ask_http2(&mut client, &journal, "GetTask", &tasks.durable).await;
             assert_eq!(shown.unwrap()["result"]["id"], tasks.durable["id"]);
             let missing = json!({ "id": "missing" });
-            let missing = ask_http2(&mut client, &journal, ("GetTask", &missing)).await;
+            let missing = ask_http2(&mut client, &journal, "GetTask", &missing).await;
             assert_eq!(missing.unwrap()["error"]["code"], -32001);
         }
         journal.confirm(journal.recorded());
-        let shown = ask_http2(&mut client, &journal, ("GetTask", &tasks.held)).await;
+        let shown = ask_http2(&mut client, &journal, "GetTask", &tasks.held).await;
         assert_eq!(shown.unwrap()["result"]["id"], tasks.held["id"]);
     });
 }

@@ -6,7 +6,7 @@ use super::{Conn, Cx, Next, State, Step};
 use crate::{
     auth::{AuthRefusal, NotAdmitted, RefusalDelay},
     binding::admission::{Admitted, LATE},
-    engine::request,
+    engine::request::{self, RequestCx},
     http::{Found, Head},
     json::Source,
     limits::callers::ADMISSION_MS_MAX,
@@ -67,8 +67,7 @@ impl Conn {
     /// read.
     #[inline(never)]
     pub(in crate::engine) fn answer_unread(&mut self, cx: &mut Cx<'_>, head: &Head<'_>) -> Step {
-        let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
-        request::handle_unread(tools, (cx.now, cx.wake, cx.peer), head);
+        request::handle_unread(RequestCx::of(cx, head), &mut cx.worker.scratch, cx.out);
         Step::Over(Next::Close)
     }
 
@@ -80,8 +79,8 @@ impl Conn {
         head: &Head<'_>,
         refusal: &AuthRefusal,
     ) -> Step {
-        let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
-        request::refuse(tools, (cx.now, cx.wake, cx.peer), head, None, refusal);
+        let at = RequestCx::of(cx, head);
+        request::refuse(at, &mut cx.worker.scratch, cx.out, None, refusal);
         Step::Over(Next::Close)
     }
 }

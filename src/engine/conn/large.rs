@@ -6,7 +6,7 @@ use crate::{
         admission::Admitted,
         large::{LARGE_BODY_BYTES, Lease, Lent},
     },
-    engine::request,
+    engine::request::{self, Http1Handled, RequestCx},
     http::{Head, HeadLayout},
     json::Source,
 };
@@ -65,23 +65,21 @@ impl Conn {
             return Step::Wait;
         };
         let (head, body) = rest.split(head_len, total - head_len);
-        self.respond(cx, Some(lease), (&layout.head(head), body), admission);
+        let answered = Conn::respond(cx, Some(lease), &layout.head(head), body, admission);
+        self.answered(cx, answered);
         Step::Ate(total)
     }
 
     /// Handles a request with a complete body, using the buffers of a large one if needed.
     pub(in crate::engine) fn respond(
-        &mut self,
         cx: &mut Cx<'_>,
         lease: Option<Box<Lease>>,
-        (head, body): (&Head<'_>, Source<'_>),
+        head: &Head<'_>,
+        body: Source<'_>,
         admission: Admitted,
-    ) {
+    ) -> Http1Handled {
+        let at = RequestCx::of(cx, head);
         let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);
-        let tools = (cx.engine, &mut *lent, &mut *cx.out);
-        let turn = (cx.now, cx.wake, cx.peer);
-        let answered = request::handle(tools, turn, head, body, admission);
-        drop(lent);
-        self.answered(cx, answered);
+        request::handle(at, &mut lent, cx.out, body, admission)
     }
 }

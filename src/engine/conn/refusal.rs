@@ -47,7 +47,8 @@ impl Conn {
     #[inline(always)]
     pub(super) fn refused_head(
         &mut self,
-        (engine, peer): (&Engine, Peer<'_>),
+        engine: &Engine,
+        peer: Peer<'_>,
         head: &Head<'_>,
         knows_hosts: bool,
     ) -> Option<HeadRefusal> {

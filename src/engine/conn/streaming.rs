@@ -6,7 +6,7 @@ use crate::{
         answer::ResponseWriter,
         responder::{Http1, Transport},
     },
-    engine::following::{Followed, follow},
+    engine::following::{FollowCx, Followed, follow},
 };
 
 use super::{Conn, Cx, Next, State, Step};
@@ -25,7 +25,8 @@ impl Conn {
         }
         let http = Http1::resume(self.kept, cx.worker.scratch.date.at(cx.now));
         let mut writer = ResponseWriter::new(cx.out, Transport::Http1(http));
-        let followed = follow(stream, (cx.engine, cx.now, cx.wake), &mut writer, room);
+        let round = FollowCx { engine: cx.engine, now: cx.now, wake: cx.wake };
+        let followed = follow(stream, round, &mut writer, room);
         let (mut kept, record) = (writer.responder.kept(), writer.record);
         cx.worker.shows(record);
         match followed {

@@ -7,7 +7,10 @@ use std::task::Poll;
 use super::{Exchange, ExchangeState};
 use crate::{
     binding::admission::LATE,
-    engine::{Cx, request},
+    engine::{
+        Cx,
+        request::{self, RequestCx},
+    },
     limits::callers::ADMISSION_MS_MAX,
     service::Now,
 };
@@ -99,9 +102,10 @@ impl Exchange {
         let state = std::mem::replace(&mut self.state, ExchangeState::Written);
         let ExchangeState::NotAdmitted(filed, refused) = state else { return };
         self.closes |= refused.delay.is_some();
-        let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
-        let turn = (cx.now, cx.wake, cx.peer);
-        request::refuse(tools, turn, &filed.head(), Some(&mut self.parts), &refused.refusal);
+        let head = &filed.head();
+        let at = RequestCx::of(cx, head);
+        let (scratch, parts) = (&mut cx.worker.scratch, Some(&mut self.parts));
+        request::refuse(at, scratch, cx.out, parts, &refused.refusal);
         cx.worker.heads.reuse(filed);
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     binding::{answer::ResponseWriter, responder::Transport},
     engine::{
         Cx,
-        following::{Followed, follow},
+        following::{FollowCx, Followed, follow},
     },
     http::{FieldLines, FieldLinesBuf},
 };
@@ -19,7 +19,8 @@ impl Exchange {
             return 0;
         }
         let mut writer = ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
-        let followed = follow(stream, (cx.engine, cx.now, cx.wake), &mut writer, room);
+        let round = FollowCx { engine: cx.engine, now: cx.now, wake: cx.wake };
+        let followed = follow(stream, round, &mut writer, room);
         let record = writer.record;
         match followed {
             Followed::Full => cx.wake.wake_by_ref(),

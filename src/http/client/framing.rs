@@ -22,6 +22,13 @@ pub enum ResponseFraming {
     Tunnel,
 }
 
+/// The status line of a response (RFC 9112 §4), without its reason phrase.
+#[derive(Clone, Copy)]
+pub(super) struct StatusLine {
+    pub(super) version: Version,
+    pub(super) status: u16,
+}
+
 /// The length of the body of a response to a request with `method`; the fields were seen at most
 /// once each.
 ///
@@ -31,11 +38,12 @@ pub enum ResponseFraming {
 /// [`Reject::BodyTooLarge`].
 pub(super) fn body(
     method: Method,
-    (version, status): (Version, u16),
+    line: StatusLine,
     transfer_encoding: Option<&[u8]>,
     content_length: Option<&[u8]>,
     body_bytes_max: u64,
 ) -> Result<ResponseFraming, Reject> {
+    let StatusLine { version, status } = line;
     // RFC 9112 §6.3 (1): HEAD, 1xx, 204 and 304 end at the empty line, whatever the fields say.
     if method == Method::Head || !response::has_body(status) {
         return Ok(ResponseFraming::None);
@@ -58,15 +66,14 @@ pub(super) fn body(
 mod tests {
     use super::*;
 
-    const NEW: Version = Version::Http11;
-
     fn of(
         method: Method,
         status: u16,
         te: Option<&str>,
         cl: Option<&str>,
     ) -> Result<ResponseFraming, Reject> {
-        body(method, (NEW, status), te.map(str::as_bytes), cl.map(str::as_bytes), 1000)
+        let line = StatusLine { version: Version::Http11, status };
+        body(method, line, te.map(str::as_bytes), cl.map(str::as_bytes), 1000)
     }
 
     #[test]
@@ -104,7 +111,8 @@ mod tests {
         }
         assert_eq!(get(None, Some("1001")), Err(Reject::BodyTooLarge));
         assert_eq!(get(None, Some("99999999999999999999999")), Err(Reject::LengthAbsurd));
-        let old = body(Method::Get, (Version::Http10, 200), Some(b"chunked"), None, 9);
+        let line = StatusLine { version: Version::Http10, status: 200 };
+        let old = body(Method::Get, line, Some(b"chunked"), None, 9);
         assert_eq!(old, Err(Reject::EncodingOnHttp10));
     }
 }

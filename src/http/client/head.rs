@@ -4,7 +4,10 @@
 //! how the bytes were cut into reads. Lines end only in CRLF, no line is folded, none comes before
 //! the status line, and the only control byte allowed is the tab.
 
-use super::{ResponseFraming, ResponseLimits, ResponseReject, framing};
+use super::{
+    ResponseFraming, ResponseLimits, ResponseReject,
+    framing::{self, StatusLine},
+};
 use crate::http::{Method, Reject, Version, fields, line::is_token, scan::value_len};
 
 /// The positions and meanings of the parts of a head; reused from head to head.
@@ -235,7 +238,7 @@ impl ResponseLayout {
             }
         }
         let body_bytes_max = if is_stream { u64::MAX } else { limits.body_bytes_max };
-        let line = (self.version, self.status);
+        let line = StatusLine { version: self.version, status: self.status };
         let framing = framing::body(method, line, encoding, length, body_bytes_max)?;
         // RFC 9112 §9.3: close wins; then 1.1 persists, and 1.0 only if it asks for it.
         let keep_alive = !close && (self.version == Version::Http11 || persist);

@@ -168,11 +168,12 @@ impl Http1Exchange {
     pub(super) fn poll_body(
         &mut self,
         cx: &mut Context<'_>,
-        (out, room): (&mut Vec<u8>, usize),
+        out: &mut Vec<u8>,
+        room: usize,
         idle_ms: u64,
         with: ExchangeCx<'_>,
     ) -> Poll<Result<BodyRead, TransportError>> {
-        let read = ready!(self.poll_body_inner(cx, (out, room), idle_ms, with));
+        let read = ready!(self.poll_body_inner(cx, out, room, idle_ms, with));
         Poll::Ready(match read {
             Ok(BodyPiece::More) => Ok(BodyRead::More),
             Ok(BodyPiece::End { is_reusable }) => {
@@ -189,7 +190,8 @@ impl Http1Exchange {
     fn poll_body_inner(
         &mut self,
         cx: &mut Context<'_>,
-        (out, room): (&mut Vec<u8>, usize),
+        out: &mut Vec<u8>,
+        room: usize,
         idle_ms: u64,
         with: ExchangeCx<'_>,
     ) -> Poll<Result<BodyPiece, TransportError>> {

@@ -35,6 +35,7 @@ use super::{
 };
 
 pub(super) use response::Http2Response;
+use response::IdleTimer;
 pub(super) use slot::{Claim, Http2Slot};
 pub(super) use watched::Http2Mark;
 use watched::WatchedLink;
@@ -163,7 +164,8 @@ pub(super) async fn ask(
         let error = TransportError::TooLarge("response_fields_max");
         return Err(Http2Failure { error, may_repeat: false, is_over: false });
     }
-    Ok(Http2Response::new(head, body, (due, clock), (limits, request.body_idle_ms), in_use))
+    let idle = IdleTimer { due, clock, idle_ms: request.body_idle_ms };
+    Ok(Http2Response::new(head, body, limits, idle, in_use))
 }
 
 /// The head in h2's form.

@@ -134,7 +134,7 @@ impl Http1Response {
         }
         let Some(exchange) = &mut self.exchange else { return Poll::Ready(Ok(false)) };
         let with = self.state.exchange_cx();
-        match ready!(exchange.poll_body(cx, (out, room), self.idle_ms, with))? {
+        match ready!(exchange.poll_body(cx, out, room, self.idle_ms, with))? {
             BodyRead::More => Poll::Ready(Ok(true)),
             BodyRead::End(link) => {
                 self.is_over = true;

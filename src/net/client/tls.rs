@@ -80,7 +80,7 @@ impl ClientTls {
         let setup = TlsSetup {
             authorities,
             with_system: !self.without_system,
-            identity: self.identity.as_ref().map(identity).transpose()?,
+            identity: self.identity.as_ref().map(|(cert, key)| identity(cert, key)).transpose()?,
             is_insecure: self.is_insecure,
             configs: OnceLock::new(),
         };
@@ -224,7 +224,7 @@ fn tls_reason(error: &rustls::Error) -> String {
     }
 }
 
-fn identity((cert, key): &(PathBuf, PathBuf)) -> Result<Identity, HttpClientError> {
+fn identity(cert: &Path, key: &Path) -> Result<Identity, HttpClientError> {
     Ok(Identity { chain: certificates(cert)?, key: private_key(key)? })
 }
 

@@ -181,8 +181,8 @@ impl<S: Transport> Http2Connection<S> {
                 self.asked_ms = None;
             }
             self.waker.begins_calls.store(true, Relaxed);
-            for (head, rest) in heads.iter().zip(rests.drain(..)) {
-                request::start(&self.shared, head, rest, cx);
+            for (head, (body, respond)) in heads.iter().zip(rests.drain(..)) {
+                request::start(&self.shared, head, body, respond, cx);
             }
             self.waker.begins_calls.store(false, Relaxed);
         }

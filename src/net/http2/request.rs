@@ -31,7 +31,7 @@ use super::{
     deadline::{Deadline, earlier},
     fields::trailers,
     send::{Gone, Outgoing, Sending, take, take_piece},
-    services,
+    services::{self, ServiceCall},
 };
 
 /// The rest of a request, and the stream of its answer.
@@ -41,7 +41,8 @@ pub(super) type Rest = (RecvStream, SendResponse<Outgoing>);
 pub(super) fn start(
     shared: &Rc<Http2Shared>,
     head: &Parts,
-    (body, respond): Rest,
+    body: RecvStream,
+    respond: SendResponse<Outgoing>,
     cx: &mut Context<'_>,
 ) {
     let exchange = begin(shared, head, &body);
@@ -207,9 +208,8 @@ impl Http2Request {
         let Http2Request { guard, exchange, respond, body, .. } = self;
         let Some(body) = body else { return };
         let address = exchange.address(guard.shared.engine(), guard.shared.peer());
-        let at = (exchange.due_ms(), address);
-        let answer = services::answer(guard, rpc, body, respond, at);
-        let mut call = Box::pin(answer);
+        let call = ServiceCall::new(guard, respond, exchange.due_ms(), address);
+        let mut call = Box::pin(call.answer(rpc, body));
         if call.as_mut().poll(cx).is_pending() {
             tokio::task::spawn_local(call);
         }
@@ -241,7 +241,8 @@ impl Http2Request {
                 self.stream = Some(stream);
             }
             self.end = said.end;
-            self.sending = Some(Sending::new(content, &shared));
+            let is_last = matches!(self.end, End::Closed);
+            self.sending = Some(Sending::new(content, is_last, &shared));
         }
     }
 
@@ -250,9 +251,7 @@ impl Http2Request {
         let Some(sending) = &mut self.sending else { return Poll::Ready(Ok(true)) };
         let Some(stream) = &mut self.stream else { return Poll::Ready(Err(Gone)) };
         let due_ms = self.exchange.due_ms().unwrap_or(NEVER);
-        let is_last = matches!(self.end, End::Closed);
-        let deadline = &mut self.deadline;
-        if !ready!(sending.poll(cx, (stream, is_last), shared, deadline, due_ms))? {
+        if !ready!(sending.poll(cx, stream, shared, &mut self.deadline, due_ms))? {
             self.end = End::Trailers(trailers(Status::late().fields().get()));
         }
         self.sending = None;

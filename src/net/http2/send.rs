@@ -138,6 +138,8 @@ fn counted(out: &mut Vec<u8>, shared: &Http2Shared, is_answer: bool) -> Result<O
 /// Output that is being sent to the peer.
 pub(super) struct Sending {
     bytes: Outgoing,
+    /// True: the stream ends after it.
+    is_last: bool,
     /// The start of the peer's current window, and the bytes sent since then.
     since_ms: u64,
     taken: usize,
@@ -145,24 +147,24 @@ pub(super) struct Sending {
 
 impl Sending {
     /// Nothing of it was sent.
-    pub(super) fn new(bytes: Outgoing, shared: &Http2Shared) -> Sending {
-        Sending { bytes, since_ms: shared.now_ms(), taken: 0 }
+    pub(super) fn new(bytes: Outgoing, is_last: bool, shared: &Http2Shared) -> Sending {
+        Sending { bytes, is_last, since_ms: shared.now_ms(), taken: 0 }
     }
 
-    /// Sends as fast as the peer reads, and then ends the stream if `is_last`.
+    /// Sends as fast as the peer reads, and then ends the stream if this is its last output.
     ///
     /// `due_ms`: returns `false` at that time, with the rest unsent.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        (stream, is_last): (&mut SendStream<Outgoing>, bool),
+        stream: &mut SendStream<Outgoing>,
         shared: &Http2Shared,
         deadline: &mut Deadline,
         due_ms: u64,
     ) -> Poll<Result<bool, Gone>> {
         let mut left = self.bytes.remaining();
         if left == 0 {
-            if is_last {
+            if self.is_last {
                 stream.send_data(Outgoing::default(), true).map_err(|_| Gone)?;
             }
             return Poll::Ready(Ok(true));
@@ -177,7 +179,7 @@ impl Sending {
             let piece = self.bytes.split_to(room);
             (self.taken, left) = (self.taken + room, left - room);
             shared.inflow.sent(room);
-            stream.send_data(piece, is_last && left == 0).map_err(|_| Gone)?;
+            stream.send_data(piece, self.is_last && left == 0).map_err(|_| Gone)?;
             if left == 0 {
                 return Poll::Ready(Ok(true));
             }

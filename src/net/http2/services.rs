@@ -33,8 +33,8 @@ use super::{
     send::{Gone, Outgoing, Sending, take_piece},
 };
 
-/// A call of these services.
-struct ServiceCall {
+/// A call of these services with a valid head.
+pub(super) struct ServiceCall {
     guard: CallGuard,
     respond: SendResponse<Outgoing>,
     deadline: Deadline,
@@ -75,27 +75,28 @@ pub(super) fn rpc_at(path: &str) -> Option<Rpc> {
     if path.starts_with("/grpc.") { grpc::rpc(path) } else { None }
 }
 
-/// Answers a call with a valid head.
-pub(super) async fn answer(
-    guard: CallGuard,
-    rpc: Rpc,
-    body: Body,
-    respond: SendResponse<Outgoing>,
-    (due_ms, address): (Option<u64>, Option<IpAddr>),
-) {
-    let messages = Messages::new(body, &guard.shared);
-    let deadline = Deadline::default();
-    let mut call = ServiceCall { guard, respond, deadline, due_ms, address };
-    let end = match rpc {
-        Rpc::Reflection => call.reflection(messages).await,
-        Rpc::HealthCheck | Rpc::HealthWatch | Rpc::A2a(_) => call.health(rpc, messages).await,
-    };
-    if let Err(End::Status(status)) = end {
-        call.refuse(&status);
-    }
-}
-
 impl ServiceCall {
+    pub(super) fn new(
+        guard: CallGuard,
+        respond: SendResponse<Outgoing>,
+        due_ms: Option<u64>,
+        address: Option<IpAddr>,
+    ) -> ServiceCall {
+        ServiceCall { guard, respond, deadline: Deadline::default(), due_ms, address }
+    }
+
+    /// Answers the call, with its messages in `body`.
+    pub(super) async fn answer(mut self, rpc: Rpc, body: Body) {
+        let messages = Messages::new(body, &self.guard.shared);
+        let end = match rpc {
+            Rpc::Reflection => self.reflection(messages).await,
+            Rpc::HealthCheck | Rpc::HealthWatch | Rpc::A2a(_) => self.health(rpc, messages).await,
+        };
+        if let Err(End::Status(status)) = end {
+            self.refuse(&status);
+        }
+    }
+
     fn shared(&self) -> Rc<Http2Shared> {
         Rc::clone(&self.guard.shared)
     }
@@ -142,8 +143,8 @@ impl ServiceCall {
         due_ms: u64,
     ) -> Result<bool, Gone> {
         let ServiceCall { guard, deadline, .. } = self;
-        let mut sending = Sending::new(message, &guard.shared);
-        poll_fn(|cx| sending.poll(cx, (stream, false), &guard.shared, deadline, due_ms)).await
+        let mut sending = Sending::new(message, false, &guard.shared);
+        poll_fn(|cx| sending.poll(cx, stream, &guard.shared, deadline, due_ms)).await
     }
 
     /// `grpc.health.v1.Health`.

@@ -127,9 +127,10 @@ impl Current {
     /// Serves a connection that was just accepted on this side.
     pub(super) fn serve(&self, stream: TcpStream, permit: ConnectionPermit, local_addr: u8) {
         let usable = self.usable.read().unwrap_or_else(PoisonError::into_inner);
-        let with = (Arc::clone(&usable.config), Arc::clone(&usable.authorities));
+        let (config, authorities) = (Arc::clone(&usable.config), Arc::clone(&usable.authorities));
         drop(usable);
-        tokio::task::spawn_local(session::serve(stream, with, permit, local_addr));
+        let session = session::serve(stream, config, authorities, permit, local_addr);
+        tokio::task::spawn_local(session);
     }
 
     /// Counts a failed handshake.

@@ -41,7 +41,8 @@ const RECORD_OVERHEAD_BYTES: usize = 256 + 5;
 /// Performs the handshake and then serves, as the driver does on a plain socket.
 pub(super) async fn serve(
     stream: TcpStream,
-    (config, authorities): (Arc<ServerConfig>, Arc<Grant>),
+    config: Arc<ServerConfig>,
+    authorities: Arc<Grant>,
     permit: ConnectionPermit,
     local_addr: u8,
 ) {

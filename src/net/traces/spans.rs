@@ -99,19 +99,20 @@ impl SpanWriter<'_> {
             }
         });
         let events = call.stream.map(|stream| self.stream(stream, &mut attributes));
-        let (kind, status) = (SpanKind::Server, status_of(call));
+        let status = status_of(call);
         if let Some(why) = why_of(call) {
             attributes.push(text("error.type", why));
         }
         Span {
             name: call.op.map_or(system, |_| method).to_owned(),
+            kind: SpanKind::Server as i32,
             attributes,
             events: events.unwrap_or_default(),
             status,
             // The parent is another process's.
             flags: flags(span.parent_id.is_some()),
             parent_span_id: span.parent_id.map_or(Vec::new(), |id| id.to_be_bytes().to_vec()),
-            ..self.span((span.trace_id, span.span_id), kind, (call.began_ns, ended_ns))
+            ..self.span(span.trace_id, span.span_id, call.began_ns, ended_ns)
         }
     }
 
@@ -152,27 +153,22 @@ impl SpanWriter<'_> {
             TurnEnd::Lost => Some("lost"),
         };
         attributes.extend(why.map(|why| text("error.type", why)));
-        let ids = (turn.call.trace_id, turn.span_id);
         Span {
             name: format!("invoke_agent {}", turn.agent),
+            kind: kind as i32,
             attributes,
             status: why.map(failed),
             flags: flags(false),
             parent_span_id: turn.call.span_id.to_be_bytes().to_vec(),
-            ..self.span(ids, kind, (turn.began_ns, ended_ns))
+            ..self.span(turn.call.trace_id, turn.span_id, turn.began_ns, ended_ns)
         }
     }
 
-    fn span(
-        &self,
-        (trace_id, span_id): (u128, u64),
-        kind: SpanKind,
-        (began_ns, ended_ns): (u64, u64),
-    ) -> Span {
+    /// A span with these identifiers and times alone.
+    fn span(&self, trace_id: u128, span_id: u64, began_ns: u64, ended_ns: u64) -> Span {
         Span {
             trace_id: trace_id.to_be_bytes().to_vec(),
             span_id: span_id.to_be_bytes().to_vec(),
-            kind: kind as i32,
             start_time_unix_nano: self.clocks.unix(began_ns),
             end_time_unix_nano: self.clocks.unix(ended_ns),
             ..Span::default()

@@ -224,7 +224,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::{Generation, MessageBuf, PartsBuf, Task},
+        model::{FirstMessage, Generation, MessageBuf, PartsBuf, Task},
         push::{
             FailedPost, FailureKind, Fate, Pace, Post, PushOutcomes,
             registry::tests::{BOUNDS, at, next, set, webhooks},
@@ -267,7 +267,8 @@ mod tests {
     fn leave_needed(webhooks: &Webhooks, task: u64) {
         let watch = Arc::clone(&webhooks.lock().tasks[&task].watch);
         let message = MessageBuf::user(&PartsBuf::new().text("x"));
-        let one = Task::submitted(b"id", b"context", Generation::V1, (message.view(), 0), 0);
+        let first = FirstMessage { message: message.view(), at_ms: 0 };
+        let one = Task::submitted(b"id", b"context", Generation::V1, first, 0);
         watch.keep(Some(one));
         leave(webhooks, task, 9);
     }

@@ -16,6 +16,13 @@ use crate::{
 
 use super::{Http2Mark, failure};
 
+/// The timer of the silence between two pieces of content.
+pub(super) struct IdleTimer {
+    pub(super) due: Due,
+    pub(super) clock: ClientClock,
+    pub(super) idle_ms: u64,
+}
+
 /// The head of a response, and the rest of its content.
 pub(crate) struct Http2Response {
     head: Parts,
@@ -26,9 +33,7 @@ pub(crate) struct Http2Response {
     is_over: bool,
     /// Bytes of content that may still come; `None` for a stream of events.
     left: Option<u64>,
-    due: Due,
-    clock: ClientClock,
-    idle_ms: u64,
+    idle: IdleTimer,
     silent_ms: u64,
     /// The connection's count of reads when that silence began.
     silent_reads: u64,
@@ -40,8 +45,8 @@ impl Http2Response {
     pub(super) fn new(
         head: Parts,
         body: RecvStream,
-        (due, clock): (Due, ClientClock),
-        (limits, idle_ms): (&ClientLimits, u64),
+        limits: &ClientLimits,
+        idle: IdleTimer,
         in_use: Arc<Http2Mark>,
     ) -> Http2Response {
         let media = head.headers.get("content-type").map_or(&[][..], |value| value.as_bytes());
@@ -58,9 +63,7 @@ impl Http2Response {
             trailers,
             is_over,
             left,
-            due,
-            clock,
-            idle_ms,
+            idle,
             silent_ms: 0,
             silent_reads: 0,
             in_use,
@@ -146,14 +149,15 @@ impl Http2Response {
     /// Ready when no content was received for too long. If the whole connection was silent, it is
     /// over.
     fn poll_silent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.idle_ms == NEVER_MS {
+        let IdleTimer { due, clock, idle_ms } = &mut self.idle;
+        if *idle_ms == NEVER_MS {
             return Poll::Pending;
         }
         if self.silent_ms == 0 {
-            self.silent_ms = self.clock.now_ms().saturating_add(self.idle_ms);
+            self.silent_ms = clock.now_ms().saturating_add(*idle_ms);
             self.silent_reads = self.in_use.reads();
         }
-        ready!(self.due.poll(cx, self.clock, self.silent_ms));
+        ready!(due.poll(cx, *clock, self.silent_ms));
         self.in_use.waited(self.silent_reads);
         Poll::Ready(())
     }
