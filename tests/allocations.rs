@@ -355,7 +355,7 @@ fn an_exchange_of_a_client_allocates_nothing() {
     let mut exchange = |wire: &str| {
         out.clear();
         body.clear();
-        http1.begin(&request, false, (&mut known, &mut out)).unwrap();
+        http1.begin(&request, false, &mut known, &mut out).unwrap();
         http1.sent();
         let mut rest = wire.as_bytes();
         loop {
@@ -412,7 +412,9 @@ fn an_exchange_of_a_client_allocates_nothing() {
 #[test]
 fn a_call_of_a_client_and_its_answer_allocate_nothing() {
     use peregrine::{
-        client::{Binding, Format, FormatBuffers, ReplyHead, WrittenCall, format::push_json},
+        client::{
+            Binding, CallId, Format, FormatBuffers, ReplyHead, WrittenCall, format::push_json,
+        },
         model::{Get, Op, OutgoingCall, RawText, Received, ReceivedKind, Send, SendMode},
     };
 
@@ -461,7 +463,15 @@ fn a_call_of_a_client_and_its_answer_allocate_nothing() {
             }
             for answer in &answers {
                 let body = answer.as_bytes();
-                format.read_reply(&mut buffers, (Op::Send, 7), head, body, &mut received).unwrap();
+                format
+                    .read_reply(
+                        &mut buffers,
+                        CallId { op: Op::Send, rpc_id: 7 },
+                        head,
+                        body,
+                        &mut received,
+                    )
+                    .unwrap();
                 json.clear();
                 push_json(&mut json, &received, Op::Send);
                 assert_eq!(received.kind(), ReceivedKind::Task);

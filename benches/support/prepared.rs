@@ -112,7 +112,7 @@ impl Transport for Prepared {
         let mut exchange = self.0.exchange.lock().unwrap().take().unwrap_or_default();
         let Exchange { http1, known, output, input, read, .. } = &mut *exchange;
         output.clear();
-        http1.begin(&request, false, (known, output)).unwrap();
+        http1.begin(&request, false, known, output).unwrap();
         output.extend_from_slice(request.body);
         http1.sent();
         input.clear();

@@ -11,8 +11,8 @@ use crate::{
 };
 
 use super::{
-    Answer, Client, ClientError, ClientErrorKind, TaskAddress, Transport,
-    exchange::{explained, head_of, read_all},
+    Answer, CallId, Client, ClientError, ClientErrorKind, TaskAddress, Transport,
+    exchange::{SizeLimit, explained, head_of, read_all},
 };
 
 /// The id that an answer of a batch belongs to.
@@ -59,12 +59,13 @@ impl<T: Transport> Client<T> {
         let due_ms = inner.due_ms(scratch.terms.as_deref());
         let mut response = inner.request(&endpoint, written, &mut scratch, due_ms).await?;
         let mut body = Vec::new();
-        let limit = (inner.built.limits.body_bytes_max, "body_bytes_max");
+        let limit =
+            SizeLimit { bytes_max: inner.built.limits.body_bytes_max, name: "body_bytes_max" };
         read_all(&inner.transport, &mut response, &mut body, limit, due_ms).await?;
         let Some(mut answers) = answers_by_id(&body) else {
             // Rejected as a whole, or not JSON-RPC: read as the answer to one call.
             let scratch = &mut *scratch;
-            let (call, head) = ((Op::Get, written.rpc_id), head_of(&response));
+            let (call, head) = (CallId { op: Op::Get, rpc_id: written.rpc_id }, head_of(&response));
             let received = &mut scratch.said.received;
             let read =
                 endpoint.format.read_reply(&mut scratch.buffers, call, head, &body, received);
@@ -78,7 +79,7 @@ impl<T: Transport> Client<T> {
             let json = answers.remove(&rpc_id).ok_or_else(no_batch)?;
             let mut said = inner.stash.take_said();
             said.body.extend_from_slice(json.get().as_bytes());
-            let (call, head) = ((Op::Get, rpc_id), head_of(&response));
+            let (call, head) = (CallId { op: Op::Get, rpc_id }, head_of(&response));
             let said_body = &mut *said;
             let received = &mut said_body.received;
             let read = endpoint.format.read_reply(

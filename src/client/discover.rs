@@ -6,7 +6,7 @@ use super::{
     CallOptions, ClientError, ClientErrorKind, ClientLimits, HttpMethod, HttpOrigin, HttpRequest,
     HttpResponse, HttpUrl, HttpVersion, KnownCard, Transport,
     card::{AgentCard, CardFreshness, card_urls, is_not_there, looks_like_card},
-    exchange::read_all,
+    exchange::{SizeLimit, read_all},
     redirect, retry,
 };
 use crate::http::{FieldLines, FieldLinesBuf, USER_AGENT, field_lines, media};
@@ -229,7 +229,7 @@ impl<T: Transport> Discovery<'_, T> {
                 return Ok(Got::Other(NoCardAnswer { status, media }));
             }
             let mut json = Vec::new();
-            let limit = (limits.card_bytes_max, "card_bytes_max");
+            let limit = SizeLimit { bytes_max: limits.card_bytes_max, name: "card_bytes_max" };
             read_all(transport, &mut response, &mut json, limit, due_ms).await?;
             let freshness = CardFreshness::of(|name| response.field(name), transport.now());
             let found = FoundDocument { json, url, is_elsewhere, freshness, media };

@@ -20,7 +20,7 @@ use super::{
     client::{InterfaceSearch, SharedClient},
     credentials::{CredentialPlan, CredentialsError, HeldToken},
     endpoint::AgentEndpoint,
-    format::{ReplyHead, WrittenCall},
+    format::{CallId, ReplyHead, WrittenCall},
     outgoing_terms::OutgoingTerms,
     redirect,
     retry::{self, Failure},
@@ -61,7 +61,7 @@ impl<T: Transport> SharedClient<T> {
         search: &InterfaceSearch,
         scratch: &mut CallBuffers,
     ) -> Result<(), ClientError> {
-        let kind = (written.op, endpoint.interface.generation);
+        let (op, generation) = (written.op, endpoint.interface.generation);
         let mut attempts = self.attempts(scratch.terms.as_deref());
         loop {
             let error = match self.call_once(endpoint, written, scratch, attempts.due_ms).await {
@@ -71,7 +71,7 @@ impl<T: Transport> SharedClient<T> {
             if self.next_interface(endpoint, &error, search).is_some() {
                 return Err(error);
             }
-            match self.next_attempt_ms(kind, &error, &mut attempts, scratch) {
+            match self.next_attempt_ms(op, generation, &error, &mut attempts, scratch) {
                 Some(next_ms) => self.transport.sleep_until(next_ms).await,
                 None => return Err(error),
             }
@@ -107,9 +107,10 @@ impl<T: Transport> SharedClient<T> {
         let CallBuffers { buffers, said, .. } = scratch;
         let ReplyBuf { body, received, .. } = &mut **said;
         body.clear();
-        let limit = (self.built.limits.body_bytes_max, "body_bytes_max");
+        let limit =
+            SizeLimit { bytes_max: self.built.limits.body_bytes_max, name: "body_bytes_max" };
         read_all(&self.transport, response, body, limit, due_ms).await?;
-        let call = (written.op, written.rpc_id);
+        let call = CallId { op: written.op, rpc_id: written.rpc_id };
         let read = endpoint.format.read_reply(buffers, call, head_of(response), body, received);
         read.map_err(|error| explained(error.into(), response, self.transport.now()))
     }
@@ -272,7 +273,8 @@ impl<T: Transport> SharedClient<T> {
     /// `None`: never.
     pub(super) fn next_attempt_ms(
         &self,
-        (op, generation): (Op, Generation),
+        op: Op,
+        generation: Generation,
         error: &ClientError,
         attempts: &mut Attempts,
         scratch: &mut CallBuffers,
@@ -366,6 +368,13 @@ pub(crate) fn head_of<R: HttpResponse>(response: &R) -> ReplyHead<'_> {
     ReplyHead { status: response.status(), content_type: response.field("content-type") }
 }
 
+/// A limit of the bytes of a response, and its name.
+#[derive(Clone, Copy)]
+pub(crate) struct SizeLimit {
+    pub(crate) bytes_max: usize,
+    pub(crate) name: &'static str,
+}
+
 /// Appends the whole content of a response to `out`, until `due_ms` at most: an idle timeout does
 /// not end a response that sends a byte now and then, or bytes that are not content.
 ///
@@ -375,9 +384,10 @@ pub(crate) async fn read_all<T: Transport>(
     transport: &T,
     response: &mut T::Response,
     out: &mut Vec<u8>,
-    (bytes_max, limit): (usize, &'static str),
+    limit: SizeLimit,
     due_ms: u64,
 ) -> Result<(), TransportError> {
+    let SizeLimit { bytes_max, name } = limit;
     const LATE: TransportError = TransportError::Timeout("end of the response");
     let mut due = pin!(transport.sleep_until(due_ms));
     loop {
@@ -390,7 +400,7 @@ pub(crate) async fn read_all<T: Transport>(
             return Ok(());
         }
         if out.len() > bytes_max {
-            return Err(TransportError::TooLarge(limit));
+            return Err(TransportError::TooLarge(name));
         }
         if out.len() > LARGE_BYTES {
             // Reserves the maximum once: doubling would hold up to twice the limit, and both copies

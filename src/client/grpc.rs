@@ -9,7 +9,7 @@ use super::{
     ClientError, HttpResponse, Transport, TransportError,
     client::SharedClient,
     endpoint::AgentEndpoint,
-    exchange::{READ_BYTES, Written, explained, head_of, read_all},
+    exchange::{READ_BYTES, SizeLimit, Written, explained, head_of, read_all},
     format::{Format, GrpcEnd},
     scratch::{CallBuffers, ReplyBuf},
 };
@@ -27,12 +27,13 @@ impl<T: Transport> SharedClient<T> {
         let CallBuffers { buffers, said, .. } = scratch;
         let ReplyBuf { body, received, .. } = &mut **said;
         body.clear();
-        let limit = (self.built.limits.body_bytes_max, "body_bytes_max");
+        let limit =
+            SizeLimit { bytes_max: self.built.limits.body_bytes_max, name: "body_bytes_max" };
         read_all(&self.transport, response, body, limit, due_ms).await?;
         check_trailers(response, !body.is_empty())?;
         end(endpoint, response)
             .map_err(|error| explained(error, response, self.transport.now()))?;
-        let message = Format::message_in(body, limit)?;
+        let message = Format::message_in(body, limit.bytes_max, limit.name)?;
         let Some(message) = message.and_then(|range| body.get(range)) else {
             return Err(TransportError::Malformed("a gRPC answer without a message").into());
         };
@@ -115,7 +116,7 @@ impl<R: HttpResponse> GrpcStream<R> {
     ) -> Result<GrpcRead, ClientError> {
         loop {
             let rest = self.input.get(self.at..).unwrap_or_default();
-            if let Some(range) = Format::message_in(rest, (bytes_max, "event_bytes_max"))? {
+            if let Some(range) = Format::message_in(rest, bytes_max, "event_bytes_max")? {
                 let end = range.end;
                 message.clear();
                 message.extend_from_slice(rest.get(range).unwrap_or_default());

@@ -121,7 +121,8 @@ impl Http1Connection {
         &mut self,
         request: &HttpRequest<'_>,
         to_proxy: bool,
-        (known, out): (&mut RequestHead, &mut Vec<u8>),
+        known: &mut RequestHead,
+        out: &mut Vec<u8>,
     ) -> Result<(), RequestRefused> {
         let HttpRequest { method, origin, target, fields, body, .. } = *request;
         let target = if to_proxy { SentTarget::Absolute } else { SentTarget::Origin }(target);

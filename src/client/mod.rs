@@ -54,8 +54,8 @@ pub use event::{EventKind, StreamEvent};
 #[cfg(feature = "load")]
 pub(crate) use exchange::head_of;
 #[cfg(any(feature = "auth", feature = "otlp"))]
-pub(crate) use exchange::read_all;
-pub use format::{CallError, Format, FormatBuffers, ReplyHead, WrittenCall};
+pub(crate) use exchange::{SizeLimit, read_all};
+pub use format::{CallError, CallId, Format, FormatBuffers, ReplyHead, WrittenCall};
 pub use known_card::KnownCard;
 pub use limits::{
     CARD_BYTES_MAX, CARD_DEPTH_MAX, CARD_ENTRIES_MAX, CARD_INTERFACES_MAX, ClientLimits,

@@ -25,7 +25,7 @@ use super::{
     client::SharedClient,
     endpoint::AgentEndpoint,
     exchange::{READ_BYTES, Written, within},
-    format::ReplyHead,
+    format::{CallId, ReplyHead},
     scratch::{CallBuffers, ReplyBuf},
     upgrade::{check_upgrade, upgrade_fields},
 };
@@ -276,7 +276,7 @@ impl<T: Transport> SharedClient<T> {
             WsRead::End => Err(TransportError::Closed { before_response: true }.into()),
             WsRead::Message => {
                 let head = ReplyHead { status: 200, content_type: None };
-                let call = (written.op, written.rpc_id);
+                let call = CallId { op: written.op, rpc_id: written.rpc_id };
                 endpoint.format.read_reply(buffers, call, head, body, received)?;
                 if !session.is_dirty() {
                     let now_ms = self.transport.mono_ms();

@@ -19,8 +19,8 @@ use tokio::time::{Instant, sleep};
 use crate::{
     auth::{Callers, FetchedDocument, KeyFetch, NextFetch},
     client::{
-        HttpMethod, HttpOrigin, HttpRequest, HttpResponse, HttpVersion, Transport, read_all,
-        redirect,
+        HttpMethod, HttpOrigin, HttpRequest, HttpResponse, HttpVersion, SizeLimit, Transport,
+        read_all, redirect,
     },
     http::{FieldLines, field_lines},
     limits::callers::{ISSUER_DOCUMENT_BYTES_MAX, ISSUER_REDIRECTS_MAX},
@@ -167,7 +167,8 @@ async fn get(
             return Err(format!("HTTP status {status}"));
         }
         let mut content = Vec::new();
-        let limit = (ISSUER_DOCUMENT_BYTES_MAX, "ISSUER_DOCUMENT_BYTES_MAX");
+        let limit =
+            SizeLimit { bytes_max: ISSUER_DOCUMENT_BYTES_MAX, name: "ISSUER_DOCUMENT_BYTES_MAX" };
         let read = read_all(client, &mut response, &mut content, limit, due_ms).await;
         read.map_err(|error| error.to_string())?;
         let cache_control = response.field("cache-control");

@@ -138,7 +138,7 @@ impl Core {
     ) -> Poll<Result<Outcome, Fault>> {
         let key = TaskKey::of(&wait.handle);
         if wait.handle.hint != CANCEL
-            || self.store.poll_ended((key, None), &mut wait.waiter, wake).is_pending()
+            || self.store.poll_ended(key, None, &mut wait.waiter, wake).is_pending()
         {
             return Poll::Pending;
         }

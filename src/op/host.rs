@@ -302,8 +302,8 @@ impl JobHost for Core {
     }
 
     fn poll_ended(&self, task: Handle, waiter: &mut Waiter, wake: &Waker) -> Poll<()> {
-        let of = (TaskKey::of(&task), Some(TaskKey::incarnation_of(&task)));
-        self.store.poll_ended(of, waiter, wake)
+        let incarnation = Some(TaskKey::incarnation_of(&task));
+        self.store.poll_ended(TaskKey::of(&task), incarnation, waiter, wake)
     }
 
     fn keep(&self, task: Handle, bytes: &[u8]) -> Result<(), NotKept> {

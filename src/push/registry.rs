@@ -454,17 +454,7 @@ mod tests {
         id: &str,
         url: &str,
     ) -> Result<Arc<TaskWatch>, PushRefused> {
-        set_with_token(webhooks, (task, owner, id), url, "k")
-    }
-
-    /// The same with a token.
-    fn set_with_token(
-        webhooks: &Webhooks,
-        (task, owner, id): (u64, u32, &str),
-        url: &str,
-        token: &str,
-    ) -> Result<Arc<TaskWatch>, PushRefused> {
-        set_for(webhooks, task, holder(owner), id, url, token)
+        set_for(webhooks, task, holder(owner), id, url, "k")
     }
 
     /// The same for a holder.
@@ -603,8 +593,8 @@ mod tests {
         assert_eq!(before.0, 6);
         // The bytes of an owner, and of an anonymous caller.
         let refused = |task, owner, id, bytes| {
-            let (key, token) = ((task, owner, id), "x".repeat(bytes));
-            let refused = set_with_token(&webhooks, key, "https://h.example/", &token).err();
+            let (url, token) = ("https://h.example/", "x".repeat(bytes));
+            let refused = set_for(&webhooks, task, holder(owner), id, url, &token).err();
             assert_eq!(webhooks.counted(), before);
             refused
         };
@@ -657,8 +647,8 @@ mod tests {
     fn what_all_holders_have_together_is_bounded() {
         let webhooks = webhooks();
         let set = |task, owner, bytes| {
-            let key = (task, owner, "a");
-            set_with_token(&webhooks, key, "https://h.example/", &"x".repeat(bytes)).err()
+            let (url, token) = ("https://h.example/", "x".repeat(bytes));
+            set_for(&webhooks, task, holder(owner), "a", url, &token).err()
         };
         let sizes = [(0, 3_000), (1, 1_700), (2, 1_700), (3, 1_700)];
         let refused = sizes.map(|(owner, bytes)| set(u64::from(owner), owner, bytes));

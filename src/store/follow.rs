@@ -79,7 +79,8 @@ impl Store {
     /// one; registers `wake` otherwise.
     pub fn poll_ended(
         &self,
-        (key, incarnation): (TaskKey, Option<u32>),
+        key: TaskKey,
+        incarnation: Option<u32>,
         waiter: &mut Waiter,
         wake: &Waker,
     ) -> Poll<()> {

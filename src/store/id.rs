@@ -18,7 +18,7 @@
 
 use siphasher::sip::{SipHasher13, SipHasher24};
 
-use super::permute::Permutation;
+use super::permute::{Block, Permutation};
 use crate::model::{RawText, uuid};
 
 /// Domains of [`Keys::code`] for the keys of [`Keys::hash`] and of the permutations.
@@ -227,7 +227,8 @@ fn code(secret: u128, domain: u32, [first, second]: [u64; 2]) -> u64 {
 /// The id of a location: version and variant stand between the sealed halves.
 #[inline(never)] // Two of them side by side have too few registers.
 fn seal(permutation: &Permutation, form: &Form, position: u32, bits: u128) -> [u8; ID_LEN] {
-    let (first, last) = permutation.seal((position, bits as u32));
+    let Block { left: first, right: last } =
+        permutation.seal(Block { left: position, right: bits as u32 });
     let inner = bits & form.random | form.node;
     let mut id = uuid(u128::from(first) << 96 | inner | u128::from(last));
     id[VERSION_AT] = form.version;
@@ -239,7 +240,7 @@ fn seal(permutation: &Permutation, form: &Form, position: u32, bits: u128) -> [u
 fn open(permutation: &Permutation, id: &[u8]) -> Option<u32> {
     let id: &[u8; ID_LEN] = id.try_into().ok()?;
     let (first, last) = (id.first_chunk()?, id.last_chunk()?);
-    Some(permutation.open((unhex8(first), unhex8(last))).0)
+    Some(permutation.open(Block { left: unhex8(first), right: unhex8(last) }).left)
 }
 
 /// Reads eight lower-case hexadecimal digits in parallel, one in each byte of a word. Other

@@ -114,6 +114,13 @@ pub(super) struct Filter {
     pub(super) below: u64,
 }
 
+/// A context, and its id.
+#[derive(Clone, Copy)]
+struct NamedContext<'c> {
+    context: Context,
+    id: &'c [u8],
+}
+
 impl Store {
     /// Gives one page of a scope's tasks to `each`, newest status change first.
     ///
@@ -197,7 +204,7 @@ impl Store {
         let shard = self.lock(at);
         match shard.large_context(context.hash) {
             Some(orders) => best_of_orders(at, orders, filter, best),
-            None => best_of_few(at, &shard, (context, context_id), filter, best),
+            None => best_of_few(at, &shard, NamedContext { context, id: context_id }, filter, best),
         }
     }
 
@@ -244,12 +251,12 @@ fn weight(task: &Task, list: &List<'_>) -> usize {
 fn best_of_few(
     at: usize,
     shard: &Shard,
-    (context, context_id): (Context, &[u8]),
+    of: NamedContext<'_>,
     filter: &Filter,
     best: &mut Best,
 ) -> u64 {
     let mut total = 0;
-    for index in shard.context(context, context_id) {
+    for index in shard.context(of.context, of.id) {
         let slot = &shard.slab[index];
         if slot.stamp < filter.floor {
             break;
@@ -257,7 +264,7 @@ fn best_of_few(
         let is_in = |task: &Task| {
             slot.scope == filter.scope
                 && filter.status.is_none_or(|status| status == task.state())
-                && task.context_id() == context_id
+                && task.context_id() == of.id
         };
         if !slot.task.get().is_some_and(is_in) {
             continue;

@@ -15,35 +15,51 @@
 const ROUNDS: usize = 5;
 
 /// A permutation; its keys are pairs of a factor and a summand.
-pub(super) struct Permutation([(u64, u64); ROUNDS]);
+pub(super) struct Permutation([RoundKey; ROUNDS]);
+
+#[derive(Clone, Copy)]
+struct RoundKey {
+    factor: u64,
+    summand: u64,
+}
+
+/// A block, as its two halves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    pub left: u32,
+    pub right: u32,
+}
 
 impl Permutation {
     /// The permutation with keys from `key`, which must return independent numbers.
     pub fn new(mut key: impl FnMut() -> u64) -> Permutation {
-        Permutation([(); ROUNDS].map(|()| (key(), key())))
+        Permutation([(); ROUNDS].map(|()| RoundKey { factor: key(), summand: key() }))
     }
 
     /// The sealed block of two halves.
     #[inline]
-    pub fn seal(&self, (mut left, mut right): (u32, u32)) -> (u32, u32) {
+    pub fn seal(&self, block: Block) -> Block {
+        let Block { mut left, mut right } = block;
         for key in &self.0 {
             (left, right) = (right, left ^ mix(*key, right));
         }
-        (left, right)
+        Block { left, right }
     }
 
     /// The halves of a sealed block.
     #[inline]
-    pub fn open(&self, (mut left, mut right): (u32, u32)) -> (u32, u32) {
+    pub fn open(&self, block: Block) -> Block {
+        let Block { mut left, mut right } = block;
         for key in self.0.iter().rev() {
             (left, right) = (right ^ mix(*key, left), left);
         }
-        (left, right)
+        Block { left, right }
     }
 }
 
 #[inline]
-fn mix((factor, summand): (u64, u64), half: u32) -> u32 {
+fn mix(key: RoundKey, half: u32) -> u32 {
+    let RoundKey { factor, summand } = key;
     (factor.wrapping_mul(u64::from(half)).wrapping_add(summand) >> 32) as u32
 }
 
@@ -62,20 +78,21 @@ mod tests {
         }
     }
 
-    fn block(number: u64) -> (u32, u32) {
-        (number as u32, (number >> 32) as u32)
+    fn block(number: u64) -> Block {
+        Block { left: number as u32, right: (number >> 32) as u32 }
     }
 
     /// The textbook form: round by round, without optimization.
-    fn slow(permutation: &Permutation, (mut left, mut right): (u32, u32)) -> (u32, u32) {
-        for (factor, summand) in permutation.0 {
+    fn slow(permutation: &Permutation, block: Block) -> Block {
+        let Block { mut left, mut right } = block;
+        for RoundKey { factor, summand } in permutation.0 {
             let product = u128::from(factor) * u128::from(right) + u128::from(summand);
             let function = (product % (1 << 64)) / (1 << 32);
             let next = left ^ u32::try_from(function).unwrap();
             left = right;
             right = next;
         }
-        (left, right)
+        Block { left, right }
     }
 
     #[test]
@@ -83,7 +100,7 @@ mod tests {
         for seed in 0..20 {
             let mut next = numbers(seed);
             let permutation = Permutation::new(&mut next);
-            for input in (0..500).map(|_| block(next())).chain([(0, 0), (u32::MAX, u32::MAX)]) {
+            for input in (0..500).map(|_| block(next())).chain([block(0), block(u64::MAX)]) {
                 let sealed = permutation.seal(input);
                 assert_eq!(sealed, slow(&permutation, input));
                 assert_eq!(permutation.open(sealed), input);
@@ -104,7 +121,8 @@ mod tests {
                 let number = next();
                 let (one, other) = (block(number), block(number ^ 1 << bit));
                 let (one, other) = (permutation.seal(one), permutation.seal(other));
-                let changed = u64::from(one.0 ^ other.0) | u64::from(one.1 ^ other.1) << 32;
+                let changed =
+                    u64::from(one.left ^ other.left) | u64::from(one.right ^ other.right) << 32;
                 for (at, count) in flips.iter_mut().enumerate() {
                     *count += u32::from(changed >> at & 1 == 1);
                 }

@@ -3,7 +3,9 @@
 
 use peregrine::{
     binding::interfaces::Binding,
-    client::{CallError, ClientLimits, Format, FormatBuffers, ReplyHead, format::push_json},
+    client::{
+        CallError, CallId, ClientLimits, Format, FormatBuffers, ReplyHead, format::push_json,
+    },
     model::{Generation, Op, Received, ReceivedKind},
 };
 
@@ -18,7 +20,13 @@ fn read(generation: Generation, op: Op, result: &str) -> Result<String, String> 
     let mut received = Received::new();
     let mut buffers = FormatBuffers::default();
     format
-        .read_reply(&mut buffers, (op, 7), HEAD, envelope.as_bytes(), &mut received)
+        .read_reply(
+            &mut buffers,
+            CallId { op, rpc_id: 7 },
+            HEAD,
+            envelope.as_bytes(),
+            &mut received,
+        )
         .map_err(|error| error.to_string())?;
     Ok(json(&received, op))
 }
@@ -346,7 +354,13 @@ fn answers_have_limits() {
             "it must be JSON: JSON has more than 99 tokens",
         ),
     ] {
-        let read = format.read_reply(&mut buffers, (op, 7), HEAD, body.as_bytes(), &mut received);
+        let read = format.read_reply(
+            &mut buffers,
+            CallId { op, rpc_id: 7 },
+            HEAD,
+            body.as_bytes(),
+            &mut received,
+        );
         let expected = format!("the response cannot be read: {error}");
         assert_eq!(read.map_err(|error| error.to_string()), Err(expected), "{body}");
         assert_eq!(received.kind(), ReceivedKind::Nothing);
@@ -378,7 +392,13 @@ fn a_refusal_is_a_fault_and_a_page_of_a_proxy_is_none_of_a2a() {
     let mut of = |binding, status, media: &str, body: &str| {
         let head = ReplyHead { status, content_type: Some(media.as_bytes()) };
         let format = Format::standard(binding, V1);
-        match format.read_reply(&mut buffers, (Op::Get, 7), head, body.as_bytes(), &mut received) {
+        match format.read_reply(
+            &mut buffers,
+            CallId { op: Op::Get, rpc_id: 7 },
+            head,
+            body.as_bytes(),
+            &mut received,
+        ) {
             Ok(()) => "understood".to_owned(),
             Err(CallError::Fault(fault)) => format!("{:?} {}", fault.kind, fault.message),
             Err(CallError::Unreadable(error)) => error.to_string(),

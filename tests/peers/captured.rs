@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use peregrine::{
     binding::interfaces::Binding,
     client::{
-        CallError, Format, FormatBuffers, ReplyHead,
+        CallError, CallId, Format, FormatBuffers, ReplyHead,
         card::{AgentCard, SecurityScheme},
         format::push_json,
     },
@@ -90,7 +90,8 @@ fn read(format: Format, op: Op, exchange: &Value) -> Outcome {
     };
     let (mut buffers, mut received) = (FormatBuffers::default(), Received::new());
     if !(head.is_success() && head.is_event_stream()) {
-        let read = format.read_reply(&mut buffers, (op, rpc_id), head, body, &mut received);
+        let read =
+            format.read_reply(&mut buffers, CallId { op, rpc_id }, head, body, &mut received);
         outcome.take(read, op, &received);
         return outcome;
     }

@@ -6,7 +6,7 @@
 use peregrine::{
     client::{
         Binding, Format, FormatBuffers,
-        format::{CallError, ReplyHead, push_json},
+        format::{CallError, CallId, ReplyHead, push_json},
     },
     model::{Generation, Op, Received},
 };
@@ -126,7 +126,7 @@ impl Sent {
         };
         let status = if self.is_error { 400 } else { 200 };
         let head = ReplyHead { status, content_type: Some(b"application/json") };
-        format.read_reply(buffers, (op, id), head, &self.data, received)
+        format.read_reply(buffers, CallId { op, rpc_id: id }, head, &self.data, received)
     }
 }
 

@@ -63,7 +63,7 @@ impl RpcAnswer {
     /// The messages, as a client splits them.
     pub fn messages(&self) -> Vec<&[u8]> {
         let (mut rest, mut messages) = (&self.content[..], Vec::new());
-        while let Some(range) = Format::message_in(rest, (1 << 24, "bytes_max")).unwrap() {
+        while let Some(range) = Format::message_in(rest, 1 << 24, "bytes_max").unwrap() {
             messages.push(&rest[range.clone()]);
             rest = &rest[range.end..];
         }

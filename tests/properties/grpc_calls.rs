@@ -346,7 +346,7 @@ fn messages_are_found_as_they_come() {
         bytes.extend_from_slice(message);
         frame::finish(&mut bytes, frame);
     }
-    let found = |bytes: &[u8], max: usize| Format::message_in(bytes, (max, "bytes_max"));
+    let found = |bytes: &[u8], max: usize| Format::message_in(bytes, max, "bytes_max");
     assert_eq!(found(&bytes[..6], 9), Ok(None));
     assert_eq!(found(&bytes, 9), Ok(Some(5..7)));
     assert_eq!(found(&bytes[7..], 9), Ok(Some(5..5)));

@@ -133,7 +133,7 @@ fn begun(asked: Asked) -> Http1Connection {
                 body_idle_ms: 0,
                 is_repeatable: true,
             };
-            http1.begin(&request, false, (&mut RequestHead::default(), &mut out))
+            http1.begin(&request, false, &mut RequestHead::default(), &mut out)
         }
     };
     begun.unwrap();

@@ -22,7 +22,8 @@ use peregrine::{
         interfaces::Binding,
     },
     client::{
-        CallError, Format, FormatBuffers, HttpMethod, ReplyHead, WrittenCall, format::push_json,
+        CallError, CallId, Format, FormatBuffers, HttpMethod, ReplyHead, WrittenCall,
+        format::push_json,
     },
     dialect::{self, Wire, WriteCx, rest},
     engine::{Mount, Setup, Tenants},
@@ -332,7 +333,13 @@ impl House {
         let head = ReplyHead { status, content_type: content_type.as_deref() };
         let (format, mut received) = (&spoken.format, Received::new());
         if !head.is_event_stream() {
-            format.read_reply(&mut self.buffers, (op, 7), head, &body, &mut received)?;
+            format.read_reply(
+                &mut self.buffers,
+                CallId { op, rpc_id: 7 },
+                head,
+                &body,
+                &mut received,
+            )?;
             return Ok(vec![json(&received, op)]);
         }
         let (mut parser, mut rest, mut items) = (SseParser::new(1 << 24), &*body, Vec::new());
@@ -355,7 +362,13 @@ impl House {
             let head = ReplyHead { status: 200, content_type: None };
             match op.is_streaming() {
                 true => format.read_item(buffers, 7, &message, false, &mut received)?,
-                false => format.read_reply(buffers, (op, 7), head, &message, &mut received)?,
+                false => format.read_reply(
+                    buffers,
+                    CallId { op, rpc_id: 7 },
+                    head,
+                    &message,
+                    &mut received,
+                )?,
             }
             // Only this ends a stream on an open connection.
             if op.is_streaming() && received.kind() == ReceivedKind::Nothing {
@@ -1139,12 +1152,24 @@ fn answered_with(
             let params = parser.parse(body, 64).unwrap().get("params")?.raw_str();
             let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":\"7\",\"result\":{params}}}");
             let answer = answer.as_bytes();
-            Some(format.read_reply(buffers, (Op::PushSet, 7), head, answer, received))
+            Some(format.read_reply(
+                buffers,
+                CallId { op: Op::PushSet, rpc_id: 7 },
+                head,
+                answer,
+                received,
+            ))
         }
         Binding::HttpJson => {
             let said = parser.parse(body, 64).unwrap();
             let config = said.get("config").unwrap_or(said).raw_str().as_bytes();
-            Some(format.read_reply(buffers, (Op::PushSet, 7), head, config, received))
+            Some(format.read_reply(
+                buffers,
+                CallId { op: Op::PushSet, rpc_id: 7 },
+                head,
+                config,
+                received,
+            ))
         }
         Binding::Grpc => {
             let message = frame::only(body, usize::MAX).unwrap().bytes;

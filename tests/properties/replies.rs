@@ -5,7 +5,8 @@
 
 use peregrine::{
     client::{
-        Binding, CallError, ClientLimits, Format, FormatBuffers, ReplyHead, format::push_json,
+        Binding, CallError, CallId, ClientLimits, Format, FormatBuffers, ReplyHead,
+        format::push_json,
     },
     model::{Generation, Op, Received, ReceivedKind},
 };
@@ -40,7 +41,13 @@ pub fn an_answer_is_understood_or_refused(bytes: &[u8]) {
         let format = Format::standard(binding, generation);
         for status in [200, 400] {
             let head = ReplyHead { status, ..HEAD };
-            let read = format.read_reply(&mut buffers, (op, 7), head, content, &mut received);
+            let read = format.read_reply(
+                &mut buffers,
+                CallId { op, rpc_id: 7 },
+                head,
+                content,
+                &mut received,
+            );
             same_again(read, op, &received, &mut again);
         }
         for is_error in [false, true] {
@@ -69,7 +76,7 @@ fn same_again(read: Result<(), CallError>, op: Op, received: &Received, again: &
     let limits = ClientLimits { json_depth_max, ..ClientLimits::default() };
     let (mut buffers, mut twice) = (FormatBuffers::new(&limits), Vec::new());
     let format = Format::standard(Binding::HttpJson, Generation::V1);
-    let read = format.read_reply(&mut buffers, (op, 7), HEAD, &json, again);
+    let read = format.read_reply(&mut buffers, CallId { op, rpc_id: 7 }, HEAD, &json, again);
     read.unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&json)));
     push_json(&mut twice, again, op);
     assert_eq!(String::from_utf8_lossy(&twice), String::from_utf8_lossy(&json));

@@ -74,7 +74,8 @@ impl Format {
     /// `TooLarge` if it is longer than `bytes_max`, `Coding` if it is compressed.
     pub fn message_in(
         bytes: &[u8],
-        (bytes_max, limit): (usize, &'static str),
+        bytes_max: usize,
+        limit: &'static str,
     ) -> Result<Option<Range<usize>>, TransportError> {
         const COMPRESSED: &str = "a gRPC message is compressed, which was not requested";
         match frame::look(bytes, bytes_max) {

@@ -27,8 +27,8 @@ use pattern::AnswerPatterns;
 pub use error::CallError;
 pub use explain::explain;
 pub use grpc_status::GrpcEnd;
-pub use read::ReplyHead;
 pub(super) use read::StrayEvent;
+pub use read::{CallId, ReplyHead};
 pub(super) use rest::push_encoded;
 pub use write::WrittenCall;
 

@@ -48,6 +48,14 @@ pub(super) enum Answers {
     Item,
 }
 
+/// The format of a document, and the call that it belongs to.
+#[derive(Clone, Copy)]
+pub(super) struct AnswerSource<'f> {
+    pub format: &'f Format,
+    pub answers: Answers,
+    pub rpc_id: u64,
+}
+
 /// The remembered documents.
 #[derive(Default)]
 pub(super) struct AnswerPatterns {
@@ -125,7 +133,7 @@ impl AnswerPatterns {
     /// received.
     pub fn read(
         &mut self,
-        (format, answers, rpc_id): (&Format, Answers, u64),
+        source: AnswerSource<'_>,
         data: &[u8],
         values: &ValueLimits,
         received: &mut Received,
@@ -133,8 +141,9 @@ impl AnswerPatterns {
         if data.len() > DOCUMENT_BYTES_MAX {
             return false;
         }
+        let AnswerSource { format, answers, rpc_id } = source;
         let is_item = answers == Answers::Item;
-        if is_item && self.last_item.read((format, rpc_id), data, received).is_some() {
+        if is_item && self.last_item.read(format, rpc_id, data, received).is_some() {
             self.unknown = 0;
             return true;
         }
@@ -146,10 +155,9 @@ impl AnswerPatterns {
             false => latest,
         };
         let is_known = |at: &usize| {
-            let about = (format, answers, rpc_id);
             // An item that occurs twice in a row usually occurs again.
             let last_item = (is_item && *at == latest).then_some(&mut *last_item);
-            patterns[*at].read(about, data, values, received, last_item).is_some()
+            patterns[*at].read(source, data, values, received, last_item).is_some()
         };
         let found = (first..count).chain(0..first).find(is_known);
         if let Some(found) = found {
@@ -178,19 +186,19 @@ impl AnswerPattern {
     /// `None`: the document does not match.
     fn read(
         &mut self,
-        (format, answers, rpc_id): (&Format, Answers, u64),
+        source: AnswerSource<'_>,
         data: &[u8],
         values: &ValueLimits,
         received: &mut Received,
         last_item: Option<&mut LastItem>,
     ) -> Option<()> {
-        if !self.is_of(format, answers) {
+        if !self.is_of(source.format, source.answers) {
             return None;
         }
-        let found = self.find(rpc_id, data, values)?;
+        let found = self.find(source.rpc_id, data, values)?;
         received.fill(&mut self.received, &found.texts, found.at_ms, found.span.clone());
-        if let (Some(last_item), Some(text)) = (last_item, self.only_text) {
-            last_item.take((format, rpc_id), data, (&self.received, text), &found, received);
+        if let Some(last_item) = last_item {
+            last_item.take(source, data, self, &found, received);
         }
         Some(())
     }

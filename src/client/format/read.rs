@@ -8,7 +8,10 @@ use crate::{
     model::{Op, ReadError, Received},
 };
 
-use super::{CallError, Format, FormatBuffers, ValueLimits, pattern::Answers};
+use super::{
+    CallError, Format, FormatBuffers, ValueLimits,
+    pattern::{AnswerSource, Answers},
+};
 
 /// The parts of a response's head that describe its body.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +20,15 @@ pub struct ReplyHead<'a> {
     pub status: u16,
     /// The value of `Content-Type`, if there is one.
     pub content_type: Option<&'a [u8]>,
+}
+
+/// The operation of a written call, and its id in JSON-RPC.
+#[derive(Clone, Copy, Debug)]
+pub struct CallId {
+    /// The operation.
+    pub op: Op,
+    /// The id that the answer of JSON-RPC must have.
+    pub rpc_id: u64,
 }
 
 /// Maximum bytes of a media type to show.
@@ -78,7 +90,7 @@ impl ReplyHead<'_> {
 }
 
 impl Format {
-    /// Reads the whole response to a call that was written with `rpc_id`.
+    /// Reads the whole response to a written call.
     ///
     /// For a streaming operation it reads a fault, or a single answer that arrived instead of a
     /// stream.
@@ -88,14 +100,16 @@ impl Format {
     pub fn read_reply(
         &self,
         buffers: &mut FormatBuffers,
-        (op, rpc_id): (Op, u64),
+        call: CallId,
         head: ReplyHead<'_>,
         body: &[u8],
         received: &mut Received,
     ) -> Result<(), CallError> {
+        let CallId { op, rpc_id } = call;
+        let about = AnswerSource { format: self, answers: Answers::Call(op), rpc_id };
         let is_success = head.is_success();
         let FormatBuffers { parser, depth_max, values, longest, patterns, .. } = buffers;
-        if is_success && patterns.read((self, Answers::Call(op), rpc_id), body, values, received) {
+        if is_success && patterns.read(about, body, values, received) {
             return Ok(());
         }
         received.clear();
@@ -116,11 +130,11 @@ impl Format {
             }
             Binding::HttpJson => return Err(self.fault(value, head)),
             Binding::JsonRpc | Binding::WebSocket | Binding::Grpc => {
-                self.envelope(values, (op, rpc_id), value, head, received)?;
+                self.envelope(values, call, value, head, received)?;
             }
         }
         if is_success && patterns.wants(body) {
-            patterns.learn((self, Answers::Call(op), self.rpc_id(rpc_id)), (body, value), received);
+            patterns.learn(about, body, value, received);
         }
         Ok(())
     }
@@ -141,16 +155,16 @@ impl Format {
         received: &mut Received,
     ) -> Result<(), CallError> {
         let FormatBuffers { parser, depth_max, values, longest, patterns, .. } = buffers;
-        let about = (self, Answers::Item, rpc_id);
+        let about = AnswerSource { format: self, answers: Answers::Item, rpc_id };
         if !is_error && patterns.read(about, data, values, received) {
             return Ok(());
         }
         received.clear();
         *longest = data.len().max(*longest);
         let value = parser.parse(data, *depth_max).map_err(no_json)?;
-        self.whole_item(values, rpc_id, (value, is_error), received)?;
+        self.whole_item(values, rpc_id, value, is_error, received)?;
         if !is_error && patterns.wants(data) {
-            patterns.learn((self, Answers::Item, self.rpc_id(rpc_id)), (data, value), received);
+            patterns.learn(about, data, value, received);
         }
         Ok(())
     }
@@ -202,7 +216,8 @@ impl Format {
         &self,
         values: &ValueLimits,
         rpc_id: u64,
-        (value, is_error): (Value<'_>, bool),
+        value: Value<'_>,
+        is_error: bool,
         received: &mut Received,
     ) -> Result<(), CallError> {
         let head = ReplyHead { status: 200, content_type: None };
@@ -221,13 +236,14 @@ impl Format {
                 Err(self.fault(value, head))
             }
             Binding::JsonRpc | Binding::WebSocket | Binding::Grpc => {
-                self.envelope(values, (Op::Stream, rpc_id), value, head, received)
+                let call = CallId { op: Op::Stream, rpc_id };
+                self.envelope(values, call, value, head, received)
             }
         }
     }
 
     /// The id in an envelope, if the binding has one.
-    fn rpc_id(&self, rpc_id: u64) -> Option<u64> {
+    pub(super) fn rpc_id(&self, rpc_id: u64) -> Option<u64> {
         (self.binding != Binding::HttpJson).then_some(rpc_id)
     }
 
@@ -235,11 +251,12 @@ impl Format {
     fn envelope(
         &self,
         values: &ValueLimits,
-        (op, rpc_id): (Op, u64),
+        call: CallId,
         value: Value<'_>,
         head: ReplyHead<'_>,
         received: &mut Received,
     ) -> Result<(), CallError> {
+        let CallId { op, rpc_id } = call;
         let is_object = value.kind() == Kind::Object;
         let (mut id, mut result, mut error) =
             (ValueSlot::default(), ValueSlot::default(), ValueSlot::default());

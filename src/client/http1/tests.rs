@@ -46,7 +46,7 @@ impl Client {
             is_repeatable: false,
         };
         let mut out = Vec::new();
-        self.http1.begin(&request, false, (&mut RequestHead::default(), &mut out)).unwrap();
+        self.http1.begin(&request, false, &mut RequestHead::default(), &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

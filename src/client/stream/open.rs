@@ -270,9 +270,9 @@ impl<T: Transport> StreamState<T> {
             }
             Err(error) => error,
         };
-        let kind = (self.written.op, self.endpoint.interface.generation);
+        let (op, generation) = (self.written.op, self.endpoint.interface.generation);
         let scratch = &mut self.scratch;
-        match inner.next_attempt_ms(kind, &error, &mut opening.attempts, scratch) {
+        match inner.next_attempt_ms(op, generation, &error, &mut opening.attempts, scratch) {
             Some(next_ms) => {
                 opening.next_ms = Some(next_ms);
                 Ok(())

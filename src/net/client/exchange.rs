@@ -87,12 +87,12 @@ impl Http1Exchange {
         proxy: FieldLines<'_>,
     ) -> Result<(), TransportError> {
         self.http1 = Http1Connection::default();
-        let out = (&mut self.known, &mut self.output);
+        let (known, out) = (&mut self.known, &mut self.output);
         let begun = if link.to_proxy && !proxy.is_empty() {
             let fields = FieldLinesBuf::of(&[request.fields, proxy]);
-            self.http1.begin(&HttpRequest { fields: fields.get(), ..*request }, true, out)
+            self.http1.begin(&HttpRequest { fields: fields.get(), ..*request }, true, known, out)
         } else {
-            self.http1.begin(request, link.to_proxy, out)
+            self.http1.begin(request, link.to_proxy, known, out)
         };
         begun.map_err(|refused| TransportError::Io(refused.to_string()))?;
         if request.body.len() <= COPIED_BYTES_MAX {

@@ -26,8 +26,8 @@ use tokio::{
 
 use crate::{
     client::{
-        HttpMethod, HttpRequest, HttpResponse, HttpVersion, Transport, TransportError, read_all,
-        retry::retry_after_ms,
+        HttpMethod, HttpRequest, HttpResponse, HttpVersion, SizeLimit, Transport, TransportError,
+        read_all, retry::retry_after_ms,
     },
     engine::Engine,
     limits::{
@@ -262,7 +262,7 @@ impl Exporter {
         let (status, unix_ms) = (response.status(), self.client.now().unix_ms);
         let retry = response.field("retry-after").and_then(|text| retry_after_ms(text, unix_ms));
         let mut content = Vec::new();
-        let limit = (SPANS_ANSWER_BYTES_MAX, "SPANS_ANSWER_BYTES_MAX");
+        let limit = SizeLimit { bytes_max: SPANS_ANSWER_BYTES_MAX, name: "SPANS_ANSWER_BYTES_MAX" };
         let read = read_all(&self.client, &mut response, &mut content, limit, due_ms).await;
         Ok(match (status, retry) {
             (200..=299, _) => {

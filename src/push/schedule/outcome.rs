@@ -98,13 +98,13 @@ impl<T> Schedule<T> {
             FailureKind::NoAnswer => Some(self.pace.pause_ms_max),
         };
         let is_open = match rest_ms_max {
-            Some(most_ms) => self.note_failure(post.queue, slot, now_ms, (most_ms, random)),
+            Some(most_ms) => self.note_failure(post.queue, slot, now_ms, most_ms, random),
             None => {
                 self.note_life(post.queue);
                 false
             }
         };
-        let fate = self.repeat((slot, is_open), now_ms, retry_after_ms, random);
+        let fate = self.repeat(slot, is_open, now_ms, retry_after_ms, random);
         self.end(post, now_ms);
         fate
     }
@@ -141,7 +141,8 @@ impl<T> Schedule<T> {
     /// Pauses a webhook after a failure, or stops it.
     fn repeat(
         &mut self,
-        (slot, is_open): (WebhookSlot, bool),
+        slot: WebhookSlot,
+        is_open: bool,
         now_ms: u64,
         retry_after_ms: Option<u64>,
         random: u64,
@@ -181,7 +182,8 @@ impl<T> Schedule<T> {
         queue: QueueKey,
         slot: WebhookSlot,
         now_ms: u64,
-        (most_ms, random): (u64, u64),
+        most_ms: u64,
+        random: u64,
     ) -> bool {
         let pace = self.pace;
         let Some(origin) = self.origins.get_mut(queue.origin) else { return false };

@@ -86,8 +86,13 @@ fn interfaces_v1(card: &Map<String, Value>, card_url: Option<&HttpUrl>, findings
                 Some(_) => {}
             }
         }
-        let names = [path(&at, "url"), path(&at, "protocolBinding")];
-        interface(url, binding, &names, (V1_INTERFACE, "A2A 1.0 §5.8"), card_url, findings);
+        let members = InterfaceMembers {
+            url: path(&at, "url"),
+            url_clause: V1_INTERFACE,
+            binding: path(&at, "protocolBinding"),
+            binding_clause: "A2A 1.0 §5.8",
+        };
+        interface(url, binding, &members, card_url, findings);
     }
 }
 
@@ -116,8 +121,13 @@ fn interfaces_v0(
         }
     }
     let binding = preferred.unwrap_or("JSONRPC");
-    let names = ["url".to_owned(), "preferredTransport".to_owned()];
-    interface(url, binding, &names, (clause, "A2A 0.3 §5.6.1"), card_url, findings);
+    let members = InterfaceMembers {
+        url: "url".to_owned(),
+        url_clause: clause,
+        binding: "preferredTransport".to_owned(),
+        binding_clause: "A2A 0.3 §5.6.1",
+    };
+    interface(url, binding, &members, card_url, findings);
     let more: Vec<_> = entries(card, "additionalInterfaces").collect();
     let transport =
         |one: &Map<String, Value>| text(one, "transport").unwrap_or_default().to_owned();
@@ -137,35 +147,45 @@ fn interfaces_v0(
         }
     }
     for (at, one) in &more {
-        let names = [path(at, "url"), path(at, "transport")];
+        let members = InterfaceMembers {
+            url: path(at, "url"),
+            url_clause: "A2A 0.3 §5.5.5",
+            binding: path(at, "transport"),
+            binding_clause: "A2A 0.3 §5.6.1",
+        };
         let url = text(one, "url").unwrap_or_default();
-        let clauses = ("A2A 0.3 §5.5.5", "A2A 0.3 §5.6.1");
-        interface(url, &transport(one), &names, clauses, card_url, findings);
+        interface(url, &transport(one), &members, card_url, findings);
     }
 }
 
-/// The URL and the binding of one interface. `members` are their paths, `clauses` the clauses that
-/// define them.
+/// The paths of an interface's members, and the clauses that define them.
+struct InterfaceMembers {
+    url: String,
+    url_clause: &'static str,
+    binding: String,
+    binding_clause: &'static str,
+}
+
+/// Checks the URL and the binding of one interface.
 fn interface(
     url: &str,
     binding: &str,
-    members: &[String; 2],
-    clauses: (&'static str, &'static str),
+    members: &InterfaceMembers,
     card_url: Option<&HttpUrl>,
     findings: &mut Findings,
 ) {
-    let [url_member, binding_member] = members;
+    let InterfaceMembers { url: url_member, binding: binding_member, .. } = members;
     let known = binding_of(binding);
     if !binding.is_empty() && !Binding::ALL.iter().any(|known| known.name() == binding) {
         match known {
             Some(known) if !binding.contains("://") => {
                 let message = format!("{binding:?} should be {:?}", known.name());
-                findings.error(binding_member, clauses.1, message);
+                findings.error(binding_member, members.binding_clause, message);
             }
             // A2A 1.0 §5.8: custom bindings are named by URIs.
             None if !binding.contains(':') => {
                 let message = format!("{binding:?} must be JSONRPC, GRPC, HTTP+JSON or a URI");
-                findings.error(binding_member, clauses.1, message);
+                findings.error(binding_member, members.binding_clause, message);
             }
             Some(_) | None => {}
         }
@@ -173,7 +193,7 @@ fn interface(
     if url.is_empty() {
         return;
     }
-    let clause = clauses.0;
+    let clause = members.url_clause;
     if known == Some(Binding::Grpc) && url.contains("://") {
         let message = "gRPC is reached at host:port, without a scheme";
         findings.warn(url_member, clause, message);

@@ -8,7 +8,8 @@ use url::form_urlencoded::byte_serialize;
 use crate::{
     client::{
         ClientLimits, HttpMethod, HttpRequest, HttpResponse, HttpUrl, HttpVersion, Transport,
-        TransportError, exchange::read_all,
+        TransportError,
+        exchange::{SizeLimit, read_all},
     },
     http::{FieldLines, FieldLinesBuf},
     json::base64,
@@ -168,7 +169,7 @@ async fn ask<T: Transport>(
     };
     let mut response = transport.request(request).await?;
     let mut read = Vec::new();
-    let limit = (DOCUMENT_BYTES_MAX, "DOCUMENT_BYTES_MAX");
+    let limit = SizeLimit { bytes_max: DOCUMENT_BYTES_MAX, name: "DOCUMENT_BYTES_MAX" };
     read_all(transport, &mut response, &mut read, limit, due_ms).await?;
     Ok((response.status(), read))
 }

@@ -3,13 +3,10 @@
 use crate::{
     client::format::Format,
     json,
-    model::{
-        Received,
-        received::{ReceivedAround, ReceivedTemplate},
-    },
+    model::{Received, received::ReceivedAround},
 };
 
-use super::FoundTexts;
+use super::{AnswerPattern, AnswerSource, FoundTexts};
 
 /// An item without its text.
 #[derive(Default)]
@@ -31,7 +28,8 @@ impl LastItem {
     #[inline]
     pub fn read(
         &self,
-        (format, rpc_id): (&Format, u64),
+        format: &Format,
+        rpc_id: u64,
         data: &[u8],
         received: &mut Received,
     ) -> Option<()> {
@@ -45,23 +43,24 @@ impl LastItem {
         Some(())
     }
 
-    /// Replaces this item by one just received by a template, if its only unrestricted text,
-    /// `text`, occurs once in the result.
+    /// Replaces this item by one just received by a pattern, if the only unrestricted text of the
+    /// pattern occurs once in the result.
     pub fn take(
         &mut self,
-        (format, rpc_id): (&Format, u64),
+        source: AnswerSource<'_>,
         data: &[u8],
-        (template, text): (&ReceivedTemplate, u8),
+        pattern: &AnswerPattern,
         found: &FoundTexts<'_>,
         received: &Received,
     ) {
+        let Some(text) = pattern.only_text else { return };
         self.of = None;
         let len = found.texts[usize::from(text) % found.texts.len()].len();
         let (before, rest) = data.split_at(found.text_at);
         let behind = data.len() - found.span.end;
         // The text must be inside the result.
         let is_inside = found.span.start <= before.len() && rest.len() >= len + behind;
-        if !is_inside || !template.around(text, received, &mut self.received) {
+        if !is_inside || !pattern.received.around(text, received, &mut self.received) {
             return;
         }
         self.before.clear();
@@ -69,6 +68,6 @@ impl LastItem {
         self.after.clear();
         self.after.extend_from_slice(&rest[len..]);
         (self.start, self.behind) = (found.span.start, behind);
-        self.of = Some((*format, rpc_id));
+        self.of = Some((*source.format, source.rpc_id));
     }
 }

@@ -8,9 +8,8 @@ use crate::{
 };
 
 use super::{
-    super::{Format, read::is_id},
-    AROUND_BYTES_MAX, AnswerPattern, AnswerPatterns, Answers, GAPS_MAX, GapText, PATTERNS_MAX,
-    TextGap, TextRule,
+    super::read::is_id, AROUND_BYTES_MAX, AnswerPattern, AnswerPatterns, AnswerSource, GAPS_MAX,
+    GapText, PATTERNS_MAX, TextGap, TextRule,
 };
 
 /// Members with texts that readers copy unchanged, unless they are empty.
@@ -81,11 +80,12 @@ struct Strings<'p> {
 }
 
 impl AnswerPatterns {
-    /// Remembers a parsed document without its texts. `rpc_id`: the id of its JSON-RPC envelope.
+    /// Remembers a parsed document without its texts.
     pub fn learn(
         &mut self,
-        (format, answers, rpc_id): (&Format, Answers, Option<u64>),
-        (data, document): (&[u8], Value<'_>),
+        source: AnswerSource<'_>,
+        data: &[u8],
+        document: Value<'_>,
         received: &Received,
     ) {
         let at_ms = match received.status_update() {
@@ -93,6 +93,8 @@ impl AnswerPatterns {
             None => received.task().map(|task| task.status().at_ms),
         };
         let at_ms = at_ms.filter(|at_ms| *at_ms != 0);
+        let AnswerSource { format, answers, rpc_id } = source;
+        let rpc_id = format.rpc_id(rpc_id);
         let mut strings = Strings { found: SmallVec::new(), at_ms, rpc_id, is_respelled: false };
         strings.visit(document, b"", 0, false);
         if strings.is_respelled || strings.found.len() > STRINGS_MAX {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    client::{Binding, FormatBuffers, ReplyHead},
+    client::{Binding, CallId, FormatBuffers, ReplyHead},
     model::{Generation, RawText, time},
 };
 
@@ -39,14 +39,15 @@ fn after_event(text: &str) -> FormatBuffers {
 
 fn after_answer(answer: &str) -> FormatBuffers {
     let (mut buffers, mut received) = (FormatBuffers::default(), Received::new());
-    let about = (Op::Get, 1);
+    let about = CallId { op: Op::Get, rpc_id: 1 };
     REST.read_reply(&mut buffers, about, HEAD, answer.as_bytes(), &mut received).unwrap();
     buffers
 }
 
 fn is_known(buffers: &mut FormatBuffers, answer: &str, received: &mut Received) -> bool {
     let FormatBuffers { patterns, values, .. } = buffers;
-    patterns.read((&REST, Answers::Call(Op::Get), 1), answer.as_bytes(), values, received)
+    let about = AnswerSource { format: &REST, answers: Answers::Call(Op::Get), rpc_id: 1 };
+    patterns.read(about, answer.as_bytes(), values, received)
 }
 
 #[test]
@@ -54,7 +55,7 @@ fn event_with_another_text_is_read_by_its_pattern() {
     let FormatBuffers { mut patterns, values, .. } = after_event("one");
     for text in ["two", "", "t", r#"\"x\" \u00e9"#, "\u{e9}", "{}[],:", &"long ".repeat(99)] {
         let (data, mut received) = (event(text), Received::new());
-        let about = (&V1, Answers::Item, 7);
+        let about = AnswerSource { format: &V1, answers: Answers::Item, rpc_id: 7 };
         assert!(patterns.read(about, &data, &values, &mut received), "{text}");
         let update = received.artifact_update().unwrap();
         assert_eq!(update.task_id, "t");
@@ -70,7 +71,8 @@ fn an_event_that_differs_in_more_is_not() {
     let FormatBuffers { mut patterns, values, .. } = after_event("one");
     let mut received = Received::new();
     let mut is_known = |format: &Format, rpc_id, data: &[u8]| {
-        patterns.read((format, Answers::Item, rpc_id), data, &values, &mut received)
+        let about = AnswerSource { format, answers: Answers::Item, rpc_id };
+        patterns.read(about, data, &values, &mut received)
     };
     for text in ["\"", "\\", "\n", "\\x", "\",\"text\":\"two"] {
         assert!(!is_known(&V1, 7, &event(text)), "{text}");
@@ -80,7 +82,7 @@ fn an_event_that_differs_in_more_is_not() {
     let other = String::from_utf8(event("two")).unwrap().replace("true", "false");
     assert!(!is_known(&V1, 7, other.as_bytes()));
     let FormatBuffers { mut patterns, values, .. } = after_event("a");
-    let about = (&V1, Answers::Item, 7);
+    let about = AnswerSource { format: &V1, answers: Answers::Item, rpc_id: 7 };
     assert!(!patterns.read(about, &event("two"), &values, &mut Received::new()));
 }
 
