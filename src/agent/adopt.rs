@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Job, JobHost, RequestInfo, RequestView, ids::FreshIds};
 use crate::{
     model::{MessageBuf, PartsBuf, TaskBuf, TaskState, TaskView},
-    service::{Handle, Scope},
+    service::Handle,
 };
 
 /// An unfinished task after its agent's program was replaced: see
@@ -19,29 +19,8 @@ pub struct Adopted {
 }
 
 impl Adopted {
-    /// Wraps the task in its current state.
-    pub(crate) fn new(
-        (task, kept): (TaskBuf, Box<[u8]>),
-        (scope, names): (Scope, [Option<&str>; 2]),
-        handle: Handle,
-        (host, bits): (Arc<dyn JobHost>, u128),
-    ) -> Adopted {
-        let view = task.view();
-        let message = view.last_user_message().map(|message| message.packed().into());
-        let job = Job {
-            task_id: view.id().raw().into(),
-            context_id: view.context_id().raw().into(),
-            message: message.unwrap_or_default(),
-            request: Box::new(RequestInfo::of(
-                &RequestView::without_caller(scope, names),
-                Some(view.status().state),
-            )),
-            call: None,
-            task: handle,
-            host,
-            ids: FreshIds::of_bits(bits),
-            done: false,
-        };
+    /// Wraps the task in its current state, the bytes kept with it, and the job that continues it.
+    pub(crate) fn new(task: TaskBuf, kept: Box<[u8]>, job: Job) -> Adopted {
         Adopted { task, kept, job: Some(job) }
     }
 
@@ -112,6 +91,29 @@ impl std::fmt::Display for NotKept {
 impl std::error::Error for NotKept {}
 
 impl Job {
+    /// The job that continues a task after its agent's program was replaced; `bits` are random.
+    pub(crate) fn of_adopted(
+        task: &TaskBuf,
+        request: &RequestView<'_>,
+        handle: Handle,
+        host: Arc<dyn JobHost>,
+        bits: u128,
+    ) -> Job {
+        let view = task.view();
+        let message = view.last_user_message().map(|message| message.packed().into());
+        Job {
+            task_id: view.id().raw().into(),
+            context_id: view.context_id().raw().into(),
+            message: message.unwrap_or_default(),
+            request: Box::new(RequestInfo::of(request, Some(view.status().state))),
+            call: None,
+            task: handle,
+            host,
+            ids: FreshIds::of_bits(bits),
+            done: false,
+        }
+    }
+
     /// Keeps private bytes of the agent with the task, replacing the previous ones. A successor
     /// program gets them as [`Adopted::kept`] to continue the task, and later messages that refer
     /// to it get them from [`Deferred::kept_with`](super::Deferred::kept_with). Clients never see

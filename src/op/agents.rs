@@ -157,7 +157,8 @@ impl AllAgents {
     /// life. The caller has checked that the names differ.
     pub fn new(
         agents: Vec<(Profile, Arc<dyn Agent>)>,
-        (workers, most): (usize, usize),
+        workers: usize,
+        most: usize,
         secret: u128,
     ) -> AllAgents {
         let names = Names::new(most.max(agents.len()), secret);

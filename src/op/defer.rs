@@ -113,7 +113,8 @@ impl AnswerCharge {
     /// # Errors
     /// [`Refused::OutOfBytes`].
     pub fn take(
-        (core, key): (Arc<Core>, TaskKey),
+        core: Arc<Core>,
+        key: TaskKey,
         held_bytes: usize,
         place: Option<DeferredPermit>,
     ) -> Result<AnswerCharge, Refused> {
@@ -199,8 +200,8 @@ impl DeferredTurn {
         // The bytes held for the call are no longer needed.
         self.release();
         let held_bytes = message.held_bytes() + context_id.len();
-        let (of, permit) = ((Arc::clone(&self.core), self.key), self.permit.take());
-        match AnswerCharge::take(of, held_bytes, permit.map(Into::into)) {
+        let (core, permit) = (Arc::clone(&self.core), self.permit.take());
+        match AnswerCharge::take(core, self.key, held_bytes, permit.map(Into::into)) {
             Ok(charge) => {
                 let answer = LateAnswer::Message { message, context_id };
                 self.call.answer_with(answer, Some(Box::new(charge)));

@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    agent::{Adopted, Ending},
+    agent::{Adopted, Ending, Job, RequestView},
     model::{MessageBuf, PartsBuf, TaskBuf, TaskEvent, TaskState},
     op::{Core, agents::CurrentAgent},
     service::{AgentIndex, Now},
@@ -69,7 +69,8 @@ impl Core {
     pub(super) fn hand_over_late(
         &self,
         began: &CurrentAgent<'_>,
-        (agent, key): (AgentIndex, TaskKey),
+        agent: AgentIndex,
+        key: TaskKey,
         ending: &Ending,
     ) {
         if self.agents.has_changed(began) {
@@ -82,7 +83,8 @@ impl Core {
     pub(super) fn hand_over_broken(
         &self,
         began: &CurrentAgent<'_>,
-        (agent, key): (AgentIndex, TaskKey),
+        agent: AgentIndex,
+        key: TaskKey,
     ) {
         if self.agents.has_changed(began) {
             self.hand_over(agent, key, By::Change);
@@ -113,18 +115,22 @@ impl Core {
                 }
                 By::Change | By::Call => !edit.task().waits_for_client(),
             };
-            let task = || (TaskBuf::of(edit.task().view()), edit.kept().into());
-            goes_on.then(|| (task(), edit.scope(), edit.names()))
+            goes_on.then(|| {
+                let (task, kept) = (TaskBuf::of(edit.task().view()), edit.kept().into());
+                (task, kept, edit.scope(), edit.names())
+            })
         });
         if current.is_removed {
             // A turn of the old program has made a task under a freed name.
             self.agents.set_gone(agent, false);
         }
-        if let (Some(Some((task, scope, names))), Some(host)) = (taken, self.job_host()) {
+        if let (Some(Some((task, kept, scope, names))), Some(host)) = (taken, self.job_host()) {
             let bits = self.store.bits_of(key, current.incarnation);
             let handle = key.job_handle(current.incarnation);
             let names = [names.tenant.as_deref(), names.owner.as_deref()];
-            let adopted = Adopted::new(task, (scope, names), handle, (host, bits));
+            let request = RequestView::without_caller(scope, names);
+            let job = Job::of_adopted(&task, &request, handle, host, bits);
+            let adopted = Adopted::new(task, kept, job);
             // A panic fails this task as it is dropped, and was reported where it happened; the
             // remaining tasks are still handed over.
             let _ = catch_unwind(AssertUnwindSafe(|| current.agent.adopt(adopted)));

@@ -139,14 +139,15 @@ impl TurnHost for NewTurn<'_> {
         events: &mut EventBuf,
         held_bytes: usize,
     ) -> Result<(Arc<LateCall>, Box<dyn DeferredHost>), Closed> {
-        let task = (self.reserved.key(), self.reserved.owner(), self.generation);
+        let (reserved, generation) = (self.reserved, self.generation);
+        let (key, owner) = (reserved.key(), reserved.owner());
+        let deferral = Deferral { key, owner, generation, events, held_bytes };
         // The turn may have stored its task early.
-        let reserved = self.reserved;
         let place = || match reserved.is_kept() {
             true => DeferredTask::Next { seq: FIRST_SEQ },
             false => DeferredTask::New(reserved.keep()),
         };
-        self.core.defer(&mut self.call, task, (events, held_bytes), place)
+        self.core.defer(&mut self.call, deferral, place)
     }
 }
 
@@ -197,13 +198,14 @@ impl TurnHost for NextTurn<'_> {
         events: &mut EventBuf,
         held_bytes: usize,
     ) -> Result<(Arc<LateCall>, Box<dyn DeferredHost>), Closed> {
+        let (key, generation, seq) = (self.key, self.generation, self.seq);
         // It is stored, with its owner.
-        let (task, seq) = ((self.key, OwnerIndex(0), self.generation), self.seq);
+        let deferral = Deferral { key, owner: OwnerIndex(0), generation, events, held_bytes };
         let place = match self.call.mode {
             Some(_) => DeferredTask::Next { seq },
             None => DeferredTask::Resumed,
         };
-        self.core.defer(&mut self.call, task, (events, held_bytes), || place)
+        self.core.defer(&mut self.call, deferral, || place)
     }
 }
 
@@ -211,7 +213,7 @@ impl Drop for NewTurn<'_> {
     /// A turn that panics may already have stored its task.
     fn drop(&mut self) {
         if !self.is_over && self.reserved.is_kept() {
-            self.core.hand_over_broken(self.began, (self.call.agent, self.reserved.key()));
+            self.core.hand_over_broken(self.began, self.call.agent, self.reserved.key());
         }
     }
 }
@@ -221,9 +223,20 @@ impl Drop for NextTurn<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             self.core.store.update(self.key, self.now, |edit| edit.end_turn());
-            self.core.hand_over_broken(self.began, (self.call.agent, self.key));
+            self.core.hand_over_broken(self.began, self.call.agent, self.key);
         }
     }
+}
+
+/// A turn to defer.
+struct Deferral<'e> {
+    key: TaskKey,
+    owner: OwnerIndex,
+    generation: Generation,
+    /// The events so far.
+    events: &'e mut EventBuf,
+    /// Bytes to hold for the call.
+    held_bytes: usize,
 }
 
 impl Core {
@@ -232,10 +245,10 @@ impl Core {
     fn defer(
         &self,
         call: &mut TurnCall,
-        (key, owner, generation): (TaskKey, OwnerIndex, Generation),
-        (events, held_bytes): (&mut EventBuf, usize),
+        deferral: Deferral<'_>,
         place: impl FnOnce() -> DeferredTask,
     ) -> Result<(Arc<LateCall>, Box<dyn DeferredHost>), Closed> {
+        let Deferral { key, owner, generation, events, held_bytes } = deferral;
         let core = self.this.upgrade().ok_or(Closed)?;
         let Some(permit) = self.deferred.permit(call.worker) else {
             call.refused = Some(Box::new(Fault::at_limit("deferred_calls_max")));

@@ -16,7 +16,9 @@ use crate::{
         Extension, Idempotency, MessageBuf, RawText, RepeatRules, Reply, Send, SendMode, Task,
         TaskEvent,
     },
-    op::{Core, defer::AnswerCharge, missing::MISSING, undecided::JOINED_CALL_BYTES},
+    op::{
+        Core, defer::AnswerCharge, missing::MISSING, send::SendAnswer, undecided::JOINED_CALL_BYTES,
+    },
     service::{
         Answer, CallCx, CallLink, Caller, Cursor, Handle, LateAnswer, LateCall, Outcome, WaitHandle,
     },
@@ -185,7 +187,7 @@ impl Core {
                 *first = Some(FirstSend { core: self, key, is_open: true });
                 None
             }
-            look => self.send_known(cx, (send, named), look, (answer, first)),
+            look => self.send_known(cx, send, named, look, SendAnswer { answer, first }),
         }
     }
 
@@ -195,10 +197,12 @@ impl Core {
     fn send_known<'c>(
         &'c self,
         cx: &mut CallCx<'_>,
-        (send, named): (&Send<'_>, NamedSend),
+        send: &Send<'_>,
+        named: NamedSend,
         mut look: SendLook,
-        (answer, first): (&mut Answer<'_>, &mut Option<FirstSend<'c>>),
+        answer: SendAnswer<'_, '_, 'c>,
     ) -> Option<Result<Outcome, Fault>> {
+        let SendAnswer { answer, first } = answer;
         for _ in 0..LOOKS_MAX {
             match look {
                 SendLook::First(key) => {
@@ -238,7 +242,7 @@ impl Core {
         let (link, call) = CallLink::late();
         let core = self.this.upgrade().ok_or(FaultKind::ShuttingDown)?;
         let at = self.store.position_of(cx.caller.worker, cx.now);
-        let charge = AnswerCharge::take((core, at), JOINED_CALL_BYTES, None)?;
+        let charge = AnswerCharge::take(core, at, JOINED_CALL_BYTES, None)?;
         call.count_by(Box::new(charge));
         let joined = JoinedSend { call, mode: send.mode };
         let is_joined = self.sends.table.join(named, joined).is_ok();
@@ -276,7 +280,7 @@ impl Core {
         let Some(core) = self.this.upgrade() else { return };
         let at = self.store.position_of(0, self.now());
         let held_bytes = JOINED_CALL_BYTES + message.held_bytes() + context_id.len();
-        match AnswerCharge::take((core, at), held_bytes, None) {
+        match AnswerCharge::take(core, at, held_bytes, None) {
             Ok(charge) => {
                 let answer = LateAnswer::Message { message, context_id };
                 call.answer_with(answer, Some(Box::new(charge)));

@@ -172,7 +172,7 @@ impl LookupAnswer for Lookup {
         };
         let held_bytes = size_of::<TaskBuf>() + task.task().heap_bytes();
         let (core, permit) = (Arc::clone(&self.core), self.permit.take());
-        match AnswerCharge::take((core, self.key), held_bytes, permit) {
+        match AnswerCharge::take(core, self.key, held_bytes, permit) {
             Ok(charge) => {
                 self.call.answer_with(LateAnswer::Copy(task), Some(Box::new(charge)));
             }

@@ -103,8 +103,7 @@ impl Core {
         start: &Start,
         tap: Option<Arc<dyn Tap>>,
     ) -> Arc<Core> {
-        let room = (start.workers, limits.agents_max);
-        let agents = AllAgents::new(agents, room, start.secret);
+        let agents = AllAgents::new(agents, start.workers, limits.agents_max, start.secret);
         let core = Arc::new_cyclic(|this| Core {
             this: this.clone(),
             store: Store::for_workers(limits, start.secret, start.workers)

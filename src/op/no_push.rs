@@ -69,7 +69,8 @@ impl Core {
     pub(super) fn watch_next(
         &self,
         _cx: &CallCx<'_>,
-        _task: (TaskKey, &[u8]),
+        _key: TaskKey,
+        _task_id: &[u8],
         _seq: u64,
         webhook: &NoWebhook<'_>,
     ) {

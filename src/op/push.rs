@@ -116,7 +116,7 @@ impl Core {
                 }
             }
             PushCall::List { page_size, page_token, .. } => {
-                push.list(task, task_id, (page_size, page_token), answer)?;
+                push.list(task, task_id, page_size, page_token, answer)?;
             }
             PushCall::Delete { id, .. } => {
                 push.webhooks.delete(task, id.map(RawText::raw));
@@ -141,7 +141,7 @@ impl Core {
         let found = self.store.read(key, |task| (task.seq(), Box::<[u8]>::from(task.id())));
         let (seq, task_id) = found.ok_or(FaultKind::TaskNotFound)?;
         let start = PushStart { seq, snapshot: false };
-        self.watch(push, cx, (key, &task_id), start, webhook)?;
+        self.watch(push, key, &webhook.of_task(cx, key, &task_id, start))?;
         if push.settings.challenge == PushChallenge::Always {
             // The webhook worker looks at it at once, even if nothing is new.
             push.webhooks.note(key.handle().key);
@@ -149,18 +149,10 @@ impl Core {
         Ok(())
     }
 
-    /// Adds a webhook that begins at `start`, and has the store notify it.
-    fn watch(
-        &self,
-        push: &CorePush,
-        cx: &CallCx<'_>,
-        (key, task_id): (TaskKey, &[u8]),
-        start: PushStart,
-        webhook: &CheckedWebhook<'_>,
-    ) -> Result<(), Fault> {
-        let new = webhook.of_task(cx, (key, task_id), start);
-        let watch = push.webhooks.set(&new).map_err(refusal)?;
-        self.watch_task(push, key, start, watch)
+    /// Adds a webhook of this task, and has the store notify it.
+    fn watch(&self, push: &CorePush, key: TaskKey, new: &NewWebhook<'_>) -> Result<(), Fault> {
+        let watch = push.webhooks.set(new).map_err(refusal)?;
+        self.watch_task(push, key, new.start, watch)
     }
 
     /// Makes the store notify a watch of a task.
@@ -213,7 +205,8 @@ impl CheckedWebhook<'_> {
     fn of_task<'a>(
         &'a self,
         cx: &'a CallCx<'_>,
-        (key, task_id): (TaskKey, &'a [u8]),
+        key: TaskKey,
+        task_id: &'a [u8],
         start: PushStart,
     ) -> NewWebhook<'a> {
         let CheckedWebhook { id, config, url, form } = self;
@@ -291,7 +284,8 @@ impl CorePush {
         &self,
         task: u64,
         task_id: RawText<'_>,
-        (page_size, page_token): (Option<u32>, Option<RawText<'_>>),
+        page_size: Option<u32>,
+        page_token: Option<RawText<'_>>,
         answer: &mut Answer<'_>,
     ) -> Result<(), Fault> {
         let no_page = || Fault::param("pageToken", "must be a token from an earlier page");

@@ -17,6 +17,7 @@ use crate::{
         host::{NewTurn, NextTurn, TurnCall},
         idempotency::{FirstSend, SentTask},
         push::CheckedWebhook,
+        turn::TurnTask,
     },
     service::{Answer, CallCx, CallLink, Caller, Cursor, Outcome, WaitHandle},
     shares::Holder,
@@ -46,12 +47,12 @@ impl Core {
         let webhook = if send.push.is_some() { self.check_inline(cx, send)? } else { None };
         check_extensions(registered, cx.caller.extensions)?;
         check_media(registered, send.message)?;
-        let by = (&current, registered, webhook.as_deref());
-        let to = (answer, first);
-        let Some(id) = send.task_id else { return self.send_new(cx, by, send, to) };
+        let target = SendTarget { current: &current, registered, webhook: webhook.as_deref() };
+        let answer = SendAnswer { answer, first };
+        let Some(id) = send.task_id else { return self.send_new(cx, target, send, answer) };
         match self.store.find(cx.caller.scope, id.raw()) {
-            Some(key) => self.send_next(cx, by, key, send, to),
-            None if send.client_chooses_id => self.send_new(cx, by, send, to),
+            Some(key) => self.send_next(cx, target, key, send, answer),
+            None if send.client_chooses_id => self.send_new(cx, target, send, answer),
             // A2A 1.0 §3.4.2: clients use only ids that a server made.
             None => Err(FaultKind::TaskNotFound.into()),
         }
@@ -72,10 +73,12 @@ impl Core {
     fn send_new(
         &self,
         cx: &mut CallCx<'_>,
-        (current, registered, webhook): SentTo<'_>,
+        target: SendTarget<'_>,
         send: &Send<'_>,
-        (answer, first): AnswerTo<'_, '_, '_>,
+        answer: SendAnswer<'_, '_, '_>,
     ) -> Result<Outcome, Fault> {
+        let SendTarget { current, registered, webhook } = target;
+        let SendAnswer { answer, first } = answer;
         self.check_begins()?;
         let bits = [cx.entropy.bits(), cx.entropy.bits()];
         let new = new_task(&cx.caller, send, registered.incarnation, bits, cx.peer_holder());
@@ -124,8 +127,9 @@ impl Core {
         self.finish_turn(cx.events, &ending, cx.now);
         let mut shown = (false, 0, 0);
         let show = |task: StoredTask<'_>| shown = show(send, task, 0, &ending, answer);
+        let task = TurnTask { key, incarnation };
         let committed = if reserved.is_kept() {
-            self.commit((key, incarnation), cx.events, Some(message), cx.now, show);
+            self.commit(task, cx.events, Some(message), cx.now, show);
             Ok(())
         } else {
             self.store.commit_new(reserved, generation, message, cx.events, cx.now, show)
@@ -135,8 +139,8 @@ impl Core {
         cx.shows(shown.1);
         let start = StreamStart { seq: FIRST_SEQ, after: 0, generation };
         note(first, key, false, &start, ends_turn(&ending).then_some(shown.2));
-        self.schedule_resume(cx.caller.worker, (key, incarnation), cx.now, &ending);
-        self.hand_over_late(current, (cx.caller.scope.agent, key), &ending);
+        self.schedule_resume(cx.caller.worker, task, cx.now, &ending);
+        self.hand_over_late(current, cx.caller.scope.agent, key, &ending);
         Ok(outcome(send, key, shown.0, start, link))
     }
 
@@ -149,34 +153,38 @@ impl Core {
         webhook: Option<&CheckedWebhook<'_>>,
         key: TaskKey,
         send: &Send<'_>,
-        (answer, first): AnswerTo<'_, '_, '_>,
+        answer: SendAnswer<'_, '_, '_>,
     ) -> Result<Outcome, Fault> {
         let agent = cx.caller.scope.agent;
         if let Some(older) = self.older_program(agent, key) {
-            return self.send_next(cx, (&older, &older, webhook), key, send, (answer, first));
+            let target = SendTarget { current: &older, registered: &older, webhook };
+            return self.send_next(cx, target, key, send, answer);
         }
         // The agent changed, and the task or this call does not know yet.
         self.hand_over(agent, key, By::Call);
-        self.send_again(cx, send, answer, first)
+        self.send_again(cx, send, answer.answer, answer.first)
     }
 
     fn send_next(
         &self,
         cx: &mut CallCx<'_>,
-        (current, registered, webhook): SentTo<'_>,
+        target: SendTarget<'_>,
         key: TaskKey,
         send: &Send<'_>,
-        (answer, first): AnswerTo<'_, '_, '_>,
+        answer: SendAnswer<'_, '_, '_>,
     ) -> Result<Outcome, Fault> {
+        let SendTarget { current, registered, webhook } = target;
         let incarnation = registered.incarnation;
+        let task = TurnTask { key, incarnation };
         if let Some(webhook) = webhook {
             self.check_next(cx, key, webhook)?;
         }
-        let Some(continued) = self.continue_task(cx, (key, incarnation), send)? else {
-            return self.send_after_change(cx, webhook, key, send, (answer, first));
+        let Some(continued) = self.continue_task(cx, task, send)? else {
+            return self.send_after_change(cx, webhook, key, send, answer);
         };
+        let SendAnswer { answer, first } = answer;
         if let (Some(webhook), Some(id)) = (webhook, send.task_id) {
-            self.watch_next(cx, (key, id.raw()), continued.seq, webhook);
+            self.watch_next(cx, key, id.raw(), continued.seq, webhook);
         }
         let mut ending = Ending::Returned;
         cx.events.clear();
@@ -207,7 +215,7 @@ impl Core {
             Ok((false, link)) => link,
             refused_or_deferred => {
                 self.store.update(key, cx.now, |edit| edit.end_turn());
-                self.hand_over_late(current, (cx.caller.scope.agent, key), &ending);
+                self.hand_over_late(current, cx.caller.scope.agent, key, &ending);
                 let (_, link) = refused_or_deferred?;
                 first.iter_mut().for_each(FirstSend::defer);
                 return Ok(Outcome::Pending(deferred(send, key, link)));
@@ -215,15 +223,15 @@ impl Core {
         };
         self.finish_turn(cx.events, &ending, cx.now);
         let mut shown = (false, 0, 0);
-        self.commit((key, incarnation), cx.events, None, cx.now, |task| {
+        self.commit(task, cx.events, None, cx.now, |task| {
             shown = show(send, task, continued.seq, &ending, answer);
         });
         cx.events.clear();
         cx.shows(shown.1);
         let start = StreamStart { seq, after: seq, generation };
         note(first, key, true, &start, ends_turn(&ending).then_some(shown.2));
-        self.schedule_resume(cx.caller.worker, (key, incarnation), cx.now, &ending);
-        self.hand_over_late(current, (cx.caller.scope.agent, key), &ending);
+        self.schedule_resume(cx.caller.worker, task, cx.now, &ending);
+        self.hand_over_late(current, cx.caller.scope.agent, key, &ending);
         Ok(outcome(send, key, shown.0, start, link))
     }
 
@@ -232,11 +240,11 @@ impl Core {
     fn continue_task(
         &self,
         cx: &CallCx<'_>,
-        (key, incarnation): (TaskKey, u32),
+        task: TurnTask,
         send: &Send<'_>,
     ) -> Result<Option<ContinuedTask>, Fault> {
-        let continued = self.store.update(key, cx.now, |edit| {
-            if edit.incarnation() != incarnation && !edit.task().state().is_terminal() {
+        let continued = self.store.update(task.key, cx.now, |edit| {
+            if edit.incarnation() != task.incarnation && !edit.task().state().is_terminal() {
                 return Ok(None);
             }
             if send.context_id.is_some_and(|id| id.raw() != edit.task().context_id()) {
@@ -267,11 +275,20 @@ impl Core {
     }
 }
 
-/// The agent of a send, and the webhook that comes with it.
-type SentTo<'c> = (&'c CurrentAgent<'c>, &'c RegisteredAgent, Option<&'c CheckedWebhook<'c>>);
+/// The program that a message goes to, and the webhook that comes with the message.
+struct SendTarget<'c> {
+    current: &'c CurrentAgent<'c>,
+    /// The agent in `current`.
+    registered: &'c RegisteredAgent,
+    webhook: Option<&'c CheckedWebhook<'c>>,
+}
 
-/// The answer of a send, and the record of its outcome if it is the first of equal ones.
-type AnswerTo<'f, 'a, 'c> = (&'f mut Answer<'a>, &'f mut Option<FirstSend<'c>>);
+/// The receivers of a send's outcome.
+pub(super) struct SendAnswer<'f, 'a, 'c> {
+    pub answer: &'f mut Answer<'a>,
+    /// Receives the outcome for duplicates, if this is the first of equal sends.
+    pub first: &'f mut Option<FirstSend<'c>>,
+}
 
 /// The agent's view of a send.
 #[inline(always)] // It is long to copy.

@@ -14,6 +14,13 @@ use crate::{
     store::{StoredTask, TaskKey},
 };
 
+/// The task of a turn, and the incarnation of the agent that the turn invokes.
+#[derive(Clone, Copy)]
+pub(super) struct TurnTask {
+    pub key: TaskKey,
+    pub incarnation: u32,
+}
+
 impl Core {
     /// Resumes an agent after its timer expired, unless its task has ended or was handed over.
     pub(super) fn resume(&self, cx: &mut TickCx<'_>, timer: &ResumeTimer) {
@@ -72,10 +79,11 @@ impl Core {
             push_status(cx.events, TaskState::Failed, &message, cx.now);
         }
         self.finish_turn(cx.events, &ending, cx.now);
-        self.commit((key, incarnation), cx.events, None, cx.now, |_| ());
+        let task = TurnTask { key, incarnation };
+        self.commit(task, cx.events, None, cx.now, |_| ());
         cx.events.clear();
-        self.schedule_resume(cx.worker, (key, incarnation), cx.now, &ending);
-        self.hand_over_late(&registered, (agent, key), &ending);
+        self.schedule_resume(cx.worker, task, cx.now, &ending);
+        self.hand_over_late(&registered, agent, key, &ending);
     }
 
     /// Applies an agent's events to a task that exists, and shows it; `first` as in
@@ -87,14 +95,14 @@ impl Core {
     /// work is lost, its clients see the task unchanged.
     pub(super) fn commit(
         &self,
-        (key, incarnation): (TaskKey, u32),
+        task: TurnTask,
         events: &EventBuf,
         first: Option<Message<'_>>,
         now: Now,
         show: impl FnOnce(StoredTask<'_>),
     ) {
-        self.store.update(key, now, |edit| {
-            if edit.incarnation() == incarnation {
+        self.store.update(task.key, now, |edit| {
+            if edit.incarnation() == task.incarnation {
                 let _ = edit.apply_all(events, first);
             }
             if first.is_none() {
@@ -105,15 +113,10 @@ impl Core {
     }
 
     #[inline(always)] // Most turns end in another way.
-    pub(super) fn schedule_resume(
-        &self,
-        worker: usize,
-        (key, incarnation): (TaskKey, u32),
-        now: Now,
-        ending: &Ending,
-    ) {
+    pub(super) fn schedule_resume(&self, worker: usize, task: TurnTask, now: Now, ending: &Ending) {
         if let Ending::Resume { after_ms, token } = *ending {
-            let (due_ms, TaskKey { position, check }) = (now.mono_ms.saturating_add(after_ms), key);
+            let TurnTask { key: TaskKey { position, check }, incarnation } = task;
+            let due_ms = now.mono_ms.saturating_add(after_ms);
             let timer = ResumeTimer { due_ms, number: 0, position, check, incarnation, token };
             self.push_timer(worker, timer, now);
         }

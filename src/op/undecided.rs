@@ -170,7 +170,7 @@ impl Core {
         let cancel = Arc::new(UndecidedCancel { calls, incarnation, identity, headers });
         if !self.undecided.add(key, &cancel) {
             // The memory is charged without the lock; the other cancel may be settled meanwhile.
-            let charge = AnswerCharge::take((Arc::clone(&core), key), JOINED_CALL_BYTES, None)?;
+            let charge = AnswerCharge::take(Arc::clone(&core), key, JOINED_CALL_BYTES, None)?;
             if let Some(joined) = self.undecided.join_or_add(key, &cancel, charge) {
                 return Ok(CancelRole::Joined(joined));
             }

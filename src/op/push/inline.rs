@@ -70,7 +70,9 @@ impl Core {
         start: PushStart,
         webhook: &CheckedWebhook<'_>,
     ) -> Result<InlineWatch<'c>, Fault> {
-        self.watch(self.webhooks()?, cx, (reserved.key(), reserved.id()), start, webhook)?;
+        let key = reserved.key();
+        let new = webhook.of_task(cx, key, reserved.id(), start);
+        self.watch(self.webhooks()?, key, &new)?;
         Ok(InlineWatch { core: self, id: webhook.id.as_ref().into(), reserved })
     }
 
@@ -87,7 +89,7 @@ impl Core {
     ) -> Result<(), Fault> {
         let task_id = self.store.read(key, |task| Box::<[u8]>::from(task.id()));
         let task_id = task_id.ok_or(FaultKind::TaskNotFound)?;
-        let new = webhook.of_task(cx, (key, &task_id), PushStart::default());
+        let new = webhook.of_task(cx, key, &task_id, PushStart::default());
         self.webhooks()?.webhooks.check(&new).map_err(refusal)
     }
 
@@ -96,13 +98,14 @@ impl Core {
     pub(in crate::op) fn watch_next(
         &self,
         cx: &CallCx<'_>,
-        (key, task_id): (TaskKey, &[u8]),
+        key: TaskKey,
+        task_id: &[u8],
         seq: u64,
         webhook: &CheckedWebhook<'_>,
     ) {
         let Some(push) = self.push.get() else { return };
         let start = PushStart { seq, snapshot: false };
-        let watch = push.webhooks.set_checked(&webhook.of_task(cx, (key, task_id), start));
+        let watch = push.webhooks.set_checked(&webhook.of_task(cx, key, task_id, start));
         // If the task has been evicted meanwhile, its message gets that answer next.
         let _ = self.watch_task(push, key, start, watch);
     }
