@@ -102,7 +102,15 @@ pub enum Opened {
     /// Nothing is written; the call waits.
     Waits(WaitHandle),
     /// The head of the stream is written; the cursor gives its events.
-    Stream(Cursor, Generation),
+    Stream(OpenedStream),
+}
+
+/// A stream that a call has opened.
+pub struct OpenedStream {
+    /// Where it begins.
+    pub cursor: Cursor,
+    /// The generation of the call that created its task.
+    pub generation: Generation,
 }
 
 /// Writes the answer of one request.
@@ -362,7 +370,7 @@ impl<'x> ResponseWriter<'x> {
                     // The head names the first event, which has no number yet.
                     self.rollback();
                 }
-                return Opened::Stream(cursor, generation);
+                return Opened::Stream(OpenedStream { cursor, generation });
             }
             Ok(Outcome::Pending(wait)) => {
                 self.rollback();

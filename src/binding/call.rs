@@ -222,9 +222,9 @@ impl<'x> CallContext<'x> {
                 self.ended(Some(format.write.op), format, refusal, details);
                 Handled::Answered
             }
-            Opened::Stream(cursor, made) => {
-                let (at, fields) = ((cursor, made), &mut writer.fields);
-                let mut stream = EventStream::new(format, at, now_ms, permit, fields);
+            Opened::Stream(opened) => {
+                let fields = &mut writer.fields;
+                let mut stream = EventStream::new(format, opened, now_ms, permit, fields);
                 stream.due_ms = due_ms;
                 let stream = stream.observed(self.observe_stream(call, format, details));
                 Handled::Stream(Box::new(stream.admitted(

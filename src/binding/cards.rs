@@ -98,6 +98,19 @@ struct Card {
     answer: ReadyResponse,
 }
 
+/// The endpoint of a card, as a client sees it.
+#[derive(Clone, Copy)]
+pub struct CardEndpoint<'a> {
+    /// The server's settings.
+    pub config: &'a ServerConfig,
+    /// The server's address in the request.
+    pub origin: &'a Origin<'a>,
+    /// Its dialect and agent.
+    pub endpoint: Endpoint,
+    /// Its path.
+    pub base: &'a str,
+}
+
 /// Seconds that clients and proxies may cache a card (A2A 1.0 §8.6).
 const MAX_AGE_S: u32 = 300;
 
@@ -161,7 +174,8 @@ pub(super) fn send_validated(
     cx: &mut CallContext<'_>,
     head: &Head<'_>,
     validators: &Validators,
-    (media, content): (&'static str, &[u8]),
+    media: &'static str,
+    content: &[u8],
 ) {
     if cx.config.cors.is_on() {
         cx.writer.fields = cx.config.cors.fields_without_vary(cx.config.cors.of(head));
@@ -260,7 +274,8 @@ fn render(
     form: CardForm,
 ) -> Card {
     let (config, endpoint, now_s) = (cx.config, cx.endpoint, cx.now.unix_ms / 1000);
-    let body = body((&source.profile, None), config, origin, endpoint, base, form);
+    let at = CardEndpoint { config, origin, endpoint, base };
+    let body = body(&source.profile, None, at, form);
     let Endpoint { dialect, agent, .. } = endpoint;
     let modified_s = config.card_times.of(agent, &source, config.started_s, now_s);
     let validators = Validators::new(config, entity_tag::etag(&body), modified_s);
@@ -277,15 +292,13 @@ fn render(
 /// `UnsupportedOperation`, before 1.0 `ExtendedAgentCardNotConfigured`, unless it is switched on;
 /// `ExtendedAgentCardNotConfigured` when the agent does not exist.
 pub fn extended(
-    (service, scopes): (&dyn Service, Option<&ScopeSet>),
-    config: &ServerConfig,
-    origin: &Origin<'_>,
-    endpoint: Endpoint,
-    base: &str,
+    service: &dyn Service,
+    scopes: Option<&ScopeSet>,
+    at: CardEndpoint<'_>,
     format: &AnswerFormat<'_>,
 ) -> Result<Vec<u8>, Fault> {
     let generation = format.encode.generation;
-    if !config.extended_card {
+    if !at.config.extended_card {
         let kind = match generation {
             // A2A 1.0 §3.1.11: the card does not announce it.
             Generation::V1 => FaultKind::UnsupportedOperation,
@@ -299,23 +312,22 @@ pub fn extended(
         (Generation::V01 | Generation::V03, Envelope::Bare) => CardForm::ExtendedV03,
         (Generation::V01 | Generation::V03, _) => CardForm::V03,
     };
-    let profile = service.profile(endpoint.agent);
+    let profile = service.profile(at.endpoint.agent);
     let profile = profile.ok_or(FaultKind::ExtendedAgentCardNotConfigured)?;
-    Ok(body((&profile, scopes), config, origin, endpoint, base, form))
+    Ok(body(&profile, scopes, at, form))
 }
 
-/// Renders the card of an agent at path `base`, for a caller with these scopes or for all callers,
-/// and signs it unless it is a tenant's.
+/// Renders the card of an agent at this endpoint, for a caller with these scopes or for all
+/// callers, and signs it unless it is a tenant's.
 pub fn body(
-    (profile, scopes): (&Profile, Option<&ScopeSet>),
-    config: &ServerConfig,
-    origin: &Origin<'_>,
-    endpoint: Endpoint,
-    base: &str,
+    profile: &Profile,
+    scopes: Option<&ScopeSet>,
+    at: CardEndpoint<'_>,
     form: CardForm,
 ) -> Vec<u8> {
+    let CardEndpoint { config, origin, endpoint, base } = at;
     let dialect = endpoint.dialect;
-    let urls = Urls::new(config, origin, (endpoint, &profile.name), base);
+    let urls = Urls::new(config, origin, endpoint, &profile.name, base);
     let interfaces = urls.interfaces(dialect);
     // At an endpoint that only speaks 1.0, a card for 0.3 would promise too much.
     let is_v1_alone = dialect.lists(Generation::V1) && !dialect.lists(Generation::V03);

@@ -110,7 +110,7 @@ pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, catalog: Catalog) {
         // RFC 9727 §2: the response to HEAD has a link to the catalog.
         validators.fields.push("Link", &format!("<{here}>; rel=\"api-catalog\""));
     }
-    cards::send_validated(cx, head, &validators, (media, &body));
+    cards::send_validated(cx, head, &validators, media, &body);
 }
 
 /// Answers with the public keys of signed cards and webhook deliveries.
@@ -118,7 +118,7 @@ fn keys(cx: &mut CallContext<'_>, head: &Head<'_>) {
     let config = cx.config;
     let keys = config.jwks.as_deref().unwrap_or(b"{\"keys\":[]}");
     let validators = cards::Validators::new(config, entity_tag::etag(keys), config.started_s);
-    cards::send_validated(cx, head, &validators, (JWK_SET, keys));
+    cards::send_validated(cx, head, &validators, JWK_SET, keys);
 }
 
 /// All listed endpoints: the agents by their indexes, then the mounts.
@@ -146,7 +146,7 @@ fn listed(cx: &CallContext<'_>) -> Vec<ListedAgent> {
 impl ListedAgent {
     /// The URLs of the endpoint and of its card.
     fn urls(&self, cx: &CallContext<'_>, origin: &Origin<'_>) -> (String, String) {
-        let urls = Urls::new(cx.config, origin, (self.endpoint, &self.profile.name), &self.base);
+        let urls = Urls::new(cx.config, origin, self.endpoint, &self.profile.name, &self.base);
         let card = format!("{}{}{}", origin.url(cx.config), self.base, cards::WELL_KNOWN);
         (urls.rpc().to_owned(), card)
     }

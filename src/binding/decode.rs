@@ -28,7 +28,7 @@ impl CallContext<'_> {
         pack: &'p mut Vec<u8>,
     ) -> Result<Call<'p>, Fault> {
         self.check_served(method.op)?;
-        let cx = self.read_cx((method.op, method.generation()), task);
+        let cx = self.read_cx(method.op, method.generation(), task);
         // A call is large, so it is passed on without a copy.
         let mut decoded = (method.wire.decode)(&cx, params, pack);
         let tenant = cx.tenant.get();
@@ -51,12 +51,13 @@ impl CallContext<'_> {
     #[inline(always)]
     pub fn decode_by<'p>(
         &mut self,
-        of: (Op, Generation),
+        op: Op,
+        generation: Generation,
         task: Option<&[u8]>,
         read: impl FnOnce(&ReadCx<'_>) -> Result<Call<'p>, Fault>,
     ) -> Result<Call<'p>, Fault> {
-        self.check_served(of.0)?;
-        let mut decoded = read(&self.read_cx(of, task));
+        self.check_served(op)?;
+        let mut decoded = read(&self.read_cx(op, generation, task));
         self.renew_id(&decoded);
         self.add_wait(&mut decoded);
         decoded
@@ -84,7 +85,8 @@ impl CallContext<'_> {
     #[inline(always)]
     fn read_cx<'c>(
         &'c mut self,
-        (op, generation): (Op, Generation),
+        op: Op,
+        generation: Generation,
         task: Option<&'c [u8]>,
     ) -> ReadCx<'c> {
         let (config, dialect) = (self.config, self.endpoint.dialect);

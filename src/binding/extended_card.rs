@@ -7,7 +7,11 @@ use std::borrow::Cow;
 
 use crate::{
     binding::{
-        CallContext, Endpoint, Handled, answer::AnswerFormat, cards, http_error, origin::Origin,
+        CallContext, Endpoint, Handled,
+        answer::AnswerFormat,
+        cards::{self, CardEndpoint},
+        http_error,
+        origin::Origin,
     },
     dialect::{self, card::CardForm},
     fault::Fault,
@@ -37,10 +41,10 @@ pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>) {
         return http_error::answer(cx, 404, "no such agent");
     };
     let origin = Origin::of(config, cx.peer, head);
-    let shown = (&*profile, cx.scopes());
-    let card = cards::body(shown, config, &origin, endpoint, cx.base, CardForm::V03);
+    let at = CardEndpoint { config, origin: &origin, endpoint, base: cx.base };
+    let card = cards::body(&profile, cx.scopes(), at, CardForm::V03);
     let validators = cards::Validators::of_caller(config, entity_tag::etag(&card));
-    cards::send_validated(cx, head, &validators, (media::JSON, &card));
+    cards::send_validated(cx, head, &validators, media::JSON, &card);
 }
 
 impl<'x> CallContext<'x> {
@@ -74,7 +78,8 @@ impl<'x> CallContext<'x> {
 
     pub(super) fn extended_card(&self, format: &AnswerFormat<'_>) -> Result<Vec<u8>, Fault> {
         let (endpoint, base) = self.own_endpoint();
-        let to = (self.service, self.scopes());
-        cards::extended(to, self.config, &self.origin(), endpoint, &base, format)
+        let (config, origin) = (self.config, self.origin());
+        let at = CardEndpoint { config, origin: &origin, endpoint, base: &base };
+        cards::extended(self.service, self.scopes(), at, format)
     }
 }

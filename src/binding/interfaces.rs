@@ -174,7 +174,8 @@ impl<'s> Urls<'s> {
     pub(super) fn new(
         config: &'s ServerConfig,
         origin: &Origin<'_>,
-        (endpoint, name): (Endpoint, &'s str),
+        endpoint: Endpoint,
+        name: &'s str,
         base: &'s str,
     ) -> Urls<'s> {
         let server = origin.url(config);

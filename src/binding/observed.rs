@@ -207,12 +207,12 @@ impl CallContext<'_> {
         let Some(observer) = &self.config.observer else { return };
         match (op, refusal, details) {
             (Some(op), None, None) => {
-                let ((binding, generation), begin) = (self.way(format), self.take_begin());
+                let (binding, begin) = (self.binding_of(format), self.take_begin());
                 observer.call_answered(&AnsweredCall {
                     worker: self.scratch.worker,
                     binding,
                     op,
-                    generation,
+                    generation: format.encode.generation,
                     agent: self.agent,
                     began_ns: begin.ns,
                     bytes_in: begin.bytes_in as u64,
@@ -233,7 +233,8 @@ impl CallContext<'_> {
     ) {
         let Some(observer) = &self.config.observer else { return };
         let details = details.or_else(|| self.details_of_refused(refusal));
-        let mut record = self.record(op, self.way(format), details);
+        let (binding, generation) = (self.binding_of(format), format.encode.generation);
+        let mut record = self.record(op, binding, generation, details);
         if let Some(refusal) = refusal {
             record.status = status(format, refusal);
             record.refusal = Some(refusal);
@@ -291,7 +292,7 @@ impl CallContext<'_> {
     ) {
         let Some(observer) = &self.config.observer else { return };
         let (details, refusal) = (self.details_of_fault(fault), CallRefusal::from(fault));
-        let record = self.record(op, (CallBinding::HttpJson, generation), details);
+        let record = self.record(op, CallBinding::HttpJson, generation, details);
         let refused = self.refused_caller(refusal);
         observer.call_ended(&CallRecord { status, refusal: Some(refusal), refused, ..record });
     }
@@ -336,7 +337,8 @@ impl CallContext<'_> {
         details: Option<Box<CallDetails>>,
     ) -> Observed {
         let observer = Arc::clone(self.config.observer.as_ref()?);
-        let record = self.record(Some(format.write.op), self.way(format), details);
+        let (binding, generation) = (self.binding_of(format), format.encode.generation);
+        let record = self.record(Some(format.write.op), binding, generation, details);
         let record = CallRecord { waited: true, ..record };
         Some(Box::new(ObservedCall { observer, record, is_over: false }))
     }
@@ -354,22 +356,22 @@ impl CallContext<'_> {
         Some(observed)
     }
 
-    /// The binding and generation of a call that is answered in this format.
+    /// The binding of a call that is answered in this format.
     #[inline(always)]
-    fn way(&self, format: &AnswerFormat<'_>) -> (CallBinding, Generation) {
-        let binding = match (format.envelope, self.source) {
+    fn binding_of(&self, format: &AnswerFormat<'_>) -> CallBinding {
+        match (format.envelope, self.source) {
             (Envelope::Grpc { .. }, _) => CallBinding::Grpc,
             (Envelope::Bare, _) => CallBinding::HttpJson,
             (Envelope::Rpc(_), RequestSource::WebSocket { .. }) => CallBinding::WebSocket,
             (Envelope::Rpc(_), _) => CallBinding::JsonRpc,
-        };
-        (binding, format.encode.generation)
+        }
     }
 
     fn record(
         &mut self,
         op: Option<Op>,
-        (binding, generation): (CallBinding, Generation),
+        binding: CallBinding,
+        generation: Generation,
         details: Option<Box<CallDetails>>,
     ) -> CallRecord {
         let out = self.writer.out.len();

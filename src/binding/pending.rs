@@ -214,7 +214,8 @@ impl PendingResponse {
     pub fn poll(
         &mut self,
         service: &dyn Service,
-        (now, wake): (Now, &Waker),
+        now: Now,
+        wake: &Waker,
         writer: &mut ResponseWriter<'_>,
     ) -> Poll<Handled> {
         let watch = &mut self.watch;
@@ -229,8 +230,8 @@ impl PendingResponse {
         }
         std::mem::swap(&mut self.fields, &mut writer.fields);
         let polled = match &mut self.batch {
-            None => self.poll_one(service, (now, wake), writer),
-            Some(batch) => poll_batch(batch, &mut self.calls, (service, wake), writer),
+            None => self.poll_one(service, now, wake, writer),
+            Some(batch) => poll_batch(batch, &mut self.calls, service, wake, writer),
         };
         if polled.is_pending() {
             self.write_early(now, writer);
@@ -272,7 +273,8 @@ impl PendingResponse {
     fn poll_one(
         &mut self,
         service: &dyn Service,
-        (now, wake): (Now, &Waker),
+        now: Now,
+        wake: &Waker,
         writer: &mut ResponseWriter<'_>,
     ) -> Poll<Handled> {
         writer.has_early_head = self.has_early_head();
@@ -280,7 +282,7 @@ impl PendingResponse {
             return Poll::Ready(Handled::Answered);
         };
         let (format, before) = (format.get(), writer.out.len());
-        let ask = |answer: &mut Answer<'_>| ask(service, (wait, wake), observed, answer);
+        let ask = |answer: &mut Answer<'_>| ask(service, wait, wake, observed, answer);
         if format.is_streaming() {
             let Poll::Ready(outcome) = writer.begin_opening(&format, ask) else {
                 writer.rollback();
@@ -297,10 +299,10 @@ impl PendingResponse {
                     return Poll::Ready(Handled::Answered);
                 }
                 Opened::Waits(next) => *wait = next,
-                Opened::Stream(cursor, made) => {
+                Opened::Stream(opened) => {
                     let Some(permit) = self.permit.take() else { return Poll::Pending };
-                    let (at, fields) = ((cursor, made), &mut writer.fields);
-                    let mut stream = EventStream::new(&format, at, now.mono_ms, permit, fields);
+                    let (now_ms, fields) = (now.mono_ms, &mut writer.fields);
+                    let mut stream = EventStream::new(&format, opened, now_ms, permit, fields);
                     stream.due_ms = self.deadline_ms;
                     let stream = stream.observed(observed.take());
                     let stream =
@@ -333,7 +335,8 @@ impl PendingResponse {
 /// Polls the answer of a waiting call, and records which task it shows if an observer needs it.
 fn ask(
     service: &dyn Service,
-    (wait, wake): (&mut WaitHandle, &Waker),
+    wait: &mut WaitHandle,
+    wake: &Waker,
     observed: &mut Observed,
     answer: &mut Answer<'_>,
 ) -> Poll<Result<Outcome, Fault>> {
@@ -349,7 +352,8 @@ fn ask(
 fn poll_batch(
     batch: &mut PendingBatch,
     calls: &mut Vec<PendingCall>,
-    (service, wake): (&dyn Service, &Waker),
+    service: &dyn Service,
+    wake: &Waker,
     writer: &mut ResponseWriter<'_>,
 ) -> Poll<Handled> {
     calls.retain_mut(|call| !push_element(batch, call, service, wake));
@@ -387,7 +391,7 @@ fn push_element(
         // An answer that will be rejected need not be written first.
         true => service.poll(&mut call.wait, wake, &mut |_| ()).map(|_| Err(too_large())),
         false => format.push_reply(answers, |answer| {
-            ask(service, (&mut call.wait, wake), &mut call.observed, answer)
+            ask(service, &mut call.wait, wake, &mut call.observed, answer)
         }),
     };
     match polled {

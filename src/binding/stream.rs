@@ -12,7 +12,7 @@ use crate::{
     auth::{CallerPermit, CallerWatch},
     binding::{
         admission::Admitted,
-        answer::{AnswerFormat, ResponseWriter},
+        answer::{AnswerFormat, OpenedStream, ResponseWriter},
         grpc::{Code, Status, count::EventCount, unwritable},
         kept_format::KeptFormat,
         observed::{Observed, held_bytes},
@@ -21,7 +21,6 @@ use crate::{
     dialect::Encode,
     fault::{Fault, FaultKind},
     http::FieldLinesBuf,
-    model::Generation,
     permits::Permit,
     service::{Cursor, Each, Follow, Now, Service, observe::CallEnd},
     sse,
@@ -80,16 +79,16 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    /// A stream about a task that a call of generation `made` has made. Its head is written, or
-    /// will get these fields if it names the first event.
+    /// A stream whose head is written, or will get these fields if it names the first event.
     pub fn new(
         format: &AnswerFormat<'_>,
-        (cursor, made): (Cursor, Generation),
+        opened: OpenedStream,
         now_ms: u64,
         permit: Permit,
         fields: &mut FieldLinesBuf,
     ) -> EventStream {
-        let encode = format.encode_for(made);
+        let OpenedStream { cursor, generation } = opened;
+        let encode = format.encode_for(generation);
         let count = match format.events {
             EventFraming::Sse | EventFraming::Messages { .. } => None,
             EventFraming::Grpc => Some(Box::new(EventCount::new(&cursor, std::mem::take(fields)))),

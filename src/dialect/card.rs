@@ -179,7 +179,7 @@ pub fn render(
     card.open("skills", b'[');
     for skill in skills(profile, options.scopes) {
         let asked = asked_by_skill(skill, options.security);
-        card.skill((skill, &asked), profile, words);
+        card.skill(skill, &asked, profile, words);
     }
     card.0.extend_from_slice(b"]}");
     card.0
@@ -291,7 +291,8 @@ impl CardWriter {
 
     fn skill<'p>(
         &mut self,
-        (skill, asked): (&'p Skill, &[CardRequirement]),
+        skill: &'p Skill,
+        asked: &[CardRequirement],
         profile: &'p Profile,
         words: SecurityWords,
     ) {

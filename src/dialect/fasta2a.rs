@@ -112,13 +112,18 @@ fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool
         StreamResponse::Message { message, context_id } => direct(out, message, context_id),
         StreamResponse::Event { ref event, artifact_index, task_id, context_id, .. } => {
             let task_ref = TaskRef { task_id: task_id.raw(), context_id: context_id.raw() };
-            return update(out, (event, artifact_index), task_ref);
+            return update(out, event, artifact_index, task_ref);
         }
     }
     true
 }
 
-fn update(out: &mut Vec<u8>, (event, index): (&TaskEvent<'_>, u32), task_ref: TaskRef<'_>) -> bool {
+fn update(
+    out: &mut Vec<u8>,
+    event: &TaskEvent<'_>,
+    artifact_index: u32,
+    task_ref: TaskRef<'_>,
+) -> bool {
     let metadata = match *event {
         // A client's message is not an event of the protocol.
         TaskEvent::UserMessage { .. } => return false,
@@ -132,7 +137,7 @@ fn update(out: &mut Vec<u8>, (event, index): (&TaskEvent<'_>, u32), task_ref: Ta
             json_out::id(out, b"{\"artifactUpdate\":{\"taskId\":\"", task_ref.task_id);
             json_out::id(out, b",\"contextId\":\"", task_ref.context_id);
             out.extend_from_slice(b",\"artifact\":");
-            pre_v1::artifact(out, &SPELLING, (index, artifact), artifact.parts());
+            pre_v1::artifact(out, &SPELLING, artifact_index, artifact, artifact.parts());
             out.push(b'}');
             json_out::flag(out, b",\"append\":", append);
             json_out::flag(out, b",\"lastChunk\":", last_chunk);

@@ -74,7 +74,7 @@ pub(super) fn listed_task(
     task_head(out, spelling, status_out, task_ref);
     if artifacts {
         json_out::list(out, b",\"artifacts\":[", view.artifacts(), false, |out, whole| {
-            artifact(out, spelling, (whole.index(), whole.head()), whole.parts());
+            artifact(out, spelling, whole.index(), whole.head(), whole.parts());
             out.push(b'}');
         });
     }
@@ -293,7 +293,8 @@ fn file(out: &mut Vec<u8>, spelling: &Spelling, part: Part<'_>, key: &[u8], cont
 pub(super) fn artifact<'a>(
     out: &mut Vec<u8>,
     spelling: &Spelling,
-    (index, head): (u32, Artifact<'a>),
+    index: u32,
+    head: Artifact<'a>,
     parts: impl Iterator<Item = Part<'a>>,
 ) {
     match spelling.generation {

@@ -131,7 +131,7 @@ pub(super) fn event_in(
                 TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
                     json_out::text(out, b"{\"id\":\"", task_id.raw());
                     out.extend_from_slice(b",\"artifact\":");
-                    pre_v1::artifact(out, spelling, (artifact_index, artifact), artifact.parts());
+                    pre_v1::artifact(out, spelling, artifact_index, artifact, artifact.parts());
                     json_out::flag(out, b",\"append\":", append);
                     json_out::flag(out, b",\"lastChunk\":", last_chunk);
                     out.push(b'}');

@@ -32,7 +32,7 @@ pub(super) static WIRE: Wire = Wire {
     calls: Calls::PreV1(&CallRules::of(&SPELLING, "0.3")),
 };
 
-/// The same output as [`update`] and `pre_v1::artifact`.
+/// The same output as [`push_update`] and `pre_v1::artifact`.
 const TEXT: EncodeText = EncodeText {
     head: |out, task_id, context_id| {
         json_out::id(out, ARTIFACT_UPDATE, task_id.raw());
@@ -133,19 +133,28 @@ pub(super) fn event_in(
         }
         StreamResponse::Event { event, artifact_index, task_id, context_id, last, .. } => {
             let task_ref = TaskRef { task_id: task_id.raw(), context_id: context_id.raw() };
-            return update(out, spelling, (&event, artifact_index), task_ref, last);
+            let update = StreamUpdate { event: &event, artifact_index, last };
+            return push_update(out, spelling, update, task_ref);
         }
     }
     true
 }
 
-fn update(
+/// An event of a stream.
+struct StreamUpdate<'e> {
+    event: &'e TaskEvent<'e>,
+    artifact_index: u32,
+    /// True: it ends the stream.
+    last: bool,
+}
+
+fn push_update(
     out: &mut Vec<u8>,
     spelling: &Spelling,
-    (event, index): (&TaskEvent<'_>, u32),
+    update: StreamUpdate<'_>,
     task_ref: TaskRef<'_>,
-    last: bool,
 ) -> bool {
+    let StreamUpdate { event, artifact_index, last } = update;
     let (head, metadata) = match *event {
         // A client's message is not an event of the protocol.
         TaskEvent::UserMessage { .. } => return false,
@@ -164,7 +173,7 @@ fn update(
         }
         TaskEvent::Artifact { artifact, append, last_chunk, .. } => {
             out.extend_from_slice(b",\"artifact\":");
-            pre_v1::artifact(out, spelling, (index, artifact), artifact.parts());
+            pre_v1::artifact(out, spelling, artifact_index, artifact, artifact.parts());
             out.push(b'}');
             json_out::flag(out, b",\"append\":", append);
             json_out::flag(out, b",\"lastChunk\":", last_chunk);

@@ -385,8 +385,8 @@ impl Exchange {
                 }
                 ExchangeState::Pending(pending) => {
                     let mut writer = ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
-                    let turn = (cx.now, cx.wake);
-                    let polled = pending.poll(cx.engine.service(), turn, &mut writer);
+                    let service = cx.engine.service();
+                    let polled = pending.poll(service, cx.now, cx.wake, &mut writer);
                     record = writer.record.max(record);
                     match polled {
                         Poll::Ready(handled) => {

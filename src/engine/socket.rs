@@ -11,7 +11,7 @@ use super::{
 use crate::{
     binding::{
         large::{LARGE_BODY_BYTES, Lent, Ticket},
-        ws::Session,
+        ws::{Session, SessionCx},
     },
     limits::Limits,
     service::Now,
@@ -118,7 +118,7 @@ impl Socket {
     /// Writes the available output of all pending calls.
     fn poll_pending(&mut self, cx: &mut Cx<'_>, room: usize) {
         let room = room.saturating_sub(cx.engine.limits().output_bytes_max / 4);
-        let record = self.session.poll(cx.engine.service(), (cx.now, cx.wake), cx.out, room);
+        let record = self.session.poll(cx.engine.service(), cx.now, cx.wake, cx.out, room);
         cx.worker.shows(record);
     }
 
@@ -207,9 +207,9 @@ impl Socket {
             }
         }
         let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);
-        let tools = (cx.engine.service(), config, &mut *lent);
-        let turn = (cx.now, cx.wake, cx.peer);
-        let (waits, record) = self.session.message(tools, turn, &mut *cx.out, (opcode, body));
+        let (service, now, wake, peer) = (cx.engine.service(), cx.now, cx.wake, cx.peer);
+        let session_cx = SessionCx { service, config, scratch: &mut lent, now, wake, peer };
+        let (waits, record) = self.session.message(session_cx, cx.out, opcode, body);
         drop(lent);
         cx.worker.shows(record);
         if waits {
@@ -224,7 +224,7 @@ impl Socket {
         let is_idle =
             self.session.in_flight() == 0 && !self.reader.is_inside() && self.whole.is_none();
         if cx.engine.is_cut() || (cx.engine.is_draining() && is_idle) {
-            let record = self.session.cut(cx.engine.service(), (cx.now, cx.wake), cx.out);
+            let record = self.session.cut(cx.engine.service(), cx.now, cx.wake, cx.out);
             cx.worker.shows(record);
             ws::close(cx.out, Some(code::GOING_AWAY), "the server is shutting down");
             return Some(Next::Close);

@@ -2,7 +2,11 @@
 
 use crate::{
     binding::{
-        CallContext, Handled, answer::AnswerFormat, cards, envelope::Envelope, interfaces::Urls,
+        CallContext, Handled,
+        answer::AnswerFormat,
+        cards::{self, CardEndpoint},
+        envelope::Envelope,
+        interfaces::Urls,
     },
     dialect::{
         card::{self, AgentInterface, CardForm},
@@ -47,20 +51,20 @@ fn push(out: &mut Vec<u8>, cx: &CallContext<'_>, format: &AnswerFormat<'_>) -> R
     let name = Some(&profile.name).filter(|_| endpoint.agent.0 > 0);
     let base = name.map_or_else(String::new, |name| format!("/agents/{name}"));
     let origin = cx.origin();
+    let at = CardEndpoint { config, origin: &origin, endpoint, base: &base };
     if let Envelope::Grpc { in_json: true } = format.envelope {
         let form = CardForm::ExtendedV1;
-        let shown = (&*profile, cx.scopes());
-        out.append(&mut cards::body(shown, config, &origin, endpoint, &base, form));
+        out.append(&mut cards::body(&profile, cx.scopes(), at, form));
         return Ok(());
     }
-    let urls = Urls::new(config, &origin, (endpoint, &profile.name), &base);
+    let urls = Urls::new(config, &origin, endpoint, &profile.name, &base);
     let interfaces = urls.interfaces(endpoint.dialect);
     let security = config.security_of(&profile);
     let skills = Skills { profile: &profile, scopes: cx.scopes(), security: &security };
     let offers = Offers { extended, push: config.push };
     match generation {
-        Generation::V1 => v1(out, (&profile, &skills), &interfaces, offers),
-        Generation::V01 | Generation::V03 => v03(out, (&profile, &skills), &interfaces, offers),
+        Generation::V1 => v1(out, &skills, &interfaces, offers),
+        Generation::V01 | Generation::V03 => v03(out, &skills, &interfaces, offers),
     }
     card_security::push(out, &security, generation);
     let form = match generation {
@@ -69,8 +73,7 @@ fn push(out: &mut Vec<u8>, cx: &CallContext<'_>, format: &AnswerFormat<'_>) -> R
     };
     if config.card_signer.is_some() {
         // The signature covers the card in JSON.
-        let shown = (&*profile, cx.scopes());
-        let signed = cards::body(shown, config, &origin, endpoint, &base, form);
+        let signed = cards::body(&profile, cx.scopes(), at, form);
         card_security::push_signatures(out, &signed, generation);
     }
     Ok(())
@@ -86,12 +89,12 @@ pub(super) struct Offers {
 /// Appends the card of 1.0; interfaces of 1.0 come first.
 pub(super) fn v1(
     out: &mut Vec<u8>,
-    (profile, skills): (&Profile, &Skills<'_>),
+    skills: &Skills<'_>,
     interfaces: &[AgentInterface<'_>],
     offers: Offers,
 ) {
     use v1::{agent_capabilities as can, agent_card as field, agent_interface as interface};
-    let mut writer = Writer(out);
+    let (profile, mut writer) = (skills.profile, Writer(out));
     texts(&mut writer, field::NAME, [profile.shown_name()]);
     texts(&mut writer, field::DESCRIPTION, [&profile.description]);
     for one in card::newest_first(interfaces) {
@@ -120,12 +123,12 @@ pub(super) fn v1(
 /// Appends the card of 0.3: its own interfaces, or all of them if it has none.
 pub(super) fn v03(
     out: &mut Vec<u8>,
-    (profile, skills): (&Profile, &Skills<'_>),
+    skills: &Skills<'_>,
     interfaces: &[AgentInterface<'_>],
     offers: Offers,
 ) {
     use v03::{agent_capabilities as can, agent_card as field, agent_interface as interface};
-    let mut writer = Writer(out);
+    let (profile, mut writer) = (skills.profile, Writer(out));
     texts(&mut writer, field::NAME, [profile.shown_name()]);
     texts(&mut writer, field::DESCRIPTION, [&profile.description]);
     let old = || card::for_v03(interfaces);

@@ -158,22 +158,40 @@ fn put_id(
     Ok(Some(position))
 }
 
-/// A repeated string: number, name, tag, and whether its elements are identifiers.
-type Strings = (u32, &'static str, u8, bool);
+/// A repeated string of a message.
+struct RepeatedString {
+    /// Its field number.
+    number: u32,
+    /// Its name in faults.
+    name: &'static str,
+    /// The tag of its packed elements.
+    tag: u8,
+    /// True: its elements are identifiers.
+    has_ids: bool,
+}
 
-const EXTENSIONS: Strings =
-    (v1::message::EXTENSIONS, "message.extensions", message_tag::EXTENSION, false);
-const REFERENCES: Strings =
-    (v1::message::REFERENCE_TASK_IDS, "message.referenceTaskIds", message_tag::REFERENCE, true);
+const EXTENSIONS: RepeatedString = RepeatedString {
+    number: v1::message::EXTENSIONS,
+    name: "message.extensions",
+    tag: message_tag::EXTENSION,
+    has_ids: false,
+};
+const REFERENCES: RepeatedString = RepeatedString {
+    number: v1::message::REFERENCE_TASK_IDS,
+    name: "message.referenceTaskIds",
+    tag: message_tag::REFERENCE,
+    has_ids: true,
+};
 
 fn strings(
     cx: &ReadCx<'_>,
     message: &[u8],
-    (wanted, name, tag, ids): Strings,
+    repeated: RepeatedString,
     packer: &mut Packer<'_>,
 ) -> Result<(), Fault> {
+    let RepeatedString { number: wanted, name, tag, has_ids } = repeated;
     let limits = cx.limits;
-    let bytes_max = if ids { limits.identifier_bytes_max } else { limits.string_bytes_max };
+    let bytes_max = if has_ids { limits.identifier_bytes_max } else { limits.string_bytes_max };
     let all = Fields(message).filter_map(Result::ok).filter(|(number, _)| *number == wanted);
     for (index, (_, value)) in all.enumerate() {
         if index >= limits.references_max {

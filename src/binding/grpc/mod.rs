@@ -284,7 +284,7 @@ fn decode<'p>(
     message: &'p [u8],
 ) -> Result<Call<'p>, Fault> {
     let mut tenant = "";
-    let call = cx.decode_by((method.op, method.generation()), None, |read_cx| {
+    let call = cx.decode_by(method.op, method.generation(), None, |read_cx| {
         let asked = (method.wire.decode)(read_cx, message, buffers)?;
         tenant = asked.tenant;
         Ok(asked.call)

@@ -59,7 +59,8 @@ pub fn handle_at_path(
     cx: &mut CallContext<'_>,
     buffers: &mut DecodeBuffers,
     body: Source<'_>,
-    (op, task): (Op, Option<&[u8]>),
+    op: Op,
+    task: Option<&[u8]>,
 ) -> Handled {
     let version = cx.source.version();
     let DecodeBuffers { parser, pack, .. } = buffers;

@@ -48,8 +48,13 @@ pub struct RestTarget<'r> {
     pub form: &'static HttpJson,
 }
 
-/// A refusal: the form, the fault, the status and the fields of the answer.
-type RestRefusal = (&'static HttpJson, Fault, u16, FieldLines<'static>);
+/// The answer to a rejected request.
+struct RestRefusal {
+    form: &'static HttpJson,
+    fault: Fault,
+    status: u16,
+    fields: FieldLines<'static>,
+}
 
 /// Handles a request to a path of HTTP+JSON.
 pub fn handle(
@@ -130,7 +135,7 @@ fn enveloped(
     body: Source<'_>,
 ) -> Handled {
     match target.resource.task().map(raw_id).transpose() {
-        Ok(task) => jsonrpc::handle_at_path(cx, buffers, body, (op, task.as_deref())),
+        Ok(task) => jsonrpc::handle_at_path(cx, buffers, body, op, task.as_deref()),
         Err(fault) => jsonrpc::refuse_at_path(cx, &fault),
     }
 }
@@ -143,7 +148,7 @@ fn refuse_call(
     op: Option<Op>,
     refusal: RestRefusal,
 ) -> Handled {
-    let (form, status, fault) = (refusal.0, refusal.2, refusal.1.clone());
+    let (form, status, fault) = (refusal.form, refusal.status, refusal.fault.clone());
     let handled = refuse(cx, head, media::media(head), refusal);
     cx.tell_refused_rest(op, form.generation, status, &fault);
     handled
@@ -193,7 +198,8 @@ pub fn refuse_coding(
     let (asked, forms) = (version_of(head), target.at.endpoint.dialect.routes.rest);
     let form = version::rest(asked.as_deref(), target.form, forms, false).unwrap_or(target.form);
     let status = status.unwrap_or_else(|| (form.status)(&fault));
-    refuse_call(cx, head, None, (form, fault, status, FieldLines::NONE))
+    let fields = FieldLines::NONE;
+    refuse_call(cx, head, None, RestRefusal { form, fault, status, fields })
 }
 
 /// Answers with a fault.
@@ -202,8 +208,9 @@ fn refuse(
     cx: &mut CallContext<'_>,
     head: &Head<'_>,
     media: &'static str,
-    (form, fault, status, fields): RestRefusal,
+    refusal: RestRefusal,
 ) -> Handled {
+    let RestRefusal { form, fault, status, fields } = refusal;
     // RFC 9110 §15.1: caches may store a 404 or 405, too.
     let retry = retry_after(status, fault.retry_s);
     let all = FieldLinesBuf::of(&[fields, retry.get(), *store(head)]);
@@ -216,7 +223,7 @@ fn refuse(
 /// A refusal with the form's own status for the fault.
 fn plain(form: &'static HttpJson, fault: Fault) -> RestRefusal {
     let status = (form.status)(&fault);
-    (form, fault, status, FieldLines::NONE)
+    RestRefusal { form, fault, status, fields: FieldLines::NONE }
 }
 
 /// `Cache-Control` of an answer to this request.
@@ -235,7 +242,8 @@ fn row(
     let Some(op) = target.resource.op(head.method()) else {
         let detail = "the method is not allowed here";
         let fault = Fault::because(FaultKind::UnsupportedOperation, detail);
-        return Err(Box::new((target.form, fault, 405, target.resource.allow())));
+        let (form, fields) = (target.form, target.resource.allow());
+        return Err(Box::new(RestRefusal { form, fault, status: 405, fields }));
     };
     let (asked, forms) = (version_of(head), target.at.endpoint.dialect.routes.rest);
     let form = version::rest(asked.as_deref(), target.form, forms, cx.config.strict_version)
@@ -250,7 +258,7 @@ fn row(
         // A dialect with its own status for this keeps that status.
         return Err(Box::new(match target.at.endpoint.dialect.quirks.media_http {
             200 => plain(form, fault),
-            own => (form, fault, own, FieldLines::NONE),
+            status => RestRefusal { form, fault, status, fields: FieldLines::NONE },
         }));
     }
     let method = form.method(op);
@@ -268,8 +276,8 @@ fn decode<'p>(
     buffers: &'p mut DecodeBuffers,
     body: Source<'p>,
 ) -> Result<Call<'p>, Fault> {
-    if let RestResource::Config(_, id) = target.resource {
-        return decode_config(cx, head, target, (method, id), buffers);
+    if let RestResource::Config(..) = target.resource {
+        return decode_config(cx, head, target, method, buffers);
     }
     let DecodeBuffers { parser, pack, params } = buffers;
     let op = method.op;
@@ -300,11 +308,11 @@ fn decode_config<'p>(
     cx: &mut CallContext<'_>,
     head: &Head<'_>,
     target: &RestTarget<'_>,
-    (method, id): (&'static Method, &str),
+    method: &'static Method,
     buffers: &'p mut DecodeBuffers,
 ) -> Result<Call<'p>, Fault> {
     let DecodeBuffers { parser, pack, params } = buffers;
-    let id = raw_id(id)?;
+    let id = raw_id(target.resource.config().unwrap_or_default())?;
     // After the params of the query: the last of a name counts.
     match query::params(params, method.op, head.query())? {
         true => *params.last_mut().unwrap_or(&mut 0) = b',',

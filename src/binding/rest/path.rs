@@ -92,6 +92,21 @@ impl<'r> RestResource<'r> {
             | RestResource::Card => None,
         }
     }
+
+    /// The id of its push configuration, as it is in the path.
+    pub fn config(self) -> Option<&'r str> {
+        match self {
+            RestResource::Config(_, id) => Some(id),
+            RestResource::Task(_)
+            | RestResource::Cancel(_)
+            | RestResource::Subscribe(_)
+            | RestResource::Configs(_)
+            | RestResource::Send
+            | RestResource::Stream
+            | RestResource::Tasks
+            | RestResource::Card => None,
+        }
+    }
 }
 
 /// The form of this generation, if an endpoint has it.

@@ -147,7 +147,9 @@ fn push_result(
                 before.artifact_id = before.artifact_id.start + by..before.artifact_id.end + by;
             }
             _ => {
-                *text_head = Some(push_text_head(out, format, encode, (*task_id, *context_id), id))
+                let (task_id, context_id) = (*task_id, *context_id);
+                let ids = ArtifactIds { task_id, context_id, artifact_id: id };
+                *text_head = Some(push_text_head(out, format, encode, ids));
             }
         }
         out.extend_from_slice(text.raw());
@@ -161,19 +163,25 @@ fn push_result(
     }
 }
 
+/// The ids in the head of a text chunk.
+struct ArtifactIds<'a> {
+    task_id: RawText<'a>,
+    context_id: RawText<'a>,
+    artifact_id: RawText<'a>,
+}
+
 #[inline(never)]
 fn push_text_head(
     out: &mut Vec<u8>,
     format: &AnswerFormat<'_>,
     encode: &EncodeText,
-    (task_id, context_id): (RawText<'_>, RawText<'_>),
-    artifact_id: RawText<'_>,
+    ids: ArtifactIds<'_>,
 ) -> TextHead {
     let start = out.len();
     format.envelope.open_result(out);
-    (encode.head)(out, task_id, context_id);
+    (encode.head)(out, ids.task_id, ids.context_id);
     let id = out.len();
-    out.extend_from_slice(artifact_id.raw());
+    out.extend_from_slice(ids.artifact_id.raw());
     let artifact_id = id..out.len();
     out.extend_from_slice(encode.between);
     TextHead { at: start..out.len(), artifact_id }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 pub use handshake::{is_origin, is_upgrade, upgrade};
-pub use session::Session;
+pub use session::{Session, SessionCx};
 
 /// Name and value of a header field.
 type KeptField = (Box<str>, Box<[u8]>);

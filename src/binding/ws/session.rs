@@ -41,6 +41,22 @@ enum Pending {
     Stream(Box<EventStream>),
 }
 
+/// The context of one message, for its [`CallContext`].
+pub struct SessionCx<'a> {
+    /// The service that executes the call.
+    pub service: &'a dyn Service,
+    /// The server's settings.
+    pub config: &'a ServerConfig,
+    /// The buffers of the worker.
+    pub scratch: &'a mut Scratch,
+    /// The time.
+    pub now: Now,
+    /// Wakes the connection.
+    pub wake: &'a Waker,
+    /// The client.
+    pub peer: Peer<'a>,
+}
+
 /// Capacity that an idle session retains for its list.
 const PENDING_KEPT: usize = 4;
 
@@ -113,11 +129,12 @@ impl Session {
     /// record that the output shows.
     pub fn message(
         &mut self,
-        (service, config, scratch): (&dyn Service, &ServerConfig, &mut Scratch),
-        (now, wake, peer): (Now, &Waker, Peer<'_>),
+        cx: SessionCx<'_>,
         out: &mut Vec<u8>,
-        (opcode, body): (OpCode, &[u8]),
+        opcode: OpCode,
+        body: &[u8],
     ) -> (bool, u64) {
+        let SessionCx { service, config, scratch, now, wake, peer } = cx;
         if self.echoes() {
             let frame = ws::begin(out);
             out.extend_from_slice(body);
@@ -159,7 +176,8 @@ impl Session {
     pub fn poll(
         &mut self,
         service: &dyn Service,
-        (now, wake): (Now, &Waker),
+        now: Now,
+        wake: &Waker,
         out: &mut Vec<u8>,
         room: usize,
     ) -> u64 {
@@ -172,7 +190,7 @@ impl Session {
                 break;
             }
             let is_done = match &mut self.pending[at] {
-                Pending::Call(call) => match call.poll(service, (now, wake), &mut writer) {
+                Pending::Call(call) => match call.poll(service, now, wake, &mut writer) {
                     Poll::Pending => false,
                     Poll::Ready(Handled::Stream(stream)) => {
                         self.pending[at] = Pending::Stream(stream);
@@ -203,12 +221,12 @@ impl Session {
 
     /// Ends the waiting calls before their tasks, because the server ends: calls are polled once
     /// more, and streams end with an error. Returns the newest record that the output shows.
-    pub fn cut(&mut self, service: &dyn Service, turn: (Now, &Waker), out: &mut Vec<u8>) -> u64 {
+    pub fn cut(&mut self, service: &dyn Service, now: Now, wake: &Waker, out: &mut Vec<u8>) -> u64 {
         let mut writer =
             ResponseWriter::new(out, Transport::WebSocket(WebSocketMessages::default()));
         for pending in self.pending.drain(..) {
             match pending {
-                Pending::Call(mut call) => match call.poll(service, turn, &mut writer) {
+                Pending::Call(mut call) => match call.poll(service, now, wake, &mut writer) {
                     Poll::Ready(Handled::Stream(mut stream)) => stream.cut(&mut writer),
                     Poll::Ready(_) => {}
                     Poll::Pending => call.cut(&mut writer),

@@ -203,6 +203,6 @@ pub(in crate::dialect) fn read_headers<'p>(
     let context_id = identifier(context_id, "contextId", cx)?;
     fields.pack(pack);
     Packer(pack).put_some(push_tag::CONTEXT_ID, context_id.as_deref());
-    pack_headers(cx, (fields.headers, position), pack)?;
+    pack_headers(cx, fields.headers, position, pack)?;
     Ok(PushRequest { call: PushCall::Set(PushConfig(pack)), form })
 }

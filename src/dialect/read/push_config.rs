@@ -121,7 +121,7 @@ pub(super) fn fields<'p>(
         }
         // Its own id takes precedence over an outer one.
         read.id = id.or(read.id);
-        texts(cx, at, (&slots, position), &mut read)?;
+        texts(cx, at, &slots, position, &mut read)?;
         return Ok(read);
     }
     Ok(read)
@@ -138,7 +138,7 @@ pub(super) fn nameless<'p>(
 ) -> Result<ConfigFields<'p>, Fault> {
     let (mut read, mut slots) = (ConfigFields::default(), ConfigSlots::default());
     slots.fill(value);
-    texts(cx, value, (&slots, position), &mut read)?;
+    texts(cx, value, &slots, position, &mut read)?;
     Ok(read)
 }
 
@@ -146,7 +146,8 @@ pub(super) fn nameless<'p>(
 fn texts<'p>(
     cx: &ReadCx<'_>,
     at: Value<'p>,
-    (slots, position): (&ConfigSlots, ConfigPosition),
+    slots: &ConfigSlots,
+    position: ConfigPosition,
     read: &mut ConfigFields<'p>,
 ) -> Result<(), Fault> {
     let text = |value, member| text(value, position.path(member), cx.limits.string_bytes_max);
@@ -203,7 +204,8 @@ fn filter(
 /// `InvalidParams`.
 pub(super) fn pack_headers(
     cx: &ReadCx<'_>,
-    (headers, position): (Option<Value<'_>>, ConfigPosition),
+    headers: Option<Value<'_>>,
+    position: ConfigPosition,
     pack: &mut Vec<u8>,
 ) -> Result<(), Fault> {
     let path = position.path("headers");

@@ -75,11 +75,11 @@ pub(super) fn read<'p>(
     let message = object(params.at(slots.message), "message")?.ok_or_else(|| missing("message"))?;
     let ids = message::read::<false>(rules, cx, message, pack)?;
     let message_end = pack.len();
-    let options = send_options(rules, cx, (params, &slots))?;
+    let options = send_options(rules, cx, params, &slots)?;
     let metadata = object(params.at(slots.metadata), "metadata")?;
     // 0.1 has no message ids.
     let has_own_id = ids.has_id && rules.generation != Generation::V01;
-    let (task_id, context_id) = targets(rules, cx, (params, &slots), ids)?;
+    let (task_id, context_id) = targets(rules, cx, params, &slots, ids)?;
     if options.has_generation && task_id.is_some() {
         let (field, detail) = NO_GENERATIONS;
         return Err(Fault::param(field, detail));
@@ -113,7 +113,8 @@ type Id<'p> = Option<RawString<'p>>;
 fn targets<'p>(
     rules: &Rules,
     cx: &ReadCx<'_>,
-    (params, slots): (Value<'p>, &SendSlots),
+    params: Value<'p>,
+    slots: &SendSlots,
     message: message::MessageIds<'p>,
 ) -> Result<(Id<'p>, Id<'p>), Fault> {
     let task_id = match rules.generation {
@@ -158,7 +159,8 @@ struct SendOptions<'p> {
 fn send_options<'p>(
     rules: &Rules,
     cx: &ReadCx<'_>,
-    (params, slots): (Value<'p>, &SendSlots),
+    params: Value<'p>,
+    slots: &SendSlots,
 ) -> Result<SendOptions<'p>, Fault> {
     let position = ConfigPosition::of_message(PushForm::of(rules.generation));
     let mut push = object(params.at(slots.push), "pushNotification")?;
@@ -226,7 +228,7 @@ fn pack_push(
     let start = pack.len();
     fields.pack(pack);
     if rules.push_headers {
-        push_config::pack_headers(cx, (fields.headers, position), pack)?;
+        push_config::pack_headers(cx, fields.headers, position, pack)?;
     }
     Ok(Some(start))
 }

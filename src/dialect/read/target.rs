@@ -52,7 +52,7 @@ pub(super) fn read<'p>(
     let mut slots = TargetSlots::default();
     slots.fill(params);
     cx.tenant.set(slots.tenant);
-    let ids = ids(rules, cx, (params, &slots), pack)?;
+    let ids = ids(rules, cx, params, &slots, pack)?;
     let metadata = object(params.at(slots.metadata), "metadata")?;
     let after = match cx.after {
         None if cx.op == Op::Subscribe => event_id(params.at(slots.after), "lastEventId")?,
@@ -99,9 +99,9 @@ pub(super) fn get<'p>(
     let mut slots = TargetSlots::default();
     slots.fill(params);
     cx.tenant.set(slots.tenant);
-    let ids = ids(rules, cx, (params, &slots), pack)?;
+    let ids = ids(rules, cx, params, &slots, pack)?;
     let history = count(params.at(slots.history), "historyLength", 0..=rules.history_max)?;
-    let wait = wait((params.at(slots.wait), params.at(slots.after_event)))?;
+    let wait = wait(params.at(slots.wait), params.at(slots.after_event))?;
     let pack: &'p [u8] = pack;
     Ok(Call::Get(Get {
         id: RawText::known(ids.id.bytes(pack)),
@@ -113,9 +113,7 @@ pub(super) fn get<'p>(
 
 /// How long a reader waits for an event, and after which event (`docs/guide/calls.md`).
 #[inline(always)] // Few requests wait.
-fn wait(
-    (seconds, after): (Option<Value<'_>>, Option<Value<'_>>),
-) -> Result<Option<TaskWait>, Fault> {
+fn wait(seconds: Option<Value<'_>>, after: Option<Value<'_>>) -> Result<Option<TaskWait>, Fault> {
     let Some(seconds) = count(seconds, "wait", 0..=u32::MAX)? else { return Ok(None) };
     let (wait_ms, after) = (u64::from(seconds) * 1000, event_id(after, "afterEvent")?);
     Ok(Some(TaskWait { wait_ms, after }))
@@ -135,7 +133,8 @@ pub(super) fn named<'p>(cx: &ReadCx<'_>, pack: &mut Vec<u8>) -> Result<Option<Ke
 fn ids<'p>(
     rules: &Rules,
     cx: &ReadCx<'_>,
-    (params, slots): (Value<'p>, &TargetSlots),
+    params: Value<'p>,
+    slots: &TargetSlots,
     pack: &mut Vec<u8>,
 ) -> Result<TargetIds<'p>, Fault> {
     if let Some(id) = named(cx, pack)? {

@@ -17,7 +17,7 @@ impl Conn {
         self.kept.closes |= cx.engine.is_draining();
         let http = Http1::resume(self.kept, cx.worker.scratch.date.at(cx.now));
         let mut writer = ResponseWriter::new(cx.out, Transport::Http1(http));
-        let mut polled = pending.poll(cx.engine.service(), (cx.now, cx.wake), &mut writer);
+        let mut polled = pending.poll(cx.engine.service(), cx.now, cx.wake, &mut writer);
         if polled.is_pending() && cx.engine.is_cut() {
             pending.cut(&mut writer);
             polled = Poll::Ready(Handled::Answered);
