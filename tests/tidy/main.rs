@@ -8,10 +8,10 @@
 
 mod generated;
 mod header;
-mod ratchets;
 mod rules;
 mod rules_can_fail;
 mod rust;
+mod style;
 mod tree;
 mod words;
 
@@ -240,27 +240,27 @@ fn few_strings_name_people() {
 fn few_comments_name_people() {
     let mut findings = Vec::new();
     for file in TREE.files.iter().filter(|file| file.is_rust()) {
-        ratchets::people_in_comments(&file.name, &file.rust.text, &mut findings);
+        style::people_in_comments(&file.name, &file.rust.text, &mut findings);
     }
-    none(&ratchets::few_people_in_comments(findings));
+    none(&style::few_people_in_comments(findings));
 }
 
 #[test]
-fn few_parameters_are_tuples() {
+fn no_parameter_is_a_tuple() {
     let mut findings = Vec::new();
     for file in TREE.files.iter().filter(|file| file.is_rust()) {
-        ratchets::tuple_parameters(&file.name, &file.rust, &mut findings);
+        style::tuple_parameters(&file.name, &file.rust, &mut findings);
     }
-    none(&ratchets::few_tuple_parameters(findings));
+    none(&findings);
 }
 
 #[test]
 fn names_of_tests_are_short() {
     let mut findings = Vec::new();
     for file in TREE.files.iter().filter(|file| file.is_rust()) {
-        ratchets::long_test_names(&file.name, &file.rust, &mut findings);
+        style::long_test_names(&file.name, &file.rust, &mut findings);
     }
-    none(&ratchets::few_long_test_names(findings));
+    none(&findings);
 }
 
 #[test]

@@ -247,7 +247,7 @@ fn literals_are_read_as_literals() {
 fn a_comment_that_names_people() {
     let text = "// a client\n/// who asks\nlet who = 1; // whoever\n";
     let mut findings = Vec::new();
-    ratchets::people_in_comments("src/op/send.rs", text, &mut findings);
+    style::people_in_comments("src/op/send.rs", text, &mut findings);
     assert_eq!(findings.iter().map(|finding| finding.line).collect::<Vec<_>>(), [2]);
 }
 
@@ -258,19 +258,19 @@ fn a_parameter_that_is_a_tuple() {
         "fn f<'a, T: Fn(u8) -> u8>(a: &'a T, with: &mut (u8, u8)) -> u8 { 0 }",
         "trait T { fn f(&self, (a, b): Pair); }",
     ] {
-        assert_eq!(run(ratchets::tuple_parameters, "src/op/send.rs", bad).len(), 1, "{bad}");
+        assert_eq!(run(style::tuple_parameters, "src/op/send.rs", bad).len(), 1, "{bad}");
     }
     for good in [
         "fn f(a: u8) -> (u8, u8) { (a, a) }",
         "fn f(a: (), b: &(dyn Any + Send), c: impl Fn(u8, u8) -> u8) {}",
         "fn f(a: Vec<(u8, u8)>) { for (a, b) in a {} }",
     ] {
-        assert_eq!(run(ratchets::tuple_parameters, "src/op/send.rs", good), [""; 0], "{good}");
+        assert_eq!(run(style::tuple_parameters, "src/op/send.rs", good), [""; 0], "{good}");
     }
 }
 
 #[test]
 fn a_long_name_of_a_test() {
     let text = format!("#[test]\nfn {}() {{}}\n#[test]\nfn short() {{}}", "a".repeat(61));
-    assert_eq!(run(ratchets::long_test_names, "tests/cli/run.rs", &text).len(), 1);
+    assert_eq!(run(style::long_test_names, "tests/cli/run.rs", &text).len(), 1);
 }
