@@ -12,15 +12,17 @@ use super::{
     turn::state_of,
 };
 
-/// Decides a cancel, unless it is decided already, and releases its handle.
+/// Decides a cancel and releases its handle. Of two threads one decides.
 fn decide(handle: u64, decide: impl FnOnce(HostCancel)) -> Result<(), FfiFailure> {
     let cancel = handles::cancel(handle)?;
     handles::remove(handle);
     let undecided = cancel.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(cancel) = undecided {
-        decide(cancel);
-    }
+    decide(undecided.ok_or_else(decided)?);
     Ok(())
+}
+
+fn decided() -> FfiFailure {
+    FfiFailure::new(PeregrineStatus::Handle, "the cancel is decided already")
 }
 
 fn over() -> FfiFailure {
@@ -291,7 +293,7 @@ pub unsafe extern "C" fn peregrine_cancel_task_id(
         give(out, capacity, len, || {
             let cancel = handles::cancel(cancel)?;
             let cancel = cancel.lock().unwrap_or_else(PoisonError::into_inner);
-            Ok(cancel.as_ref().map(HostCancel::task_id).unwrap_or_default())
+            cancel.as_ref().map(HostCancel::task_id).ok_or_else(decided)
         })
     }
 }
