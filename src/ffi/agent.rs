@@ -31,7 +31,8 @@ pub struct PeregrineAgent {
     /// A client wants a task to end: the handle is the program's until it is decided. Null: the
     /// task ends at once.
     pub cancel: Option<unsafe extern "C" fn(user: *mut c_void, cancel: u64)>,
-    /// The server needs the agent no more; no other callback comes after it. May be null.
+    /// The server needs the agent no more; no other callback comes after it. It must neither block
+    /// nor call a function of the library (`PEREGRINE_STATUS_BUSY`). May be null.
     pub release: Option<unsafe extern "C" fn(user: *mut c_void)>,
 }
 
@@ -85,7 +86,7 @@ impl Drop for CallbackAgent {
     fn drop(&mut self) {
         if let Some(release) = self.0.release {
             // SAFETY: a function of the program, called as it has agreed to.
-            unsafe { release(self.0.user) };
+            border::in_bare_callback(|| unsafe { release(self.0.user) });
         }
     }
 }

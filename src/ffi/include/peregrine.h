@@ -287,7 +287,8 @@ typedef struct PeregrineAgent {
    */
   void (*cancel)(void *user, uint64_t cancel);
   /**
-   * The server needs the agent no more; no other callback comes after it. May be null.
+   * The server needs the agent no more; no other callback comes after it. It must neither block
+   * nor call a function of the library (`PEREGRINE_STATUS_BUSY`). May be null.
    */
   void (*release)(void *user);
 } PeregrineAgent;
