@@ -41,6 +41,8 @@ use crate::{
     service::{Now, PeerCertificate, RequestFields},
 };
 
+#[cfg(feature = "embed")]
+pub(crate) use self::jwt::is_name;
 pub use crate::network::{Network, NoNetwork};
 pub(crate) use accounts::{AccountOf, Accounts, LateShares, NOWHERE};
 pub use certificates::CertificateCallers;

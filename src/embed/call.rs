@@ -14,8 +14,10 @@ use serde_json::{Map, Value};
 use url::form_urlencoded;
 
 use crate::{
-    auth::{CredentialKind, Principal, PrincipalBuf, ScopeSet, TenantGrant},
+    auth::{CredentialKind, Principal, PrincipalBuf, ScopeSet, TenantGrant, is_name},
     engine::{Exchange, RequestParts},
+    http::path,
+    limits::{Limits, callers::CALLER_NAME_BYTES_MAX},
     model::{Op, is_agent_name},
     service::{AgentIndex, Peer},
 };
@@ -41,8 +43,9 @@ pub enum HostReply {
     Json(Vec<u8>),
     /// The call has failed: `{"error": ...}`, as HTTP+JSON has it (A2A 1.0 §11.6).
     Error(Vec<u8>),
-    /// No answer arrived in time.
-    Waiting,
+    /// No answer arrived in time. The waker of the call is woken when one may have, but not when
+    /// this time in ms has passed, after which [`HostCall::next`] is due; `None`: for ever.
+    Waiting(Option<u64>),
     /// Nothing follows.
     Over,
 }
@@ -93,6 +96,9 @@ impl Wake for CallBell {
     }
 }
 
+/// More bytes than a head of a call has besides its target.
+const FIELD_BYTES: usize = 256;
+
 /// A request as HTTP+JSON has it.
 struct CallRequest<'j> {
     method: &'static str,
@@ -105,8 +111,9 @@ impl HostCall {
     /// [`HostCall::next`] may have news.
     ///
     /// # Errors
-    /// [`HostError::Event`]: the request is not a JSON object, or its name of an agent, tenant or
-    /// task is invalid, or `op` is another than send, stream, get, list, cancel and subscribe.
+    /// [`HostError::Event`]: the request is not a JSON object, or a name of an agent, owner, tenant
+    /// or task is invalid or too long for a head (`target_bytes_max`), or `op` is another than
+    /// send, stream, get, list, cancel and subscribe.
     /// [`HostError::Full`]: `connections_max` calls, requests and connections of this process are
     /// open.
     pub fn new(
@@ -116,10 +123,16 @@ impl HostCall {
         caller: HostCaller<'_>,
         also: Option<Waker>,
     ) -> Result<HostCall, HostError> {
-        let CallRequest { method, target, body } = CallRequest::new(engine, op, request, caller)?;
-        let slot = engine.open().ok_or(HostError::Full)?;
+        if caller.owner.is_some_and(|owner| !is_name(owner)) {
+            let most = CALLER_NAME_BYTES_MAX;
+            return Err(wrong(format!("an owner has 1 to {most} bytes and no control characters")));
+        }
+        let made = CallRequest::new(engine, op, request, caller)?;
+        let CallRequest { method, target, body } = made.check_length(engine.engine().limits())?;
+        let mut slot = engine.open().ok_or(HostError::Full)?;
         let bell = Arc::new(CallBell { is_rung: Mutex::default(), heard: Condvar::new(), also });
         let wake = Waker::from(Arc::clone(&bell));
+        slot.wake_at_cut(&wake);
         let (mut out, mut said) = (Vec::new(), HostAnswer::default());
         let length = body.as_ref().map_or(0, |body| body.len()).to_string();
         let fields: [(&[u8], &[u8]); 4] = [
@@ -159,8 +172,14 @@ impl HostCall {
     pub fn next(&self, wait: Duration) -> HostReply {
         let until = Instant::now().checked_add(wait);
         loop {
-            // Before the poll, which may ring it.
-            self.bell.lock().is_rung = false;
+            {
+                let mut signal = self.bell.lock();
+                if signal.is_closed {
+                    return HostReply::Over;
+                }
+                // Before the poll, which may ring it.
+                signal.is_rung = false;
+            }
             let due_ms = {
                 let inner = &mut *self.inner.lock().unwrap_or_else(PoisonError::into_inner);
                 // Before more is fetched: this bounds the untaken replies by one poll.
@@ -181,21 +200,18 @@ impl HostCall {
             };
             let now = Instant::now();
             let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(now));
-            if left.is_zero() {
-                return HostReply::Waiting;
-            }
             let due_ms = due_ms.map(|due_ms| due_ms.saturating_sub(self.engine.now().mono_ms));
+            if left.is_zero() {
+                return HostReply::Waiting(due_ms);
+            }
             let due = due_ms.map_or(Duration::MAX, |ms| Duration::from_millis(ms.max(1)));
             let signal = self.bell.lock();
             let quiet = |signal: &mut CallSignal| !signal.is_rung && !signal.is_closed;
-            let heard = self.bell.heard.wait_timeout_while(signal, left.min(due), quiet);
-            if heard.unwrap_or_else(PoisonError::into_inner).0.is_closed {
-                return HostReply::Over;
-            }
+            drop(self.bell.heard.wait_timeout_while(signal, left.min(due), quiet));
         }
     }
 
-    /// Ends the wait of another thread in [`HostCall::next`], which returns [`HostReply::Over`].
+    /// From now on [`HostCall::next`] returns [`HostReply::Over`], also in a thread that waits.
     pub fn close(&self) {
         self.bell.lock().is_closed = true;
         self.bell.heard.notify_all();
@@ -328,16 +344,11 @@ impl<'j> CallRequest<'j> {
                 Some(text("id")?.ok_or_else(|| wrong("the request names no task: id is missing"))?)
             }
         };
-        // Ids that a path cannot hold.
-        let is_path = |id: &String| {
-            id.contains(['/', '\\']) || id.contains(char::is_control) || id == "." || id == ".."
-        };
-        if id.as_ref().is_some_and(is_path) {
-            return Err(wrong("no task has this id"));
-        }
         let id = id.map(|id| form_urlencoded::byte_serialize(id.as_bytes()).collect::<String>());
         // `query::decode` reads a plus as a space; in a path it is a plus.
         let id = id.map_or(String::new(), |id| format!("/{}", id.replace('+', "%20")));
+        // Ids that a path cannot hold.
+        path::check(&id).map_err(|_| wrong("no task has this id"))?;
         let (method, verb) = match op {
             Op::Cancel => ("POST", ":cancel"),
             Op::Subscribe => ("POST", ":subscribe"),
@@ -369,5 +380,18 @@ impl<'j> CallRequest<'j> {
             target = format!("{target}?{query}");
         }
         Ok(CallRequest { method, target, body: None })
+    }
+
+    /// Refuses names that a head cannot hold: its refusal would not have the form of HTTP+JSON.
+    fn check_length(self, limits: &Limits) -> Result<CallRequest<'j>, HostError> {
+        let head_bytes = self.target.len() + FIELD_BYTES;
+        let query = self.target.split_once('?').map_or("", |(_, query)| query);
+        let limit = match () {
+            () if self.target.len() > limits.target_bytes_max => "target_bytes_max",
+            () if query.len() > limits.query_bytes_max => "query_bytes_max",
+            () if head_bytes > limits.head_bytes_max => "head_bytes_max",
+            () => return Ok(self),
+        };
+        Err(wrong(format!("the names and values of the request are too long ({limit})")))
     }
 }

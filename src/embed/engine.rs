@@ -6,8 +6,9 @@
 //! once.
 
 use std::{
+    collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     task::Waker,
@@ -62,6 +63,8 @@ pub struct HostEngine {
     time: Arc<dyn HostTime>,
     next: AtomicUsize,
     open: AtomicUsize,
+    /// Wakes the open calls of the program, by the numbers of their slots.
+    bells: Mutex<HashMap<usize, Waker>>,
     /// Fetches the keys of issuers, on a thread of its own.
     _keys: Option<KeyFetcher>,
 }
@@ -69,19 +72,31 @@ pub struct HostEngine {
 /// A slot among the open requests and connections, until it is dropped.
 pub struct OpenSlot {
     engine: Arc<HostEngine>,
-    worker: usize,
+    number: usize,
+    has_bell: bool,
 }
 
 impl OpenSlot {
     /// The worker that advances it.
     pub fn worker(&self) -> usize {
-        self.worker
+        self.number % self.engine.workers.len()
+    }
+
+    /// Has a call of the program woken by [`HostEngine::cut`].
+    pub(super) fn wake_at_cut(&mut self, wake: &Waker) {
+        self.has_bell = true;
+        self.engine.bells().insert(self.number, wake.clone());
     }
 }
 
 impl Drop for OpenSlot {
     fn drop(&mut self) {
         self.engine.open.fetch_sub(1, Ordering::Relaxed);
+        if self.has_bell {
+            let bell = self.engine.bells().remove(&self.number);
+            // Without the lock: this may drop the program's waker.
+            drop(bell);
+        }
     }
 }
 
@@ -129,7 +144,7 @@ impl HostEngine {
         };
         let workers = (0..workers.max(1)).map(worker).collect();
         let (next, open) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        HostEngine { engine, workers, time, next, open, _keys: None }
+        HostEngine { engine, workers, time, next, open, bells: Mutex::default(), _keys: None }
     }
 
     /// The engine itself.
@@ -145,11 +160,25 @@ impl HostEngine {
     /// Opens a request or a connection; `None`: `connections_max` are open.
     pub fn open(self: &Arc<Self>) -> Option<OpenSlot> {
         let slot = OpenSlot {
-            worker: self.next.fetch_add(1, Ordering::Relaxed) % self.workers.len(),
+            number: self.next.fetch_add(1, Ordering::Relaxed),
+            has_bell: false,
             engine: Arc::clone(self),
         };
         let before = self.open.fetch_add(1, Ordering::Relaxed);
         (before < self.engine.limits().connections_max).then_some(slot)
+    }
+
+    fn bells(&self) -> MutexGuard<'_, HashMap<usize, Waker>> {
+        self.bells.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers what still waits with an error, and ends streams: calls of the program at once,
+    /// other requests and connections when they are advanced next.
+    pub fn cut(&self) {
+        self.engine.cut();
+        let bells: Vec<Waker> = self.bells().values().cloned().collect();
+        // Without the lock: a waker is a function of the program.
+        bells.iter().for_each(Waker::wake_by_ref);
     }
 
     /// Runs `act` with the worker of a request or connection.

@@ -30,7 +30,7 @@ pub use engine::{HostCx, HostEngine, HostTime, OpenSlot, OwnTime};
 pub use error::HostError;
 pub use events::EventField;
 pub use queue::{HostItem, HostQueue};
-pub use server::HostServer;
+pub use server::{HostReloader, HostServer};
 pub use turn::HostTurn;
 
 pub use crate::cli::serve::HostSettings;

@@ -4,18 +4,57 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::{
     cli::serve::{Embedded, EmbeddedReloader, start_embedded},
-    net::{Reload, Running, report_line},
+    net::{Controls, Reload, Running, report_line},
 };
 
 use super::{HostAgent, HostEngine, HostError, HostSettings, OwnTime};
 
-/// A server that runs. Dropping it ends it at once.
+/// A server that runs. Dropping it ends it at once, and the calls of this process.
 pub struct HostServer {
     running: Running,
     banner: String,
-    /// For calls of this process; made by the first one.
-    engine: OnceLock<Arc<HostEngine>>,
-    reloader: Mutex<EmbeddedReloader>,
+    reloader: HostReloader,
+    calls: CallEngine,
+}
+
+/// The engine for calls of this process; made by the first one. Invariant: it is dropped after the
+/// server, whose calls then end.
+#[derive(Default)]
+struct CallEngine(OnceLock<Arc<HostEngine>>);
+
+impl Drop for CallEngine {
+    fn drop(&mut self) {
+        if let Some(engine) = self.0.get() {
+            engine.cut();
+        }
+    }
+}
+
+/// Reads the configuration of a server again; requests over the network may be part of that. It
+/// needs no [`HostServer`], so other threads use and end the server meanwhile.
+#[derive(Clone)]
+pub struct HostReloader {
+    reloader: Arc<Mutex<EmbeddedReloader>>,
+    controls: Controls,
+}
+
+impl HostReloader {
+    /// Reads the configuration again, as `serve` does on SIGHUP: this text, or the last one that
+    /// the server was started or reloaded with. Agents of the program stay; agents of the
+    /// configuration, callers, quotas, TLS, the log and live limits change, all or none. The
+    /// changes are logged. One reload runs at a time.
+    ///
+    /// # Errors
+    /// [`HostError::Server`]: the reason, in one line; nothing has changed.
+    pub fn reload(&self, text: Option<&str>) -> Result<(), HostError> {
+        let mut reloader = self.reloader.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = match text {
+            Some(text) => reloader.reload_text(text, &self.controls),
+            None => reloader.reload(&self.controls),
+        };
+        changed.map_err(HostError::Server)?.iter().for_each(|line| report_line(line));
+        Ok(())
+    }
 }
 
 impl HostServer {
@@ -32,8 +71,9 @@ impl HostServer {
         let agents = agents.into_iter().map(|HostAgent { profile, agent }| (profile, agent));
         let started = start_embedded(settings, listen, agents.collect());
         let Embedded { running, banner, reloader } = started.map_err(HostError::Server)?;
-        let (engine, reloader) = (OnceLock::new(), Mutex::new(reloader));
-        Ok(HostServer { running, banner, engine, reloader })
+        let (reloader, controls) = (Arc::new(Mutex::new(reloader)), running.controls());
+        let reloader = HostReloader { reloader, controls };
+        Ok(HostServer { running, banner, reloader, calls: CallEngine::default() })
     }
 
     /// The server itself.
@@ -41,22 +81,9 @@ impl HostServer {
         &self.running
     }
 
-    /// Reads the configuration again, as `serve` does on SIGHUP: this text, or the last one that
-    /// the server was started or reloaded with. Agents of the program stay; agents of the
-    /// configuration, callers, quotas, TLS, the log and live limits change, all or none. The
-    /// changes are logged.
-    ///
-    /// # Errors
-    /// [`HostError::Server`]: the reason, in one line; nothing has changed.
-    pub fn reload(&self, text: Option<&str>) -> Result<(), HostError> {
-        let mut reloader = self.reloader.lock().unwrap_or_else(PoisonError::into_inner);
-        let controls = self.running.controls();
-        let changed = match text {
-            Some(text) => reloader.reload_text(text, &controls),
-            None => reloader.reload(&controls),
-        };
-        changed.map_err(HostError::Server)?.iter().for_each(|line| report_line(line));
-        Ok(())
+    /// Reads the configuration again.
+    pub fn reloader(&self) -> HostReloader {
+        self.reloader.clone()
     }
 
     /// The engine of the server, for calls of this process ([`HostCall`]).
@@ -66,13 +93,13 @@ impl HostServer {
     ///
     /// [`HostCall`]: super::HostCall
     pub fn engine(&self) -> Result<Arc<HostEngine>, HostError> {
-        if let Some(engine) = self.engine.get() {
+        if let Some(engine) = self.calls.0.get() {
             return Ok(Arc::clone(engine));
         }
         let (engine, epoch) = self.running.engine();
         let time = Arc::new(OwnTime::since(epoch)?);
         let made = || HostEngine::of_server(engine, self.running.workers(), time);
-        Ok(Arc::clone(self.engine.get_or_init(made)))
+        Ok(Arc::clone(self.calls.0.get_or_init(made)))
     }
 
     /// The text that the binary prints when it is ready: its addresses, and a call to try.
@@ -90,7 +117,8 @@ impl HostServer {
         self.running.shutdown();
     }
 
-    /// Waits until the server has ended.
+    /// Waits until the server has ended. Calls of this process do not delay it: those that wait are
+    /// then answered with an error, and their streams end.
     pub fn join(self) {
         self.running.join();
     }

@@ -2,7 +2,7 @@
 
 use std::{
     ptr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -66,7 +66,8 @@ pub struct PeregrineCall {
     /// Its length in bytes.
     pub agent_len: usize,
     /// The name of the caller, who owns its tasks, as if a trusted proxy had named it: it has all
-    /// scopes, and is not asked for a credential. Null: an anonymous caller.
+    /// scopes, and is not asked for a credential. 1 to 256 bytes without control characters. Null,
+    /// with length 0: an anonymous caller.
     pub owner: *const u8,
     /// Its length in bytes.
     pub owner_len: usize,
@@ -81,10 +82,13 @@ pub struct PeregrineCall {
 #[derive(Clone, Copy)]
 pub struct PeregrineReply {
     /// The answer or event, JSON of A2A 1.0. It stays good until the next
-    /// `peregrine_call_next` or `peregrine_call_release`. Null: there is none.
+    /// `peregrine_call_next` or `peregrine_call_release` of this call. Null: there is none.
     pub json: *const u8,
     /// Its length in bytes.
     pub json_len: usize,
+    /// Without JSON, and unless `is_over`: poll again in so many milliseconds at the latest;
+    /// `UINT64_MAX`: for ever.
+    pub wait_ms: u64,
     /// True: it is an error, `{"error": …}` as HTTP+JSON has it (A2A 1.0 §11.6).
     pub is_error: bool,
     /// True: nothing follows, and there is no JSON. False without JSON: nothing has come in time.
@@ -94,8 +98,38 @@ pub struct PeregrineReply {
 /// A call behind its handle.
 pub(super) struct HostCallSlot {
     call: HostCall,
-    /// The JSON that the program received last.
-    shown: Mutex<Vec<u8>>,
+    /// The JSON that the program received last; `None`: the call was released.
+    shown: Mutex<Option<Vec<u8>>>,
+}
+
+impl HostCallSlot {
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Retains the JSON of a reply for the program. After the release the call is over, whatever
+    /// has arrived: the slot is about to be dropped.
+    fn show(&self, reply: HostReply) -> PeregrineReply {
+        let wait_ms = match reply {
+            HostReply::Waiting(Some(ms)) => ms,
+            _ => engine::FOREVER_MS,
+        };
+        let (arrived, is_error, is_over) = match reply {
+            HostReply::Json(json) => (json, false, false),
+            HostReply::Error(json) => (json, true, false),
+            HostReply::Waiting(_) => (Vec::new(), false, false),
+            HostReply::Over => (Vec::new(), false, true),
+        };
+        let (json, json_len) = (ptr::null(), 0);
+        match &mut *self.lock() {
+            None => PeregrineReply { json, json_len, wait_ms, is_error: false, is_over: true },
+            Some(shown) => {
+                *shown = arrived;
+                let json = if shown.is_empty() { json } else { shown.as_ptr() };
+                PeregrineReply { json, json_len: shown.len(), wait_ms, is_error, is_over }
+            }
+        }
+    }
 }
 
 /// An optional text.
@@ -112,12 +146,14 @@ unsafe fn maybe<'a>(data: *const u8, len: usize) -> Result<Option<&'a str>, FfiF
 
 /// Begins a call (`PeregrineOp`) on a server or engine that runs. There is no socket and no
 /// credential: the program says who calls. What is wrong with a call is its answer. Released by
-/// `peregrine_call_release`, at any time. On an engine, `wake` names the call when it may have
-/// news. Any thread, but not a callback: a job may call, and be called.
+/// `peregrine_call_release`. On an engine, `wake` names the call when it may have replies: one wake
+/// may stand for several, and none comes for those of the beginning. A program that does not wait
+/// in `peregrine_call_next` calls it at first, and after each wake, until it has no JSON. Any
+/// thread, but not a callback: a job may call, and be called.
 ///
-/// Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8`, `VALUE` (no such operation, a name that none can have,
-/// a request that is no JSON object), `SERVER` (it does not run), `FULL` (`connections_max` are
-/// open).
+/// Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8`, `VALUE` (no such operation, an invalid or too long
+/// name of an agent, owner, tenant or task, a request that is not a JSON object), `SERVER` (it does
+/// not run), `FULL` (`connections_max` are open).
 ///
 /// # Safety
 /// `request` points at a `PeregrineCall`, whose pointers are null or point at as many bytes as
@@ -155,7 +191,7 @@ pub unsafe extern "C" fn peregrine_call_new(
             }
         };
         let begun = HostCall::new(&engine, op, json, caller, wake)?;
-        let slot = HostCallSlot { call: begun, shown: Mutex::default() };
+        let slot = HostCallSlot { call: begun, shown: Mutex::new(Some(Vec::new())) };
         handles::insert_as(handle, HandleObject::Call(slot.into()));
         // SAFETY: not null, and as this function demands.
         unsafe { put(call, handle) }
@@ -181,35 +217,41 @@ pub unsafe extern "C" fn peregrine_call_next(
         if reply.is_null() {
             return Err(FfiFailure::new(PeregrineStatus::Null, "the place of a result is null"));
         }
-        let next = slot.call.next(Duration::from_millis(wait_ms));
-        let mut shown = slot.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let (json, is_error, is_over) = match next {
-            HostReply::Json(json) => (json, false, false),
-            HostReply::Error(json) => (json, true, false),
-            HostReply::Waiting => (Vec::new(), false, false),
-            HostReply::Over => (Vec::new(), false, true),
-        };
-        *shown = json;
-        let json = match shown.is_empty() {
-            true => ptr::null(),
-            false => shown.as_ptr(),
-        };
-        let json_len = shown.len();
+        let next = slot.show(slot.call.next(Duration::from_millis(wait_ms)));
         // SAFETY: not null, and as this function demands.
-        unsafe { put(reply, PeregrineReply { json, json_len, is_error, is_over }) }
+        unsafe { put(reply, next) }
     })
 }
 
-/// Releases the call. Before its answer this tells the engine that the caller has left; its task
-/// goes on. A thread that waits in `peregrine_call_next` returns. Any thread, but not a callback.
+/// Ends the replies of the call: `peregrine_call_next` returns `is_over` from now on, also on a
+/// thread that waits in it. The reply that it has returned last stays good. Any thread, but not a
+/// callback.
+///
+/// Errors: `HANDLE`, `BUSY`.
+#[unsafe(no_mangle)]
+pub extern "C" fn peregrine_call_close(call: u64) -> PeregrineStatus {
+    run(|| {
+        border::outside_callbacks()?;
+        handles::call(call)?.call.close();
+        Ok(())
+    })
+}
+
+/// Releases the call, and the JSON of its last reply, which no thread may read any more: where
+/// another thread uses the call, `peregrine_call_close` comes first, then the end of that use.
+/// Before its answer this tells the engine that the caller has left; its task goes on. Any thread,
+/// but not a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`.
 #[unsafe(no_mangle)]
 pub extern "C" fn peregrine_call_release(call: u64) -> PeregrineStatus {
     run(|| {
         border::outside_callbacks()?;
-        handles::call(call)?.call.close();
+        let slot = handles::call(call)?;
         handles::remove(call);
+        slot.call.close();
+        // A thread in `peregrine_call_next` may drop the slot last: it returns no pointer into it.
+        *slot.lock() = None;
         Ok(())
     })
 }

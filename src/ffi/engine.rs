@@ -161,15 +161,16 @@ pub unsafe extern "C" fn peregrine_engine_drain(
     })
 }
 
-/// Answers calls that still wait, and ends streams, when they are polled or advanced next. Any
-/// thread, but not a callback.
+/// Answers what still waits with an error, and ends streams: calls of the program at once, which
+/// wakes them, exchanges and connections when they are polled or advanced next. Any thread, but not
+/// a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`, `SERVER` (it was not started).
 #[unsafe(no_mangle)]
 pub extern "C" fn peregrine_engine_cut(engine: u64) -> PeregrineStatus {
     run(|| {
         border::outside_callbacks()?;
-        running(engine)?.engine.engine().cut();
+        running(engine)?.engine.cut();
         Ok(())
     })
 }

@@ -268,18 +268,24 @@ fn call() {
     let (agent, agent_len, tenant, tenant_len) = (ptr::null(), 0, ptr::null(), 0);
     let request =
         PeregrineCall { json, json_len, agent, agent_len, owner, owner_len, tenant, tenant_len };
-    let mut reply =
-        PeregrineReply { json: ptr::null(), json_len: 0, is_error: false, is_over: false };
+    let mut reply = PeregrineReply {
+        json: ptr::null(),
+        json_len: 0,
+        wait_ms: 0,
+        is_error: false,
+        is_over: false,
+    };
     let mut new = 0;
     // SAFETY: texts have their stated lengths, and the other pointers point at values.
     check(unsafe {
-        match byte() % 4 {
+        match byte() % 5 {
             0 => {
                 let status = peregrine_call_new(call, (byte() % 8).into(), &request, &mut new);
                 keep(new);
                 status
             }
             1 => peregrine_call_release(call),
+            2 => peregrine_call_close(call),
             _ => peregrine_call_next(call, 0, &mut reply),
         }
     });

@@ -111,7 +111,8 @@ pub unsafe extern "C" fn peregrine_server_url(
 /// Reads the configuration again, as `peregrine serve` does on SIGHUP: this text, or with `len` 0
 /// what the server has. Agents of the configuration, callers, quotas, TLS, the log and the limits
 /// that are live change, or nothing does; agents of the program stay. What has changed is a line of
-/// the log. Any thread, but not a callback; other functions of this server wait meanwhile.
+/// the log. This may take as long as the agents of the configuration need to answer, and another
+/// reload of this server waits meanwhile. Any thread, but not a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8`, `SERVER` (it does not run, or nothing has changed).
 ///
@@ -126,7 +127,8 @@ pub unsafe extern "C" fn peregrine_server_reload(
     let reload = |text: &str| {
         border::outside_callbacks()?;
         let text = Some(text).filter(|text| !text.is_empty());
-        Ok(handles::server(server)?.running(|server| server.reload(text))??)
+        let reloader = handles::server(server)?.running(HostServer::reloader)?;
+        Ok(reloader.reload(text)?)
     };
     // SAFETY: as this function demands.
     unsafe { with_text(data, len, reload) }
@@ -138,8 +140,10 @@ pub extern "C" fn peregrine_server_shutdown(server: u64) -> PeregrineStatus {
     run(|| handles::server(server)?.running(HostServer::shutdown))
 }
 
-/// Shuts the server down if it runs, waits for its end, and releases the handle. In a callback for
-/// a turn it does nothing (`PEREGRINE_STATUS_SERVER`).
+/// Shuts the server down if it runs, waits for its end, and releases the handle. Calls of the
+/// program (`peregrine_call_new`) do not delay the end: those that wait are then answered with an
+/// error, and their streams end. In a callback for a turn it does nothing
+/// (`PEREGRINE_STATUS_SERVER`).
 #[unsafe(no_mangle)]
 pub extern "C" fn peregrine_server_release(server: u64) -> PeregrineStatus {
     run(|| {

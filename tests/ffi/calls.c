@@ -110,10 +110,10 @@ static char *message(const char *text, const char *more)
     return json;
 }
 
-static void *release_soon(void *call)
+static void *close_soon(void *call)
 {
     usleep(50000);
-    DONE(peregrine_call_release(*(uint64_t *)call));
+    DONE(peregrine_call_close(*(uint64_t *)call));
     return NULL;
 }
 
@@ -173,9 +173,11 @@ static void use(void)
         DONE(peregrine_call_next(call, 0, &reply));
     } while (reply.json != NULL);
     MUST(!reply.is_over);
-    MUST(pthread_create(&thread, NULL, release_soon, &call) == 0);
-    DONE(peregrine_call_next(call, 60000, &reply));
+    MUST(pthread_create(&thread, NULL, close_soon, &call) == 0);
+    DONE(peregrine_call_next(call, UINT64_MAX, &reply));
+    MUST(reply.is_over && reply.json == NULL);
     pthread_join(thread, NULL);
+    DONE(peregrine_call_release(call));
     call = begin(PEREGRINE_OP_SUBSCRIBE, by_id);
     MUST(strstr(next(call, false), id) != NULL);
     MUST(strstr(ask(PEREGRINE_OP_CANCEL, by_id, false), "TASK_STATE_CANCELED") != NULL);
@@ -192,7 +194,9 @@ static void use(void)
 static void misuse(void)
 {
     static const char *const WRONG[] = {"[]", "{", "{}", "{\"id\":3}", "{\"id\":\"a\",\"x\":{}}",
-                                        "{\"id\":\"a/b\"}", "{\"id\":\"..\"}"};
+                                        "{\"id\":\"a/b\"}", "{\"id\":\"..\"}", "{\"id\":\"%2e%2e\"}"};
+    static const char *const OWNERS[] = {"", "a\nb", "\x01", "a\xc2\x80"};
+    static char many[200000];
     uint64_t call = 0;
     char misaligned[sizeof(PeregrineCall) + 1];
     PeregrineReply reply;
@@ -220,7 +224,29 @@ static void misuse(void)
         MUST(peregrine_call_new(target, PEREGRINE_OP_GET, &request, &call)
              == PEREGRINE_STATUS_VALUE);
     }
+    memset(many, 'z', sizeof many);
+    memcpy(many, "{\"id\":\"", 7);
+    memcpy(many + sizeof many - 2, "\"}", 2);
+    request.json = (const uint8_t *)many;
+    request.json_len = sizeof many;
+    MUST(peregrine_call_new(target, PEREGRINE_OP_GET, &request, &call) == PEREGRINE_STATUS_VALUE);
+    memcpy(many + 7, "a\",\"q\":\"", 8);
+    request.json_len = 5000;
+    memcpy(many + request.json_len - 2, "\"}", 2);
+    MUST(peregrine_call_new(target, PEREGRINE_OP_GET, &request, &call) == PEREGRINE_STATUS_VALUE);
+    request.json = NULL;
     request.json_len = 0;
+    for (size_t at = 0; at < sizeof OWNERS / sizeof *OWNERS; at++) {
+        request.owner = (const uint8_t *)OWNERS[at];
+        request.owner_len = strlen(OWNERS[at]);
+        MUST(peregrine_call_new(target, 4, &request, &call) == PEREGRINE_STATUS_VALUE);
+    }
+    memset(many, 'o', sizeof many);
+    request.owner = (const uint8_t *)many;
+    request.owner_len = 257;
+    MUST(peregrine_call_new(target, 4, &request, &call) == PEREGRINE_STATUS_VALUE);
+    request.owner = NULL;
+    request.owner_len = 0;
     memcpy(misaligned + 1, &request, sizeof request);
     DONE(peregrine_call_new(target, 4, (PeregrineCall *)(void *)(misaligned + 1), &call));
     MUST(peregrine_call_next(call, 0, NULL) == PEREGRINE_STATUS_NULL);

@@ -75,7 +75,7 @@ pub(super) fn principal(claims: &Claims, rules: &TokenRules) -> Result<Principal
 }
 
 /// Whether a text may name a caller: not empty, not long, on one line.
-pub(in crate::auth) fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= CALLER_NAME_BYTES_MAX && !name.chars().any(char::is_control)
 }
 

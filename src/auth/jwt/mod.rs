@@ -18,7 +18,7 @@ use crate::{
     service::principal::{PrincipalBuf, TenantGrant},
 };
 
-pub(super) use claims::is_name;
+pub(crate) use claims::is_name;
 pub use strict::object;
 pub use token::UnverifiedToken;
 

@@ -165,7 +165,8 @@ typedef struct PeregrineCall {
   size_t agent_len;
   /**
    * The name of the caller, who owns its tasks, as if a trusted proxy had named it: it has all
-   * scopes, and is not asked for a credential. Null: an anonymous caller.
+   * scopes, and is not asked for a credential. 1 to 256 bytes without control characters. Null,
+   * with length 0: an anonymous caller.
    */
   const uint8_t *owner;
   /**
@@ -188,13 +189,18 @@ typedef struct PeregrineCall {
 typedef struct PeregrineReply {
   /**
    * The answer or event, JSON of A2A 1.0. It stays good until the next
-   * `peregrine_call_next` or `peregrine_call_release`. Null: there is none.
+   * `peregrine_call_next` or `peregrine_call_release` of this call. Null: there is none.
    */
   const uint8_t *json;
   /**
    * Its length in bytes.
    */
   size_t json_len;
+  /**
+   * Without JSON, and unless `is_over`: poll again in so many milliseconds at the latest;
+   * `UINT64_MAX`: for ever.
+   */
+  uint64_t wait_ms;
   /**
    * True: it is an error, `{"error": …}` as HTTP+JSON has it (A2A 1.0 §11.6).
    */
@@ -438,12 +444,14 @@ uint32_t peregrine_abi_version(void);
 /**
  * Begins a call (`PeregrineOp`) on a server or engine that runs. There is no socket and no
  * credential: the program says who calls. What is wrong with a call is its answer. Released by
- * `peregrine_call_release`, at any time. On an engine, `wake` names the call when it may have
- * news. Any thread, but not a callback: a job may call, and be called.
+ * `peregrine_call_release`. On an engine, `wake` names the call when it may have replies: one wake
+ * may stand for several, and none comes for those of the beginning. A program that does not wait
+ * in `peregrine_call_next` calls it at first, and after each wake, until it has no JSON. Any
+ * thread, but not a callback: a job may call, and be called.
  *
- * Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8`, `VALUE` (no such operation, a name that none can have,
- * a request that is no JSON object), `SERVER` (it does not run), `FULL` (`connections_max` are
- * open).
+ * Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8`, `VALUE` (no such operation, an invalid or too long
+ * name of an agent, owner, tenant or task, a request that is not a JSON object), `SERVER` (it does
+ * not run), `FULL` (`connections_max` are open).
  *
  * # Safety
  * `request` points at a `PeregrineCall`, whose pointers are null or point at as many bytes as
@@ -468,8 +476,19 @@ enum PeregrineStatus peregrine_call_next(uint64_t call,
                                          struct PeregrineReply *reply);
 
 /**
- * Releases the call. Before its answer this tells the engine that the caller has left; its task
- * goes on. A thread that waits in `peregrine_call_next` returns. Any thread, but not a callback.
+ * Ends the replies of the call: `peregrine_call_next` returns `is_over` from now on, also on a
+ * thread that waits in it. The reply that it has returned last stays good. Any thread, but not a
+ * callback.
+ *
+ * Errors: `HANDLE`, `BUSY`.
+ */
+enum PeregrineStatus peregrine_call_close(uint64_t call);
+
+/**
+ * Releases the call, and the JSON of its last reply, which no thread may read any more: where
+ * another thread uses the call, `peregrine_call_close` comes first, then the end of that use.
+ * Before its answer this tells the engine that the caller has left; its task goes on. Any thread,
+ * but not a callback.
  *
  * Errors: `HANDLE`, `BUSY`.
  */
@@ -601,8 +620,9 @@ enum PeregrineStatus peregrine_engine_tick(uint64_t engine, uint64_t *wait_ms);
 enum PeregrineStatus peregrine_engine_drain(uint64_t engine, bool *is_idle);
 
 /**
- * Answers calls that still wait, and ends streams, when they are polled or advanced next. Any
- * thread, but not a callback.
+ * Answers what still waits with an error, and ends streams: calls of the program at once, which
+ * wakes them, exchanges and connections when they are polled or advanced next. Any thread, but not
+ * a callback.
  *
  * Errors: `HANDLE`, `BUSY`, `SERVER` (it was not started).
  */
@@ -911,7 +931,8 @@ enum PeregrineStatus peregrine_server_url(uint64_t server,
  * Reads the configuration again, as `peregrine serve` does on SIGHUP: this text, or with `len` 0
  * what the server has. Agents of the configuration, callers, quotas, TLS, the log and the limits
  * that are live change, or nothing does; agents of the program stay. What has changed is a line of
- * the log. Any thread, but not a callback; other functions of this server wait meanwhile.
+ * the log. This may take as long as the agents of the configuration need to answer, and another
+ * reload of this server waits meanwhile. Any thread, but not a callback.
  *
  * Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8`, `SERVER` (it does not run, or nothing has changed).
  *
@@ -926,8 +947,10 @@ enum PeregrineStatus peregrine_server_reload(uint64_t server, const uint8_t *dat
 enum PeregrineStatus peregrine_server_shutdown(uint64_t server);
 
 /**
- * Shuts the server down if it runs, waits for its end, and releases the handle. In a callback for
- * a turn it does nothing (`PEREGRINE_STATUS_SERVER`).
+ * Shuts the server down if it runs, waits for its end, and releases the handle. Calls of the
+ * program (`peregrine_call_new`) do not delay the end: those that wait are then answered with an
+ * error, and their streams end. In a callback for a turn it does nothing
+ * (`PEREGRINE_STATUS_SERVER`).
  */
 enum PeregrineStatus peregrine_server_release(uint64_t server);
 

@@ -100,7 +100,8 @@ impl PyServer {
 
     /// Reads the configuration again, or takes this text in its place.
     fn reload(&self, py: Python<'_>, text: Option<String>) -> PyResult<()> {
-        py.detach(|| self.ask(|server| server.reload(text.as_deref())))?.map_err(error)
+        let reloader = self.ask(HostServer::reloader)?;
+        py.detach(|| reloader.reload(text.as_deref())).map_err(error)
     }
 
     /// Stops accepting, lets what runs end within `drain_ms`, then ends; returns at once.
