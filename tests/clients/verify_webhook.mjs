@@ -1,11 +1,11 @@
-// A receiver's look at a post of a webhook, by libraries that know nothing of Peregrine.
+// Verifies a webhook post with standard libraries.
 //
-// `verify` throws unless every proof that is asked for is good:
-// - `secret`: the signature of Standard Webhooks by the secret of the configuration (`v1`);
-// - `jwksUrl`: the JWT and the signature by Ed25519 (`v1a`) by the keys of the server, whichever of
-//   them the post has, and at least one. `audience` is the origin of the receiver.
-// It returns the claims of the JWT, or null. Beyond that a receiver knows the post's task, its token
-// (X-A2A-Notification-Token), and the ids that it has seen: a server signs for each caller that configures it.
+// `verify` throws unless every requested check passes:
+// - `secret`: the Standard Webhooks signature (`v1`), made with the secret of the configuration;
+// - `jwksUrl`: the JWT and the Ed25519 signature (`v1a`), made with keys of the server. A post has
+//   one of them or both. `audience` is the origin of the receiver.
+// It returns the claims of the JWT, or null. A receiver also checks the task, the token
+// (X-A2A-Notification-Token) and repeated ids: a server signs for each caller that sets a webhook.
 
 import { createHash, createPublicKey, verify as verifySignature } from "node:crypto";
 
@@ -14,12 +14,12 @@ import { Webhook } from "standardwebhooks";
 
 const JWT_ALGORITHMS = ["RS256", "ES256"];
 const REQUIRED = ["aud", "exp", "iat", "jti", "request_body_sha256", "taskId"];
-// How old a post may be: that of Standard Webhooks, and of the server's JWTs.
+// Maximum age of a post, for Standard Webhooks and for the server's JWTs.
 const TOLERANCE_S = 300;
-// By how much the clocks of both sides may differ where a JWT says when it holds.
+// Allowed clock difference for the times in a JWT.
 const LEEWAY_S = 60;
 
-// Each keeps the keys that it has fetched for some minutes.
+// Each caches the fetched keys for some minutes.
 const keySets = new Map();
 
 function keySet(url) {
@@ -27,10 +27,10 @@ function keySet(url) {
   return keySets.get(url);
 }
 
-/** `headers`: an object whose names may have any case; `body`: a Buffer as it came. */
-export async function verify(said, body, { secret, jwksUrl, audience }) {
+/** `headers`: an object whose names may have any case; `body`: a Buffer of the received bytes. */
+export async function verify(received, body, { secret, jwksUrl, audience }) {
   const headers = Object.fromEntries(
-    Object.entries(said).map(([name, value]) => [name.toLowerCase(), value]),
+    Object.entries(received).map(([name, value]) => [name.toLowerCase(), value]),
   );
   if (!secret && !jwksUrl) throw new Error("name a secret or the URL of keys");
   if (secret) new Webhook(secret).verify(body, headers, { jsonParse: false });
@@ -42,7 +42,7 @@ export async function verify(said, body, { secret, jwksUrl, audience }) {
   return token ? await verifyJwt(token, body, keys, audience) : null;
 }
 
-/** Where the configuration has an authentication of its own, `Authorization` is that. */
+/** `Authorization` may hold the configuration's own credentials. */
 function jwtOf(headers) {
   if (headers["x-a2a-notification-jwt"]) return headers["x-a2a-notification-jwt"];
   const [scheme, token = ""] = (headers.authorization ?? "").split(" ");
@@ -68,7 +68,7 @@ function ed25519Of(headers) {
   return own.map(([, text]) => Buffer.from(text, "base64"));
 }
 
-/** The libraries of Standard Webhooks have HMAC alone. */
+/** The libraries of Standard Webhooks support only HMAC. */
 async function verifyEd25519(headers, body, signatures, keys) {
   const stamp = headers["webhook-timestamp"];
   const age = Math.abs(Date.now() / 1000 - Number(stamp));
@@ -76,9 +76,9 @@ async function verifyEd25519(headers, body, signatures, keys) {
   const content = Buffer.concat([Buffer.from(`${headers["webhook-id"]}.${stamp}.`), body]);
   if (!keys.fresh) await keys.reload();
   const signing = keys.jwks().keys.filter((key) => key.kty === "OKP" && key.crv === "Ed25519");
-  const isGood = signing.some((jwk) => {
+  const isValid = signing.some((jwk) => {
     const key = createPublicKey({ key: jwk, format: "jwk" });
     return signatures.some((one) => verifySignature(null, content, key, one));
   });
-  if (!isGood) throw new Error("no key of Ed25519 has signed the post");
+  if (!isValid) throw new Error("no key of Ed25519 has signed the post");
 }

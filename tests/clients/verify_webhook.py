@@ -1,11 +1,11 @@
-"""A receiver's look at a post of a webhook, by libraries that know nothing of Peregrine.
+"""Verifies a webhook post with standard libraries.
 
-`verify` raises unless every proof that is asked for is good:
-- `secret`: the signature of Standard Webhooks by the secret of the configuration (`v1`);
-- `jwks_url`: the JWT and the signature by Ed25519 (`v1a`) by the keys of the server, whichever of
-  them the post has, and at least one. `audience` is the origin of the receiver.
-It returns the claims of the JWT, or None. Beyond that a receiver knows the post's task, its token
-(X-A2A-Notification-Token), and the ids that it has seen: a server signs for each caller that configures it.
+`verify` raises unless every requested check passes:
+- `secret`: the Standard Webhooks signature (`v1`), made with the secret of the configuration;
+- `jwks_url`: the JWT and the Ed25519 signature (`v1a`), made with keys of the server. A post has
+  one of them or both. `audience` is the origin of the receiver.
+It returns the claims of the JWT, or None. A receiver also checks the task, the token
+(X-A2A-Notification-Token) and repeated ids: a server signs for each caller that sets a webhook.
 """
 
 import base64
@@ -19,17 +19,17 @@ from standardwebhooks import Webhook
 
 JWT_ALGORITHMS = ["RS256", "ES256"]
 REQUIRED = ["aud", "exp", "iat", "jti", "request_body_sha256", "taskId"]
-# How old a post may be: that of Standard Webhooks, and of the server's JWTs.
+# Maximum age of a post, for Standard Webhooks and for the server's JWTs.
 TOLERANCE_S = 300
-# By how much the clocks of both sides may differ where a JWT says when it holds.
+# Allowed clock difference for the times in a JWT.
 LEEWAY_S = 60
 
-# It keeps the keys that it has fetched for some minutes.
+# Caches the fetched keys for some minutes.
 key_set = functools.cache(jwt.PyJWKClient)
 
 
 def verify(headers, body, *, secret=None, jwks_url=None, audience=None):
-    """`headers`: a mapping whose names may have any case; `body`: the bytes as they came."""
+    """`headers`: a mapping whose names may have any case; `body`: the received bytes."""
     headers = {name.lower(): value for name, value in headers.items()}
     if not secret and not jwks_url:
         raise ValueError("name a secret or the URL of keys")
@@ -48,7 +48,7 @@ def verify(headers, body, *, secret=None, jwks_url=None, audience=None):
 
 
 def jwt_of(headers):
-    """Where the configuration has an authentication of its own, `Authorization` is that."""
+    """`Authorization` may hold the configuration's own credentials."""
     token = headers.get("x-a2a-notification-jwt")
     if token is None:
         scheme, _, token = headers.get("authorization", "").partition(" ")
@@ -80,7 +80,7 @@ def ed25519_of(headers):
 
 
 def verify_ed25519(headers, body, signatures, keys):
-    """The libraries of Standard Webhooks have HMAC alone."""
+    """The libraries of Standard Webhooks support only HMAC."""
     stamp = headers["webhook-timestamp"]
     if abs(time.time() - int(stamp)) > TOLERANCE_S:
         raise ValueError("the post is too old")
