@@ -17,8 +17,8 @@ pub struct HostServer {
     calls: CallEngine,
 }
 
-/// The engine for calls of this process; made by the first one. Invariant: it is dropped after the
-/// server, whose calls then end.
+/// The engine for calls of this process; made by the first one. Invariant: the server is dropped
+/// before it, and the calls end with it.
 #[derive(Default)]
 struct CallEngine(OnceLock<Arc<HostEngine>>);
 
