@@ -165,12 +165,20 @@ impl RemoteAgent {
     /// # Errors
     /// [`ClientError`]: no usable card was read within 5 s; the last one stays in use.
     pub fn refresh_card(&self) -> Result<bool, ClientError> {
-        let (upstream, transport) = (&self.upstream, self.upstream.transport.apart()?);
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| TransportError::Io(error.to_string()))?;
+        runtime.block_on(self.read_card())
+    }
+
+    /// As [`RemoteAgent::refresh_card`], inside of a runtime.
+    ///
+    /// # Errors
+    /// As from [`RemoteAgent::refresh_card`].
+    pub async fn read_card(&self) -> Result<bool, ClientError> {
+        let (upstream, transport) = (&self.upstream, self.upstream.transport.apart()?);
         let before = upstream.card.revision();
-        let read = upstream.card.read(&upstream.builder, &transport, &upstream.url);
-        Ok(runtime.block_on(read)?.number != before)
+        let read = upstream.card.read(&upstream.builder, &transport, &upstream.url).await?;
+        Ok(read.number != before)
     }
 }
 

@@ -2,8 +2,12 @@
 //! served with its new content.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
-    thread,
+    future::{Future, poll_fn},
+    io,
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -11,6 +15,7 @@ use peregrine::{
     client::card::AgentCard,
     engine::{AgentChange, Agents},
 };
+use tokio::{runtime, sync::oneshot, task::JoinSet, time::sleep};
 
 use super::{
     super::{tell, warn},
@@ -20,10 +25,11 @@ use super::{
 /// How often due cards are checked.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The running remote agents.
+/// The running remote agents. Dropping it ends the refreshing of their cards.
 pub struct RemoteCards {
-    served: Mutex<ServedCards>,
-    watched: Once,
+    served: Arc<Mutex<ServedCards>>,
+    /// `None`: there was no remote agent yet.
+    refresher: Mutex<Option<CardRefresher>>,
 }
 
 /// Their served cards.
@@ -41,64 +47,97 @@ struct ServedCard {
 impl RemoteCards {
     /// The remote ones of these agents.
     pub fn of(agents: &[Loaded]) -> RemoteCards {
-        let served = Mutex::new(ServedCards::of(agents));
-        RemoteCards { served, watched: Once::new() }
+        let served = Arc::new(Mutex::new(ServedCards::of(agents)));
+        RemoteCards { served, refresher: Mutex::default() }
     }
 
     /// The remote agents.
     pub fn remotes(&self) -> Vec<ServedRemote> {
-        self.lock().0.iter().map(|one| one.remote.clone()).collect()
+        self.lock().remotes()
     }
 
     /// The cards, which do not change until the lock is dropped.
     pub fn lock(&self) -> MutexGuard<'_, ServedCards> {
-        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.served)
     }
 
     /// From now on refreshes the cards of the server with these agents on a thread of its own, if
     /// there are remote agents.
-    pub fn watch(self: &Arc<RemoteCards>, agents: &Agents) {
-        if self.lock().0.is_empty() {
+    pub fn watch(&self, agents: &Agents) {
+        let mut refresher = self.refresher.lock().unwrap_or_else(PoisonError::into_inner);
+        if refresher.is_some() || self.lock().0.is_empty() {
             return;
         }
-        self.watched.call_once(|| {
-            let (cards, agents) = (Arc::clone(self), agents.clone());
-            let thread = thread::Builder::new().name("peregrine-cards".to_owned());
-            let started = thread.spawn(move || {
-                loop {
-                    thread::sleep(LOOK_EVERY);
-                    cards.read_due();
-                    cards.lock().serve(&agents);
-                }
-            });
-            if let Err(error) = started {
-                warn(&format!("cards of remote agents cannot be refreshed: {error}"));
-            }
-        });
+        match CardRefresher::start(refresh(Arc::clone(&self.served), agents.clone())) {
+            Ok(started) => *refresher = Some(started),
+            Err(error) => warn(&format!("cards of remote agents cannot be refreshed: {error}")),
+        }
     }
+}
 
-    /// Reads the due cards in parallel.
-    fn read_due(&self) {
-        let due: Vec<ServedRemote> =
-            self.remotes().into_iter().filter(|one| one.agent.is_card_due()).collect();
-        thread::scope(|scope| {
-            for remote in due {
-                scope.spawn(move || {
-                    let read = remote.agent.refresh_card();
-                    let mut cards = self.lock();
-                    let is_same =
-                        |one: &&mut ServedCard| Arc::ptr_eq(&one.remote.agent, &remote.agent);
-                    let Some(served) = cards.0.iter_mut().find(is_same) else { return };
-                    let had_failed = std::mem::replace(&mut served.has_failed, read.is_err());
-                    if let (Err(error), false) = (read, had_failed) {
-                        let name = &served.name;
-                        warn(&format!(
-                            "the card of the upstream agent {name} cannot be read: {error}"
-                        ));
-                    }
-                });
-            }
-        });
+/// The thread that refreshes cards. Dropping it drops unfinished requests and waits for the thread.
+struct CardRefresher {
+    /// Dropping it stops the thread.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl CardRefresher {
+    fn start(rounds: impl Future<Output = ()> + Send + 'static) -> io::Result<CardRefresher> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, mut stopped) = oneshot::channel();
+        let run = move || {
+            let mut rounds = pin!(rounds);
+            runtime.block_on(poll_fn(|cx| match Pin::new(&mut stopped).poll(cx) {
+                Poll::Ready(_) => Poll::Ready(()),
+                Poll::Pending => rounds.as_mut().poll(cx),
+            }));
+            // Does not wait for a name that is being resolved.
+            runtime.shutdown_background();
+        };
+        let thread = thread::Builder::new().name("peregrine-cards".to_owned()).spawn(run)?;
+        Ok(CardRefresher { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for CardRefresher {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock(served: &Mutex<ServedCards>) -> MutexGuard<'_, ServedCards> {
+    served.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reads and serves due cards until it is dropped.
+async fn refresh(served: Arc<Mutex<ServedCards>>, agents: Agents) {
+    loop {
+        sleep(LOOK_EVERY).await;
+        let due = lock(&served).remotes().into_iter().filter(|one| one.agent.is_card_due());
+        let mut reads = JoinSet::new();
+        for remote in due {
+            reads.spawn(read(Arc::clone(&served), remote));
+        }
+        while reads.join_next().await.is_some() {}
+        lock(&served).serve(&agents);
+    }
+}
+
+/// Reads a card; only the first of several errors is a warning.
+async fn read(served: Arc<Mutex<ServedCards>>, remote: ServedRemote) {
+    let read = remote.agent.read_card().await;
+    let mut cards = lock(&served);
+    let is_same = |one: &&mut ServedCard| Arc::ptr_eq(&one.remote.agent, &remote.agent);
+    let Some(served) = cards.0.iter_mut().find(is_same) else { return };
+    let had_failed = std::mem::replace(&mut served.has_failed, read.is_err());
+    if let (Err(error), false) = (read, had_failed) {
+        let name = &served.name;
+        warn(&format!("the card of the upstream agent {name} cannot be read: {error}"));
     }
 }
 
@@ -110,6 +149,10 @@ impl ServedCards {
             Some(ServedCard { name, card, remote, has_failed: false })
         };
         ServedCards(agents.iter().filter_map(served).collect())
+    }
+
+    fn remotes(&self) -> Vec<ServedRemote> {
+        self.0.iter().map(|one| one.remote.clone()).collect()
     }
 
     /// Notes that these agents run now.
