@@ -276,8 +276,12 @@ struct Bare {
 
 impl Bare {
     fn new() -> Bare {
-        let start =
-            Start { secret: 7, unix_ms: || NOW.unix_ms, workers: 1, base_url: String::new() };
+        let start = Start {
+            secret: 7,
+            unix_ms: Arc::new(|| NOW.unix_ms),
+            workers: 1,
+            base_url: String::new(),
+        };
         let limits = Limits::default();
         let core = Core::new(
             &limits,

@@ -74,7 +74,7 @@ fn engine(workers: usize, tasks: usize, is_owned: bool) -> Arc<Engine> {
     let setup = if is_owned { callers::setup(false, false) } else { Setup::default() };
     let setup = Setup { agents, limits, ..setup };
     let base_url = "http://127.0.0.1:3000".to_owned();
-    let start = Start { secret: 7, unix_ms: || NOW.unix_ms, workers, base_url };
+    let start = Start { secret: 7, unix_ms: Arc::new(|| NOW.unix_ms), workers, base_url };
     setup.build(start).expect("a sound setup")
 }
 

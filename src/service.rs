@@ -70,7 +70,7 @@ pub struct Start {
     /// same secret, ids and page tokens stay valid after a restart.
     pub secret: u128,
     /// Milliseconds since the Unix epoch, for agents that publish from their own threads.
-    pub unix_ms: fn() -> u64,
+    pub unix_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// Worker threads.
     pub workers: usize,
     /// The base URL in cards when a request has no `Host`.

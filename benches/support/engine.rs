@@ -69,7 +69,8 @@ impl Bench {
             vec![(Echo::profile(), Arc::new(Echo))];
         let setup = Setup { agents, ..setup };
         let base_url = "http://127.0.0.1:3000".to_owned();
-        let start = Start { secret: 7, unix_ms: || 1_790_000_000_000, workers: 1, base_url };
+        let start =
+            Start { secret: 7, unix_ms: Arc::new(|| 1_790_000_000_000), workers: 1, base_url };
         let engine = setup.build(start).unwrap();
         let worker = Worker::new(0, engine.limits(), Box::new(Counter(1)));
         let (conn, out) = (Conn::new(NOW), Vec::with_capacity(1 << 20));

@@ -62,7 +62,7 @@ impl Server {
         let profile = Profile { name: "bench".to_owned(), ..Echo::profile() };
         let setup = Setup { agents: vec![(profile, agent)], ..Setup::default() };
         let base_url = "http://127.0.0.1:3000".to_owned();
-        let start = Start { secret: 7, unix_ms: || NOW.unix_ms, workers: 1, base_url };
+        let start = Start { secret: 7, unix_ms: Arc::new(|| NOW.unix_ms), workers: 1, base_url };
         let engine = setup.build(start).expect("a sound setup");
         let worker = Worker::new(0, engine.limits(), Box::new(Counter(1)));
         Server { engine, worker }

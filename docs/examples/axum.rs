@@ -52,7 +52,7 @@ struct Shared {
     permits: Arc<Semaphore>,
     peer: Peer<'static>,
     began: Instant,
-    unix_ms: fn() -> u64,
+    unix_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
 }
 
 impl A2a {
@@ -60,7 +60,7 @@ impl A2a {
     pub fn new(setup: Setup, addr: SocketAddr) -> Result<A2a, BoxError> {
         let count = net::workers_default();
         let start = Start { base_url: format!("http://{addr}"), ..net::start(count)? };
-        let unix_ms = start.unix_ms;
+        let unix_ms = Arc::clone(&start.unix_ms);
         let engine = setup.build(start)?;
         let workers = (0..count).map(|index| net::worker(index, engine.limits()).map(Mutex::new));
         let a2a = A2a(Arc::new(Shared {

@@ -99,7 +99,7 @@ impl Wake for Unpark {
 pub fn serve(listener: &TcpListener) -> io::Result<()> {
     let mut random = Urandom::open()?;
     let base_url = format!("http://{}", listener.local_addr()?);
-    let start = Start { secret: random.bits(), unix_ms, workers: 1, base_url };
+    let start = Start { secret: random.bits(), unix_ms: Arc::new(unix_ms), workers: 1, base_url };
     let setup = Setup { agents: vec![(Echo::profile(), Arc::new(Echo))], ..Setup::default() };
     let engine = setup.build(start).map_err(io::Error::other)?;
     let clock = Clock(Instant::now());

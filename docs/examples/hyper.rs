@@ -223,7 +223,7 @@ pub async fn serve(listener: TcpListener) -> io::Result<()> {
     let base_url = format!("http://{}", listener.local_addr()?);
     let mut entropy = Urandom(File::open("/dev/urandom")?);
     let setup = Setup { agents: vec![(Echo::profile(), Arc::new(Echo))], ..Setup::default() };
-    let start = Start { secret: entropy.bits(), unix_ms, workers: 1, base_url };
+    let start = Start { secret: entropy.bits(), unix_ms: Arc::new(unix_ms), workers: 1, base_url };
     let engine = setup.build(start).map_err(io::Error::other)?;
     let worker = RefCell::new(Worker::new(0, engine.limits(), Box::new(entropy)));
     let a2a = Rc::new(A2a { engine, worker, began: Instant::now() });

@@ -59,6 +59,12 @@ impl Deferred {
         &self.request
     }
 
+    /// Milliseconds since the Unix epoch.
+    #[cfg(feature = "embed")]
+    pub(crate) fn unix_ms(&self) -> u64 {
+        self.host.as_ref().map_or(0, |host| host.unix_ms())
+    }
+
     /// Shows the task that the message continues, with history and artifacts; false: the message
     /// starts a new one, or the task was evicted. The task is locked meanwhile: copy what is needed
     /// and return.

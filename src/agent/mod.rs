@@ -146,6 +146,8 @@ pub trait JobHost: Send + Sync {
 
 /// The server's side of a deferred turn.
 pub trait DeferredHost: Send + Sync {
+    /// Milliseconds since the Unix epoch.
+    fn unix_ms(&self) -> u64;
     /// Publishes an event together with the task, once there is one.
     fn prepare(&mut self, event: &TaskEvent<'_>);
     /// Keeps bytes with the task: at once, or when it is stored.

@@ -225,6 +225,10 @@ struct SpanDeferred {
 }
 
 impl DeferredHost for SpanDeferred {
+    fn unix_ms(&self) -> u64 {
+        self.host.unix_ms()
+    }
+
     fn prepare(&mut self, event: &TaskEvent<'_>) {
         self.state = state_of(event).or(self.state);
         self.host.prepare(event);

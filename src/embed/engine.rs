@@ -115,6 +115,8 @@ impl HostEngine {
         let parts = engine_parts(settings, agents.collect()).map_err(HostError::Server)?;
         let EngineParts { mut setup, workers, callers } = parts;
         setup.failures.listener.get_or_insert_with(|| Arc::new(agent_failure));
+        let clock = Arc::clone(&time);
+        let unix_ms = Arc::new(move || clock.now().unix_ms);
         let start = Start { secret: time.bits(), unix_ms, workers, base_url: String::new() };
         let engine = setup.build(start).map_err(|error| HostError::Server(error.to_string()))?;
         let keys = callers.map(|callers| {
@@ -185,6 +187,9 @@ impl HostEngine {
     pub fn with_cx<R>(&self, with: HostCx<'_>, act: impl FnOnce(&mut Cx<'_>) -> R) -> R {
         let HostCx { worker, wake, out, unsent, peer } = with;
         let now = self.now();
+        if let Some(agents) = self.engine.agents() {
+            agents.note_time(now);
+        }
         let worker = &self.workers[worker % self.workers.len()];
         let worker = &mut *worker.lock().unwrap_or_else(PoisonError::into_inner);
         act(&mut Cx { engine: &self.engine, worker, now, wake, out, unsent, peer })

@@ -21,7 +21,6 @@ use crate::{
         ArtifactBuf, Generation, JsonObject, Message, MessageBuf, Op, PartsBuf, Reply, TaskEvent,
         TaskState, TaskView,
     },
-    net::unix_ms,
     service::Scope,
 };
 
@@ -313,7 +312,7 @@ impl HostTurn {
         is_shown.then_some(out)
     }
 
-    fn ask<R>(&self, ask: impl FnOnce(Message<'_>, &RequestInfo) -> R) -> Option<R> {
+    pub(crate) fn ask<R>(&self, ask: impl FnOnce(Message<'_>, &RequestInfo) -> R) -> Option<R> {
         match &self.lock().progress {
             TurnProgress::Waiting(deferred) => Some(ask(deferred.message(), deferred.request())),
             TurnProgress::Running(job) => Some(ask(job.message(), job.request())),
@@ -371,7 +370,11 @@ impl HostTurn {
     pub fn status(&self, state: TaskState, text: Option<&str>) -> Result<(), HostError> {
         let message = text.map(said);
         let message = message.as_ref().map(MessageBuf::view);
-        let at_ms = unix_ms();
+        let at_ms = match &self.lock().progress {
+            TurnProgress::Waiting(deferred) => deferred.unix_ms(),
+            TurnProgress::Running(job) => job.unix_ms(),
+            TurnProgress::Over => return Err(HostError::Closed),
+        };
         self.publish_change(&TaskEvent::Status { state, at_ms, message, metadata: None })
     }
 

@@ -306,7 +306,7 @@ mod tests {
         let agents: Vec<(_, Arc<dyn crate::agent::Agent>)> =
             vec![(Echo::profile(), Arc::new(Echo))];
         let base_url = String::new();
-        let start = Start { secret: 1, unix_ms: || 0, workers: 1, base_url };
+        let start = Start { secret: 1, unix_ms: Arc::new(|| 0), workers: 1, base_url };
         let engine = Setup { limits, agents, ..Setup::default() }.build(start).unwrap();
         let mut worker = Worker::new(0, engine.limits(), Box::new(Same));
         let now = Now { mono_ms: 1, unix_ms: 1 };

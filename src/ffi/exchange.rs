@@ -121,6 +121,13 @@ impl ExchangeSlot {
         let engine = &self.running.engine;
         engine.with_cx(with, |cx| step(exchange, cx, said));
         let first = said.first();
+        let limits = engine.engine().limits();
+        // Without room for output a stream waits, whatever else is due.
+        let due_ms = match said.unsent() >= limits.output_bytes_max {
+            _ if said.is_over => None,
+            true => exchange.due_ms(),
+            false => exchange.deadline_ms(limits),
+        };
         PeregrineAnswer {
             status: said.status.into(),
             fields: said.fields.len(),
@@ -130,10 +137,7 @@ impl ExchangeSlot {
             },
             content_len: first.len(),
             trailers: said.trailers.len(),
-            wait_ms: match said.is_over {
-                true => self.running.wait_ms(None),
-                false => self.running.wait_ms(exchange.deadline_ms(engine.engine().limits())),
-            },
+            wait_ms: self.running.wait_ms(due_ms),
             is_over: said.is_over,
             wants_body: exchange.wants_body(),
         }
@@ -175,8 +179,8 @@ unsafe fn read_fields<'a>(
 /// is its answer, not an error here. Released by `peregrine_exchange_release`, at any time. Any
 /// thread, but not a callback.
 ///
-/// Errors: `HANDLE`, `BUSY`, `NULL`, `VALUE` (an unknown flag, an address that is none), `SERVER`
-/// (the engine was not started), `FULL` (`connections_max` requests and connections are open).
+/// Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8` (the address), `VALUE` (an unknown flag, an address that
+/// is none), `SERVER` (the engine was not started), `FULL` (`connections_max` requests and connections are open).
 ///
 /// # Safety
 /// `request` points at a `PeregrineRequest`, whose pointers point at as many bytes or fields as
@@ -352,7 +356,9 @@ pub unsafe extern "C" fn peregrine_exchange_field(
     unsafe { put_field(exchange, field, |said| said.fields.get(index)) }
 }
 
-/// A trailer of the answer, as `peregrine_exchange_field`.
+/// A trailer of the answer, as `peregrine_exchange_field`. Any thread, but not a callback.
+///
+/// Errors: `HANDLE`, `BUSY`, `NULL`, `VALUE` (there are fewer).
 ///
 /// # Safety
 /// `field` points at a `PeregrineField`.

@@ -357,7 +357,7 @@ impl Server {
 /// [`ServerError::System`]: there are no random bits.
 pub fn start(workers: usize) -> Result<Start, ServerError> {
     let secret = Chacha::new().map_err(ServerError::System)?.bits();
-    Ok(Start { secret, unix_ms, workers, base_url: String::new() })
+    Ok(Start { secret, unix_ms: Arc::new(unix_ms), workers, base_url: String::new() })
 }
 
 /// A worker per core.

@@ -126,7 +126,8 @@ impl WorkerState {
         runtime: &tokio::runtime::Runtime,
     ) -> Rc<WorkerState> {
         let base_url = "http://t".to_owned();
-        let start = crate::service::Start { secret: 1, unix_ms: || 0, workers: 1, base_url };
+        let start =
+            crate::service::Start { secret: 1, unix_ms: Arc::new(|| 0), workers: 1, base_url };
         let server = Arc::new(ServerState::new(setup.build(start).unwrap(), None, 1, None));
         let stale = Arc::new(std::sync::atomic::AtomicBool::new(true));
         let clock = Clock::new(std::time::Instant::now(), stale, runtime.metrics());

@@ -141,6 +141,12 @@ impl std::fmt::Display for AgentError {
 impl std::error::Error for AgentError {}
 
 impl Agents {
+    /// Notes the time for jobs, which have no monotonic clock.
+    #[cfg(feature = "embed")]
+    pub(crate) fn note_time(&self, now: crate::service::Now) {
+        self.0.store.note_time(now);
+    }
+
     /// The name of an agent, unless it was removed.
     #[cfg(feature = "net")]
     pub(crate) fn name_of(&self, agent: AgentIndex) -> Option<String> {

@@ -219,6 +219,10 @@ impl DeferredTurn {
 }
 
 impl DeferredHost for DeferredTurn {
+    fn unix_ms(&self) -> u64 {
+        (self.core.unix_ms)()
+    }
+
     fn prepare(&mut self, event: &TaskEvent<'_>) {
         if self.events.is_empty() {
             self.events.reserve(PREPARED_BYTES);

@@ -72,7 +72,7 @@ pub struct Core {
     store: Store,
     agents: AllAgents,
     limits: Limits,
-    unix_ms: fn() -> u64,
+    unix_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
     timers: AllTimers,
     /// When removed agents were last checked for remaining tasks, in ms of the monotonic clock.
     looked_ms: AtomicU64,
@@ -111,7 +111,7 @@ impl Core {
                 .tapped(tap),
             agents,
             limits: limits.clone(),
-            unix_ms: start.unix_ms,
+            unix_ms: Arc::clone(&start.unix_ms),
             timers: AllTimers::new(start.workers, limits.tasks_max),
             looked_ms: AtomicU64::new(0),
             deferred: Permits::new(limits.deferred_calls_max, start.workers),

@@ -316,6 +316,14 @@ impl Store {
         u128::from(half(0)) << 64 | u128::from(half(1))
     }
 
+    /// Notes the time for changes without a clock.
+    #[cfg(feature = "embed")]
+    pub fn note_time(&self, now: Now) {
+        if self.budget.swept_ms() < now.mono_ms {
+            self.budget.note_sweep(now.mono_ms);
+        }
+    }
+
     /// The monotonic clock, no older than the last [`Store::sweep`]: for changes without a clock.
     pub fn swept_ms(&self) -> u64 {
         self.budget.swept_ms()

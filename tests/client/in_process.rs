@@ -61,7 +61,8 @@ impl InProcess {
 
     pub fn of(setup: Setup) -> InProcess {
         let base_url = "http://agent.test".to_owned();
-        let start = Start { secret: 7, unix_ms: || 1_790_000_000_000, workers: 1, base_url };
+        let start =
+            Start { secret: 7, unix_ms: Arc::new(|| 1_790_000_000_000), workers: 1, base_url };
         let engine = setup.build(start).unwrap();
         let worker = Worker::new(0, engine.limits(), Box::new(Counter(3)));
         InProcess {

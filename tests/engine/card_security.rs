@@ -199,7 +199,7 @@ fn agent_with_own_security_ignores_the_server_requirements() {
 
 #[test]
 fn a_requirement_that_nothing_can_meet_is_refused_at_the_start() {
-    let start = Start { secret: 1, unix_ms: || 0, workers: 1, base_url: String::new() };
+    let start = Start { secret: 1, unix_ms: Arc::new(|| 0), workers: 1, base_url: String::new() };
     let mut security = security();
     security.requirements.push(CardRequirement::of("nobody", []));
     let setup = Setup { agents: vec![echo()], security, ..Setup::default() };

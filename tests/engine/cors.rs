@@ -216,7 +216,8 @@ fn any_page_is_let_in_by_a_star_and_credentials_by_name() {
     let other = named.ask(&preflight("/", OTHER, asked));
     assert_eq!(other.field("access-control-allow-credentials"), None);
     assert_eq!(other.field("access-control-allow-private-network"), None);
-    let start = || Start { secret: 1, unix_ms: || 0, workers: 1, base_url: String::new() };
+    let start =
+        || Start { secret: 1, unix_ms: Arc::new(|| 0), workers: 1, base_url: String::new() };
     for (cors, error) in [
         (Cors { credentials: true, ..cors(&["*"]) }, CorsError::Credentials),
         (cors(&["https://a/"]), CorsError::Origin("https://a/".to_owned())),

@@ -88,7 +88,7 @@ impl Server {
         let mut setup = Setup { agents: vec![echo()], ..Setup::default() };
         change(&mut setup);
         let base_url = "http://a".to_owned();
-        let start = Start { secret: 7, unix_ms: || BEGIN.unix_ms, workers: 1, base_url };
+        let start = Start { secret: 7, unix_ms: Arc::new(|| BEGIN.unix_ms), workers: 1, base_url };
         let engine = setup.build(start).unwrap();
         let worker = Worker::new(0, engine.limits(), Box::new(Counter(1)));
         Server { engine, worker, now: BEGIN }

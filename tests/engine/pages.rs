@@ -259,7 +259,7 @@ fn without_pages_their_paths_lead_nowhere() {
 fn nothing_is_mounted_where_a_page_is() {
     let mount = Mount { path: "/metrics/".to_owned(), dialect: "standard".to_owned(), agent: None };
     let setup = Setup { agents: vec![echo()], mounts: vec![mount], ..Setup::default() };
-    let start = Start { secret: 1, unix_ms: || 0, workers: 1, base_url: String::new() };
+    let start = Start { secret: 1, unix_ms: Arc::new(|| 0), workers: 1, base_url: String::new() };
     let refused = setup.build(start).err();
     assert_eq!(refused, Some(BuildError::PageMount("/metrics/".to_owned())));
 }

@@ -317,7 +317,8 @@ fn no_cache_keeps_what_a_get_says() {
 /// megabytes.
 #[test]
 fn what_head_leaves_out_is_not_made() {
-    let start = Start { secret: 1, unix_ms: || 0, workers: 1, base_url: "http://a".to_owned() };
+    let start =
+        Start { secret: 1, unix_ms: Arc::new(|| 0), workers: 1, base_url: "http://a".to_owned() };
     let engine = Setup { agents: vec![echo()], ..Setup::default() }.build(start).unwrap();
     let mut worker = Worker::new(0, engine.limits(), Box::new(Counter(1)));
     let mut room = |request: &[u8]| {

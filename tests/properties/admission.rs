@@ -129,8 +129,12 @@ impl Guarded {
         let agents: Vec<(_, Arc<dyn Agent>)> = vec![(Echo::profile(), Arc::new(Echo))];
         let callers = Callers::new(rules(kinds)).unwrap();
         let authenticator = Some(Arc::new(callers) as Arc<dyn Authenticator>);
-        let start =
-            Start { secret: 7, unix_ms: || UNIX_MS, workers: 1, base_url: "http://a".to_owned() };
+        let start = Start {
+            secret: 7,
+            unix_ms: Arc::new(|| UNIX_MS),
+            workers: 1,
+            base_url: "http://a".to_owned(),
+        };
         let engine = Setup { agents, authenticator, ..Setup::default() }.build(start).unwrap();
         let worker = Worker::new(0, engine.limits(), Box::new(Zero));
         Guarded { engine, worker, mono_ms: 1 }

@@ -92,7 +92,8 @@ impl Server {
         let mounts = vec![mount("/rpc", "a2a_rust"), mount("/tutorial", "tutorial")];
         let setup = Setup { limits, agents, mounts, ..Setup::default() };
         let base_url = "http://a".to_owned();
-        let start = Start { secret: 7, unix_ms: || 1_790_000_000_000, workers: 1, base_url };
+        let start =
+            Start { secret: 7, unix_ms: Arc::new(|| 1_790_000_000_000), workers: 1, base_url };
         let engine = setup.build(start).unwrap();
         let worker = Worker::new(0, engine.limits(), Box::new(Counter(1)));
         let now = Now { mono_ms: 1, unix_ms: 1_790_000_000_000 };

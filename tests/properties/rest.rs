@@ -40,7 +40,7 @@ impl Server {
         let limits = Limits { identifier_bytes_max: 64, json_depth_max: 16, ..Limits::default() };
         let setup = Setup { limits, agents, ..Setup::default() };
         let base_url = "http://a".to_owned();
-        let start = Start { secret: 7, unix_ms: || NOW.unix_ms, workers: 1, base_url };
+        let start = Start { secret: 7, unix_ms: Arc::new(|| NOW.unix_ms), workers: 1, base_url };
         let engine = setup.build(start).unwrap();
         let worker = Worker::new(0, engine.limits(), Box::new(Counter(1)));
         let mut server = Server { engine, worker };

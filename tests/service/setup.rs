@@ -111,7 +111,12 @@ fn lab(service: &Arc<Greeter>) -> Lab {
 }
 
 fn build(setup: Setup) -> Option<BuildError> {
-    let start = Start { secret: 7, unix_ms: || BEGIN.unix_ms, workers: 1, base_url: String::new() };
+    let start = Start {
+        secret: 7,
+        unix_ms: Arc::new(|| BEGIN.unix_ms),
+        workers: 1,
+        base_url: String::new(),
+    };
     setup.build(start).err()
 }
 

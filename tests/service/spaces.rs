@@ -69,7 +69,12 @@ impl Service for Owned {
 }
 
 fn lab(limits: &Limits) -> Lab {
-    let start = Start { secret: 7, unix_ms: || BEGIN.unix_ms, workers: 1, base_url: String::new() };
+    let start = Start {
+        secret: 7,
+        unix_ms: Arc::new(|| BEGIN.unix_ms),
+        workers: 1,
+        base_url: String::new(),
+    };
     let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(Echo::profile(), Arc::new(Echo))];
     let (core, _) = local_core(limits, agents, None, &start, None).unwrap();
     Lab::new(Setup { service: Some(Arc::new(Owned(core))), ..Setup::default() })
@@ -240,7 +245,12 @@ impl Tap for Asks {
 #[test]
 fn agents_and_taps_hear_tenants_and_owners_by_name() {
     let asks = Asks::default();
-    let start = Start { secret: 7, unix_ms: || BEGIN.unix_ms, workers: 1, base_url: String::new() };
+    let start = Start {
+        secret: 7,
+        unix_ms: Arc::new(|| BEGIN.unix_ms),
+        workers: 1,
+        base_url: String::new(),
+    };
     let profile = || Profile::new("asks", "Asks.");
     let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile(), Arc::new(asks.clone()))];
     let tap = Some(Arc::new(asks.clone()) as _);

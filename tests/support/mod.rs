@@ -164,7 +164,7 @@ impl Lab {
             setup.agents.push(echo());
         }
         let base_url = "http://127.0.0.1:3000".to_owned();
-        let start = Start { secret: 7, unix_ms: || BEGIN.unix_ms, workers, base_url };
+        let start = Start { secret: 7, unix_ms: Arc::new(|| BEGIN.unix_ms), workers, base_url };
         setup.build(start).expect("a setup without contradictions")
     }
 
