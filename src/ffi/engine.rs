@@ -10,6 +10,7 @@ use super::{
     buffers::{put, text},
     handles::{self, HandleObject},
     host::{HostCallbacks, PeregrineHost},
+    signals::PipeSignalBlock,
     stage::Staged,
     status::{FfiFailure, PeregrineStatus, run},
 };
@@ -111,6 +112,8 @@ pub extern "C" fn peregrine_engine_start(engine: u64) -> PeregrineStatus {
     run(|| {
         border::outside_callbacks()?;
         let slot = handles::engine(engine)?;
+        // Keys of issuers are fetched by a thread.
+        let _blocked = PipeSignalBlock::new();
         slot.stage.start(|settings, agents| {
             let (host, wake) = (Arc::clone(&slot.host), slot.host.waker(engine));
             let engine = HostEngine::new(settings, agents, Arc::clone(&host) as Arc<_>)?;

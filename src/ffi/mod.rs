@@ -28,6 +28,7 @@ mod peer;
 #[cfg(feature = "internals")]
 pub mod random;
 mod server;
+mod signals;
 mod stage;
 mod status;
 mod turn;

@@ -9,6 +9,7 @@ use super::{
     border,
     buffers::{give, put, text, with_text},
     handles::{self, HandleObject},
+    signals::PipeSignalBlock,
     stage::Staged,
     status::{FfiFailure, PeregrineStatus, run},
 };
@@ -70,6 +71,7 @@ pub unsafe extern "C" fn peregrine_server_agent(
 #[unsafe(no_mangle)]
 pub extern "C" fn peregrine_server_start(server: u64) -> PeregrineStatus {
     run(|| {
+        let _blocked = PipeSignalBlock::new();
         let start = |settings, agents| HostServer::start(settings, Vec::new(), agents);
         handles::server(server)?.start(start)
     })
@@ -126,6 +128,8 @@ pub unsafe extern "C" fn peregrine_server_reload(
 ) -> PeregrineStatus {
     let reload = |text: &str| {
         border::outside_callbacks()?;
+        // An agent that is added may need a thread.
+        let _blocked = PipeSignalBlock::new();
         let text = Some(text).filter(|text| !text.is_empty());
         let reloader = handles::server(server)?.running(HostServer::reloader)?;
         Ok(reloader.reload(text)?)

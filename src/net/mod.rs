@@ -113,6 +113,8 @@ pub use log::{LogLevel, LoggedPrincipal};
 #[cfg(all(feature = "internals", feature = "metrics"))]
 pub use observers::counting;
 pub use owned_turn::OwnedTurn;
+#[cfg(all(feature = "ffi", unix))]
+pub(crate) use process::set_up_processes;
 #[cfg(feature = "exec")]
 pub use process::{LinesAgent, ProcessAgent, ProcessCommand, ProcessCommandError, ProcessOptions};
 pub use reload::{Controls, LIVE_LIMITS, Reload};

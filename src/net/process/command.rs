@@ -1,8 +1,20 @@
 //! The command of an agent, and the environment of its processes.
 
 use std::{env, fmt, path::Path, process::Stdio};
+#[cfg(all(feature = "ffi", unix))]
+use std::{process::Command as StdCommand, sync::OnceLock};
 
 use tokio::process::Command;
+
+/// Sets up the processes of agents further.
+#[cfg(all(feature = "ffi", unix))]
+static SET_UP: OnceLock<fn(&mut StdCommand)> = OnceLock::new();
+
+/// Sets the function that sets up the processes of agents further; the first one stays.
+#[cfg(all(feature = "ffi", unix))]
+pub(crate) fn set_up_processes(set_up: fn(&mut StdCommand)) {
+    SET_UP.get_or_init(|| set_up);
+}
 
 /// A program, its arguments, and the names of the variables that it gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +103,10 @@ impl ProcessCommand {
         command.kill_on_drop(true);
         #[cfg(unix)]
         command.process_group(0);
+        #[cfg(all(feature = "ffi", unix))]
+        if let Some(set_up) = SET_UP.get() {
+            set_up(command.as_std_mut());
+        }
         command
     }
 }

@@ -14,6 +14,8 @@ mod pool;
 mod stderr;
 mod text_agent;
 
+#[cfg(all(feature = "ffi", unix))]
+pub(crate) use command::set_up_processes;
 pub use command::{ProcessCommand, ProcessCommandError};
 pub use lines_agent::LinesAgent;
 pub use options::ProcessOptions;
