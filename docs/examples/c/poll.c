@@ -27,19 +27,18 @@ static uint64_t go_on(struct client *c, struct pollfd *fd)
     if (c->room - c->len < PIECE) c->input = realloc(c->input, c->room = c->len + PIECE);
     if (fd->revents) got = recv(fd->fd, c->input + c->len, PIECE, MSG_DONTWAIT);
     c->len += got > 0 ? (size_t)got : 0;
-    peregrine_conn_advance(c->conn, c->input, c->len, got == 0, &now);
+    bool is_good = !peregrine_conn_advance(c->conn, c->input, c->len, got == 0, &now);
     memmove(c->input, c->input + now.consumed, c->len -= now.consumed);
     peregrine_conn_output(c->conn, &out, &len);
     if (len > 0) sent = send(fd->fd, out, len, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent > 0) peregrine_conn_consume(c->conn, (size_t)sent);
     fd->events = (now.reads ? POLLIN : 0) | (sent < (ssize_t)len ? POLLOUT : 0);
-    if (now.next == PEREGRINE_NEXT_OPEN) return sent > 0 ? 0 : now.wait_ms;
+    if (is_good && now.next == PEREGRINE_NEXT_OPEN) return sent > 0 ? 0 : now.wait_ms;
     if (now.next == PEREGRINE_NEXT_CLOSE && sent < (ssize_t)len) return now.wait_ms;
-    close(fd->fd); /* a client that still sends should be heard for limits.linger_ms */
+    close(fd->fd), fd->fd = -1; /* a client that still sends should be heard for linger_ms */
     peregrine_conn_release(c->conn);
     free(c->input);
     *c = (struct client){0};
-    fd->fd = -1;
     return UINT64_MAX;
 }
 
@@ -48,14 +47,16 @@ static uint64_t serve(uint64_t engine)
     uint64_t wait_ms = 0, due_ms;
     if (fds[BELL].revents) eventfd_read(bell, &(eventfd_t){0});
     peregrine_engine_tick(engine, &wait_ms);
+    fds[LISTENER].events = 0; /* clients wait until a slot is free */
     for (int at = 0; at < MOST; at++) {
         if (fds[at].fd < 0 && fds[LISTENER].revents) {
-            fds[at] = (struct pollfd){.fd = accept(fds[LISTENER].fd, NULL, NULL)};
-            peregrine_conn_new(engine, NULL, 0, PEREGRINE_LOOPBACK, &clients[at].conn);
-            fds[LISTENER].revents = 0;
+            fds[at].fd = accept(fds[LISTENER].fd, NULL, NULL), fds[LISTENER].revents = 0;
+            if (fds[at].fd >= 0)
+                peregrine_conn_new(engine, NULL, 0, PEREGRINE_LOOPBACK, &clients[at].conn);
         }
         due_ms = fds[at].fd < 0 ? UINT64_MAX : go_on(&clients[at], &fds[at]);
         wait_ms = due_ms < wait_ms ? due_ms : wait_ms;
+        if (fds[at].fd < 0) fds[LISTENER].events = POLLIN;
     }
     return wait_ms < 1000 ? wait_ms : 1000;
 }
@@ -66,14 +67,13 @@ int main(int argc, char **argv)
     PeregrineHost host = {NULL, wake, NULL, NULL, NULL}; /* the clocks of the system */
     const char *text = argc > 1 ? argv[1] : "";
     uint64_t engine = 0, wait_ms = 0;
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
     for (int n = 0; n < ALL; n++) fds[n] = (struct pollfd){.fd = -1, .events = POLLIN};
     fds[BELL].fd = bell = eventfd(0, EFD_NONBLOCK);
-    fds[LISTENER].fd = listener, fds[INPUT].fd = STDIN_FILENO;
-    if (bind(listener, (void *)&at, sizeof at) || listen(listener, MOST)) return 1;
+    fds[LISTENER].fd = socket(AF_INET, SOCK_STREAM, 0), fds[INPUT].fd = STDIN_FILENO;
+    if (bind(fds[LISTENER].fd, (void *)&at, sizeof at) || listen(fds[LISTENER].fd, MOST)) return 1;
     peregrine_engine_new((const uint8_t *)text, strlen(text), &host, &engine);
     if (peregrine_engine_start(engine) != PEREGRINE_STATUS_OK) return 1;
-    getsockname(listener, (void *)&at, &(socklen_t){sizeof at});
+    getsockname(fds[LISTENER].fd, (void *)&at, &(socklen_t){sizeof at});
     fprintf(stderr, "http://127.0.0.1:%d, until standard input ends\n", ntohs(at.sin_port));
     while (!fds[INPUT].revents && poll(fds, ALL, (int)wait_ms) >= 0) wait_ms = serve(engine);
     return peregrine_engine_release(engine) == PEREGRINE_STATUS_OK ? 0 : 1;
