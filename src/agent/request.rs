@@ -147,7 +147,7 @@ pub struct RequestInfo {
 
 impl RequestInfo {
     /// Copies a request that continues a task in this state, or starts one.
-    pub(super) fn of(request: &RequestView<'_>, state: Option<TaskState>) -> RequestInfo {
+    pub(crate) fn of(request: &RequestView<'_>, state: Option<TaskState>) -> RequestInfo {
         RequestInfo {
             scope: request.scope,
             tenant: request.tenant.map(Into::into),
@@ -224,6 +224,12 @@ impl RequestInfo {
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.0.iter();
         headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
+    }
+
+    /// The header fields that the profile names.
+    #[cfg(feature = "ffi")]
+    pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.headers.0.iter().map(|(name, value)| (&**name, &**value))
     }
 
     /// Bytes on the heap.

@@ -7,7 +7,7 @@ use crate::embed::HostEngine;
 use super::{
     agent::{PeregrineAgent, read_agent},
     border,
-    buffers::{put, text},
+    buffers::{put, text, with_text},
     handles::{self, HandleObject},
     host::{HostCallbacks, PeregrineHost},
     signals::PipeSignalBlock,
@@ -45,13 +45,15 @@ pub(super) fn running(engine: u64) -> Result<Arc<RunningEngine>, FfiFailure> {
 }
 
 /// Makes an engine of a configuration, the text of a TOML file as for `peregrine_server_new`; `len`
-/// 0: of what is built in. It has no sockets and no threads: the program hands over requests that
-/// it has parsed (`peregrine_exchange_new`) or the bytes of connections (`peregrine_conn_new`), and
-/// calls `peregrine_engine_tick`. Keys of listeners, TLS, logs, metrics and webhooks have no
-/// effect. The callbacks are copied; where this fails, `release` is not called. Released by
-/// `peregrine_engine_release`. Any thread.
+/// 0: of what is built in. The program hands over requests that it has parsed
+/// (`peregrine_exchange_new`) or the bytes of connections (`peregrine_conn_new`), and calls
+/// `peregrine_engine_tick`. The engine has no sockets and no threads, except one that fetches the
+/// keys of `[auth.issuers]` and also calls `now`. Keys of listeners, TLS, logs, metrics and
+/// webhooks have no effect; the program itself limits the connections of one address, and closes
+/// those that it could not write to for `write_stall_ms`. The callbacks are copied; where this
+/// fails, `release` is not called. Released by `peregrine_engine_release`. Any thread.
 ///
-/// Errors: `NULL` (also a host without `wake`), `UTF8`, `VALUE`.
+/// Errors: `NULL` (also a host without `wake`), `UTF8`, `SERVER` (the system has no random bits).
 ///
 /// # Safety
 /// `data` points at `len` bytes; `host` points at a `PeregrineHost` whose functions may be called
@@ -101,6 +103,22 @@ pub unsafe extern "C" fn peregrine_engine_agent(
         let agent = unsafe { read_agent(card, card_len, agent) }?;
         handles::engine(engine)?.stage.add(agent)
     })
+}
+
+/// As `peregrine_server_header`. Any thread.
+///
+/// Errors: `HANDLE`, `NULL`, `UTF8`, `SERVER` (there is no agent yet, or it was started already).
+///
+/// # Safety
+/// `name` points at `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_engine_header(
+    engine: u64,
+    name: *const u8,
+    len: usize,
+) -> PeregrineStatus {
+    // SAFETY: as this function demands.
+    unsafe { with_text(name, len, |name| handles::engine(engine)?.stage.pass_header(name)) }
 }
 
 /// Starts the engine: from now on it takes requests and connections, and no agents. One that could

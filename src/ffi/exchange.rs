@@ -179,8 +179,9 @@ unsafe fn read_fields<'a>(
 /// is its answer, not an error here. Released by `peregrine_exchange_release`, at any time. Any
 /// thread, but not a callback.
 ///
-/// Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8` (the address), `VALUE` (an unknown flag, an address that
-/// is none), `SERVER` (the engine was not started), `FULL` (`connections_max` requests and connections are open).
+/// Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8` (the address), `VALUE` (an unknown flag, an address
+/// that is none), `SERVER` (the engine was not started), `FULL` (`connections_max` requests and
+/// connections are open).
 ///
 /// # Safety
 /// `request` points at a `PeregrineRequest`, whose pointers point at as many bytes or fields as

@@ -22,7 +22,7 @@ const MS_MAX: u64 = u64::MAX >> 8;
 
 /// The callbacks of a program that drives an engine. They come from any thread, also from several
 /// at once, and must neither block nor call a function of the library
-/// (`PEREGRINE_STATUS_BUSY`).
+/// (`PEREGRINE_STATUS_BUSY`). Locks of the library may be held.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PeregrineHost {
@@ -36,8 +36,8 @@ pub struct PeregrineHost {
     pub now: Option<unsafe extern "C" fn(user: *mut c_void, mono_ms: *mut u64, unix_ms: *mut u64)>,
     /// Fills 16 bytes with random bits that no peer can guess. Null: those of the system.
     pub random: Option<unsafe extern "C" fn(user: *mut c_void, out: *mut u8)>,
-    /// The engine and all that it has opened are released; no other callback comes after it. May be
-    /// null.
+    /// The engine, all that it has opened, and its jobs are released; no other callback comes after
+    /// it. May be null.
     pub release: Option<unsafe extern "C" fn(user: *mut c_void)>,
 }
 

@@ -25,11 +25,13 @@ fn decided() -> FfiFailure {
     FfiFailure::new(PeregrineStatus::Handle, "the cancel is decided already")
 }
 
-fn over() -> FfiFailure {
+pub(super) fn over() -> FfiFailure {
     FfiFailure::new(PeregrineStatus::Closed, "the turn is over")
 }
 
-/// The text parts of the message, one after another.
+/// The text parts of the message, one after another. Any thread.
+///
+/// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
 ///
 /// # Safety
 /// `out` points at `capacity` bytes, or is null while `capacity` is 0; `len` is null or points at a
@@ -45,7 +47,9 @@ pub unsafe extern "C" fn peregrine_job_text(
     unsafe { give(out, capacity, len, || handles::job(job)?.text().ok_or_else(over)) }
 }
 
-/// The message in the JSON of A2A 1.0.
+/// The message in the JSON of A2A 1.0. Any thread.
+///
+/// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
 ///
 /// # Safety
 /// As for `peregrine_job_text`.
@@ -60,7 +64,9 @@ pub unsafe extern "C" fn peregrine_job_message(
     unsafe { give(out, capacity, len, || handles::job(job)?.message_json().ok_or_else(over)) }
 }
 
-/// The task's id.
+/// The task's id. Any thread.
+///
+/// Errors: `HANDLE`, `NULL`, `SPACE`.
 ///
 /// # Safety
 /// As for `peregrine_job_text`.
@@ -76,7 +82,9 @@ pub unsafe extern "C" fn peregrine_job_task_id(
 }
 
 /// Whether what the job publishes is refused: its task has ended or was canceled, or the caller has
-/// left before there was one. Ask it between two steps of long work.
+/// left before there was one. Ask it between two steps of long work. Any thread.
+///
+/// Errors: `HANDLE`, `NULL`.
 ///
 /// # Safety
 /// `is_over` points at a `bool`.
@@ -90,6 +98,9 @@ pub unsafe extern "C" fn peregrine_job_is_over(job: u64, is_over: *mut bool) -> 
 }
 
 /// Answers with a message of this text, and without a task; a task that exists is completed by it.
+/// Any thread.
+///
+/// Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED`.
 ///
 /// # Safety
 /// `data` points at `len` bytes.
@@ -104,6 +115,9 @@ pub unsafe extern "C" fn peregrine_job_reply(
 }
 
 /// Publishes a status (`TaskState` of `a2a.proto`), with a message of the agent unless `len` is 0.
+/// Any thread.
+///
+/// Errors: `HANDLE`, `NULL`, `UTF8`, `VALUE` (no such state), `CLOSED`.
 ///
 /// # Safety
 /// `data` points at `len` bytes.
@@ -123,7 +137,10 @@ pub unsafe extern "C" fn peregrine_job_status(
 }
 
 /// Publishes an event of A2A 1.0 as JSON: a `StreamResponse` with one of `task`, `message`,
-/// `statusUpdate` and `artifactUpdate`.
+/// `statusUpdate` and `artifactUpdate`. Any thread.
+///
+/// Errors: `HANDLE`, `NULL`, `VALUE` (an event that cannot be read, or is of another task),
+/// `CLOSED`.
 ///
 /// # Safety
 /// `data` points at `len` bytes.
@@ -141,7 +158,10 @@ pub unsafe extern "C" fn peregrine_job_publish_json(
 }
 
 /// Publishes an event of A2A 1.0 in protocol buffers. `field` is its number in `StreamResponse`: 1
-/// a `Task`, 2 a `Message`, 3 a `TaskStatusUpdateEvent`, 4 a `TaskArtifactUpdateEvent`.
+/// a `Task`, 2 a `Message`, 3 a `TaskStatusUpdateEvent`, 4 a `TaskArtifactUpdateEvent`. Any thread.
+///
+/// Errors: `HANDLE`, `NULL`, `VALUE` (no such field, an event that cannot be read, or is of another
+/// task), `CLOSED`.
 ///
 /// # Safety
 /// `data` points at `len` bytes.
@@ -162,7 +182,10 @@ pub unsafe extern "C" fn peregrine_job_publish_protobuf(
     })
 }
 
-/// Ends the turn with an error: a task fails with this text, a call without one fails with it.
+/// Ends the turn with an error: a task fails with this text, a call without one fails with it. Any
+/// thread.
+///
+/// Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED`.
 ///
 /// # Safety
 /// `data` points at `len` bytes.
@@ -195,7 +218,7 @@ pub unsafe extern "C" fn peregrine_job_fail_error(
 }
 
 /// A function that is told of the end of a job. It comes from any thread, and must neither block
-/// nor call a function of the library (`PEREGRINE_STATUS_BUSY`).
+/// nor call a function of the library (`PEREGRINE_STATUS_BUSY`). Locks of the library may be held.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PeregrineNotice {
@@ -267,7 +290,9 @@ pub unsafe extern "C" fn peregrine_job_watch(
 }
 
 /// Releases the job. A task that neither has ended nor waits for its client fails, as does a call
-/// that has no answer.
+/// that has no answer. Any thread.
+///
+/// Errors: `HANDLE`.
 #[unsafe(no_mangle)]
 pub extern "C" fn peregrine_job_release(job: u64) -> PeregrineStatus {
     run(|| {
@@ -277,7 +302,9 @@ pub extern "C" fn peregrine_job_release(job: u64) -> PeregrineStatus {
     })
 }
 
-/// The id of the task that a client wants to end.
+/// The id of the task that a client wants to end. Any thread.
+///
+/// Errors: `HANDLE`, `NULL`, `SPACE`.
 ///
 /// # Safety
 /// As for `peregrine_job_text`.
@@ -298,13 +325,17 @@ pub unsafe extern "C" fn peregrine_cancel_task_id(
     }
 }
 
-/// Agrees: the task is canceled. The handle is released.
+/// Agrees: the task is canceled. The handle is released. Any thread.
+///
+/// Errors: `HANDLE`.
 #[unsafe(no_mangle)]
 pub extern "C" fn peregrine_cancel_agree(cancel: u64) -> PeregrineStatus {
     run(|| decide(cancel, HostCancel::agree))
 }
 
-/// Refuses with this text: the task goes on. The handle is released.
+/// Refuses with this text: the task goes on. The handle is released. Any thread.
+///
+/// Errors: `HANDLE`, `NULL`, `UTF8`; after the last two the cancel is undecided.
 ///
 /// # Safety
 /// `data` points at `len` bytes.

@@ -8,7 +8,8 @@
 //! - Text comes out into a buffer of the caller's: `len` receives the length in bytes, and if the
 //!   buffer is shorter, nothing is written ([`PeregrineStatus::Space`]).
 //! - `peregrine_last_error` returns the last error of the calling thread.
-//! - Nothing unwinds into C. A callback must not unwind, and must not call `longjmp`.
+//! - Nothing unwinds into C. A callback must not unwind, and must not call `longjmp` or
+//!   `pthread_exit`; a thread must not be canceled inside of a function.
 //!
 //! cbindgen generates the header `include/peregrine.h` from this module; `tests/tidy/header.rs`
 //! compares it.
@@ -27,6 +28,7 @@ mod job;
 mod peer;
 #[cfg(feature = "internals")]
 pub mod random;
+mod request;
 mod server;
 mod signals;
 mod stage;
@@ -41,6 +43,7 @@ pub use exchange::*;
 pub use host::PeregrineHost;
 pub use job::*;
 pub use peer::*;
+pub use request::*;
 pub use server::*;
 pub use status::*;
 pub use turn::*;

@@ -1,4 +1,5 @@
-//! The server. Any thread, but not a callback: the server would wait for itself.
+//! The server. Any thread; a callback must neither reload nor release it, which would wait for the
+//! callback.
 
 use std::sync::Arc;
 
@@ -23,7 +24,10 @@ pub(super) fn engine_of(server: u64) -> Result<Arc<HostEngine>, FfiFailure> {
 }
 
 /// Makes a server of a configuration, the text of a TOML file (`docs/peregrine.toml`); `len` 0: of
-/// what is built in. It does not start yet. It is released by `peregrine_server_release`.
+/// what is built in. It does not start yet. It is released by `peregrine_server_release`. Any
+/// thread.
+///
+/// Errors: `NULL`, `UTF8`.
 ///
 /// # Safety
 /// `data` points at `len` bytes; `server` points at a `uint64_t`.
@@ -48,7 +52,10 @@ pub unsafe extern "C" fn peregrine_server_new(
 
 /// Adds an agent, before the start: its card in the JSON of any generation of A2A, and its
 /// callbacks. The first agent answers at `/`, each at `/agents/NAME`. The callbacks are copied;
-/// where this fails, `release` is not called.
+/// where this fails, `release` is not called. Any thread.
+///
+/// Errors: `HANDLE`, `NULL` (also an agent without `turn`), `VALUE` (the card), `SERVER` (it was
+/// started already).
 ///
 /// # Safety
 /// `card` points at `card_len` bytes; `agent` points at a `PeregrineAgent` whose functions may be
@@ -67,7 +74,30 @@ pub unsafe extern "C" fn peregrine_server_agent(
     })
 }
 
-/// Starts the server, whose workers are threads of its own. One that could not start has ended.
+/// Passes a header field of requests with this name to the agent that was added last
+/// (`peregrine_turn_headers`, `peregrine_job_headers`). A field that no agent can receive
+/// is an error of the start. Any thread.
+///
+/// Errors: `HANDLE`, `NULL`, `UTF8`, `SERVER` (there is no agent yet, or it was started already).
+///
+/// # Safety
+/// `name` points at `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_server_header(
+    server: u64,
+    name: *const u8,
+    len: usize,
+) -> PeregrineStatus {
+    // SAFETY: as this function demands.
+    unsafe { with_text(name, len, |name| handles::server(server)?.pass_header(name)) }
+}
+
+/// Starts the server, whose workers are threads of its own. One that could not start has ended. It
+/// raises the soft limit of open files of the process (`RLIMIT_NOFILE`) as far as `connections_max`
+/// needs, and logs to standard error. Any thread.
+///
+/// Errors: `HANDLE`, `SERVER` (the configuration is wrong, the system refuses, or it was started
+/// already).
 #[unsafe(no_mangle)]
 pub extern "C" fn peregrine_server_start(server: u64) -> PeregrineStatus {
     run(|| {
@@ -77,7 +107,9 @@ pub extern "C" fn peregrine_server_start(server: u64) -> PeregrineStatus {
     })
 }
 
-/// The port of the first address; 0: the server listens on sockets with a path alone.
+/// The port of the first address; 0: the server listens on sockets with a path alone. Any thread.
+///
+/// Errors: `HANDLE`, `NULL`, `SERVER` (it does not run).
 ///
 /// # Safety
 /// `port` points at a `uint16_t`.
@@ -90,7 +122,9 @@ pub unsafe extern "C" fn peregrine_server_port(server: u64, port: *mut u16) -> P
     })
 }
 
-/// A URL under which this machine reaches the server, without a slash at the end.
+/// A URL under which this machine reaches the server, without a slash at the end. Any thread.
+///
+/// Errors: `HANDLE`, `NULL`, `SPACE`, `SERVER` (it does not run).
 ///
 /// # Safety
 /// `out` points at `capacity` bytes, or is null while `capacity` is 0; `len` is null or points at a
@@ -138,7 +172,9 @@ pub unsafe extern "C" fn peregrine_server_reload(
     unsafe { with_text(data, len, reload) }
 }
 
-/// Stops accepting, and lets what runs end within `drain_ms`; returns at once.
+/// Stops accepting, and lets what runs end within `drain_ms`; returns at once. Any thread.
+///
+/// Errors: `HANDLE`, `SERVER` (it does not run).
 #[unsafe(no_mangle)]
 pub extern "C" fn peregrine_server_shutdown(server: u64) -> PeregrineStatus {
     run(|| handles::server(server)?.running(HostServer::shutdown))
@@ -147,7 +183,9 @@ pub extern "C" fn peregrine_server_shutdown(server: u64) -> PeregrineStatus {
 /// Shuts the server down if it runs, waits for its end, and releases the handle. Calls of the
 /// program (`peregrine_call_new`) do not delay the end: those that wait are then answered with an
 /// error, and their streams end. In a callback for a turn it does nothing
-/// (`PEREGRINE_STATUS_SERVER`).
+/// (`PEREGRINE_STATUS_SERVER`). Any thread, but not a callback.
+///
+/// Errors: `HANDLE`, `SERVER` (in a callback).
 #[unsafe(no_mangle)]
 pub extern "C" fn peregrine_server_release(server: u64) -> PeregrineStatus {
     run(|| {

@@ -1,5 +1,5 @@
-//! SIGPIPE. Rust's runtime ignores it in Rust programs. In a program in C, a write to a process that
-//! has exited, or to a connection that is closed, would end the program.
+//! SIGPIPE. Rust's runtime ignores it in Rust programs. In a program in C, a write to a process
+//! that has exited, or to a connection that is closed, would end the program.
 //!
 //! Invariant: SIGPIPE is blocked in the threads of the library, and neither in those of the program
 //! nor in the processes of agents.

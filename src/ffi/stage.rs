@@ -58,6 +58,23 @@ impl<R> Staged<R> {
         Ok(())
     }
 
+    /// Passes a header field of requests to the agent that was added last.
+    ///
+    /// # Errors
+    /// [`PeregrineStatus::Server`]: there is no agent, or it was started already.
+    pub fn pass_header(&self, name: &str) -> Result<(), FfiFailure> {
+        match &mut *self.lock() {
+            FfiStage::Made { agents, .. } => match agents.pop() {
+                Some(agent) => agents.push(agent.fields([name.to_owned()])),
+                None => return Err(self.failure("has no agent yet")),
+            },
+            FfiStage::Running(_) | FfiStage::Ended => {
+                return Err(self.failure("was started already"));
+            }
+        }
+        Ok(())
+    }
+
     /// Starts it. On an error it has ended.
     ///
     /// # Errors

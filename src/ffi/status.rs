@@ -84,6 +84,8 @@ pub(super) fn run(body: impl FnOnce() -> Result<(), FfiFailure>) -> PeregrineSta
 /// The text of the last error of this thread, in UTF-8 and without a zero byte at its end. Any
 /// thread; the text stays until the next error.
 ///
+/// Errors: `NULL`, `SPACE`.
+///
 /// # Safety
 /// `out` points at `capacity` bytes, or is null while `capacity` is 0; `len` is null or points at a
 /// `size_t`.

@@ -70,7 +70,7 @@ fn with_lent<R>(
     })
 }
 
-fn with_turn<R>(
+pub(super) fn with_turn<R>(
     handle: u64,
     act: impl FnOnce(&mut Turn<'static>) -> Result<R, FfiFailure>,
 ) -> Result<R, FfiFailure> {
@@ -104,6 +104,8 @@ fn said(text: &str) -> MessageBuf {
 
 /// The text parts of the message, one after another. Only in the callback.
 ///
+/// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED` (it was answered).
+///
 /// # Safety
 /// `out` points at `capacity` bytes, or is null while `capacity` is 0; `len` is null or points at a
 /// `size_t`.
@@ -119,6 +121,8 @@ pub unsafe extern "C" fn peregrine_turn_text(
 }
 
 /// The message in the JSON of A2A 1.0. Only in the callback.
+///
+/// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED` (it was answered).
 ///
 /// # Safety
 /// As for `peregrine_turn_text`.
@@ -140,6 +144,8 @@ pub unsafe extern "C" fn peregrine_turn_message(
 
 /// The task's id; if the message starts a task, the one that it would have. Only in the callback.
 ///
+/// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED` (it was answered).
+///
 /// # Safety
 /// As for `peregrine_turn_text`.
 #[unsafe(no_mangle)]
@@ -157,6 +163,8 @@ pub unsafe extern "C" fn peregrine_turn_task_id(
 /// The state of the task before the message, as `TaskState` of `a2a.proto`; 0: the message starts a
 /// task. Only in the callback.
 ///
+/// Errors: `HANDLE`, `NULL`, `CLOSED` (it was answered).
+///
 /// # Safety
 /// `state` points at a `uint32_t`.
 #[unsafe(no_mangle)]
@@ -170,6 +178,8 @@ pub unsafe extern "C" fn peregrine_turn_state(turn: u64, state: *mut u32) -> Per
 
 /// Answers with a message of this text, and without a task; a task that exists is completed by it.
 /// Only in the callback, which can do nothing more with the turn.
+///
+/// Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED` (it was answered).
 ///
 /// # Safety
 /// `data` points at `len` bytes.
@@ -192,6 +202,8 @@ pub unsafe extern "C" fn peregrine_turn_reply(
 /// Publishes a status (`TaskState` of `a2a.proto`), with a message of the agent unless `len` is 0.
 /// Only in the callback.
 ///
+/// Errors: `HANDLE`, `NULL`, `UTF8`, `VALUE` (no such state), `CLOSED` (it was answered).
+///
 /// # Safety
 /// `data` points at `len` bytes.
 #[unsafe(no_mangle)]
@@ -213,6 +225,8 @@ pub unsafe extern "C" fn peregrine_turn_status(
 }
 
 /// Publishes an artifact of one text. Only in the callback.
+///
+/// Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED` (it was answered).
 ///
 /// # Safety
 /// `id` points at `id_len` bytes, `data` at `len` bytes.
@@ -267,8 +281,11 @@ fn no_room() -> FfiFailure {
 }
 
 /// Takes the turn along: `job` is good on any thread until it is released
-/// (`peregrine_job_release`), and the call waits for it. Only in
-/// the callback, which can do nothing more with the turn.
+/// (`peregrine_job_release`), and the call waits for it. Only in the callback, which can do nothing
+/// more with the turn.
+///
+/// Errors: `HANDLE`, `NULL`, `CLOSED` (it was answered, or the server has no room: it has refused
+/// the message then, and the turn is gone).
 ///
 /// # Safety
 /// `job` points at a `uint64_t`.

@@ -35,3 +35,28 @@ fn other_languages_have_the_version_of_the_crate() {
         assert!(text.lines().any(|one| one == line), "{file}: {line}");
     }
 }
+
+/// The thread rules of functions.
+const THREAD_RULES: [&str; 2] = ["Any thread", "Only in the callback"];
+
+#[test]
+fn functions_state_their_threads_and_errors() {
+    let header = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(HEADER)).unwrap();
+    let mut comment = String::new();
+    let mut functions = 0;
+    for line in header.lines() {
+        if line == "/**" {
+            comment.clear();
+        } else if let Some(text) = line.strip_prefix(" *") {
+            comment.push_str(text);
+        } else if let Some((returned, rest)) = line.split_once(" peregrine_") {
+            functions += 1;
+            let name = rest.split('(').next().unwrap_or_default();
+            let has_rule = THREAD_RULES.iter().any(|rule| comment.contains(rule));
+            assert!(has_rule, "peregrine_{name}: its comment names no thread");
+            let has_errors = comment.contains("Errors: `") || !returned.contains("Status");
+            assert!(has_errors, "peregrine_{name}: its comment lists no errors");
+        }
+    }
+    assert!(functions >= 60, "the header has {functions} functions");
+}

@@ -4,7 +4,16 @@
  * Objects are handles, numbers that are never given twice; one that is stale, foreign or zero is
  * PEREGRINE_STATUS_HANDLE. Text is UTF-8 with its length in bytes, without a zero byte at its end;
  * it is copied. Text comes out into a buffer of the caller's: `len` says how many bytes there are,
- * and where the buffer is too short nothing is written. A callback must neither unwind nor jump.
+ * and where the buffer is too short nothing is written.
+ *
+ * A callback must neither unwind nor jump, nor end its thread (pthread_exit); a thread must not be
+ * canceled (pthread_cancel) inside of a function. `wake` and `ended` are called under locks of the
+ * library: a mutex that they take must not be held during a call of the library. A thread that calls
+ * the library needs 256 KiB of stack, and more if the library is not optimized.
+ *
+ * Each function lists its errors; any may also return PEREGRINE_STATUS_INTERNAL,
+ * PEREGRINE_STATUS_BUSY in a callback that must call nothing, and PEREGRINE_STATUS_VALUE for a
+ * length that is larger than the memory.
  */
 
 #ifndef PEREGRINE_H
@@ -245,7 +254,7 @@ typedef struct PeregrineProgress {
 /**
  * The callbacks of a program that drives an engine. They come from any thread, also from several
  * at once, and must neither block nor call a function of the library
- * (`PEREGRINE_STATUS_BUSY`).
+ * (`PEREGRINE_STATUS_BUSY`). Locks of the library may be held.
  */
 typedef struct PeregrineHost {
   /**
@@ -267,8 +276,8 @@ typedef struct PeregrineHost {
    */
   void (*random)(void *user, uint8_t *out);
   /**
-   * The engine and all that it has opened are released; no other callback comes after it. May be
-   * null.
+   * The engine, all that it has opened, and its jobs are released; no other callback comes after
+   * it. May be null.
    */
   void (*release)(void *user);
 } PeregrineHost;
@@ -412,7 +421,7 @@ typedef struct PeregrineAnswer {
 
 /**
  * A function that is told of the end of a job. It comes from any thread, and must neither block
- * nor call a function of the library (`PEREGRINE_STATUS_BUSY`).
+ * nor call a function of the library (`PEREGRINE_STATUS_BUSY`). Locks of the library may be held.
  */
 typedef struct PeregrineNotice {
   /**
@@ -557,13 +566,15 @@ enum PeregrineStatus peregrine_conn_release(uint64_t conn);
 
 /**
  * Makes an engine of a configuration, the text of a TOML file as for `peregrine_server_new`; `len`
- * 0: of what is built in. It has no sockets and no threads: the program hands over requests that
- * it has parsed (`peregrine_exchange_new`) or the bytes of connections (`peregrine_conn_new`), and
- * calls `peregrine_engine_tick`. Keys of listeners, TLS, logs, metrics and webhooks have no
- * effect. The callbacks are copied; where this fails, `release` is not called. Released by
- * `peregrine_engine_release`. Any thread.
+ * 0: of what is built in. The program hands over requests that it has parsed
+ * (`peregrine_exchange_new`) or the bytes of connections (`peregrine_conn_new`), and calls
+ * `peregrine_engine_tick`. The engine has no sockets and no threads, except one that fetches the
+ * keys of `[auth.issuers]` and also calls `now`. Keys of listeners, TLS, logs, metrics and
+ * webhooks have no effect; the program itself limits the connections of one address, and closes
+ * those that it could not write to for `write_stall_ms`. The callbacks are copied; where this
+ * fails, `release` is not called. Released by `peregrine_engine_release`. Any thread.
  *
- * Errors: `NULL` (also a host without `wake`), `UTF8`, `VALUE`.
+ * Errors: `NULL` (also a host without `wake`), `UTF8`, `SERVER` (the system has no random bits).
  *
  * # Safety
  * `data` points at `len` bytes; `host` points at a `PeregrineHost` whose functions may be called
@@ -586,6 +597,16 @@ enum PeregrineStatus peregrine_engine_agent(uint64_t engine,
                                             const uint8_t *card,
                                             size_t card_len,
                                             const struct PeregrineAgent *agent);
+
+/**
+ * As `peregrine_server_header`. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `UTF8`, `SERVER` (there is no agent yet, or it was started already).
+ *
+ * # Safety
+ * `name` points at `len` bytes.
+ */
+enum PeregrineStatus peregrine_engine_header(uint64_t engine, const uint8_t *name, size_t len);
 
 /**
  * Starts the engine: from now on it takes requests and connections, and no agents. One that could
@@ -643,8 +664,9 @@ enum PeregrineStatus peregrine_engine_release(uint64_t engine);
  * is its answer, not an error here. Released by `peregrine_exchange_release`, at any time. Any
  * thread, but not a callback.
  *
- * Errors: `HANDLE`, `BUSY`, `NULL`, `VALUE` (an unknown flag, an address that is none), `SERVER`
- * (the engine was not started), `FULL` (`connections_max` requests and connections are open).
+ * Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8` (the address), `VALUE` (an unknown flag, an address
+ * that is none), `SERVER` (the engine was not started), `FULL` (`connections_max` requests and
+ * connections are open).
  *
  * # Safety
  * `request` points at a `PeregrineRequest`, whose pointers point at as many bytes or fields as
@@ -719,7 +741,9 @@ enum PeregrineStatus peregrine_exchange_field(uint64_t exchange,
                                               struct PeregrineField *field);
 
 /**
- * A trailer of the answer, as `peregrine_exchange_field`.
+ * A trailer of the answer, as `peregrine_exchange_field`. Any thread, but not a callback.
+ *
+ * Errors: `HANDLE`, `BUSY`, `NULL`, `VALUE` (there are fewer).
  *
  * # Safety
  * `field` points at a `PeregrineField`.
@@ -737,7 +761,9 @@ enum PeregrineStatus peregrine_exchange_trailer(uint64_t exchange,
 enum PeregrineStatus peregrine_exchange_release(uint64_t exchange);
 
 /**
- * The text parts of the message, one after another.
+ * The text parts of the message, one after another. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
  *
  * # Safety
  * `out` points at `capacity` bytes, or is null while `capacity` is 0; `len` is null or points at a
@@ -746,7 +772,9 @@ enum PeregrineStatus peregrine_exchange_release(uint64_t exchange);
 enum PeregrineStatus peregrine_job_text(uint64_t job, uint8_t *out, size_t capacity, size_t *len);
 
 /**
- * The message in the JSON of A2A 1.0.
+ * The message in the JSON of A2A 1.0. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
  *
  * # Safety
  * As for `peregrine_job_text`.
@@ -757,7 +785,9 @@ enum PeregrineStatus peregrine_job_message(uint64_t job,
                                            size_t *len);
 
 /**
- * The task's id.
+ * The task's id. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `SPACE`.
  *
  * # Safety
  * As for `peregrine_job_text`.
@@ -769,7 +799,9 @@ enum PeregrineStatus peregrine_job_task_id(uint64_t job,
 
 /**
  * Whether what the job publishes is refused: its task has ended or was canceled, or the caller has
- * left before there was one. Ask it between two steps of long work.
+ * left before there was one. Ask it between two steps of long work. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`.
  *
  * # Safety
  * `is_over` points at a `bool`.
@@ -778,6 +810,9 @@ enum PeregrineStatus peregrine_job_is_over(uint64_t job, bool *is_over);
 
 /**
  * Answers with a message of this text, and without a task; a task that exists is completed by it.
+ * Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED`.
  *
  * # Safety
  * `data` points at `len` bytes.
@@ -786,6 +821,9 @@ enum PeregrineStatus peregrine_job_reply(uint64_t job, const uint8_t *data, size
 
 /**
  * Publishes a status (`TaskState` of `a2a.proto`), with a message of the agent unless `len` is 0.
+ * Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `UTF8`, `VALUE` (no such state), `CLOSED`.
  *
  * # Safety
  * `data` points at `len` bytes.
@@ -797,7 +835,10 @@ enum PeregrineStatus peregrine_job_status(uint64_t job,
 
 /**
  * Publishes an event of A2A 1.0 as JSON: a `StreamResponse` with one of `task`, `message`,
- * `statusUpdate` and `artifactUpdate`.
+ * `statusUpdate` and `artifactUpdate`. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `VALUE` (an event that cannot be read, or is of another task),
+ * `CLOSED`.
  *
  * # Safety
  * `data` points at `len` bytes.
@@ -806,7 +847,10 @@ enum PeregrineStatus peregrine_job_publish_json(uint64_t job, const uint8_t *dat
 
 /**
  * Publishes an event of A2A 1.0 in protocol buffers. `field` is its number in `StreamResponse`: 1
- * a `Task`, 2 a `Message`, 3 a `TaskStatusUpdateEvent`, 4 a `TaskArtifactUpdateEvent`.
+ * a `Task`, 2 a `Message`, 3 a `TaskStatusUpdateEvent`, 4 a `TaskArtifactUpdateEvent`. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `VALUE` (no such field, an event that cannot be read, or is of another
+ * task), `CLOSED`.
  *
  * # Safety
  * `data` points at `len` bytes.
@@ -817,7 +861,10 @@ enum PeregrineStatus peregrine_job_publish_protobuf(uint64_t job,
                                                     size_t len);
 
 /**
- * Ends the turn with an error: a task fails with this text, a call without one fails with it.
+ * Ends the turn with an error: a task fails with this text, a call without one fails with it. Any
+ * thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED`.
  *
  * # Safety
  * `data` points at `len` bytes.
@@ -851,12 +898,16 @@ enum PeregrineStatus peregrine_job_watch(uint64_t job, const struct PeregrineNot
 
 /**
  * Releases the job. A task that neither has ended nor waits for its client fails, as does a call
- * that has no answer.
+ * that has no answer. Any thread.
+ *
+ * Errors: `HANDLE`.
  */
 enum PeregrineStatus peregrine_job_release(uint64_t job);
 
 /**
- * The id of the task that a client wants to end.
+ * The id of the task that a client wants to end. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `SPACE`.
  *
  * # Safety
  * As for `peregrine_job_text`.
@@ -867,12 +918,16 @@ enum PeregrineStatus peregrine_cancel_task_id(uint64_t cancel,
                                               size_t *len);
 
 /**
- * Agrees: the task is canceled. The handle is released.
+ * Agrees: the task is canceled. The handle is released. Any thread.
+ *
+ * Errors: `HANDLE`.
  */
 enum PeregrineStatus peregrine_cancel_agree(uint64_t cancel);
 
 /**
- * Refuses with this text: the task goes on. The handle is released.
+ * Refuses with this text: the task goes on. The handle is released. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `UTF8`; after the last two the cancel is undecided.
  *
  * # Safety
  * `data` points at `len` bytes.
@@ -880,8 +935,148 @@ enum PeregrineStatus peregrine_cancel_agree(uint64_t cancel);
 enum PeregrineStatus peregrine_cancel_refuse(uint64_t cancel, const uint8_t *data, size_t len);
 
 /**
+ * The id of the conversation. Only in the callback.
+ *
+ * Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
+ *
+ * # Safety
+ * As for `peregrine_turn_text`.
+ */
+enum PeregrineStatus peregrine_turn_context_id(uint64_t turn,
+                                               uint8_t *out,
+                                               size_t capacity,
+                                               size_t *len);
+
+/**
+ * The name of the caller, where callers are authenticated; else empty. Only in the callback.
+ *
+ * Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
+ *
+ * # Safety
+ * As for `peregrine_turn_text`.
+ */
+enum PeregrineStatus peregrine_turn_caller(uint64_t turn,
+                                           uint8_t *out,
+                                           size_t capacity,
+                                           size_t *len);
+
+/**
+ * The tenant that the client named; else empty. Only in the callback.
+ *
+ * Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
+ *
+ * # Safety
+ * As for `peregrine_turn_text`.
+ */
+enum PeregrineStatus peregrine_turn_tenant(uint64_t turn,
+                                           uint8_t *out,
+                                           size_t capacity,
+                                           size_t *len);
+
+/**
+ * The request's metadata, a JSON object; without any, empty. Only in the callback.
+ *
+ * Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
+ *
+ * # Safety
+ * As for `peregrine_turn_text`.
+ */
+enum PeregrineStatus peregrine_turn_metadata(uint64_t turn,
+                                             uint8_t *out,
+                                             size_t capacity,
+                                             size_t *len);
+
+/**
+ * The header fields of the request that the agent receives (`peregrine_server_header`), a JSON
+ * object of texts. Only in the callback.
+ *
+ * Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
+ *
+ * # Safety
+ * As for `peregrine_turn_text`.
+ */
+enum PeregrineStatus peregrine_turn_headers(uint64_t turn,
+                                            uint8_t *out,
+                                            size_t capacity,
+                                            size_t *len);
+
+/**
+ * The id of the conversation. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `SPACE`.
+ *
+ * # Safety
+ * As for `peregrine_job_text`.
+ */
+enum PeregrineStatus peregrine_job_context_id(uint64_t job,
+                                              uint8_t *out,
+                                              size_t capacity,
+                                              size_t *len);
+
+/**
+ * The name of the caller, where callers are authenticated; else empty. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
+ *
+ * # Safety
+ * As for `peregrine_job_text`.
+ */
+enum PeregrineStatus peregrine_job_caller(uint64_t job, uint8_t *out, size_t capacity, size_t *len);
+
+/**
+ * The tenant that the client named; else empty. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
+ *
+ * # Safety
+ * As for `peregrine_job_text`.
+ */
+enum PeregrineStatus peregrine_job_tenant(uint64_t job, uint8_t *out, size_t capacity, size_t *len);
+
+/**
+ * The request's metadata, a JSON object; without any, empty. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
+ *
+ * # Safety
+ * As for `peregrine_job_text`.
+ */
+enum PeregrineStatus peregrine_job_metadata(uint64_t job,
+                                            uint8_t *out,
+                                            size_t capacity,
+                                            size_t *len);
+
+/**
+ * The header fields of the request that the agent receives (`peregrine_server_header`), a JSON
+ * object of texts. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
+ *
+ * # Safety
+ * As for `peregrine_job_text`.
+ */
+enum PeregrineStatus peregrine_job_headers(uint64_t job,
+                                           uint8_t *out,
+                                           size_t capacity,
+                                           size_t *len);
+
+/**
+ * The state of the task before the message, as `TaskState` of `a2a.proto`; 0: the message started
+ * the task. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `CLOSED`.
+ *
+ * # Safety
+ * `state` points at a `uint32_t`.
+ */
+enum PeregrineStatus peregrine_job_state(uint64_t job, uint32_t *state);
+
+/**
  * Makes a server of a configuration, the text of a TOML file (`docs/peregrine.toml`); `len` 0: of
- * what is built in. It does not start yet. It is released by `peregrine_server_release`.
+ * what is built in. It does not start yet. It is released by `peregrine_server_release`. Any
+ * thread.
+ *
+ * Errors: `NULL`, `UTF8`.
  *
  * # Safety
  * `data` points at `len` bytes; `server` points at a `uint64_t`.
@@ -891,7 +1086,10 @@ enum PeregrineStatus peregrine_server_new(const uint8_t *data, size_t len, uint6
 /**
  * Adds an agent, before the start: its card in the JSON of any generation of A2A, and its
  * callbacks. The first agent answers at `/`, each at `/agents/NAME`. The callbacks are copied;
- * where this fails, `release` is not called.
+ * where this fails, `release` is not called. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL` (also an agent without `turn`), `VALUE` (the card), `SERVER` (it was
+ * started already).
  *
  * # Safety
  * `card` points at `card_len` bytes; `agent` points at a `PeregrineAgent` whose functions may be
@@ -903,12 +1101,31 @@ enum PeregrineStatus peregrine_server_agent(uint64_t server,
                                             const struct PeregrineAgent *agent);
 
 /**
- * Starts the server, whose workers are threads of its own. One that could not start has ended.
+ * Passes a header field of requests with this name to the agent that was added last
+ * (`peregrine_turn_headers`, `peregrine_job_headers`). A field that no agent can receive
+ * is an error of the start. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `UTF8`, `SERVER` (there is no agent yet, or it was started already).
+ *
+ * # Safety
+ * `name` points at `len` bytes.
+ */
+enum PeregrineStatus peregrine_server_header(uint64_t server, const uint8_t *name, size_t len);
+
+/**
+ * Starts the server, whose workers are threads of its own. One that could not start has ended. It
+ * raises the soft limit of open files of the process (`RLIMIT_NOFILE`) as far as `connections_max`
+ * needs, and logs to standard error. Any thread.
+ *
+ * Errors: `HANDLE`, `SERVER` (the configuration is wrong, the system refuses, or it was started
+ * already).
  */
 enum PeregrineStatus peregrine_server_start(uint64_t server);
 
 /**
- * The port of the first address; 0: the server listens on sockets with a path alone.
+ * The port of the first address; 0: the server listens on sockets with a path alone. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `SERVER` (it does not run).
  *
  * # Safety
  * `port` points at a `uint16_t`.
@@ -916,7 +1133,9 @@ enum PeregrineStatus peregrine_server_start(uint64_t server);
 enum PeregrineStatus peregrine_server_port(uint64_t server, uint16_t *port);
 
 /**
- * A URL under which this machine reaches the server, without a slash at the end.
+ * A URL under which this machine reaches the server, without a slash at the end. Any thread.
+ *
+ * Errors: `HANDLE`, `NULL`, `SPACE`, `SERVER` (it does not run).
  *
  * # Safety
  * `out` points at `capacity` bytes, or is null while `capacity` is 0; `len` is null or points at a
@@ -942,7 +1161,9 @@ enum PeregrineStatus peregrine_server_url(uint64_t server,
 enum PeregrineStatus peregrine_server_reload(uint64_t server, const uint8_t *data, size_t len);
 
 /**
- * Stops accepting, and lets what runs end within `drain_ms`; returns at once.
+ * Stops accepting, and lets what runs end within `drain_ms`; returns at once. Any thread.
+ *
+ * Errors: `HANDLE`, `SERVER` (it does not run).
  */
 enum PeregrineStatus peregrine_server_shutdown(uint64_t server);
 
@@ -950,13 +1171,17 @@ enum PeregrineStatus peregrine_server_shutdown(uint64_t server);
  * Shuts the server down if it runs, waits for its end, and releases the handle. Calls of the
  * program (`peregrine_call_new`) do not delay the end: those that wait are then answered with an
  * error, and their streams end. In a callback for a turn it does nothing
- * (`PEREGRINE_STATUS_SERVER`).
+ * (`PEREGRINE_STATUS_SERVER`). Any thread, but not a callback.
+ *
+ * Errors: `HANDLE`, `SERVER` (in a callback).
  */
 enum PeregrineStatus peregrine_server_release(uint64_t server);
 
 /**
  * The text of the last error of this thread, in UTF-8 and without a zero byte at its end. Any
  * thread; the text stays until the next error.
+ *
+ * Errors: `NULL`, `SPACE`.
  *
  * # Safety
  * `out` points at `capacity` bytes, or is null while `capacity` is 0; `len` is null or points at a
@@ -967,6 +1192,8 @@ enum PeregrineStatus peregrine_last_error(uint8_t *out, size_t capacity, size_t 
 /**
  * The text parts of the message, one after another. Only in the callback.
  *
+ * Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED` (it was answered).
+ *
  * # Safety
  * `out` points at `capacity` bytes, or is null while `capacity` is 0; `len` is null or points at a
  * `size_t`.
@@ -975,6 +1202,8 @@ enum PeregrineStatus peregrine_turn_text(uint64_t turn, uint8_t *out, size_t cap
 
 /**
  * The message in the JSON of A2A 1.0. Only in the callback.
+ *
+ * Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED` (it was answered).
  *
  * # Safety
  * As for `peregrine_turn_text`.
@@ -986,6 +1215,8 @@ enum PeregrineStatus peregrine_turn_message(uint64_t turn,
 
 /**
  * The task's id; if the message starts a task, the one that it would have. Only in the callback.
+ *
+ * Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED` (it was answered).
  *
  * # Safety
  * As for `peregrine_turn_text`.
@@ -999,6 +1230,8 @@ enum PeregrineStatus peregrine_turn_task_id(uint64_t turn,
  * The state of the task before the message, as `TaskState` of `a2a.proto`; 0: the message starts a
  * task. Only in the callback.
  *
+ * Errors: `HANDLE`, `NULL`, `CLOSED` (it was answered).
+ *
  * # Safety
  * `state` points at a `uint32_t`.
  */
@@ -1008,6 +1241,8 @@ enum PeregrineStatus peregrine_turn_state(uint64_t turn, uint32_t *state);
  * Answers with a message of this text, and without a task; a task that exists is completed by it.
  * Only in the callback, which can do nothing more with the turn.
  *
+ * Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED` (it was answered).
+ *
  * # Safety
  * `data` points at `len` bytes.
  */
@@ -1016,6 +1251,8 @@ enum PeregrineStatus peregrine_turn_reply(uint64_t turn, const uint8_t *data, si
 /**
  * Publishes a status (`TaskState` of `a2a.proto`), with a message of the agent unless `len` is 0.
  * Only in the callback.
+ *
+ * Errors: `HANDLE`, `NULL`, `UTF8`, `VALUE` (no such state), `CLOSED` (it was answered).
  *
  * # Safety
  * `data` points at `len` bytes.
@@ -1027,6 +1264,8 @@ enum PeregrineStatus peregrine_turn_status(uint64_t turn,
 
 /**
  * Publishes an artifact of one text. Only in the callback.
+ *
+ * Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED` (it was answered).
  *
  * # Safety
  * `id` points at `id_len` bytes, `data` at `len` bytes.
@@ -1052,8 +1291,11 @@ enum PeregrineStatus peregrine_turn_fail_error(uint64_t turn, const uint8_t *dat
 
 /**
  * Takes the turn along: `job` is good on any thread until it is released
- * (`peregrine_job_release`), and the call waits for it. Only in
- * the callback, which can do nothing more with the turn.
+ * (`peregrine_job_release`), and the call waits for it. Only in the callback, which can do nothing
+ * more with the turn.
+ *
+ * Errors: `HANDLE`, `NULL`, `CLOSED` (it was answered, or the server has no room: it has refused
+ * the message then, and the turn is gone).
  *
  * # Safety
  * `job` points at a `uint64_t`.

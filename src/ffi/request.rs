@@ -1,0 +1,227 @@
+//! The requests of turns and jobs, other than their messages.
+
+use crate::agent::{RequestInfo, Turn};
+
+use super::{
+    buffers::{give, put},
+    handles,
+    job::over,
+    status::{FfiFailure, PeregrineStatus, run},
+    turn::with_turn,
+};
+
+fn of_turn(turn: u64, ask: fn(&RequestInfo) -> String) -> Result<String, FfiFailure> {
+    let ask = |turn: &mut Turn<'static>| Ok(ask(&RequestInfo::of(&turn.request, turn.state)));
+    with_turn(turn, ask)
+}
+
+fn of_job(job: u64, ask: fn(&RequestInfo) -> String) -> Result<String, FfiFailure> {
+    handles::job(job)?.ask(|_, request| ask(request)).ok_or_else(over)
+}
+
+fn caller(request: &RequestInfo) -> String {
+    request.principal().map_or_else(String::new, |principal| principal.name().to_owned())
+}
+
+fn tenant(request: &RequestInfo) -> String {
+    request.tenant().unwrap_or_default().to_owned()
+}
+
+fn metadata(request: &RequestInfo) -> String {
+    request.metadata().map_or_else(String::new, |metadata| metadata.as_str().to_owned())
+}
+
+fn headers(request: &RequestInfo) -> String {
+    let named = |(name, value): (&str, &str)| (name.to_owned(), value.into());
+    let headers: serde_json::Map<_, _> = request.headers().map(named).collect();
+    serde_json::Value::from(headers).to_string()
+}
+
+/// The id of the conversation. Only in the callback.
+///
+/// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
+///
+/// # Safety
+/// As for `peregrine_turn_text`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_turn_context_id(
+    turn: u64,
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> PeregrineStatus {
+    let context_id = |turn: &mut Turn<'static>| Ok(turn.context_id.to_str().into_owned());
+    // SAFETY: as this function demands.
+    unsafe { give(out, capacity, len, || with_turn(turn, context_id)) }
+}
+
+/// The name of the caller, where callers are authenticated; else empty. Only in the callback.
+///
+/// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
+///
+/// # Safety
+/// As for `peregrine_turn_text`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_turn_caller(
+    turn: u64,
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> PeregrineStatus {
+    // SAFETY: as this function demands.
+    unsafe { give(out, capacity, len, || of_turn(turn, caller)) }
+}
+
+/// The tenant that the client named; else empty. Only in the callback.
+///
+/// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
+///
+/// # Safety
+/// As for `peregrine_turn_text`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_turn_tenant(
+    turn: u64,
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> PeregrineStatus {
+    // SAFETY: as this function demands.
+    unsafe { give(out, capacity, len, || of_turn(turn, tenant)) }
+}
+
+/// The request's metadata, a JSON object; without any, empty. Only in the callback.
+///
+/// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
+///
+/// # Safety
+/// As for `peregrine_turn_text`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_turn_metadata(
+    turn: u64,
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> PeregrineStatus {
+    // SAFETY: as this function demands.
+    unsafe { give(out, capacity, len, || of_turn(turn, metadata)) }
+}
+
+/// The header fields of the request that the agent receives (`peregrine_server_header`), a JSON
+/// object of texts. Only in the callback.
+///
+/// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
+///
+/// # Safety
+/// As for `peregrine_turn_text`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_turn_headers(
+    turn: u64,
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> PeregrineStatus {
+    // SAFETY: as this function demands.
+    unsafe { give(out, capacity, len, || of_turn(turn, headers)) }
+}
+
+/// The id of the conversation. Any thread.
+///
+/// Errors: `HANDLE`, `NULL`, `SPACE`.
+///
+/// # Safety
+/// As for `peregrine_job_text`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_job_context_id(
+    job: u64,
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> PeregrineStatus {
+    // SAFETY: as this function demands.
+    unsafe { give(out, capacity, len, || Ok(handles::job(job)?.context_id().to_owned())) }
+}
+
+/// The name of the caller, where callers are authenticated; else empty. Any thread.
+///
+/// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
+///
+/// # Safety
+/// As for `peregrine_job_text`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_job_caller(
+    job: u64,
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> PeregrineStatus {
+    // SAFETY: as this function demands.
+    unsafe { give(out, capacity, len, || of_job(job, caller)) }
+}
+
+/// The tenant that the client named; else empty. Any thread.
+///
+/// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
+///
+/// # Safety
+/// As for `peregrine_job_text`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_job_tenant(
+    job: u64,
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> PeregrineStatus {
+    // SAFETY: as this function demands.
+    unsafe { give(out, capacity, len, || of_job(job, tenant)) }
+}
+
+/// The request's metadata, a JSON object; without any, empty. Any thread.
+///
+/// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
+///
+/// # Safety
+/// As for `peregrine_job_text`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_job_metadata(
+    job: u64,
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> PeregrineStatus {
+    // SAFETY: as this function demands.
+    unsafe { give(out, capacity, len, || of_job(job, metadata)) }
+}
+
+/// The header fields of the request that the agent receives (`peregrine_server_header`), a JSON
+/// object of texts. Any thread.
+///
+/// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
+///
+/// # Safety
+/// As for `peregrine_job_text`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_job_headers(
+    job: u64,
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> PeregrineStatus {
+    // SAFETY: as this function demands.
+    unsafe { give(out, capacity, len, || of_job(job, headers)) }
+}
+
+/// The state of the task before the message, as `TaskState` of `a2a.proto`; 0: the message started
+/// the task. Any thread.
+///
+/// Errors: `HANDLE`, `NULL`, `CLOSED`.
+///
+/// # Safety
+/// `state` points at a `uint32_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn peregrine_job_state(job: u64, state: *mut u32) -> PeregrineStatus {
+    run(|| {
+        let before = handles::job(job)?.ask(|_, request| request.state()).ok_or_else(over)?;
+        // SAFETY: as this function demands.
+        unsafe { put(state, before.map_or(0, |state| state as u32)) }
+    })
+}
