@@ -60,11 +60,7 @@ pub fn command() -> Command {
             ),
             own("description", "TEXT", "Description of the agent"),
             card.long("card"),
-            own(
-                "card-compat",
-                "",
-                "Accepted without effect: the card is always for clients of 1.0 and of 0.3",
-            ),
+            own("card-compat", "", "With --protocol 0.3: the card is also for clients of 1.0"),
             protocol.value_parser(PossibleValuesParser::new(["latest", "0.3"])),
             transport
                 .value_parser(PossibleValuesParser::new(["rest", "jsonrpc", "grpc"]))
