@@ -135,6 +135,17 @@ fn meant(tree: &Command, words: &[OsString], wrong: &str) -> Vec<String> {
         let same = all.iter().filter(|(other, _)| *other == name);
         same.map(|(_, path)| path.clone()).collect()
     };
+    // An agent's address instead of a subcommand, or the usual other name of get.
+    let group_get = format!("{}get", group.1);
+    if all.iter().any(|(_, path)| *path == group_get) {
+        if wrong == "show" {
+            let others = of_name(wrong).into_iter();
+            return std::iter::once(group_get).chain(others).collect();
+        }
+        if wrong.contains("://") {
+            return vec![format!("{group_get} {wrong}")];
+        }
+    }
     let beside = || nearest(wrong, group.0.get_subcommands().map(Command::get_name));
     match of_name(wrong) {
         same if !same.is_empty() => same,

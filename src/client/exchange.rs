@@ -33,6 +33,9 @@ pub(super) const READ_BYTES: usize = 64 * 1024;
 /// Bytes of a response above which its buffer grows to its limit in one step: 1 MiB.
 const LARGE_BYTES: usize = 1024 * 1024;
 
+/// A longer pause before the next attempt gives a warning: 1 s.
+const NOTED_PAUSE_MS: u64 = 1_000;
+
 /// A written call.
 #[derive(Clone, Copy)]
 pub(super) struct Written {
@@ -297,7 +300,14 @@ impl<T: Transport> SharedClient<T> {
         }
         let (now, random) = (self.transport.now(), self.transport.random());
         let due_ms = Some(attempts.due_ms);
-        backoff.next_ms(attempts.failed, error.retry_after_ms, random, now, due_ms)
+        let next_ms =
+            backoff.next_ms(attempts.failed, error.retry_after_ms, random, now, due_ms)?;
+        let pause_ms = next_ms.saturating_sub(now.mono_ms);
+        if pause_ms >= NOTED_PAUSE_MS {
+            let seconds = pause_ms.div_ceil(1_000);
+            self.built.warn(&format!("{error}; next attempt in {seconds} s"));
+        }
+        Some(next_ms)
     }
 
     /// Adds the OAuth token, for a plan that needs one, and waits for it until `due_ms`; `used`

@@ -276,8 +276,8 @@ pub(super) fn draining(server: &ServerState) {
 pub(super) fn drained(server: &ServerState) {
     let cut = server.cut.get().copied().unwrap_or_default();
     let seconds = seconds(server.live.drain_ms());
-    let tasks = count(server.engine.unfinished_tasks(), "unfinished task");
-    let lost = format!("{tasks} in memory{}", unposted(server));
+    let tasks = count(server.lost_tasks(), "unfinished task");
+    let lost = format!("{tasks} lost{}", unposted(server));
     if cut == Waiting::default() {
         say(&format_args!("drained; {lost}"));
     } else {

@@ -83,6 +83,8 @@ pub(super) struct ServerState {
     pub(super) tls: Option<Current>,
     /// The work that was still running when `drain_ms` were over.
     pub(super) cut: OnceLock<Waiting>,
+    /// The tasks that failed because the worker of their agent ended.
+    lost: Mutex<usize>,
     /// The limits that can change.
     pub(super) live: LiveLimits,
     /// Requests reloads of the server's configuration.
@@ -139,6 +141,7 @@ impl ServerState {
             buffers,
             tls,
             cut: OnceLock::new(),
+            lost: Mutex::default(),
             live,
             asking: OnceLock::new(),
             slow_turns: SlowTurns::new(slow_turns),
@@ -256,6 +259,21 @@ impl ServerState {
     pub(super) fn cut(&self) {
         self.cut.get_or_init(|| self.engine.waiting());
         self.engine.cut();
+    }
+
+    /// Ends the agents of a worker and counts the tasks that fail with them.
+    pub(super) fn count_lost(&self, end_agents: impl FnOnce()) {
+        // Workers end one after the other, so each difference belongs to one worker.
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.engine.unfinished_tasks();
+        end_agents();
+        *lost += before.saturating_sub(self.engine.unfinished_tasks());
+    }
+
+    /// Tasks that the end of the process loses: failed with their worker, or still unfinished.
+    pub(super) fn lost_tasks(&self) -> usize {
+        let failed = *self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        failed + self.engine.unfinished_tasks()
     }
 
     /// Registers the ticker of a worker, which a new stage wakes.

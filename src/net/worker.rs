@@ -98,6 +98,7 @@ pub(super) fn run(
     async_agent::set_room(
         server.engine.limits().async_futures_max.div_ceil(server.workers_at_start),
     );
+    let state = Arc::clone(&server);
     runtime.block_on(async {
         if let Some(signals) = signals {
             tokio::task::spawn_local(signals.hear(Arc::clone(&server)));
@@ -133,6 +134,7 @@ pub(super) fn run(
             others_ended(&local.server).await;
         }
     });
+    state.count_lost(|| drop(runtime));
 }
 
 fn runtime(stale: &Arc<AtomicBool>) -> io::Result<LocalRuntime> {

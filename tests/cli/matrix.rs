@@ -229,7 +229,11 @@ fn refusals_name_the_remedy() {
     let url = city.url();
     let key = || User::new().with("A2ACLI_API_KEY", "key-0123456789abcdef");
     for (user, words, said) in [
-        (User::new(), &["send", "x", "-a", ""][..], "A2ACLI_API_KEY, or A2ACLI_BEARER"),
+        (
+            User::new(),
+            &["send", "x", "-a", ""][..],
+            "Hint: give a key with --api-key or A2ACLI_API_KEY, or give",
+        ),
         (key(), &["send", "x", "-a", "/tenants/else"], "check the name of the agent or tenant"),
         (key(), &["send", "x", "-a", "/agents/else"], "check the name of the agent or tenant"),
         (key(), &["send", "x", "-a", "", "--tenant", "else"], "another --tenant"),

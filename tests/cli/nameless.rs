@@ -66,6 +66,13 @@ fn a_refused_message_points_at_the_wire_and_made_no_task() {
 }
 
 #[test]
+fn a_refused_tenant_is_not_cured_by_a_key() {
+    let user = User::of(&refusing("403 Forbidden", "").url);
+    let error = user.failure(&["send", "x", "--tenant", "zzz"], "A2ACLI_ERR_AUTH_FAILED", 4);
+    assert_eq!(error["hint"], "try another --tenant");
+}
+
+#[test]
 fn a_message_that_is_cut_off_points_at_the_wire() {
     for streams in [true, false] {
         for binding in ["JSONRPC", "HTTP+JSON"] {

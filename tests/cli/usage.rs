@@ -196,6 +196,8 @@ fn a_misspelled_command_gets_a_suggestion() {
         (&["subscribe"], "did you mean task subscribe?"),
         (&["lint"], "did you mean card lint?"),
         (&["push-config"], "did you mean task push-config?"),
+        (&["card", "show"], "did you mean card get"),
+        (&["card", "http://a.example:1"], "did you mean card get http://a.example:1?"),
         (&["frobnicate"], "see peregrine --help"),
         (&["get"], "did you mean card get, or task get, or task push-config get?"),
     ] {

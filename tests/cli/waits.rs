@@ -47,6 +47,22 @@ fn a_stream_that_breaks_is_followed_by_asking() {
 }
 
 #[test]
+fn a_wait_for_a_busy_agent_is_reported() {
+    let fake = Fake::start(|heard, number, url| match heard.rpc() {
+        "" => ok("application/json", &card(url, &json!({}))),
+        _ if number < 2 => b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\n\
+                             content-length: 0\r\n\r\n"
+            .to_vec(),
+        _ => heard.result(&json!({ "task": task("COMPLETED") })),
+    });
+    let said = User::new().run(&["send", &fake.url, "hello", "-o", "json"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.err.contains("429") && said.err.contains("; next attempt in "), "{said:?}");
+    assert_eq!(said.err.lines().count(), 1, "{said:?}");
+    assert!(serde_json::from_str::<Value>(&said.out).is_ok(), "{said:?}");
+}
+
+#[test]
 fn a_stream_that_breaks_is_resumed() {
     let fake = Fake::start(|heard, _, url| {
         let streams = json!({ "capabilities": { "streaming": true } });

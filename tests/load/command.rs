@@ -283,6 +283,18 @@ fn few_calls_are_all_counted() {
 }
 
 #[test]
+fn a_scenario_beyond_the_agent_is_unsupported() {
+    let server = Binary::start(&["--agent", "exec:cat"]);
+    let url = format!("http://{}", server.addr());
+    let flags = ["bench", &url, "--scenario", "cancel", "-o", "json"];
+    let output = Command::new(PATH).args(flags).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(text.contains("UnsupportedOperationError"), "{text}");
+    assert_eq!(output.status.code(), Some(1), "{text}");
+}
+
+#[test]
 fn a_report_that_cannot_be_written_is_refused_before_the_run() {
     let url = "http://127.0.0.1:9";
     let output =

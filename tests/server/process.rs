@@ -309,7 +309,7 @@ fn a_drain_says_what_it_waits_for_and_what_it_cuts() {
     // tasks.
     let begin = message(begin).replace("2 open connections", "1 open connection");
     assert_eq!(begin, format!("draining, for 0.2 s at most: {what}"));
-    let what = "1 waiting call, 0 streams cut; 1 unfinished task in memory";
+    let what = "1 waiting call, 0 streams cut; 1 unfinished task lost";
     assert_eq!(message(end), format!("the drain timed out after 0.2 s: {what}"));
     std::fs::remove_file(said).unwrap();
 }

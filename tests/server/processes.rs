@@ -93,6 +93,30 @@ fn output_arrives_before_the_program_ends() {
 }
 
 #[test]
+fn no_part_of_a_program_is_empty() {
+    for command in ["sh -c 'echo olleh'", "sh -c 'echo olleh; sleep 0.3'"] {
+        let server = serve(command);
+        let result = task(&server, "hi");
+        let parts = &result["artifacts"][0]["parts"];
+        assert_eq!(*parts, json!([{ "text": "olleh\n" }]), "{command}: {result}");
+        let mut line = call(&server, V1.stream(), &V1.params(say("hi")));
+        line.read_until("TASK_STATE_COMPLETED");
+        let events = line.peek().expect("events").events();
+        let updates = events.iter().map(|event| event.result()["artifactUpdate"].clone());
+        let updates: Vec<_> = updates.filter(|update| update.is_object()).collect();
+        let texts: Vec<_> = updates.iter().map(|one| text_of(&one["artifact"])).collect();
+        assert_eq!(texts, ["olleh\n"], "{command}");
+    }
+    let keys = r#"
+        command = "printf a||b|"
+        chunk = "|"
+    "#;
+    let result = task(&configured("empty", keys), "hi");
+    let parts = &result["artifacts"][0]["parts"];
+    assert_eq!(*parts, json!([{ "text": "a" }, { "text": "b" }]), "{result}");
+}
+
+#[test]
 fn a_program_that_fails_fails_its_task_with_its_status() {
     let server = serve("sh -c 'echo secret >&2; exit 3'");
     let task = task(&server, "hi");
@@ -147,6 +171,27 @@ fn the_end_of_a_drain_kills_all_processes() {
     server.terminate();
     assert!(server.wait());
     eventually("the child ends", || !is_alive(&pid));
+}
+
+#[test]
+fn a_drain_reports_the_tasks_that_it_loses() {
+    let log = std::env::temp_dir().join(format!("peregrine-lost-{}", std::process::id()));
+    for (wait, lost) in [("sleep 600", "1 unfinished task lost"), ("true", "0 unfinished tasks")] {
+        let stderr = fs::File::create(&log).unwrap();
+        let agent = format!("exec:sh -c 'echo pid=$$; {wait}'");
+        let mut server = Binary::start_with(&["--agent", &agent, "--workers", "2"], stderr.into());
+        let mut line = call(&server, V1.stream(), &V1.params(say("hi")));
+        line.read_until("pid=");
+        if wait == "true" {
+            line.read_until("TASK_STATE_COMPLETED");
+        }
+        drop(line);
+        server.terminate();
+        assert!(server.wait());
+        let text = fs::read_to_string(&log).unwrap();
+        assert!(text.contains(&format!("drained; {lost}")), "{text}");
+    }
+    fs::remove_file(log).unwrap();
 }
 
 #[test]

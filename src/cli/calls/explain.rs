@@ -182,9 +182,8 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
         ClientErrorKind::Unauthorized if !has_credentials => {
             (FailureCode::CredentialsMissing, Some(credentials_hint(on)))
         }
-        ClientErrorKind::Unauthorized | ClientErrorKind::Forbidden => {
-            (FailureCode::AuthFailed, Some(credentials_hint(on)))
-        }
+        ClientErrorKind::Unauthorized => (FailureCode::AuthFailed, Some(credentials_hint(on))),
+        ClientErrorKind::Forbidden => (FailureCode::AuthFailed, Some(forbidden_hint(on))),
         ClientErrorKind::Fault(fault) => fault_code(on, fault, has_credentials),
         ClientErrorKind::NotA2a(status) => {
             let kind = of_status(on, *status).unwrap_or(FaultKind::InvalidAgentResponse);
@@ -245,8 +244,11 @@ fn fault_code(
         Some("AuthenticationRequiredError") if !has_credentials => {
             return (FailureCode::CredentialsMissing, Some(credentials_hint(on)));
         }
-        Some("AuthenticationRequiredError" | "AuthorizationFailedError") => {
+        Some("AuthenticationRequiredError") => {
             return (FailureCode::AuthFailed, Some(credentials_hint(on)));
+        }
+        Some("AuthorizationFailedError") => {
+            return (FailureCode::AuthFailed, Some(forbidden_hint(on)));
         }
         Some(_) | None => {}
     }
@@ -325,6 +327,14 @@ fn credentials_code(
     }
 }
 
+/// The hint for a forbidden call: with a tenant, the credentials are valid for other tenants.
+fn forbidden_hint(on: &Invocation<'_>) -> String {
+    match on.settings.text("tenant") {
+        Some(_) => "try another --tenant".to_owned(),
+        None => credentials_hint(on),
+    }
+}
+
 /// The credentials that the card accepts, or all kinds if it declares none.
 fn credentials_hint(on: &Invocation<'_>) -> String {
     let card = on.card();
@@ -332,15 +342,17 @@ fn credentials_hint(on: &Invocation<'_>) -> String {
     let mut ways: Vec<String> = Vec::new();
     for scheme in schemes {
         let way = match scheme {
-            SecurityScheme::ApiKey(_) => "A2ACLI_API_KEY".to_owned(),
+            SecurityScheme::ApiKey(_) => "give a key with --api-key or A2ACLI_API_KEY".to_owned(),
             SecurityScheme::Http(http) if http.scheme.eq_ignore_ascii_case("basic") => {
-                "A2ACLI_BASIC".to_owned()
+                "give a name and a password with --basic or A2ACLI_BASIC".to_owned()
             }
             SecurityScheme::Http(_) | SecurityScheme::OpenIdConnect(_) => {
-                "A2ACLI_BEARER".to_owned()
+                "give a token with --bearer or A2ACLI_BEARER".to_owned()
             }
-            SecurityScheme::OAuth2(_) => on.command("auth login", ""),
-            SecurityScheme::MutualTls(_) => "--cert FILE --key FILE".to_owned(),
+            SecurityScheme::OAuth2(_) => format!("run {}", on.command("auth login", "")),
+            SecurityScheme::MutualTls(_) => {
+                "give a certificate with --cert FILE --key FILE".to_owned()
+            }
             SecurityScheme::Unknown(_) => continue,
         };
         if !ways.contains(&way) {
@@ -349,11 +361,9 @@ fn credentials_hint(on: &Invocation<'_>) -> String {
     }
     match ways.is_empty() {
         // Without a scheme the field of a key is unknown.
-        true => {
-            "A2ACLI_BEARER or A2ACLI_BASIC, or a key as --svc-param NAME:KEY; or peregrine auth \
-             login"
-                .to_owned()
-        }
+        true => "give a token with A2ACLI_BEARER, a password with A2ACLI_BASIC, or a key with \
+             --svc-param NAME:KEY; or run peregrine auth login"
+            .to_owned(),
         false => ways.join(", or "),
     }
 }
@@ -372,9 +382,6 @@ fn fault_hint(on: &Invocation<'_>, kind: Option<FaultKind>) -> Option<String> {
     match kind {
         Some(FaultKind::InvalidParams) if tenant.is_some() => {
             Some(format!("try another --tenant; {DEBUG}"))
-        }
-        Some(FaultKind::PermissionDenied) if tenant.is_some() => {
-            Some(format!("try another --tenant, or {}", credentials_hint(on)))
         }
         Some(FaultKind::TaskNotFound)
             if matches!(on.path, "task push-config get" | "task push-config delete") =>
@@ -404,9 +411,8 @@ fn fault_hint(on: &Invocation<'_>, kind: Option<FaultKind>) -> Option<String> {
             | FaultKind::DeadlineExceeded
             | FaultKind::LoopDetected,
         ) => None,
-        Some(FaultKind::Unauthenticated | FaultKind::PermissionDenied) => {
-            Some(credentials_hint(on))
-        }
+        Some(FaultKind::Unauthenticated) => Some(credentials_hint(on)),
+        Some(FaultKind::PermissionDenied) => Some(forbidden_hint(on)),
         Some(
             FaultKind::Parse
             | FaultKind::InvalidRequest

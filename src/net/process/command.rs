@@ -41,6 +41,9 @@ impl fmt::Display for ProcessCommandError {
         match self {
             ProcessCommandError::Empty => f.write_str("the command is empty"),
             ProcessCommandError::Quotes => f.write_str("the command has an open quote"),
+            ProcessCommandError::NotFound(program) if program.contains('/') => {
+                write!(f, "no such file: {program}")
+            }
             ProcessCommandError::NotFound(program) => {
                 write!(f, "cannot find the program {program:?} in PATH")
             }
@@ -136,5 +139,7 @@ mod tests {
         assert_eq!(ProcessCommand::parse("sh 'a"), Err(ProcessCommandError::Quotes));
         let missing = ProcessCommandError::NotFound("no-such-program".to_owned());
         assert_eq!(ProcessCommand::parse("no-such-program x"), Err(missing));
+        let missing = ProcessCommand::parse("./nothere.sh").unwrap_err();
+        assert_eq!(missing.to_string(), "no such file: ./nothere.sh");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     future::{Future, poll_fn},
-    io,
+    io, iter,
     pin::{Pin, pin},
     process::ExitStatus,
     sync::Arc,
@@ -13,7 +13,7 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     process::{ChildStdin, ChildStdout},
-    time::{Instant, Sleep, sleep},
+    time::{Instant, Sleep, sleep, timeout},
 };
 
 use super::{
@@ -36,6 +36,9 @@ const READ_BYTES: usize = 16 * 1024;
 /// How long to wait for the output of an exited process: a process that left its group may hold the
 /// pipe.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
+/// How long the last output is held, so that a program that exits right after it gets one complete
+/// artifact. Later the artifact has no `lastChunk`: the end of the task ends it.
+const LAST_CHUNK_WAIT: Duration = Duration::from_millis(10);
 /// The id of the artifact.
 const ARTIFACT_ID: &str = "output";
 
@@ -146,25 +149,48 @@ impl TextProgram {
     async fn follow(&self, job: &mut Job, run: &mut TextRun) -> Result<RunEnd, Closed> {
         let mut output = OutputText::new(self.separator.as_deref());
         let mut artifact = OutputArtifact { is_begun: false };
+        let mut held: Option<String> = None;
         let mut canceled = job.canceled();
         let mut buffer = vec![0; READ_BYTES];
         loop {
-            let step = poll_fn(|cx| run.poll(cx, &mut canceled, &mut buffer, &self.log)).await;
+            let next = poll_fn(|cx| run.poll(cx, &mut canceled, &mut buffer, &self.log));
+            let step = match held.take() {
+                None => next.await,
+                Some(text) => match timeout(LAST_CHUNK_WAIT, next).await {
+                    Ok(step) => {
+                        held = Some(text);
+                        step
+                    }
+                    Err(_) => {
+                        artifact.publish(job, &text, false)?;
+                        continue;
+                    }
+                },
+            };
             let is_end = match step {
                 RunStep::Output { bytes, is_end } => {
                     run.note_output(Duration::from_millis(self.silence_ms));
                     output.push(&buffer[..bytes]);
                     is_end
                 }
-                RunStep::End(end) => return Ok(end),
+                RunStep::End(end) => {
+                    // After a cancel the task accepts no more output.
+                    if let (Some(text), false) = (held, matches!(end, RunEnd::Canceled)) {
+                        artifact.publish(job, &text, true)?;
+                    }
+                    return Ok(end);
+                }
             };
-            let mut piece = output.next(is_end);
-            while let Some(text) = piece {
-                piece = output.next(is_end);
-                artifact.publish(job, &text, is_end && piece.is_none())?;
+            // A part without text has no meaning.
+            let pieces = iter::from_fn(|| output.next(is_end));
+            for text in pieces.filter(|text| !text.is_empty()) {
+                if let Some(earlier) = held.replace(text) {
+                    artifact.publish(job, &earlier, false)?;
+                }
             }
-            if is_end {
-                artifact.close(job)?;
+            if let (Some(text), true) = (&held, is_end) {
+                artifact.publish(job, text, true)?;
+                held = None;
             }
         }
     }
@@ -180,14 +206,6 @@ impl OutputArtifact {
         let chunk = ArtifactBuf::new(ARTIFACT_ID, &PartsBuf::new().text(text));
         let append = std::mem::replace(&mut self.is_begun, !is_last);
         job.chunk(&chunk, append, is_last)
-    }
-
-    /// Completes the artifact, if the last chunk has not.
-    fn close(&mut self, job: &mut Job) -> Result<(), Closed> {
-        match self.is_begun {
-            true => self.publish(job, "", true),
-            false => Ok(()),
-        }
     }
 }
 

@@ -82,6 +82,9 @@ fn what_is_wrong_is_said_in_one_line() {
         ("serve --tls-crt a", "did you mean --tls-cert?"),
         ("serve --workers 0", "--workers: \"0\" must be a number from 1 to 1024"),
         ("serve --agent ehco", "--agent: unknown agent kind \"ehco\""),
+        ("serve --agent ./rev.sh", "did you mean exec:./rev.sh?"),
+        ("serve --agent r=./rev.sh", "did you mean exec:./rev.sh?"),
+        ("serve --agent my/agent=echo", "invalid agent name \"my/agent\"; use letters"),
         ("serve --agent echo:x", "takes no argument"),
         ("serve --agent script", "needs a file"),
         ("serve --agent echo --agent echo", "only one --agent"),
@@ -251,6 +254,7 @@ fn what_is_wrong_in_a_file_has_its_line_and_a_suggestion() {
             "[agents.x]\ntls = {}",
             "p.toml:2: agents.x: unknown key \"tls\"; it is a separate section",
         ),
+        ("[agents.x]\nexec = \"./x\"", "agents.x: unknown key \"exec\"; did you mean command?"),
         (
             "[[auth.bearer_tokens]]\nname = \"a\"\ntoken = \"has spaces in its text\"",
             "p.toml:3: auth.bearer_tokens.1.token: has spaces",

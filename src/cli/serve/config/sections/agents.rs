@@ -312,6 +312,16 @@ fn of_flags(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
             ("http" | "https", _) => {
                 return Err(wrong(format!("the agent kind {kind} needs a URL")));
             }
+            _ if let Some(name) = wrong_name(&item.text) => {
+                let form = "use letters, digits, \"-\", \"_\" and \".\"";
+                return Err(wrong(format!("invalid agent name {name:?}; {form}")));
+            }
+            (file, _) if file.contains('/') => {
+                let line = item.text.strip_prefix(name.unwrap_or_default()).unwrap_or_default();
+                let line = line.strip_prefix('=').unwrap_or(line);
+                let message = format!("unknown agent kind {file:?}; did you mean exec:{line}?");
+                return Err(wrong(message));
+            }
             (kind, _) => {
                 let kinds = "kinds: echo, script:FILE, exec:COMMAND, exec+jsonl:COMMAND, a2a:URL, \
                              http:URL";
@@ -329,6 +339,16 @@ fn of_flags(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
     }
     agents.sort_by_key(|agent| agent.name.is_some());
     Ok(agents)
+}
+
+/// The kinds of `--agent`.
+const KINDS: &[&str] = &["echo", "script", "exec", processes::LINES, REMOTE, "http", "https"];
+
+/// The name in front of a known kind, if it is not a valid name.
+fn wrong_name(text: &str) -> Option<&str> {
+    let (name, rest) = text.split_once('=')?;
+    let kind = rest.split_once(':').map_or(rest, |(kind, _)| kind);
+    (parts(text).0.is_none() && KINDS.contains(&kind)).then_some(name)
 }
 
 /// A `=` after text that is not a name belongs to the argument.

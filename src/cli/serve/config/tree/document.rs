@@ -272,7 +272,11 @@ impl FileReader<'_> {
             });
             inner.collect()
         };
-        let near = hint(name, section.keys.iter().map(|key| key.name));
+        // The kind of agent in `--agent exec:COMMAND`.
+        let near = match name {
+            "exec" if takes(section.keys, "command") => "; did you mean command?".to_owned(),
+            _ => hint(name, section.keys.iter().map(|key| key.name)),
+        };
         let is_root = section.path.is_empty();
         // Inner sections first, since they are closest.
         let own = sections(section.keys, &section.path);
