@@ -22,7 +22,7 @@ pub fn answer(cx: &mut CallContext<'_>, status: u16, detail: &'static str) {
 
 /// RFC 9110 §15.5.6: 405 lists the allowed methods; `allow` is that field.
 pub fn not_allowed(cx: &mut CallContext<'_>, allow: FieldLines<'_>) {
-    refuse_under(cx, 405, "the method is not allowed here", allow);
+    refuse_under(cx, 405, "the method is not allowed at this path; see the field Allow", allow);
 }
 
 /// Answers a request that is rejected for its credentials, not for its path, and reports it.

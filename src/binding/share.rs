@@ -227,6 +227,24 @@ impl CallerShare {
         }
     }
 
+    /// The fault for a caller that a rate refuses, with the key of the quota and its number.
+    #[cold]
+    fn too_much(&self, UsedUp { retry_s }: UsedUp) -> Fault {
+        let detail = match (self.kib_used_up, self.left) {
+            (Some((rate, _)), _) => {
+                let bytes = u64::from(rate.per_minute) * 1024;
+                format!("too many bytes (request_bytes_per_minute = {bytes}); ")
+            }
+            (None, Some((rate, _))) => {
+                format!("too many calls (calls_per_minute = {}); ", rate.per_minute)
+            }
+            (None, None) => String::new(),
+        };
+        let detail = format!("{detail}retry in {retry_s} s");
+        let fault = Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.calls");
+        Fault { retry_s: Some(retry_s), ..fault }
+    }
+
     /// The same in the format of a platform's clients (wire §8, Evo AI), for every answer.
     fn platform_fields(&self, fields: &mut FieldLinesBuf, now: Now) {
         let Some((rate, RateLeft { remaining, reset_s })) = self.rate_left() else { return };
@@ -263,7 +281,7 @@ impl CallContext<'_> {
         (share.kib, share.tenant_kib) = (kib, kib);
         if let Err(used_up) = share.take_kib(&self.admission, self.now) {
             share.rate_fields(&mut self.writer.fields);
-            return Err(too_much(used_up));
+            return Err(share.too_much(used_up));
         }
         share.is_ahead = share.take_call(&self.admission, self.now).is_ok();
         Ok(())
@@ -287,14 +305,17 @@ impl CallContext<'_> {
         share.tenant = tenant;
         share.set_here(share.quota);
         if !std::mem::take(&mut share.is_ahead) {
-            share.take_call(&self.admission, self.now).map_err(too_much)?;
+            let taken = share.take_call(&self.admission, self.now);
+            taken.map_err(|used_up| share.too_much(used_up))?;
         }
         share.kib_used_up = None;
-        share.take_of_tenant(self.now).map_err(too_much)?;
+        let taken = share.take_of_tenant(self.now);
+        taken.map_err(|used_up| share.too_much(used_up))?;
         match with_agent {
             None => Ok(()),
             Some((quota, account)) => {
-                share.take_with_agent(&quota, &account, self.now).map_err(too_much)
+                let taken = share.take_with_agent(&quota, &account, self.now);
+                taken.map_err(|used_up| share.too_much(used_up))
             }
         }
     }
@@ -432,12 +453,6 @@ pub(super) fn name_taken(fields: &mut FieldLinesBuf, fault: &Fault) {
     } else {
         permits_fields(fields, &name, share.get());
     }
-}
-
-#[cold]
-fn too_much(used_up: UsedUp) -> Fault {
-    let fault = Fault::new(FaultKind::RateLimited).of_limit("quotas.calls");
-    Fault { retry_s: Some(used_up.retry_s), ..fault }
 }
 
 #[cold]

@@ -50,7 +50,7 @@ pub enum LineError {
 impl fmt::Display for LineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LineError::Turn => f.write_str("not an object with the id of an invocation"),
+            LineError::Turn => f.write_str("not an object with the member turn, the id of a turn"),
             LineError::Json(error) => write!(f, "{error}"),
             LineError::Value(name, error) => write!(f, "{name}: {error}"),
             LineError::State(state) => write!(f, "status: unknown state {state:?}"),

@@ -108,7 +108,7 @@ impl StreamCheck {
             return match self.number.filter(|_| !is_snapshot) {
                 None => Ok(()),
                 Some(before) => {
-                    let why = format!("the event after event {before} has no higher number");
+                    let why = format!("event ids do not increase after {before}");
                     Err(CallFailure::wrong("event_repeated", why))
                 }
             };
@@ -243,7 +243,7 @@ pub(super) fn is_read_again(
     }
     match text {
         Some(text) if !has_text(answer, text) => {
-            let why = format!("the task lacks its text {text:.40}");
+            let why = format!("the task does not contain the sent text {text:.40}");
             Err(CallFailure::wrong("other_answer", why))
         }
         _ => Ok(()),

@@ -192,7 +192,7 @@ impl Objective {
                     Metric::Errors { is_share: true } => format!("{:.3} %", measured * 100.0),
                     _ => format!("{measured:.1}"),
                 };
-                Err(format!("{} does not hold: it is {told}", self.text))
+                Err(format!("{} is not met: measured {told}", self.text))
             }
         }
     }

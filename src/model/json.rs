@@ -32,7 +32,7 @@ impl fmt::Display for ValueError {
             ValueError::Json(error) => error.fmt(f),
             ValueError::NotAnObject => f.write_str("it must be a JSON object"),
             ValueError::NotBase64 => f.write_str("it is not base64"),
-            ValueError::NotRawText => f.write_str("it cannot stand between quotes in JSON"),
+            ValueError::NotRawText => f.write_str("the text is not escaped JSON text"),
             ValueError::NotPacked => f.write_str("the bytes are not packed"),
         }
     }

@@ -85,8 +85,8 @@ impl LimitReports {
         drop(limits);
         let others = and_others(others);
         match owner {
-            Some(owner) => note(&format_args!("the limit {limit} was hit by {owner:?}{others}")),
-            None => note(&format_args!("the limit {limit} was hit{others}")),
+            Some(owner) => note(&format_args!("{} reached {limit}{others}", caller(owner))),
+            None => note(&format_args!("the limit {limit} was reached{others}")),
         }
     }
 
@@ -210,8 +210,16 @@ impl OncePerSecond {
     }
 }
 
+/// A caller by its kind and name: `API key "robot"`.
+fn caller(owner: &str) -> String {
+    match owner.strip_prefix("key  ") {
+        Some(name) => format!("API key {name:?}"),
+        None => format!("caller {owner:?}"),
+    }
+}
+
 fn and_others(others: u64) -> String {
-    if others == 0 { String::new() } else { format!(", and {others} more times before that") }
+    if others == 0 { String::new() } else { format!(" ({} times)", others + 1) }
 }
 
 /// Logs an operator's change, or attempted change.
@@ -335,7 +343,8 @@ mod tests {
             .map(|ms| once.lets_pass(begin + Duration::from_millis(ms)))
             .into();
         assert_eq!(passed, [Some(0), None, None, Some(2), None, Some(1)]);
-        assert_eq!(and_others(0), "");
+        assert_eq!((and_others(0), and_others(1)), (String::new(), " (2 times)".to_owned()));
+        assert_eq!(caller("key  robot"), "API key \"robot\"");
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl std::fmt::Display for AgentError {
                     "the security scheme {name:?} is declared twice, or required and not declared"
                 )
             }
-            AgentError::Taken(name) => write!(f, "an agent is already called {name:?}"),
+            AgentError::Taken(name) => write!(f, "the agent name {name:?} is already in use"),
             AgentError::Tenant { name, tasks, unfinished } => {
                 write!(f, "the tenant {name:?} has {tasks} tasks, {unfinished} of them ")?;
                 write!(f, "unfinished: Agents::end_tenant ends them, and the name is free when ")?;
@@ -133,7 +133,7 @@ impl std::fmt::Display for AgentError {
             AgentError::Default(name) => {
                 write!(f, "the agent {name:?} answers at the root and can only be replaced")
             }
-            AgentError::TooMany => write!(f, "agents_max agents were already added"),
+            AgentError::TooMany => write!(f, "too many agents (agents_max)"),
         }
     }
 }

@@ -183,7 +183,18 @@ impl fmt::Display for TargetError {
             TargetError::Port(port) => write!(f, "must not have the port {port}"),
             TargetError::Denied => f.write_str("has a host that this server may not send to"),
             TargetError::Address(kind) => {
-                write!(f, "has an address that is not public: it is {}", kind.name())
+                use AddressKind::{CloudMetadata, Documentation, Embedded, Own, SharedByProvider};
+                let name = kind.name();
+                match kind {
+                    Own => return write!(f, "resolves to {name}"),
+                    Embedded => write!(f, "resolves to {name}")?,
+                    AddressKind::Unspecified => write!(f, "resolves to an {name} address")?,
+                    SharedByProvider | Documentation | CloudMetadata => {
+                        write!(f, "resolves to an address {name}")?;
+                    }
+                    _ => write!(f, "resolves to a {name} address")?,
+                }
+                f.write_str("; the operator can allow it with --push-allow")
             }
         }
     }
@@ -540,7 +551,9 @@ mod tests {
         let refused = targets.check_address(None, private, &|_| true).unwrap_err();
         assert_eq!(refused, TargetError::Address(AddressKind::Private));
         let own = TargetError::Address(AddressKind::Own).to_string();
-        assert!(own.ends_with("it is an address of this server"), "{own}");
+        assert!(own.ends_with("resolves to an address of this server"), "{own}");
+        let text = refused.to_string();
+        assert!(text.starts_with("resolves to a private address; "), "{text}");
     }
 
     #[test]

@@ -83,7 +83,7 @@ pub fn cases() -> Vec<Case> {
             "an unknown coding",
             b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\nok",
             hold,
-            TransportError::Coding("it must be gzip or deflate"),
+            TransportError::Coding("only gzip and deflate are supported"),
         ),
     ]
 }

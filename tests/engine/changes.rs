@@ -159,7 +159,7 @@ fn what_cannot_be_changed_is_refused_and_says_why() {
     let add = |name: &str| agents.add(profile(name, ""), Arc::new(Named("x"))).map(drop);
     let replace = |name: &str| agents.replace(profile(name, ""), Arc::new(Named("x"))).map(drop);
     for (change, error, words) in [
-        (add("one"), AgentError::Taken("one".into()), "an agent is already called \"one\""),
+        (add("one"), AgentError::Taken("one".into()), "the agent name \"one\" is already in use"),
         (add("a/b"), AgentError::Name("a/b".into()), "the agent name \"a/b\" may only have"),
         (replace("two"), AgentError::Unknown("two".into()), "no agent is called \"two\""),
         (agents.remove("two"), AgentError::Unknown("two".into()), "no agent is called \"two\""),

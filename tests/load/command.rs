@@ -229,7 +229,7 @@ fn an_assertion_that_does_not_hold_is_a_failure() {
     assert_eq!(held.status.code(), Some(0), "{}", String::from_utf8_lossy(&held.stderr));
     let broken = run("p50<1us");
     assert_eq!(broken.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&broken.stderr).contains("p50<1us does not hold"));
+    assert!(String::from_utf8_lossy(&broken.stderr).contains("p50<1us is not met: measured"));
 }
 
 /// A user ends a run while calls are held: unanswered calls are reported, and assertions are not

@@ -350,7 +350,7 @@ fn a_limit_that_is_hit_is_said_once_a_second() {
     let all = lines(path);
     let said = |line: &&Value| {
         let message = line["message"].as_str().unwrap_or_default();
-        message.starts_with("the limit streams_max was hit")
+        message.starts_with("the limit streams_max was reached")
     };
     let count = all.iter().filter(said).count();
     // Twenty calls take seconds on a busy machine, but never a second each.

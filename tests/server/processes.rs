@@ -122,7 +122,7 @@ fn a_program_that_fails_fails_its_task_with_its_status() {
     let task = task(&server, "hi");
     assert_eq!(state(&task), "TASK_STATE_FAILED");
     let text = text_of(&task["status"]["message"]);
-    assert_eq!(text, "the program failed with exit status: 3");
+    assert_eq!(text, "the program failed (exit status 3)");
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn the_configuration_says_how_a_program_runs() {
     let texts: Vec<&str> = parts.iter().map(|part| part["text"].as_str().expect("text")).collect();
     assert_eq!(texts[..2], [&home, "b"]);
     let text = text_of(&task["status"]["message"]);
-    assert_eq!(text, "the program failed with exit status: 3: broken");
+    assert_eq!(text, "the program failed (exit status 3): broken");
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn server_exec_runs_a_shell_and_shows_errors() {
     let texts: Vec<&str> = parts.iter().map(|part| part["text"].as_str().expect("text")).collect();
     assert_eq!(texts[..3], ["1", "2", "3"]);
     let text = text_of(&task["status"]["message"]);
-    assert_eq!(text, "the program failed with exit status: 2: broken");
+    assert_eq!(text, "the program failed (exit status 2): broken");
 }
 
 #[test]

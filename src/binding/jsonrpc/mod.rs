@@ -223,9 +223,8 @@ pub(super) fn parse_fault(error: JsonError) -> Fault {
         }
         JsonError::Range { .. } => Fault::because(FaultKind::Parse, error.to_string()),
         JsonError::Utf8 => Fault::because(FaultKind::Parse, "the body is not UTF-8"),
-        JsonError::Depth => {
-            Fault::because(FaultKind::InvalidRequest, "nested too deep").of_limit("json_depth_max")
-        }
+        JsonError::Depth => Fault::because(FaultKind::InvalidRequest, "JSON is nested too deeply")
+            .of_limit("json_depth_max"),
         JsonError::Tokens { .. } => {
             Fault::because(FaultKind::InvalidRequest, format!("{error} (json_tokens_max)"))
                 .of_limit("json_tokens_max")

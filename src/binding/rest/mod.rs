@@ -240,7 +240,7 @@ fn row(
     is_empty: bool,
 ) -> Result<(&'static HttpJson, &'static Method), Box<RestRefusal>> {
     let Some(op) = target.resource.op(head.method()) else {
-        let detail = "the method is not allowed here";
+        let detail = "the method is not allowed at this path; see the field Allow";
         let fault = Fault::because(FaultKind::UnsupportedOperation, detail);
         let (form, fields) = (target.form, target.resource.allow());
         return Err(Box::new(RestRefusal { form, fault, status: 405, fields }));

@@ -67,7 +67,7 @@ impl Decoder {
         } else if is("identity") || coding.is_empty() {
             return Ok(None);
         } else {
-            return Err(TransportError::Coding("it must be gzip or deflate"));
+            return Err(TransportError::Coding("only gzip and deflate are supported"));
         };
         const EVENTS: &[u8] = b"text/event-stream";
         let start = media_type.and_then(|media| media.get(..EVENTS.len()));

@@ -58,7 +58,7 @@ fn allowed(
     guard: &ConnectGuard,
 ) -> Result<Vec<SocketAddr>, TransportError> {
     if guard.is_strict() && all.len() > ADDRESSES_SHOWN_MAX {
-        let why = format!("it has more than {ADDRESSES_SHOWN_MAX} addresses");
+        let why = format!("the host has more than {ADDRESSES_SHOWN_MAX} addresses");
         return Err(TransportError::Refused(why));
     }
     let (mut allowed, mut refused) = (Vec::new(), None);
@@ -89,7 +89,7 @@ async fn resolve(origin: &HttpOrigin) -> Result<Vec<SocketAddr>, TransportError>
     let unresolved = |why: &str| TransportError::Resolve(format!("{name}: {why}"));
     let found = lookup_host((name, port)).await.map_err(|e| unresolved(&one_line(&e)))?;
     let found: Vec<SocketAddr> = found.collect();
-    if found.is_empty() { Err(unresolved("it has no address")) } else { Ok(found) }
+    if found.is_empty() { Err(unresolved("the host has no address")) } else { Ok(found) }
 }
 
 /// The address families alternating, each in the system's order, beginning with the system's

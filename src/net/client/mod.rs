@@ -299,7 +299,9 @@ impl ClientState {
         let version = if pool.http2.is_http1() { HttpVersion::Http1 } else { version };
         match open(self, origin, version, head_due_ms).await? {
             OpenedLink::Http1(link) => self.ask(pool, link, request).await.map_err(|f| f.error),
-            OpenedLink::Http2(_) => Err(TransportError::Http2("it was not requested".to_owned())),
+            OpenedLink::Http2(_) => Err(TransportError::Http2(
+                "the server chose it without a request for it".to_owned(),
+            )),
         }
     }
 

@@ -145,10 +145,10 @@ async fn tunnel(
     let status = exchange.response.head().status();
     let link = match status {
         200..=299 => exchange.take_tunnel(),
-        407 => return Err(failed("it requires other credentials (status 407)")),
-        other => return Err(failed(&format!("it refused a tunnel (status {other})"))),
+        407 => return Err(failed("the proxy requires other credentials (status 407)")),
+        other => return Err(failed(&format!("the proxy refused a tunnel (status {other})"))),
     };
     state.give_exchange(exchange);
     // In TLS and HTTP the client sends first.
-    link.and_then(Link::into_plain).ok_or_else(|| failed("it sent bytes into the tunnel"))
+    link.and_then(Link::into_plain).ok_or_else(|| failed("the proxy sent bytes into the tunnel"))
 }

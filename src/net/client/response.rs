@@ -104,7 +104,7 @@ fn decoder<'v>(
     }
     match codings.next() {
         None => Decoder::new(coding, media_type(), limits),
-        Some(_) => Err(TransportError::Coding("there is more than one")),
+        Some(_) => Err(TransportError::Coding("the response has more than one")),
     }
 }
 

@@ -244,7 +244,7 @@ impl Driver {
         let reason = match end {
             ProcessEnd::Exited(Ok(status)) => format!("the program ended with {status}"),
             ProcessEnd::Exited(Err(error)) => {
-                format!("the state of the program is unknown: {error}")
+                format!("cannot read the program's exit status: {error}")
             }
             ProcessEnd::Silent => {
                 format!("the program wrote nothing for {} ms", options.silence_ms)

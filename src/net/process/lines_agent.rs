@@ -105,7 +105,7 @@ impl TurnEvents for TurnEntry {
                 NextEvent::Failed(format!("the program wrote an invalid event: {error}"))
             }
             Some(TurnNews::Ended(reason)) => NextEvent::Failed(reason),
-            None => NextEvent::Failed("the state of the program is unknown".to_owned()),
+            None => NextEvent::Failed("cannot read the program's exit status".to_owned()),
         })
     }
 

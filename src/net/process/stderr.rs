@@ -44,7 +44,11 @@ impl ProcessLog {
         let LineVerdict { is_written, skipped } = rate.take(Instant::now(), LINES_PER_SECOND);
         drop(rate);
         if skipped > 0 {
-            report::warn(&format_args!("agent {}: {skipped} lines lost", self.agent));
+            let agent = &self.agent;
+            report::warn(&format_args!(
+                "agent {agent}: dropped {skipped} lines of standard error ({LINES_PER_SECOND} a \
+                 second)"
+            ));
         }
         if !is_written {
             return;

@@ -131,11 +131,11 @@ impl TextProgram {
                 job.status(TaskState::Completed, None)
             }
             RunEnd::Exited(Ok(status)) if self.shows_errors && !errors.is_empty() => {
-                job.fail(&format!("the program failed with {status}: {errors}"))
+                job.fail(&format!("the program {}: {errors}", failed(status)))
             }
-            RunEnd::Exited(Ok(status)) => job.fail(&format!("the program failed with {status}")),
+            RunEnd::Exited(Ok(status)) => job.fail(&format!("the program {}", failed(status))),
             RunEnd::Exited(Err(error)) => {
-                job.fail(&format!("the state of the program is unknown: {error}"))
+                job.fail(&format!("cannot read the program's exit status: {error}"))
             }
             RunEnd::Canceled => Ok(()),
             RunEnd::Silent => {
@@ -194,6 +194,11 @@ impl TextProgram {
             }
         }
     }
+}
+
+/// The end of a failed program: "failed (exit status 3)".
+fn failed(status: ExitStatus) -> String {
+    format!("failed ({})", status.to_string().replace("exit status: ", "exit status "))
 }
 
 /// The artifact that the output becomes.

@@ -71,7 +71,7 @@ impl ConfigOrigin {
             match value.into_string() {
                 Ok(value) => variables.push((name, value)),
                 Err(_) if name.starts_with("PEREGRINE_") => {
-                    return Err(UsageError(format!("{name}: it is not UTF-8")));
+                    return Err(UsageError(format!("{name}: the value is not UTF-8")));
                 }
                 Err(_) => {}
             }

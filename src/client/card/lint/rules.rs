@@ -81,7 +81,11 @@ fn interfaces_v1(card: &Map<String, Value>, card_url: Option<&HttpUrl>, findings
                 None => findings.error(&member, "A2A 1.0 §3.6", "it is not a version"),
                 // A2A 1.0 §3.6: patch numbers are not used.
                 Some(_) if version.split('.').count() > 2 => {
-                    findings.warn(&member, "A2A 1.0 §3.6", "it has a patch number");
+                    findings.warn(
+                        &member,
+                        "A2A 1.0 §3.6",
+                        "the version has a patch number; use Major.Minor",
+                    );
                 }
                 Some(_) => {}
             }

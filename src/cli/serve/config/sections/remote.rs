@@ -107,7 +107,7 @@ const KEYS: &[Key] = &[
         "card_ms",
         Shape::Measure(Unit::Millis),
         "",
-        "Milliseconds after which its card is read again; default: as its server says, else 5 min",
+        "Milliseconds after which its card is read again; default: by Cache-Control, else 5 min",
     )
     .live(),
     key(
@@ -121,7 +121,7 @@ const KEYS: &[Key] = &[
         "calls",
         Shape::Whole { min: 1, max: 1 << 20 },
         "",
-        "Calls of a remote agent before its answer begins; default 1,024; as many others wait",
+        "Calls of a remote agent before its answer begins; default 1,024; the same number may wait",
     )
     .live(),
     key(

@@ -26,7 +26,7 @@ const KEYS: &[Key] = &[
         "sample",
         ONE_OF,
         "1",
-        "Traces one of this many calls without a sampling decision: 1 each, 0 none",
+        "Traces one in N calls without a sampling decision; 1: all, 0: none",
     ),
     key(
         "plain_http",
