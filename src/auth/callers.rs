@@ -55,7 +55,7 @@ const KEY_LOOKS_MAX: usize = 3;
 ///     audiences: vec!["https://agent.example".to_owned()],
 ///     ..TokenRules::new("https://issuer.example")
 /// };
-/// let keys = KeySource::Remote { place: KeyLocation::OpenId, refresh_ms: 600_000 };
+/// let keys = KeySource::Remote { location: KeyLocation::OpenId, refresh_ms: 600_000 };
 /// let callers = Callers::new(AuthRules {
 ///     api_keys: vec![KeyRule { digest, caller: robot, expires_unix_ms: None }],
 ///     issuers: vec![IssuerRule { tokens, keys }],
