@@ -64,7 +64,7 @@ pub struct HostEngine {
     next: AtomicUsize,
     open: AtomicUsize,
     /// Wakes the open calls of the program, by the numbers of their slots.
-    bells: Mutex<HashMap<usize, Waker>>,
+    wakers: Mutex<HashMap<usize, Waker>>,
     /// Fetches the keys of issuers, on a thread of its own.
     _keys: Option<KeyFetcher>,
 }
@@ -73,7 +73,7 @@ pub struct HostEngine {
 pub struct OpenSlot {
     engine: Arc<HostEngine>,
     number: usize,
-    has_bell: bool,
+    has_waker: bool,
 }
 
 impl OpenSlot {
@@ -84,18 +84,18 @@ impl OpenSlot {
 
     /// Has a call of the program woken by [`HostEngine::cut`].
     pub(super) fn wake_at_cut(&mut self, wake: &Waker) {
-        self.has_bell = true;
-        self.engine.bells().insert(self.number, wake.clone());
+        self.has_waker = true;
+        self.engine.wakers().insert(self.number, wake.clone());
     }
 }
 
 impl Drop for OpenSlot {
     fn drop(&mut self) {
         self.engine.open.fetch_sub(1, Ordering::Relaxed);
-        if self.has_bell {
-            let bell = self.engine.bells().remove(&self.number);
+        if self.has_waker {
+            let waker = self.engine.wakers().remove(&self.number);
             // Without the lock: this may drop the program's waker.
-            drop(bell);
+            drop(waker);
         }
     }
 }
@@ -146,7 +146,7 @@ impl HostEngine {
         };
         let workers = (0..workers.max(1)).map(worker).collect();
         let (next, open) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        HostEngine { engine, workers, time, next, open, bells: Mutex::default(), _keys: None }
+        HostEngine { engine, workers, time, next, open, wakers: Mutex::default(), _keys: None }
     }
 
     /// The engine itself.
@@ -163,24 +163,24 @@ impl HostEngine {
     pub fn open(self: &Arc<Self>) -> Option<OpenSlot> {
         let slot = OpenSlot {
             number: self.next.fetch_add(1, Ordering::Relaxed),
-            has_bell: false,
+            has_waker: false,
             engine: Arc::clone(self),
         };
         let before = self.open.fetch_add(1, Ordering::Relaxed);
         (before < self.engine.limits().connections_max).then_some(slot)
     }
 
-    fn bells(&self) -> MutexGuard<'_, HashMap<usize, Waker>> {
-        self.bells.lock().unwrap_or_else(PoisonError::into_inner)
+    fn wakers(&self) -> MutexGuard<'_, HashMap<usize, Waker>> {
+        self.wakers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Answers what still waits with an error, and ends streams: calls of the program at once,
     /// other requests and connections when they are advanced next.
     pub fn cut(&self) {
         self.engine.cut();
-        let bells: Vec<Waker> = self.bells().values().cloned().collect();
+        let wakers: Vec<Waker> = self.wakers().values().cloned().collect();
         // Without the lock: a waker is a function of the program.
-        bells.iter().for_each(Waker::wake_by_ref);
+        wakers.iter().for_each(Waker::wake_by_ref);
     }
 
     /// Runs `act` with the worker of a request or connection.

@@ -19,7 +19,7 @@ use super::{
 };
 
 /// The callbacks of an agent. They come from several threads at once, those of the server's
-/// workers, and must not block: one that needs time takes the turn along
+/// workers, and must not block: a callback that needs time defers the turn
 /// (`peregrine_turn_defer`).
 #[repr(C)]
 #[derive(Clone, Copy)]

@@ -53,7 +53,7 @@ fn op_of(number: u32) -> Result<Op, FfiFailure> {
     })
 }
 
-/// A call: the request, and in whose name it is made.
+/// A call: the request and its caller.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PeregrineCall {
@@ -65,19 +65,19 @@ pub struct PeregrineCall {
     pub agent: *const u8,
     /// Its length in bytes.
     pub agent_len: usize,
-    /// The name of the caller, who owns its tasks, as if a trusted proxy had named it: it has all
-    /// scopes, and is not asked for a credential. 1 to 256 bytes without control characters. Null,
+    /// The name of the caller, which owns its tasks, as if a trusted proxy had named it: it has all
+    /// scopes and needs no credential. 1 to 256 bytes without control characters. Null,
     /// with length 0: an anonymous caller.
     pub owner: *const u8,
     /// Its length in bytes.
     pub owner_len: usize,
-    /// The tenant; null: the one that the request names, if any.
+    /// The tenant; null: the tenant in the request, if any.
     pub tenant: *const u8,
     /// Its length in bytes.
     pub tenant_len: usize,
 }
 
-/// What has come of a call.
+/// A reply of a call.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PeregrineReply {
@@ -145,11 +145,11 @@ unsafe fn maybe<'a>(data: *const u8, len: usize) -> Result<Option<&'a str>, FfiF
 }
 
 /// Begins a call (`PeregrineOp`) on a server or engine that runs. There is no socket and no
-/// credential: the program says who calls. What is wrong with a call is its answer. Released by
+/// credential: the program names the caller. Errors of the call are its answer. Released by
 /// `peregrine_call_release`. On an engine, `wake` names the call when it may have replies: one wake
-/// may stand for several, and none comes for those of the beginning. A program that does not wait
-/// in `peregrine_call_next` calls it at first, and after each wake, until it has no JSON. Any
-/// thread, but not a callback: a job may call, and be called.
+/// may stand for several, and there is none for replies that are there at once. A program that does
+/// not wait in `peregrine_call_next` calls it at first, and after each wake, until it has no JSON.
+/// Any thread, but not a callback: a job may call, and be called.
 ///
 /// Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8`, `VALUE` (no such operation, an invalid or too long
 /// name of an agent, owner, tenant or task, a request that is not a JSON object), `SERVER` (it does
@@ -239,7 +239,7 @@ pub extern "C" fn peregrine_call_close(call: u64) -> PeregrineStatus {
 
 /// Releases the call, and the JSON of its last reply, which no thread may read any more: where
 /// another thread uses the call, `peregrine_call_close` comes first, then the end of that use.
-/// Before its answer this tells the engine that the caller has left; its task goes on. Any thread,
+/// A call without an answer is given up as if its caller had left; its task continues. Any thread,
 /// but not a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`.

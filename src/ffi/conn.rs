@@ -44,8 +44,8 @@ pub enum PeregrineNext {
 pub struct PeregrineProgress {
     /// Bytes at the front of the input that are done with.
     pub consumed: usize,
-    /// More input changes nothing until there are so many bytes of it, from the first one that is
-    /// not consumed; 0: unknown.
+    /// The connection needs this many bytes of input, counted from the first byte that is not
+    /// consumed, before it can advance; 0: unknown.
     pub need: usize,
     /// Bytes of output (`peregrine_conn_output`).
     pub unsent: usize,
@@ -132,8 +132,8 @@ pub unsafe extern "C" fn peregrine_conn_new(
     })
 }
 
-/// Goes on as far as possible. `data` is all input that was received and not consumed, which is
-/// read where it is; `eof`: the peer has closed its side. Call it when input came, output was sent,
+/// Advances as far as possible. `data` is all input that was received and not consumed; it is not
+/// copied; `eof`: the peer has closed its side. Call it when input came, output was sent,
 /// `wake` was called with this handle, or `wait_ms` have passed. Any thread, but not a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`, `NULL`, `VALUE`.
@@ -181,8 +181,8 @@ pub unsafe extern "C" fn peregrine_conn_advance(
     })
 }
 
-/// What is to be sent. It stays good until the connection is advanced or released. Any thread, but
-/// not a callback.
+/// The bytes to send. The pointer is valid until the connection is advanced or released. Any
+/// thread, but not a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`, `NULL`.
 ///
@@ -231,8 +231,8 @@ pub extern "C" fn peregrine_conn_consume(conn: u64, len: usize) -> PeregrineStat
     })
 }
 
-/// Releases the connection: what it waits for is told that the client has left. Any thread, but not
-/// a callback.
+/// Releases the connection. Its calls without an answer are given up as if the client had left. Any
+/// thread, but not a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`.
 #[unsafe(no_mangle)]

@@ -45,7 +45,7 @@ pub(super) fn running(engine: u64) -> Result<Arc<RunningEngine>, FfiFailure> {
 }
 
 /// Makes an engine of a configuration, the text of a TOML file as for `peregrine_server_new`; `len`
-/// 0: of what is built in. The program hands over requests that it has parsed
+/// 0: the defaults. The program passes requests that it has parsed
 /// (`peregrine_exchange_new`) or the bytes of connections (`peregrine_conn_new`), and calls
 /// `peregrine_engine_tick`. The engine has no sockets and no threads, except one that fetches the
 /// keys of `[auth.issuers]` and also calls `now`. Keys of listeners, TLS, logs, metrics and
@@ -121,8 +121,8 @@ pub unsafe extern "C" fn peregrine_engine_header(
     unsafe { with_text(name, len, |name| handles::engine(engine)?.stage.pass_header(name)) }
 }
 
-/// Starts the engine: from now on it takes requests and connections, and no agents. One that could
-/// not start has ended. Any thread, but not a callback.
+/// Starts the engine: from now on it takes requests and connections, and no agents. An engine that
+/// could not start has ended. Any thread, but not a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`, `SERVER` (the configuration is wrong, or it was started already).
 #[unsafe(no_mangle)]

@@ -82,7 +82,7 @@ pub struct PeregrineAnswer {
     pub trailers: usize,
     /// Poll again in so many milliseconds at the latest; `UINT64_MAX`: for ever.
     pub wait_ms: u64,
-    /// True: nothing follows what is there.
+    /// True: the answer is complete.
     pub is_over: bool,
     /// False: the rest of the body may be thrown away.
     pub wants_body: bool,
@@ -175,8 +175,8 @@ unsafe fn read_fields<'a>(
 
 /// Begins a request with this head. Poll it at once if it has no body, else give it the body
 /// (`peregrine_exchange_push` and `peregrine_exchange_end`, or `peregrine_exchange_whole`). Names
-/// of fields may have any case; fields of a connection are ignored. What is wrong with the request
-/// is its answer, not an error here. Released by `peregrine_exchange_release`, at any time. Any
+/// of fields may have any case; fields of a connection are ignored. Errors of the request are its
+/// answer, not an error here. Released by `peregrine_exchange_release`, at any time. Any
 /// thread, but not a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8` (the address), `VALUE` (an unknown flag, an address
@@ -298,10 +298,10 @@ pub unsafe extern "C" fn peregrine_exchange_whole(
     })
 }
 
-/// Goes on as far as possible, and says what there is of the answer. Call it at first, when the
-/// body has ended, when `wake` was called with this handle, when `wait_ms` have passed, and when
-/// content was consumed: while more than `output_bytes_max` is not, a stream waits. Any thread, but
-/// not a callback.
+/// Advances as far as possible, and gives the available part of the answer. Call it at first, when
+/// the body has ended, when `wake` was called with this handle, when `wait_ms` have passed, and
+/// when content was consumed: while more than `output_bytes_max` is not, a stream waits. Any
+/// thread, but not a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`, `NULL`.
 ///

@@ -34,7 +34,7 @@ pub struct PeregrineHost {
     /// The time in ms: of a clock that never goes back, and since the Unix epoch. Null: the clocks
     /// of the system.
     pub now: Option<unsafe extern "C" fn(user: *mut c_void, mono_ms: *mut u64, unix_ms: *mut u64)>,
-    /// Fills 16 bytes with random bits that no peer can guess. Null: those of the system.
+    /// Fills 16 bytes with random bits that no peer can guess. Null: the random bits of the system.
     pub random: Option<unsafe extern "C" fn(user: *mut c_void, out: *mut u8)>,
     /// The engine, all that it has opened, and its jobs are released; no other callback comes after
     /// it. May be null.

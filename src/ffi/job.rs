@@ -199,9 +199,9 @@ pub unsafe extern "C" fn peregrine_job_fail(
     unsafe { with_text(data, len, |words| Ok(handles::job(job)?.fail(words)?)) }
 }
 
-/// As `peregrine_job_fail` for an error of the program, such as an exception: its text is told to
-/// the operator, at most 4 KiB of it; the client is shown it where `show_errors` says so, else a
-/// reference. Any thread.
+/// As `peregrine_job_fail` for an error of the program, such as an exception. The log gets its
+/// text, at most 4 KiB; the client gets it if `show_errors` allows, otherwise a reference. Any
+/// thread.
 ///
 /// Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED`.
 ///
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn peregrine_job_fail_error(
     unsafe { with_text(data, len, |words| Ok(handles::job(job)?.fail_for(words)?)) }
 }
 
-/// A function that is told of the end of a job. It comes from any thread, and must neither block
+/// A function that is called at the end of a job. It comes from any thread, and must neither block
 /// nor call a function of the library (`PEREGRINE_STATUS_BUSY`). Locks of the library may be held.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -259,8 +259,8 @@ impl Drop for NoticeCallbacks {
     }
 }
 
-/// Has the program told when the job is over, in place of asking between two steps; a second notice
-/// takes the place of the first. The callbacks are copied; where this fails, `release` is not
+/// Calls the program when the job is over, so that it need not ask between two steps; a second
+/// notice replaces the first. The callbacks are copied; where this fails, `release` is not
 /// called. Any thread.
 ///
 /// Errors: `HANDLE`, `NULL` (also a notice without `ended`).
@@ -333,7 +333,7 @@ pub extern "C" fn peregrine_cancel_agree(cancel: u64) -> PeregrineStatus {
     run(|| decide(cancel, HostCancel::agree))
 }
 
-/// Refuses with this text: the task goes on. The handle is released. Any thread.
+/// Refuses with this text: the task continues. The handle is released. Any thread.
 ///
 /// Errors: `HANDLE`, `NULL`, `UTF8`; after the last two the cancel is undecided.
 ///

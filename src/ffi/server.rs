@@ -23,8 +23,8 @@ pub(super) fn engine_of(server: u64) -> Result<Arc<HostEngine>, FfiFailure> {
     Ok(handles::server(server)?.running(HostServer::engine)??)
 }
 
-/// Makes a server of a configuration, the text of a TOML file (`docs/peregrine.toml`); `len` 0: of
-/// what is built in. It does not start yet. It is released by `peregrine_server_release`. Any
+/// Makes a server of a configuration, the text of a TOML file (`docs/peregrine.toml`); `len` 0:
+/// the defaults. It does not start yet. It is released by `peregrine_server_release`. Any
 /// thread.
 ///
 /// Errors: `NULL`, `UTF8`.
@@ -92,9 +92,9 @@ pub unsafe extern "C" fn peregrine_server_header(
     unsafe { with_text(name, len, |name| handles::server(server)?.pass_header(name)) }
 }
 
-/// Starts the server, whose workers are threads of its own. One that could not start has ended. It
-/// raises the soft limit of open files of the process (`RLIMIT_NOFILE`) as far as `connections_max`
-/// needs, and logs to standard error. Any thread.
+/// Starts the server, whose workers are threads of its own. A server that could not start has
+/// ended. It raises the soft limit of open files of the process (`RLIMIT_NOFILE`) as far as
+/// `connections_max` needs, and logs to standard error. Any thread.
 ///
 /// Errors: `HANDLE`, `SERVER` (the configuration is wrong, the system refuses, or it was started
 /// already).
@@ -145,10 +145,10 @@ pub unsafe extern "C" fn peregrine_server_url(
 }
 
 /// Reads the configuration again, as `peregrine serve` does on SIGHUP: this text, or with `len` 0
-/// what the server has. Agents of the configuration, callers, quotas, TLS, the log and the limits
-/// that are live change, or nothing does; agents of the program stay. What has changed is a line of
-/// the log. This may take as long as the agents of the configuration need to answer, and another
-/// reload of this server waits meanwhile. Any thread, but not a callback.
+/// the last one. Agents of the configuration, callers, quotas, TLS, the log and live limits change,
+/// all or none; agents of the program stay. The log has a line for each change. This may take as
+/// long as the agents of the configuration need to answer, and another reload of this server waits
+/// meanwhile. Any thread, but not a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8`, `SERVER` (it does not run, or nothing has changed).
 ///

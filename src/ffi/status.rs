@@ -25,7 +25,7 @@ pub enum PeregrineStatus {
     Value = 4,
     /// The task takes no more events: it has ended or was canceled, or the turn was answered.
     Closed = 5,
-    /// The buffer is too short; nothing was written, and the length says what is needed.
+    /// The buffer is too short; nothing was written, and the length is the required one.
     Space = 6,
     /// The server cannot do it: its configuration is wrong, the address is taken, it runs already.
     Server = 7,

@@ -142,7 +142,7 @@ pub unsafe extern "C" fn peregrine_turn_message(
     unsafe { give(out, capacity, len, || with_turn(turn, message)) }
 }
 
-/// The task's id; if the message starts a task, the one that it would have. Only in the callback.
+/// The task's id; if the message starts a task, the id that it would get. Only in the callback.
 ///
 /// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED` (it was answered).
 ///
@@ -246,10 +246,10 @@ pub unsafe extern "C" fn peregrine_turn_artifact(
     })
 }
 
-/// Ends the turn with an error of the program, such as an exception: the call fails, or the task if
-/// there is one by what was published. The text is told to the operator, at most 4 KiB of it; the
-/// client is shown it where `show_errors` says so, else a reference. Only in the callback, which
-/// can do nothing more with the turn.
+/// Ends the turn with an error of the program, such as an exception: the call fails, or the task
+/// once events were published. The log gets the text, at most 4 KiB; the client gets it if
+/// `show_errors` allows, otherwise a reference. Only in the callback, which can do nothing more
+/// with the turn.
 ///
 /// Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED` (it was answered, or the server has no room).
 ///

@@ -24,7 +24,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<CallProbe>>> = const { RefCell::new(None) };
 }
 
-/// What is noted of one call at a time.
+/// The observations of one call at a time.
 #[derive(Debug)]
 pub struct CallProbe {
     start: Instant,
@@ -34,12 +34,12 @@ pub struct CallProbe {
     first_byte_ns: AtomicU64,
     /// Requests since the call began.
     requests: AtomicU64,
-    /// A response was said to be of another media type than those of A2A.
+    /// A response had a media type that is not of A2A.
     has_other_media: AtomicBool,
 }
 
 impl CallProbe {
-    /// A probe whose times count from `start`; `checks_media`: it looks at media types.
+    /// A probe whose times count from `start`; `checks_media`: it checks media types.
     pub fn new(start: Instant, checks_media: bool) -> Arc<CallProbe> {
         Arc::new(CallProbe {
             start,

@@ -66,7 +66,7 @@ impl SharedMeasures {
         })
     }
 
-    /// What there is. The worker waits while it is held.
+    /// The measures so far. The worker waits while the lock is held.
     pub fn lock(&self) -> MutexGuard<'_, LoadMeasures> {
         self.measures.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,17 +84,17 @@ impl SharedMeasures {
 
 /// What a worker is made of.
 pub struct WorkerSetup<'p, T: Transport, C> {
-    /// One at least, each with connections of its own; each slot keeps to one of them.
+    /// At least one, each with its own connections; each slot uses one client.
     pub clients: Vec<Client<T>>,
     /// The time of the run.
     pub clock: C,
     /// When that time began.
     pub start: Instant,
-    /// What all workers do.
+    /// The plan of all workers.
     pub plan: &'p LoadPlan,
-    /// Which of them this is, from 0.
+    /// The number of this worker, from 0.
     pub index: usize,
-    /// What it measures.
+    /// Its measures.
     pub shared: Arc<SharedMeasures>,
     /// Receives the webhooks of its calls, while another task serves.
     pub webhooks: Option<WebhookReceiver>,
@@ -113,7 +113,7 @@ pub struct LoadWorker<T: Transport, C> {
     clock: C,
     plan: LoadPlan,
     shared: Arc<SharedMeasures>,
-    /// What the times inside a call are relative to.
+    /// The start of the run, to which times inside a call are relative.
     start: Instant,
     schedule: tokio::sync::Mutex<CallSchedule>,
     /// Tasks that can be read, the newest last.
@@ -123,7 +123,7 @@ pub struct LoadWorker<T: Transport, C> {
     waiting_slots: Cell<usize>,
     /// By slot, when its call was due; [`IDLE`]: it makes none.
     due_by_slot: RefCell<Vec<u64>>,
-    /// When there was room again after as many calls as allowed were unanswered.
+    /// When there was room again after the limit of unanswered calls.
     room_since_ns: Cell<u64>,
     /// True: a slot is to be added.
     wants_slot: Cell<bool>,

@@ -12,14 +12,14 @@ use std::{
 };
 
 /// A thread with a runtime. Dropping it stops the work and waits for the thread.
-pub(super) struct BackgroundThread {
+pub(crate) struct BackgroundThread {
     state: Arc<BackgroundState>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// The state that a thread and its owner share.
 #[derive(Default)]
-pub(super) struct BackgroundState {
+pub(crate) struct BackgroundState {
     is_stopped: AtomicBool,
     /// The waker of the thread's work.
     waker: Mutex<Option<Waker>>,
@@ -65,6 +65,32 @@ impl BackgroundThread {
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
         Ok(BackgroundThread { state, thread: Some(thread) })
+    }
+}
+
+#[cfg(feature = "cli")]
+impl BackgroundThread {
+    /// Starts a thread with this name; the owner's end drops the work where it waits.
+    ///
+    /// # Errors
+    /// The system gives no runtime or no thread.
+    pub fn start_droppable(
+        name: &str,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<BackgroundThread> {
+        use std::{future::poll_fn, pin::pin, task::Poll};
+
+        BackgroundThread::start(name, |state| async move {
+            let mut work = pin!(work);
+            poll_fn(|cx| {
+                state.set_waker(cx.waker());
+                match state.is_stopped() {
+                    true => Poll::Ready(()),
+                    false => work.as_mut().poll(cx),
+                }
+            })
+            .await;
+        })
     }
 }
 

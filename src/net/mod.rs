@@ -92,6 +92,8 @@ mod worker_clients;
 mod worker_state;
 
 pub use async_agent::{AsyncAgent, async_agent, sleep};
+#[cfg(feature = "cli")]
+pub(crate) use background::BackgroundThread;
 pub use blocking_agent::{BlockingAgent, blocking_agent};
 #[cfg(feature = "client")]
 pub use client::{

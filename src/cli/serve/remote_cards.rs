@@ -2,20 +2,16 @@
 //! served with its new content.
 
 use std::{
-    future::{Future, poll_fn},
-    io,
-    pin::{Pin, pin},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::Poll,
-    thread::{self, JoinHandle},
     time::Duration,
 };
 
 use peregrine::{
     client::card::AgentCard,
     engine::{AgentChange, Agents},
+    net::BackgroundThread,
 };
-use tokio::{runtime, sync::oneshot, task::JoinSet, time::sleep};
+use tokio::{task::JoinSet, time::sleep};
 
 use super::{
     super::{tell, warn},
@@ -29,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub struct RemoteCards {
     served: Arc<Mutex<ServedCards>>,
     /// `None`: there was no remote agent yet.
-    refresher: Mutex<Option<CardRefresher>>,
+    refresher: Mutex<Option<BackgroundThread>>,
 }
 
 /// Their served cards.
@@ -68,44 +64,10 @@ impl RemoteCards {
         if refresher.is_some() || self.lock().0.is_empty() {
             return;
         }
-        match CardRefresher::start(refresh(Arc::clone(&self.served), agents.clone())) {
+        let rounds = refresh(Arc::clone(&self.served), agents.clone());
+        match BackgroundThread::start_droppable("peregrine-cards", rounds) {
             Ok(started) => *refresher = Some(started),
             Err(error) => warn(&format!("cards of remote agents cannot be refreshed: {error}")),
-        }
-    }
-}
-
-/// The thread that refreshes cards. Dropping it drops unfinished requests and waits for the thread.
-struct CardRefresher {
-    /// Dropping it stops the thread.
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl CardRefresher {
-    fn start(rounds: impl Future<Output = ()> + Send + 'static) -> io::Result<CardRefresher> {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let (stop, mut stopped) = oneshot::channel();
-        let run = move || {
-            let mut rounds = pin!(rounds);
-            runtime.block_on(poll_fn(|cx| match Pin::new(&mut stopped).poll(cx) {
-                Poll::Ready(_) => Poll::Ready(()),
-                Poll::Pending => rounds.as_mut().poll(cx),
-            }));
-            // Does not wait for a name that is being resolved.
-            runtime.shutdown_background();
-        };
-        let thread = thread::Builder::new().name("peregrine-cards".to_owned()).spawn(run)?;
-        Ok(CardRefresher { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for CardRefresher {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // A panic was reported when it happened.
-            let _ = thread.join();
         }
     }
 }

@@ -79,7 +79,7 @@ typedef enum PeregrineStatus {
    */
   PEREGRINE_STATUS_CLOSED = 5,
   /**
-   * The buffer is too short; nothing was written, and the length says what is needed.
+   * The buffer is too short; nothing was written, and the length is the required one.
    */
   PEREGRINE_STATUS_SPACE = 6,
   /**
@@ -153,7 +153,7 @@ typedef enum PeregrineOp {
 } PeregrineOp;
 
 /**
- * A call: the request, and in whose name it is made.
+ * A call: the request and its caller.
  */
 typedef struct PeregrineCall {
   /**
@@ -173,8 +173,8 @@ typedef struct PeregrineCall {
    */
   size_t agent_len;
   /**
-   * The name of the caller, who owns its tasks, as if a trusted proxy had named it: it has all
-   * scopes, and is not asked for a credential. 1 to 256 bytes without control characters. Null,
+   * The name of the caller, which owns its tasks, as if a trusted proxy had named it: it has all
+   * scopes and needs no credential. 1 to 256 bytes without control characters. Null,
    * with length 0: an anonymous caller.
    */
   const uint8_t *owner;
@@ -183,7 +183,7 @@ typedef struct PeregrineCall {
    */
   size_t owner_len;
   /**
-   * The tenant; null: the one that the request names, if any.
+   * The tenant; null: the tenant in the request, if any.
    */
   const uint8_t *tenant;
   /**
@@ -193,7 +193,7 @@ typedef struct PeregrineCall {
 } PeregrineCall;
 
 /**
- * What has come of a call.
+ * A reply of a call.
  */
 typedef struct PeregrineReply {
   /**
@@ -229,8 +229,8 @@ typedef struct PeregrineProgress {
    */
   size_t consumed;
   /**
-   * More input changes nothing until there are so many bytes of it, from the first one that is
-   * not consumed; 0: unknown.
+   * The connection needs this many bytes of input, counted from the first byte that is not
+   * consumed, before it can advance; 0: unknown.
    */
   size_t need;
   /**
@@ -272,7 +272,7 @@ typedef struct PeregrineHost {
    */
   void (*now)(void *user, uint64_t *mono_ms, uint64_t *unix_ms);
   /**
-   * Fills 16 bytes with random bits that no peer can guess. Null: those of the system.
+   * Fills 16 bytes with random bits that no peer can guess. Null: the random bits of the system.
    */
   void (*random)(void *user, uint8_t *out);
   /**
@@ -284,7 +284,7 @@ typedef struct PeregrineHost {
 
 /**
  * The callbacks of an agent. They come from several threads at once, those of the server's
- * workers, and must not block: one that needs time takes the turn along
+ * workers, and must not block: a callback that needs time defers the turn
  * (`peregrine_turn_defer`).
  */
 typedef struct PeregrineAgent {
@@ -410,7 +410,7 @@ typedef struct PeregrineAnswer {
    */
   uint64_t wait_ms;
   /**
-   * True: nothing follows what is there.
+   * True: the answer is complete.
    */
   bool is_over;
   /**
@@ -420,7 +420,7 @@ typedef struct PeregrineAnswer {
 } PeregrineAnswer;
 
 /**
- * A function that is told of the end of a job. It comes from any thread, and must neither block
+ * A function that is called at the end of a job. It comes from any thread, and must neither block
  * nor call a function of the library (`PEREGRINE_STATUS_BUSY`). Locks of the library may be held.
  */
 typedef struct PeregrineNotice {
@@ -452,11 +452,11 @@ uint32_t peregrine_abi_version(void);
 
 /**
  * Begins a call (`PeregrineOp`) on a server or engine that runs. There is no socket and no
- * credential: the program says who calls. What is wrong with a call is its answer. Released by
+ * credential: the program names the caller. Errors of the call are its answer. Released by
  * `peregrine_call_release`. On an engine, `wake` names the call when it may have replies: one wake
- * may stand for several, and none comes for those of the beginning. A program that does not wait
- * in `peregrine_call_next` calls it at first, and after each wake, until it has no JSON. Any
- * thread, but not a callback: a job may call, and be called.
+ * may stand for several, and there is none for replies that are there at once. A program that does
+ * not wait in `peregrine_call_next` calls it at first, and after each wake, until it has no JSON.
+ * Any thread, but not a callback: a job may call, and be called.
  *
  * Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8`, `VALUE` (no such operation, an invalid or too long
  * name of an agent, owner, tenant or task, a request that is not a JSON object), `SERVER` (it does
@@ -496,7 +496,7 @@ enum PeregrineStatus peregrine_call_close(uint64_t call);
 /**
  * Releases the call, and the JSON of its last reply, which no thread may read any more: where
  * another thread uses the call, `peregrine_call_close` comes first, then the end of that use.
- * Before its answer this tells the engine that the caller has left; its task goes on. Any thread,
+ * A call without an answer is given up as if its caller had left; its task continues. Any thread,
  * but not a callback.
  *
  * Errors: `HANDLE`, `BUSY`.
@@ -522,8 +522,8 @@ enum PeregrineStatus peregrine_conn_new(uint64_t engine,
                                         uint64_t *conn);
 
 /**
- * Goes on as far as possible. `data` is all input that was received and not consumed, which is
- * read where it is; `eof`: the peer has closed its side. Call it when input came, output was sent,
+ * Advances as far as possible. `data` is all input that was received and not consumed; it is not
+ * copied; `eof`: the peer has closed its side. Call it when input came, output was sent,
  * `wake` was called with this handle, or `wait_ms` have passed. Any thread, but not a callback.
  *
  * Errors: `HANDLE`, `BUSY`, `NULL`, `VALUE`.
@@ -538,8 +538,8 @@ enum PeregrineStatus peregrine_conn_advance(uint64_t conn,
                                             struct PeregrineProgress *progress);
 
 /**
- * What is to be sent. It stays good until the connection is advanced or released. Any thread, but
- * not a callback.
+ * The bytes to send. The pointer is valid until the connection is advanced or released. Any
+ * thread, but not a callback.
  *
  * Errors: `HANDLE`, `BUSY`, `NULL`.
  *
@@ -557,8 +557,8 @@ enum PeregrineStatus peregrine_conn_output(uint64_t conn, const uint8_t **data, 
 enum PeregrineStatus peregrine_conn_consume(uint64_t conn, size_t len);
 
 /**
- * Releases the connection: what it waits for is told that the client has left. Any thread, but not
- * a callback.
+ * Releases the connection. Its calls without an answer are given up as if the client had left. Any
+ * thread, but not a callback.
  *
  * Errors: `HANDLE`, `BUSY`.
  */
@@ -566,7 +566,7 @@ enum PeregrineStatus peregrine_conn_release(uint64_t conn);
 
 /**
  * Makes an engine of a configuration, the text of a TOML file as for `peregrine_server_new`; `len`
- * 0: of what is built in. The program hands over requests that it has parsed
+ * 0: the defaults. The program passes requests that it has parsed
  * (`peregrine_exchange_new`) or the bytes of connections (`peregrine_conn_new`), and calls
  * `peregrine_engine_tick`. The engine has no sockets and no threads, except one that fetches the
  * keys of `[auth.issuers]` and also calls `now`. Keys of listeners, TLS, logs, metrics and
@@ -609,8 +609,8 @@ enum PeregrineStatus peregrine_engine_agent(uint64_t engine,
 enum PeregrineStatus peregrine_engine_header(uint64_t engine, const uint8_t *name, size_t len);
 
 /**
- * Starts the engine: from now on it takes requests and connections, and no agents. One that could
- * not start has ended. Any thread, but not a callback.
+ * Starts the engine: from now on it takes requests and connections, and no agents. An engine that
+ * could not start has ended. Any thread, but not a callback.
  *
  * Errors: `HANDLE`, `BUSY`, `SERVER` (the configuration is wrong, or it was started already).
  */
@@ -660,8 +660,8 @@ enum PeregrineStatus peregrine_engine_release(uint64_t engine);
 /**
  * Begins a request with this head. Poll it at once if it has no body, else give it the body
  * (`peregrine_exchange_push` and `peregrine_exchange_end`, or `peregrine_exchange_whole`). Names
- * of fields may have any case; fields of a connection are ignored. What is wrong with the request
- * is its answer, not an error here. Released by `peregrine_exchange_release`, at any time. Any
+ * of fields may have any case; fields of a connection are ignored. Errors of the request are its
+ * answer, not an error here. Released by `peregrine_exchange_release`, at any time. Any
  * thread, but not a callback.
  *
  * Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8` (the address), `VALUE` (an unknown flag, an address
@@ -708,10 +708,10 @@ enum PeregrineStatus peregrine_exchange_whole(uint64_t exchange,
                                               struct PeregrineAnswer *answer);
 
 /**
- * Goes on as far as possible, and says what there is of the answer. Call it at first, when the
- * body has ended, when `wake` was called with this handle, when `wait_ms` have passed, and when
- * content was consumed: while more than `output_bytes_max` is not, a stream waits. Any thread, but
- * not a callback.
+ * Advances as far as possible, and gives the available part of the answer. Call it at first, when
+ * the body has ended, when `wake` was called with this handle, when `wait_ms` have passed, and
+ * when content was consumed: while more than `output_bytes_max` is not, a stream waits. Any
+ * thread, but not a callback.
  *
  * Errors: `HANDLE`, `BUSY`, `NULL`.
  *
@@ -872,9 +872,9 @@ enum PeregrineStatus peregrine_job_publish_protobuf(uint64_t job,
 enum PeregrineStatus peregrine_job_fail(uint64_t job, const uint8_t *data, size_t len);
 
 /**
- * As `peregrine_job_fail` for an error of the program, such as an exception: its text is told to
- * the operator, at most 4 KiB of it; the client is shown it where `show_errors` says so, else a
- * reference. Any thread.
+ * As `peregrine_job_fail` for an error of the program, such as an exception. The log gets its
+ * text, at most 4 KiB; the client gets it if `show_errors` allows, otherwise a reference. Any
+ * thread.
  *
  * Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED`.
  *
@@ -884,8 +884,8 @@ enum PeregrineStatus peregrine_job_fail(uint64_t job, const uint8_t *data, size_
 enum PeregrineStatus peregrine_job_fail_error(uint64_t job, const uint8_t *data, size_t len);
 
 /**
- * Has the program told when the job is over, in place of asking between two steps; a second notice
- * takes the place of the first. The callbacks are copied; where this fails, `release` is not
+ * Calls the program when the job is over, so that it need not ask between two steps; a second
+ * notice replaces the first. The callbacks are copied; where this fails, `release` is not
  * called. Any thread.
  *
  * Errors: `HANDLE`, `NULL` (also a notice without `ended`).
@@ -925,7 +925,7 @@ enum PeregrineStatus peregrine_cancel_task_id(uint64_t cancel,
 enum PeregrineStatus peregrine_cancel_agree(uint64_t cancel);
 
 /**
- * Refuses with this text: the task goes on. The handle is released. Any thread.
+ * Refuses with this text: the task continues. The handle is released. Any thread.
  *
  * Errors: `HANDLE`, `NULL`, `UTF8`; after the last two the cancel is undecided.
  *
@@ -1072,8 +1072,8 @@ enum PeregrineStatus peregrine_job_headers(uint64_t job,
 enum PeregrineStatus peregrine_job_state(uint64_t job, uint32_t *state);
 
 /**
- * Makes a server of a configuration, the text of a TOML file (`docs/peregrine.toml`); `len` 0: of
- * what is built in. It does not start yet. It is released by `peregrine_server_release`. Any
+ * Makes a server of a configuration, the text of a TOML file (`docs/peregrine.toml`); `len` 0:
+ * the defaults. It does not start yet. It is released by `peregrine_server_release`. Any
  * thread.
  *
  * Errors: `NULL`, `UTF8`.
@@ -1113,9 +1113,9 @@ enum PeregrineStatus peregrine_server_agent(uint64_t server,
 enum PeregrineStatus peregrine_server_header(uint64_t server, const uint8_t *name, size_t len);
 
 /**
- * Starts the server, whose workers are threads of its own. One that could not start has ended. It
- * raises the soft limit of open files of the process (`RLIMIT_NOFILE`) as far as `connections_max`
- * needs, and logs to standard error. Any thread.
+ * Starts the server, whose workers are threads of its own. A server that could not start has
+ * ended. It raises the soft limit of open files of the process (`RLIMIT_NOFILE`) as far as
+ * `connections_max` needs, and logs to standard error. Any thread.
  *
  * Errors: `HANDLE`, `SERVER` (the configuration is wrong, the system refuses, or it was started
  * already).
@@ -1148,10 +1148,10 @@ enum PeregrineStatus peregrine_server_url(uint64_t server,
 
 /**
  * Reads the configuration again, as `peregrine serve` does on SIGHUP: this text, or with `len` 0
- * what the server has. Agents of the configuration, callers, quotas, TLS, the log and the limits
- * that are live change, or nothing does; agents of the program stay. What has changed is a line of
- * the log. This may take as long as the agents of the configuration need to answer, and another
- * reload of this server waits meanwhile. Any thread, but not a callback.
+ * the last one. Agents of the configuration, callers, quotas, TLS, the log and live limits change,
+ * all or none; agents of the program stay. The log has a line for each change. This may take as
+ * long as the agents of the configuration need to answer, and another reload of this server waits
+ * meanwhile. Any thread, but not a callback.
  *
  * Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8`, `SERVER` (it does not run, or nothing has changed).
  *
@@ -1214,7 +1214,7 @@ enum PeregrineStatus peregrine_turn_message(uint64_t turn,
                                             size_t *len);
 
 /**
- * The task's id; if the message starts a task, the one that it would have. Only in the callback.
+ * The task's id; if the message starts a task, the id that it would get. Only in the callback.
  *
  * Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED` (it was answered).
  *
@@ -1277,10 +1277,10 @@ enum PeregrineStatus peregrine_turn_artifact(uint64_t turn,
                                              size_t len);
 
 /**
- * Ends the turn with an error of the program, such as an exception: the call fails, or the task if
- * there is one by what was published. The text is told to the operator, at most 4 KiB of it; the
- * client is shown it where `show_errors` says so, else a reference. Only in the callback, which
- * can do nothing more with the turn.
+ * Ends the turn with an error of the program, such as an exception: the call fails, or the task
+ * once events were published. The log gets the text, at most 4 KiB; the client gets it if
+ * `show_errors` allows, otherwise a reference. Only in the callback, which can do nothing more
+ * with the turn.
  *
  * Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED` (it was answered, or the server has no room).
  *

@@ -6,11 +6,11 @@ use std::{process::Command as StdCommand, sync::OnceLock};
 
 use tokio::process::Command;
 
-/// Sets up the processes of agents further.
+/// Prepares each process of an agent before it starts.
 #[cfg(all(feature = "ffi", unix))]
 static SET_UP: OnceLock<fn(&mut StdCommand)> = OnceLock::new();
 
-/// Sets the function that sets up the processes of agents further; the first one stays.
+/// Sets the function that prepares each process of an agent; later calls change nothing.
 #[cfg(all(feature = "ffi", unix))]
 pub(crate) fn set_up_processes(set_up: fn(&mut StdCommand)) {
     SET_UP.get_or_init(|| set_up);

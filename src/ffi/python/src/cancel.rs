@@ -69,7 +69,7 @@ impl PyCancel {
         py.detach(|| cancel.map(HostCancel::agree));
     }
 
-    /// Refuses with this text: the task goes on. Once decided, it does nothing.
+    /// Refuses with this text: the task continues. Once decided, it does nothing.
     fn refuse(&self, py: Python<'_>, text: &str) {
         let cancel = self.take();
         py.detach(|| cancel.map(|cancel| cancel.refuse(text)));
