@@ -2,7 +2,7 @@
 //!
 //! Invariant: of equal sends one runs, and the others receive its outcome, each in the mode that it
 //! requests. A failed send counts as not made. A send is not made again after its outcome is gone.
-//! Decision: `docs/adr/0022-a-send-is-known-again.md`.
+//! Decision: `docs/adr/0022-a-repeated-send-is-recognised.md`.
 
 mod content;
 mod owners;

@@ -391,7 +391,7 @@ fn versions_and_relative_urls_are_read_as_they_are_meant() {
         let user = User::of(&fake.url);
         assert!(user.ok(&["send", "hi"]).out.contains("fine"), "{version} {path}");
         let lint = user.run(&["card", "lint"]).out;
-        assert!(lint.contains("it is relative") && !lint.contains("cannot be called"), "{lint}");
+        assert!(lint.contains("a relative URL") && !lint.contains("cannot be called"), "{lint}");
     }
     let fake = agent(json!({}), |heard, _| heard.result(&message("fine")));
     let of = |path: &'static str, binding: &'static str| {

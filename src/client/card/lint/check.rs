@@ -30,13 +30,13 @@ pub(super) fn object(
         let value = by_name.or_else(|| members.get(&*proto_name).filter(|value| !value.is_null()));
         if by_name.is_none() && value.is_some() {
             // A2A 1.0 §5.5: names in JSON are in camel case.
-            let message = format!("it must not be called {proto_name}, its name in the proto");
+            let message = format!("must not be called {proto_name}, its name in the proto");
             findings.warn(&at, "A2A 1.0 §5.5", message);
         }
         match (value, member.need) {
             (None, MemberNeed::Free) => {}
             (None, MemberNeed::Filled | MemberNeed::There) => {
-                findings.schema(&at, table.clause, "it is required and missing");
+                findings.schema(&at, table.clause, "required and missing");
             }
             (Some(value), _) => value_of(&at, value, member, table, form, findings),
         }
@@ -59,7 +59,7 @@ fn value_of(
     match (member.kind, value) {
         (MemberType::Text, Value::String(text)) => {
             if is_needed && text.trim().is_empty() {
-                findings.schema(at, clause, "it is required and empty");
+                findings.schema(at, clause, "required and empty");
             }
         }
         (MemberType::Texts, Value::Array(entries)) => {
@@ -67,7 +67,7 @@ fn value_of(
             for (index, entry) in entries.iter().enumerate() {
                 if !entry.is_string() {
                     let at = format!("{at}[{index}]");
-                    findings.schema(&at, clause, format!("it is {}, not a string", kind(entry)));
+                    findings.schema(&at, clause, format!("{}, not a string", kind(entry)));
                 }
             }
         }
@@ -83,7 +83,7 @@ fn value_of(
                     _ => findings.schema(
                         &at,
                         inner.clause,
-                        format!("it is {}, not an object", kind(entry)),
+                        format!("{}, not an object", kind(entry)),
                     ),
                 }
             }
@@ -99,7 +99,7 @@ fn value_of(
                 MemberType::Object | MemberType::Inner(_) => "an object",
                 MemberType::List(_) | MemberType::Array => "an array",
             };
-            findings.schema(at, clause, format!("it is {}, not {wanted}", kind(value)));
+            findings.schema(at, clause, format!("{}, not {wanted}", kind(value)));
         }
     }
 }
@@ -113,8 +113,8 @@ fn empty(
     findings: &mut Findings,
 ) {
     match need {
-        MemberNeed::Filled if is_empty => findings.schema(at, clause, "it is required and empty"),
-        MemberNeed::There if is_empty => findings.warn(at, clause, "it is empty"),
+        MemberNeed::Filled if is_empty => findings.schema(at, clause, "required and empty"),
+        MemberNeed::There if is_empty => findings.warn(at, clause, "empty"),
         MemberNeed::Filled | MemberNeed::There | MemberNeed::Free => {}
     }
 }

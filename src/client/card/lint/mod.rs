@@ -68,7 +68,7 @@ impl fmt::Display for CardFinding {
 }
 
 impl CardFinding {
-    /// The finding without its level: `name: it is missing (A2A 1.0 §4.4.1)`.
+    /// The finding without its level: `name: required and missing (A2A 1.0 §4.4.1)`.
     pub fn sentence(&self) -> String {
         let member = if self.member.is_empty() { "card" } else { &self.member };
         format!("{member}: {} ({})", self.message, self.clause)

@@ -42,7 +42,7 @@ pub(super) fn all(
     for (member, value) in links {
         let text = value.and_then(Value::as_str).filter(|text| !text.is_empty());
         if text.is_some_and(|text| HttpOrigin::parse(text).is_err()) {
-            findings.warn(&member, clause, "it must be an absolute URL of http or https");
+            findings.warn(&member, clause, "must be an absolute URL of http or https");
         }
     }
 }
@@ -69,7 +69,7 @@ fn interfaces_v1(card: &Map<String, Value>, card_url: Option<&HttpUrl>, findings
         let (url, binding, version) =
             (said("url"), said("protocolBinding"), said("protocolVersion"));
         if !seen.insert((url, binding, version, said("tenant"))) {
-            findings.warn(&at, V1_INTERFACE, "it is listed twice");
+            findings.warn(&at, V1_INTERFACE, "listed twice");
         }
         if !version.is_empty() {
             let member = path(&at, "protocolVersion");
@@ -78,7 +78,7 @@ fn interfaces_v1(card: &Map<String, Value>, card_url: Option<&HttpUrl>, findings
                     let message = format!("{version:?} should be Major.Minor, such as \"1.0\"");
                     findings.warn(&member, "A2A 1.0 §3.6", message);
                 }
-                None => findings.error(&member, "A2A 1.0 §3.6", "it is not a version"),
+                None => findings.error(&member, "A2A 1.0 §3.6", "not a version"),
                 // A2A 1.0 §3.6: patch numbers are not used.
                 Some(_) if version.split('.').count() > 2 => {
                     findings.warn(
@@ -111,7 +111,7 @@ fn interfaces_v0(
     let preferred = text(card, "preferredTransport");
     if form == LintForm::V03 {
         if preferred.is_none() && card.get("preferredTransport").is_none() {
-            let message = "it is missing: clients assume that the URL is for JSONRPC";
+            let message = "missing: clients assume that the URL is for JSONRPC";
             findings.warn("preferredTransport", "A2A 0.3 §5.6.1", message);
         }
         match text(card, "protocolVersion") {
@@ -119,7 +119,7 @@ fn interfaces_v0(
                 findings.warn("protocolVersion", clause, "the card does not declare its version")
             }
             Some(version) if ProtocolVersion::parse(version).is_none() => {
-                findings.error("protocolVersion", clause, "it is not a version");
+                findings.error("protocolVersion", clause, "not a version");
             }
             Some(_) => {}
         }
@@ -140,7 +140,7 @@ fn interfaces_v0(
         // A2A 0.3 §5.6.3: two statements about one URL must agree.
         match of_url().find(|(_, one)| !transport(one).is_empty()) {
             None => {
-                let message = "it should list the main url as well";
+                let message = "should list the main url as well";
                 findings.warn("additionalInterfaces", "A2A 0.3 §5.5.5", message);
             }
             Some(_) if of_url().any(|(_, one)| transport(one).eq_ignore_ascii_case(binding)) => {}
@@ -212,11 +212,11 @@ fn interface(
         // An unknown binding may have its own form of URLs.
         (None, Err(_)) => return,
         (Some(_), Err(error)) => {
-            return findings.error(url_member, clause, format!("it {}", problem(&error)));
+            return findings.error(url_member, clause, problem(&error));
         }
     };
     if known != Some(Binding::Grpc) && said.target(None).is_err() {
-        let message = "it is relative: clients that do not resolve it against the card's URL fail";
+        let message = "a relative URL: clients that do not resolve it against the card's URL fail";
         findings.warn(url_member, clause, message);
     }
     if let Some(operation) = known.and_then(|binding| operation_of(&target, binding)) {
@@ -228,13 +228,13 @@ fn interface(
     }
     let origin = &target.origin;
     if !origin.is_secure() && !origin.is_loopback() {
-        let message = "it does not use TLS and is not on this machine";
+        let message = "does not use TLS and is not on this machine";
         findings.warn(url_member, "A2A 1.0 §7.1", message);
     }
     if matches!(origin.host_name(), "0.0.0.0" | "::") {
         findings.warn(url_member, clause, "no client can call the address 0.0.0.0 or ::");
     } else if origin.is_loopback() && card_url.is_some_and(|card| !card.origin.is_loopback()) {
-        findings.warn(url_member, clause, "it is on this machine, and the card is not");
+        findings.warn(url_member, clause, "names this machine, but the card came from another");
     }
     let is_ws = ["ws://", "wss://"].iter().any(|scheme| url.starts_with(scheme));
     if known.is_some() && is_ws != (known == Some(Binding::WebSocket)) {

@@ -72,15 +72,15 @@ fn schemes(card: &Map<String, Value>) -> impl Iterator<Item = (String, &Value)> 
 pub(super) fn schemes_v1(card: &Map<String, Value>, form: LintForm, findings: &mut Findings) {
     for (at, value) in schemes(card) {
         let Some(said) = CardObject::of(&at, value).filter(CardObject::is_object) else {
-            findings.schema(&at, V1, format!("it is {}, not an object", kind(value)));
+            findings.schema(&at, V1, format!("{}, not an object", kind(value)));
             continue;
         };
         let wrapped = SCHEMES.iter().filter(|scheme| said.get(scheme.wrapper).is_some());
         let wrapped: Vec<&Scheme> = wrapped.collect();
         let [scheme] = wrapped.as_slice() else {
             let message = match wrapped.is_empty() {
-                true => "it has no scheme member of 1.0",
-                false => "it must have one scheme member, and has several",
+                true => "has no scheme member of 1.0",
+                false => "must have one scheme member, and has several",
             };
             findings.schema(&at, V1, message);
             continue;
@@ -90,7 +90,7 @@ pub(super) fn schemes_v1(card: &Map<String, Value>, form: LintForm, findings: &m
         }
         let Some(inner) = said.object(scheme.wrapper).filter(CardObject::is_object) else {
             let at = said.path(scheme.wrapper);
-            findings.schema(&at, scheme.clause, "it is not an object");
+            findings.schema(&at, scheme.clause, "not an object");
             continue;
         };
         required(&inner, scheme.v1_required, scheme.clause, findings);
@@ -105,7 +105,7 @@ pub(super) fn schemes_v1(card: &Map<String, Value>, form: LintForm, findings: &m
 pub(super) fn schemes_v0(card: &Map<String, Value>, form: LintForm, findings: &mut Findings) {
     for (at, value) in schemes(card) {
         let Some(said) = CardObject::of(&at, value).filter(CardObject::is_object) else {
-            findings.schema(&at, V03, format!("it is {}, not an object", kind(value)));
+            findings.schema(&at, V03, format!("{}, not an object", kind(value)));
             continue;
         };
         let is_wrapped = SCHEMES.iter().any(|scheme| said.get(scheme.wrapper).is_some());
@@ -121,7 +121,7 @@ pub(super) fn schemes_v0(card: &Map<String, Value>, form: LintForm, findings: &m
             }
             // Clients of 0.3 find nothing there; clients of 1.0 do.
             (None, true) => {
-                let message = "it has the form of the proto, which some clients of 0.3 cannot read";
+                let message = "has the form of the proto, which some clients of 0.3 cannot read";
                 if form == LintForm::V03 {
                     findings.warn(&at, V03, message);
                 }
@@ -138,7 +138,7 @@ pub(super) fn schemes_v0(card: &Map<String, Value>, form: LintForm, findings: &m
 fn required(said: &CardObject<'_>, names: &[&str], clause: &'static str, findings: &mut Findings) {
     for name in names {
         if said.text(name).is_none_or(|text| text.trim().is_empty()) {
-            findings.schema(&said.path(name), clause, "it is required and missing or empty");
+            findings.schema(&said.path(name), clause, "required, and missing or empty");
         }
     }
 }
@@ -155,17 +155,15 @@ fn location(said: &CardObject<'_>, name: &str, clause: &'static str, findings: &
 fn flows(said: &CardObject<'_>, clause: &'static str, is_v1: bool, findings: &mut Findings) {
     let at = said.path("flows");
     let Some(flows) = said.object("flows") else {
-        return findings.schema(&at, clause, "it is required and is missing or not an object");
+        return findings.schema(&at, clause, "required, and missing or not an object");
     };
     let named = OAuthFlowKind::ALL.into_iter();
     let named = named.filter_map(|kind| Some((kind, flows.object(kind.name())?)));
     let named: Vec<(OAuthFlowKind, CardObject<'_>)> = named.collect();
     match named.len() {
-        0 => findings.schema(&at, clause, "it has no flow"),
+        0 => findings.schema(&at, clause, "has no flow"),
         1 => {}
-        _ if is_v1 => {
-            findings.schema(&at, "A2A 1.0 §4.5.7", "it must have one flow, and has several")
-        }
+        _ if is_v1 => findings.schema(&at, "A2A 1.0 §4.5.7", "must have one flow, and has several"),
         _ => {}
     }
     for (kind, flow) in named {
@@ -187,11 +185,7 @@ fn flows(said: &CardObject<'_>, clause: &'static str, is_v1: bool, findings: &mu
             }
         }
         if flow.get("scopes").is_none_or(|scopes| !scopes.is_object()) {
-            findings.schema(
-                &flow.path("scopes"),
-                clause,
-                "it is required and is missing or not a map",
-            );
+            findings.schema(&flow.path("scopes"), clause, "required, and missing or not a map");
         }
     }
 }
@@ -212,12 +206,12 @@ pub(super) fn requirements(card: &Map<String, Value>, form: LintForm, findings: 
             for (index, one) in list.iter().enumerate() {
                 let at = format!("{}[{index}]", path(&base, name));
                 let Some(one) = one.as_object() else {
-                    findings.schema(&at, clause, format!("it is {}, not an object", kind(one)));
+                    findings.schema(&at, clause, format!("{}, not an object", kind(one)));
                     continue;
                 };
                 let wrapped = one.get("schemes").and_then(Value::as_object);
                 if name == "securityRequirements" && wrapped.is_none() && !one.is_empty() {
-                    findings.schema(&at, V1, "it has no schemes object");
+                    findings.schema(&at, V1, "has no schemes object");
                 }
                 for scheme in wrapped.unwrap_or(one).keys() {
                     if declared.is_none_or(|declared| !declared.contains_key(scheme)) {

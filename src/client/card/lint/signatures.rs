@@ -14,13 +14,13 @@ pub(super) fn all(card: &Map<String, Value>, form: LintForm, findings: &mut Find
         let Some(said) = CardObject::of(&at, value) else { continue };
         let bytes = |name: &str| said.text(name).and_then(|text| decode(&text));
         if said.get("signature").is_some() && bytes("signature").is_none() {
-            findings.error(&said.path("signature"), clause, "it is not base64url");
+            findings.error(&said.path("signature"), clause, "not base64url");
         }
         let Some(text) = said.text("protected").filter(|text| !text.is_empty()) else { continue };
         let member = said.path("protected");
         let header = decode(&text).and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
         let Some(header) = header.filter(Value::is_object) else {
-            findings.error(&member, clause, "it is not base64url of a JSON object");
+            findings.error(&member, clause, "not base64url of a JSON object");
             continue;
         };
         let text = |name: &str| header.get(name).and_then(Value::as_str);

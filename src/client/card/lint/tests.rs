@@ -79,7 +79,7 @@ fn a_card_of_1_0_may_have_nothing_wrong() {
 fn what_the_schema_requires_is_an_error_with_its_clause() {
     let findings = validate(br#"{"supportedInterfaces":[{"url":7}],"capabilities":[]}"#);
     let shown: Vec<String> = findings.iter().map(CardFinding::to_string).collect();
-    let missing = "it is required and missing (A2A 1.0 §4.4.1)";
+    let missing = "required and missing (A2A 1.0 §4.4.1)";
     assert_eq!(shown[0], format!("error: name: {missing}"));
     let of_interface = "error: supportedInterfaces[0].url: it is a number, not a string";
     assert!(shown.contains(&format!("{of_interface} (A2A 1.0 §4.4.6)")), "{shown:#?}");
