@@ -19,31 +19,31 @@ pub enum FaultKind {
     MethodNotFound,
     /// A parameter is missing, of the wrong type or out of range.
     InvalidParams,
-    /// Another message was sent under the same id before; see `docs/guide/calls.md`.
+    /// A different message was sent before under the same id; see `docs/guide/calls.md`.
     IdempotencyConflict,
     /// An error of this server.
     Internal,
-    /// No such task, or one that the caller may not see.
+    /// No such task, or a task that the caller may not see.
     TaskNotFound,
     /// The task cannot be canceled any more.
     TaskNotCancelable,
-    /// Push notifications are not served.
+    /// Push notifications are not supported.
     PushNotificationNotSupported,
-    /// The operation is not served, or not in this state.
+    /// The operation is not supported, or not in this state.
     UnsupportedOperation,
-    /// Streaming is not served; 0.1 has a code of its own for it.
+    /// Streaming is not supported; 0.1 has a separate code for this.
     StreamingNotSupported,
-    /// The task is in a terminal state; 0.1 has a code of its own for it.
+    /// The task is in a terminal state; 0.1 has a separate code for this.
     TaskTerminal,
     /// A media type is not accepted.
     ContentTypeNotSupported,
-    /// The agent broke the protocol.
+    /// The agent violated the protocol.
     InvalidAgentResponse,
     /// There is no extended card.
     ExtendedAgentCardNotConfigured,
     /// The client must declare an extension.
     ExtensionSupportRequired,
-    /// The protocol version is not served.
+    /// The protocol version is not supported.
     VersionNotSupported,
     /// No room for another running task or stream; retry later.
     Overloaded,
@@ -88,7 +88,7 @@ pub enum CanonicalCode {
 }
 
 impl CanonicalCode {
-    /// Its name in an AIP-193 body.
+    /// The name of the status in an AIP-193 body.
     pub const fn name(self) -> &'static str {
         match self {
             CanonicalCode::InvalidArgument => "INVALID_ARGUMENT",
@@ -120,10 +120,10 @@ impl CanonicalCode {
     }
 }
 
-/// The name of a gRPC status code; an unknown or missing one is `UNKNOWN` (gRPC over HTTP/2,
+/// The name of a gRPC status code; an unknown or missing code is `UNKNOWN` (gRPC over HTTP/2,
 /// "Responses").
 pub fn grpc_code_name(code: Option<usize>) -> &'static str {
-    /// In the order of their numbers, from 0.
+    /// The names, indexed by their codes.
     const NAMES: [&str; 17] = [
         "OK",
         "CANCELLED",
@@ -146,14 +146,15 @@ pub fn grpc_code_name(code: Option<usize>) -> &'static str {
     code.and_then(|code| NAMES.get(code)).copied().unwrap_or("UNKNOWN")
 }
 
-/// The columns of a fault's row.
+/// A row of the table of faults.
 #[derive(Clone, Copy, Debug)]
 pub struct FaultRow {
     /// JSON-RPC code in 0.2, 0.3 and 1.0.
     pub code: i32,
     /// JSON-RPC code in 0.1, where it differs (wire §2.2).
     pub code_v01: i32,
-    /// HTTP status of the HTTP+JSON binding of 0.3 (wire §2.3); 1.0 has that of `status`.
+    /// HTTP status of the HTTP+JSON binding of 0.3 (wire §2.3); 1.0 uses the HTTP status of
+    /// `status`.
     pub http_v03: u16,
     /// Canonical status (A2A 1.0.1 §5.4).
     pub status: CanonicalCode,
@@ -192,8 +193,8 @@ impl FaultKind {
         FaultKind::LoopDetected,
     ];
 
-    /// The limit behind all faults of this kind, unless the fault has its own ([`Fault::limit`]);
-    /// `None`: not caused by a limit.
+    /// The limit that causes faults of this kind, unless the fault names another
+    /// ([`Fault::limit`]); `None`: not caused by a limit.
     pub const fn limit(self) -> Option<&'static str> {
         match self {
             FaultKind::Overloaded => Some("overload"),
@@ -286,7 +287,7 @@ pub struct Fault {
     pub task: Option<Box<[u8]>>,
     /// Seconds after which the same call may succeed, if known.
     pub retry_s: Option<u32>,
-    /// The limit that is reached, if there is one.
+    /// The limit that was reached, if any.
     pub limit: Option<&'static str>,
     /// The caller's share of the limit, in items or KiB, if the share is used up.
     pub share: Option<NonZeroU32>,
@@ -324,7 +325,7 @@ impl Fault {
         Fault { share, ..Fault::because(FaultKind::RateLimited, detail).of_limit(limit) }
     }
 
-    /// The limit that was hit, if there was one: the metric of refusals is labeled with this name.
+    /// The limit that was reached, if any: the label of the metric of refusals.
     pub fn limit_hit(&self) -> Option<&'static str> {
         self.limit.or(self.kind.limit())
     }
@@ -335,8 +336,8 @@ impl Fault {
         Fault { detail, field: Some(field), ..Fault::new(FaultKind::InvalidParams) }
     }
 
-    /// Seconds in `RetryInfo`: the known time, or a moment if the server shuts down. For other
-    /// limits of this server there is none, since client libraries would retry automatically.
+    /// Seconds in `RetryInfo`: `retry_s`, or 1 if the server shuts down. `None` for other limits of
+    /// this server, since client libraries would retry automatically.
     pub fn retry_after_s(&self) -> Option<u32> {
         self.retry_s.or((self.kind == FaultKind::ShuttingDown).then_some(1))
     }

@@ -1,8 +1,8 @@
 //! Peregrine: an A2A (Agent2Agent) server, gateway and client for every generation of the protocol.
 //!
 //! One port answers clients of 0.1, 0.2, 0.3 and 1.0 over JSON-RPC, HTTP+JSON, gRPC and WebSocket;
-//! a task made through one is readable through all. Agents are functions and values of this
-//! program, other programs, or agents that run elsewhere.
+//! a task created through one of them is readable through all. Agents are functions and values of
+//! this program, other programs, or remote agents.
 //!
 //! # How it works
 //!
@@ -13,24 +13,24 @@
 //!
 //! In scope: HTTP/1.1 and WebSocket on the server's side, JSON-RPC 2.0 with batches, HTTP+JSON,
 //! server-sent events, the messages of gRPC, the wire families 0.1, 0.2/0.3 and 1.0 and some
-//! platforms' dialects, a bounded store in memory, webhooks, agents inside the process, in
-//! programs and on other servers; and a client of all of these bindings and families. Features,
-//! all on by default, add the tokio driver (`net`), compressed requests (`compression`), HTTP/2
-//! and with it gRPC on the same port (`grpc`), TLS (`tls`), the agent that follows a file
-//! (`script`), the client (`client`), remote A2A agents and HTTP functions as agents
-//! (`gateway`), programs as agents (`exec`), authenticated callers (`auth`), webhooks (`push`),
-//! `/metrics` (`metrics`), the load generator (`load`), the log (`logs`), traces (`otlp`), and the
-//! command line, which is the binary (`cli`). Two more are for the tests of this repository:
-//! `internals` and `test-echo`. Not on by default are `ffi`, the C interface, and `embed`, on which
-//! it and the Python package stand.
+//! platforms' dialects, a bounded store in memory, webhooks, agents inside the process, in programs
+//! and on other servers; and a client of all of these bindings and families. Features, all on by
+//! default, add the tokio driver (`net`), compressed requests (`compression`), HTTP/2 and with it
+//! gRPC on the same port (`grpc`), TLS (`tls`), the agent that follows a file (`script`), the
+//! client (`client`), remote A2A agents and HTTP functions as agents (`gateway`), programs as
+//! agents (`exec`), authenticated callers (`auth`), webhooks (`push`), `/metrics` (`metrics`), the
+//! load generator (`load`), the log (`logs`), traces (`otlp`), and the command line, which is the
+//! binary (`cli`). Two more are for the tests of this repository: `internals` and `test-echo`. Off
+//! by default: `ffi`, the C interface, and `embed`, the common part of `ffi` and the Python
+//! package.
 //!
 //! Out of scope so far: persistence.
 //!
 //! Start with [`agent::Agent`] to answer messages, `net::Server` to serve them,
-//! [`engine::Exchange`] to serve them below an HTTP server of your own, [`service::Service`] to put
-//! something else behind the wire, and `client::Client` to call agents.
+//! [`engine::Exchange`] to serve them below an HTTP server of your own, [`service::Service`] to
+//! answer calls without agents of this crate, and `client::Client` to call agents.
 
-// The command line names the library like any other program.
+// The command line imports the library by its name, like any other program.
 #[cfg(feature = "cli")]
 extern crate self as peregrine;
 
@@ -123,12 +123,12 @@ mod ws;
 #[cfg(feature = "internals")]
 pub mod ws;
 
-/// The programs of the guide to the client, compiled by `cargo test`.
+/// The examples of the client guide, compiled by `cargo test`.
 #[cfg(all(doctest, feature = "client"))]
 #[doc = include_str!("../docs/guide/client.md")]
 struct ClientGuide;
 
-/// The programs of the page of features, compiled by `cargo test`.
+/// The examples of the features page, compiled by `cargo test`.
 #[cfg(all(doctest, feature = "net"))]
 #[doc = include_str!("../docs/reference/features.md")]
 struct FeaturesPage;

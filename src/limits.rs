@@ -2,7 +2,7 @@
 //! defined in that module.
 //!
 //! A limit is a number, a unit, a reason, a precedent and a test with the same name under `tests/`;
-//! `docs/limits.md` describes the effect on a peer when it is reached.
+//! `docs/limits.md` describes what a peer sees when a limit is reached.
 
 mod budget;
 pub mod callers;
@@ -49,8 +49,8 @@ macro_rules! limits {
             /// [`Unit::read`]: `64KiB`, `5s`.
             ///
             /// # Errors
-            /// [`LimitError`] when the name is unknown, or the value is not a number above zero
-            /// that fits or has a unit that the limit does not have.
+            /// [`LimitError`] when the name is unknown, the value is not a whole number from 1 to
+            /// the limit's maximum, or its unit does not fit the limit.
             pub fn set(&mut self, name: &str, value: &str) -> Result<(), LimitError> {
                 match name {
                     $(stringify!($name) => {
@@ -67,7 +67,7 @@ macro_rules! limits {
             /// Checks limits that were set in code, like [`Limits::set`].
             ///
             /// # Errors
-            /// The name of the first limit that is zero or does not fit.
+            /// The name of the first limit that is zero or above its maximum.
             pub fn check(&self) -> Result<(), &'static str> {
                 let fits = |(name, value): &(&str, u64)| (1..=ceiling(name)).contains(value);
                 match self.rows().into_iter().find(|row| !fits(row)) {
@@ -92,53 +92,53 @@ macro_rules! limits {
     };
 }
 
-/// Bytes of a body or message above which it counts among `large_bodies_max`: smaller ones are
+/// Bytes of a body or message above which it counts in `large_bodies_max`. Smaller bodies are
 /// parsed with the buffers of each worker.
 pub const LARGE_BODY_BYTES: usize = 64 * 1024;
 
-/// Bytes from which a gRPC response message is compressed for a client that accepts gzip: a longer
-/// one does not fit into the first round trip of a new connection (RFC 6928: 14,600 bytes), and a
-/// shorter one costs more to compress than to send.
+/// Bytes from which a gRPC response message is compressed for a client that accepts gzip. A longer
+/// message does not fit into the first round trip of a new connection (RFC 6928: 14,600 bytes); a
+/// shorter message costs more to compress than to send.
 #[cfg(feature = "compression")]
 pub const COMPRESSED_BYTES_MIN: usize = 16 * 1024;
 
 /// Bytes of a message to gRPC's health or reflection service, which contains a name.
 pub const SERVICE_MESSAGE_BYTES_MAX: usize = 4 * 1024;
 
-/// Sends that are remembered per lock: there are as many locks as that takes, and at most 64.
+/// Remembered sends per lock; the number of locks is derived from it, at most 64.
 pub(crate) const IDEMPOTENCY_SHARD_ENTRIES: usize = 1024;
 
-/// Bytes of direct messages that each lock retains at least for its sends.
+/// Minimum bytes of direct messages that each lock retains for its sends.
 pub(crate) const IDEMPOTENCY_SHARD_BYTES: usize = 64 * 1024;
 
 /// Header fields that an agent's profile may name.
 pub const AGENT_FIELDS_MAX: usize = 16;
 
-/// Origins with pages that may read answers: one setting lists them all, and each request is
-/// compared with each.
+/// Origins with pages that may read answers: one setting lists them all, and the origin of a
+/// request is compared with each.
 pub const CORS_ORIGINS_MAX: usize = 256;
 
-/// Default threads of an agent of blocking code (`net::blocking_agent`): such code waits more than
-/// it computes. tokio has 512 for a process.
+/// Default number of threads of an agent with blocking code (`net::blocking_agent`): such code
+/// waits more than it computes. tokio has 512 for a process.
 pub const BLOCKING_THREADS_MAX: usize = 64;
 
-/// Default queue of an agent of blocking code: messages that wait for a thread, 16 for each thread.
-/// Each holds its message and its call.
+/// Default queue of an agent with blocking code: messages that wait for a thread, 16 for each
+/// thread. Each holds its message and its call.
 pub const BLOCKING_QUEUE_MAX: usize = 1_024;
 
 /// Concurrent processes of one agent: each has its own memory, which the memory bound of the server
 /// does not count (an idle Python: 10 MiB).
 pub const PROCESSES_MAX: usize = 16;
 
-/// Turns of an agent in another language that wait for a process, or to be sent to an HTTP
-/// function; as for blocking code ([`BLOCKING_QUEUE_MAX`]).
+/// Turns of an agent in another language that wait for a process, or for an HTTP function; as many
+/// as for blocking code ([`BLOCKING_QUEUE_MAX`]).
 pub const AGENT_TURNS_QUEUED_MAX: usize = 1_024;
 
 /// Concurrent turns in one process with the line protocol, or at an HTTP function: enough for an
 /// agent of coroutines or threads.
 pub const AGENT_TURNS_MAX: usize = 64;
 
-/// Bytes of a line of an agent in another language: a file of 3 MiB in base64.
+/// Bytes of a line of an agent in another language: enough for a file of 3 MiB in base64.
 pub const AGENT_LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Milliseconds of silence allowed to a process or an HTTP function in a turn: models often think
@@ -146,21 +146,23 @@ pub const AGENT_LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const AGENT_SILENCE_MS: u64 = 300_000;
 
 /// Concurrent calls of one remote agent before the first byte of its answer; up to
-/// [`AGENT_TURNS_QUEUED_MAX`] more wait. Both together are a quarter of the default
-/// `deferred_calls_max`, so that an agent that does not respond delays no other.
+/// [`AGENT_TURNS_QUEUED_MAX`] more wait. Running and waiting calls together are a quarter of the
+/// default `deferred_calls_max`, so that an agent that does not respond does not delay calls of
+/// other agents.
 pub const UPSTREAM_CALLS_MAX: usize = 1_024;
 
-/// Tasks of one remote agent that are followed: a quarter of the default `async_futures_max`.
+/// Tasks of one remote agent that the gateway follows: a quarter of the default
+/// `async_futures_max`.
 pub const UPSTREAM_STREAMS_MAX: usize = 16_384;
 
-/// Milliseconds after which the card of a remote agent is read again if its server declares no
+/// Milliseconds after which the card of a remote agent is requested again if its response has no
 /// lifetime.
 pub const UPSTREAM_CARD_MS: u64 = 300_000;
 
 /// Minimum milliseconds between two requests for the card of a remote agent.
 pub const UPSTREAM_CARD_MS_MIN: u64 = 60_000;
 
-/// Log lines that wait for their reader; further ones are counted and dropped.
+/// Log lines that wait to be written; further ones are counted and dropped.
 pub const LOG_LINES_MAX: usize = 8_192;
 
 /// Access log lines for refused requests per second, over all workers; further ones are counted.
@@ -179,19 +181,19 @@ pub const SPANS_WAIT_MS: u64 = 5_000;
 /// Milliseconds that a message to the collector may take (OTLP exporter: 10 s).
 pub const SPANS_SEND_MS: u64 = 10_000;
 
-/// Milliseconds that a server waits at its end for its last spans to be sent.
+/// Milliseconds that a server waits on shutdown for its last spans to be sent.
 pub const SPANS_FLUSH_MS: u64 = 3_000;
 
-/// Maximum delay in milliseconds by the `Retry-After` of a collector.
+/// Maximum delay in milliseconds that a `Retry-After` of the collector may cause.
 pub const SPANS_RETRY_MS_MAX: u64 = 60_000;
 
-/// Maximum attempts to send a message that the collector delays.
+/// Maximum attempts to send a message for which the collector requests a retry.
 pub const SPANS_TRIES_MAX: usize = 5;
 
-/// Bytes of the collector's answer.
+/// Bytes that are read of the collector's answer.
 pub const SPANS_ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// Spans of one agent that are stored for its resumed turns.
+/// Spans of one agent that are stored until its turns resume.
 pub const RESUMED_SPANS_MAX: usize = 1_024;
 
 /// Earlier programs of one agent that may still have unfinished tasks
@@ -201,7 +203,7 @@ pub const OLDER_PROGRAMS_MAX: usize = 16;
 /// Dead letters that are retained; the oldest is dropped first.
 pub const PUSH_DEAD_LETTERS_MAX: usize = 1_024;
 
-/// Push configurations on one page of a list: the maximum of one task.
+/// Push configurations on one page of a list: the default `push_configs_task_max`.
 pub const PUSH_PAGE_CONFIGS_MAX: usize = 100;
 
 /// Why a limit could not be set.
@@ -209,24 +211,24 @@ pub const PUSH_PAGE_CONFIGS_MAX: usize = 100;
 pub enum LimitError {
     /// There is no limit with this name.
     Name,
-    /// The value is not a whole number above zero that fits the limit.
+    /// The value is not a whole number from 1 to the limit's maximum.
     Value,
-    /// The limit does not have the value's unit.
+    /// The unit of the value does not fit the limit.
     Unit,
 }
 
-/// The maximum value of a limit: more does not fit the integers in which it is counted.
-fn ceiling(name: &str) -> u64 {
+/// The maximum value of a limit: larger values do not fit the integers that count it.
+pub(crate) fn ceiling(name: &str) -> u64 {
     match name {
         // Lengths of ids and numbers of artifacts in the log of a task, and indexes of agents.
         "identifier_bytes_max" | "artifacts_max" | "agents_max" => u16::MAX as u64,
-        // Their numbers start at 1, and the highest is unused.
+        // The numbers of tenants start at 1, and the highest is unused.
         "tenants_max" => u16::MAX as u64 - 1,
         "owners_max" => 1 << 24,
         // Offsets in the log of a task, missing bytes of a request, bytes seen in a window.
         "task_bytes_max" | "body_bytes_max" | "write_progress_bytes_min" => i32::MAX as u64,
         "evo_ai_body_bytes_max" => i32::MAX as u64,
-        // Offsets in parsed input have the same size.
+        // Offsets in parsed input have 31 bits, too.
         "ws_frame_bytes_max" | "ws_message_bytes_max" => i32::MAX as u64,
         // Sums of bytes, of milliseconds, and of the worst case of memory.
         _ => 1 << 48,
@@ -246,7 +248,7 @@ limits! {
     query_bytes_max: usize = 4 * 1024;
     /// Bytes of a request body (dialect a2a-rust and gRPC's default: 4 MiB).
     body_bytes_max: usize = 4 * 1024 * 1024;
-    /// Bytes of a request body or a WebSocket message of the dialect evo_ai: a file of the largest
+    /// Bytes of a request body or a WebSocket message in the dialect evo_ai: a file of the largest
     /// size in base64, and a message. Other limits of bodies and messages do not apply there.
     evo_ai_body_bytes_max: usize = 8 * 1024 * 1024;
     /// Bytes of a file in a message of the dialect evo_ai, decoded (its documentation: 5 MB).
@@ -254,21 +256,21 @@ limits! {
     /// Bytes of a message of the dialect evo_ai as received, without the base64 of its files (its
     /// documentation: 1 MB).
     evo_ai_message_bytes_max: usize = 1024 * 1024;
-    /// Bodies and messages above 64 KiB that are parsed and answered at one time, over all workers;
-    /// others wait. Parsing takes many times the size of the input.
+    /// Bodies and messages above 64 KiB that are parsed and answered concurrently, over all
+    /// workers; others wait. Parsing takes many times the size of the input.
     large_bodies_max: usize = 4;
     /// Bytes of a chunk's size line with its extensions (hyper and nginx are close).
     chunk_line_bytes_max: usize = 256;
     /// Bytes of a chunked body's trailers, which are checked and dropped.
     trailer_bytes_max: usize = 8 * 1024;
-    /// Calls in one JSON-RPC batch: a page of 100 tasks can be read in one go.
+    /// Calls in one JSON-RPC batch: the tasks of a page of 100 can be read with one batch.
     batch_calls_max: usize = 100;
     /// Nested arrays and objects in a body; real messages stay under 20 (serde_json: 128).
     json_depth_max: usize = 64;
-    /// Tokens of JSON in a body (RFC 8259 §2); what a body costs beyond its bytes. 250,000 numbers
-    /// have twice as many (Jackson's `maxTokenCount` counts the same).
+    /// Tokens of JSON in a body (RFC 8259 §2): the cost of a body beyond its bytes. 250,000 numbers
+    /// have twice as many tokens (Jackson's `maxTokenCount` counts the same).
     json_tokens_max: usize = 512 * 1024;
-    /// Bytes of a JSON-RPC id, as it stands in the body, which every event of a stream repeats.
+    /// Bytes of a JSON-RPC id in the body; every event of a stream repeats it.
     rpc_id_bytes_max: usize = 512;
     /// Bytes of a task, context, message or artifact id; UUIDs have 36.
     identifier_bytes_max: usize = 256;
@@ -282,106 +284,107 @@ limits! {
     tls_handshake_timeout_ms: u64 = 10_000;
     /// Milliseconds from a connection's first byte of a head to its last (slow loris).
     head_timeout_ms: u64 = 10_000;
-    /// Milliseconds within which a body must move on by `body_progress_bytes_min`.
+    /// Milliseconds within which `body_progress_bytes_min` of a body must arrive.
     body_idle_ms: u64 = 30_000;
     /// Bytes of body that must arrive in every `body_idle_ms` (a slow body; Apache: 500 B/s).
     body_progress_bytes_min: usize = 16 * 1024;
     /// Milliseconds a connection may stay idle between requests (nginx: 75 s).
     keep_alive_idle_ms: u64 = 75_000;
-    /// Milliseconds within which waiting output must move on by `write_progress_bytes_min`.
+    /// Milliseconds within which a peer must read `write_progress_bytes_min` of the waiting output.
     write_stall_ms: u64 = 30_000;
-    /// Bytes of waiting output that a peer must take in every `write_stall_ms`, or all of it.
+    /// Bytes of waiting output that a peer must read in every `write_stall_ms`, or all of it.
     write_progress_bytes_min: usize = 16 * 1024;
     /// Milliseconds between keep-alive comments on a quiet stream (proxies cut at 30 to 60 s).
     sse_keep_alive_ms: u64 = 15_000;
     /// Milliseconds after which the head of a stream and a comment are sent if the agent has not
-    /// answered: an earlier refusal is a plain error, a later one an error event.
+    /// answered. An earlier refusal is a plain error, a later refusal an error event.
     stream_head_ms: u64 = 1_000;
     /// Bytes of the payload of a WebSocket frame (dialect a2a-rust: 4 MiB).
     ws_frame_bytes_max: usize = 4 * 1024 * 1024;
     /// Bytes of a WebSocket message over all its frames: as much as a body.
     ws_message_bytes_max: usize = 4 * 1024 * 1024;
-    /// Messages of one WebSocket that wait for their answers, a batch being one (dialect
+    /// Messages of one WebSocket that wait for their answers; a batch counts as one (dialect
     /// a2a-rust: 64).
     ws_in_flight_max: usize = 64;
-    /// Milliseconds of silence after which a WebSocket is pinged, and after as many more closed
-    /// (proxies cut at 30 to 60 s).
+    /// Milliseconds of silence after which a WebSocket gets a ping, and after the same time again
+    /// is closed (proxies cut at 30 to 60 s).
     ws_ping_ms: u64 = 20_000;
-    /// Milliseconds that a closing connection is read and ignored, so that our answer arrives.
+    /// Milliseconds for which a closing connection is still read, so that the answer arrives.
     linger_ms: u64 = 1_000;
-    /// Milliseconds that running calls and streams get to end on shutdown.
+    /// Milliseconds for running calls and streams to end on shutdown.
     drain_ms: u64 = 10_000;
-    /// Open connections, over all workers; file descriptors are the usual bound below it.
+    /// Open connections, over all workers; file descriptors are usually the lower bound.
     connections_max: usize = 65_536;
-    /// Connections to the operator's listener (`--admin`), in addition to `connections_max`: some
-    /// scrapers, probes and people.
+    /// Connections to the operator's listener (`--admin`), in addition to `connections_max`: enough
+    /// for scrapers, probes and operators.
     admin_connections_max: usize = 32;
     /// Open streams, over all workers.
     streams_max: usize = 65_536;
     /// Open streams of gRPC's health and reflection, which need no caller, over all workers: they
-    /// do not count in other limits, so they take no slots of calls.
+    /// are counted separately, so that they take no slots of calls.
     service_streams_max: usize = 1_024;
-    /// Such streams of one peer (an address, 64 bits of one of IPv6): a client that watches has one
-    /// or two.
+    /// Such streams of one peer (an IPv4 address, or an IPv6 network of 64 bits): a health watcher
+    /// has one or two.
     service_streams_peer_max: usize = 16;
-    /// Bytes of unsent output above which a connection's input is left waiting.
+    /// Bytes of unsent output above which a connection's input waits.
     output_bytes_max: usize = 256 * 1024;
-    /// Bytes of partial requests and unsent output, over all connections; beyond them, the
-    /// connections that hold most are closed.
+    /// Bytes of partial requests and unsent output of all connections together; at the limit, the
+    /// connections with the most are closed.
     buffers_bytes_max: usize = 1024 * 1024 * 1024;
-    /// Bytes of free buffers that all workers together keep for their next use.
+    /// Bytes of free buffers that all workers together retain for reuse.
     reuse_bytes_max: usize = 64 * 1024 * 1024;
-    /// Bytes of one answer after which a page of tasks ends and more calls of a batch are refused:
-    /// the memory that a small request can occupy (gRPC's clients take 4 MiB).
+    /// Bytes of one answer beyond which a page of tasks ends and more calls of a batch are refused:
+    /// it bounds the memory for the answer to a small request (gRPC's clients take 4 MiB).
     answer_bytes_max: usize = 2 * 1024 * 1024;
     /// HTTP/2 connections, which count among `connections_max` and may hold far more than others.
     http2_connections_max: usize = 512;
-    /// Calls at a time on one HTTP/2 connection (nginx 128, hyper 200).
+    /// Concurrent calls on one HTTP/2 connection (nginx 128, hyper 200).
     http2_streams_max: usize = 128;
-    /// Calls on one HTTP/2 connection that were reset before they were handled; beyond them the
+    /// Calls on one HTTP/2 connection that were reset before they were processed; beyond that the
     /// connection ends (hyper 20).
     http2_resets_max: usize = 20;
-    /// Frames without use that one HTTP/2 connection may send at once, such as SETTINGS, PING,
-    /// PRIORITY, unknown ones: all of them again in 30 s, and ten for each call and each frame of
-    /// data it is sent (nghttp2: 1,000, and 33 a second; Envoy: ten WINDOW_UPDATE a frame). In all
-    /// of its life, as many mistakes for which we reset a call (hyper 1,024).
+    /// Frames without effect that one HTTP/2 connection may send in a burst, such as SETTINGS,
+    /// PING, PRIORITY and unknown ones. The budget refills within 30 s, and by ten for each call
+    /// and each data frame that the server sends (nghttp2: 1,000, and 33 a second; Envoy: ten
+    /// WINDOW_UPDATE a frame). Also the number of errors in its lifetime for which the server
+    /// resets a call (hyper 1,024).
     http2_control_frames_max: usize = 1_000;
-    /// Names of agents, removed ones included: an index is never reused for another agent. Each
-    /// worker stores all names.
+    /// Names of agents, including removed ones, because an index is never reused. Each worker has
+    /// memory for all of them.
     agents_max: usize = 1_024;
-    /// Private bytes that an agent keeps with a task.
+    /// Bytes that an agent may store with a task (`Job::keep`).
     kept_bytes_max: usize = 1_024;
     /// Tasks in memory, running and finished; the oldest finished ones are evicted first.
     tasks_max: usize = 1_048_576;
     /// Calls that wait for their agents: to answer a message, to decide on a cancel, to find a task
     /// that is not stored. Their memory counts in `store_bytes_max`.
     deferred_calls_max: usize = 8_192;
-    /// Futures of async agents, over all workers: one may continue after its task was canceled.
+    /// Futures of async agents, over all workers; a future may outlive a canceled task.
     async_futures_max: usize = 65_536;
     /// Bytes of tasks in memory; the oldest finished ones are evicted first.
     store_bytes_max: usize = 1024 * 1024 * 1024;
-    /// Milliseconds that a finished task can still be read.
+    /// Milliseconds for which a finished task can still be read.
     task_ttl_ms: u64 = 3_600_000;
     /// Milliseconds without an event after which a submitted or working task fails.
     unfinished_idle_ms: u64 = 3_600_000;
     /// Milliseconds without an event after which a task in input-required or auth-required fails.
     input_required_ttl_ms: u64 = 86_400_000;
-    /// Agents and proxies that a call may have passed (SIP's `Max-Forwards`: 70; mail: 30).
+    /// Agents and proxies in the chain of a call (SIP's `Max-Forwards`: 70; mail: 30).
     hops_max: usize = 8;
     /// Maximum milliseconds that a reader can wait for new events of a task (proxies cut at 60 s).
     long_poll_ms_max: u64 = 60_000;
-    /// Names of tenants with tasks or calls: a caller that may name one can name many.
+    /// Names of tenants that have tasks or calls: a caller that may name one can name many.
     tenants_max: usize = 100;
-    /// Names of owners with tasks or calls; a newcomer displaces an owner with finished tasks only.
+    /// Names of owners that have tasks or calls; a new owner displaces an owner that has only
+    /// finished tasks.
     owners_max: usize = 10_000;
-    /// Valid credentials that are cached, and peers with wrong ones.
+    /// Cached valid credentials, and peers that sent wrong ones.
     credentials_max: usize = 8_192;
-    /// Sends that are remembered to recognize repeats; the oldest are dropped first.
+    /// Sends that are recognized when repeated; the oldest are evicted first.
     idempotency_entries_max: usize = 65_536;
-    /// Bytes of direct messages that are retained to answer repeated sends; the oldest are dropped
-    /// first.
+    /// Bytes of direct messages retained to answer repeated sends; the oldest are evicted first.
     idempotency_bytes_max: usize = 16 * 1024 * 1024;
-    /// Milliseconds that a send is remembered (Stripe: 24 h).
+    /// Milliseconds for which a repeated send is recognized (Stripe: 24 h).
     idempotency_ttl_ms: u64 = 86_400_000;
     /// Push configurations of one task.
     push_configs_task_max: usize = 100;
@@ -397,14 +400,15 @@ limits! {
     push_scopes_max: usize = 1_024;
     /// Scopes of one owner with a push configuration for all of their tasks.
     push_scopes_owner_max: usize = 16;
-    /// Bytes of all push configurations: 300 for each, in addition to its URL and the data of its
-    /// posts, and 700 for each scheme, host and port, in addition to three times its text; a
-    /// quarter of them for one owner.
+    /// Bytes of all push configurations: 300 and the URL and data of its posts for each, and 700
+    /// and three times its text for each origin (scheme, host and port); at most a quarter for one
+    /// owner.
     push_bytes_max: usize = 64 * 1024 * 1024;
-    /// Bytes of evicted tasks that are retained for their dead letters, at least a 1,024th of all
-    /// for each; an owner above its equal share loses its oldest first.
+    /// Bytes of evicted tasks that are retained for their dead letters, each counted as at least a
+    /// 1,024th of the limit; an owner above its equal share loses its oldest first.
     push_dead_bytes_max: usize = 16 * 1024 * 1024;
-    /// Bytes of posts to webhooks in flight, half of them for small ones; one may exceed it.
+    /// Bytes of webhook deliveries in flight, half of them for small ones; a single delivery may
+    /// exceed the limit.
     push_posts_bytes_max: usize = 32 * 1024 * 1024;
     /// Bytes of one task: a 4 MiB body twice, as history and artifact, and as much again.
     task_bytes_max: usize = 16 * 1024 * 1024;
@@ -412,7 +416,7 @@ limits! {
     history_max: usize = 1_000;
     /// Artifacts in a task.
     artifacts_max: usize = 256;
-    /// Events of a task that a subscriber can be replayed after an absence.
+    /// Latest events of a task that can be replayed to a subscriber that reconnects.
     event_ring_max: u64 = 1_024;
     /// Events that one turn of an agent may publish before it yields.
     turn_events_max: usize = 16_384;
@@ -428,7 +432,7 @@ mod tests {
         assert!(limits.target_bytes_max < limits.head_bytes_max);
         assert!(limits.query_bytes_max < limits.target_bytes_max);
         assert!(2 * limits.body_bytes_max < limits.task_bytes_max);
-        // The message of the largest file is stored twice as well: as history and as artifact.
+        // The message with the largest file is also stored twice: as history and as artifact.
         let base64 = limits.evo_ai_file_bytes_max.div_ceil(3) * 4;
         let message = base64 + limits.evo_ai_message_bytes_max;
         assert!(message < limits.evo_ai_body_bytes_max);
@@ -451,7 +455,7 @@ mod tests {
         assert_eq!(limits.set("store_bytes_max", "512M"), Ok(()));
         assert_eq!(limits.set("drain_ms", "5s"), Ok(()));
         assert_eq!((limits.store_bytes_max, limits.drain_ms), (512 << 20, 5_000));
-        // A value that would wrap or be truncated where it is used.
+        // Such a value would wrap or be truncated in use.
         for name in Limits::NAMES {
             assert_eq!(limits.set(name, &u64::MAX.to_string()), Err(LimitError::Value), "{name}");
         }

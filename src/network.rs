@@ -19,7 +19,9 @@ pub struct NoNetwork;
 
 impl fmt::Display for NoNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not an address, or a network such as 10.0.0.0/8")
+        f.write_str(
+            "must be an address, or a network such as 10.0.0.0/8 without bits set after its prefix",
+        )
     }
 }
 
@@ -28,8 +30,8 @@ impl std::error::Error for NoNetwork {}
 impl FromStr for Network {
     type Err = NoNetwork;
 
-    /// An address, or an address, a slash and a number of bits. Set bits after the prefix are
-    /// refused: `10.0.0.1/8` is probably a mistake.
+    /// Parses an address, or an address, a slash and the length of a prefix. Bits set after the
+    /// prefix are refused: `10.0.0.1/8` is probably a mistake.
     fn from_str(text: &str) -> Result<Network, NoNetwork> {
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
@@ -58,7 +60,7 @@ impl Network {
         Network { bits: bits(address), prefix: 128 }
     }
 
-    /// The length of its prefix as an IPv6 network: 96 more for an IPv4 network.
+    /// The length of its prefix as an IPv6 network, which is 96 more for an IPv4 network.
     pub fn prefix_bits(self) -> u32 {
         self.prefix
     }

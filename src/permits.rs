@@ -1,9 +1,10 @@
-//! Permits for concurrent items of one kind, over all workers: open streams, waiting calls.
+//! Permits for concurrent items of one kind, such as open streams or waiting calls, over all
+//! workers.
 //!
-//! Invariant: free permits are in the pool or with a worker, and are taken before use: the limit is
-//! never exceeded, even for a moment. A worker takes a portion at a time from the pool and returns
-//! a portion at a time, so workers seldom write shared memory. No call is refused while another
-//! worker has free permits.
+//! Invariant: each free permit is in the pool or with a worker, and is taken before use, so the
+//! limit is never exceeded, even for a moment. A worker takes portions from the pool and returns
+//! portions, so workers seldom write shared memory. No call is refused while another worker has
+//! free permits.
 
 use std::sync::{
     Arc,
@@ -68,7 +69,7 @@ impl Permits {
         self.of(worker).release(count);
     }
 
-    /// Permits in use, approximately: workers take and return some meanwhile.
+    /// Permits in use, approximately: workers take and return permits meanwhile.
     pub fn count(&self) -> usize {
         let kept: usize = self.workers.iter().map(|worker| worker.free.load(Relaxed)).sum();
         let free = self.workers[0].middle.free.load(Relaxed);
@@ -86,7 +87,7 @@ impl WorkerPermits {
         self.free.fetch_update(Relaxed, Relaxed, |free| free.checked_sub(1)).is_ok()
     }
 
-    /// Takes a permit from the pool, and a portion more if available.
+    /// Takes a permit from the pool, and up to `portion` more, which stay free for this worker.
     #[inline(never)]
     fn lend(&self) -> bool {
         let Middle { free, portion } = &*self.middle;

@@ -1,7 +1,7 @@
 //! JSON-RPC 2.0 envelopes: requests read from a parsed document, responses written around a body.
 //!
 //! An id is stored as its received text and returned unchanged. An invalid request is answered with
-//! its id if that could be read.
+//! its id, if the id could be read.
 
 use std::borrow::Cow;
 
@@ -11,12 +11,12 @@ use crate::{
     limits::Limits,
 };
 
-/// The id of a response when the request's could not be read (JSON-RPC 2.0 §5).
+/// The id of a response to a request without a readable id (JSON-RPC 2.0 §5).
 pub const NULL_ID: &[u8] = b"null";
 
 /// A valid request object.
 pub struct RpcRequest<'p> {
-    /// The id as it stands in the body; `None` for a notification.
+    /// The id as received; `None` for a notification.
     pub id: Option<&'p [u8]>,
     /// The method, unescaped.
     pub method: Cow<'p, [u8]>,
@@ -43,7 +43,7 @@ pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<RpcRequest<'p>, Inv
         return Err(refuse(NULL_ID, "the request must be an object"));
     }
     let mut slots = [ValueSlot::default(); OTHER + 1];
-    // A bit for each slot: present, and present twice.
+    // One bit per slot in each: the member is present, or present twice.
     let (mut seen, mut twice) = (0u8, 0u8);
     for (key, member) in value.members() {
         let index = match key.plain() {

@@ -1,8 +1,8 @@
 //! The service interface: every binding calls a [`Service`], and cores, routers and gateways
 //! implement it.
 //!
-//! A call is borrowed from its body and answered through a writer while the task is locked, so no
-//! data is copied in between. Time, entropy and wake-ups are arguments.
+//! A call is borrowed from its body, and answered through a writer while the task is locked, so no
+//! data is copied. Time, entropy and wake-ups are arguments.
 
 mod fields;
 mod grant;
@@ -73,7 +73,7 @@ pub struct Start {
     pub unix_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// Worker threads.
     pub workers: usize,
-    /// The base URL in cards when a request has no `Host`.
+    /// The base URL in cards if a request has no `Host`.
     pub base_url: String,
 }
 
@@ -89,12 +89,12 @@ pub struct Caller<'a> {
     /// The scope of the call's tasks. A service with a store maps the names [`Caller::tenant`] and
     /// [`Caller::owner`] to its own numbers; without names it uses the numbers in this field.
     pub scope: Scope,
-    /// The space of tasks that the caller named, not the name of an agent.
+    /// The tenant that the caller named; never the name of an agent.
     pub tenant: Option<&'a str>,
-    /// The name of the owner of the call's tasks: that of the principal ([`Principal::owner`]), or
-    /// the one set by an outer service.
+    /// The name of the owner of the call's tasks: [`Principal::owner`], or a name set by an outer
+    /// service.
     pub owner: Option<&'a str>,
-    /// The caller, if callers are authenticated ([`crate::auth`]); `None`: an anonymous one.
+    /// The authenticated caller ([`crate::auth`]); `None`: an anonymous caller.
     pub principal: Option<&'a Arc<Principal>>,
     /// True: the server authenticates callers, and a caller without a principal is anonymous.
     pub knows_callers: bool,
@@ -110,9 +110,9 @@ pub struct Caller<'a> {
     pub hops: u32,
     /// Values of the extension headers, comma separated, as received.
     pub extensions: Option<&'a str>,
-    /// The caller's address and transport, with its name if that was verified (A2A 1.0 §7.2).
+    /// The caller's address and transport, and its name if TLS verified it (A2A 1.0 §7.2).
     pub peer: &'a Peer<'a>,
-    /// The header fields of its request.
+    /// The header fields of the request.
     pub fields: RequestFields<'a>,
 }
 
@@ -126,12 +126,12 @@ pub struct CallCx<'a> {
     pub wake: &'a Waker,
     /// Fresh bits for identifiers.
     pub entropy: &'a mut dyn Entropy,
-    /// The worker's list in which an agent's events wait to be applied; empty between calls.
+    /// The worker's buffer for events of agents that are not applied yet; empty between calls.
     pub events: &'a mut EventBuf,
     /// State that all calls of the server share.
     pub shared: &'a SharedByCalls,
-    /// The newest record of the tasks that the answer shows, see [`tap::Tap`]: set by the service;
-    /// the answer is sent when the record is durable. 0: there is none.
+    /// The newest record of the tasks that the answer shows, see [`tap::Tap`]; set by the service.
+    /// The answer is sent when the record is durable. 0: no record.
     pub record: u64,
 }
 
@@ -159,7 +159,7 @@ impl CallCx<'_> {
         Holder::peer(address, caller.knows_callers)
     }
 
-    /// Notes that the answer shows a task with this last record; 0: there is no journal.
+    /// Notes that the answer shows a task with this last record; 0: the server has no journal.
     #[inline]
     pub fn shows(&mut self, record: u64) {
         self.record = self.record.max(record);
@@ -174,21 +174,22 @@ pub struct TickCx<'a> {
     pub now: Now,
     /// Fresh bits.
     pub entropy: &'a mut dyn Entropy,
-    /// The worker's list of events; empty between calls.
+    /// The worker's buffer for events; empty between calls.
     pub events: &'a mut EventBuf,
     /// The last agent that the service calls in the tick.
     pub last_call: &'a mut LastCall,
 }
 
-/// Identifies the task, call or stream in a service. Opaque: only the service that created it reads
-/// it. A service in front of others, like a router, numbers them in `service`.
+/// Identifies a task, call or stream in a service. Opaque: only the service that created the handle
+/// reads it. A service in front of others, like a router, stores the number of the inner service in
+/// `service`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Handle {
-    /// The number of the inner service; a service without inner ones ignores it.
+    /// The number of the inner service; ignored by a service without inner services.
     pub service: u16,
-    /// The key: a task, a position in a table.
+    /// The key: a task, or a position in a table.
     pub key: u64,
-    /// A position, or anything that saves a search; 0 at first.
+    /// A position, or other data that avoids a search; 0 at first.
     pub hint: u64,
 }
 
@@ -203,17 +204,17 @@ pub struct Cursor {
     pub snapshot: bool,
     /// True: the stream ends when the task asks for input; false: only when the task ends.
     pub ends_at_input: bool,
-    /// How it is woken.
+    /// Wakes the subscriber.
     pub waiter: Waiter,
-    /// The link to the agent that answers it, or waits for its disconnect.
+    /// The link to the agent that answers the call, or is notified when the subscriber disconnects.
     pub link: CallLink,
     /// The newest record that the subscriber has received, see [`CallCx::record`].
     pub record: u64,
 }
 
 impl Cursor {
-    /// Gives the subscriber the new events of `task`, after a snapshot if one is due. An item on
-    /// which `each` returns false counts as taken.
+    /// Passes the new events of `task` to `each`, after a snapshot if one is due. If `each` returns
+    /// false, its item counts as received, and no further item follows.
     pub fn show_new(&mut self, task: &Task, each: &mut Each<'_>) -> Follow {
         let newest = task.seq();
         let is_end = task.state().is_terminal() || (self.ends_at_input && task.awaits_input());
@@ -255,11 +256,11 @@ impl Cursor {
 pub enum Outcome {
     /// Answered.
     Answered,
-    /// Will be answered by [`Service::poll`].
+    /// [`Service::poll`] will answer the call.
     Pending(WaitHandle),
-    /// Will be answered by [`Service::follow`].
+    /// [`Service::follow`] will answer the call.
     Stream {
-        /// Where the stream begins.
+        /// The position at which the stream begins.
         cursor: Cursor,
         /// The wire family of the call that created the task.
         generation: Generation,
@@ -268,11 +269,11 @@ pub enum Outcome {
 
 /// One item of a stream.
 pub enum StreamResponse<'a> {
-    /// The whole task, as it was after its `seq()`.
+    /// The whole task, as it was after the event `seq()`.
     Snapshot(TaskView<'a>),
     /// One event.
     Event {
-        /// Its sequence number in the task.
+        /// The sequence number of the event in the task.
         seq: u64,
         /// The event; never a client's message.
         event: TaskEvent<'a>,
@@ -280,7 +281,7 @@ pub enum StreamResponse<'a> {
         artifact_index: u32,
         /// The task's id.
         task_id: RawText<'a>,
-        /// The id of its conversation.
+        /// The id of the task's context.
         context_id: RawText<'a>,
         /// True when the stream ends with this event.
         last: bool,
@@ -289,7 +290,7 @@ pub enum StreamResponse<'a> {
     Message {
         /// The agent's message.
         message: Message<'a>,
-        /// The id of the conversation.
+        /// The id of the context.
         context_id: RawText<'a>,
     },
 }
@@ -308,9 +309,9 @@ impl<'a> StreamResponse<'a> {
 /// The state of a follower after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follow {
-    /// There is nothing new; the waker is registered.
+    /// No new item; the waker is registered.
     Pending,
-    /// The follower stopped early and should call again when it has room.
+    /// `each` stopped early; call again when there is room.
     More,
     /// The stream is complete.
     End,
@@ -327,26 +328,26 @@ pub type Each<'f> = dyn FnMut(StreamResponse<'_>) -> bool + 'f;
 /// Notifications and requests of a server to its service other than calls. A service that needs
 /// none has an empty implementation: `impl Lifecycle for Table {}`.
 pub trait Lifecycle {
-    /// Performs the due work of a worker; returns when to call it again, in ms of the monotonic
-    /// clock. `wake` is woken when it is due earlier.
+    /// Performs the due work of a worker; returns when to call `tick` again, in ms of the monotonic
+    /// clock. Wakes `wake` if work is due earlier.
     fn tick(&self, _cx: &mut TickCx<'_>, _wake: &Waker) -> Option<u64> {
         None
     }
 
-    /// From now on no new work begins: the server shuts down.
+    /// The server shuts down: no new work starts after this.
     fn drain(&self) {}
 
-    /// From now on no call waits: each poll answers its call, if necessary with
+    /// No call waits after this: each poll answers its call, if necessary with
     /// [`ShuttingDown`](crate::fault::FaultKind::ShuttingDown).
     fn cut(&self) {}
 
     /// Tasks in a non-terminal state, with or without a waiting caller: the server reports the
-    /// number to the operator when it ends.
+    /// number to the operator when it terminates.
     fn unfinished_tasks(&self) -> usize {
         0
     }
 
-    /// Figures for metrics; `None`: it has none.
+    /// Counters for metrics; `None`: the service has none.
     fn stats(&self) -> Option<ServiceStats> {
         None
     }
@@ -377,24 +378,24 @@ pub trait Service: Lifecycle + Send + Sync {
         answer: &mut Answer<'_>,
     ) -> Poll<Result<Outcome, Fault>>;
 
-    /// Gives the new items to `each` and registers `wake` if there are no more.
+    /// Passes the new items to `each`, and registers `wake` when no item is left.
     fn follow(&self, cursor: &mut Cursor, wake: &Waker, each: &mut Each<'_>) -> Follow;
 
     /// The current profile of this agent; a different `Arc` than before means that it may have
-    /// changed. `None`: there is no such agent (any more).
+    /// changed. `None`: the agent does not exist (any more).
     fn profile(&self, agent: AgentIndex) -> Option<Arc<Profile>>;
 
     /// The agent with this name: called for each lookup, so that agents may be added and removed
     /// while the server runs. An index is never reused for another agent.
     ///
-    /// The default compares all profiles, from index 0 until there is none.
+    /// The default compares all profiles, from index 0 to the first index without a profile.
     fn agent(&self, name: &str) -> Option<AgentIndex> {
         let mut agents = (0..=u16::MAX).map(AgentIndex);
         let mut profiles = agents.by_ref().map_while(|agent| Some((agent, self.profile(agent)?)));
         profiles.find(|(_, profile)| profile.name == name).map(|(agent, _)| agent)
     }
 
-    /// True when there is exactly one agent: then any other name may be a tenant's
+    /// True if there is exactly one agent: any other name may then be the name of a tenant
     /// ([`Tenants::OfOneAgent`](crate::engine::Tenants)).
     fn has_one_agent(&self) -> bool {
         self.profile(AgentIndex(1)).is_none()
@@ -407,8 +408,8 @@ pub trait Service: Lifecycle + Send + Sync {
         false
     }
 
-    /// False when no agent has its own scopes ([`Profile::scopes`]), which saves a look at its
-    /// profile for each call of an authenticated caller.
+    /// False if no agent has its own scopes ([`Profile::scopes`]): calls of authenticated callers
+    /// then need not read the profile.
     fn has_own_scopes(&self) -> bool {
         true
     }

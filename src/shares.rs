@@ -1,8 +1,8 @@
-//! Equal shares of a full limit among the owners that hold it.
+//! Equal shares of a full limit for the owners that use it.
 //!
-//! Invariants: an owner that holds no more than its share never gives way to another owner. If the
-//! server authenticates callers, an anonymous caller is a stranger; all strangers together hold at
-//! most half of a limit. If it authenticates no callers, each address is an owner.
+//! Invariants: an owner that holds no more than its share never loses anything to another owner. If
+//! the server authenticates callers, an anonymous caller is a "stranger", and all strangers
+//! together hold at most half of a limit. Otherwise each address is an owner.
 
 use std::net::IpAddr;
 
@@ -11,13 +11,14 @@ use std::net::IpAddr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Holder(u64);
 
-/// Prefixes of keys that are not IPv6 networks: no packet comes from multicast (ff00::/8).
+/// Prefixes of keys that are not IPv6 networks: no packet comes from a multicast address
+/// (ff00::/8).
 const OWNER: u64 = 0xfffe << 48;
 const IPV4: u64 = 0xffff << 48;
 const BUCKET: u64 = 0xfffd << 48;
 
-/// Inverted in the key of a stranger. In all other keys, as in all assigned networks, the first two
-/// bits are equal.
+/// The bit that is inverted in the key of a [stranger](Holder::is_stranger). In all other keys, as
+/// in all assigned networks, the first two bits are equal.
 const STRANGER: u64 = 1 << 62;
 
 impl Holder {
@@ -29,7 +30,7 @@ impl Holder {
 
     /// Its owner number; 0: an anonymous caller.
     #[inline]
-    #[cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone ask for it"))]
+    #[cfg_attr(not(feature = "push"), allow(dead_code, reason = "only webhooks use it"))]
     pub const fn number(self) -> u32 {
         if self.0 & IPV4 == OWNER { self.0 as u32 } else { 0 }
     }
@@ -45,7 +46,7 @@ impl Holder {
         Holder(if is_stranger { key ^ STRANGER } else { key })
     }
 
-    /// A bucket of anonymous callers, used when very many of them have tasks.
+    /// One holder for a part of the anonymous callers, used when very many of them have tasks.
     pub const fn bucket(number: u32, is_stranger: bool) -> Holder {
         let key = BUCKET | number as u64;
         Holder(if is_stranger { key ^ STRANGER } else { key })
@@ -63,14 +64,14 @@ impl Holder {
     }
 }
 
-/// The holders of one limit: their number, and the sum that strangers hold.
+/// The holders of one limit, by [`Holder::is_stranger`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holders {
-    /// Holders other than strangers.
+    /// Number of holders without [`Holder::is_stranger`].
     pub owners: usize,
-    /// Strangers.
+    /// Number of holders with [`Holder::is_stranger`].
     pub strangers: usize,
-    /// What all strangers hold.
+    /// The amount that all holders with [`Holder::is_stranger`] have.
     pub held_by_strangers: usize,
 }
 
@@ -82,7 +83,7 @@ pub struct EqualShare {
 }
 
 impl Holders {
-    /// The share of each; 0 if there are more holders than room.
+    /// The share of each holder; 0 if there are more holders than room.
     #[inline]
     pub fn share(&self, most: usize) -> EqualShare {
         if self.strangers <= self.owners {
@@ -93,7 +94,8 @@ impl Holders {
         EqualShare { owner: (most - half) / self.owners.max(1), stranger: half / self.strangers }
     }
 
-    /// Whether `more` exceeds the half of strangers, if `holder` is one.
+    /// Whether `holder` is an anonymous caller of a server that authenticates others, and `more`
+    /// exceeds the half of all of them.
     #[inline]
     pub fn strangers_full(&self, holder: Holder, more: usize, most: usize) -> bool {
         holder.is_stranger() && self.held_by_strangers + more > most / 2
@@ -113,16 +115,16 @@ impl EqualShare {
 pub struct Newcomer {
     /// The holder.
     pub holder: Holder,
-    /// Its request; counts as held.
+    /// The requested amount; counts as held.
     pub more: usize,
     /// The whole limit.
     pub most: usize,
 }
 
 impl Newcomer {
-    /// The holder that has to give way: the one furthest above its equal share, or the newcomer
-    /// itself if no other is further above. `held` lists each holder once, with the amount it
-    /// holds. `None`: the newcomer holds nothing, and no other is above its share.
+    /// The holder that must lose something: the holder furthest above its equal share, or the
+    /// newcomer itself if no other is further above. `held` lists each holder once, with the amount
+    /// it holds. `None`: the newcomer holds nothing, and no other is above its share.
     pub fn victim<I>(self, held: I) -> Option<Holder>
     where
         I: Iterator<Item = (Holder, usize)> + Clone,
@@ -208,7 +210,7 @@ mod tests {
         assert_eq!(victim(b, &[(a, 8), (b, 2)]), Some(a));
         assert_eq!(victim(b, &[(a, 5), (b, 5)]), Some(b));
         assert_eq!(victim(c, &[(a, 6), (b, 4)]), Some(a));
-        // Strangers have at most half, even if the rest is free.
+        // Anonymous callers have at most half, even if the rest is free.
         let (s, t) = (stranger(1), stranger(2));
         assert_eq!(victim(s, &[(a, 1), (s, 5)]), Some(s));
         assert_eq!(victim(t, &[(a, 5), (s, 5)]), Some(s));

@@ -1,7 +1,7 @@
-//! Wake-ups of waiting calls and streams, and detection of abandoned ones.
+//! Wake-ups of waiting calls and streams, and detection of abandoned waits.
 //!
 //! The waiting side owns a [`Waiter`]; the awaited side holds the [`SharedWaker`] and wakes it.
-//! When the waiter is dropped, its waker has one owner left and can be dropped.
+//! When the waiter is dropped, the awaited side is the only owner of its waker, and can drop it.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,17 +11,17 @@ use std::{
 /// Bytes that a waiter costs the awaited side: the shared waker, and entries in lists.
 pub const WAITER_BYTES: usize = 64;
 
-/// The waiting side; it has at most one waker.
+/// The waiting side, with at most one waker.
 #[derive(Debug, Default)]
 pub struct Waiter(Option<Arc<SharedWaker>>);
 
-/// The side that wakes.
+/// The waker of a waiter, for the awaited side.
 #[derive(Debug)]
 pub struct SharedWaker(Mutex<Option<Waker>>);
 
 impl Waiter {
-    /// Registers `wake` for the next change. The first call returns the shared waker, which the
-    /// caller keeps for as long as it may wake it.
+    /// Registers `wake` for the next change. The first call returns the shared waker; the awaited
+    /// side stores it as long as it may call it.
     pub fn arm(&mut self, wake: &Waker) -> Option<Arc<SharedWaker>> {
         if let Some(shared) = &self.0 {
             let mut armed = shared.lock();
@@ -48,7 +48,7 @@ impl SharedWaker {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The waker to call; none until the waiter is armed again.
+    /// Takes the waker to call; `None` until the waiter is armed again.
     pub fn take(&self) -> Option<Waker> {
         self.lock().take()
     }

@@ -1,9 +1,9 @@
 //! Change notifications of watched tasks, for as long as they are stored.
 //!
-//! Invariants: a changed task is noted once until it is examined, so the notes are bounded by the
+//! Invariants: a changed task is noted once until it is examined, so there are no more notes than
 //! watched tasks. The store wakes the watch of a task without holding a lock.
 
-#![cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone watch tasks"))]
+#![cfg_attr(not(feature = "push"), allow(dead_code, reason = "only webhooks watch tasks"))]
 
 mod left;
 
@@ -29,13 +29,13 @@ pub struct TaskWatch {
     is_needed: AtomicBool,
     has_letters: AtomicBool,
     is_over: AtomicBool,
-    /// The last event for which a waker was called.
+    /// The latest event that the store has reported.
     seq: AtomicU64,
     has_left: AtomicBool,
     changes: Arc<Changes>,
 }
 
-/// A task's id; one made by a store needs no allocation.
+/// A task's id; an id created by a store needs no allocation.
 enum TaskName {
     /// The bits of a [`uuid`](crate::model::uuid) in its usual form.
     Uuid([u8; 16]),
@@ -70,10 +70,9 @@ impl TaskWatch {
         }
     }
 
-    /// Starts an examination: later changes are noted again, and earlier ones, if already noted,
-    /// are seen by this examination.
+    /// Starts an examination: it sees all changes noted before; later changes are noted again.
     pub fn look(&self) {
-        // A swap, which synchronizes with the swap that found it noted.
+        // A swap, since it synchronizes with the swap in `wake` that finds the task noted already.
         self.is_noted.swap(false, Ordering::AcqRel);
     }
 
@@ -92,14 +91,14 @@ impl TaskWatch {
         self.has_letters.store(has_letters, Ordering::Release);
     }
 
-    /// Whether the task is still needed; a noted one is, until it is examined.
+    /// Whether the task is still needed. A noted task is needed until it is examined.
     pub fn is_needed(&self) -> bool {
         let [is_noted, is_needed, is_over] =
             [&self.is_noted, &self.is_needed, &self.is_over].map(|is| is.load(Ordering::Acquire));
         (is_needed || is_noted) && !is_over
     }
 
-    /// Notes the latest event. Wake the watch to note the task.
+    /// Stores the latest event. Wake the watch to note the task.
     pub fn reach(&self, seq: u64) {
         self.seq.fetch_max(seq, Ordering::Relaxed);
     }
@@ -109,8 +108,8 @@ impl TaskWatch {
         self.seq.load(Ordering::Relaxed)
     }
 
-    /// The task is evicted: it is retained for its webhooks, if they still need it and there is
-    /// room ([`Changes::left`]).
+    /// Retains an evicted task for its webhooks, if they still need it and [`Changes::left`] has
+    /// room.
     pub fn keep(&self, task: Option<Task>) {
         let has_letters = self.has_letters.load(Ordering::Acquire) && !self.is_over();
         if let Some(task) = task.filter(|_| has_letters || self.is_needed()) {
@@ -118,7 +117,7 @@ impl TaskWatch {
         }
     }
 
-    /// The task was evicted after this event. Wake the watch to note it.
+    /// Stores that the task was evicted after this event. Wake the watch to note the task.
     pub fn leave(&self, seq: u64) {
         self.reach(seq);
         self.has_left.store(true, Ordering::Release);
@@ -134,8 +133,8 @@ impl TaskWatch {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Ends the watch, even if it is still referenced: nothing is noted, and the task is not
-    /// needed.
+    /// Ends the watch, even if it is still referenced: no later change is noted, and the task is
+    /// not needed any more.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Release);
     }
@@ -180,7 +179,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// No changes; evicted tasks may hold this many bytes.
+    /// An empty list; evicted tasks may hold this many bytes.
     pub fn new(left_bytes_max: usize) -> Changes {
         Changes { left: LeftTasks::new(left_bytes_max), ..Changes::default() }
     }
@@ -193,7 +192,7 @@ impl Changes {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Takes the noted keys; if there are none, `wake` is woken by the next one.
+    /// Takes the noted keys; if there are none, the next one wakes `wake`.
     pub fn take(&self, wake: &Waker) -> Vec<u64> {
         let mut changes = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         if changes.0.is_empty() {
@@ -246,7 +245,7 @@ mod tests {
     fn examination_misses_no_concurrent_eviction() {
         let changes = Arc::new(Changes::default());
         let turn = AtomicU64::new(0);
-        // On a single core, neither side spins until its time is over.
+        // On a single core, neither side spins for its whole time slice.
         let wait = |until: u64| {
             for spins in 1u32.. {
                 match turn.load(Ordering::Acquire) >= until {

@@ -1,5 +1,5 @@
-//! Taking over tasks after an agent's program was replaced, and the bytes that a program keeps with
-//! a task for its successor.
+//! The takeover of tasks after an agent's program was replaced, and the bytes that a program stores
+//! with a task for its successor.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::{
 };
 
 /// An unfinished task after its agent's program was replaced: see
-/// [`Agent::adopt`](super::Agent::adopt). It may be decided later and on any thread. Dropping it
-/// fails the task with a reason.
+/// [`Agent::adopt`](super::Agent::adopt). The agent may decide later, on any thread. Dropping the
+/// value fails the task with a reason.
 pub struct Adopted {
     task: TaskBuf,
     kept: Box<[u8]>,
@@ -19,40 +19,41 @@ pub struct Adopted {
 }
 
 impl Adopted {
-    /// Wraps the task in its current state, the bytes kept with it, and the job that continues it.
+    /// Wraps the task in its current state, the bytes stored with it, and the job that continues
+    /// it.
     pub(crate) fn new(task: TaskBuf, kept: Box<[u8]>, job: Job) -> Adopted {
         Adopted { task, kept, job: Some(job) }
     }
 
-    /// The task as it was when the program changed: ids, status, history, artifacts.
+    /// The task at the time of the replacement: ids, status, history, artifacts.
     pub fn task(&self) -> TaskView<'_> {
         self.task.view()
     }
 
-    /// The request's data that is left: tenant and owner of the task.
+    /// The remaining data of the request: tenant and owner of the task.
     ///
     /// # Panics
     /// Never: taking the job consumes the value.
     pub fn request(&self) -> &RequestInfo {
         match &self.job {
             Some(job) => job.request(),
-            None => unreachable!("a task is taken once"),
+            None => unreachable!("into_job consumes the value"),
         }
     }
 
-    /// The bytes kept with the task; see [`Job::keep`].
+    /// The bytes stored with the task; see [`Job::keep`].
     pub fn kept(&self) -> &[u8] {
         &self.kept
     }
 
-    /// Continues the task. The job's message is the client's latest.
+    /// Continues the task. The message of the job is the latest message of the client.
     ///
     /// # Panics
     /// Never: taking the job consumes the value.
     pub fn into_job(mut self) -> Job {
         match self.job.take() {
             Some(job) => job,
-            None => unreachable!("a task is taken once"),
+            None => unreachable!("into_job consumes the value"),
         }
     }
 }
@@ -67,14 +68,14 @@ impl Drop for Adopted {
     }
 }
 
-/// Why bytes could not be kept with a task; the previous bytes remain.
+/// Why bytes were not stored with a task; the previous bytes remain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotKept {
     /// The task accepts no more changes: see [`Closed`](super::Closed).
     Closed,
     /// There are more bytes than `kept_bytes_max`.
     TooLong,
-    /// The server has no room for them (`store_bytes_max`), or the owner's share is used up.
+    /// The server has no room for the bytes (`store_bytes_max`), or the owner's share is full.
     NoRoom,
 }
 
@@ -83,7 +84,9 @@ impl std::fmt::Display for NotKept {
         f.write_str(match self {
             NotKept::Closed => "the task accepts no more events",
             NotKept::TooLong => "more bytes than kept_bytes_max",
-            NotKept::NoRoom => "the store has no room for the bytes",
+            NotKept::NoRoom => {
+                "no room for the bytes of the agent (store_bytes_max, or the owner's share of it)"
+            }
         })
     }
 }
@@ -114,10 +117,10 @@ impl Job {
         }
     }
 
-    /// Keeps private bytes of the agent with the task, replacing the previous ones. A successor
-    /// program gets them as [`Adopted::kept`] to continue the task, and later messages that refer
-    /// to it get them from [`Deferred::kept_with`](super::Deferred::kept_with). Clients never see
-    /// them. They count among the bytes of the store until the task is evicted.
+    /// Stores private bytes of the agent with the task, replacing the previous ones. A successor
+    /// program receives them as [`Adopted::kept`] to continue the task, and later messages that
+    /// refer to the task through [`Deferred::kept_with`](super::Deferred::kept_with). Clients never
+    /// receive them. They count as bytes of the store until the task is evicted.
     ///
     /// # Errors
     /// [`NotKept`].
@@ -125,7 +128,7 @@ impl Job {
         self.host.keep(self.task, bytes)
     }
 
-    /// The bytes kept with the task; empty when it belongs to another program.
+    /// The bytes stored with the task; empty if the task belongs to another program.
     pub fn kept(&self) -> Vec<u8> {
         self.host.kept(self.task)
     }

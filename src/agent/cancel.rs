@@ -8,8 +8,8 @@ use crate::{
     service::{Handle, JoinedCalls, Waiter, WantedBy},
 };
 
-/// Asks the agent of a running task whether it may be canceled. An agent that ignores the request
-/// agrees.
+/// Asks the agent of a running task whether the task may be canceled. An agent that ignores the
+/// request agrees.
 ///
 /// Until the agent has decided, further cancels of the task by the same caller, compared by
 /// [`RequestView::identity`] and [`RequestView::headers`], wait for the same decision on all
@@ -17,7 +17,7 @@ use crate::{
 pub struct CancelRequest<'a> {
     /// The task's id.
     pub task_id: RawText<'a>,
-    /// Other data of the request.
+    /// The other data of the request.
     pub request: RequestView<'a>,
     /// The server.
     pub host: &'a mut dyn CancelHost,
@@ -38,15 +38,15 @@ pub trait CancelHost {
 
 /// The server's side of a deferred cancel request.
 pub trait CancelDecision: Send + Sync {
-    /// The task, for the program that decides.
+    /// The task, with the host of the program that decides.
     fn task(&self) -> (Handle, Arc<dyn JobHost>);
-    /// Cancels the task and answers the calls, or fails them with this text.
+    /// Cancels the task and answers the calls, or fails the calls with this text.
     fn decide(self: Box<Self>, refusal: Option<Cow<'static, str>>);
 }
 
 impl CancelRequest<'_> {
-    /// Shows the task, with history and artifacts. The task is locked meanwhile: copy what is
-    /// needed and return.
+    /// Shows the task, with history and artifacts. The task is locked meanwhile: copy only the
+    /// needed data and return.
     pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) {
         self.host.read(each);
     }
@@ -59,7 +59,7 @@ impl CancelRequest<'_> {
     /// Lets the call wait until the agent agrees or refuses, on any thread, or the task has ended.
     ///
     /// # Errors
-    /// [`Closed`] when the server has no room for another deferred call (`deferred_calls_max`,
+    /// [`Closed`] if the server has no room for another deferred call (`deferred_calls_max`,
     /// `store_bytes_max`); the client receives the error.
     pub fn defer(self) -> Result<DeferredCancel, Closed> {
         let task_id: Box<[u8]> = self.task_id.raw().into();
@@ -85,30 +85,29 @@ impl DeferredCancel {
         RawText::known(&self.task_id)
     }
 
-    /// Other data of the call; if several calls wait for the decision, of the first.
+    /// Other data of the call; if several calls wait for the decision, of the first call.
     pub fn request(&self) -> &RequestInfo {
         &self.request
     }
 
-    /// Shows the current task, with history and artifacts; false: it was evicted. The task is
-    /// locked meanwhile: copy what is needed and return.
+    /// Shows the current task, with history and artifacts; false: the task was evicted. The task is
+    /// locked meanwhile: copy only the needed data and return.
     pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) -> bool {
         let host = self.host.as_ref().map(|host| host.task());
         host.is_some_and(|(task, host)| host.read(task, each))
     }
 
-    /// The bytes that the agent keeps with the task; see [`Job::keep`](super::Job::keep).
+    /// The bytes that the agent has stored with the task; see [`Job::keep`](super::Job::keep).
     pub fn kept(&self) -> Vec<u8> {
         let host = self.host.as_ref().map(|host| host.task());
         host.map_or_else(Vec::new, |(task, host)| host.kept(task))
     }
 
     /// Ready when the decision is no longer needed: all callers have disconnected, or the server
-    /// has answered them because the task has ended or the server shuts down.
+    /// has answered them, because the task has ended or the server shuts down.
     ///
-    /// A caller that wants no answer (a JSON-RPC notification) cannot disconnect; it wants the task
-    /// to end. For such a caller the decision is needed until the task has ended or belongs to
-    /// another program.
+    /// A caller that wants no answer (a JSON-RPC notification) cannot disconnect. For such a caller
+    /// the decision is needed until the task has ended or belongs to another program.
     pub fn caller_gone(&self) -> CallerGone {
         let task = self.host.as_ref().map(|host| host.task());
         CallerGone::of_all(&self.calls, task.map(|(task, host)| Canceled::task(task, host)))
@@ -126,7 +125,7 @@ impl DeferredCancel {
         }
     }
 
-    /// Agrees: the task is canceled, unless it has ended meanwhile, or the agent was replaced.
+    /// Agrees: the task is canceled, unless it has ended or the agent was replaced meanwhile.
     pub fn agree(mut self) {
         if let Some(host) = self.host.take() {
             host.decide(None);

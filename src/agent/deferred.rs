@@ -1,7 +1,7 @@
 //! A turn that the agent answers later with a message, a task or a refusal.
 //!
-//! Invariant: until then its call waits, and a turn that would start a task has stored none. A
-//! message to an existing task is in its history already.
+//! Invariant: until the answer its call waits, and a turn that would start a task has stored no
+//! task. A message to an existing task is already in its history.
 
 use std::{borrow::Cow, fmt::Display, sync::Arc};
 
@@ -23,7 +23,7 @@ use crate::{
     service::{Handle, LateCall},
 };
 
-/// A turn that is answered later, from any thread: by a direct message, a refusal, or a task.
+/// A turn that the agent answers later, from any thread: by a direct message, a refusal, or a task.
 /// Dropping it fails its call.
 pub struct Deferred {
     pub(super) task_id: Box<[u8]>,
@@ -34,12 +34,12 @@ pub struct Deferred {
     pub(super) ids: FreshIds,
     /// `None` after the answer.
     pub(super) host: Option<Box<dyn DeferredHost>>,
-    /// As [`Job`] has it.
+    /// As in [`Job`].
     pub(super) done: bool,
 }
 
 impl Deferred {
-    /// The task's id; before a new task is stored, its future id.
+    /// The task's id; if a new task is not stored yet, its future id.
     pub fn task_id(&self) -> RawText<'_> {
         RawText::known(&self.task_id)
     }
@@ -66,27 +66,27 @@ impl Deferred {
     }
 
     /// Shows the task that the message continues, with history and artifacts; false: the message
-    /// starts a new one, or the task was evicted. The task is locked meanwhile: copy what is needed
-    /// and return.
+    /// starts a new task, or the task was evicted. The task is locked meanwhile: copy only the
+    /// needed data and return.
     pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) -> bool {
         self.task().is_some_and(|(task, host)| host.read(task, each))
     }
 
-    /// The bytes that the agent keeps with the task that the message continues; see [`Job::keep`].
-    /// Empty if there are none.
+    /// The bytes that the agent has stored with the task that the message continues; see
+    /// [`Job::keep`]. Empty: no bytes or no task.
     pub fn kept(&self) -> Vec<u8> {
         self.task().map_or_else(Vec::new, |(task, host)| host.kept(task))
     }
 
-    /// The bytes that the agent keeps with another task of the same owner and tenant, finished or
-    /// not, for instance one that the message refers to (`referenceTaskIds`). Empty: there are
-    /// none, or no such task.
+    /// The bytes that the agent has stored with another task of the same owner and tenant, finished
+    /// or not, for instance a task to which the message refers (`referenceTaskIds`). Empty: no
+    /// bytes or no such task.
     pub fn kept_with(&self, task_id: RawText<'_>) -> Vec<u8> {
         let scope = self.request.scope();
         self.host.as_ref().map_or_else(Vec::new, |host| host.kept_with(scope, task_id))
     }
 
-    /// Of the conversation's newest 32 tasks, the bytes kept with the newest one that has any.
+    /// The bytes stored with the newest task that has any, of the conversation's newest 32 tasks.
     pub fn kept_in_context(&self) -> Vec<u8> {
         let (scope, context_id) = (self.request.scope(), self.context_id());
         self.host.as_ref().map_or_else(Vec::new, |host| host.kept_in_context(scope, context_id))
@@ -96,9 +96,9 @@ impl Deferred {
         self.host.as_ref()?.task()
     }
 
-    /// Answers with a direct message, or a text as one, and no task. On a task that exists already,
-    /// the message becomes the status message of its completion (A2A 1.0 §3.1.1). Without an id it
-    /// gets a fresh one.
+    /// Answers with a message instead of a task; a text becomes a message. If the task already
+    /// exists, the message becomes the status message of its completion (A2A 1.0 §3.1.1). A message
+    /// without an id gets a fresh one.
     pub fn reply(mut self, message: impl Into<MessageBuf>) {
         let message = message.into();
         let is_named = !message.view().message_id().is_empty();
@@ -108,7 +108,7 @@ impl Deferred {
         }
     }
 
-    /// Refuses the message: its call fails. A task that exists already stays as it is.
+    /// Refuses the message: its call fails. An existing task does not change.
     pub fn refuse(mut self, fault: impl Into<Fault>) {
         if let Some(host) = self.host.take() {
             host.refuse(fault.into());
@@ -128,13 +128,13 @@ impl Deferred {
         }
     }
 
-    /// Identifies its turn.
+    /// Identifies the turn.
     #[cfg(feature = "net")]
     pub(crate) fn turn_key(&self) -> TurnKey {
         self.ids.key()
     }
 
-    /// Takes the rest of the turn for its end when it is dropped.
+    /// Takes the data that is needed to end the turn when the value is dropped.
     fn dropped(&mut self) -> Option<DroppedTurn> {
         let host = self.host.take()?;
         Some(DroppedTurn {
@@ -145,8 +145,8 @@ impl Deferred {
         })
     }
 
-    /// Publishes an event together with the task, in one step with all earlier ones. The event is
-    /// not counted until then, so the task must follow at once.
+    /// Publishes an event together with the task, in one step with all earlier events. Until then
+    /// the bytes of the event are not counted, so the task must follow at once.
     #[cfg(feature = "gateway")]
     pub(crate) fn prepare(&mut self, event: &TaskEvent<'_>) {
         let Some(host) = &mut self.host else { return };
@@ -159,7 +159,7 @@ impl Deferred {
         }
     }
 
-    /// Keeps bytes with the task, like [`Job::keep`]. A new task without room for them fails.
+    /// Stores bytes with the task, like [`Job::keep`]. A new task without room for them fails.
     ///
     /// # Errors
     /// [`NotKept`].
@@ -168,12 +168,12 @@ impl Deferred {
         self.host.as_mut().map_or(Err(NotKept::Closed), |host| host.keep(bytes))
     }
 
-    /// Creates the task, unless it exists. The call is answered like any `SendMessage`, and the job
-    /// publishes.
+    /// Creates the task, unless it exists. The call is answered as any `SendMessage`, and the job
+    /// publishes the events.
     ///
     /// # Errors
-    /// [`Closed`] when the server has no room for the task, or it has ended meanwhile; the client
-    /// receives the error.
+    /// [`Closed`] if the server has no room for the task, or the task has ended meanwhile; the
+    /// client receives the error.
     pub fn into_job(mut self) -> Result<Job, Closed> {
         let host = self.host.take().ok_or(Closed)?;
         let (task, host) = host.begin(Message(&self.message))?;
@@ -190,8 +190,8 @@ impl Deferred {
         })
     }
 
-    /// Ready when an answer is no longer needed: the task of the message has ended; or there is
-    /// none yet, and the caller has disconnected or the server shuts down.
+    /// Ready when an answer is no longer needed: the existing task of the message has ended; or the
+    /// message has no task yet, and the caller has disconnected or the server shuts down.
     pub fn canceled(&self) -> Canceled {
         match self.task() {
             Some((task, host)) => Canceled::task(task, host),

@@ -1,8 +1,8 @@
 //! The echo agent: returns each message as one artifact of a completed task.
 //!
-//! Invariant: parts are copied at most once, packed as received, into the turn's own list; echoing
+//! Invariant: parts are copied at most once, packed as received, into the turn's own list; an echo
 //! allocates nothing. Three texts are triggers for load tests: `ping`, `stream:N` and `hold:MS:N`.
-//! Anything that is not exactly a trigger is echoed.
+//! Any other message is echoed.
 
 use super::{Agent, Profile, Turn};
 use crate::{
@@ -13,29 +13,29 @@ use crate::{
     },
 };
 
-/// Events that `stream:N` may ask for: what one turn may publish (`Limits::turn_events_max`).
+/// Maximum events of `stream:N`: the maximum of one turn (`Limits::turn_events_max`).
 pub const STREAM_EVENTS_MAX: u64 = 16_384;
 
-/// Bytes of each chunk that `stream:N:BYTES` may ask for.
+/// Maximum bytes of each chunk of `stream:N:BYTES`.
 pub const CHUNK_BYTES_MAX: u64 = 65_536;
 
-/// Milliseconds that `hold:MS:N` may ask for: ten minutes, to bound the effect of a typing error.
+/// Maximum milliseconds of `hold:MS:N`: ten minutes, to bound the effect of a typing error.
 pub const HOLD_MS_MAX: u64 = 600_000;
 
-/// The id of the one artifact.
+/// The id of the only artifact.
 const ARTIFACT_ID: RawText<'static> = RawText::known(b"echo");
 
 /// Answers every message with its own parts.
 ///
 /// `ping` alone is answered with a direct message `pong`. `stream:N` publishes N events: working,
 /// the chunks of an artifact, completed (N = 1: completed only). `hold:MS:N` waits MS milliseconds
-/// first; meanwhile a new task is submitted. With `:BYTES` appended, each chunk has at least that
-/// many bytes. A number out of bounds is rejected.
+/// first; meanwhile a new task is submitted. If `:BYTES` is appended, each chunk has at least this
+/// number of bytes. A number out of bounds is rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Echo;
 
 impl Echo {
-    /// The profile for its card.
+    /// The profile of the agent's card.
     pub fn profile() -> Profile {
         let mut profile = Profile::new("echo", "Sends back the parts of every message");
         profile.skills[0].examples =
@@ -86,11 +86,11 @@ enum Trigger {
     Hold(u64, WantedEvents),
 }
 
-/// Events of a stream. Numbers beyond u64 become `u64::MAX`: both are out of bounds.
+/// The events of a stream. Numbers above `u64::MAX` become `u64::MAX`, which is also out of bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WantedEvents {
     events: u64,
-    /// At least, in each chunk.
+    /// The minimum in each chunk.
     chunk_bytes: u64,
 }
 
@@ -108,7 +108,7 @@ impl WantedEvents {
         self.events <= STREAM_EVENTS_MAX && self.chunk_bytes <= CHUNK_BYTES_MAX
     }
 
-    /// Both numbers, within their bounds, packed into one.
+    /// Packs both numbers, which are within their bounds, into one.
     fn token(self) -> u64 {
         self.chunk_bytes << 32 | self.events
     }
@@ -119,7 +119,7 @@ impl WantedEvents {
 }
 
 impl Trigger {
-    /// Most messages are decided by the first byte of their first part.
+    /// The trigger of a message; for most messages the first byte of the first part decides.
     fn of(message: Message<'_>) -> Trigger {
         let mut parts = message.parts();
         let Some(Content::Text(text)) = parts.next().map(Part::content) else {
@@ -138,13 +138,13 @@ impl Trigger {
     }
 }
 
-/// The part after `hold:`.
+/// The trigger for the text after `hold:`.
 fn hold(raw: &[u8]) -> Option<Trigger> {
     let colon = raw.iter().position(|&byte| byte == b':')?;
     Some(Trigger::Hold(number(&raw[..colon])?, WantedEvents::of(&raw[colon + 1..])?))
 }
 
-/// Decimal digits only.
+/// A number that consists only of decimal digits.
 fn number(digits: &[u8]) -> Option<u64> {
     let (first, rest) = digits.split_first()?;
     let digit = |byte: u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
@@ -184,7 +184,7 @@ fn stream(turn: &mut Turn<'_>, wanted: WantedEvents) {
 }
 
 /// Publishes an artifact in chunks of text, which `push` appends.
-#[inline(always)] // Most have one kind of text.
+#[inline(always)] // Most calls use the same kind of text.
 fn push_chunks(turn: &mut Turn<'_>, chunks: u64, push: impl Fn(&mut Vec<u8>, u64)) {
     let push_part = |packer: &mut Packer<'_>, chunk| {
         let text = packer.open(part_tag::TEXT);

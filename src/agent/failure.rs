@@ -1,7 +1,7 @@
 //! Errors and panics of agents, and their reports to the operator and the client.
 //!
-//! Invariant: the text of a failure is for the operator. The client sees the text only if the
-//! server is configured to show it; otherwise a reference, which the operator also receives.
+//! Invariant: the text of a failure is for the operator. The client receives the text only if the
+//! server is configured to show it; otherwise it receives a reference, as does the operator.
 
 use std::{
     any::Any,
@@ -21,32 +21,32 @@ use crate::{
     service::{AgentIndex, Handle},
 };
 
-/// Bytes of an error or panic that are reported; the rest is cut.
+/// Maximum bytes of an error or panic that are reported; the rest is truncated.
 const TEXT_BYTES_MAX: usize = 4 * 1024;
 
-/// An agent has returned an error, or has panicked.
+/// An error or panic of an agent.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AgentFailure {
     /// The name of the agent.
     pub agent: String,
-    /// The task, or the task that its call would have created.
+    /// The task, or the task that the call would have created.
     pub task_id: String,
     /// The text of the error or panic, at most 4 KiB.
     pub text: String,
-    /// The client's text if it may not see the error: hexadecimal digits with a hyphen.
+    /// The text for a client that may not see the error: hexadecimal digits with a hyphen.
     pub reference: String,
     /// True for a panic, false for an error.
     pub is_panic: bool,
 }
 
-/// The reporting of agents' failures.
+/// How failures of agents are reported.
 #[derive(Clone, Default)]
 pub struct FailureRules {
-    /// Whether clients see the texts. `None`: they do if `net::Server` listens only on the loopback
+    /// Whether clients see the texts. `None`: only if `net::Server` listens only on the loopback
     /// interface.
     pub shows_errors: Option<bool>,
-    /// Called for each failure, on the thread on which it happened.
+    /// Called for each failure, on the thread where it happened.
     pub listener: Option<FailureListener>,
 }
 
@@ -58,7 +58,7 @@ impl FailureRules {
     #[cold]
     pub(crate) fn tell(&self, failure: &AgentFailure) -> String {
         if let Some(listener) = &self.listener {
-            // The turn ends even if the listener panics; the panic hook has reported it.
+            // The turn ends even if the listener panics; the panic hook has reported that panic.
             let _ = caught(|| listener(failure));
         }
         match self.shows_errors.unwrap_or(false) {
@@ -81,7 +81,7 @@ pub struct FailureNote {
 
 /// Why a turn has failed: an error or a panic.
 pub struct FailureCause {
-    /// Its text.
+    /// The text of the error or panic.
     pub text: String,
     /// See [`AgentFailure`].
     pub is_panic: bool,
@@ -118,7 +118,7 @@ impl FailureNote {
     }
 }
 
-/// The text of an error in its alternate form (`{:#}`), which includes the sources with `anyhow`.
+/// The text of an error in its alternate form (`{:#}`), which with `anyhow` includes the sources.
 pub(super) fn text_of(error: &dyn Display) -> String {
     let written = caught(|| {
         let mut text = String::new();
@@ -136,15 +136,15 @@ fn caught<R>(run: impl FnOnce() -> R) -> Result<R, FailureCause> {
 #[cold]
 fn cause_of(payload: Box<dyn Any + Send>) -> FailureCause {
     let cause = FailureCause::panic(&*payload);
-    // The payload belongs to the agent, and dropping it may panic as well.
+    // The payload belongs to the agent, and its drop may panic as well.
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(again);
     }
     cause
 }
 
-/// Runs one step of an agent's own code; `None`: it has not panicked.
-#[inline(always)] // It is what every turn runs in.
+/// Runs one step of an agent's code; `None`: the step has not panicked.
+#[inline(always)] // Every turn runs in it.
 pub(crate) fn panic_of(run: impl FnOnce()) -> Option<FailureCause> {
     catch_unwind(AssertUnwindSafe(run)).err().map(cause_of)
 }
@@ -159,14 +159,14 @@ pub(crate) struct DroppedTurn {
 
 /// How to end a dropped turn.
 pub(crate) enum DroppedEnd {
-    /// With the last status of its task.
+    /// By setting the last status of its task.
     Task(Handle, Arc<dyn JobHost>),
-    /// With the answer to its call.
+    /// By answering its call.
     Call(Box<dyn DeferredHost>),
 }
 
 impl DroppedTurn {
-    /// Ends it; without a cause the agent just gave no result.
+    /// Ends the turn; without a cause, the agent has only failed to produce a result.
     pub fn end(mut self, cause: Option<FailureCause>) {
         let (agent, task_id) = (self.agent, self.task_id);
         let failed = cause.map(|cause| FailureNote { agent, task_id, cause });
@@ -174,8 +174,7 @@ impl DroppedTurn {
             DroppedEnd::Task(task, host) => {
                 let mut is_over = true;
                 host.read(task, &mut |task| is_over = task.status().state.is_terminal());
-                // A task that has ended needs no end; that may even be the cause of the agent's
-                // failure.
+                // A task that has ended needs no end; its end may even be the cause of the failure.
                 if is_over {
                     return;
                 }
@@ -199,8 +198,8 @@ impl DroppedTurn {
         }
     }
 
-    /// Ends it when the function of its turn has returned, which may give the cause; if it was
-    /// dropped elsewhere, at once.
+    /// Ends the turn when its function has returned, since the function may return the cause; if
+    /// the turn was dropped outside its function, ends it at once.
     #[cold]
     pub fn end_with_its_function(self) {
         let is_its_own = STEP.try_with(Cell::get).is_ok_and(|step| step == Some(self.ids.key()));
@@ -208,21 +207,20 @@ impl DroppedTurn {
             return self.end(None);
         }
         let mut dropped = Some(self);
-        // If the thread is ending and its slot is gone, the turn stays in `dropped`.
+        // If the thread is ending and its slot is destroyed, the turn stays in `dropped`.
         let before = DROPPED.try_with(|slot| slot.replace(dropped.take())).ok().flatten();
         before.into_iter().chain(dropped).for_each(|dropped| dropped.end(None));
     }
 }
 
 thread_local! {
-    /// The turn of the function that runs on this thread now.
+    /// The turn of the function that is running on this thread.
     static STEP: Cell<Option<TurnKey>> = const { Cell::new(None) };
-    /// The turn's job or deferred turn that the function has dropped.
+    /// The job or deferred turn of that turn, if the function has dropped it.
     static DROPPED: Cell<Option<DroppedTurn>> = const { Cell::new(None) };
 }
 
-/// The result of an agent's function: nothing, or a result with an error that fails the task or the
-/// call.
+/// The result of an agent's function: nothing, or a `Result`; its error fails the task or the call.
 pub trait AgentOutcome {
     /// The text of the error, if there is one.
     fn into_error(self) -> Option<String>;
@@ -240,8 +238,9 @@ impl<T, E: Display> AgentOutcome for Result<T, E> {
     }
 }
 
-/// Runs a step of the function of a turn, which returns `None` to continue; returns whether it is
-/// over. After its end or a panic, ends the turn if the function has dropped it without a result.
+/// Runs a step of a turn's function, which returns `None` to continue; returns true if the function
+/// has ended. After its end or a panic, ends the turn if the function has dropped it without a
+/// result.
 #[cfg(feature = "net")]
 pub(crate) fn run_step<R: AgentOutcome>(
     turn: Option<TurnKey>,

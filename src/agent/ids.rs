@@ -1,4 +1,4 @@
-//! Ids made by an agent: UUIDs of random bits from its server.
+//! Ids created by an agent: UUIDs of random bits from its server.
 
 use crate::{model::uuid, service::Entropy};
 
@@ -6,10 +6,10 @@ use crate::{model::uuid, service::Entropy};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TurnKey(u128);
 
-/// Low bits that are counted up.
+/// Number of low bits that are incremented.
 const COUNTED_BITS: u32 = 62;
 
-/// Ids without a generator: from random bits that were drawn once and are counted up.
+/// Creates ids without a generator: from random bits that were drawn once and are incremented.
 #[derive(Clone, Copy)]
 pub(super) struct FreshIds(u128);
 

@@ -1,4 +1,4 @@
-//! A running task in the hands of its agent, on any thread.
+//! A running task that its agent publishes from any thread.
 
 use std::{fmt::Display, sync::Arc};
 
@@ -17,14 +17,14 @@ use crate::{
     service::{Handle, LateCall},
 };
 
-/// A running task that its agent owns. Dropping it fails the task, unless the last status it
-/// published is terminal or waits for the client.
+/// A running task that its agent owns. Dropping it fails the task, unless the last published status
+/// is terminal or waits for the client.
 pub struct Job {
     pub(super) task_id: Box<[u8]>,
     pub(super) context_id: Box<[u8]>,
     pub(super) message: Box<[u8]>,
     pub(super) request: Box<RequestInfo>,
-    /// The call that waits for the job, if there is one.
+    /// The call that waits for the job, if any.
     pub(super) call: Option<Arc<LateCall>>,
     pub(super) task: Handle,
     pub(super) host: Arc<dyn JobHost>,
@@ -53,13 +53,13 @@ impl Job {
         &self.request
     }
 
-    /// Shows the current task, with history and artifacts; false: it was evicted. The task is
-    /// locked meanwhile: copy what is needed and return.
+    /// Shows the current task, with history and artifacts; false: the task was evicted. The task is
+    /// locked meanwhile: copy only the needed data and return.
     pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) -> bool {
         self.host.read(self.task, each)
     }
 
-    /// The state of the task; `None`: it was evicted.
+    /// The state of the task; `None`: the task was evicted.
     pub fn state(&self) -> Option<TaskState> {
         let mut state = None;
         self.read(&mut |task| state = Some(task.status().state));
@@ -68,7 +68,7 @@ impl Job {
 
     /// A new id: a UUID of bits that the engine drew when the job began.
     ///
-    /// Messages need none: one without an id gets a fresh one when it is published.
+    /// Messages need no id: a message without one gets a fresh id when it is published.
     pub fn fresh_id(&mut self) -> String {
         self.ids.next()
     }
@@ -89,14 +89,14 @@ impl Job {
         Canceled::task(self.task, Arc::clone(&self.host))
     }
 
-    /// Ready when the caller that waits for the task, or follows it on the stream of its message,
-    /// has disconnected. The task continues: other callers may request it.
+    /// Ready when the caller has disconnected that waits for the task, or follows it on the stream
+    /// of its message. The task continues, because other callers may request it.
     pub fn caller_gone(&self) -> CallerGone {
         CallerGone::of(self.call.as_ref())
     }
 
-    /// Completes the task with a message or a text, which becomes its status message, like a direct
-    /// message on an existing task (A2A 1.0 §3.1.1).
+    /// Completes the task with a message or a text, which becomes its status message, as a direct
+    /// message to an existing task does (A2A 1.0 §3.1.1).
     ///
     /// # Errors
     /// [`Closed`].
@@ -113,22 +113,23 @@ impl Job {
         self.status(TaskState::Failed, Some(&message))
     }
 
-    /// Fails the task because of an error of the agent. The operator receives its text (`{:#}`, at
-    /// most 4 KiB). The client receives the text if the server shows errors, and otherwise a
-    /// reference ([`FailureRules`](super::FailureRules)). A task that has ended stays unchanged.
+    /// Fails the task because of an error of the agent. The operator receives the text of the error
+    /// (`{:#}`, at most 4 KiB). The client receives the text if the server shows errors, and
+    /// otherwise a reference ([`FailureRules`](super::FailureRules)). A task that has ended does
+    /// not change.
     pub fn fail_for(mut self, error: &dyn Display) {
         let text = text_of(error);
         self.done = true;
         self.dropped().end(Some(FailureCause::error(text)));
     }
 
-    /// Identifies its turn.
+    /// Identifies the turn.
     #[cfg(feature = "net")]
     pub(crate) fn turn_key(&self) -> TurnKey {
         self.ids.key()
     }
 
-    /// Takes the rest of the job for its end when it is dropped.
+    /// Takes the data that is needed to end the turn when the job is dropped.
     #[cold]
     fn dropped(&mut self) -> DroppedTurn {
         DroppedTurn {
@@ -139,7 +140,7 @@ impl Job {
         }
     }
 
-    /// Ends the turn without a status: another job continues the task.
+    /// Ends the turn without a status, because another job continues the task.
     pub fn leave(mut self) {
         self.done = true;
     }
@@ -164,7 +165,8 @@ impl Job {
         self.publish(TaskEvent::Artifact { artifact, append, last_chunk, metadata: None })
     }
 
-    /// Publishes one chunk of an artifact: the first one creates it, `last` completes it.
+    /// Publishes one chunk of an artifact: the first chunk creates the artifact, `last` completes
+    /// it.
     ///
     /// # Errors
     /// [`Closed`].

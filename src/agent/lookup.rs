@@ -1,5 +1,5 @@
-//! Requests for a task that is not in the store: its agent may have it in a database or on another
-//! machine.
+//! Requests for a task that is not in the store: its agent may have the task in a database or on
+//! another machine.
 
 use std::sync::Arc;
 
@@ -15,18 +15,17 @@ use crate::{
 ///
 /// Neither the id nor the server identifies the owner of the task. An agent with tasks of several
 /// callers must compare the principal and the tenant of the request ([`RequestView::principal`],
-/// [`RequestView::tenant`]) with those of the task's creator, and report it as not found if they
-/// differ. The agent is not called for another caller's task that the server has stored under an id
-/// of the server. It may be called if a client has chosen the id, as clients of 0.1 do
-/// (`tasks/send`).
+/// [`RequestView::tenant`]) with those of the task's creator, and report the task as not found if
+/// they differ. The agent is not called for another caller's stored task if the server has created
+/// its id. It may be called if a client has chosen the id, as clients of 0.1 do (`tasks/send`).
 pub struct TaskLookup<'a> {
     /// The task's id as sent by the client: any text.
     pub task_id: RawText<'a>,
-    /// The conversation that the client names for the task.
+    /// The context id that the client names for the task.
     pub context_id: Option<RawText<'a>>,
-    /// The client's operation on it.
+    /// The client's operation on the task.
     pub wanted: Wanted,
-    /// Other data of the request.
+    /// The other data of the request.
     pub request: RequestView<'a>,
     /// The server.
     pub host: &'a mut dyn LookupHost,
@@ -35,16 +34,16 @@ pub struct TaskLookup<'a> {
 /// The client's operation on a task that is not stored, and the meaning of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Get the task. The server cuts the history to the length that the client requests.
+    /// Get the task. The server truncates the history to the length that the client requests.
     Get {
         /// At most this many messages of history; `None`: all.
         history: Option<u32>,
     },
-    /// Cancel it, which the agent does. The answer is the resulting task. If it has ended in
-    /// another state than canceled, the call fails with `TaskNotCancelable`.
+    /// Cancel the task, which the agent does. The answer is the resulting task. If it has ended in
+    /// a state other than canceled, the call fails with `TaskNotCancelable`.
     Cancel,
-    /// Subscribe to it. The stream has the task as its only item and ends; the client subscribes
-    /// again. If the task has ended, the call fails as for a stored task.
+    /// Subscribe to the task. The stream ends after the task as its only item, and the client
+    /// subscribes again. If the task has ended, the call fails as for a stored task.
     Subscribe,
 }
 
@@ -99,8 +98,8 @@ impl DeferredLookup {
     }
 
     /// Ready when the answer is no longer needed: the caller has disconnected, or the server shuts
-    /// down. A caller that wants no answer (a JSON-RPC notification, which the agent sees only for
-    /// a cancel) does not disconnect.
+    /// down. A caller that wants no answer (a JSON-RPC notification, which the agent receives only
+    /// for a cancel) does not disconnect.
     pub fn caller_gone(&self) -> CallerGone {
         CallerGone::of(Some(&self.call))
     }
@@ -111,12 +110,12 @@ impl DeferredLookup {
     }
 
     /// Answers with the current task; for its meaning see [`Wanted`]. Its id must be
-    /// [`DeferredLookup::task_id`]. It is not stored: the next call asks again.
+    /// [`DeferredLookup::task_id`]. The task is not stored: the next call asks the agent again.
     pub fn found(mut self, task: TaskBuf) {
         self.answer(Ok(task));
     }
 
-    /// Answers that there is no such task.
+    /// Answers that the task does not exist.
     pub fn not_found(self) {}
 
     /// Fails the call, for instance with `TaskNotCancelable`.

@@ -1,9 +1,10 @@
-//! The interface for agents: an [`Agent`] gets a [`Turn`] for every message and publishes events.
+//! The interface for agents: an [`Agent`] receives a [`Turn`] for every message and publishes
+//! events.
 //!
 //! A turn runs on the worker's thread and must not block. An agent that can answer at once
 //! publishes through the turn and returns: nothing is spawned, queued or woken. An agent that needs
-//! time asks to be called again ([`Turn::resume_after`]), takes a [`Job`] and publishes from any
-//! thread, or, while it does not know whether there will be a task, takes a [`Deferred`].
+//! time asks to be called again ([`Turn::resume_after`]), or takes a [`Job`] and publishes from any
+//! thread, or takes a [`Deferred`] if it does not know yet whether a task will be created.
 
 mod adopt;
 mod cancel;
@@ -54,7 +55,7 @@ pub use watch::{CallerGone, Canceled};
 
 /// A program that answers messages.
 pub trait Agent: Send + Sync {
-    /// Called for each message to this agent, for a new task or a running one.
+    /// Called for each message to this agent, for a new task or a running task.
     fn start(&self, turn: Turn<'_>);
 
     /// Called after [`Turn::resume_after`], unless the task has ended meanwhile.
@@ -64,7 +65,7 @@ pub trait Agent: Send + Sync {
     /// [`Adopted::into_job`] continues the task. The default fails the task with a reason.
     ///
     /// Not called for tasks that wait for their client (`input-required`, `auth-required`): the
-    /// client's next message begins a turn.
+    /// next message of the client starts a turn.
     fn adopt(&self, _task: Adopted) {}
 
     /// Called before a client's cancel ends a running task: the agent may refuse, or decide later.
@@ -72,12 +73,12 @@ pub trait Agent: Send + Sync {
     fn cancel(&self, _cancel: CancelRequest<'_>) {}
 
     /// Called when a client wants to get, cancel or subscribe to a task that is not stored: the
-    /// agent may provide it, now or later. The default does not.
+    /// agent may provide the task, now or later. The default answers that the task does not exist.
     ///
-    /// Any caller can request any id: an agent with an expensive lookup must bound its rate.
+    /// Any caller can request any id, so an agent with an expensive lookup must bound its rate.
     fn missing(&self, _lookup: TaskLookup<'_>) {}
 
-    /// Metrics of the upstream that answers for the agent; `None`: it has none.
+    /// Metrics of the upstream that answers for the agent; `None`: it has no upstream.
     fn upstream(&self) -> Option<Arc<UpstreamMeter>> {
         None
     }
@@ -85,37 +86,37 @@ pub trait Agent: Send + Sync {
 
 /// How a turn ended.
 pub enum Ending {
-    /// The agent has published everything for now.
+    /// The agent has published all events for now.
     Returned,
-    /// It answered with a direct message (no task may exist yet).
+    /// The agent answered with a direct message, which requires that no task exists yet.
     Replied(MessageBuf),
-    /// It asked to be called again.
+    /// The agent asked to be called again.
     Resume {
-        /// In this many milliseconds.
+        /// After this number of milliseconds.
         after_ms: u64,
         /// With this token.
         token: u64,
     },
-    /// It took a [`Job`]; the events before that are already applied.
+    /// The agent took a [`Job`]; the events before that are already applied.
     Detached,
-    /// It refused the message: the call fails, and no task is stored.
+    /// The agent refused the message: the call fails, and no task is stored.
     Refused(Fault),
-    /// It took a [`Deferred`]: the call waits.
+    /// The agent took a [`Deferred`]: the call waits.
     Deferred,
 }
 
 /// The server's side of a turn.
 pub trait TurnHost {
-    /// Applies `events` to the task, which exists from now on, and empties the list.
+    /// Applies `events` to the task, which is stored from now on, and clears the list.
     fn commit(&mut self, events: &mut EventBuf) -> Result<(Handle, Arc<dyn JobHost>), Closed>;
-    /// Shows the task as it was before the turn; nothing when the message starts a new one.
+    /// Shows the task as it was before the turn; not called if the message starts a new task.
     fn read(&self, each: &mut dyn FnMut(TaskView<'_>));
-    /// The call that waits for the turn; `None`: it is answered at once, or there is none.
+    /// The call that waits for the turn; `None`: no call waits, or the call is answered at once.
     fn call(&mut self) -> Option<Arc<LateCall>> {
         None
     }
     /// Lets the call wait; `held_bytes` is the memory that the agent holds for it. `events` are
-    /// published when there is a task.
+    /// published when the task is stored.
     fn defer(
         &mut self,
         _events: &mut EventBuf,
@@ -131,16 +132,16 @@ pub trait JobHost: Send + Sync {
     fn publish(&self, task: Handle, event: &TaskEvent<'_>) -> Result<(), Closed>;
     /// Milliseconds since the Unix epoch.
     fn unix_ms(&self) -> u64;
-    /// Keeps bytes with a task.
+    /// Stores bytes with a task.
     fn keep(&self, task: Handle, bytes: &[u8]) -> Result<(), NotKept>;
-    /// The bytes kept with a task.
+    /// The bytes stored with a task.
     fn kept(&self, task: Handle) -> Vec<u8>;
-    /// Shows the current task; false: it was evicted, or belongs to another program.
+    /// Shows the current task; false: the task was evicted, or belongs to another program.
     fn read(&self, task: Handle, each: &mut dyn FnMut(TaskView<'_>)) -> bool;
     /// Reports a failure to the operator, and returns the text for the client.
     fn failed(&self, failed: FailureNote) -> String;
-    /// Ready when the task has ended, was evicted, or belongs to another program; registers `wake`
-    /// otherwise.
+    /// Ready when the task has ended, was evicted, or belongs to another program; otherwise
+    /// registers `wake`.
     fn poll_ended(&self, task: Handle, waiter: &mut Waiter, wake: &Waker) -> Poll<()>;
 }
 
@@ -148,9 +149,9 @@ pub trait JobHost: Send + Sync {
 pub trait DeferredHost: Send + Sync {
     /// Milliseconds since the Unix epoch.
     fn unix_ms(&self) -> u64;
-    /// Publishes an event together with the task, once there is one.
+    /// Publishes an event together with the task, when the task is stored.
     fn prepare(&mut self, event: &TaskEvent<'_>);
-    /// Keeps bytes with the task: at once, or when it is stored.
+    /// Stores bytes with the task: at once, or when the task is stored.
     fn keep(&mut self, bytes: Box<[u8]>) -> Result<(), NotKept>;
     /// Stores the task, unless it exists, and continues the call with it.
     fn begin(self: Box<Self>, message: Message<'_>) -> Result<(Handle, Arc<dyn JobHost>), Closed>;
@@ -162,14 +163,14 @@ pub trait DeferredHost: Send + Sync {
     fn refuse(self: Box<Self>, fault: Fault);
     /// The task that the message belongs to, if it exists.
     fn task(&self) -> Option<(Handle, Arc<dyn JobHost>)>;
-    /// The bytes kept with a task of a scope; empty: there are none.
+    /// The bytes stored with a task of a scope; empty: no bytes.
     fn kept_with(&self, scope: Scope, task_id: RawText<'_>) -> Vec<u8>;
-    /// The bytes kept with the newest task of a context that has any.
+    /// The bytes stored with the newest task of a context that has any.
     fn kept_in_context(&self, scope: Scope, context_id: RawText<'_>) -> Vec<u8>;
 }
 
-/// The task takes no more events: it ended, was canceled, has reached a limit, or belongs to
-/// another program since its agent was replaced or removed.
+/// The task accepts no more events: it has ended, was canceled, has reached a limit, or belongs to
+/// another program because its agent was replaced or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed;
 
@@ -181,7 +182,7 @@ impl std::fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
-/// A copy of the event's message with a fresh id, if it has none.
+/// A copy of the event's message with a fresh id, if the message has no id.
 fn with_id(event: &TaskEvent<'_>, fresh: impl FnOnce() -> String) -> Option<MessageBuf> {
     match *event {
         TaskEvent::Status { message: Some(message), .. } if message.message_id().is_empty() => {
@@ -193,7 +194,7 @@ fn with_id(event: &TaskEvent<'_>, fresh: impl FnOnce() -> String) -> Option<Mess
     }
 }
 
-/// The event with this message in place of its own, if it is a status.
+/// The event with this message instead of its own, if the event is a status.
 fn saying<'m>(event: &TaskEvent<'m>, said: &'m MessageBuf) -> TaskEvent<'m> {
     match *event {
         TaskEvent::Status { state, at_ms, metadata, .. } => {

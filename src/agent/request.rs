@@ -1,5 +1,5 @@
-//! Data of a request other than its message: borrowed for an immediate answer, or owned for a later
-//! one.
+//! The data of a request other than its message: borrowed for an immediate answer, or owned for a
+//! later one.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -24,7 +24,7 @@ impl<'a> Headers<'a> {
         is_named.then(|| self.fields.value(name)).flatten()
     }
 
-    /// An owned copy of all of them.
+    /// An owned copy of all fields that the profile names.
     pub(crate) fn keep(self) -> KeptHeaders {
         let each = |name: &String| Some((name.as_str().into(), self.fields.value(name)?.into()));
         KeptHeaders(self.names.iter().filter_map(each).collect())
@@ -45,21 +45,21 @@ impl KeptHeaders {
     }
 }
 
-/// Values may be secrets.
+/// Omits the values, which may be secrets.
 impl fmt::Debug for KeptHeaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
     }
 }
 
-/// Data of the request of a [`Turn`](super::Turn), a [`CancelRequest`](super::CancelRequest) or a
-/// [`TaskLookup`](super::TaskLookup), other than its message or task. A resumed turn has only the
-/// owner of the task.
+/// The data of the request of a [`Turn`](super::Turn), a [`CancelRequest`](super::CancelRequest) or
+/// a [`TaskLookup`](super::TaskLookup), other than its message or task. A resumed turn has only the
+/// scope of the task, with the names of tenant and owner.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestView<'a> {
     /// The request's metadata.
     pub metadata: Option<JsonObject<'a>>,
-    /// The media types that the client accepts, as a JSON array of strings; `None`: not given.
+    /// The media types that the client accepts, as a JSON array of strings; `None`: not specified.
     pub accepted_output_modes: Option<&'a [u8]>,
     /// The extensions that the client activates, comma separated as in `A2A-Extensions`.
     pub extensions: Option<&'a str>,
@@ -70,20 +70,21 @@ pub struct RequestView<'a> {
     /// The scope of the task. Numbers of tenants and owners are reassigned when nothing refers to
     /// them: without a stored task, use the names.
     pub scope: Scope,
-    /// The name of the space of tasks that the client named.
+    /// The name of the tenant that the client named.
     pub tenant: Option<&'a str>,
-    /// The name of the owner of the task, if there is one.
+    /// The name of the owner of the task, if the task has one.
     pub owner: Option<&'a str>,
-    /// The caller, where callers are authenticated: name, issuer, tenants and scopes.
+    /// The caller, if callers are authenticated: name, issuer, tenants and scopes.
     pub principal: Option<&'a Arc<Principal>>,
-    /// When the caller no longer wants the answer, in ms since the Unix epoch; `None`: not given.
+    /// When the caller no longer wants the answer, in ms since the Unix epoch; `None`: not
+    /// specified.
     pub deadline_unix_ms: Option<u64>,
-    /// Agents and proxies that the call has passed, from `A2A-Hops` or `Via`.
+    /// The number of agents and proxies that the call has passed, from `A2A-Hops` or `Via`.
     pub hops: u32,
 }
 
 impl<'a> RequestView<'a> {
-    /// A request of this caller to an agent of this profile.
+    /// A request of this caller to an agent with this profile.
     #[inline]
     pub(crate) fn of(
         caller: &Caller<'a>,
@@ -109,7 +110,8 @@ impl<'a> RequestView<'a> {
         }
     }
 
-    /// A request without a caller, for a task of this scope with the names of its tenant and owner.
+    /// A request without a caller, for a task of this scope, with the names of its tenant and
+    /// owner.
     pub fn without_caller(scope: Scope, [tenant, owner]: [Option<&'a str>; 2]) -> RequestView<'a> {
         RequestView {
             metadata: None,
@@ -127,8 +129,8 @@ impl<'a> RequestView<'a> {
     }
 }
 
-/// Data of the call of a [`Job`](super::Job) or a [`Deferred`](super::Deferred), other than its
-/// message: an owned [`RequestView`]. A resumed turn has little of it.
+/// The data of the call of a [`Job`](super::Job) or a [`Deferred`](super::Deferred), other than its
+/// message: an owned [`RequestView`]. A resumed turn has only some of the data.
 #[derive(Clone, Debug)]
 pub struct RequestInfo {
     scope: Scope,
@@ -146,7 +148,7 @@ pub struct RequestInfo {
 }
 
 impl RequestInfo {
-    /// Copies a request that continues a task in this state, or starts one.
+    /// Copies a request that continues a task in this state; `None`: the request starts a task.
     pub(crate) fn of(request: &RequestView<'_>, state: Option<TaskState>) -> RequestInfo {
         RequestInfo {
             scope: request.scope,
@@ -169,22 +171,22 @@ impl RequestInfo {
         self.scope
     }
 
-    /// The name of the space of tasks that the client named.
+    /// The name of the tenant that the client named.
     pub fn tenant(&self) -> Option<&str> {
         self.tenant.as_deref()
     }
 
-    /// The name of the owner of the task, if there is one.
+    /// The name of the owner of the task, if the task has one.
     pub fn owner(&self) -> Option<&str> {
         self.owner.as_deref()
     }
 
-    /// The caller, where callers are authenticated: name, issuer, tenants and scopes.
+    /// The caller, if callers are authenticated: name, issuer, tenants and scopes.
     pub fn principal(&self) -> Option<&Principal> {
         self.principal.as_deref()
     }
 
-    /// The state of the task before the message; `None` when the message starts a new one.
+    /// The state of the task before the message; `None`: the message starts a new task.
     pub fn state(&self) -> Option<TaskState> {
         self.state
     }
@@ -199,7 +201,7 @@ impl RequestInfo {
         self.deadline_unix_ms
     }
 
-    /// Agents and proxies that the call has passed.
+    /// The number of agents and proxies that the call has passed.
     pub fn hops(&self) -> u32 {
         self.hops
     }
@@ -215,7 +217,7 @@ impl RequestInfo {
     }
 
     /// The media types that the client accepts (A2A 1.0 `acceptedOutputModes`), as a JSON array of
-    /// strings; `None`: not given.
+    /// strings; `None`: not specified.
     pub fn accepted_output_modes(&self) -> Option<&str> {
         str::from_utf8(self.accepted_output_modes.as_ref()?).ok()
     }

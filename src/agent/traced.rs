@@ -1,8 +1,8 @@
-//! Tracing of turns: one span for each, from its start until the agent has dropped it, on any
+//! Tracing of turns: one span for each turn, from its start until the agent has dropped it, on any
 //! thread.
 //!
-//! Invariant: agents are wrapped only if spans are recorded, so others pay nothing. The span of a
-//! turn without an end, for instance after a panic, ends when it is dropped.
+//! Invariant: agents are wrapped only if spans are recorded, so other servers have no overhead. The
+//! span of a turn without an end, for instance after a panic, ends when it is dropped.
 
 use std::{
     collections::HashMap,
@@ -29,10 +29,10 @@ use crate::{
 pub(crate) struct TracedAgent {
     agent: Arc<dyn Agent>,
     name: Arc<str>,
-    /// Scheme, host and port of its upstream.
+    /// Scheme, host and port of the agent's upstream.
     upstream: Option<Arc<str>>,
     tracer: Arc<dyn Tracer>,
-    /// The spans of calls with resumed turns, by [`key_of`].
+    /// The spans of calls with turns that will resume, by [`key_of`].
     resumed: Mutex<HashMap<Box<[u8]>, CallSpan>>,
 }
 
@@ -46,8 +46,8 @@ impl TracedAgent {
         self.resumed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores the span of a call until its turn resumes. A task that ends before leaves its span
-    /// behind; when there are too many, all are dropped.
+    /// Stores the span of a call until its turn resumes. A task that ends earlier does not remove
+    /// its span; if there are too many spans, all are dropped.
     fn remember(&self, task: Box<[u8]>, call: CallSpan) {
         let mut resumed = self.resumed();
         if resumed.len() >= RESUMED_SPANS_MAX {
@@ -88,7 +88,7 @@ impl TracedAgent {
                 host: &mut host,
             },
         );
-        // A detached or deferred turn has taken its span along.
+        // A detached or deferred turn has taken its span.
         if let Some(span) = host.span {
             if let Ending::Resume { .. } = ending {
                 self.remember(key, call);
@@ -131,14 +131,15 @@ impl Agent for TracedAgent {
     }
 }
 
-/// The key of a task: ids that callers choose are unique only per caller.
+/// The key of a task. It includes the owner, because ids that callers choose are unique only per
+/// caller.
 fn key_of(turn: &Turn<'_>) -> Box<[u8]> {
     let RequestView { owner, tenant, .. } = turn.request;
     let whose = [tenant, owner].map(|name| name.unwrap_or_default().as_bytes());
     [whose[0], whose[1], turn.task_id.raw()].join(&0).into()
 }
 
-/// The outcome of a turn that is over when its agent returns.
+/// The outcome of a turn that ends when its agent returns.
 fn end_of(ending: &Ending, events: &EventBuf) -> TurnEnd {
     match ending {
         Ending::Replied(_) => TurnEnd::Replied,
@@ -157,10 +158,10 @@ fn state_of(event: &TaskEvent<'_>) -> Option<TaskState> {
     }
 }
 
-/// The span of a turn that is not over.
+/// The span of a turn that has not ended.
 struct TurnSpan {
     tracer: Arc<dyn Tracer>,
-    /// `None` when its end was recorded.
+    /// `None` after its end was recorded.
     record: Option<TurnRecord>,
 }
 
@@ -170,7 +171,7 @@ impl TurnSpan {
         self.note(end);
     }
 
-    /// Notes an outcome, which a later one may replace.
+    /// Records an outcome, which a later outcome may replace.
     fn note(&mut self, end: TurnEnd) {
         if let Some(record) = &mut self.record {
             record.end = end;
@@ -186,7 +187,7 @@ impl Drop for TurnSpan {
     }
 }
 
-/// The server's side of a turn, with the span, which moves with the turn.
+/// The server's side of a turn, with its span, which moves with the turn.
 struct SpanTurn<'t> {
     host: &'t mut dyn TurnHost,
     span: Option<TurnSpan>,
@@ -220,7 +221,7 @@ impl TurnHost for SpanTurn<'_> {
 struct SpanDeferred {
     host: Box<dyn DeferredHost>,
     span: Option<TurnSpan>,
-    /// The last state that was published before there is a task.
+    /// The last state that was published before the task is stored.
     state: Option<TaskState>,
 }
 
@@ -244,7 +245,7 @@ impl DeferredHost for SpanDeferred {
     }
 
     fn reply(self: Box<Self>, message: MessageBuf) {
-        // First, so that the end is recorded before the call is answered.
+        // Before the answer, so that the end is recorded before the call is answered.
         self.span.into_iter().for_each(|span| span.end(TurnEnd::Replied));
         self.host.reply(message);
     }
@@ -272,8 +273,8 @@ impl DeferredHost for SpanDeferred {
     }
 }
 
-/// The server's side of a job, with the span of its turn; `state`: the last one that the agent has
-/// published.
+/// The server's side of a job, with the span of its turn; `state`: the last state that the agent
+/// has published.
 fn job(
     host: Arc<dyn JobHost>,
     span: Option<TurnSpan>,
@@ -283,7 +284,7 @@ fn job(
         Some(mut span) => {
             span.note(TurnEnd::Task(state));
             let has_ended = state.is_some_and(TaskState::is_terminal);
-            // A span that is dropped ends.
+            // A span ends when it is dropped.
             let span = (!has_ended).then_some(span);
             Arc::new(SpanJob { host, span: Mutex::new(span) })
         }
@@ -291,7 +292,7 @@ fn job(
     }
 }
 
-/// The turn of a job ends with its task, or when the job is dropped.
+/// A job; its turn ends with its task, or when the job is dropped.
 struct SpanJob {
     host: Arc<dyn JobHost>,
     span: Mutex<Option<TurnSpan>>,

@@ -14,25 +14,25 @@ use crate::{
     service::{Entropy, Now},
 };
 
-/// Size of a message from which an artifact refers to its parts: smaller parts are hardly larger
-/// than the reference.
+/// Minimum size of a message for an artifact that refers to its parts: smaller parts are hardly
+/// larger than the reference.
 const REPEAT_BYTES_MIN: usize = 96;
 
-/// One message, and the means to answer it at once.
+/// One message, and the functions to answer it at once.
 pub struct Turn<'a> {
-    /// The message that started the turn; on resume, the client's latest.
+    /// The message that started the turn; on resume, the latest message of the client.
     pub message: Message<'a>,
-    /// The state of the task before this turn; `None` when the message starts a new one.
+    /// The state of the task before this turn; `None`: the message starts a new task.
     pub state: Option<TaskState>,
     /// The task's id; for a new task, its future id.
     pub task_id: RawText<'a>,
     /// The id of the conversation.
     pub context_id: RawText<'a>,
-    /// Other data of the request; on resume, only the owner of the task.
+    /// Other data of the request; on resume, only tenant and owner of the task.
     pub request: RequestView<'a>,
     /// The time.
     pub now: Now,
-    /// Fresh bits; [`Turn::fresh_id`] makes ids of them.
+    /// Fresh random bits, from which [`Turn::fresh_id`] creates ids.
     pub entropy: &'a mut dyn Entropy,
     /// Events published so far.
     pub events: &'a mut EventBuf,
@@ -45,7 +45,7 @@ pub struct Turn<'a> {
 impl Turn<'_> {
     /// A new id: a random UUID (RFC 9562 §5.4).
     ///
-    /// Messages need none: one without an id gets a fresh one when it is published.
+    /// Messages need no id: a message without one gets a fresh id when it is published.
     pub fn fresh_id(&mut self) -> String {
         fresh_id(self.entropy)
     }
@@ -83,8 +83,8 @@ impl Turn<'_> {
         self.publish(&TaskEvent::Artifact { artifact, append, last_chunk: last, metadata: None });
     }
 
-    /// Publishes a whole artifact with the parts of the message, unchanged. If the message begins
-    /// its task, larger parts are stored once.
+    /// Publishes a whole artifact with the parts of the message, unchanged. If the message starts
+    /// its task, larger parts are stored only once.
     #[inline]
     pub fn artifact_of_message<'t>(&mut self, artifact_id: impl Into<Text<'t>>) {
         self.artifact_of_message_as(&artifact_id.into().canonical());
@@ -115,15 +115,16 @@ impl Turn<'_> {
         }
     }
 
-    /// Shows the task as it was before the turn, with history and artifacts; nothing when the
-    /// message starts a new one. The task is locked meanwhile: copy what is needed and return.
+    /// Shows the task as it was before the turn, with history and artifacts; shows nothing if the
+    /// message starts a new task. The task is locked meanwhile: copy only the needed data and
+    /// return.
     pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) {
         self.host.read(each);
     }
 
-    /// Answers with a direct message, or a text as one, and no task. On a task that exists already,
-    /// the message becomes the status message of its completion (A2A 1.0 §3.1.1). Without an id it
-    /// gets a fresh one.
+    /// Answers with a message instead of a task; a text becomes a message. If the task already
+    /// exists, the message becomes the status message of its completion (A2A 1.0 §3.1.1). A message
+    /// without an id gets a fresh one.
     pub fn reply(self, message: impl Into<MessageBuf>) {
         let message = message.into();
         let is_named = !message.view().message_id().is_empty();
@@ -139,9 +140,9 @@ impl Turn<'_> {
     /// Detaches the task from the turn: from now on the job publishes, from any thread.
     ///
     /// # Errors
-    /// [`Closed`] when the server has no room for another running task, the task has ended
-    /// meanwhile, or earlier events exceed `turn_events_max`, which fails the task; the client
-    /// receives the error.
+    /// [`Closed`] if the server has no room for another running task, the task has ended meanwhile,
+    /// or earlier events exceed `turn_events_max`, which fails the task; the client receives the
+    /// error.
     pub fn detach(self) -> Result<Job, Closed> {
         let (task_id, context_id) = (self.task_id.raw().into(), self.context_id.raw().into());
         let (message, request) =
@@ -153,23 +154,23 @@ impl Turn<'_> {
     }
 
     /// Refuses the message: its call fails with this fault, and no task is stored. An existing task
-    /// stays unchanged; after a resume it fails.
+    /// does not change; but a resumed task fails.
     pub fn refuse(self, fault: impl Into<Fault>) {
         *self.ending = Ending::Refused(fault.into());
     }
 
     /// Lets the call wait until the agent decides on a direct message, a task or a refusal, on any
-    /// thread. Until then no new task is stored. Earlier events are published with the task, if
-    /// there will be one.
+    /// thread. Until then no new task is stored. Earlier events are published with the task, if the
+    /// agent creates one.
     ///
     /// # Errors
-    /// [`Closed`] when the server has no room for another deferred call (`deferred_calls_max`,
+    /// [`Closed`] if the server has no room for another deferred call (`deferred_calls_max`,
     /// `store_bytes_max`); the client receives the error.
     pub fn defer(self) -> Result<Deferred, Closed> {
         let (task_id, context_id) = (self.task_id.raw().into(), self.context_id.raw().into());
         let (message, request) =
             (self.message.0.into(), Box::new(RequestInfo::of(&self.request, self.state)));
-        // The reservation of a task that is not stored yet holds its ids, too.
+        // The reservation of a task that is not stored yet also has a copy of its ids.
         let ids = 2 * (self.task_id.raw().len() + self.context_id.raw().len());
         let held_bytes = self.message.0.len() + request.held_bytes() + self.events.bytes_len();
         let held_bytes = held_bytes + ids;

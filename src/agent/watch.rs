@@ -1,5 +1,5 @@
-//! Futures that report to an agent that its work is no longer needed. They need no runtime: the
-//! agent polls them with its own waker.
+//! Futures that notify an agent that its work is no longer needed. They need no runtime: the agent
+//! polls them with its own waker.
 
 use std::{
     future::Future,
@@ -28,7 +28,7 @@ impl Canceled {
         Canceled(Watched::Task { task, host, waiter: Waiter::default() })
     }
 
-    /// For a call that leaves no task behind if its caller disconnects before the answer.
+    /// For a call that creates no task if its caller disconnects before the answer.
     pub(super) fn unanswered(call: &Arc<LateCall>) -> Canceled {
         let (call, waiter) = (Arc::clone(call), Waiter::default());
         Canceled(Watched::Unanswered { call, waiter })
@@ -37,11 +37,11 @@ impl Canceled {
 
 #[cfg(feature = "gateway")]
 impl Canceled {
-    /// Runs a future until it is ready. The caller pins it, since the state of an `async fn` stores
-    /// a parameter twice.
+    /// Runs a future until it is ready. The caller pins the future, since the state of an `async
+    /// fn` stores a parameter twice.
     ///
     /// # Errors
-    /// [`Closed`]: it was canceled first.
+    /// [`Closed`]: the task was canceled first.
     pub(crate) async fn race<F: Future>(
         &mut self,
         mut run: Pin<&mut F>,
@@ -66,7 +66,7 @@ impl Future for Canceled {
 }
 
 /// Ready when the caller of a waiting call or a stream has disconnected before its end. Never ready
-/// once the caller has its answer, or for a JSON-RPC notification, which wants the effect without
+/// after the caller has its answer, or for a JSON-RPC notification, which wants the effect without
 /// an answer. For cancels see [`DeferredCancel::caller_gone`](super::DeferredCancel::caller_gone).
 #[must_use = "a future does nothing unless it is polled"]
 pub struct CallerGone(WatchedCallers);
@@ -82,8 +82,8 @@ impl CallerGone {
         CallerGone(WatchedCallers::One { call, waiter })
     }
 
-    /// For several calls: ready when all callers have disconnected, and the task has ended if some
-    /// of them want no answer.
+    /// For several calls: ready when all callers have disconnected and, if some of them want no
+    /// answer, the task has ended.
     pub(super) fn of_all(calls: &Arc<JoinedCalls>, task: Option<Canceled>) -> CallerGone {
         let (calls, watched) = (Arc::clone(calls), WatchedCall::default());
         CallerGone(WatchedCallers::All { calls, watched, task })

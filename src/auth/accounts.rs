@@ -1,4 +1,4 @@
-//! The accounts of callers, by owner name or by address, and their quotas.
+//! The accounts of callers, by owner name or by address, and the quotas.
 
 use std::{
     collections::BTreeMap,
@@ -20,27 +20,27 @@ use crate::service::{
     quota::{CallerAccount, Quota, Quotas},
 };
 
-/// Domain separation: the hash of an owner differs from that of an address.
+/// Domain separation: the hash of an owner differs from the hash of an address.
 const OF_OWNER: u8 = 1;
 const OF_ADDRESS: u8 = 2;
 #[cfg(feature = "grpc")]
 const OF_SERVICES: u8 = 3;
 const WITH_AGENT: u8 = 4;
 
-/// The address of a caller without a known one.
+/// The address of a caller with an unknown address.
 pub(crate) const NOWHERE: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
-/// The accounts of a server, and its quotas, which may be replaced at run time.
+/// The accounts and quotas of a server. The quotas may be replaced at run time.
 pub struct Accounts {
     table: FixedTable<Arc<CallerAccount>>,
-    /// Sharded: each call of an authenticated caller reads them.
+    /// Sharded, because each call of an authenticated caller reads the quotas.
     quotas: ShardedLock<Quotas>,
-    /// The share of each caller without limits in its quota.
+    /// The share of each caller with a quota without limits.
     share: Quota,
     /// The account that all anonymous callers share.
     strangers: Arc<CallerAccount>,
-    /// The accounts that the callers of each tenant with a quota share. Their number is bounded by
-    /// the quotas, and other callers never evict them.
+    /// For each tenant with a quota, the account that its callers share. The number of quotas
+    /// bounds the number of these accounts, and other callers never evict them.
     tenants: ShardedLock<BTreeMap<String, Arc<CallerAccount>>>,
     /// False: no caller has a quota.
     are_asked: AtomicBool,
@@ -74,7 +74,7 @@ impl AccountOf<'_> {
 }
 
 impl Accounts {
-    /// A table of so many accounts; `share` applies to a caller without limits in its quota;
+    /// A table of `accounts_max` accounts; `share` applies to a caller with a quota without limits;
     /// `secret` must be used for nothing else.
     pub fn new(accounts_max: usize, quotas: Quotas, share: Quota, secret: u128) -> Accounts {
         let accounts = Accounts {
@@ -108,7 +108,7 @@ impl Accounts {
         self.quotas.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the quotas; earlier charges stay.
+    /// Replaces the quotas; the accounts keep their earlier charges.
     pub fn set_quotas(&self, quotas: Quotas) {
         let quotas = quotas.or(self.share);
         let mut tenants = self.tenants.write().unwrap_or_else(PoisonError::into_inner);
@@ -128,7 +128,7 @@ impl Accounts {
     }
 
     /// The account that all anonymous callers share, and their quota if callers are authenticated:
-    /// half of everything that is shared.
+    /// half of each shared limit.
     pub(crate) fn of_strangers(&self) -> (&Arc<CallerAccount>, Quota) {
         (&self.strangers, self.share.of_strangers())
     }
@@ -144,7 +144,7 @@ impl Accounts {
         self.of(now, |hasher| AccountOf::Address(address).write(hasher))
     }
 
-    /// The account of an address for health and reflection, which need no caller: streams there do
+    /// The account of an address for health and reflection, which need no caller: their streams do
     /// not count as the caller's own.
     #[cfg(feature = "grpc")]
     pub(crate) fn of_services(&self, address: IpAddr, now: Now) -> Arc<CallerAccount> {
@@ -154,7 +154,7 @@ impl Accounts {
         })
     }
 
-    /// The account of an owner, or of an address, with an agent that has its own quota.
+    /// The account of an owner, or of an address, for an agent that has its own quota.
     pub fn with_agent(&self, caller: AccountOf<'_>, agent: u16, now: Now) -> Arc<CallerAccount> {
         self.of(now, |hasher| {
             hasher.write_u8(WITH_AGENT);
@@ -176,7 +176,7 @@ impl Accounts {
     }
 }
 
-/// Looks up a caller's share if it was not needed before the call.
+/// Looks up a caller's share if the call did not need the share before.
 pub struct LateShares {
     /// The accounts.
     accounts: Arc<Accounts>,

@@ -1,7 +1,8 @@
 //! The callers in a configuration: the [`Authenticator`] of a server.
 //!
-//! Invariants: credentials are hashed before the lookup, so its time reveals nothing about known
-//! ones. Rules are replaced as a whole, and callers that a removed rule admitted are released.
+//! Invariants: credentials are hashed before the lookup, so the time of the lookup reveals nothing
+//! about configured credentials. Rules are replaced as a whole, and callers that a removed rule
+//! admitted are released.
 
 use std::{
     borrow::Cow,
@@ -30,8 +31,8 @@ use super::{
     rules_in_use::{IssuerKeys, RulesInUse, TrustedIssuer},
 };
 
-/// How often the newest keys of an issuer are tried for one token. More than one is needed only if
-/// keys change between two tries.
+/// How often the newest keys of an issuer are tried for one token. More than one try is needed only
+/// if keys change between two tries.
 const KEY_LOOKS_MAX: usize = 3;
 
 /// The callers in a configuration.
@@ -65,9 +66,9 @@ const KEY_LOOKS_MAX: usize = 3;
 /// # Ok::<(), peregrine::auth::AuthRulesError>(())
 /// ```
 pub struct Callers {
-    /// Sharded: each request reads them.
+    /// Sharded, because each request reads the rules.
     rules: ShardedLock<Arc<RulesInUse>>,
-    /// Held while the rules are replaced, which takes longer than readers may wait.
+    /// Locked while the rules are replaced, which takes longer than readers may wait.
     replacing: Mutex<()>,
     /// Wakes the fetcher.
     fetcher: Mutex<Option<Waker>>,
@@ -104,11 +105,11 @@ impl Callers {
         Ok(Callers { rules, replacing, fetcher, changes })
     }
 
-    /// Replaces the rules. A caller stays admitted if the rule for its key, token, issuer's key,
-    /// proxy or certificate is unchanged; all other callers are released.
+    /// Replaces the rules. A caller stays admitted if the rule that admitted it (for its key,
+    /// token, issuer's key, proxy or certificate) is unchanged; all other callers are released.
     ///
     /// # Errors
-    /// [`AuthRulesError`]; everything stays as it was.
+    /// [`AuthRulesError`]; the old rules stay in force.
     pub fn replace(&self, rules: AuthRules) -> Result<(), AuthRulesError> {
         let alone = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.rules();
@@ -135,17 +136,18 @@ impl Callers {
     /// caller before its first fetch.
     ///
     /// # Errors
-    /// The first issuer without keys, and why they could not be fetched, in one sentence.
+    /// The first issuer without keys, and the reason why they could not be fetched, in one
+    /// sentence.
     pub fn have_keys(&self) -> Result<(), String> {
         let Some(status) = self.key_status().into_iter().find(|status| status.keys.is_none())
         else {
             return Ok(());
         };
         let why = status.problem.unwrap_or_else(|| "the keys are still being fetched".to_owned());
-        Err(format!("no keys of {}: {why}", status.issuer))
+        Err(format!("the keys of {} are missing: {why}", status.issuer))
     }
 
-    /// The next step of the key fetcher; `wake` is woken when that changes.
+    /// The next step of the key fetcher; `wake` is woken when the step changes.
     pub fn next_fetch(&self, now: Now, wake: &Waker) -> NextFetch {
         // Registered before the rules are read, so that no change is missed.
         *self.fetcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(wake.clone());
@@ -187,7 +189,7 @@ impl Authenticator for Callers {
         wake: &Waker,
     ) -> Poll<Result<Admission, AuthRefusal>> {
         match check(&self.rules(), presented, now, wake) {
-            // The rules or keys were replaced meanwhile: check against the new ones.
+            // The rules or keys were replaced during the check: check against the new ones.
             Poll::Ready(Ok(admitted)) if admitted.grant.is_withdrawn() => {
                 check(&self.rules(), presented, now, wake)
             }
@@ -219,7 +221,7 @@ impl Authenticator for Callers {
         self.rules().vouches_for(owner, now)
     }
 
-    /// Only the webhook worker registers.
+    /// Only the webhook worker registers a waker.
     fn changes(&self, wake: &Waker) -> u64 {
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         changes.watcher = Some(wake.clone());
@@ -298,8 +300,8 @@ fn api_key<'a>(rules: &RulesInUse, source: &CredentialSource<'a>) -> Option<Pres
     Some(Presented { kind: CredentialKind::ApiKey, secret, address: None })
 }
 
-/// The fields of a trusted proxy, one per line. An empty name: a field occurs twice, so the client
-/// may have sent one of them.
+/// The fields of a trusted proxy, one per line. The name is empty if a field occurs twice, because
+/// the client may have sent one of the two.
 fn by_proxy<'a>(rule: &ProxyRule, source: &CredentialSource<'a>) -> Option<Presented<'a>> {
     let address = source.remote?;
     if !rule.networks.iter().any(|network| network.contains(address)) {

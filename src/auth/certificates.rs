@@ -1,4 +1,4 @@
-//! Callers with a TLS client certificate, if nothing else is configured.
+//! Callers with a TLS client certificate, for a server without other credentials.
 
 use std::{
     borrow::Cow,
@@ -19,7 +19,7 @@ use crate::{
 const CERTIFICATE: &str = "certificate";
 
 /// Authenticates the clients that TLS has verified, by the name in the certificate and the name of
-/// its issuer. All of them have the same rights and no tenant.
+/// its issuer. All these callers have the same rights and no tenant.
 #[derive(Debug, Default)]
 pub struct CertificateCallers {
     grant: Arc<Grant>,
@@ -45,7 +45,7 @@ pub(super) fn presented(source: &CredentialSource<'_>) -> Option<Presented<'stat
     Some(Presented { kind: CredentialKind::Certificate, secret, address: None })
 }
 
-/// Reads such a credential; a name with a line end is invalid.
+/// Reads a credential that `presented` has written; a name with a line break is invalid.
 pub(super) fn read(secret: &[u8]) -> Option<ShownCertificate<'_>> {
     let mut texts = str::from_utf8(secret).ok()?.splitn(3, '\n');
     let (name, ends, issuer) = (texts.next()?, texts.next()?, texts.next()?);
@@ -64,7 +64,8 @@ impl Authenticator for CertificateCallers {
         _wake: &Waker,
     ) -> Poll<Result<Admission, AuthRefusal>> {
         let Some(shown) = read(&presented.secret) else {
-            return Poll::Ready(Err(AuthRefusal::Wrong("the certificate has no name")));
+            let why = "the name in the certificate contains a line break";
+            return Poll::Ready(Err(AuthRefusal::Wrong(why)));
         };
         let principal = Principal::new(PrincipalBuf {
             kind: CredentialKind::Certificate,

@@ -16,7 +16,7 @@ pub(super) const KEY_UNKNOWN: &str = "the API key is unknown";
 pub(super) const KEY_EXPIRED: &str = "the API key has expired";
 pub(super) const NAME_REFUSED: &str = "the caller's name has invalid characters";
 
-/// The value of `WWW-Authenticate`.
+/// The value of `WWW-Authenticate` for a refusal.
 pub(super) fn challenge(rules: &AuthRules, asks_for: AskedFor, refusal: &AuthRefusal) -> String {
     let mut value = String::new();
     let mut next = |challenge: &str, why: Option<&str>| {
@@ -51,8 +51,8 @@ pub(super) fn challenge(rules: &AuthRules, asks_for: AskedFor, refusal: &AuthRef
     value
 }
 
-/// The accepted credentials on a card: one of them suffices. The fields of a proxy are not listed,
-/// since clients never send them.
+/// The accepted credentials on a card: one credential suffices. The fields of a proxy are not
+/// listed, since clients never send them.
 pub(super) fn card_security(rules: &AuthRules) -> CardSecurity {
     let mut security = CardSecurity::default();
     let mut add = |scheme: CardScheme| {

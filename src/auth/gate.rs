@@ -1,9 +1,9 @@
-//! The gate of a server: a cached credential passes at once, any other is verified.
+//! The gate of a server: a cached credential passes at once; other credentials are verified.
 //!
 //! Invariants: a credential is cached only as a keyed hash of 128 bits. A right credential passes
 //! regardless of earlier failures of its peer. The cost of a peer's wrong credentials is bounded:
-//! after `PEER_FAILURES_MAX` of them the peer has a budget of verifications for its JWTs, beyond
-//! which they are [`AuthRefusal::Unavailable`], and its wrong keys are answered after
+//! after `PEER_FAILURES_MAX` of them, the peer has a budget of verifications for its JWTs, and
+//! further JWTs are [`AuthRefusal::Unavailable`]; its wrong keys are answered after
 //! [`WRONG_KEY_DELAY_MS`]. Certificates and names from a proxy cannot be guessed and are not
 //! counted. Each worker has its own cache of the last second ([`RecentCallers`]).
 
@@ -56,19 +56,19 @@ pub struct Gate {
     peers: FailingPeers,
     /// The number of wrong keys with a delayed answer.
     waiting: Arc<AtomicUsize>,
-    /// Hashers, one for each kind of credential: a credential never matches one of another kind.
+    /// One hasher for each kind of credential, so that credentials of different kinds never match.
     hashers: [SipHasher24; CredentialKind::ALL.len()],
 }
 
-/// An admitted caller, and its account.
+/// An admitted caller and its account.
 #[derive(Clone)]
 pub struct AdmittedCaller {
     admission: Admission,
     account: Arc<CallerAccount>,
     authenticator: Arc<dyn Authenticator>,
-    /// The authorities of its certificate, if that authenticated it.
+    /// The authorities of the caller's certificate, if the certificate authenticated the caller.
     authorities: Option<Arc<Grant>>,
-    /// Its bytes, without shared scopes.
+    /// The size of the caller in bytes, without shared scopes.
     held_bytes: usize,
 }
 
@@ -84,7 +84,7 @@ impl AdmittedCaller {
         let held_bytes = size_of::<AdmittedCaller>() + principal.held_bytes(false);
         let (principal, grant) = (Arc::new(principal), Arc::default());
         let admission = Admission { principal, expires_unix_ms: u64::MAX, grant };
-        // Only used for challenges, and this credential is never refused.
+        // Used only for challenges, and this credential is never refused.
         let authenticator = Arc::new(CertificateCallers::default());
         Arc::new(AdmittedCaller {
             admission,
@@ -95,14 +95,14 @@ impl AdmittedCaller {
         })
     }
 
-    /// Whether it is still admitted.
+    /// Whether the caller is still admitted.
     pub fn holds(&self, now: Now) -> bool {
         let is_believed = !self.authorities.as_ref().is_some_and(|by| by.is_withdrawn());
         is_believed && self.admission.holds(now)
     }
 
-    /// The same, for a call, stream or connection that waits: `wake` is woken when its credential
-    /// is withdrawn.
+    /// As [`AdmittedCaller::holds`], for a call, stream or connection that waits: `wake` is woken
+    /// when the credential is withdrawn.
     pub(crate) fn holds_or_wakes(
         &self,
         watch: &mut Option<Box<CallerWatch>>,
@@ -119,17 +119,17 @@ impl AdmittedCaller {
         self.holds(now)
     }
 
-    /// Bytes that a waiting call counts with its buffers: 0 for most callers.
+    /// Bytes of the caller that a waiting call counts with its buffers: 0 for most callers.
     pub(crate) fn counted_bytes(&self) -> usize {
         self.held_bytes.saturating_sub(CALLER_BYTES)
     }
 
-    /// Its bytes, without shared scopes.
+    /// The size of the caller in bytes, without shared scopes.
     pub(super) fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// The account that its calls are charged to.
+    /// The account that the caller's calls are charged to.
     pub(crate) fn account(&self) -> &Arc<CallerAccount> {
         &self.account
     }
@@ -163,10 +163,10 @@ impl Deref for AdmittedCaller {
 /// A cached right credential.
 struct KnownCredential {
     caller: Arc<AdmittedCaller>,
-    /// When it must be verified again, in ms of the monotonic clock.
+    /// When the credential must be verified again, in ms of the monotonic clock.
     until_ms: u64,
     used_ms: u64,
-    /// [`ScopesAskedFor::number`] when its scopes were filtered; 0: they are complete.
+    /// [`ScopesAskedFor::number`] when the caller's scopes were filtered; 0: they are complete.
     scopes: u64,
 }
 
@@ -177,7 +177,8 @@ pub struct NotAdmitted {
     pub refusal: AuthRefusal,
     /// `Some`: the answer is delayed, and the connection closes after it.
     pub delay: Option<RefusalDelay>,
-    /// `Some`: with this wrong credential the address has exceeded its failures, so it is slowed.
+    /// `Some`: with this wrong credential the address has reached the limit of failures, so it is
+    /// slowed.
     pub slowed: Option<IpAddr>,
 }
 
@@ -187,7 +188,7 @@ impl From<AuthRefusal> for NotAdmitted {
     }
 }
 
-/// A slot among the delayed answers to wrong keys, until it is dropped.
+/// A slot among the delayed answers to wrong keys, released on drop.
 #[derive(Debug)]
 pub struct RefusalDelay {
     /// When to answer, in ms of the monotonic clock.
@@ -235,14 +236,14 @@ pub struct GateRequest<'r> {
 /// The cache state of a credential.
 enum Standing {
     Good(Arc<AdmittedCaller>, KnownByGate),
-    /// It was right earlier, and must be verified again.
+    /// The credential was right earlier, and must be verified again.
     Stale,
     Unknown,
 }
 
 impl Gate {
-    /// A gate that caches so many credentials, and tracks as many peers; `secret` must be used for
-    /// nothing else.
+    /// A gate that caches `credentials_max` credentials and tracks as many peers; `secret` must be
+    /// used for nothing else.
     pub fn new(
         authenticator: Arc<dyn Authenticator>,
         accounts: Arc<Accounts>,
@@ -258,8 +259,8 @@ impl Gate {
         Gate { authenticator, accounts, known, peers, waiting: Arc::default(), hashers }
     }
 
-    /// The caller of a request; `None`: it has no credential. Pending: `wake` is woken when the
-    /// authenticator has answered.
+    /// Admits the caller of a request; `None`: the request has no credential. Pending: `wake` is
+    /// woken when the authenticator has answered.
     ///
     /// # Errors
     /// [`AuthRefusal`], but never [`AuthRefusal::Missing`].
@@ -285,7 +286,7 @@ impl Gate {
                 let Some(address) = address.filter(|from| self.peers.has_failed(*from, now)) else {
                     return check(presented);
                 };
-                // A token with invalid claims costs no verification.
+                // A token with invalid claims does not use the budget of verifications.
                 if let Err(refusal) = self.authenticator.check_claims(&presented, now) {
                     let refused = self.refused(key, Some(address), refusal, now);
                     return Poll::Ready(Err(refused));
@@ -299,7 +300,7 @@ impl Gate {
                     Poll::Ready(Ok(_)) => None,
                     Poll::Ready(Err(refused)) => Some(refused.refusal),
                 };
-                // If the issuer's key is not available here, nothing was verified.
+                // If the issuer's keys are not available, no signature was verified.
                 if !matches!(refusal, Some(AuthRefusal::Unavailable { .. })) {
                     self.peers.count_check(address, now);
                 }
@@ -309,7 +310,7 @@ impl Gate {
         }
     }
 
-    /// Decides which credentials are right.
+    /// The authenticator, which decides whether credentials are right.
     #[cfg(feature = "push")]
     pub fn authenticator(&self) -> &Arc<dyn Authenticator> {
         &self.authenticator
@@ -384,7 +385,7 @@ impl Gate {
     }
 
     /// Counts a wrong credential of a peer. After too many failures the answer to a wrong key is
-    /// delayed; the check itself costs a hash, so a right key never waits.
+    /// delayed; the check itself costs only a hash, so the answer to a right key is never delayed.
     fn wrong(
         &self,
         kind: CredentialKind,
@@ -440,7 +441,7 @@ impl Gate {
 
 /// How a caller's scopes were filtered.
 struct RetainedScopes {
-    /// [`ScopesAskedFor::number`] when they were filtered; 0: complete.
+    /// [`ScopesAskedFor::number`] when the scopes were filtered; 0: complete.
     number: u64,
     /// True: their texts are shared with the configuration.
     are_shared: bool,
@@ -612,7 +613,7 @@ mod tests {
         }
     }
 
-    /// The result of a gate that never waits for a request at this time.
+    /// The result of a gate that does not make a request wait, at this time.
     fn admit(
         gate: &Gate,
         recent: &mut RecentCallers,
@@ -623,7 +624,7 @@ mod tests {
         let now = Now { mono_ms: ms, unix_ms: ms };
         match gate.admit(recent, GateRequest { source, service, now, wake: Waker::noop() }) {
             Poll::Ready(admitted) => admitted,
-            Poll::Pending => panic!("it never waits"),
+            Poll::Pending => panic!("the gate does not make a request wait"),
         }
     }
 
@@ -646,7 +647,7 @@ mod tests {
         assert_eq!(show(token, 2, &["a", "c"], false), ("a c".to_owned(), 2));
         assert_eq!(show(token, 3, &[], true), ("a b c with".to_owned(), 3));
         assert_eq!(show(token, 4, &[], false), (String::new(), 4));
-        // A service that does not list its required scopes.
+        // The service does not list its required scopes.
         assert_eq!(show("right d", 0, &[], false), ("d".to_owned(), 5));
     }
 
@@ -708,7 +709,7 @@ mod tests {
         let checked = ask(0).unwrap();
         let [copied, again] = [1, RECENT_MS].map(|ms| ask(ms).unwrap());
         assert!(Arc::ptr_eq(&copied, &again) && !Arc::ptr_eq(&checked, &copied));
-        // The gate is used each second, so its entry is never the least recently used.
+        // The gate reads its entry each second, so that the entry is never the least recently used.
         let asked_gate = ask(1 + RECENT_MS).unwrap();
         assert!(!Arc::ptr_eq(&copied, &asked_gate));
         assert!(Arc::ptr_eq(copied.account(), asked_gate.account()));
@@ -738,7 +739,7 @@ mod tests {
             let wrong = ask(&gate, &format!("wrong {n}"), "2001:db8::2", u64::from(n) * 100);
             assert!(matches!(wrong, Err(AuthRefusal::Wrong(_))), "{n} {wrong:?}");
         }
-        // Addresses in the same network of 64 bits are the same peer.
+        // Addresses in the same network of 64 bits belong to the same peer.
         assert!(ask(&gate, "right and new", "2001:db8::3", 2_000).is_ok());
         assert!(matches!(ask(&gate, "wrong", "2001:db8:1::", 2_000), Err(AuthRefusal::Wrong(_))));
         let asked = one.asked.load(Ordering::Relaxed);
@@ -747,8 +748,8 @@ mod tests {
             .filter(|refused| matches!(refused, Err(AuthRefusal::Unavailable { retry_s: 1, .. })));
         assert_eq!(over.count(), 1);
         assert_eq!(one.asked.load(Ordering::Relaxed), asked + PEER_CHECKS_MAX as usize - 1);
-        // Beyond the budget a cached token passes, and a new one is not rejected as wrong; an
-        // expired one is rejected as expired, and does not use the budget.
+        // Beyond the budget a cached token passes, and a new token is not rejected as wrong; an
+        // expired token is rejected as expired, and does not use the budget.
         for _ in 0..2 * PEER_CHECKS_MAX {
             let refused = ask(&gate, "expired", "2001:db8::2", 2_002).unwrap_err();
             assert_eq!(refused, AuthRefusal::Expired("late"));
@@ -837,7 +838,7 @@ mod tests {
         assert!(show(&short, 999).unwrap().is_some() && caller.holds(Now::default()));
         let ended = show(&short, 1_000).unwrap_err();
         assert!(matches!(ended.refusal, AuthRefusal::Expired(_)), "{ended:?}");
-        // Another certificate of the same name is valid longer.
+        // Another certificate of the same name with a later end.
         let long = shown(2_000);
         let caller = show(&long, 1_000).unwrap().unwrap();
         assert_eq!(caller.expires_unix_ms, 2_000);

@@ -1,8 +1,8 @@
 //! JWS signatures (RFC 7515) and the public keys that verify them (RFC 7517, RFC 7468), for cards
 //! and for tokens.
 //!
-//! Invariant: the key determines the allowed algorithms, not the signer. A public key is never used
-//! for an HMAC, and private parts of a document are not retained.
+//! Invariant: the key, not the signer, determines the allowed algorithms. A public key is never
+//! used for an HMAC, and private parts of a document are not retained.
 
 use std::fmt;
 
@@ -65,17 +65,17 @@ const ALGORITHMS: &[(&str, JwsAlgorithm)] = &[
     ("HS256", JwsAlgorithm::Hs256),
     ("HS384", JwsAlgorithm::Hs384),
     ("HS512", JwsAlgorithm::Hs512),
-    // RFC 9864: the same algorithm, named by its curve.
+    // RFC 9864: EdDSA under the name of its curve.
     ("Ed25519", JwsAlgorithm::EdDsa),
 ];
 
 impl JwsAlgorithm {
-    /// The algorithm of exactly this name; `none` is never one.
+    /// The algorithm with exactly this name; `none` is not an algorithm.
     pub fn named(name: &str) -> Option<JwsAlgorithm> {
         ALGORITHMS.iter().find(|(known, _)| *known == name).map(|(_, algorithm)| *algorithm)
     }
 
-    /// Its name.
+    /// The name of the algorithm.
     pub fn name(self) -> &'static str {
         let found = ALGORITHMS.iter().find(|(_, algorithm)| *algorithm == self);
         found.map_or("", |(name, _)| name)
@@ -143,7 +143,7 @@ impl PublicKey {
         Some(n.first().map_or(0, |first| n.len() * 8 - first.leading_zeros() as usize))
     }
 
-    /// Whether this key made the signature over the message.
+    /// Whether this key made the signature of the message.
     pub fn verifies(&self, algorithm: JwsAlgorithm, message: &[u8], signature: &[u8]) -> bool {
         let curve: (&'static dyn ring_signature::VerificationAlgorithm, &[u8]) = match self {
             _ if !self.fits(algorithm) => return false,
@@ -174,7 +174,7 @@ fn rsa_parameters(algorithm: JwsAlgorithm) -> Option<&'static ring_signature::Rs
     })
 }
 
-/// The one curve that ring lacks.
+/// P-521, the curve that ring lacks.
 #[cfg(feature = "auth")]
 fn p521_verifies(key: &[u8], message: &[u8], signature: &[u8]) -> bool {
     use p521::ecdsa::{Signature, VerifyingKey, signature::Verifier};
@@ -183,7 +183,7 @@ fn p521_verifies(key: &[u8], message: &[u8], signature: &[u8]) -> bool {
     key.verify(message, &signature).is_ok()
 }
 
-/// Only tokens use it, and they need the feature `auth`.
+/// Only tokens use P-521, and they need the feature `auth`.
 #[cfg(not(feature = "auth"))]
 fn p521_verifies(_key: &[u8], _message: &[u8], _signature: &[u8]) -> bool {
     false
@@ -192,16 +192,16 @@ fn p521_verifies(_key: &[u8], _message: &[u8], _signature: &[u8]) -> bool {
 /// A public key in a document.
 #[derive(Clone, Debug)]
 pub struct DocumentKey {
-    /// Its `kid`.
+    /// The `kid` of the key.
     pub kid: Option<String>,
-    /// The only algorithm it may be used with.
+    /// The only algorithm that the key may be used with; `None`: any that fits.
     pub algorithm: Option<JwsAlgorithm>,
     /// The key itself.
     pub key: PublicKey,
 }
 
 impl DocumentKey {
-    /// Whether it may be used with the algorithm.
+    /// Whether the key may be used with the algorithm.
     pub fn fits(&self, algorithm: JwsAlgorithm) -> bool {
         self.key.fits(algorithm) && self.algorithm.is_none_or(|own| own == algorithm)
     }
@@ -234,7 +234,7 @@ pub fn read_jwk(jwk: &Value) -> Option<DocumentKey> {
         ("RSA", _) => rsa(&bytes("n")?, &bytes("e")?),
         _ => return None,
     };
-    // A key for an unknown algorithm is not used with another one.
+    // A key for an unknown algorithm is not used with another algorithm.
     let algorithm = match jwk.get("alg") {
         Some(name) => Some(JwsAlgorithm::named(name.as_str()?)?),
         None => None,
@@ -258,7 +258,7 @@ const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
 const P521: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.35");
 const ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
 
-/// The sections of a text with this label (RFC 7468 §2), at most `most`.
+/// The sections of a text with this label (RFC 7468 §2), at most `sections_max`.
 pub fn pem_sections<'t>(
     text: &'t str,
     label: &str,
@@ -300,7 +300,8 @@ pub fn read_rsa(der: &[u8]) -> Option<PublicKey> {
     Some(rsa(n.as_bytes(), e.as_bytes()))
 }
 
-/// The key of a certificate. Nothing else in it is checked: it is trusted by configuration.
+/// The key of a certificate. The rest of the certificate is not checked: it is trusted by
+/// configuration.
 #[cfg(feature = "auth")]
 pub fn read_certificate_key(der: &[u8]) -> Option<PublicKey> {
     let certificate = Certificate::from_der(der).ok()?;

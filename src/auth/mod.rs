@@ -1,8 +1,8 @@
-//! Authentication: credentials in, a principal out.
+//! Authentication: reads credentials and returns a principal.
 //!
-//! Invariant: a request is authenticated when its head is complete, before any of its body is read.
-//! A credential that is not known to be right is rejected; the authenticator determines how long
-//! its answer is valid, and revokes it through [`Grant`].
+//! Invariant: a request is authenticated when its head is complete, before its body is read. A
+//! credential that cannot be verified is rejected. The authenticator determines how long its answer
+//! is valid, and revokes the answer through [`Grant`].
 
 mod accounts;
 #[cfg(feature = "auth")]
@@ -71,21 +71,21 @@ pub use crate::service::{
     quota::{Quota, Quotas, Rate},
 };
 
-/// The credentials of a request, before any is verified.
+/// The credentials of a request, none of them verified.
 #[derive(Clone, Copy, Default)]
 pub struct CredentialSource<'a> {
     /// The value of `Authorization`, unparsed.
     pub authorization: Option<&'a [u8]>,
     /// The value of `X-API-Key`, unparsed.
     pub api_key: Option<&'a [u8]>,
-    /// A bearer token from elsewhere: a browser page opens a WebSocket with a token among the
-    /// subprotocols.
+    /// A bearer token from another field: a browser page that opens a WebSocket sends its token
+    /// among the subprotocols.
     pub bearer: Option<&'a [u8]>,
-    /// Its header fields.
+    /// The header fields of the request.
     pub fields: RequestFields<'a>,
     /// The name in the client's verified certificate.
     pub identity: Option<&'a str>,
-    /// The other fields of that certificate.
+    /// The other fields of the client's certificate.
     pub certificate: Option<&'a PeerCertificate>,
     /// The address of the connection's peer.
     pub remote: Option<IpAddr>,
@@ -94,13 +94,14 @@ pub struct CredentialSource<'a> {
 }
 
 impl CredentialSource<'_> {
-    /// The client address of the request: behind trusted proxies the forwarded one.
+    /// The client address of the request; behind trusted proxies, the forwarded address.
     pub fn address(&self) -> Option<IpAddr> {
         let connection = self.remote?;
         if self.trusted_proxies.is_empty() {
             return Some(connection);
         }
-        // A client may have written entries before the proxy's, in the same value or in another.
+        // A client may have written entries in front of the proxy's entry, in the same field value
+        // or in another one.
         let mut forwarded = Vec::new();
         self.fields.each_value("X-Forwarded-For", &mut |value| {
             forwarded.push(b',');
@@ -125,10 +126,10 @@ impl fmt::Debug for CredentialSource<'_> {
 /// of a trusted proxy, certificate.
 #[derive(Clone)]
 pub struct Presented<'a> {
-    /// Its kind. A bearer token that looks like a JWT is [`CredentialKind::Jwt`].
+    /// The kind of the credential. A bearer token that looks like a JWT is [`CredentialKind::Jwt`].
     pub kind: CredentialKind,
-    /// The key, the token or the name, unparsed; of a proxy all its fields about the caller, so
-    /// that a cached caller never matches one with other scopes.
+    /// The key, the token or the name, unparsed. Of a proxy, all its fields about the caller, so
+    /// that a cached caller never matches a request with other scopes.
     pub secret: Cow<'a, [u8]>,
     /// The client address, if known.
     pub address: Option<IpAddr>,
@@ -141,14 +142,14 @@ impl fmt::Debug for Presented<'_> {
     }
 }
 
-/// A right credential, and how long it is valid.
+/// A verified credential, and how long it is valid.
 #[derive(Clone, Debug)]
 pub struct Admission {
     /// The caller.
     pub principal: Arc<Principal>,
     /// When the credential itself expires, in ms since the Unix epoch; `u64::MAX`: never.
     pub expires_unix_ms: u64,
-    /// The grant that it depends on.
+    /// The grant that the admission depends on.
     pub grant: Arc<Grant>,
 }
 
@@ -158,7 +159,7 @@ impl Admission {
         now.mono_ms.saturating_add(self.expires_unix_ms.saturating_sub(now.unix_ms))
     }
 
-    /// Whether it is valid now.
+    /// Whether the admission is valid now.
     pub fn holds(&self, now: Now) -> bool {
         now.unix_ms < self.expires_unix_ms && !self.grant.is_withdrawn()
     }
@@ -167,14 +168,14 @@ impl Admission {
 /// Why a request is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthRefusal {
-    /// It has no credential: 401.
+    /// The request has no credential: 401.
     Missing,
-    /// The credential is wrong: 401. The reason contains no secret. It counts as a guess of its
-    /// peer.
+    /// The credential is wrong: 401. The reason contains no secret. The refusal counts as a guess
+    /// of the peer.
     Wrong(&'static str),
-    /// The credential has expired or is not valid yet: 401. It is not a guess.
+    /// The credential has expired or is not valid yet: 401. Does not count as a guess.
     Expired(&'static str),
-    /// The server cannot check the credential now: 503. It is not a guess.
+    /// The server cannot check the credential now: 503. Does not count as a guess.
     Unavailable {
         /// The reason.
         why: &'static str,
@@ -190,14 +191,14 @@ pub enum AuthRefusal {
 
 /// Authenticates callers.
 ///
-/// It runs on the threads that serve, so it must not block: it fetches elsewhere, and wakes `wake`
-/// when the result is available.
+/// Its methods run on worker threads and must not block: the authenticator fetches elsewhere, and
+/// wakes `wake` when the result is available.
 pub trait Authenticator: Send + Sync {
-    /// The effective credential of a request; `None`: it has none.
+    /// The effective credential of a request; `None`: the request has none.
     fn find<'a>(&self, source: &CredentialSource<'a>) -> Option<Presented<'a>>;
 
-    /// Whether a credential is right. The answer is cached until the admission expires, its grant
-    /// is withdrawn or, for [`CredentialKind::Jwt`], five minutes have passed.
+    /// Checks a credential. The answer is cached until the admission expires, its grant is
+    /// withdrawn or, for [`CredentialKind::Jwt`], five minutes have passed.
     ///
     /// # Errors
     /// [`AuthRefusal::Wrong`], [`AuthRefusal::Expired`] and [`AuthRefusal::Unavailable`].
@@ -222,14 +223,14 @@ pub trait Authenticator: Send + Sync {
     fn challenge(&self, refusal: &AuthRefusal) -> String;
 
     /// Whether an owner of tasks ([`Principal::owner`]) may still be called back. False once no
-    /// valid credential can name the owner any more, which ends its webhooks. An expired token is
-    /// no reason for false.
+    /// valid credential can name the owner any more, which ends the owner's webhooks. An expired
+    /// token alone does not make the answer false.
     fn vouches_for(&self, _owner: &str, _now: Now) -> bool {
         true
     }
 
-    /// A counter that grows when the answer of [`Authenticator::vouches_for`] may have changed for
-    /// many owners; `wake` is woken when it grows.
+    /// A counter that increases when the answer of [`Authenticator::vouches_for`] may have changed
+    /// for many owners; `wake` is woken when the counter increases.
     fn changes(&self, _wake: &Waker) -> u64 {
         0
     }

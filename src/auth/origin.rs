@@ -1,11 +1,11 @@
-//! Addresses of peers: the bits that distinguish peers, and the client behind proxies.
+//! Addresses of peers: the bits that distinguish peers, and the client address behind proxies.
 
 use std::net::IpAddr;
 
 use crate::network::{Network, bits, mask};
 
 /// The bits of an IPv6 address that identify a peer: a host, or a subscriber's line, owns the other
-/// 64.
+/// 64 bits.
 const PEER_BITS: u32 = 64;
 
 /// The bits that identify a peer: an IPv4 address, or the first 64 bits of an IPv6 address.
@@ -17,8 +17,8 @@ pub fn peer_bits(address: IpAddr) -> u128 {
 }
 
 /// The peer address or, behind trusted proxies, the rightmost untrusted `X-Forwarded-For` entry.
-/// `hops` is reversed. An entry that is not an address ends the search: nothing before it can be
-/// trusted.
+/// `hops` is reversed. An entry that is not an address ends the search, because entries in front of
+/// it cannot be trusted.
 pub fn origin_of<'f>(
     connection: IpAddr,
     forwarded: impl Iterator<Item = &'f [u8]>,

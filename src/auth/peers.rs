@@ -1,7 +1,7 @@
 //! Peers that sent wrong credentials, and their remaining budgets.
 //!
 //! Invariants: an entry is replaced only when its window is over, so other failing peers cannot
-//! flush it. A peer that finds no slot is counted in one entry that all such peers share.
+//! flush it. Peers without a slot are counted in one shared entry.
 
 use std::{
     hash::Hasher,
@@ -67,7 +67,7 @@ impl PeerFailures {
         self.checks = self.checks.saturating_add(1);
     }
 
-    /// Counts a failure; true: with this one the peer reaches the limit.
+    /// Counts a failure; true: this failure reaches the limit.
     fn fail(&mut self, now: Now) -> bool {
         if !self.is_young(now) {
             *self = PeerFailures::new(now, self.checks_max);
@@ -89,8 +89,8 @@ impl FailingPeers {
         self.look(address, now, |peer| peer.has_failed(now)).unwrap_or(false)
     }
 
-    /// Whether a signature may be verified for the peer: always, unless it has reached the limit of
-    /// failures and used up its budget of this second.
+    /// Whether a signature may be verified for the peer: always, unless the peer has reached the
+    /// limit of failures and used up its budget of this second.
     pub fn may_check(&self, address: IpAddr, now: Now) -> bool {
         let may = |peer: &mut PeerFailures| !peer.has_failed(now) || peer.has_budget(now);
         self.look(address, now, may).unwrap_or(true)
@@ -106,8 +106,8 @@ impl FailingPeers {
         self.look(address, now, draw);
     }
 
-    /// Counts a wrong credential of the peer. True: with this one the peer reaches the limit in the
-    /// current window.
+    /// Counts a wrong credential of the peer. True: this failure reaches the limit in the current
+    /// window.
     pub fn count_failure(&self, address: IpAddr, now: Now) -> bool {
         let key = self.key(address);
         if self.is_unnoted(key, now) {
@@ -120,7 +120,7 @@ impl FailingPeers {
         has_just_failed
     }
 
-    /// Reads the entry that counts for a peer; `None`: the peer has not failed.
+    /// Reads the entry of a peer; `None`: the peer has not failed.
     fn look<R>(
         &self,
         address: IpAddr,
@@ -209,7 +209,7 @@ mod tests {
             peers.count_failure(peer(n), at(1));
         }
         assert!(peers.has_failed(peer(0), at(2)));
-        // Peers without a slot share one entry, which has failed as well.
+        // Peers without a slot share one entry, which has reached the limit as well.
         assert!(peers.has_failed(peer(200_000), at(2)));
         let checks = (0..2 * UNNOTED_CHECKS_MAX)
             .take_while(|n| {

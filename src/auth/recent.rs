@@ -1,8 +1,8 @@
 //! The callers that a worker admitted recently.
 //!
 //! Each worker has its own copy of the gate's cache, so that calls of one caller on two workers do
-//! not write shared memory. An entry is valid for [`RECENT_MS`]; then the gate checks again, and
-//! marks its own entry as used.
+//! not write shared memory. An entry is valid for [`RECENT_MS`]; then the gate checks the
+//! credential again, and marks its own entry as used.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ pub(super) const RECENT_MS: u64 = 1_000;
 /// A worker's own cache of credentials; see `limits/memory.rs`.
 pub struct RecentCallers(Box<[Option<RecentCaller>]>);
 
-/// A right credential.
+/// A verified credential.
 struct RecentCaller {
     /// The gate's keyed hash of the credential.
     hash: u128,
     caller: Arc<AdmittedCaller>,
-    /// In ms of the monotonic clock.
+    /// The end of the entry, in ms of the monotonic clock.
     until_ms: u64,
-    /// [`ScopesAskedFor::number`](crate::service::ScopesAskedFor::number) when its scopes were
-    /// filtered; 0: they are complete.
+    /// [`ScopesAskedFor::number`](crate::service::ScopesAskedFor::number) when the caller's scopes
+    /// were filtered; 0: they are complete.
     scopes: u64,
 }
 
@@ -34,8 +34,8 @@ impl Default for RecentCallers {
 }
 
 impl RecentCallers {
-    /// The caller with the credential of this hash, if it is still valid; `scopes_number` gives the
-    /// number of the currently required scopes.
+    /// The caller with the credential of this hash, if its entry is still valid; `scopes_number`
+    /// returns the number of the currently required scopes.
     #[inline]
     pub(super) fn find(
         &self,
@@ -51,7 +51,7 @@ impl RecentCallers {
         is_it.then_some(&recent.caller)
     }
 
-    /// Caches a copy of a caller of the gate, unless it is large; returns the caller.
+    /// Caches a copy of the gate's caller, unless it is large; returns the caller.
     pub(super) fn keep(
         &mut self,
         hash: u128,
@@ -73,7 +73,7 @@ impl RecentCallers {
 
 /// The state of the gate's own entry.
 pub(super) struct KnownByGate {
-    /// When it expires, in ms of the monotonic clock.
+    /// When the gate's entry expires, in ms of the monotonic clock.
     pub until_ms: u64,
     /// As in an entry of [`RecentCallers`].
     pub scopes: u64,

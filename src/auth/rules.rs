@@ -1,7 +1,7 @@
 //! The rules of a server's configuration for callers: API keys, tokens, issuers, proxies and
 //! certificates.
 //!
-//! Invariant: a secret is hashed when it is read, and dropped; nothing here can reveal it.
+//! Invariant: a secret is hashed when it is read, and then dropped; no value here can reveal it.
 
 use std::{collections::HashSet, fmt, str::FromStr};
 
@@ -34,7 +34,7 @@ impl SecretDigest {
         SecretDigest(digest.as_ref().try_into().unwrap_or_default())
     }
 
-    /// The digest of this secret, which is wiped.
+    /// The digest of this secret; the secret is wiped.
     pub fn take(mut secret: String) -> SecretDigest {
         let digest = SecretDigest::of(secret.as_bytes());
         secret.zeroize();
@@ -62,7 +62,7 @@ impl FromStr for SecretDigest {
 }
 
 impl fmt::Debug for SecretDigest {
-    /// The digest of a short secret is as sensitive as the secret.
+    /// Omits the digest: the digest of a short secret is as sensitive as the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SecretDigest")
     }
@@ -71,24 +71,24 @@ impl fmt::Debug for SecretDigest {
 /// A caller in the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownCaller {
-    /// Its name. Two keys of one kind with one name are one caller.
+    /// The name of the caller. Two keys of one kind with the same name belong to one caller.
     pub name: String,
-    /// The tenants that its calls may name.
+    /// The tenants that the caller may name.
     pub tenants: TenantGrant,
-    /// Its scopes.
+    /// The scopes of the caller.
     pub scopes: ScopeSet,
-    /// The name of its quota; `None`: the default quota.
+    /// The name of the caller's quota; `None`: the default quota.
     pub quota: Option<String>,
 }
 
 /// An API key or bearer token in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRule {
-    /// The digest of its secret.
+    /// The digest of the key or token.
     pub digest: SecretDigest,
-    /// Its caller.
+    /// The caller with this key or token.
     pub caller: KnownCaller,
-    /// When it expires, in ms since the Unix epoch.
+    /// When the key or token expires, in ms since the Unix epoch; `None`: never.
     pub expires_unix_ms: Option<u64>,
 }
 
@@ -100,13 +100,13 @@ pub struct ProxyRule {
     pub networks: Vec<Network>,
     /// The field with the caller's name.
     pub name_field: String,
-    /// The field with its scopes, separated by blanks or commas.
+    /// The field with the caller's scopes, separated by blanks or commas.
     pub scopes_field: Option<String>,
-    /// The field with its tenants, likewise.
+    /// The field with the caller's tenants, separated by blanks or commas.
     pub tenants_field: Option<String>,
-    /// The scopes of each caller, if no field is named.
+    /// The scopes of each caller, if `scopes_field` is `None`.
     pub scopes: ScopeSet,
-    /// The tenants of each caller, if no field is named.
+    /// The tenants of each caller, if `tenants_field` is `None`.
     pub tenants: TenantGrant,
     /// The quota of each caller.
     pub quota: Option<String>,
@@ -115,11 +115,11 @@ pub struct ProxyRule {
 /// The rights of callers with a certificate; the certificate names the caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateRule {
-    /// The tenants that their calls may name.
+    /// The tenants that these callers may name.
     pub tenants: TenantGrant,
-    /// Their scopes.
+    /// The scopes of these callers.
     pub scopes: ScopeSet,
-    /// The name of their quota.
+    /// The name of the quota of these callers.
     pub quota: Option<String>,
 }
 
@@ -132,7 +132,8 @@ pub enum KeySource {
     Remote {
         /// The location.
         location: KeyLocation,
-        /// ms after which they are fetched again, if the server states nothing.
+        /// The number of ms after which the keys are fetched again, unless the server states
+        /// another time.
         refresh_ms: u64,
     },
 }
@@ -142,7 +143,7 @@ pub enum KeySource {
 pub struct IssuerRule {
     /// The requirements for its tokens.
     pub tokens: TokenRules,
-    /// The keys that verify them.
+    /// The keys that verify its tokens.
     pub keys: KeySource,
 }
 
@@ -159,7 +160,7 @@ pub struct AuthRules {
     pub issuers: Vec<IssuerRule>,
     /// Trusted proxies.
     pub proxy: Option<ProxyRule>,
-    /// Certificates of clients, which TLS has verified.
+    /// Client certificates that TLS has verified.
     pub certificates: Option<CertificateRule>,
 }
 
@@ -180,12 +181,12 @@ impl Default for AuthRules {
 /// Why rules are invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthRulesError {
-    /// Not the SHA-256 of a secret in hexadecimal digits.
+    /// The text is not the SHA-256 of a secret in hexadecimal digits.
     Digest,
     /// The name of a caller is empty, has control characters or is longer than
     /// [`CALLER_NAME_BYTES_MAX`](crate::limits::callers::CALLER_NAME_BYTES_MAX).
     Name(String),
-    /// Not a field name, or a field with another meaning.
+    /// The name is not a field name, or the field has another meaning.
     Field(String),
     /// Two entries have the same key or token.
     SameSecret(String),
@@ -279,8 +280,8 @@ fn check_keys(rules: &[KeyRule], what: &'static str) -> Result<(), AuthRulesErro
     Ok(())
 }
 
-/// RFC 9110 §5.1: a token. Fields that frame or route a request cannot carry credentials, and
-/// `Authorization` has its own meaning.
+/// RFC 9110 §5.1: a field name is a token. Fields that frame or route a request cannot carry
+/// credentials, and `Authorization` has its own meaning.
 fn check_field(name: &str) -> Result<(), AuthRulesError> {
     const OTHERS: [&str; 10] = [
         "authorization",
@@ -303,7 +304,7 @@ fn check_field(name: &str) -> Result<(), AuthRulesError> {
 }
 
 impl KeySource {
-    /// A secret shared with the issuer, which is wiped.
+    /// A secret that the server shares with the issuer; `secret` is wiped.
     ///
     /// # Errors
     /// [`TokenKeysError::ShortSecret`](super::token_keys::TokenKeysError::ShortSecret)

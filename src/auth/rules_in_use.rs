@@ -1,6 +1,6 @@
-//! Rules in their form for lookups, and their replacement.
+//! Rules in a form for lookups, and their replacement.
 //!
-//! Invariant: an unchanged entry keeps its grant, and with it the callers it admitted; all other
+//! Invariant: an unchanged entry retains its grant, and so the callers that it admitted; all other
 //! grants are withdrawn once the new rules are in force.
 
 use std::{collections::HashMap, sync::Arc};
@@ -24,7 +24,7 @@ use super::{
     token_keys::TokenKeys,
 };
 
-/// A key or a token in the configuration.
+/// A key or token of the configuration.
 pub(super) struct KnownKey {
     rule: KeyRule,
     pub(super) admission: Admission,
@@ -57,7 +57,7 @@ pub(super) struct RulesInUse {
     pub(super) issuers: HashMap<String, TrustedIssuer>,
     /// When the last key of each name expires, in ms since the Unix epoch.
     key_names: HashMap<String, u64>,
-    /// The same for bearer tokens.
+    /// When the last bearer token of each name expires, in ms since the Unix epoch.
     token_names: HashMap<String, u64>,
     pub(super) proxy_grant: Arc<Grant>,
     pub(super) certificate_grant: Arc<Grant>,
@@ -109,7 +109,7 @@ impl RulesInUse {
         })
     }
 
-    /// Releases callers that were admitted by entries missing in the rules `now`.
+    /// Releases callers that were admitted by entries that the rules `now` lack.
     pub(super) fn withdraw_but(&self, now: &RulesInUse) {
         withdraw_keys(&self.api_keys, &now.api_keys);
         withdraw_keys(&self.bearer_tokens, &now.bearer_tokens);
@@ -195,8 +195,8 @@ impl TrustedIssuer {
         let IssuerRule { tokens: rules, keys } = rule;
         let is_same = before.is_some_and(|before| before.rules == rules);
         let keys = match (keys, before.map(|before| &before.keys)) {
-            // Changed rules may reject callers that the old ones admitted, so even an unchanged key
-            // releases its callers.
+            // Changed rules may reject callers that the old rules admitted, so even an unchanged
+            // key releases its callers.
             (KeySource::Local(keys), Some(IssuerKeys::Local(before))) if is_same => {
                 IssuerKeys::Local(Arc::new(keys.anew().after(before)))
             }

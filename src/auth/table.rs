@@ -1,11 +1,11 @@
-//! A table of a fixed size: a new entry replaces the one of least worth.
+//! A table of a fixed size: a new entry replaces the entry of least worth.
 //!
-//! Invariant: a key is 128 bits that no client can choose or guess, so its own bits select its set.
-//! Entries never move and the table never grows; a new entry evicts only from its own set.
+//! Invariant: a key is 128 bits that no client can choose or guess, so the bits of a key select its
+//! set. Entries never move and the table never grows; a new entry evicts only from its own set.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The entries of a set: a new entry replaces one of them.
+/// The slots of a set: a new entry replaces one entry of its set.
 const WAYS: usize = 8;
 /// The number of separately locked parts.
 const PARTS: usize = 64;
@@ -13,7 +13,7 @@ const PARTS: usize = 64;
 /// The slots of one part.
 type Ways<V> = Vec<Option<(u128, V)>>;
 
-/// A table for the requested number of entries, rounded up to the next 512.
+/// A table for the requested number of entries, rounded up to a multiple of 512.
 pub(super) struct FixedTable<V> {
     parts: Box<[Mutex<Ways<V>>]>,
     sets: usize,
@@ -35,8 +35,8 @@ impl<V> FixedTable<V> {
         found.map(|(_, value)| look(value))
     }
 
-    /// Whether a key without an entry would find no slot: `is_fixed` is true for each entry of its
-    /// set.
+    /// Whether a key without an entry would find no slot: each slot of its set has an entry for
+    /// which `is_fixed` is true.
     pub fn is_full(&self, key: u128, is_fixed: impl Fn(&V) -> bool) -> bool {
         let (part, at) = self.location(key);
         let is_fixed = |way: &Option<(u128, V)>| matches!(way, Some((_, value)) if is_fixed(value));
@@ -53,7 +53,7 @@ impl<V> FixedTable<V> {
         }
     }
 
-    /// Passes the entry of a key to `change`; a missing entry is made by `make`, and replaces the
+    /// Passes the entry of a key to `change`. `make` creates a missing entry, which replaces the
     /// entry of least `worth`.
     pub fn change<R>(
         &self,
@@ -76,7 +76,7 @@ impl<V> FixedTable<V> {
         change(&mut set[way].get_or_insert_with(|| (key, make())).1)
     }
 
-    /// Sets the entry of a key. The entries of a set weigh at most `budget` per slot together:
+    /// Sets the entry of a key. The entries of a set together weigh at most `budget` per slot:
     /// entries of least worth are evicted until the new one fits. An entry that can never fit is
     /// dropped.
     pub fn put(
@@ -121,7 +121,7 @@ impl<V> FixedTable<V> {
     }
 }
 
-/// An entry is complete before its lock is released, even if a thread panicked.
+/// A panic does not leave an incomplete entry, so a poisoned lock may be used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,8 @@
-//! The keys of an issuer: read from a document, or a shared secret.
+//! The keys of an issuer, read from a document, or a secret shared with the issuer.
 //!
-//! Invariant: a key that is unusable for signatures, of an unknown kind or too weak is ignored. A
+//! Invariant: a key is ignored if it is not for signatures, of an unknown kind or too weak. A
 //! caller stays admitted as long as its key exists: the key's [`Grant`] is passed on to the next
-//! set that contains the key, and withdrawn by a set without it.
+//! set that contains the key, and withdrawn by a set without the key.
 
 use std::{fmt, sync::Arc};
 
@@ -21,19 +21,21 @@ use super::{
     jwt::object,
 };
 
-/// Bits of an RSA modulus. A shorter key is invalid (RFC 7518 §3.3), a longer one is ignored.
+/// The accepted bits of an RSA modulus. A shorter key is invalid (RFC 7518 §3.3), a longer key is
+/// ignored.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 
-/// Why a document yields no keys.
+/// Why no keys can be read from a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKeysError {
-    /// It is longer than [`ISSUER_DOCUMENT_BYTES_MAX`].
+    /// The document is longer than [`ISSUER_DOCUMENT_BYTES_MAX`].
     TooLong,
-    /// It is neither a key set nor PEM.
+    /// The document is neither a key set nor PEM.
     Unreadable,
-    /// It has more than [`ISSUER_KEYS_MAX`] keys.
+    /// The document has more than [`ISSUER_KEYS_MAX`] keys.
     TooMany,
-    /// It has no public key for signatures: P-256, P-384, P-521, Ed25519, RSA of 2,048 bits.
+    /// The document has no public key for signatures: P-256, P-384, P-521, Ed25519, RSA of 2,048
+    /// bits.
     NoKey,
     /// The secret is shorter than the digest of the shortest HMAC, 32 bytes (RFC 7518 §3.2).
     ShortSecret,
@@ -61,8 +63,8 @@ impl std::error::Error for TokenKeysError {}
 #[derive(Clone)]
 enum Verifier {
     Public(PublicKey),
-    /// A secret, for each HMAC that it is long enough for. `ring` holds states of the hash, not the
-    /// secret.
+    /// A secret, for each HMAC that the secret is long enough for. `ring` stores states of the
+    /// hash, not the secret.
     Secret(Vec<(JwsAlgorithm, hmac::Key)>),
 }
 
@@ -72,7 +74,7 @@ pub struct TokenKey {
     kid: Option<String>,
     algorithm: Option<JwsAlgorithm>,
     verifier: Verifier,
-    /// The hash of the key itself, without its name.
+    /// The hash of the key, without its name.
     thumbprint: [u8; 32],
     grant: Arc<Grant>,
 }
@@ -82,7 +84,7 @@ pub struct TokenKey {
 pub struct TokenKeys(Vec<TokenKey>);
 
 impl fmt::Debug for TokenKeys {
-    /// The number of keys.
+    /// Shows only the number of keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TokenKeys({})", self.0.len())
     }
@@ -97,7 +99,7 @@ impl PartialEq for TokenKeys {
 }
 
 impl TokenKeys {
-    /// Reads the document at an issuer's URL: a JWK set (RFC 7517 §5). It may be empty.
+    /// Reads the document at an issuer's URL: a JWK set (RFC 7517 §5), which may be empty.
     ///
     /// # Errors
     /// [`TokenKeysError`], but never `NoKey` or `ShortSecret`.
@@ -114,7 +116,7 @@ impl TokenKeys {
     }
 
     /// Reads a file: a JWK set, one JWK, or PEM with `PUBLIC KEY`, `RSA PUBLIC KEY` and
-    /// `CERTIFICATE`, of which only the key is used. Private keys are ignored.
+    /// `CERTIFICATE`. Only the key of a certificate is used. Private keys are ignored.
     ///
     /// # Errors
     /// [`TokenKeysError`], but never `ShortSecret`.
@@ -125,7 +127,7 @@ impl TokenKeys {
         let text = str::from_utf8(document).map_err(|_| TokenKeysError::Unreadable)?;
         let keys = match text.contains("-----BEGIN ") {
             true => {
-                // One more than allowed suffices to detect too many.
+                // One more section than allowed suffices to detect too many.
                 let sections = |label| pem_sections(text, label, ISSUER_KEYS_MAX + 1);
                 let keys = sections("PUBLIC KEY").filter_map(|der| read_spki(&der));
                 let keys = keys.chain(sections("RSA PUBLIC KEY").filter_map(|der| read_rsa(&der)));
@@ -149,8 +151,8 @@ impl TokenKeys {
         if keys.0.is_empty() { Err(TokenKeysError::NoKey) } else { Ok(keys) }
     }
 
-    /// A secret shared with the issuer, for each HMAC with a digest that is not longer (RFC 7518
-    /// §3.2).
+    /// A secret shared with the issuer, for each HMAC with a digest of at most its length
+    /// (RFC 7518 §3.2).
     ///
     /// # Errors
     /// [`TokenKeysError::ShortSecret`]
@@ -186,7 +188,7 @@ impl TokenKeys {
     fn of(keys: impl Iterator<Item = DocumentKey>) -> TokenKeys {
         let is_strong = |key: &DocumentKey| {
             key.key.rsa_bits().is_none_or(|bits| RSA_BITS.contains(&bits))
-                // RFC 7517 §4.4: a key for another algorithm than its own kind's verifies nothing.
+                // RFC 7517 §4.4: `alg` is the only algorithm of the key, and the key must fit.
                 && key.algorithm.is_none_or(|algorithm| key.key.fits(algorithm))
         };
         let keys = keys.filter(is_strong).map(|DocumentKey { kid, algorithm, key }| TokenKey {
@@ -199,7 +201,7 @@ impl TokenKeys {
         TokenKeys(keys.collect()).share_grants()
     }
 
-    /// Makes a key with two names share one grant.
+    /// Makes keys that differ only in their names share one grant.
     fn share_grants(mut self) -> TokenKeys {
         for at in 1..self.0.len() {
             let (before, rest) = self.0.split_at_mut(at);
@@ -211,7 +213,7 @@ impl TokenKeys {
         self
     }
 
-    /// The same keys, which have admitted no caller yet.
+    /// A copy of the keys that has not admitted a caller yet.
     #[must_use]
     pub fn anew(&self) -> TokenKeys {
         let mut keys = self.clone();
@@ -219,7 +221,7 @@ impl TokenKeys {
         keys.share_grants()
     }
 
-    /// These keys, with the grants of the keys that were in `before`.
+    /// These keys, with the grants of the same keys in `before`.
     #[must_use]
     pub fn after(mut self, before: &TokenKeys) -> TokenKeys {
         for key in &mut self.0 {
@@ -230,7 +232,7 @@ impl TokenKeys {
         self
     }
 
-    /// Releases callers admitted by a key that is missing in `after`.
+    /// Releases callers that were admitted by a key which `after` lacks.
     pub fn withdraw_but(&self, after: &TokenKeys) {
         for key in &self.0 {
             if !after.0.iter().any(|other| Arc::ptr_eq(&other.grant, &key.grant)) {
@@ -244,12 +246,12 @@ impl TokenKeys {
         self.0.len()
     }
 
-    /// True: no keys, so no caller is admitted.
+    /// True: there are no keys, so no caller is admitted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The names of the keys that have one.
+    /// The names of the keys.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|key| key.kid.as_deref())
     }
@@ -259,8 +261,8 @@ impl TokenKeys {
         self.0.iter().any(|key| key.kid.as_deref() == Some(kid))
     }
 
-    /// The keys that a token may be signed with, at most [`TOKEN_KEYS_TRIED_MAX`]: the keys of its
-    /// `kid`, or all if it has none; then keys without a name.
+    /// The keys that a token may be signed with, at most [`TOKEN_KEYS_TRIED_MAX`]: the keys with
+    /// its `kid`, or all keys if it has no `kid`; then keys without a name.
     pub(super) fn fitting(
         &self,
         kid: Option<&str>,
@@ -286,7 +288,7 @@ impl TokenKey {
         fits && self.algorithm.is_none_or(|own| own == algorithm)
     }
 
-    /// Whether this key made the signature over the message.
+    /// Whether this key made the signature of the message.
     pub(super) fn verifies(
         &self,
         algorithm: JwsAlgorithm,
@@ -386,7 +388,7 @@ mod tests {
         assert_eq!(TokenKeys::secret(vec![0; 31]), Err(TokenKeysError::ShortSecret));
     }
 
-    /// A key that another set restricts to one algorithm is another key.
+    /// A key that another set restricts to one algorithm is a different key.
     #[test]
     fn what_a_key_is_for_is_part_of_it() {
         let set: Value = serde_json::from_slice(SET).unwrap();

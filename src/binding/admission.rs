@@ -1,11 +1,11 @@
-//! Admits or rejects a request and its caller, from the head, before any of the body is read.
-//! `authorize.rs` checks each call of the request.
+//! Admits or rejects a request by its head and its caller, before the body is read. `authorize.rs`
+//! checks each call of the request.
 //!
-//! Invariant: requests that show no task are public: cards, catalogs, health, reflection, HTTP's
-//! own requests such as OPTIONS, and errors about paths. Everything else needs a caller if the
-//! server authenticates callers, unless the agent admits anonymous callers. Such an agent still
-//! rejects a wrong credential: ADR 0021. A public resource ignores a wrong credential, and the body
-//! of a request without one is not read.
+//! Invariant: requests that show no task are public: cards, catalogs, health, reflection, requests
+//! of HTTP itself such as OPTIONS, and errors about paths. If the server authenticates callers, all
+//! other requests need an authenticated caller, unless the agent admits anonymous callers. Such an
+//! agent still rejects a wrong credential (ADR 0021). A public resource ignores a wrong credential,
+//! and the body of a public request without an authenticated caller is not read.
 
 use std::{
     net::IpAddr,
@@ -41,18 +41,19 @@ pub const LATE: AuthRefusal = AuthRefusal::Unavailable {
     retry_s: 1,
 };
 
-/// The refusal of a request if its credential ended while its body arrived or its answer was made.
+/// The refusal of a request if its credential expired or was withdrawn while the body arrived or
+/// the answer was created.
 pub const ENDED: AuthRefusal = AuthRefusal::Expired("the credential is no longer valid");
 
 /// Which callers are admitted.
 pub struct Access {
     /// Authenticates callers; `None`: every caller is anonymous.
     pub gate: Option<Gate>,
-    /// The quotas of callers, and their use.
+    /// The quotas of callers, and their usage.
     pub accounts: Arc<Accounts>,
     /// True: each operation requires its scope.
     pub asks_scopes: bool,
-    /// Proxies that are trusted to name their client in `X-Forwarded-For`.
+    /// Trusted proxies, which send the address of their client in `X-Forwarded-For`.
     pub trusted_proxies: Vec<Network>,
 }
 
@@ -73,16 +74,16 @@ pub struct AdmissionCx<'x> {
     pub service: &'x dyn Service,
     /// The peer.
     pub peer: Peer<'x>,
-    /// True: it may be a call of gRPC.
+    /// True: the request may be a gRPC call.
     pub takes_trailers: bool,
 }
 
-/// The caller of an admitted request; `None`: an anonymous one.
+/// The caller of an admitted request; `None`: an anonymous caller.
 pub type Admitted = Option<Arc<AdmittedCaller>>;
 
 impl<'x> AdmissionCx<'x> {
-    /// The caller of a request; `recent` is the worker's own. Pending: `wake` is woken when the
-    /// authenticator has answered.
+    /// The caller of a request; `recent` is the cache of the worker. Pending: `wake` is woken when
+    /// the authenticator has answered.
     ///
     /// # Errors
     /// [`AuthRefusal`].
@@ -127,7 +128,7 @@ impl<'x> AdmissionCx<'x> {
             Poll::Ready(Ok(Some(admission))) => Poll::Ready(Ok(Some(admission))),
             Poll::Ready(Ok(None)) if self.lets_anybody(head) => Poll::Ready(Ok(None)),
             Poll::Ready(Ok(None)) => Poll::Ready(Err(AuthRefusal::Missing.into())),
-            // An authenticated caller may see more of such a page.
+            // A page may show more to an authenticated caller.
             Poll::Pending if pages::beside_agents(self.config, path_of(head)).is_some() => {
                 Poll::Pending
             }
@@ -136,7 +137,7 @@ impl<'x> AdmissionCx<'x> {
         }
     }
 
-    /// The source of a request.
+    /// The credential source of a request.
     fn source<'h>(self, head: &'h Head<'h>) -> CredentialSource<'h>
     where
         'x: 'h,
@@ -149,12 +150,12 @@ impl<'x> AdmissionCx<'x> {
         }
     }
 
-    /// The address that a request came from.
+    /// The client address of a request.
     pub fn address(self, head: &Head<'_>) -> Option<IpAddr> {
         self.source(head).address()
     }
 
-    /// The client address of a request that trusted proxies name; `None`: they name none.
+    /// The client address that trusted proxies have sent with a request; `None`: no such address.
     pub fn forwarded(self, head: &Head<'_>) -> Option<IpAddr> {
         let found = self.address(head)?;
         let is_proxy = self.config.access.trusted_proxies.iter().any(|hops| hops.contains(found));
@@ -173,7 +174,7 @@ impl<'x> AdmissionCx<'x> {
             return !matches!(grpc::rpc(head.path()), Some(grpc::Rpc::A2a(_)));
         }
         match route(self.config, self.service, path_of(head)) {
-            // Calls are POST, or begin with an upgrade; any other method is 405 for every caller.
+            // Calls are POST or an upgrade; other methods give 405 to every caller.
             Route::Rpc(_) => head.method() != Method::Post && !ws::is_upgrade(head),
             Route::HttpJson(_) | Route::ExtendedCard(_) => false,
             Route::Card { .. } | Route::Catalog(_) | Route::Page(_) => true,
@@ -183,7 +184,7 @@ impl<'x> AdmissionCx<'x> {
         }
     }
 
-    /// Whether only the head of a request is read: its caller is anonymous, and the resource does
+    /// Whether only the head of a request is read: the caller is anonymous, and the resource does
     /// not depend on a body.
     #[inline]
     pub fn ignores_body(self, head: &Head<'_>, by: &Admitted) -> bool {
@@ -199,7 +200,7 @@ impl<'x> AdmissionCx<'x> {
             return ServerPage::at(head.path()).is_some();
         }
         if self.takes_trailers && grpc::is_request(head) {
-            // A health check is in the message.
+            // The services for health and reflection need the message.
             return grpc::rpc(head.path()).is_none();
         }
         #[cfg(feature = "test-echo")]
@@ -209,14 +210,14 @@ impl<'x> AdmissionCx<'x> {
         self.is_public(head)
     }
 
-    /// The agent at a path; the tenant in it may be an agent's name.
+    /// The agent at a path; the tenant in the path may be the name of an agent.
     fn agent_at(self, target: RouteTarget<'_>) -> AgentIndex {
         let named = target.tenant.filter(|_| !target.endpoint.is_own);
         named.and_then(|name| self.service.agent(name)).unwrap_or(target.endpoint.agent)
     }
 
-    /// Whether a request without a credential may be made. A call that then names another agent is
-    /// checked for its caller when it is read.
+    /// Whether a request without a credential is admitted. If its call names another agent,
+    /// `authorize.rs` checks the caller again.
     fn lets_anybody(self, head: &Head<'_>) -> bool {
         if self.is_public(head) {
             return true;
@@ -246,7 +247,7 @@ pub(super) fn is_anonymous(service: &dyn Service, agent: AgentIndex) -> bool {
     service.profile(agent).is_some_and(|profile| profile.anonymous)
 }
 
-/// The token with which a browser page opens a WebSocket.
+/// The token of a browser page that opens a WebSocket.
 fn bearer_of_upgrade<'h>(head: &Head<'h>) -> Option<&'h [u8]> {
     head.value(Field::SecWebSocketProtocol)?;
     if !ws::is_upgrade(head) {
@@ -273,7 +274,7 @@ pub fn fault(refusal: &AuthRefusal) -> Fault {
             Fault { retry_s, ..Fault::because(FaultKind::ShuttingDown, why) }
         }
         AuthRefusal::TooMany { retry_s } => {
-            let detail = "too many pending refusals of wrong credentials; retry later";
+            let detail = "too many requests with invalid credentials; retry later";
             let retry_s = Some(retry_s);
             Fault { retry_s, ..Fault::because(FaultKind::RateLimited, detail) }
         }
@@ -306,7 +307,7 @@ pub fn refuse<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>, refusal: &AuthRe
 }
 
 impl CallContext<'_> {
-    /// The address that the request came from.
+    /// The client address of the request.
     pub(super) fn origin_address(&self) -> Option<IpAddr> {
         if let RequestSource::WebSocket { upgrade, .. } = self.source
             && let Some(forwarded) = upgrade.forwarded()
@@ -322,7 +323,7 @@ impl CallContext<'_> {
         source.address()
     }
 
-    /// The client address of the request with this head, if trusted proxies name it.
+    /// The client address of the request with this head, if proxies are trusted.
     pub(super) fn forwarded_address(&self, head: &Head<'_>) -> Option<IpAddr> {
         let (config, service, peer) = (self.config, self.service, self.peer);
         let asking = AdmissionCx { config, service, peer, takes_trailers: false };
@@ -330,7 +331,7 @@ impl CallContext<'_> {
         is_forwarded.then(|| asking.address(head)).flatten()
     }
 
-    /// RFC 9110 §11.6.1: a refusal for lack of a credential names the accepted ones.
+    /// RFC 9110 §11.6.1: the refusal of a missing or wrong credential lists the accepted schemes.
     pub(super) fn challenge(&mut self, refusal: &AuthRefusal) {
         let (AuthRefusal::Missing | AuthRefusal::Wrong(_) | AuthRefusal::Expired(_)) = refusal
         else {

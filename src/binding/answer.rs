@@ -1,8 +1,9 @@
-//! The format of one call's answer, and its writer: the same for every binding.
+//! The format of a call's answer, and its writer, for all bindings.
 //!
-//! An [`AnswerFormat`] is data: an envelope, the writers of a generation, a media type, statuses. A
-//! [`ResponseWriter`] writes the outcome of a call in it, at once or later, through the responder
-//! of its transport: a result, a fault, or a stream. A call that waits writes nothing.
+//! An [`AnswerFormat`] is data: an envelope, the writers of a generation, a media type and
+//! statuses. A [`ResponseWriter`] writes the outcome of a call in this format, at once or later,
+//! through the responder of its transport: a result, a fault, or a stream. While a call waits, no
+//! output is written.
 
 use crate::{
     binding::{
@@ -26,15 +27,15 @@ pub struct AnswerFormat<'p> {
     pub envelope: Envelope<'p>,
     /// The called method; `None`: unknown.
     pub method: Option<&'static Method>,
-    /// The writers of the method, or of an error without one.
+    /// The writers of the method, or of an error without a method.
     pub encode: &'static Encode,
-    /// The context of those writers.
+    /// The context of the writers.
     pub write: WriteCx<'p>,
     /// The media type of an answer that is not a stream.
     pub media: &'static str,
-    /// Fields of such an answer.
+    /// Header fields of an answer that is not a stream.
     pub fields: &'static FieldLines<'static>,
-    /// The HTTP status of a fault that is answered alone.
+    /// The HTTP status of a fault outside a batch or stream.
     pub status: fn(&Fault) -> u16,
     /// The framing of a stream's events.
     pub events: EventFraming,
@@ -49,7 +50,7 @@ impl<'p> AnswerFormat<'p> {
         self.method.map_or(self.encode, |method| method.encode_of(reply))
     }
 
-    /// The writers of a stream about a task that a call of generation `made` has made.
+    /// The writers of a stream about a task that a call of generation `made` has created.
     pub fn encode_for(&self, made: Generation) -> &'static Encode {
         self.method.map_or(self.encode, |method| method.encode_for(made))
     }
@@ -60,15 +61,15 @@ impl<'p> AnswerFormat<'p> {
         self.write.op.is_streaming()
     }
 
-    /// Opens the envelope and appends the reply that `ask` gives. After an answer the caller closes
-    /// the envelope; after anything else it drops the output.
+    /// Opens the envelope and appends the reply that `ask` passes. After an answer, the caller
+    /// closes the envelope; otherwise it rolls back the output.
     #[inline(always)]
     pub fn push_reply<R>(&self, out: &mut Vec<u8>, ask: impl FnOnce(&mut Answer<'_>) -> R) -> R {
         self.envelope.open_result(out);
         ask(&mut |reply| (self.encode_of(&reply).reply)(out, &reply, &self.write))
     }
 
-    /// Appends an already written result, in its envelope.
+    /// Appends an encoded result in its envelope.
     pub fn push_bytes(&self, out: &mut Vec<u8>, result: &[u8]) {
         let start = out.len();
         self.envelope.open_result(out);
@@ -97,19 +98,19 @@ impl<'p> AnswerFormat<'p> {
 
 /// The outcome of a call that requested a stream.
 pub enum Opened {
-    /// The answer is complete: a fault, or a stream of one item.
+    /// The answer is complete: a fault, or a stream with one item.
     Answered,
-    /// Nothing is written; the call waits.
+    /// The call waits; no output is written.
     Waits(WaitHandle),
-    /// The head of the stream is written; the cursor gives its events.
+    /// The head of the stream is written; the cursor yields its events.
     Stream(OpenedStream),
 }
 
 /// A stream that a call has opened.
 pub struct OpenedStream {
-    /// Where it begins.
+    /// The position at which the stream begins.
     pub cursor: Cursor,
-    /// The generation of the call that created its task.
+    /// The generation of the call that created the task.
     pub generation: Generation,
 }
 
@@ -119,15 +120,15 @@ pub struct ResponseWriter<'x> {
     pub out: &'x mut Vec<u8>,
     /// The transport.
     pub responder: Transport<'x>,
-    /// Fields of every answer: the extensions in effect.
+    /// Header fields of every answer, such as the extensions in effect.
     pub fields: FieldLinesBuf,
-    /// True: content is not produced (the request was HEAD).
+    /// True: no content is written (the request was HEAD).
     pub is_head: bool,
     /// True: the head of the stream was sent in an earlier poll, so a fault is sent as an event.
     pub has_early_head: bool,
     /// The newest record of the tasks that the answer shows; 0: none.
     pub record: u64,
-    /// The offset of the current answer's content.
+    /// The offset of the current answer's content in `out`.
     content_at: usize,
 }
 
@@ -146,7 +147,7 @@ impl<'x> ResponseWriter<'x> {
         }
     }
 
-    /// Records that the answer shows a task with this last record; 0: no journal.
+    /// Notes that the answer shows a task with this last record; 0: the server has no journal.
     #[inline]
     pub fn shows(&mut self, record: u64) {
         self.record = self.record.max(record);
@@ -205,7 +206,7 @@ impl<'x> ResponseWriter<'x> {
         self.finish();
     }
 
-    /// Answers with an already written result.
+    /// Answers with an encoded result.
     pub fn whole(&mut self, format: &AnswerFormat<'_>, result: &[u8]) {
         let content = if self.is_head { Content::LeftOut } else { Content::Whole };
         self.begin(200, format.media, *format.fields, content);
@@ -228,7 +229,7 @@ impl<'x> ResponseWriter<'x> {
         self.finish();
     }
 
-    /// Rolls back an answer, except for a head that was sent.
+    /// Rolls back an answer, unless its head was sent.
     pub fn rollback(&mut self) {
         if !self.has_early_head {
             self.responder.rollback(self.out);
@@ -275,8 +276,8 @@ impl<'x> ResponseWriter<'x> {
         self.finish();
     }
 
-    /// Begins the single answer of a call, and writes what `ask` gives. The caller then ends it
-    /// with [`ResponseWriter::end_reply`], or rolls it back.
+    /// Begins the single answer of a call, and writes the reply that `ask` passes. The caller then
+    /// calls [`ResponseWriter::end_reply`], or rolls the answer back.
     #[inline(always)]
     pub fn begin_reply<R>(
         &mut self,
@@ -284,8 +285,8 @@ impl<'x> ResponseWriter<'x> {
         ask: impl FnOnce(&mut Answer<'_>) -> R,
     ) -> R {
         if self.is_head {
-            // A page may be long: the cost of a request must show in the output, which bounds how
-            // many requests are answered at a time.
+            // The content is not produced: unsent output bounds the number of requests in progress,
+            // so a HEAD request must not do work that its output does not show.
             self.begin(200, format.media, *format.fields, Content::LeftOut);
             return ask(&mut |_| ());
         }
@@ -293,8 +294,8 @@ impl<'x> ResponseWriter<'x> {
         format.push_reply(self.out, ask)
     }
 
-    /// Ends the answer of [`ResponseWriter::begin_reply`]; a call that waits is returned, and
-    /// nothing of it is written.
+    /// Ends the answer of [`ResponseWriter::begin_reply`]. A call that waits is returned, and its
+    /// output is rolled back.
     #[inline(always)]
     pub fn end_reply(
         &mut self,
@@ -318,8 +319,8 @@ impl<'x> ResponseWriter<'x> {
         }
     }
 
-    /// Begins a stream, unless its head was sent, and writes the single item that `ask` may give.
-    /// The caller then ends it with [`ResponseWriter::end_opening`], or rolls it back.
+    /// Begins a stream, unless its head was sent, and writes the single item that `ask` may pass.
+    /// The caller then calls [`ResponseWriter::end_opening`], or rolls the answer back.
     pub fn begin_opening<R>(
         &mut self,
         format: &AnswerFormat<'_>,
@@ -345,7 +346,7 @@ impl<'x> ResponseWriter<'x> {
         })
     }
 
-    /// Begins a stream: its head.
+    /// Writes the head of a stream.
     pub fn begin_stream(&mut self, format: &AnswerFormat<'_>) {
         let (media, fields) = match format.events {
             EventFraming::Sse | EventFraming::Messages { .. } => {
@@ -356,8 +357,9 @@ impl<'x> ResponseWriter<'x> {
         self.begin(200, media, fields, Content::Stream);
     }
 
-    /// Ends the beginning of [`ResponseWriter::begin_opening`]. A failure before the first event is
-    /// an ordinary error (A2A 1.0 §3.1.2), except for clients that only read streams.
+    /// Ends the opening of a stream by [`ResponseWriter::begin_opening`]. A failure before the
+    /// first event is an ordinary error (A2A 1.0 §3.1.2), except for clients that only read
+    /// streams.
     pub fn end_opening(
         &mut self,
         format: &AnswerFormat<'_>,
@@ -367,7 +369,7 @@ impl<'x> ResponseWriter<'x> {
             Ok(Outcome::Answered) => self.end(format),
             Ok(Outcome::Stream { cursor, generation }) => {
                 if let EventFraming::Grpc = format.events {
-                    // The head names the first event, which has no number yet.
+                    // The head contains the number of the first event, which is not known yet.
                     self.rollback();
                 }
                 return Opened::Stream(OpenedStream { cursor, generation });
@@ -386,10 +388,10 @@ impl<'x> ResponseWriter<'x> {
     }
 }
 
-/// The fault of a call that neither waits nor was answered: its own, or an internal one if the
-/// service opens a stream that was not requested.
+/// The fault of a call that neither waits nor was answered: the fault in `outcome`, or an internal
+/// error if the service opened a stream that was not requested.
 pub(super) fn no_answer(outcome: Result<Outcome, Fault>) -> Fault {
     outcome.err().unwrap_or_else(|| {
-        Fault::because(FaultKind::Internal, "the service opened a stream for a call without one")
+        Fault::because(FaultKind::Internal, "the service opened a stream that was not requested")
     })
 }

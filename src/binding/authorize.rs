@@ -1,4 +1,4 @@
-//! Checks whether the caller of a request may make each of its calls: after decoding, before
+//! Checks whether the caller of a request may execute each of its calls: after decoding, before
 //! execution.
 
 use crate::{
@@ -14,15 +14,14 @@ use crate::{
 };
 
 impl CallContext<'_> {
-    /// Whether a call is subject to any check.
+    /// Whether calls need any of these checks.
     #[inline(always)]
     pub(super) fn is_asked(&self) -> bool {
         let Access { gate, accounts, .. } = &self.config.access;
         gate.is_some() || accounts.are_asked() || self.source.has_terms()
     }
 
-    /// Checks a call: its caller's rights, its deadline and hops, and the rest of the caller's
-    /// share.
+    /// Checks the deadline and hops of a call, the rights of its caller, and the caller's quotas.
     ///
     /// # Errors
     /// `DeadlineExceeded`, `LoopDetected`, and the errors of [`CallContext::authorize`].
@@ -73,7 +72,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// Whether an anonymous caller may make a call of this operation.
+    /// Checks whether an anonymous caller may call this operation.
     #[cold]
     fn check_stranger(&mut self, op: Op) -> Result<(), Fault> {
         if op != Op::ExtendedCard && is_anonymous(self.service, self.agent) {
@@ -102,7 +101,7 @@ fn need(scopes: &ScopeSet, scope: &str) -> Result<(), Fault> {
     }
 }
 
-/// Whether an operation may open a stream, or begin a task.
+/// Whether an operation may open a stream or create a task.
 const fn takes_place(op: Op) -> bool {
     match op {
         Op::Send | Op::Stream | Op::Subscribe => true,

@@ -1,4 +1,5 @@
-//! The size limit of a body: it depends on the path, so it is known before any of the body is read.
+//! The size limit of a body. The limit depends only on the path, so it is known before the body is
+//! read.
 
 use crate::{
     binding::{
@@ -14,12 +15,12 @@ use crate::{
 /// A length of this many times the limit is treated as a probe (`http::framing`).
 const ABSURD: u64 = 100;
 
-/// The refusal of a request because of its head, or because its body does not arrive.
+/// The refusal of a request because of its head, or because its body did not arrive in time.
 #[derive(Clone, Copy)]
 pub struct RequestRefusal {
     /// The HTTP status.
     pub status: u16,
-    /// The sentence of the answer.
+    /// The error text of the answer.
     pub why: &'static str,
     /// The exceeded limit, if any.
     pub limit: Option<&'static str>,
@@ -59,7 +60,7 @@ pub struct BodyLimit {
 }
 
 impl BodyLimit {
-    /// The limit of paths without a documented one.
+    /// The limit of paths, unless the dialect defines another.
     pub fn ordinary(limits: &Limits) -> BodyLimit {
         BodyLimit {
             bytes_max: limits.body_bytes_max,
@@ -69,7 +70,7 @@ impl BodyLimit {
         }
     }
 
-    /// The smallest limit of all paths: a smaller body needs no look at the path.
+    /// The smallest limit of all paths. For a smaller body the path need not be examined.
     #[inline(always)]
     pub fn least(limits: &Limits) -> usize {
         limits.body_bytes_max.min(limits.evo_ai_body_bytes_max)

@@ -1,8 +1,7 @@
-//! The pipeline: executes a decoded call, which is then answered, left pending, or becomes a
-//! stream.
+//! The pipeline: executes a decoded call, which is answered, becomes pending, or opens a stream.
 //!
 //! Invariant: JSON-RPC, HTTP+JSON and gRPC decode a request into a call and the format of its
-//! answer, and hand both to [`CallContext::answer`]; from there on all bindings share one path.
+//! answer, and pass both to [`CallContext::answer`]; from there on all bindings share one path.
 
 use std::{borrow::Cow, task::Waker};
 
@@ -28,7 +27,7 @@ use crate::{
     service::{AgentIndex, CallCx, Caller, Now, Outcome, Peer, Scope, Service},
 };
 
-/// One request and everything needed to answer it.
+/// One request, and the state that is needed to answer it.
 pub struct CallContext<'x> {
     /// The service interface.
     pub service: &'x dyn Service,
@@ -46,11 +45,12 @@ pub struct CallContext<'x> {
     pub peer: Peer<'x>,
     /// Dialect and agent, once they are known.
     pub endpoint: Endpoint,
-    /// The path of the endpoint, without a slash at its end.
+    /// The path of the endpoint, without a trailing slash.
     pub base: &'x str,
     /// The tenant in the path or the metadata.
     pub named_beside: Option<&'x str>,
-    /// The agent of the call that was decoded last: a tenant may name another agent.
+    /// The agent of the last decoded call: its tenant may name an agent other than that of the
+    /// endpoint.
     pub agent: AgentIndex,
     /// The source of the request.
     pub source: RequestSource<'x>,
@@ -58,11 +58,11 @@ pub struct CallContext<'x> {
     pub closes: bool,
     /// The extensions that the request activates, comma separated.
     pub extensions: Option<Cow<'x, str>>,
-    /// The authenticated caller; `None`: an anonymous one.
+    /// The authenticated caller; `None`: an anonymous caller.
     pub admission: Admitted,
-    /// The share of its caller, once it was looked up.
+    /// The share of the caller, once it was looked up.
     pub share: Option<CallerShare>,
-    /// The observer's data of the call that was begun last.
+    /// The observer's data about the call that began last.
     pub begin: CallBegin,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn write_cx<'p>(op: Op, call: &Call<'p>, now: Now) -> WriteCx<'p> {
 impl<'x> CallContext<'x> {
     /// A2A 1.0 §3.2.6: agents see the requested extensions, and the answer names the extensions in
     /// effect.
-    #[inline(always)] // Few requests name one.
+    #[inline(always)] // Few requests name an extension.
     pub fn name_extensions(&mut self) {
         if let RequestSource::Http(head) = self.source
             && extensions::are_named(head)
@@ -107,7 +107,7 @@ impl<'x> CallContext<'x> {
     /// RFC 9110 §12.5.3: the response to content with a coding lists the accepted codings.
     #[cold]
     pub fn name_codings(&mut self) {
-        // With extensions, `name_extensions_of` has listed them.
+        // If the request has extensions, `name_extensions_of` has listed the codings.
         if self.extensions.is_none() {
             coded::name_accepted(&mut self.writer.fields);
         }
@@ -122,7 +122,7 @@ impl<'x> CallContext<'x> {
         }
     }
 
-    /// Makes a call and answers it.
+    /// Executes a call and answers it.
     #[inline]
     pub fn answer(&mut self, call: &Call<'_>, format: &AnswerFormat<'_>) -> Handled {
         if self.agent != self.endpoint.agent {
@@ -150,7 +150,7 @@ impl<'x> CallContext<'x> {
         }
     }
 
-    /// Makes a call that is answered by a reply. `IS_TOLD`: an observer is notified of it, without
+    /// Executes a call that is answered by a reply. `IS_TOLD`: an observer is notified, without
     /// details.
     #[inline(always)]
     fn reply<const IS_TOLD: bool>(
@@ -176,7 +176,7 @@ impl<'x> CallContext<'x> {
         }
     }
 
-    /// Makes such a call for an observer that wants details.
+    /// As [`CallContext::reply`], for an observer that wants details.
     #[inline(never)]
     fn reply_detailed(&mut self, call: &Call<'_>, format: &AnswerFormat<'_>) -> Handled {
         let mut details = Some(self.details_of(call));
@@ -197,7 +197,7 @@ impl<'x> CallContext<'x> {
         }
     }
 
-    /// Makes a call that is answered by a stream.
+    /// Executes a call that is answered by a stream.
     fn open_stream(&mut self, call: &Call<'_>, format: &AnswerFormat<'_>) -> Handled {
         let Some(permit) = self.config.streams.permit(self.scratch.worker) else {
             self.refuse_call(Some(format.write.op), format, &Fault::at_limit("streams_max"));
@@ -245,11 +245,11 @@ impl<'x> CallContext<'x> {
         }
     }
 
-    /// Makes one call of a batch and appends its answer.
+    /// Executes one call of a batch and appends its answer.
     ///
     /// # Errors
-    /// The fault of the call, which the caller reports. The caller rolls back the output, as for a
-    /// call that waits.
+    /// The fault of the call, which the caller of this function reports. It must roll back the
+    /// output, as for a call that waits.
     pub fn push_answer(
         &mut self,
         call: &Call<'_>,
@@ -292,9 +292,9 @@ impl<'x> CallContext<'x> {
         }
     }
 
-    /// Makes a call without an id, which gets no response (JSON-RPC 2.0 §4.1). No answer is
-    /// written, since the answers of a batch could exceed its limit. A call that only reads is not
-    /// made.
+    /// Executes a call without an id, which gets no response (JSON-RPC 2.0 §4.1). No output is
+    /// written, not even temporarily, since a batch of such calls could exceed the limit of an
+    /// answer. A call that only reads is not executed.
     pub fn call_silently(&mut self, call: &Call<'_>, format: &AnswerFormat<'_>) {
         let op = format.write.op;
         if !call.only_shows() && (!self.is_asked() || self.check_call(op).is_ok()) {
@@ -307,7 +307,7 @@ impl<'x> CallContext<'x> {
         }
     }
 
-    /// Leaves calls pending, if the limits allow it.
+    /// Makes calls pending, if the limits allow it.
     pub fn pend(
         &mut self,
         format: &AnswerFormat<'_>,
@@ -331,8 +331,8 @@ impl<'x> CallContext<'x> {
         }
     }
 
-    /// A permit among all waiting calls, and one among the caller's. Calls of such an operation
-    /// rarely wait, so the permits are taken only here.
+    /// Takes a permit among all waiting calls, and a permit among those of the caller. Calls rarely
+    /// wait, so the permits are taken only here.
     fn permit_to_wait(&mut self) -> Result<(Permit, Option<CallerPermit>), Fault> {
         if self.is_full() {
             return Err(in_flight());
@@ -351,8 +351,8 @@ impl<'x> CallContext<'x> {
         std::mem::take(&mut self.writer.fields)
     }
 
-    /// The service, its context, and the writer. The head's terms for a call apply only to a call
-    /// that comes alone.
+    /// The service, its context, and the writer. The `Idempotency-Key` of the head applies only to
+    /// a call outside a batch.
     #[inline(always)]
     fn split(&mut self, is_alone: bool) -> (&'x dyn Service, CallCx<'_>, &mut ResponseWriter<'x>) {
         self.scratch.note_call(self.agent, self.now);
@@ -380,7 +380,7 @@ impl<'x> CallContext<'x> {
     }
 }
 
-/// The fault of a call that a WebSocket cannot leave pending.
+/// The fault of a call for which a WebSocket has no slot to wait.
 #[cold]
 pub(super) fn in_flight() -> Fault {
     let detail = "too many pending requests on this connection (ws_in_flight_max)";

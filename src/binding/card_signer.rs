@@ -1,8 +1,8 @@
-//! The signer of cards, and which cards are signed (A2A 1.0 §8.4).
+//! The signer of cards, and the choice of the cards that are signed (A2A 1.0 §8.4).
 //!
-//! Invariant: a signed card names only hosts that the operator has named, so a client can neither
-//! get a card signed that points elsewhere, nor one card per invented tenant. All workers send the
-//! same signatures for a card; a changed card gets new ones.
+//! Invariant: a signed card contains only hosts that the operator has configured. A client can
+//! neither get a signed card that points to another host, nor cause a signature for each invented
+//! tenant. All workers send the same signatures for a card; a changed card gets new signatures.
 
 use std::{
     collections::VecDeque,
@@ -13,18 +13,18 @@ use crate::binding::{Endpoint, ServerConfig, origin::Origin};
 
 /// Signs cards, with several keys at once during a key rotation.
 ///
-/// It is called on the threads that serve, once for each card; concurrently if several threads need
-/// a new card at the same moment.
+/// Called on the serving threads, once for each card, and concurrently if several threads need a
+/// new card at the same moment.
 pub trait CardSigner: Send + Sync {
     /// The signatures of this card, which is JSON without `signatures` in one of the card formats;
-    /// empty: it is sent unsigned.
+    /// empty: the card is sent unsigned.
     fn sign(&self, card: &[u8]) -> Vec<DetachedSignature>;
 
     /// The public keys, as a JWK set (RFC 7517 §5); they never change.
     fn jwks(&self) -> &[u8];
 }
 
-/// A signature with detached content (RFC 7515), as cards have it.
+/// A signature with detached content (RFC 7515), as in cards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetachedSignature {
     /// The protected header, in base64url.
@@ -40,8 +40,8 @@ impl DetachedSignature {
     }
 }
 
-/// The number of cached signed cards; the oldest is evicted first. An agent has one for each format
-/// and each name of the server.
+/// The number of cached signed cards; the oldest is evicted first. An agent has a signed card for
+/// each format and each name of the server.
 const SIGNED_CARDS_KEPT: usize = 256;
 
 /// The cache of card signatures.
@@ -58,8 +58,8 @@ impl SignedCards {
         }
         let signatures: Arc<[DetachedSignature]> = signer.sign(card).into();
         let mut signed = self.lock();
-        // ES256 signatures differ each time, and a card must have the same one everywhere: the
-        // first wins.
+        // ES256 signatures differ each time, but all workers must send the same signature: the
+        // first is used.
         if let Some(known) = find(&signed, card) {
             return known;
         }
@@ -70,7 +70,7 @@ impl SignedCards {
         signatures
     }
 
-    /// Signing happens outside the lock, which all workers take.
+    /// All workers take this lock, so signing happens outside of it.
     fn lock(&self) -> MutexGuard<'_, VecDeque<SignedCard>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -81,7 +81,7 @@ fn find(signed: &VecDeque<SignedCard>, card: &[u8]) -> Option<Arc<[DetachedSigna
     found.map(|(_, signatures)| Arc::clone(signatures))
 }
 
-/// The signatures of a card that names this origin; empty: it is sent unsigned.
+/// The signatures of a card for this origin; empty: the card is sent unsigned.
 pub fn signatures(
     config: &ServerConfig,
     origin: &Origin<'_>,
@@ -93,8 +93,8 @@ pub fn signatures(
     }
 }
 
-/// Whether the operator has named this origin: a port or a prefix that only the client or a
-/// forwarded header names is not signed.
+/// Whether the operator has configured this origin. A card with a port or prefix that only the
+/// client or a forwarded header contains is not signed.
 fn is_named(config: &ServerConfig, origin: &Origin<'_>) -> bool {
     match (&config.public_url, origin.host) {
         (Some(_), _) => true,
@@ -112,7 +112,8 @@ fn port_of(url: &str) -> Option<&str> {
     (!port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())).then_some(port)
 }
 
-/// The tenant in a path, unless it is an agent's name: a client can invent any number of tenants.
+/// The tenant in a path, unless it is the name of an agent: a client can invent any number of
+/// tenants.
 pub fn tenant_in<'b>(
     config: &ServerConfig,
     endpoint: Endpoint,
@@ -131,7 +132,7 @@ pub fn tenant_in<'b>(
 mod tests {
     use super::*;
 
-    /// Signs with its name, after calling a function.
+    /// Calls a function, then signs with its name.
     struct Named<'s>(&'s str, &'s (dyn Fn() + Send + Sync));
 
     impl CardSigner for Named<'_> {
@@ -153,7 +154,7 @@ mod tests {
             cards.of(&Named(name, meanwhile), b"card")[0].signature.clone()
         };
         let meanwhile = || {
-            assert!(cards.0.try_lock().is_ok(), "it is signed under the lock");
+            assert!(cards.0.try_lock().is_ok(), "the signer runs under the lock");
             assert_eq!(by("first", &|| ()), "first");
         };
         assert_eq!(by("second", &meanwhile), "first");

@@ -1,8 +1,8 @@
 //! Agent cards over HTTP: one body and one validator for each agent and base URL.
 //!
-//! A card names the URL under which it was requested, so it is rendered per `Host`; the last few
-//! are cached, and a request for one of them copies it. A card is rendered again when its agent's
-//! profile has changed.
+//! A card contains the URL under which it was requested, so it is rendered for each `Host`. The
+//! most recent cards are cached, and a request copies the cached card. A card is rendered again
+//! when its agent's profile has changed.
 
 use std::{
     collections::HashMap,
@@ -34,7 +34,7 @@ use crate::{
 /// The path of an endpoint's card, below the endpoint.
 pub const WELL_KNOWN: &str = "/.well-known/agent-card.json";
 
-/// Cards that a worker caches; a further host evicts the oldest one.
+/// Cards that a worker caches; a further card evicts the oldest.
 const CARDS_KEPT: usize = 16;
 
 /// The cards that a worker rendered recently.
@@ -69,8 +69,8 @@ impl CardSource {
 }
 
 impl CardTimes {
-    /// Seconds since the Unix epoch: `started_s` until a second source is seen, then the time of
-    /// the first card rendered from this source.
+    /// Seconds since the Unix epoch: `started_s` for the first source, then the time of the first
+    /// card from the current source.
     fn of(&self, agent: AgentIndex, source: &CardSource, started_s: u64, now_s: u64) -> u64 {
         let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (known, since_s) = times.entry(agent).or_insert_with(|| (source.clone(), started_s));
@@ -83,11 +83,12 @@ impl CardTimes {
 
 struct Card {
     source: CardSource,
-    /// The dialect of its endpoint: two dialects may share a path, by a mount and by a query.
+    /// The dialect of the endpoint: two dialects may share a path, one by a mount and one by a
+    /// query.
     dialect: &'static Dialect,
     agent: AgentIndex,
     form: CardForm,
-    /// Scheme, host, forwarded prefix and path that the card was rendered for.
+    /// Scheme, host, port, forwarded prefix and path of the URL in the card.
     is_secure: bool,
     host: Vec<u8>,
     port: Option<u16>,
@@ -105,9 +106,9 @@ pub struct CardEndpoint<'a> {
     pub config: &'a ServerConfig,
     /// The server's address in the request.
     pub origin: &'a Origin<'a>,
-    /// Its dialect and agent.
+    /// The dialect and the agent of the endpoint.
     pub endpoint: Endpoint,
-    /// Its path.
+    /// The path of the endpoint.
     pub base: &'a str,
 }
 
@@ -130,12 +131,12 @@ pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>, by_query: bool) 
     }
 }
 
-/// The error for a disabled extended card; it tells the operator how to enable it.
+/// The error for a disabled extended card, with the setting that enables it.
 pub(super) const NO_EXTENDED: &str = "the extended card is disabled; --extended-card \
                                       (Setup::extended_card) serves it to every client";
 
-/// The agent that a platform's client names in the query: its dialect, the prefix of its endpoint,
-/// its name.
+/// The agent that the client of a platform names in the query: its dialect, the prefix of its
+/// endpoint, and its name.
 fn asked_agent(head: &Head<'_>) -> Option<(&'static Dialect, &'static str, String)> {
     query::pairs(head.query()?).filter_map(Result::ok).find_map(|(key, name)| {
         let asked = |dialect: &&&Dialect| dialect.routes.card_query == Some(&*key);
@@ -169,7 +170,7 @@ fn send(cx: &mut CallContext<'_>, head: &Head<'_>, base: &str, form: CardForm) {
     cx.writer.ready(answer, validators.fields.get());
 }
 
-/// Answers GET and HEAD with content of this media type, or with 304 if the client has it.
+/// Answers GET and HEAD with content of this media type, or with 304 if the client has the content.
 pub(super) fn send_validated(
     cx: &mut CallContext<'_>,
     head: &Head<'_>,
@@ -191,9 +192,10 @@ pub(super) fn send_validated(
 /// Validators and cache lifetime of an answer.
 pub(super) struct Validators {
     etag: [u8; 34],
-    /// The modification time in seconds since the Unix epoch; `None`: no such field.
+    /// The modification time in seconds since the Unix epoch; `None`: the answer has no
+    /// `Last-Modified`.
     modified_s: Option<u64>,
-    /// Fields of the answer.
+    /// The header fields of the answer.
     pub(super) fields: FieldLinesBuf,
 }
 
@@ -218,7 +220,7 @@ impl Validators {
         Validators { etag, modified_s: None, fields }
     }
 
-    /// RFC 9110 §13.2.2: `If-None-Match` decides alone when it is there.
+    /// RFC 9110 §13.2.2: with `If-None-Match`, other conditions are ignored.
     fn are_known(&self, head: &Head<'_>) -> bool {
         if let Some(tags) = head.value(Field::IfNoneMatch) {
             return entity_tag::none_match_names(tags, &self.etag);
@@ -250,7 +252,7 @@ impl CardCache {
         })
     }
 
-    /// Caches a card, replacing the stale one if any.
+    /// Caches a card, in the slot of the stale card if there is one.
     fn keep(&mut self, card: Card, stale: Option<usize>) -> usize {
         if let Some(stale) = stale {
             self.cards[stale] = card;
@@ -285,12 +287,12 @@ fn render(
     Card { source, dialect, agent, form, is_secure, host, port, prefix, base, validators, answer }
 }
 
-/// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation, as a caller with these
-/// scopes sees it.
+/// A2A 1.0 §3.1.11: the card in the format of the caller's generation alone, for a caller with
+/// these scopes.
 ///
 /// # Errors
-/// `UnsupportedOperation`, before 1.0 `ExtendedAgentCardNotConfigured`, unless it is switched on;
-/// `ExtendedAgentCardNotConfigured` when the agent does not exist.
+/// If the extended card is disabled: `UnsupportedOperation`, before 1.0
+/// `ExtendedAgentCardNotConfigured`. If the agent does not exist: `ExtendedAgentCardNotConfigured`.
 pub fn extended(
     service: &dyn Service,
     scopes: Option<&ScopeSet>,
@@ -300,7 +302,7 @@ pub fn extended(
     let generation = format.encode.generation;
     if !at.config.extended_card {
         let kind = match generation {
-            // A2A 1.0 §3.1.11: the card does not announce it.
+            // A2A 1.0 §3.1.11: the error if the card does not declare the extended card.
             Generation::V1 => FaultKind::UnsupportedOperation,
             // A2A 0.3 §8.2: -32007 was introduced with the method.
             Generation::V01 | Generation::V03 => FaultKind::ExtendedAgentCardNotConfigured,
@@ -318,7 +320,7 @@ pub fn extended(
 }
 
 /// Renders the card of an agent at this endpoint, for a caller with these scopes or for all
-/// callers, and signs it unless it is a tenant's.
+/// callers, and signs it unless the path has a tenant.
 pub fn body(
     profile: &Profile,
     scopes: Option<&ScopeSet>,
@@ -329,7 +331,7 @@ pub fn body(
     let dialect = endpoint.dialect;
     let urls = Urls::new(config, origin, endpoint, &profile.name, base);
     let interfaces = urls.interfaces(dialect);
-    // At an endpoint that only speaks 1.0, a card for 0.3 would promise too much.
+    // An endpoint that only supports 1.0 must not have a card for 0.3.
     let is_v1_alone = dialect.lists(Generation::V1) && !dialect.lists(Generation::V03);
     let form = match form {
         CardForm::Hybrid | CardForm::V03 | CardForm::ExtendedV03 if is_v1_alone => CardForm::V1,
@@ -349,7 +351,7 @@ pub fn body(
         scopes,
     };
     let mut card = card::render(profile, &interfaces, form, options);
-    // 0.1 has no field for them.
+    // Cards of 0.1 have no field for signatures.
     let has_place =
         !matches!(form, CardForm::V03 | CardForm::ExtendedV03) || !card::is_v01_alone(&interfaces);
     if has_place && card_signer::tenant_in(config, endpoint, &profile.name, base).is_none() {

@@ -1,9 +1,9 @@
-//! Lists of what a server serves: `/agents` for people and for Peregrine's own clients, and the
-//! catalog of RFC 9727 for other programs.
+//! Lists of the agents of a server: `/agents` for people and for Peregrine's own clients, and the
+//! catalog of RFC 9727 for other programs; and the list of public keys.
 //!
-//! Invariant: an agent is listed from its addition to its removal, under the URL that its card
-//! names, and a list never exceeds the limits of agents and mounts. A list is rendered for every
-//! request, and has validators like a card.
+//! Invariant: an agent is listed from its addition to its removal, under the URL in its card, and a
+//! list never exceeds the limits of agents and mounts. A list is rendered for every request, and
+//! has validators like a card.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -47,8 +47,8 @@ const JWK_SET: &str = "application/jwk-set+json";
 pub struct CatalogTimes(Mutex<Option<(Vec<Arc<Profile>>, u64)>>);
 
 impl CatalogTimes {
-    /// Seconds since the Unix epoch: `started_s` for the agents that were listed first, then the
-    /// time at which a change was first seen.
+    /// Seconds since the Unix epoch: `started_s` for the first list of agents, then the time at
+    /// which its last change was first seen.
     fn of(&self, listed: &[ListedAgent], started_s: u64, now_s: u64) -> u64 {
         let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = |known: &[Arc<Profile>]| {
@@ -66,12 +66,12 @@ impl CatalogTimes {
     }
 }
 
-/// An endpoint and its card's profile.
+/// An endpoint, and the profile of its agent.
 struct ListedAgent {
     endpoint: Endpoint,
     base: String,
     profile: Arc<Profile>,
-    /// True: it is at a path that the operator configured.
+    /// True: the operator has configured the path.
     is_mount: bool,
 }
 
@@ -172,8 +172,8 @@ fn agents(cx: &CallContext<'_>, origin: &Origin<'_>, listed: &[ListedAgent]) -> 
     out
 }
 
-/// RFC 9264 §4.2: each endpoint links to its card as its description (RFC 8631 §4), and the catalog
-/// links to all endpoints (RFC 9727 §3.1).
+/// RFC 9264 §4.2: each endpoint links to its card as the service description (RFC 8631 §4), and the
+/// catalog links to all endpoints (RFC 9727 §3.1).
 fn linkset(
     cx: &CallContext<'_>,
     origin: &Origin<'_>,
@@ -217,7 +217,7 @@ fn link(out: &mut Vec<u8>, relation: &str, href: &str, media: &str) {
     out.extend_from_slice(b"}]");
 }
 
-/// Appends a member; every member but the first of an object begins with a comma.
+/// Appends a member, after a comma unless it is the first of its object.
 fn text(out: &mut Vec<u8>, key: &str, value: &str) {
     if out.last() != Some(&b'{') {
         out.push(b',');

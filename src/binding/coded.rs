@@ -1,9 +1,9 @@
-//! Content with a coding (`Content-Encoding`), decoded after its caller was admitted. Each response
-//! to such a request lists the accepted codings (RFC 9110 §12.5.3).
+//! Content with a coding (`Content-Encoding`), which is decoded after the caller was admitted. Each
+//! response to such a request lists the accepted codings (RFC 9110 §12.5.3).
 //!
-//! Decoded content lives while its request is handled, in one poll of a worker, in the buffers of a
-//! large body: their number is `large_bodies_max`, and the parser reads the content in place
-//! instead of copying it.
+//! Decoded content lives while its request is handled, in one poll of a worker. The request holds
+//! the buffers of a large body (at most `large_bodies_max` requests do); the parser reads the
+//! content in place, without a copy.
 
 use crate::{
     binding::body_limit::{BodyLimit, RequestRefusal},
@@ -23,11 +23,11 @@ impl DecodedBody {
     }
 }
 
-/// The refusal of content: the fault and its status.
+/// The refusal of content.
 pub struct CodingRefusal {
     /// The fault.
     pub fault: Fault,
-    /// The HTTP status, unless it is the one of the fault in its dialect.
+    /// The HTTP status; `None`: the status of the fault in the dialect.
     pub status: Option<u16>,
 }
 
@@ -36,7 +36,7 @@ pub fn name_accepted(fields: &mut FieldLinesBuf) {
     fields.push("Accept-Encoding", ACCEPTED_CODINGS);
 }
 
-/// The decoded content of a request; `None`: it has no coding.
+/// The decoded content of a request; `None`: the content has no coding.
 ///
 /// # Errors
 /// [`CodingRefusal`]: the coding is not supported, or the content is malformed or too large.

@@ -1,4 +1,4 @@
-//! The configuration of a server: its mounts, and the settings that its answers depend on.
+//! The configuration of a server: its mounts, and the settings that affect its answers.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -33,13 +33,13 @@ use super::{Endpoint, LargeBodies};
 /// An endpoint at a path that the operator configured.
 #[derive(Clone)]
 pub struct MountedEndpoint {
-    /// The path, without a slash at its end; empty for the root.
+    /// The path, without a trailing slash; empty for the root.
     pub path: String,
     /// The served endpoint.
     pub endpoint: Endpoint,
 }
 
-/// Everything about a server that does not change while it runs.
+/// The settings of a server, which do not change while it runs, and the state that its calls share.
 pub struct ServerConfig {
     /// All limits.
     pub limits: Limits,
@@ -47,29 +47,29 @@ pub struct ServerConfig {
     pub access: Access,
     /// The observer of calls.
     pub observer: Option<Arc<dyn CallObserver>>,
-    /// True: the observer keeps no per-poll clock, so the time is read when a call begins.
+    /// True: the time is read when a call begins, because [`CallObserver::keeps_turns`] is false.
     pub asks_begins: bool,
     /// The tracer of calls.
     pub tracer: Option<Arc<dyn Tracer>>,
-    /// The source of the pages about the server; `None`: they are off.
+    /// The source of the pages about the server; `None`: no pages.
     pub pages: Option<Arc<dyn PageSource>>,
-    /// Mounts in addition to the standard ones; an earlier one wins.
+    /// Mounts in addition to the standard paths; the first match is used.
     pub mounts: Vec<MountedEndpoint>,
-    /// Which names tenants may have.
+    /// The allowed names of tenants.
     pub tenants: Tenants,
-    /// The form of the cards at the well-known paths.
+    /// The format of the cards at the well-known paths.
     pub card: CardForm,
-    /// The interfaces that cards list, the preferred first.
+    /// The interfaces in cards, in order of preference.
     pub interfaces: Vec<Interface>,
-    /// The URL that cards name, without a slash at its end; `None`: it is built from `Host`.
+    /// The URL in cards, without a trailing slash; `None`: the URL is built from `Host`.
     pub public_url: Option<String>,
     /// The accepted hosts, if they are checked.
     pub hosts: Hosts,
-    /// Which pages of other origins may read answers.
+    /// The other origins with pages that may read answers.
     pub cors: CorsPolicy,
-    /// The security schemes on the cards of agents without their own.
+    /// The security schemes in the cards of agents without their own schemes.
     pub security: CardSecurity,
-    /// Used when a request names no host.
+    /// The URL in cards if a request has no host.
     pub base_url: String,
     /// True: `X-Forwarded-Proto`, `-Host` and `-Prefix` are trusted; see [`super::origin`].
     pub trust_forwarded: bool,
@@ -79,28 +79,28 @@ pub struct ServerConfig {
     pub strict: bool,
     /// True: the extended card is served and announced; always if callers are authenticated.
     pub extended_card: bool,
-    /// Which callers' sends are recognised when repeated, as cards state it; `None`: none.
+    /// The callers with recognition of repeated sends, in the form for cards; `None`: no callers.
     pub idempotent_send: Option<&'static str>,
-    /// True: cards announce that readers may wait for news of a task.
+    /// True: cards announce that readers may wait for new events of a task (long poll).
     pub long_poll: bool,
     /// True: push notifications are served, and announced on cards; otherwise push requests are
     /// rejected before their params are read.
     pub push: bool,
-    /// Other origins that may open WebSockets; `*` allows all of them.
+    /// Other origins with pages that may open WebSockets; `*` allows all.
     pub ws_origins: Vec<String>,
-    /// The path prefix of the echo for framing tests.
+    /// The path prefix of the echo endpoint for framing tests.
     #[cfg(feature = "test-echo")]
     pub test_echo: Option<String>,
     /// When the server started, in seconds since the Unix epoch: `Last-Modified` of the cards.
     pub started_s: u64,
-    /// Open streams.
+    /// Permits for open streams.
     pub streams: Permits,
-    /// Open streams of gRPC health and reflection.
+    /// Permits for open streams of gRPC health and reflection.
     #[cfg(feature = "grpc")]
     pub service_streams: Permits,
-    /// Calls that wait.
+    /// Permits for waiting calls.
     pub waiting: Permits,
-    /// State that calls share; the driver counts the bytes that connections hold.
+    /// State that calls share; the driver counts the bytes of connections in it.
     pub shared: SharedByCalls,
     /// The buffers for parsing large bodies.
     pub large: Arc<LargeBodies>,
@@ -108,7 +108,7 @@ pub struct ServerConfig {
     pub card_signer: Option<Arc<dyn CardSigner>>,
     /// The signatures of cards.
     pub signed_cards: SignedCards,
-    /// The public keys of everything that is signed here, as a JWK set; `None`: nothing is signed.
+    /// The public keys of all signers, as a JWK set; `None`: no signers.
     pub jwks: Option<Box<[u8]>>,
     /// The modification times of the cards.
     pub card_times: CardTimes,
@@ -131,7 +131,7 @@ pub fn is_public_url(text: &str) -> bool {
 }
 
 impl ServerConfig {
-    /// The security schemes of an agent; the authenticator may change them.
+    /// The security schemes of an agent; they may change with the authenticator.
     pub fn security_of<'s>(&'s self, profile: &'s Profile) -> Cow<'s, CardSecurity> {
         match (&profile.security, &self.access.gate) {
             (Some(own), _) => Cow::Borrowed(own),
@@ -144,7 +144,7 @@ impl ServerConfig {
         }
     }
 
-    /// The security schemes of the server for all its agents.
+    /// The security schemes of the server for agents without their own schemes.
     fn security_of_server(&self, gate: &Gate) -> Cow<'_, CardSecurity> {
         match self.security == CardSecurity::default() {
             true => Cow::Owned(gate.security()),
@@ -152,10 +152,10 @@ impl ServerConfig {
         }
     }
 
-    /// The id for a message that comes without one; empty: the message is rejected.
+    /// The id for a message without an id; empty: such a message is rejected.
     ///
-    /// A2A 1.0 §5.7: required fields must be present. 0.1 has no message ids, and some platforms'
-    /// clients omit them.
+    /// A2A 1.0 §5.7: required fields must be present. 0.1 has no message ids, and clients of some
+    /// platforms omit them.
     #[inline]
     pub fn fresh_id<'i>(
         &self,
@@ -172,8 +172,8 @@ impl ServerConfig {
 }
 
 impl ServerConfig {
-    /// Reports to the observer that a limit rejected a request before any call of it began;
-    /// `owner`: its owner, if known.
+    /// Reports to the observer that a limit rejected a request before its first call began;
+    /// `owner`: the owner of the request, if known.
     #[cold]
     pub fn tell_limit(&self, worker: usize, limit: Option<&'static str>, owner: Option<&str>) {
         if let (Some(observer), Some(limit)) = (&self.observer, limit) {
@@ -181,7 +181,7 @@ impl ServerConfig {
         }
     }
 
-    /// Reports to the observer that a request which is not a call was rejected.
+    /// Reports to the observer the rejection of a request that is not a call.
     #[cold]
     pub fn tell_refused(&self, refused: &RefusedRequest<'_>) {
         let observer = self.observer.iter().filter(|observer| observer.wants_refusals());
@@ -189,8 +189,9 @@ impl ServerConfig {
     }
 }
 
-/// Adds an empty requirement in front, for agents that admit anonymous callers: an authenticated
-/// caller may do more, such as read the extended card (A2A 1.0 §13.3).
+/// Inserts an empty requirement first, for agents that admit anonymous callers. The other
+/// requirements remain, since an authenticated caller may do more, such as read the extended card
+/// (A2A 1.0 §13.3).
 fn or_nothing(mut security: CardSecurity) -> CardSecurity {
     let is_said = security.requirements.iter().any(|one| one.schemes.is_empty());
     if !is_said && !security.requirements.is_empty() {

@@ -1,9 +1,10 @@
-//! Which pages of other origins may read answers (Fetch, §3.3 "CORS protocol").
+//! CORS: the other origins with pages that may read answers (Fetch, §3.3 "CORS protocol").
 //!
-//! Invariant: CORS is off by default, and always off for the pages about the server. When it is on,
+//! Invariant: CORS is off by default, and always off for the pages about the server. If CORS is on,
 //! each answer about an agent, to a request for an accepted host, states whether the requesting
-//! page may read it, and which header fields it may read. Origins are compared byte by byte; an
-//! origin that may send credentials is named, and never `*`. The route answers preflight requests.
+//! page may read the answer, and which of its header fields. Origins are compared byte by byte; an
+//! origin that may send credentials is named explicitly, never by `*`. The handler of each path
+//! answers its preflight requests.
 
 use std::fmt;
 
@@ -14,19 +15,19 @@ use crate::{
     model::CardSchemeKind,
 };
 
-/// Which pages may read answers; by default no page of another origin.
+/// The origins with pages that may read answers; by default no other origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cors {
     /// Origins as browsers send them, `https://app.example`, compared exactly; or `*` for any.
     /// Empty: CORS is off. At most [`CORS_ORIGINS_MAX`].
     pub origins: Vec<String>,
-    /// Pages may send cookies and client certificates, and log in by HTTP: never with `*`. A page
-    /// that sets `Authorization` or a key by itself does not need it.
+    /// Pages may send cookies, client certificates and credentials of HTTP authentication; not
+    /// allowed with `*`. A page that sets `Authorization` or a key itself does not need this.
     pub credentials: bool,
-    /// Seconds that a browser may cache a preflight's answer; 0: not at all.
+    /// Seconds for which a browser may cache the answer to a preflight; 0: no caching.
     pub max_age_s: u32,
-    /// Header fields that pages may send in addition to the fields that the server reads, that
-    /// agents see, and that carry API keys of the card's security schemes.
+    /// Header fields that pages may send, in addition to those that the server reads, those that
+    /// agents see, and those with API keys in the card's security schemes.
     pub headers: Vec<String>,
 }
 
@@ -40,9 +41,9 @@ impl Default for Cors {
 /// Why a CORS setting is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CorsError {
-    /// Not a value that browsers send as `Origin`.
+    /// A value that browsers never send as `Origin`.
     Origin(String),
-    /// Credentials with `*`, or without any origin.
+    /// Credentials with `*` or `null`, or without any origin.
     Credentials,
     /// More origins than [`CORS_ORIGINS_MAX`].
     TooMany,
@@ -100,7 +101,7 @@ fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Whether a browser can send this as `Origin`: an origin written differently would match nothing.
+/// Whether a browser can send this as `Origin`; any other value would never match.
 fn is_sent(text: &str) -> bool {
     let usual = [("http://", ":80"), ("https://", ":443")];
     let has_usual_port =
@@ -108,18 +109,19 @@ fn is_sent(text: &str) -> bool {
     ws::is_origin(text) && !has_usual_port && !text.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
-/// Header fields that the server reads and that a page needs permission to send (Fetch, §4.8).
+/// Header fields that the server reads, and that a page may send only with permission (Fetch,
+/// §4.8).
 const HEADERS: &str = "Accept, Content-Type, Authorization, A2A-Version, A2A-Extensions, \
     X-A2A-Extensions, Last-Event-ID, X-API-Key, Idempotency-Key, Prefer, Request-Timeout, \
     If-None-Match, If-Modified-Since, traceparent, tracestate";
 
-/// Header fields of answers that pages may read in addition to the safelisted ones.
+/// Header fields of answers that pages may read, in addition to the safelisted fields.
 const EXPOSED: &str = "A2A-Version, A2A-Extensions, X-A2A-Extensions, WWW-Authenticate, \
     Retry-After, RateLimit, RateLimit-Policy, X-RateLimit-Limit, X-RateLimit-Remaining, \
     X-RateLimit-Reset, Location, ETag, Last-Modified, Link, Allow, Date";
 
 impl CallContext<'_> {
-    /// Adds to every answer what the requesting page may read.
+    /// Adds the CORS fields for the requesting page to all answers.
     #[inline(always)]
     pub fn note_page(&mut self, head: &Head<'_>) {
         if self.config.cors.is_on() {
@@ -128,7 +130,8 @@ impl CallContext<'_> {
     }
 }
 
-/// The methods allowed at a path that serves nothing: the page may then read the 404.
+/// The methods that a preflight allows at a path without a resource, so that the page can read the
+/// 404.
 const NOTHING_THERE: FieldLines<'static> =
     field_lines!("Allow": "GET, HEAD, POST, DELETE, OPTIONS");
 
@@ -136,21 +139,21 @@ const NOTHING_THERE: FieldLines<'static> =
 #[derive(Default)]
 pub struct CorsPolicy {
     origins: Vec<String>,
-    /// The fields: first for origins that are not allowed, then for each origin; empty: CORS is
-    /// off.
+    /// The CORS fields: first for origins that are not allowed, then for each origin; empty: CORS
+    /// is off.
     said: Vec<FieldLinesBuf>,
     max_age_s: u32,
     headers: String,
 }
 
-/// The CORS fields of one request: an index from 1; 0: none.
+/// The CORS fields of one request, as an index from 1; 0: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CorsAnswer(u16);
 
 impl CorsAnswer {
     /// No CORS fields.
     pub const NONE: CorsAnswer = CorsAnswer(0);
-    /// CORS is on, and the request comes from no allowed page.
+    /// CORS is on, but the page of the request is not allowed.
     const OTHER: CorsAnswer = CorsAnswer(1);
 
     /// True: the page may read the answer.
@@ -211,7 +214,7 @@ impl CorsPolicy {
     }
 
     /// The answer for a rejected request with the unparsed head `bytes`, for example if the head or
-    /// the body is too large. The origin counts only if exactly one line names it.
+    /// the body is too large. The origin counts only if exactly one line has an `Origin` field.
     #[cold]
     pub fn of_refused(&self, bytes: &[u8]) -> CorsAnswer {
         const NAME: &[u8] = b"origin:";
@@ -230,13 +233,13 @@ impl CorsPolicy {
     pub fn fields(&self, answer: CorsAnswer) -> FieldLinesBuf {
         let mut fields = self.fields_without_vary(answer);
         if answer != CorsAnswer::NONE {
-            // Fetch, §3.3.5: a cache must not give one origin the answer for another.
+            // Fetch, §3.3.5: a cache must not return the answer for one origin to another.
             fields.extend(field_lines!("Vary": "Origin"));
         }
         fields
     }
 
-    /// The same for an answer with its own `Vary`, which includes `Origin`.
+    /// As [`CorsPolicy::fields`], for an answer with its own `Vary`, which includes `Origin`.
     #[cold]
     pub fn fields_without_vary(&self, answer: CorsAnswer) -> FieldLinesBuf {
         let at = usize::from(answer.0).checked_sub(1);
@@ -244,7 +247,7 @@ impl CorsPolicy {
     }
 }
 
-/// Appends a name to a list of names, once.
+/// Appends a name to a list of names, unless the list has it.
 fn push_name(list: &mut String, name: &str) {
     if !list.split(", ").any(|known| known.eq_ignore_ascii_case(name)) {
         list.push_str(", ");
@@ -260,7 +263,7 @@ pub fn is_preflight(config: &ServerConfig, head: &Head<'_>) -> bool {
         && head.values("access-control-request-method").next().is_some()
 }
 
-/// Answers OPTIONS at a path with these methods, and the preflight of an allowed page.
+/// Answers OPTIONS at a path with these methods, including the preflight of an allowed page.
 pub fn options(cx: &mut CallContext<'_>, head: &Head<'_>, allow: FieldLines<'_>) {
     if is_preflight(cx.config, head) {
         permit(cx, head, allow);
@@ -268,7 +271,7 @@ pub fn options(cx: &mut CallContext<'_>, head: &Head<'_>, allow: FieldLines<'_>)
     cx.writer.empty(204, allow);
 }
 
-/// Answers a preflight at a path that serves nothing; false: the request is not a preflight.
+/// Answers a preflight at a path without a resource; false: the request is not a preflight.
 #[cold]
 pub fn is_answered_at_nothing(cx: &mut CallContext<'_>, head: &Head<'_>) -> bool {
     let is_preflight = is_preflight(cx.config, head);
@@ -278,7 +281,7 @@ pub fn is_answered_at_nothing(cx: &mut CallContext<'_>, head: &Head<'_>) -> bool
     is_preflight
 }
 
-/// Adds the permissions of a preflight.
+/// Adds the permissions in the answer to a preflight.
 #[cold]
 fn permit(cx: &mut CallContext<'_>, head: &Head<'_>, allow: FieldLines<'_>) {
     let policy = &cx.config.cors;
@@ -297,7 +300,8 @@ fn permit(cx: &mut CallContext<'_>, head: &Head<'_>, allow: FieldLines<'_>) {
     }
     fields.push("Access-Control-Allow-Headers", &headers);
     fields.push("Access-Control-Max-Age", &policy.max_age_s.to_string());
-    // Private Network Access, §3.1: sent if the page is public and this machine is not.
+    // Private Network Access, §3.1: browsers ask if the page is public and this server is in a
+    // private network.
     let mut asked = head.values("access-control-request-private-network");
     if asked.any(|value| value.eq_ignore_ascii_case(b"true")) {
         fields.push("Access-Control-Allow-Private-Network", "true");

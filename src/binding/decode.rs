@@ -1,5 +1,5 @@
-//! Decodes params into a call: its read context, the agent that it names, and the id of a message
-//! without one.
+//! Decodes params into a call: the read context, the agent that the call names, and the id for a
+//! message without an id.
 
 use std::cell::Cell;
 
@@ -29,7 +29,7 @@ impl CallContext<'_> {
     ) -> Result<Call<'p>, Fault> {
         self.check_served(method.op)?;
         let cx = self.read_cx(method.op, method.generation(), task);
-        // A call is large, so it is passed on without a copy.
+        // A call is large, so it is returned without a copy.
         let mut decoded = (method.wire.decode)(&cx, params, pack);
         let tenant = cx.tenant.get();
         self.renew_id(&decoded);
@@ -72,7 +72,8 @@ impl CallContext<'_> {
         }
     }
 
-    /// A caller without permission gets that error first. The agent in the params is not known yet.
+    /// The fault of a disabled operation: a caller without permission gets its own fault instead.
+    /// The agent in the params is not known yet.
     #[cold]
     fn not_served(&mut self, op: Op) -> Fault {
         self.agent = self.endpoint.agent;
@@ -105,7 +106,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// Makes another id for messages without one, if the last was used.
+    /// Creates the next id for messages without an id, if this call has used the last.
     #[inline(always)]
     fn renew_id(&mut self, decoded: &Result<Call<'_>, Fault>) {
         if let Ok(Call::Send(send)) = decoded
@@ -121,7 +122,8 @@ impl CallContext<'_> {
         self.address(inside.as_deref())
     }
 
-    /// Records the agent of the call that was decoded last, which names this tenant.
+    /// Stores the agent and the tenant of the call that was decoded last; `inside`: the tenant in
+    /// its params.
     ///
     /// # Errors
     /// As [`tenant::addressee`].

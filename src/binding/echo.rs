@@ -1,5 +1,5 @@
-//! The server side of framing tests: every body is sent back, and a GET that accepts an event
-//! stream gets one, from a real task through the normal code. Off unless a prefix is configured.
+//! The server side of framing tests: a request gets its own body as the answer, and a GET that
+//! accepts an event stream gets the stream of a real task. Off unless a prefix is configured.
 
 use crate::{
     binding::{
@@ -14,7 +14,7 @@ use crate::{
 
 const ALLOW: FieldLines<'static> = field_lines!("Allow": "GET, HEAD, POST, OPTIONS");
 
-/// Answers any request below the prefix.
+/// Answers all requests below the prefix.
 pub fn answer(
     cx: &mut CallContext<'_>,
     head: &Head<'_>,

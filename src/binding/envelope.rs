@@ -1,4 +1,4 @@
-//! The envelope of a result or an error: JSON-RPC's, gRPC's frame, or none.
+//! The envelope of a result or an error: a JSON-RPC response, a gRPC frame, or none.
 
 use crate::{
     binding::grpc::{fields::other::json_payload, frame, unwritable},
@@ -6,21 +6,21 @@ use crate::{
     rpc,
 };
 
-/// One request's envelope.
+/// The envelope for the answer to one request.
 #[derive(Clone, Copy)]
 pub enum Envelope<'a> {
     /// A JSON-RPC response to the request with this id, copied from the body.
     Rpc(&'a [u8]),
-    /// None: over HTTP+JSON a result is the body, and an error has its own format.
+    /// No envelope: over HTTP+JSON the result is the body, and an error has its own format.
     Bare,
-    /// The frame of a gRPC message. An error has no message: it is the status in the trailers.
+    /// The frame of a gRPC message. An error has no message, but a status in the trailers.
     Grpc {
         /// True: the message is a `JsonPayload` around JSON (dialect a2a_rust).
         in_json: bool,
     },
 }
 
-/// Bytes of JSON that suffice for most answers.
+/// A size in bytes that is sufficient for most answers in JSON.
 const JSON_GUESS: usize = 512;
 
 impl Envelope<'_> {
@@ -48,7 +48,7 @@ impl Envelope<'_> {
     }
 
     /// Ends a response that was opened at the offset `start`.
-    #[inline(always)] // Each event of a stream has one.
+    #[inline(always)] // Called for each event of a stream.
     pub fn close(self, out: &mut Vec<u8>, start: usize) {
         match self {
             Envelope::Rpc(_) => rpc::close(out),
@@ -64,7 +64,7 @@ impl Envelope<'_> {
 }
 
 /// Ends the `JsonPayload` that was opened at this offset.
-#[inline(never)] // Protocol buffers have none.
+#[inline(never)] // Rarely used: only one dialect has it.
 fn close_json(out: &mut Vec<u8>, at: usize) {
     let payload = Writer::opened_at(at, json_payload::DATA, JSON_GUESS);
     Writer(out).close(payload);

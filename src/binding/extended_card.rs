@@ -1,7 +1,7 @@
-//! The extended card, requested by a call, or by GET at the path of 0.2.
+//! The extended card, requested by a call, or by a GET at its path in 0.2.
 //!
-//! Invariant: each caller sees the skills that its scopes allow, so no rendered card is cached
-//! here, and no cache may store one.
+//! Invariant: each caller sees the skills that its scopes allow, so the card is rendered for each
+//! request, and HTTP caches may not reuse it.
 
 use std::borrow::Cow;
 
@@ -20,14 +20,14 @@ use crate::{
     service::principal::ScopeSet,
 };
 
-/// Answers GET and HEAD for the extended card of 0.2 (wire §7.1), with the same checks as the call.
+/// Answers GET and HEAD for the extended card of 0.2 (wire §7.1), after the checks of the call.
 pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>) {
     if !cx.config.extended_card {
         return http_error::answer(cx, 404, cards::NO_EXTENDED);
     }
     let (config, endpoint) = (cx.config, cx.endpoint);
     cx.agent = endpoint.agent;
-    // No call is decoded here: the scratch has the tenant of an earlier one.
+    // No call is decoded here, so the scratch has the tenant of an earlier call.
     cx.scratch.tenant.clear();
     if let Err(fault) = cx.address(None) {
         return http_error::refuse(cx, &fault);
@@ -48,12 +48,12 @@ pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>) {
 }
 
 impl<'x> CallContext<'x> {
-    /// The scopes of the caller; `None`: callers are not authenticated.
+    /// The scopes of the caller; `None`: the caller is not authenticated.
     pub(super) fn scopes(&self) -> Option<&ScopeSet> {
         self.admission.as_ref().map(|admission| admission.principal.scopes())
     }
 
-    /// The endpoint of the addressed agent, and its path.
+    /// The endpoint of the called agent, and the path of the endpoint.
     fn own_endpoint(&self) -> (Endpoint, Cow<'x, str>) {
         if self.agent == self.endpoint.agent {
             return (self.endpoint, self.base.into());
@@ -63,7 +63,7 @@ impl<'x> CallContext<'x> {
         (Endpoint::own(&dialect::STANDARD, self.agent), base.into())
     }
 
-    /// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation.
+    /// A2A 1.0 §3.1.11: answers with the card in the format of the caller's generation alone.
     pub(super) fn answer_card(&mut self, format: &AnswerFormat<'_>) -> Handled {
         match self.extended_card(format) {
             Ok(card) => {

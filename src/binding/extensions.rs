@@ -1,5 +1,5 @@
-//! Extensions (wire §1.8): which ones a request activates, and which are in effect because the
-//! agent or the server declares them, too. An answer names the latter.
+//! Extensions (wire §1.8). A request lists the extensions that it activates; those that the agent
+//! or the server also declares are in effect, and the answer lists them.
 
 use crate::{
     binding::ServerConfig,
@@ -7,7 +7,7 @@ use crate::{
     model::{Extension, Profile},
 };
 
-/// The fields that name extensions, of 1.0 and of 0.3 (wire §1.8).
+/// The header fields with extensions, of 1.0 and of 0.3 (wire §1.8).
 pub const FIELDS: [&str; 2] = ["A2A-Extensions", "X-A2A-Extensions"];
 
 /// Whether a request activates any extension.
@@ -22,7 +22,7 @@ pub fn joined(head: &Head<'_>) -> Option<String> {
     are_named(head).then(|| named_in(head, &FIELDS))
 }
 
-/// RFC 9110 §5.3: repeated fields are one list; here also the fields of several names.
+/// RFC 9110 §5.3: repeated fields are one list. Here the fields of all `names` form one list.
 #[cold]
 pub fn named_in(head: &Head<'_>, names: &[&str]) -> String {
     let values: Vec<_> =
@@ -56,11 +56,11 @@ impl DeclaredExtensions<'_> {
     }
 }
 
-/// The declared URIs of `named`, comma separated there, each once and in that order.
+/// The declared URIs in the comma-separated list `named`, in its order and without duplicates.
 pub fn in_effect<'a>(declared: DeclaredExtensions<'_>, named: &'a str) -> Vec<&'a str> {
     let mut uris = Vec::new();
     for uri in named.split(',').map(str::trim) {
-        // Only visible ASCII is a URI and valid in a head.
+        // A URI is visible ASCII; other characters would not be valid in a head.
         if declared.has(uri) && uri.bytes().all(|b| b.is_ascii_graphic()) && !uris.contains(&uri) {
             uris.push(uri);
         }
@@ -68,7 +68,8 @@ pub fn in_effect<'a>(declared: DeclaredExtensions<'_>, named: &'a str) -> Vec<&'
     uris
 }
 
-/// The fields for the head of the answer, under the names that the request uses.
+/// The fields of the answer that list the extensions in effect, under the names that the request
+/// uses.
 pub fn fields(declared: DeclaredExtensions<'_>, head: &Head<'_>) -> FieldLinesBuf {
     let mut fields = FieldLinesBuf::default();
     for name in FIELDS {

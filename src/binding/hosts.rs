@@ -1,13 +1,13 @@
 //! The hosts that a server accepts in requests.
 //!
-//! A web page can make a name of its own resolve to an address of its reader's machine, and then
-//! send requests to a local server as same-origin (DNS rebinding); but its requests still name its
-//! own host. So a listener on the loopback interface accepts known hosts only, and every listener
-//! does once the setup names a host: an allowed one, or the one of the public URL. The listener of
-//! the pages about the server always checks, and accepts every IP address as well: the attack needs
-//! a name, and probes use addresses. Known hosts are the named ones, the names and addresses of the
-//! loopback interface, and the local address of the connection. Ports are ignored; a client that
-//! names no host is not a browser.
+//! A web page can make its own host name resolve to an address of the user's machine, and then send
+//! same-origin requests to a local server (DNS rebinding). These requests still contain the host
+//! name of the page. So listeners on the loopback interface accept only known hosts, and so do all
+//! listeners if the setup configures a host: an allowed host, or the host of the public URL. The
+//! listener of the pages about the server always checks hosts, but accepts every IP address as
+//! well: the attack needs a name, and probes use addresses. Known hosts are the configured hosts,
+//! the names and addresses of the loopback interface, and the local address of the connection.
+//! Ports are ignored. Requests without a host are accepted, since browsers always send one.
 
 use std::net::IpAddr;
 
@@ -20,14 +20,14 @@ use crate::{
 /// The status for a request to an unknown host (RFC 9110 §15.5.20).
 pub const MISDIRECTED: u16 = 421;
 
-/// The error text for such a request.
+/// The error text for a request to an unknown host.
 pub const REFUSAL: &str = "the Host of the request is not allowed; allow it with --allow-host \
                            HOST or --public-url URL (Setup::allow_hosts, Setup::public_url)";
 
 /// Allows every host.
 const ANY: &str = "*";
 
-/// The hosts that the setup names.
+/// The hosts that the setup configures.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts {
     named: Vec<String>,
@@ -35,7 +35,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// `allowed` passed [`is_host`].
+    /// All hosts in `allowed` must have passed [`is_host`].
     pub fn new(allowed: Vec<String>, public_url: Option<&str>) -> Hosts {
         let is_any = allowed.iter().any(|host| host == ANY);
         let public = public_url.and_then(|url| {
@@ -46,7 +46,7 @@ impl Hosts {
         Hosts { named: allowed.into_iter().map(bracketed).chain(public).collect(), is_any }
     }
 
-    /// Whether a listener accepts known hosts only.
+    /// Whether a listener accepts only known hosts.
     #[inline]
     pub fn are_checked(&self, is_loopback: bool) -> bool {
         is_loopback || !self.named.is_empty()
@@ -63,8 +63,8 @@ impl Hosts {
 }
 
 impl Hosts {
-    /// Whether the setup names exactly this host, in lower case, without a port or with this one;
-    /// `*` does not count.
+    /// Whether the setup configures exactly this host, in lower case, and `authority` has no port
+    /// or `port`; `*` does not count.
     pub fn name(&self, authority: &[u8], port: Option<&str>) -> bool {
         let Ok(text) = str::from_utf8(authority) else { return false };
         self.named.iter().filter(|named| *named != ANY).any(|named| {
@@ -75,8 +75,8 @@ impl Hosts {
     }
 }
 
-/// Whether every host that a request names is known, on every listener. `is_host_known`: an earlier
-/// request has shown this for `Host`.
+/// Whether every host that a request names is known, independent of the listener. `is_host_known`:
+/// an earlier request with the same `Host` was checked successfully.
 #[inline]
 pub fn are_known(config: &ServerConfig, head: &Head<'_>, is_host_known: bool) -> bool {
     let is_alone = !config.trust_forwarded || head.value(Field::XForwardedHost).is_none();
@@ -97,14 +97,14 @@ pub(super) fn know_all(config: &ServerConfig, head: &Head<'_>, local: Option<IpA
     named(config, head).all(|host| config.hosts.know(host, local))
 }
 
-/// Forwarded hosts are checked in addition to `Host`, not instead: a page that bypasses the proxy
-/// could forge them.
+/// A forwarded host is checked in addition to `Host`, not instead: a page that bypasses the proxy
+/// could forge it.
 fn named<'h>(config: &ServerConfig, head: &Head<'h>) -> impl Iterator<Item = &'h str> + use<'h> {
     let forwarded = if config.trust_forwarded { forwarded_host(head) } else { None };
     [head.host(), forwarded].into_iter().flatten()
 }
 
-/// True for a host without a port, as in `Host`, and for `*`, which allows all.
+/// True for a host without a port, as in `Host`, and for `*`, which allows all hosts.
 pub fn is_host(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     let is_name = || !text.is_empty() && text.bytes().all(plain);

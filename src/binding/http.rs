@@ -1,5 +1,5 @@
 //! Selects the handler of an HTTP request, by media type, path and method. Admission
-//! (`admission.rs`) and body limits (`body_limit.rs`) look at the route before.
+//! (`admission.rs`) and body limits (`body_limit.rs`) examine the route before.
 
 use crate::{
     binding::{
@@ -111,14 +111,14 @@ pub fn handle<'x>(
     Handled::Answered
 }
 
-/// Records the agent that the path addresses.
+/// Stores the endpoint and the agent at the path.
 #[inline(always)]
 fn go_to<'x>(cx: &mut CallContext<'x>, target: RouteTarget<'x>) {
     let RouteTarget { endpoint, base, tenant } = target;
     (cx.endpoint, cx.base, cx.named_beside, cx.agent) = (endpoint, base, tenant, endpoint.agent);
 }
 
-/// Whether a card is served here; otherwise the request is answered with an error.
+/// Whether a card must be sent; otherwise this function has answered the request.
 fn offers_card(cx: &mut CallContext<'_>, head: &Head<'_>) -> bool {
     match head.method() {
         Method::Get | Method::Head if cx.named_beside.is_none() => return true,
@@ -130,7 +130,7 @@ fn offers_card(cx: &mut CallContext<'_>, head: &Head<'_>) -> bool {
                     cx.endpoint.agent = meant.agent;
                     return true;
                 }
-                // The same as for any unknown path, so that tenants are not revealed.
+                // The same error as for an unknown path, so that tenants are not revealed.
                 Err(_) => http_error::answer(cx, 404, NOTHING),
             }
         }

@@ -1,7 +1,8 @@
-//! Errors outside of any call: about a head, a path or a method.
+//! Errors outside of calls: about a head, a path or a method.
 //!
-//! Requests for gRPC or HTTP+JSON get the errors of these bindings; others get a JSON-RPC error
-//! with a null id under an HTTP status. Errors of calls are written in their dialect instead.
+//! Requests over gRPC or HTTP+JSON get errors in the format of these bindings; other requests get a
+//! JSON-RPC error with a null id and an HTTP status. Errors of calls are written by their dialect
+//! instead.
 
 use crate::{
     binding::{
@@ -20,18 +21,18 @@ pub fn answer(cx: &mut CallContext<'_>, status: u16, detail: &'static str) {
     refuse_under(cx, status, detail, FieldLines::NONE);
 }
 
-/// RFC 9110 §15.5.6: 405 lists the allowed methods; `allow` is that field.
+/// RFC 9110 §15.5.6: 405 lists the allowed methods, in the field `allow`.
 pub fn not_allowed(cx: &mut CallContext<'_>, allow: FieldLines<'_>) {
     refuse_under(cx, 405, "the method is not allowed at this path; see the field Allow", allow);
 }
 
-/// Answers a request that is rejected for its credentials, not for its path, and reports it.
+/// Answers a request that is rejected because of its caller, not its path, and reports it.
 pub fn refuse(cx: &mut CallContext<'_>, fault: &Fault) {
     cx.tell_request_refused(fault.kind.row().status.http(), fault.message(), fault.limit_hit());
     write_fault(&mut cx.writer, fault);
 }
 
-/// Answers a request with an error with its own fields, and reports it.
+/// Answers a request with an error that has additional fields, and reports it.
 #[cold]
 pub fn refuse_under(
     cx: &mut CallContext<'_>,
@@ -49,7 +50,7 @@ pub fn write_fault(writer: &mut ResponseWriter<'_>, fault: &Fault) {
     write(writer, status, fault.message(), retry_after(status, fault.retry_s).get());
 }
 
-/// Writes an error with its own fields.
+/// Writes an error that has additional fields.
 pub fn write(writer: &mut ResponseWriter<'_>, status: u16, detail: &str, fields: FieldLines<'_>) {
     writer.begin(status, media::JSON, fields, Content::Whole);
     let out = &mut *writer.out;

@@ -1,4 +1,4 @@
-//! Unknown filters of ListTasks: each is reported to the observer once, by its name.
+//! Unknown filters of ListTasks: each name is reported to the observer once.
 
 use std::{
     borrow::Cow,
@@ -7,7 +7,7 @@ use std::{
 
 use crate::{binding::CallContext, dialect::is_known_filter, json::Value};
 
-/// Names that are reported; a client may invent any number of them.
+/// Maximum number of reported names, since a client may invent any number.
 const NAMES_MAX: usize = 16;
 /// Bytes of a reported name.
 const NAME_BYTES_MAX: usize = 64;
@@ -17,7 +17,7 @@ const NAME_BYTES_MAX: usize = 64;
 pub struct IgnoredFilters(Mutex<Vec<Box<str>>>);
 
 impl IgnoredFilters {
-    /// Whether a name is reported for the first time.
+    /// Whether a name is valid and was not reported before; if so, records it.
     fn is_new(&self, name: &str) -> bool {
         let is_plain =
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
@@ -34,7 +34,7 @@ impl IgnoredFilters {
 }
 
 impl CallContext<'_> {
-    /// Reports members of params that ListTasks does not know.
+    /// Reports params that ListTasks does not know.
     #[cold]
     pub(super) fn note_filters(&self, params: Option<Value<'_>>) {
         let members = params.into_iter().flat_map(|params| params.members());
@@ -42,7 +42,7 @@ impl CallContext<'_> {
         given.for_each(|(key, _)| self.note_filter(String::from_utf8_lossy(&key.text())));
     }
 
-    /// Reports a parameter that ListTasks does not know.
+    /// Reports this parameter if ListTasks does not know it.
     #[cold]
     pub(super) fn note_filter(&self, name: Cow<'_, str>) {
         if let Some(observer) = &self.config.observer

@@ -1,9 +1,9 @@
-//! The interfaces on cards: bindings, versions and URLs, the preferred first.
+//! The interfaces on cards: bindings, versions and URLs, in order of preference.
 //!
-//! The operator configures which bindings cards list, in which order and, for clients that need
-//! another URL, with which URL (`docs/adr/0013`). A card lists the bindings that its endpoint
-//! serves. Every generation has an entry: if nothing in the list is served for it, JSON-RPC is
-//! listed, which every endpoint has.
+//! The operator configures the bindings in cards, their order and, for clients that need another
+//! URL, their URLs (`docs/adr/0013`). A card lists those bindings that its endpoint serves. Every
+//! generation has an entry: if the endpoint serves none of the bindings for a generation, the card
+//! lists JSON-RPC, which every endpoint has.
 
 use std::fmt;
 
@@ -32,12 +32,12 @@ pub enum Binding {
 }
 
 impl Binding {
-    /// Every binding.
+    /// All bindings.
     pub const ALL: [Binding; 4] =
         [Binding::JsonRpc, Binding::HttpJson, Binding::Grpc, Binding::WebSocket];
 
-    /// Its name on cards. A2A 1.0 §5.8: a custom binding is named by a URI; for WebSocket this is
-    /// the URI from the specification's guide.
+    /// The name of the binding on cards. A2A 1.0 §5.8: the name of a custom binding is a URI; for
+    /// WebSocket, the URI in the guide of the specification.
     pub const fn name(self) -> &'static str {
         match self {
             Binding::JsonRpc => "JSONRPC",
@@ -47,7 +47,7 @@ impl Binding {
         }
     }
 
-    /// Its name in `--interfaces`.
+    /// The name of the binding in `--interfaces`.
     pub const fn word(self) -> &'static str {
         match self {
             Binding::JsonRpc => "jsonrpc",
@@ -57,7 +57,7 @@ impl Binding {
         }
     }
 
-    /// The schemes of its URLs; empty: any.
+    /// The allowed schemes of URLs; empty: any.
     const fn schemes(self) -> &'static [&'static str] {
         match self {
             Binding::JsonRpc | Binding::HttpJson => &["http://", "https://"],
@@ -67,25 +67,25 @@ impl Binding {
     }
 }
 
-/// One entry of the operator's list.
+/// An entry of the operator's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// The binding.
     pub binding: Binding,
-    /// The URL of the default agent, which its card shows unchanged; other paths are appended to
-    /// it, except for gRPC, where `tenant` names the agent. `None`: the URL is built from the
-    /// request or from the public URL; for gRPC it is a bare `host:port`.
+    /// The URL of the default agent, which its card contains unchanged. For other agents their path
+    /// is appended, except for gRPC, for which `tenant` names the agent. `None`: the URL is built
+    /// from the request or from the public URL, for gRPC as `host:port`.
     pub url: Option<String>,
 }
 
 /// Why a list of interfaces is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InterfaceError {
-    /// It is empty: every generation requires an interface.
+    /// The list is empty, but every generation requires an interface.
     None,
-    /// It has the same entry twice.
+    /// The list has the same entry twice.
     Twice(Binding),
-    /// This build lacks the binding.
+    /// This build does not support the binding.
     NotBuilt(Binding),
     /// A URL that is invalid for the binding.
     Url(Binding, String),
@@ -99,7 +99,7 @@ impl fmt::Display for InterfaceError {
                 write!(f, "the interface {} is listed twice", binding.word())
             }
             InterfaceError::NotBuilt(binding) => {
-                write!(f, "this build of peregrine has no {}", binding.word())
+                write!(f, "this build of peregrine does not support {}", binding.word())
             }
             InterfaceError::Url(binding, url) => {
                 let word = binding.word();
@@ -148,7 +148,8 @@ impl Interface {
     }
 }
 
-/// Whether a URL has one of the schemes and is not empty after it; a card shows it unchanged.
+/// Whether a URL has one of the schemes and a non-empty rest without characters that JSON would
+/// escape.
 fn is_url(text: &str, schemes: &[&str]) -> bool {
     let plain = |b: u8| b.is_ascii_graphic() && !b"\"\\<>".contains(&b);
     let rest = schemes.iter().find_map(|scheme| text.strip_prefix(scheme));
@@ -158,19 +159,20 @@ fn is_url(text: &str, schemes: &[&str]) -> bool {
 
 /// The URLs of an agent, for each binding of the operator's list.
 pub(super) struct Urls<'s> {
-    /// In the operator's order.
+    /// The URLs in the operator's order.
     listed: SmallVec<[(Binding, String); 4]>,
-    /// JSON-RPC, listed or not.
+    /// The URL of JSON-RPC, even if the operator does not list this binding.
     rpc: String,
     /// The `tenant` that gRPC clients must send to reach this agent, or a tenant of the default
     /// agent.
     tenant: Option<&'s str>,
-    /// True: it is a tenant of an agent other than the default one, and gRPC cannot name both.
+    /// True: the path has a tenant and an agent other than the default agent, and gRPC cannot name
+    /// both.
     is_beyond_grpc: bool,
 }
 
 impl<'s> Urls<'s> {
-    /// The URLs of the endpoint at path `base`, of the agent of this name.
+    /// The URLs of the endpoint at path `base`, for the agent with this name.
     pub(super) fn new(
         config: &'s ServerConfig,
         origin: &Origin<'_>,
@@ -204,8 +206,8 @@ impl<'s> Urls<'s> {
         &self.rpc
     }
 
-    /// The listed and served interfaces, the preferred first (A2A 1.0 §8.3.1): a row for each
-    /// binding and version. The newest versions come first, each in the operator's order.
+    /// The listed and served interfaces in order of preference (A2A 1.0 §8.3.1), one for each
+    /// binding and version: the newest version first, and within a version in the operator's order.
     pub(super) fn interfaces(&self, dialect: &Dialect) -> SmallVec<[AgentInterface<'_>; 8]> {
         let rpc = |version| AgentInterface {
             url: &self.rpc,
@@ -231,7 +233,7 @@ impl<'s> Urls<'s> {
                 interfaces.push(rpc(version));
             }
         }
-        // 0.1 is listed only if nothing newer is, because its clients never look.
+        // 0.1 is listed only if no newer version is, because clients of 0.1 do not read this list.
         if interfaces.is_empty() {
             interfaces.push(rpc(card::V01));
         }
@@ -244,7 +246,7 @@ impl<'s> Urls<'s> {
             Binding::HttpJson => {
                 dialect.routes.rest.iter().any(|rest| rest.generation == generation)
             }
-            // Over gRPC only the tenant can name the agent, and 0.3 has no tenant.
+            // Over gRPC only the tenant can name another agent, and cards of 0.3 have no tenant.
             Binding::Grpc => {
                 dialect.name == dialect::STANDARD.name
                     && !self.is_beyond_grpc
@@ -261,29 +263,29 @@ fn url(interface: &Interface, server: &str, base: &str) -> String {
         (Binding::Grpc, Some(url)) => url.to_owned(),
         (_, Some(url)) if base.is_empty() => url.to_owned(),
         (_, Some(url)) => format!("{}{base}", url.trim_end_matches('/')),
-        // Clients append their paths, clients of 0.3 with `/v1`. No slash at the end, because not
-        // every client removes it.
+        // Clients append their paths, clients of 0.3 with `/v1`. The URL has no trailing slash,
+        // because not every client removes it.
         (Binding::HttpJson, None) => format!("{server}{base}"),
         (Binding::JsonRpc, None) => posted(server, base),
-        // The schemes of both differ only in their first letters.
+        // `http` becomes `ws`, and `https` becomes `wss`.
         (Binding::WebSocket, None) => posted(server, base).replacen("http", "ws", 1),
     }
 }
 
-/// A gRPC URL for clients of 0.3: with the server's scheme unless it has one (the 0.3 SDK takes the
-/// host of a URL, which needs a scheme). 1.0 requires it bare.
+/// A gRPC URL for clients of 0.3: with the scheme of the server, unless it has a scheme. The 0.3
+/// SDK needs a scheme to find the host; 1.0 requires a URL without a scheme.
 fn with_scheme(url: String, server: &str) -> String {
     let has_scheme = url.contains("://");
     let scheme = server.split_once("://").map_or("http", |(scheme, _)| scheme);
     if has_scheme { url } else { format!("{scheme}://{url}") }
 }
 
-/// The URL that clients post to.
+/// The URL to which clients send requests.
 fn posted(server: &str, base: &str) -> String {
     if base.is_empty() { format!("{server}/") } else { format!("{server}{base}") }
 }
 
-/// The authority of a URL with its port, which gRPC clients connect to (A2A 1.0 §8.3).
+/// The authority of a URL with its port, to which gRPC clients connect (A2A 1.0 §8.3).
 fn authority(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
     let authority = rest.split('/').next().unwrap_or_default();
@@ -326,7 +328,7 @@ mod tests {
             let line = error(&list).unwrap_or_default();
             assert!(line.contains(said), "{line}");
         }
-        // One binding may be listed twice with different URLs, for clients that differ.
+        // A binding may be listed twice with different URLs, for different clients.
         let two = [(Binding::JsonRpc, Some("https://h/a")), (Binding::JsonRpc, None)];
         assert_eq!(error(&two), None);
     }

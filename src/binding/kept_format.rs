@@ -1,4 +1,4 @@
-//! The format of an answer that is written after its request is gone.
+//! The format of an answer that is written after its request was dropped.
 
 use crate::{
     binding::{answer::AnswerFormat, envelope::Envelope},
@@ -13,7 +13,7 @@ pub struct KeptFormat {
 }
 
 impl AnswerFormat<'_> {
-    /// A copy for later.
+    /// A copy that outlives the request.
     pub fn keep(&self) -> KeptFormat {
         let (id, envelope) = match self.envelope {
             Envelope::Rpc(id) => (Some(id.into()), Envelope::Bare),
@@ -48,7 +48,7 @@ impl KeptFormat {
         AnswerFormat { envelope, write, ..self.format }
     }
 
-    /// Bytes behind pointers.
+    /// Bytes on the heap.
     pub fn held_bytes(&self) -> usize {
         self.id.as_ref().map_or(0, |id| id.len()) + self.task_id.len()
     }

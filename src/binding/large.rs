@@ -1,11 +1,12 @@
-//! Large bodies: parsing one takes many times its size, so few are parsed at a time.
+//! Large bodies: parsing a body takes many times its size, so the number of concurrent parses is
+//! limited.
 //!
-//! Invariants: a body above [`LARGE_BODY_BYTES`] is handled with its own buffers; all workers
-//! together have `large_bodies_max` of them. A request that finds none free waits in a queue, first
-//! come first served: with n free buffers the first n requests may proceed, and each is woken when
-//! that becomes true for it. A waiting request holds a whole body, which counts towards
-//! `buffers_bytes_max`, so that bounds the queue as well. The buffers are retained for the next
-//! large body, and freed after a second without one.
+//! Invariants: a body above [`LARGE_BODY_BYTES`] is handled with separate buffers; all workers
+//! together have `large_bodies_max` sets of them. If no set is free, a request waits in a first-in,
+//! first-out queue: with n free sets the first n requests may proceed, and each is woken when it
+//! becomes one of them. A waiting request holds a whole body, which counts in `buffers_bytes_max`,
+//! so the queue is bounded, too. Buffers are retained for the next large body, and freed after a
+//! second without one.
 
 use std::{
     collections::BTreeMap,
@@ -21,10 +22,10 @@ use super::Scratch;
 
 pub use crate::limits::LARGE_BODY_BYTES;
 
-/// Milliseconds without a large body after which their buffers are freed.
+/// Milliseconds without a large body after which the buffers are freed.
 const QUIET_MS: u64 = 1_000;
 
-/// The buffers for a large body, instead of a worker's small ones.
+/// The buffers for a large body, in place of the worker's small buffers.
 pub struct Buffers {
     parser: Parser,
     pack: Vec<u8>,
@@ -42,9 +43,9 @@ impl Buffers {
 pub struct LargeBodies(Mutex<Inner>);
 
 struct Inner {
-    /// The number of unused buffers.
+    /// The number of free sets of buffers, allocated or not.
     free: usize,
-    /// Buffers that are allocated and unused.
+    /// Free buffers that are allocated.
     kept: Vec<Buffers>,
     /// See `json_tokens_max`.
     tokens_max: usize,
@@ -54,7 +55,7 @@ struct Inner {
     used_ms: u64,
 }
 
-/// A position in the queue; dropping it leaves the queue.
+/// A position in the queue; dropping the ticket removes the request from the queue.
 pub struct Ticket {
     of: Arc<LargeBodies>,
     number: u64,
@@ -72,7 +73,7 @@ impl Drop for Ticket {
 }
 
 impl LargeBodies {
-    /// Buffers for the configured number of bodies at a time.
+    /// Buffers for `large_bodies_max` concurrent bodies.
     pub fn new(limits: &Limits) -> Arc<LargeBodies> {
         let (free, tokens_max) = (limits.large_bodies_max, limits.json_tokens_max);
         let (kept, queue) = (Vec::new(), BTreeMap::new());
@@ -80,8 +81,8 @@ impl LargeBodies {
         Arc::new(LargeBodies(Mutex::new(inner)))
     }
 
-    /// Buffers for one body, if it is the caller's turn; otherwise `ticket` holds its queue
-    /// position, and `wake` is woken when it is. Call it again with the same ticket.
+    /// Buffers for one body if a set is free for this request; otherwise `ticket` is its position
+    /// in the queue, and `wake` is woken when a set is free. Call it again with the same ticket.
     pub fn take(
         self: &Arc<LargeBodies>,
         ticket: &mut Option<Box<Ticket>>,
@@ -116,7 +117,7 @@ impl LargeBodies {
         Some(Box::new(Lease { of: Arc::clone(self), buffers }))
     }
 
-    /// Frees buffers that were not used for a while; true: some were freed.
+    /// Frees buffers that were not used for a second; true: buffers were freed.
     pub fn shrink(&self, now: Now) -> bool {
         let mut inner = self.lock();
         if inner.kept.is_empty() || now.mono_ms < inner.used_ms + QUIET_MS {
@@ -134,19 +135,19 @@ impl LargeBodies {
 }
 
 impl Inner {
-    /// True: this request in the queue may proceed.
+    /// True: the queued request with this number may proceed.
     fn is_next(&self, number: u64) -> bool {
         self.queue.keys().take(self.free).any(|queued| *queued == number)
     }
 
-    /// The last request in the queue that may proceed.
+    /// The waker of the last queued request that may proceed.
     fn last_free(&self) -> Option<Waker> {
         let last = self.free.checked_sub(1)?;
         self.queue.values().nth(last).cloned()
     }
 }
 
-/// Buffers for one body; dropping it returns them.
+/// The buffers for one body; dropping the lease returns them.
 pub struct Lease {
     of: Arc<LargeBodies>,
     buffers: Buffers,
@@ -164,7 +165,7 @@ impl Drop for Lease {
     }
 }
 
-/// A worker's scratch, with the buffers of a large body swapped in until it is dropped.
+/// A worker's scratch, with the buffers of a large body swapped in until `Lent` is dropped.
 pub struct Lent<'s> {
     lease: Option<Box<Lease>>,
     scratch: &'s mut Scratch,
@@ -232,7 +233,7 @@ mod tests {
         LargeBodies::new(&Limits { large_bodies_max, ..Limits::default() })
     }
 
-    /// The waiting request: a ticket, and the number of times it was woken.
+    /// A waiting request: its ticket, and the number of its wake-ups.
     #[derive(Default)]
     struct Asker(Option<Box<Ticket>>, Arc<Count>);
 
@@ -254,7 +255,7 @@ mod tests {
         assert!(b.ask(&bodies).is_none() && c.ask(&bodies).is_none() && b.ask(&bodies).is_none());
         drop(lease);
         assert_eq!((b.woken(), c.woken()), (1, 0));
-        // No request overtakes: neither a later one in the queue nor a new one.
+        // Neither a later request in the queue nor a new request overtakes.
         assert!(c.ask(&bodies).is_none() && Asker::default().ask(&bodies).is_none());
         let lease = b.ask(&bodies).unwrap();
         drop(lease);
@@ -281,14 +282,14 @@ mod tests {
 
     #[test]
     fn all_are_served_in_the_end_and_no_more_at_a_time() {
-        // A model of many threads: at each step one of the woken askers asks, returns its buffers,
-        // or leaves.
+        // A model of many threads: at each step one of the woken requests asks again, returns its
+        // buffers, or is dropped.
         let most = 3;
         let bodies = bodies(most);
         let mut askers: Vec<(Asker, Option<Box<Lease>>, usize)> = Vec::new();
         askers.resize_with(40, Default::default);
         let (mut seed, mut served) = (7_u64, 0);
-        // Each request asks once; later only woken ones ask.
+        // Each request asks once; after that only woken requests ask.
         for (asker, lease, _) in &mut askers {
             *lease = asker.ask(&bodies);
         }

@@ -1,4 +1,4 @@
-//! Makes a call of a service, and records what logs and traces need of it.
+//! Executes a call, and records the data that logs and traces need.
 
 use std::net::IpAddr;
 
@@ -14,8 +14,8 @@ use crate::{
     },
 };
 
-/// Makes a call, and records which task its answer shows and which upstream served it, if an
-/// observer needs that. A traced call shows the agent its span.
+/// Executes a call. If an observer needs details, records the task in the answer and the upstream
+/// of the call. The agent of a traced call sees the call's span.
 #[inline(always)]
 pub fn make(
     service: &dyn Service,
@@ -61,7 +61,7 @@ fn make_detailed(
     outcome
 }
 
-/// Makes the call with other fields.
+/// Executes the call with these header fields.
 fn make_with(
     service: &dyn Service,
     cx: &mut CallCx<'_>,
@@ -83,7 +83,7 @@ fn make_with(
     outcome
 }
 
-/// The fields of a request that the log records.
+/// The fields of a request, with a slot for the log data of its upstream.
 struct LoggedFields<'f> {
     fields: RequestFields<'f>,
     upstream: UpstreamLog,

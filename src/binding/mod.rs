@@ -1,8 +1,8 @@
-//! Bindings: from requests to calls of the service, and from its answers to bytes.
+//! Bindings: decode requests into calls of the service, and encode its answers.
 //!
-//! A binding never sees a store. JSON-RPC, HTTP+JSON and gRPC decode a request into a call and the
-//! format of its answer; the pipeline in [`call`] makes the call and answers it through a
-//! [`responder::Responder`]. An answer that has to wait is held in a [`PendingResponse`] or an
+//! Bindings have no access to the store. JSON-RPC, HTTP+JSON and gRPC decode a request into a call
+//! and the format of its answer; the pipeline in [`call`] executes the call and answers it through
+//! a [`responder::Responder`]. An answer that must wait is a [`PendingResponse`] or an
 //! [`EventStream`].
 
 pub mod admission;
@@ -66,7 +66,7 @@ pub enum Handled {
     Answered,
     /// The answer waits for one or more tasks.
     Pending(Box<PendingResponse>),
-    /// The head of a stream is written; its events follow.
+    /// The answer is a stream; its head is written.
     Stream(Box<EventStream>),
 }
 

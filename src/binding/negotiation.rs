@@ -1,4 +1,4 @@
-//! Terms in request heads that all bindings share: version, media types, the last event seen.
+//! Fields of request heads that all bindings use: version, media types, last event id.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,8 @@ use crate::{
     service::FieldSource,
 };
 
-/// A2A 1.0 §3.6.1: the version is a header, or else a query parameter of the same name.
+/// A2A 1.0 §3.6.1: the version is in a header field, or else in a query parameter with the same
+/// name.
 #[inline(always)]
 pub fn version_of<'h>(head: &Head<'h>) -> Option<Cow<'h, [u8]>> {
     if let Some(value) = head.value(Field::A2aVersion) {
@@ -25,9 +26,9 @@ fn version_in_query(query: &str) -> Option<Cow<'_, [u8]>> {
     })
 }
 
-/// Whether the body's media type passes `is_read`. Many clients send no type, and are accepted; but
-/// a browser page can send a body without a type to any server without a preflight (Fetch §2.2.2,
-/// CORS-safelisted method and headers), so a request without a type that names an origin is
+/// Whether the media type of the body passes `is_read`. Many clients send no type, and are
+/// accepted. But a web page can send a body without a type to any server without a preflight (Fetch
+/// §2.2.2, CORS-safelisted method and headers), so a request with `Origin` but without a type is
 /// rejected.
 #[inline(always)]
 pub fn has_type(head: &Head<'_>, is_read: impl Fn(&[u8]) -> bool) -> bool {
@@ -37,7 +38,7 @@ pub fn has_type(head: &Head<'_>, is_read: impl Fn(&[u8]) -> bool) -> bool {
     }
 }
 
-/// Whether `Accept` names a media type or a range that holds it (RFC 9110 §12.5.1).
+/// Whether `Accept` contains a media type or a range that includes it (RFC 9110 §12.5.1).
 pub fn names(accept: Option<&[u8]>, wanted: &str) -> bool {
     http::list(accept.unwrap_or_default()).any(|range| {
         let range = range.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
@@ -48,7 +49,8 @@ pub fn names(accept: Option<&[u8]>, wanted: &str) -> bool {
     })
 }
 
-/// The last event that a resuming subscriber has seen: the header, or `lastEventId` in the query.
+/// The last event that a resuming subscriber has received: in the header field, or in `lastEventId`
+/// of the query.
 pub fn last_event_id(head: &Head<'_>) -> Option<u64> {
     if let Some(value) = head.value(Field::LastEventId) {
         return std::str::from_utf8(value).ok()?.trim().parse().ok();

@@ -1,7 +1,7 @@
-//! Reports to the observer of a server how its calls end: each call exactly once.
+//! Reports the end of calls to the observer of a server, exactly once for each call.
 //!
-//! A call that is answered immediately is reported immediately. A waiting call or a stream carries
-//! its data in an [`ObservedCall`], and dropping that reports how it ended.
+//! A call that is answered immediately is reported immediately. A waiting call or a stream has its
+//! data in an [`ObservedCall`]; dropping this reports the end of the call.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// The data of a call when it begins.
+/// The data of a call at its beginning.
 #[derive(Clone, Copy, Default)]
 pub struct CallBegin {
     ns: u64,
@@ -38,14 +38,14 @@ pub struct CallBegin {
 pub struct ObservedCall {
     observer: Arc<dyn CallObserver>,
     record: CallRecord,
-    /// True: its end is recorded.
+    /// True: the end of the call is recorded.
     is_over: bool,
 }
 
 /// The data to report when a call ends; `None`: no observer.
 pub type Observed = Option<Box<ObservedCall>>;
 
-/// Bytes behind the pointer.
+/// Bytes on the heap.
 pub fn held_bytes(observed: &Observed) -> usize {
     let of_details = |call: &ObservedCall| {
         let of = |details: &CallDetails| {
@@ -58,17 +58,17 @@ pub fn held_bytes(observed: &Observed) -> usize {
 }
 
 impl ObservedCall {
-    /// Counts bytes written for it.
+    /// Counts written bytes of the answer.
     pub fn wrote(&mut self, bytes: usize) {
         self.record.bytes_out += bytes as u64;
     }
 
-    /// Its log details, if an observer wants them.
+    /// The log details, if an observer wants them.
     pub fn details(&mut self) -> Option<&mut CallDetails> {
         self.record.details.as_deref_mut()
     }
 
-    /// It is answered or rejected in this format.
+    /// Records that the call is answered, or rejected with `refusal`, in this format.
     pub fn end(&mut self, format: &AnswerFormat<'_>, refusal: Option<CallRefusal>) {
         if let Some(refusal) = refusal {
             self.record.status = status(format, refusal);
@@ -77,12 +77,12 @@ impl ObservedCall {
         self.end_by(CallEnd::Complete);
     }
 
-    /// It ends without an answer, for this reason.
+    /// Records the end of the call for this reason.
     pub fn end_by(&mut self, end: CallEnd) {
         (self.record.end, self.is_over) = (end, true);
     }
 
-    /// It is a stream, and so many events were written in this poll.
+    /// Records the events that one poll of a stream has written, and its end.
     pub fn followed(&mut self, events: u64, follow: Follow) {
         let observer = &self.observer;
         let stream = self.record.stream.get_or_insert_default();
@@ -104,7 +104,7 @@ impl Drop for ObservedCall {
     }
 }
 
-/// Why the answer of a call is a fault.
+/// The refusal of a call, if its outcome is a fault.
 #[inline(always)]
 pub fn refusal_of(outcome: &Result<Outcome, Fault>, is_streaming: bool) -> Option<CallRefusal> {
     match outcome {
@@ -125,35 +125,35 @@ fn status(format: &AnswerFormat<'_>, refusal: CallRefusal) -> u16 {
 }
 
 impl CallContext<'_> {
-    /// Records that a call begins, with a body or message of so many bytes.
+    /// Records that a call begins; `bytes_in`: the length of its body or message.
     #[inline(always)]
     pub fn begin_call(&mut self, bytes_in: usize) {
         let ns = self.begin_ns();
         self.begin = CallBegin { ns, bytes_in, out_at: self.writer.out.len() };
     }
 
-    /// Records that another call of a batch begins.
+    /// Records that the next call of a batch begins.
     #[inline(always)]
     pub fn begin_next_call(&mut self) {
         self.begin.ns = self.begin_ns();
         self.begin.out_at = self.writer.out.len();
     }
 
-    /// The start time of the call; 0 if the observer has a per-poll clock, which is read at the
-    /// end.
+    /// The start time of the call; 0 with [`CallObserver::keeps_turns`]: the time is then read at
+    /// the end.
     #[inline(always)]
     fn begin_ns(&self) -> u64 {
         if self.config.asks_begins { self.turned_ns() } else { 0 }
     }
 
-    /// The time at which the worker took up the call, as far as the observer knows.
+    /// The start time of the call according to [`CallObserver::turned_ns`].
     #[cold]
     fn turned_ns(&self) -> u64 {
         let observer = self.config.observer.as_ref();
         observer.map_or(0, |observer| observer.turned_ns(self.scratch.worker))
     }
 
-    /// The log details of a call in addition to its numbers; `None`: no log.
+    /// The log details of a call; `None`: no observer wants them.
     #[inline(always)]
     pub(super) fn details(&mut self, call: &Call<'_>) -> Option<Box<CallDetails>> {
         self.wants_details().then(|| self.details_of(call))
@@ -186,7 +186,7 @@ impl CallContext<'_> {
             details.note_trace(&traceparent);
         }
         if let Some(tracer) = &self.config.tracer {
-            // If callers are authenticated, anonymous callers do not decide about traces.
+            // If callers are authenticated, anonymous callers may not decide about tracing.
             let is_stranger = self.config.access.gate.is_some() && self.admission.is_none();
             let fields = (!is_stranger).then_some(fields);
             details.span = CallSpan::begin(fields, &mut *self.scratch.entropy, &**tracer);
@@ -195,7 +195,7 @@ impl CallContext<'_> {
         details
     }
 
-    /// Reports that the call which was begun last has ended.
+    /// Reports the end of the call that began last.
     #[inline(always)]
     pub fn ended(
         &mut self,
@@ -243,13 +243,13 @@ impl CallContext<'_> {
         observer.call_ended(&record);
     }
 
-    /// The log details of a rejected call, if there were none before.
+    /// The log details of a rejected call, if an observer wants refusals.
     fn details_of_refused(&mut self, refusal: Option<CallRefusal>) -> Option<Box<CallDetails>> {
         let observer = self.config.observer.as_ref()?;
         (refusal.is_some() && observer.wants_refusals()).then(|| self.plain_details())
     }
 
-    /// The same of a call that is answered with this fault.
+    /// The log details of a call that is answered with this fault.
     fn details_of_fault(&mut self, fault: &Fault) -> Option<Box<CallDetails>> {
         let is_wanted = self.wants_details() || self.config.observer.as_ref()?.wants_refusals();
         is_wanted.then(|| {
@@ -259,14 +259,13 @@ impl CallContext<'_> {
         })
     }
 
-    /// The caller of a call that a limit rejected.
+    /// The caller of a call that was rejected by a limit.
     fn refused_caller(&self, refusal: CallRefusal) -> Option<Arc<Principal>> {
         refusal.limit?;
         self.admission.as_ref().map(|by| Arc::clone(&by.principal))
     }
 
-    /// Takes the data of the call that was begun last. Later data belongs to the next call of a
-    /// batch.
+    /// Takes the data of the call that began last; later data belongs to the next call of a batch.
     #[inline(always)]
     fn take_begin(&mut self) -> CallBegin {
         let begin = self.begin;
@@ -274,7 +273,7 @@ impl CallContext<'_> {
         begin
     }
 
-    /// Answers a call of this operation, if it is one, with a fault, and reports it.
+    /// Answers a call with a fault, and reports it; `op`: the operation, if known.
     #[cold]
     pub fn refuse_call(&mut self, op: Option<Op>, format: &AnswerFormat<'_>, fault: &Fault) {
         self.writer.refuse(format, fault);
@@ -304,7 +303,7 @@ impl CallContext<'_> {
         self.ended(op, format, Some(fault.into()), details);
     }
 
-    /// Reports that a request which is not a call was rejected.
+    /// Reports the rejection of a request that is not a call.
     #[cold]
     pub fn tell_request_refused(&self, status: u16, reason: &str, limit: Option<&'static str>) {
         let principal = self.admission.as_ref().map(|by| &*by.principal);
@@ -312,8 +311,8 @@ impl CallContext<'_> {
         self.config.tell_refused(&RefusedRequest { peer, principal, status, reason, limit });
     }
 
-    /// Reports that a call of a batch was answered with a fault. If it was made before, its details
-    /// are already recorded.
+    /// Reports that a call of a batch was answered with a fault. If the call was executed, its
+    /// details are already recorded.
     #[cold]
     pub fn tell_refused_member(
         &mut self,
@@ -330,7 +329,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// The data to report when the call which was begun last ends.
+    /// The data to report at the end of the call that began last.
     pub(super) fn observe(
         &mut self,
         format: &AnswerFormat<'_>,
@@ -343,7 +342,7 @@ impl CallContext<'_> {
         Some(Box::new(ObservedCall { observer, record, is_over: false }))
     }
 
-    /// The same for a stream; `call` tells whether its subscriber resumes.
+    /// As [`CallContext::observe`], for a stream; `call` determines whether the subscriber resumes.
     pub(super) fn observe_stream(
         &mut self,
         call: &Call<'_>,
@@ -396,7 +395,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// Reports that a request which may be a call was admitted, if callers are authenticated.
+    /// Reports the admission of a request that may be a call, if callers are authenticated.
     #[inline(always)]
     pub fn tell_admitted(&self) {
         if self.config.access.gate.is_some() {
@@ -432,8 +431,8 @@ impl CallContext<'_> {
     }
 }
 
-/// Records why a call lacks permission. Faults about params are omitted, because they may repeat
-/// values that no log may show.
+/// Records the message of a fault about permissions or limits. Faults about params are not
+/// recorded, because they may contain values that must not be logged.
 pub(super) fn note_reason(details: &mut CallDetails, fault: &Fault) {
     match fault.kind {
         FaultKind::Unauthenticated

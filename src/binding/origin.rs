@@ -1,7 +1,7 @@
-//! The origin that a client addressed: the base of the URLs on a card.
+//! The origin to which a client sent its request: the base of the URLs on a card.
 //!
-//! Forwarded fields are ignored unless the operator trusts them: otherwise a client's header could
-//! direct other clients to another server. Trusted values must still be well-formed.
+//! Forwarded fields are ignored unless the operator trusts them, since a client could otherwise
+//! direct other clients to another server. Trusted values must also be well-formed.
 
 use std::borrow::Cow;
 
@@ -11,21 +11,21 @@ use crate::{
     service::Peer,
 };
 
-/// The origin of a request as its client sees it.
+/// The origin of the server in a request, as the client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin<'a> {
     /// True: `https`.
     pub is_secure: bool,
-    /// The host with its optional port, in ASCII; `None` if the request names none.
+    /// The host with its optional port, in ASCII; `None`: the request has no host.
     pub host: Option<&'a [u8]>,
-    /// The port that a proxy forwards for a host without one, unless the scheme implies it.
+    /// The forwarded port, if `host` has no port and the scheme does not imply it.
     pub port: Option<u16>,
-    /// The path that a proxy removed, without a slash at its end.
+    /// The path prefix that a proxy has removed, without a trailing slash.
     pub prefix: &'a str,
 }
 
 impl<'a> Origin<'a> {
-    /// The origin of the request with this head, on a connection of this peer.
+    /// The origin in the request with this head, on a connection of this peer.
     #[inline]
     pub fn of(config: &ServerConfig, peer: Peer<'_>, head: &Head<'a>) -> Origin<'a> {
         let (is_secure, host) = (peer.is_secure, head.host_bytes());
@@ -51,7 +51,7 @@ impl<'a> Origin<'a> {
         }
     }
 
-    /// Host and port; `None` if the request names no host.
+    /// Host and port; `None`: the request has no host.
     pub fn authority(&self) -> Option<Cow<'a, [u8]>> {
         let host = self.host?;
         Some(match self.port {
@@ -60,8 +60,8 @@ impl<'a> Origin<'a> {
         })
     }
 
-    /// The base URL of the server: the public one, else the one that the client addressed; no slash
-    /// at its end.
+    /// The base URL of the server, without a trailing slash: the public URL, or else the URL that
+    /// the client used.
     pub fn url(&self, config: &ServerConfig) -> String {
         let scheme = if self.is_secure { "https" } else { "http" };
         match (&config.public_url, self.authority()) {
@@ -73,8 +73,8 @@ impl<'a> Origin<'a> {
         }
     }
 
-    /// `Vary` for a card (RFC 9110 §12.5.5); with a public URL the card is the same for all
-    /// clients.
+    /// `Vary` for a card (RFC 9110 §12.5.5); with a public URL the card does not depend on the
+    /// request.
     pub fn vary(config: &ServerConfig) -> FieldLines<'static> {
         match (&config.public_url, config.trust_forwarded, config.cors.is_on()) {
             (Some(_), _, false) => FieldLines::NONE,
@@ -98,18 +98,18 @@ pub fn forwarded_host<'a>(head: &Head<'a>) -> Option<&'a str> {
     first(head, Field::XForwardedHost).filter(|host| http::is_authority(host.as_bytes()))
 }
 
-/// Whether a host is followed by a port.
+/// Whether an authority has a port.
 fn has_port(host: &[u8]) -> bool {
     let name_end = host.iter().rposition(|byte| *byte == b']').unwrap_or(0);
     host[name_end..].contains(&b':')
 }
 
-/// The first value of a field: the one of the proxy next to the client.
+/// The first value of a field, from the proxy that is closest to the client.
 fn first<'a>(head: &Head<'a>, field: Field) -> Option<&'a str> {
     std::str::from_utf8(http::list(head.value(field)?).next()?).ok()
 }
 
-/// An absolute path that needs no escapes.
+/// Whether a text is an absolute path without characters that need escapes.
 fn is_prefix(prefix: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'-' | b'_' | b'.' | b'~');
     prefix.starts_with('/') && prefix.bytes().all(plain) && http::path::check(prefix).is_ok()

@@ -1,13 +1,12 @@
-//! The pages about the server itself: which clients may see them, and how they are answered.
+//! The pages about the server, and their access rules.
 //!
 //! Invariant: liveness and readiness are for every client. Counters, and the reason for not being
 //! ready, are for the operator: on the admin listener, with the scope `a2a:admin`, or from this
-//! machine. A peer on this machine may be a proxy that forwards for a remote client, or a browser
-//! that shows a foreign page: so a request that is forwarded, that a page of another origin has
-//! sent, or that names an unknown host, counts as remote. CORS never applies to these pages. All
-//! other admin operations are served on the admin listener only: on a loopback or unix listener to
-//! every request, on any other to callers with the scope `a2a:admin`. A browser page can never
-//! change anything there.
+//! machine. A peer on this machine may be a proxy with a remote client, or a browser with a foreign
+//! web page. So a request counts as remote if it was forwarded, was sent by a page of another
+//! origin, or has an unknown host. CORS never applies to these pages. All other admin operations
+//! exist only on the admin listener: a loopback or unix listener accepts every request, any other
+//! listener requires the scope `a2a:admin`. Web pages can never change anything there.
 
 use crate::{
     auth::{AuthRefusal, ScopeSet},
@@ -20,22 +19,22 @@ use crate::{
 const METHODS: FieldLines<'static> = field_lines!("Allow": "GET, HEAD, OPTIONS");
 const NO_STORE: FieldLines<'static> = field_lines!("Cache-Control": "no-store");
 
-/// The error for a client that is not the operator.
+/// The error for clients other than the operator.
 const NOT_YOURS: &str = "this page is for the operator: request it from this machine, on --admin, \
                          or with the scope a2a:admin";
 
-/// The refusal of an admin operation on a listener that other machines can reach.
-const NEEDS_SCOPE: &str = "admin operations need a credential with the scope a2a:admin here: only \
-    a loopback or unix --admin serves them without one";
+/// The error for an admin operation without the scope, on a listener that other machines can reach.
+const NEEDS_SCOPE: &str = "admin operations on this listener need a credential with the scope \
+    a2a:admin; a loopback or unix --admin needs none";
 
-/// The refusal of a browser page that sends an admin operation.
+/// The error for an admin operation of a web page.
 const NO_PAGES: &str = "web pages may not send admin operations";
 
-/// Fields that show that a proxy forwarded a request.
+/// Header fields of forwarded requests.
 const FORWARDED: [&str; 6] =
     ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP", "Via"];
 
-/// The page at a path that is served next to the agents.
+/// The page at a path, if the listeners of the agents serve pages.
 #[inline]
 pub fn beside_agents(config: &ServerConfig, path: &str) -> Option<ServerPage> {
     let pages = config.pages.as_ref()?;
@@ -113,7 +112,7 @@ fn page(cx: &mut CallContext<'_>, answer: PageAnswer, body: &mut Vec<u8>) {
 /// Answers a request for a page.
 #[cold]
 pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, page: ServerPage) {
-    // CORS applies to agents only.
+    // CORS applies only to agents.
     cx.writer.fields = FieldLinesBuf::default();
     match head.method() {
         Method::Get | Method::Head => {}
@@ -132,8 +131,8 @@ pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, page: ServerPage) {
     }
 }
 
-/// 401 with a challenge if callers are authenticated and the request has no credential; otherwise
-/// 403.
+/// Answers 401 with a challenge if callers are authenticated and the request has no credential;
+/// otherwise 403.
 fn refuse(cx: &mut CallContext<'_>, why: &'static str) {
     let is_unknown = cx.config.access.gate.is_some() && cx.admission.is_none();
     let kind = if is_unknown { FaultKind::Unauthenticated } else { FaultKind::PermissionDenied };
@@ -161,8 +160,9 @@ fn is_from_here(cx: &CallContext<'_>, head: &Head<'_>) -> bool {
         && hosts::know_all(cx.config, head, cx.peer.local)
 }
 
-/// Whether a browser page has sent a request, unless it is our own page: for that a browser sends
-/// no `Origin` (Fetch, §3.1), and states the site (Fetch Metadata, §2.2).
+/// Whether a request was sent by a web page of another origin. For a page of this server, browsers
+/// send no `Origin` (Fetch, §3.1), and `Sec-Fetch-Site` is `none` or `same-origin` (Fetch Metadata,
+/// §2.2).
 fn is_of_a_page(head: &Head<'_>) -> bool {
     let is_own = |site: &[u8]| matches!(site, b"none" | b"same-origin");
     head.value(Field::Origin).is_some() || !head.values("Sec-Fetch-Site").all(is_own)

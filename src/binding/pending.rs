@@ -1,4 +1,5 @@
-//! Calls that wait: a single call or the rest of a batch, with the formats of their answers.
+//! Waiting calls: a single call or the unanswered calls of a batch, with the formats of their
+//! answers.
 
 use std::{
     sync::Arc,
@@ -25,31 +26,31 @@ use crate::{
     waiter::WAITER_BYTES,
 };
 
-/// The error of a call that is unanswered when the server ends.
+/// The error of a call that is unanswered when the server terminates.
 const ASK_AGAIN: &str = "the server shut down before the answer was ready; retry later";
 
-/// One call that waits.
+/// A waiting call.
 pub struct PendingCall {
     wait: WaitHandle,
     format: KeptFormat,
-    /// The data to report when it ends.
+    /// The data to report when the call ends.
     observed: Observed,
 }
 
 impl PendingCall {
-    /// A call without any output yet.
+    /// A waiting call, of which no output is written yet.
     pub fn new(wait: WaitHandle, format: &AnswerFormat<'_>) -> PendingCall {
         PendingCall { wait, format: format.keep(), observed: None }
     }
 
-    /// The same, with the data to report when it ends.
+    /// The same call, with the data to report when it ends.
     #[must_use]
     pub fn observed(mut self, observed: Observed) -> PendingCall {
         self.observed = observed;
         self
     }
 
-    /// Reports that it is answered with a fault, for this reason.
+    /// Reports that the call ends with a fault, for this reason.
     fn give_up(&mut self, fault: &Fault, end: CallEnd) {
         if let Some(mut observed) = self.observed.take() {
             observed.end(&self.format.get(), Some(fault.into()));
@@ -57,13 +58,13 @@ impl PendingCall {
         }
     }
 
-    /// Reports that it is answered with a fault.
+    /// Reports that the call is answered with a fault.
     pub fn refused(&mut self, fault: &Fault) {
         self.give_up(fault, CallEnd::Complete);
     }
 }
 
-/// The waiting calls of a batch, and the answers of the others.
+/// The batch of waiting calls: the answers so far, and their limit.
 pub struct PendingBatch {
     /// The answers so far, without brackets.
     pub answers: Vec<u8>,
@@ -73,18 +74,18 @@ pub struct PendingBatch {
     pub record: u64,
 }
 
-/// The early head of a waiting call's stream. It is sent before a slow answer, since proxies and
-/// clients give up on a silent server.
+/// The early head of a waiting call's stream: it is sent before a slow answer, since proxies and
+/// clients close silent connections.
 #[derive(Clone, Copy)]
 struct EarlyHead {
-    /// When the head is written, and after it each comment that keeps the connection open.
+    /// When the head is written, or after it the next keep-alive comment.
     due_ms: u64,
-    /// Milliseconds between those comments.
+    /// Milliseconds between keep-alive comments.
     keep_alive_ms: u64,
     is_written: bool,
 }
 
-/// Everything that one request, or one message of a WebSocket, waits for.
+/// The waiting calls of one request, or of one message of a WebSocket.
 pub struct PendingResponse {
     /// The calls that are not answered yet; never empty.
     calls: Vec<PendingCall>,
@@ -92,21 +93,21 @@ pub struct PendingResponse {
     batch: Option<PendingBatch>,
     /// Fields of the answer.
     fields: FieldLinesBuf,
-    /// The permit among the pending calls, or among the streams if the call requested one.
+    /// A permit among all waiting calls, or among all streams if the call requested a stream.
     permit: Option<Permit>,
     /// The caller.
     admission: Admitted,
-    /// Wakes it when the caller's credential is withdrawn.
+    /// Wakes the response when the caller's credential is withdrawn.
     watch: Option<Box<CallerWatch>>,
-    /// When the caller's credential ends, in ms of the monotonic clock.
+    /// When the caller's credential expires, in ms of the monotonic clock.
     expires_ms: Option<u64>,
-    /// Its permit among the caller's streams.
+    /// The permit among the caller's streams.
     caller_permit: Option<CallerPermit>,
-    /// Its permit among the caller's waiting calls.
+    /// The permit among the caller's waiting calls.
     _waiting: Option<CallerPermit>,
-    /// When the caller no longer wants the answer, in ms of the monotonic clock.
+    /// The caller's deadline, in ms of the monotonic clock.
     deadline_ms: Option<u64>,
-    /// `None`: the answer is not a stream of server-sent events.
+    /// The early head; `None`: the answer is not a stream of server-sent events.
     head: Option<EarlyHead>,
 }
 
@@ -133,8 +134,8 @@ impl PendingResponse {
         }
     }
 
-    /// The same, as a stream: after `stream_head_ms` without an answer its head is written. Only
-    /// for server-sent events: other framings have no early head.
+    /// The same response for a streaming call: after `stream_head_ms` without an answer, the head
+    /// of the stream is written. Has no effect on framings other than server-sent events.
     #[must_use]
     pub fn with_early_head(mut self, limits: &Limits, now: Now) -> PendingResponse {
         let is_sse = |call: &PendingCall| call.format.get().events == EventFraming::Sse;
@@ -146,12 +147,12 @@ impl PendingResponse {
         self
     }
 
-    /// True: the head was sent, and the answer is sent as an event.
+    /// True: the head was sent, so the answer must be an event.
     fn has_early_head(&self) -> bool {
         self.head.is_some_and(|head| head.is_written)
     }
 
-    /// Writes the head or a comment, if it is due.
+    /// Writes the early head or a keep-alive comment, if due.
     fn write_early(&mut self, now: Now, writer: &mut ResponseWriter<'_>) {
         let Some(head) = self.head.as_mut().filter(|head| head.due_ms <= now.mono_ms) else {
             return;
@@ -167,7 +168,7 @@ impl PendingResponse {
         observed.iter_mut().for_each(|observed| observed.wrote(writer.out.len() - before));
     }
 
-    /// The same, with its caller.
+    /// The same response, with its caller.
     #[must_use]
     pub fn admitted(
         self,
@@ -180,18 +181,18 @@ impl PendingResponse {
         PendingResponse { admission, expires_ms, caller_permit, ..self }
     }
 
-    /// The same, with this permit among its caller's waiting calls.
+    /// The same response, with this permit among its caller's waiting calls.
     #[must_use]
     pub fn counted(self, waiting: Option<CallerPermit>) -> PendingResponse {
         PendingResponse { _waiting: waiting, ..self }
     }
 
-    /// The same, with this deadline.
+    /// The same response, with this deadline.
     pub fn until(self, deadline_ms: Option<u64>) -> PendingResponse {
         PendingResponse { deadline_ms, ..self }
     }
 
-    /// Bytes behind pointers: the calls that wait, and the answers of a batch so far.
+    /// Bytes on the heap: the waiting calls, and the answers of a batch so far.
     pub fn held_bytes(&self) -> usize {
         let of_call = |call: &PendingCall| call.format.held_bytes() + held_bytes(&call.observed);
         let kept: usize = self.calls.iter().map(of_call).sum();
@@ -201,7 +202,7 @@ impl PendingResponse {
         self.batch.as_ref().map_or(0, |batch| batch.answers.capacity()) + calls + kept + caller
     }
 
-    /// When to poll it again if nothing happens before, in ms of the monotonic clock.
+    /// When to poll the response without an earlier event, in ms of the monotonic clock.
     pub fn due_ms(&self) -> Option<u64> {
         let looks = self.calls.iter().filter_map(|call| call.wait.look);
         let head_ms = self.head.map(|head| head.due_ms);
@@ -209,8 +210,8 @@ impl PendingResponse {
         due.chain(head_ms).min()
     }
 
-    /// Polls every waiting call, and writes the answer when none is left. After the end of its
-    /// credential a caller gets an error instead.
+    /// Polls all waiting calls, and writes the answer when no call remains. If the caller's
+    /// credential has expired or was withdrawn, the answer is an error.
     pub fn poll(
         &mut self,
         service: &dyn Service,
@@ -244,13 +245,13 @@ impl PendingResponse {
         polled
     }
 
-    /// Answers every waiting call with the error of a server that ends.
+    /// Answers all waiting calls with the error for a shutdown.
     pub fn cut(&mut self, writer: &mut ResponseWriter<'_>) {
         let fault = Fault::because(FaultKind::ShuttingDown, ASK_AGAIN);
         self.give_up(writer, &fault, CallEnd::Cut);
     }
 
-    /// Answers every waiting call with this fault, and reports that it has ended so.
+    /// Answers all waiting calls with this fault, and reports their end.
     fn give_up(&mut self, writer: &mut ResponseWriter<'_>, fault: &Fault, end: CallEnd) {
         let has_early_head = self.has_early_head();
         std::mem::swap(&mut self.fields, &mut writer.fields);
@@ -326,13 +327,13 @@ impl PendingResponse {
             };
             *wait = next;
         }
-        // It is polled again in the next round, so that no service can occupy this one for ever.
+        // The next poll continues, so that a service cannot keep this poll busy forever.
         wake.wake_by_ref();
         Poll::Pending
     }
 }
 
-/// Polls the answer of a waiting call, and records which task it shows if an observer needs it.
+/// Polls the answer of a waiting call, and records its task if an observer needs this.
 fn ask(
     service: &dyn Service,
     wait: &mut WaitHandle,
@@ -364,7 +365,7 @@ fn poll_batch(
     Poll::Ready(Handled::Answered)
 }
 
-/// Writes the answer of a completely answered batch.
+/// Writes the answer of a batch, after all calls are answered.
 fn push_batch(batch: &mut PendingBatch, writer: &mut ResponseWriter<'_>) {
     writer.shows(batch.record);
     writer.begin(200, media::JSON, FieldLines::NONE, Content::Whole);
@@ -374,7 +375,7 @@ fn push_batch(batch: &mut PendingBatch, writer: &mut ResponseWriter<'_>) {
     writer.finish();
 }
 
-/// Appends the answer of one call if it is ready; true: it was.
+/// Appends the answer of one call if it is ready; true: the call is answered.
 fn push_element(
     batch: &mut PendingBatch,
     call: &mut PendingCall,
@@ -388,7 +389,7 @@ fn push_element(
     }
     let at = answers.len();
     let polled = match before > *answer_bytes_max {
-        // An answer that will be rejected need not be written first.
+        // The answer would exceed the limit, so it is not written.
         true => service.poll(&mut call.wait, wake, &mut |_| ()).map(|_| Err(too_large())),
         false => format.push_reply(answers, |answer| {
             ask(service, &mut call.wait, wake, &mut call.observed, answer)
@@ -424,7 +425,7 @@ fn push_element(
     false
 }
 
-/// The error of the calls that would make a batch's answer too large.
+/// The error of calls in a batch if their answers would exceed the limit.
 pub(super) fn too_large() -> Fault {
     Fault::because(
         FaultKind::Overloaded,

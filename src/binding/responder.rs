@@ -1,10 +1,10 @@
-//! Transports of answers: the syntax of HTTP/1.x and of WebSocket around the content, or the answer
-//! in parts for a driver with its own syntax.
+//! Transports of answers: HTTP/1.x and WebSocket write their syntax around the content; a driver
+//! with its own syntax gets the answer in parts.
 //!
 //! A binding begins an answer with a status, a media type and fields, appends content to the
-//! output, and finishes or rolls back; an answer in pieces is a stream. [`Http1`] and
-//! [`WebSocketMessages`] write their syntax around the content, [`ResponseParts`] collects the
-//! parts around it.
+//! output, and finishes the answer or rolls it back. The content of a stream is written in pieces.
+//! [`Http1`] and [`WebSocketMessages`] write to the output; [`ResponseParts`] collects the head and
+//! the trailers.
 
 use std::borrow::Cow;
 
@@ -22,45 +22,45 @@ use crate::{
 pub struct ResponseHead<'a> {
     /// The status of HTTP (RFC 9110 §15).
     pub status: u16,
-    /// The media type of the content; empty: none.
+    /// The media type of the content; empty: no `Content-Type`.
     pub media: &'static str,
-    /// Fields of the answer, and of every answer to this request.
+    /// Fields of this answer, and fields of every answer to the request.
     pub fields: [FieldLines<'a>; 2],
-    /// How the content comes.
+    /// How the content is written.
     pub content: Content,
 }
 
-/// How the content of an answer comes.
+/// How the content of an answer is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// At once, before [`Responder::finish`].
+    /// Completely, before [`Responder::finish`].
     Whole,
-    /// Not at all: the request was HEAD, and the content was not produced.
+    /// Not at all: the request was HEAD, and no content is produced.
     LeftOut,
-    /// In pieces, as they become ready.
+    /// In pieces, when they are ready.
     Stream,
 }
 
-/// Takes one answer, all or nothing: `begin`, the content, `finish` or `rollback`.
+/// Receives one answer, all or nothing: `begin`, the content, then `finish` or `rollback`.
 ///
-/// Content is appended to `out`, the same buffer in all calls: for [`Content::Whole`] by the caller
-/// after `begin`, for [`Content::Stream`] inside of `piece`.
+/// `out` is the same buffer in all calls. Content is appended to it by the caller: after `begin`
+/// for [`Content::Whole`], in `piece` for [`Content::Stream`].
 pub trait Responder {
     /// Begins an answer.
     fn begin(&mut self, out: &mut Vec<u8>, head: &ResponseHead<'_>);
 
-    /// Takes the next piece of a stream: `write` appends it to `out`, or appends nothing.
+    /// Writes the next piece of a stream: `write` appends the piece, which may be empty, to `out`.
     fn piece(&mut self, out: &mut Vec<u8>, write: &mut dyn FnMut(&mut Vec<u8>));
 
     /// Ends the answer.
     fn finish(&mut self, out: &mut Vec<u8>);
 
-    /// Takes back everything since `begin`, as if it had never been called.
+    /// Removes the output since `begin`, as if `begin` had never been called.
     fn rollback(&mut self, out: &mut Vec<u8>);
 }
 
 /// The responders as an enum, so that the compiler can inline them.
-#[repr(u8)] // Each answer looks at it several times: a byte of its own is read faster.
+#[repr(u8)] // The tag is read several times for each answer; a byte is read faster.
 pub enum Transport<'x> {
     /// HTTP/1.x.
     Http1(Http1<'x>),
@@ -126,14 +126,14 @@ impl Responder for Transport<'_> {
 /// Retry in a second.
 pub const RETRY_AFTER: FieldLines<'static> = field_lines!("Retry-After": "1");
 
-/// Header fields of an event stream. Proxies must not cache it, nor buffer it: nginx obeys
-/// `X-Accel-Buffering`, and a compressing proxy buffers unless `no-transform` forbids the coding
+/// Header fields of an event stream. Proxies must neither cache nor buffer the stream: nginx obeys
+/// `X-Accel-Buffering`, and a compressing proxy buffers unless `no-transform` forbids compression
 /// (RFC 9111 §5.2.2.6).
 pub const STREAM_FIELDS: FieldLines<'static> =
     field_lines!("Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no");
 
-/// When to retry, in seconds if known: a field for the statuses of a server that is full or ends,
-/// or of a caller that has used up its share (RFC 9110 §10.2.3).
+/// The field `Retry-After` for the statuses 429 and 503 (RFC 9110 §10.2.3); `known_s`: the time in
+/// seconds, if known.
 pub fn retry_after(status: u16, known_s: Option<u32>) -> FieldLinesBuf {
     match known_s {
         _ if !matches!(status, 429 | 503) => FieldLinesBuf::default(),
@@ -161,22 +161,22 @@ pub struct Http1<'d> {
 pub struct Http1Kept {
     /// True: the connection closes after the answer.
     pub closes: bool,
-    /// True: the client speaks HTTP/1.0, which has no chunks.
+    /// True: the client uses HTTP/1.0, which has no chunks.
     pub is_http10: bool,
-    /// True: the request was HEAD, so content is left out.
+    /// True: the request was HEAD, so content is omitted.
     pub head_only: bool,
-    /// True: the head of a stream is written, and its end is not.
+    /// True: the head of a stream is written, but not the end.
     pub is_stream: bool,
 }
 
 /// The written part of a response.
 #[derive(Debug)]
 enum Begun {
-    /// Nothing, or all of it.
+    /// Nothing is written, or the whole response.
     None,
-    /// A head; its length is filled in later.
+    /// A head; its content length is filled in later.
     Whole(response::ResponseMark, Content),
-    /// The head of a stream, from this offset on if it was written just now.
+    /// The head of a stream; its offset if the head was written in this poll.
     Stream(usize),
 }
 
@@ -189,7 +189,7 @@ impl<'d> Http1<'d> {
         Http1::resume(Http1Kept { closes, is_http10, head_only, is_stream: false }, date)
     }
 
-    /// Continues an answer.
+    /// Continues an incomplete answer.
     #[inline]
     pub fn resume(kept: Http1Kept, date: &'d [u8; 29]) -> Http1<'d> {
         let begun = if kept.is_stream { Begun::Stream(usize::MAX) } else { Begun::None };
@@ -254,8 +254,8 @@ impl Responder for Http1<'_> {
 }
 
 impl Http1<'_> {
-    /// Begins JSON with status 200 and without further fields, if the answer needs nothing else;
-    /// otherwise does nothing.
+    /// Begins a JSON answer with status 200 and no further fields, if the connection stays open and
+    /// is HTTP/1.1; false: the output is unchanged.
     #[inline(always)]
     pub fn begin_json(&mut self, out: &mut Vec<u8>) -> bool {
         let is_all = !self.kept.closes && !self.kept.is_http10;
@@ -265,8 +265,8 @@ impl Http1<'_> {
         is_all
     }
 
-    /// Writes a whole prepared response, if it fits the connection and the request; otherwise does
-    /// nothing.
+    /// Writes a complete prepared response, if it fits the connection and the request; false: the
+    /// output is unchanged.
     #[inline]
     pub fn put_ready(&mut self, out: &mut Vec<u8>, ready: &ReadyResponse) -> bool {
         let Http1Kept { closes, is_http10, head_only, .. } = self.kept;
@@ -287,10 +287,10 @@ impl Http1<'_> {
     }
 }
 
-/// Both blocks of fields, and the field that keeps an HTTP/1.0 connection open.
+/// Both blocks of fields, after the field that keeps an HTTP/1.0 connection open if `keeps_alive`.
 ///
-/// RFC 9112 §9.3: an HTTP/1.0 client that asked to keep the connection may do so if the answer
-/// confirms it.
+/// RFC 9112 §9.3: a connection of an HTTP/1.0 client stays open if the client requests it and the
+/// answer confirms it.
 #[cold]
 fn joined<'l>([one, other]: [&[u8]; 2], keeps_alive: bool) -> Cow<'l, [u8]> {
     let keep_alive = if keeps_alive { response::KEEP_ALIVE } else { b"" };
@@ -301,13 +301,13 @@ fn joined<'l>([one, other]: [&[u8]; 2], keeps_alive: bool) -> Cow<'l, [u8]> {
 #[derive(Debug, Default)]
 pub struct WebSocketMessages {
     mark: Option<ws::FrameMark>,
-    /// The offset of the message that was begun last.
+    /// The offset of the message that began last.
     start: usize,
 }
 
 impl Responder for WebSocketMessages {
     fn begin(&mut self, out: &mut Vec<u8>, head: &ResponseHead<'_>) {
-        // A notification has no answer, and an event has its own frame.
+        // The answer to a notification has no message, and each event has its own frame.
         let has_message = head.content == Content::Whole && response::has_body(head.status);
         self.start = out.len();
         self.mark = has_message.then(|| ws::begin(out));

@@ -1,8 +1,9 @@
-//! An answer in parts: a head, content, trailers. A driver with its own syntax takes them when they
-//! are final.
+//! An answer in parts: head, content, trailers. A driver with its own syntax takes the parts when
+//! they are final.
 //!
-//! Invariant: a rollback leaves no trace. The head of a single answer is final when the answer is
-//! finished, and the head of a stream when the poll ends that began it: nothing is taken before.
+//! Invariant: a rollback removes all parts. The head of a single answer is final when the answer is
+//! finished; the head of a stream is final at the end of the poll in which the stream began. No
+//! part is taken earlier.
 
 use super::responder::{Content, Responder, ResponseHead};
 use crate::{
@@ -12,19 +13,19 @@ use crate::{
 #[cfg(feature = "compression")]
 use crate::{http, limits::COMPRESSED_BYTES_MIN};
 
-/// Takes an answer; its content is in the output that the answer was written to.
+/// Receives an answer; the content is in the output buffer.
 #[derive(Debug, Default)]
 pub struct ResponseParts {
-    /// True: the request was HEAD, so content is left out.
+    /// True: the request was HEAD, so content is omitted.
     head_only: bool,
     /// True: trailers can follow the content.
     takes_trailers: bool,
-    /// Where the content begins in the output.
+    /// The offset of the content in the output.
     start: usize,
     head: Option<HeadParts>,
     trailers: FieldLinesBuf,
     is_complete: bool,
-    /// True: the client reads gzip over gRPC.
+    /// True: the client accepts gzip over gRPC.
     accepts_gzip: bool,
 }
 
@@ -33,20 +34,20 @@ pub struct ResponseParts {
 pub struct HeadParts {
     /// The status of HTTP (RFC 9110 §15).
     pub status: u16,
-    /// The media type of the content; empty: none.
+    /// The media type of the content; empty: no `Content-Type`.
     pub media: &'static str,
     /// The other fields.
     pub fields: FieldLinesBuf,
-    /// How the content comes.
+    /// How the content is written.
     pub content: Content,
-    /// The length in bytes, once it is final and no trailers follow; an answer to HEAD, which has
-    /// no content, states it as well.
+    /// The length of the content in bytes, if it is final and no trailers follow; also for an
+    /// answer to HEAD, which omits the content.
     pub content_length: Option<u64>,
 }
 
 impl ResponseParts {
-    /// The parts of an answer; `head_only`: the request was HEAD; `takes_trailers`: they
-    /// can follow the content.
+    /// The parts of an answer; `head_only`: the request was HEAD; `takes_trailers`: trailers can
+    /// follow the content.
     pub fn new(head_only: bool, takes_trailers: bool) -> ResponseParts {
         ResponseParts { head_only, takes_trailers, ..ResponseParts::default() }
     }
@@ -76,7 +77,7 @@ impl ResponseParts {
     #[cfg(not(feature = "compression"))]
     fn compress(&mut self, _: &mut Vec<u8>) {}
 
-    /// True: trailers will be set.
+    /// True: trailers can follow the content.
     pub fn takes_trailers(&self) -> bool {
         self.takes_trailers
     }
@@ -86,7 +87,7 @@ impl ResponseParts {
         self.head.take()
     }
 
-    /// Drops everything that was not taken.
+    /// Drops all parts that were not taken.
     pub fn restart(&mut self, out: &mut Vec<u8>) {
         self.start = 0;
         self.rollback(out);
@@ -103,12 +104,12 @@ impl ResponseParts {
         self.is_complete.then_some(&self.trailers)
     }
 
-    /// True: a head that was not taken, or the end.
+    /// True: there is a head that was not taken, or the answer is complete.
     pub fn has_news(&self) -> bool {
         self.head.is_some() || self.is_complete
     }
 
-    /// Bytes behind pointers.
+    /// Bytes on the heap.
     pub fn held_bytes(&self) -> usize {
         let head = self.head.as_ref().map_or(0, |head| head.fields.held_bytes());
         head + self.trailers.held_bytes()
@@ -116,7 +117,7 @@ impl ResponseParts {
 }
 
 impl HeadParts {
-    /// Names and values of all fields, content type and length among them.
+    /// Passes the names and values of all fields to `each`, including content type and length.
     pub fn for_each_field(&self, mut each: impl FnMut(&str, &str)) {
         if !self.media.is_empty() {
             each("Content-Type", self.media);
@@ -150,7 +151,7 @@ impl Responder for ResponseParts {
         if let Some(head) = &mut self.head
             && head.content == Content::Whole
         {
-            // RFC 9110 §8.6: a status without content has no length.
+            // RFC 9110 §8.6: an answer with a status without content has no `Content-Length`.
             let length = out.len().saturating_sub(self.start) as u64;
             let is_said = response::has_body(head.status) && self.trailers.is_empty();
             head.content_length = is_said.then_some(length);

@@ -1,7 +1,7 @@
-//! From a path to the resource served there.
+//! Finds the resource at a path.
 //!
-//! The order is: mounts of the command line, the platforms' own prefixes, the root. Every endpoint
-//! has its well-known cards below it, and ignores one slash at the end of its path.
+//! The order is: mounts of the operator, prefixes of platforms, the root. Every endpoint has its
+//! card at the well-known paths below it, and ignores one trailing slash.
 
 use crate::{
     binding::{
@@ -18,12 +18,12 @@ use crate::{
     service::{Service, pages::ServerPage},
 };
 
-/// The agent that a path addresses.
+/// The endpoint at a path, and the tenant in the path.
 #[derive(Clone, Copy)]
 pub struct RouteTarget<'r> {
-    /// The dialect and the agent there.
+    /// The dialect and the agent.
     pub endpoint: Endpoint,
-    /// The path of the endpoint, or of a tenant there.
+    /// The path of the endpoint, including the tenant if there is one.
     pub base: &'r str,
     /// The name of the tenant in the path.
     pub tenant: Option<&'r str>,
@@ -36,27 +36,27 @@ pub enum Route<'r> {
     Rpc(RouteTarget<'r>),
     /// An agent's public card by GET.
     Card {
-        /// What the card describes.
+        /// The endpoint that the card describes.
         target: RouteTarget<'r>,
-        /// A query parameter may name another agent (`Routes::card_query`).
+        /// True: a query parameter may name another agent (`Routes::card_query`).
         by_query: bool,
     },
     /// The extended card of 0.2 by GET (wire §7.1).
     ExtendedCard(RouteTarget<'r>),
-    /// A list of the served agents or keys, by GET.
+    /// A list of agents or keys, by GET.
     Catalog(Catalog),
     /// HTTP+JSON.
     HttpJson(RestTarget<'r>),
-    /// An unknown path of HTTP+JSON: the answer has this form.
+    /// An unknown path of HTTP+JSON, with the form and the text of the error.
     NoResource(&'static HttpJson, &'static str),
-    /// The framing tests' echo.
+    /// The echo endpoint for framing tests.
     #[cfg(feature = "test-echo")]
     Echo,
     /// A page about the server.
     Page(ServerPage),
-    /// An agent's path by name, but no agent has the name.
+    /// A path with the name of an agent that does not exist.
     NoAgent,
-    /// Nothing.
+    /// An unknown path.
     NotFound,
 }
 
@@ -67,7 +67,7 @@ pub const NO_AGENT: &str = "no agent has this name";
 pub const NOTHING: &str = "nothing is served at this path";
 const EXTENDED: &str = "/agent/authenticatedExtendedCard";
 
-/// The path of a request. The path of a card, the most frequent one, needs no UTF-8 check.
+/// The path of a request. The most frequent paths, the root and the card, need no UTF-8 check.
 #[inline(always)]
 pub fn path_of<'h>(head: &Head<'h>) -> &'h str {
     let bytes = head.path_bytes();
@@ -93,7 +93,7 @@ fn below_root<'r>(config: &'r ServerConfig, service: &dyn Service, path: &'r str
         return Route::Page(page);
     }
     for mount in &config.mounts {
-        // At the root, the paths of agents by name belong to no tenant.
+        // A mount at the root does not contain the paths with names of agents.
         if mount.path.is_empty() && is_by_name(path) {
             continue;
         }
@@ -108,7 +108,7 @@ fn below_root<'r>(config: &'r ServerConfig, service: &dyn Service, path: &'r str
         return Route::Catalog(catalog);
     }
     if path.starts_with("/.") && config.mounts.is_empty() {
-        // A card of the root: no agent's or tenant's endpoint begins like this.
+        // A card of the root: no path of an agent or a tenant begins with a dot.
         return below_endpoint(at(Endpoint::DEFAULT, ""), path);
     }
     for dialect in dialect::ALL {
@@ -120,7 +120,8 @@ fn below_root<'r>(config: &'r ServerConfig, service: &dyn Service, path: &'r str
             return found;
         }
     }
-    // A path below a mount is the mount's, and no tenant of the default agent.
+    // A path below a mount belongs to the mount; its first segment is not a tenant of the default
+    // agent.
     if config.mounts.iter().any(|mount| below(path, &mount.path).is_some()) {
         return Route::NotFound;
     }
@@ -138,7 +139,7 @@ fn root(config: &ServerConfig) -> Route<'_> {
     Route::Rpc(at(mounted.map_or(Endpoint::DEFAULT, |mount| mount.endpoint), ""))
 }
 
-/// The rest of `path` after `prefix`: empty, or with a slash first.
+/// The part of `path` after `prefix`; it is empty or begins with a slash.
 fn below<'r>(path: &'r str, prefix: &str) -> Option<&'r str> {
     let rest = path.strip_prefix(prefix)?;
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
@@ -165,18 +166,19 @@ fn named<'r>(
     }
 }
 
-/// The resource at `rest`, the end of `path`, below an endpoint or a tenant of it.
+/// The resource at `rest`, the end of `path`, below an endpoint or one of its tenants.
 fn below_place<'r>(place: RouteTarget<'r>, path: &'r str, rest: &'r str) -> Route<'r> {
     tenant(place.endpoint, path, rest).unwrap_or_else(|| below_endpoint(place, rest))
 }
 
-/// A tenant's endpoint, if the dialect has tenants and `rest`, the end of `path`, names one.
-#[inline(always)] // Most dialects have none.
+/// The resource below a tenant, if the dialect has tenants and `rest`, the end of `path`, names
+/// one.
+#[inline(always)] // Most dialects have no tenants.
 fn tenant<'r>(endpoint: Endpoint, path: &'r str, rest: &'r str) -> Option<Route<'r>> {
     tenant_of(endpoint, path, rest.strip_prefix(endpoint.dialect.routes.tenants?)?)
 }
 
-/// The endpoint of the tenant at the start of `named`, the end of `path`.
+/// The resource below the tenant that `named`, the end of `path`, begins with.
 fn tenant_of<'r>(endpoint: Endpoint, path: &'r str, named: &'r str) -> Option<Route<'r>> {
     let name = named.split('/').next().filter(|name| !name.is_empty())?;
     let base = &path[..path.len() - named.len() + name.len()];
@@ -196,7 +198,7 @@ fn below_endpoint<'r>(target: RouteTarget<'r>, rest: &'r str) -> Route<'r> {
         return Route::ExtendedCard(target);
     }
     match path::find(target.endpoint.dialect.routes.rest, rest) {
-        // A path names only one tenant.
+        // A path must not name two tenants.
         RouteMatch::Found(_, form, Some(_)) if target.tenant.is_some() => {
             Route::NoResource(form, NOTHING)
         }

@@ -1,4 +1,4 @@
-//! A worker's reusable buffers, and caches that may be emptied at any time.
+//! The reusable buffers and the caches of a worker.
 
 use std::hint;
 
@@ -12,19 +12,20 @@ use crate::{
     service::{AgentIndex, Entropy, LastCall, Now, observe::CallDetails},
 };
 
-/// Milliseconds after which the allocator gets an occasion to return freed memory to the system.
+/// Milliseconds between the freeing of large buffers and the allocation that makes the allocator
+/// return them to the system.
 const KEPT_MS: u64 = 1_500;
 
-/// The size of the block that is allocated and freed on that occasion.
+/// The size of the block that is allocated and freed for this.
 const OCCASION_BYTES: usize = 1024 * 1024;
 
-/// Everything that one worker reuses.
+/// The reusable buffers and the caches of a worker.
 pub struct Scratch {
     /// The buffers for decoding bodies.
     pub decode: DecodeBuffers,
-    /// The state for making calls.
+    /// The state for executing calls.
     pub call: CallScratch,
-    /// The callers that the worker admitted last.
+    /// The callers that the worker has admitted recently.
     pub callers: RecentCallers,
     /// The buffer for unmasking WebSocket messages.
     pub message: Vec<u8>,
@@ -40,9 +41,9 @@ pub struct DateText {
     second: u64,
 }
 
-/// The buffers for decoding a body; a call borrows from them until it is answered.
+/// The buffers for decoding a body; a call borrows from them until its answer is written.
 pub struct DecodeBuffers {
-    /// JSON parser with its buffers.
+    /// The JSON parser and its buffers.
     pub parser: Parser,
     /// Packed messages.
     pub pack: Vec<u8>,
@@ -50,28 +51,28 @@ pub struct DecodeBuffers {
     pub params: Vec<u8>,
 }
 
-/// The state for making and answering a call.
+/// The state for executing and answering a call.
 pub struct CallScratch {
     /// The number of the worker, from 0.
     pub worker: usize,
-    /// An agent's events, until they are applied.
+    /// Events of an agent until they are applied.
     pub events: EventBuf,
     /// The source of identifiers.
     pub entropy: Box<dyn Entropy + Send>,
-    /// The id of the next message that comes without one.
+    /// The id for the next message without an id.
     pub fresh_id: [u8; 36],
-    /// The tenant of the call that was decoded last; empty: none.
+    /// The tenant of the call that was decoded last; empty: no tenant.
     pub tenant: String,
     /// Recently requested cards.
     pub cards: CardCache,
     /// The agent that was called last.
     pub last_call: LastCall,
-    /// The log details of the call of a batch that was just rejected.
+    /// The log details of the last rejected call of a batch.
     pub refused: Option<Box<CallDetails>>,
 }
 
 impl Scratch {
-    /// Empty scratch for one worker.
+    /// Empty buffers for one worker.
     pub fn new(worker: usize, limits: &Limits, mut entropy: Box<dyn Entropy + Send>) -> Scratch {
         let fresh_id = uuid(entropy.bits());
         let parser = Parser::bounded(limits.json_tokens_max);
@@ -100,10 +101,11 @@ impl Scratch {
         self.given_ms = Some(now.mono_ms);
     }
 
-    /// Gives the allocator an occasion to return freed memory to the system.
+    /// Makes the allocator return freed memory to the system, some time after large buffers were
+    /// freed.
     ///
-    /// mimalloc returns memory that was freed a second ago when another large block is freed, which
-    /// an idle worker never does: so this frees one more.
+    /// mimalloc returns memory that was freed more than a second ago only when another large block
+    /// is freed. An idle worker frees no blocks, so this function allocates and frees one.
     pub fn shrink(&mut self, now: Now) {
         if self.given_ms.is_some_and(|at_ms| now.mono_ms >= at_ms + KEPT_MS) {
             self.given_ms = None;

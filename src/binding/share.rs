@@ -1,10 +1,11 @@
 //! The share of a server that each caller may use: calls, bytes, streams, running tasks and their
-//! memory, and waiting calls; and the answers when it is used up.
+//! memory, and waiting calls; and the faults of callers that have used up their share.
 //!
-//! Invariant: a request is charged its bytes and one call before any of its body is decoded, and
-//! each further call after decoding and before execution. So an undecodable request has its price,
-//! too, and a request beyond the share of bytes is not decoded. An agent with its own quota has a
-//! separate account for each caller, which is charged as soon as the call's agent is known.
+//! Invariant: the bytes and the first call of a request are charged before its body is decoded;
+//! each further call is charged after decoding and before execution. So an invalid request is
+//! charged, too, and a request beyond the share of bytes is not decoded. An agent with its own
+//! quota has a separate account for each caller, which is charged as soon as the agent of the call
+//! is known.
 
 use std::sync::Arc;
 
@@ -19,37 +20,37 @@ use crate::{
     service::{Now, RunningShare, TenantPermits},
 };
 
-/// The subject of a fault: the caller has reached its limit.
+/// The subjects of the fault texts.
 const CALLER: &str = "the caller has";
 const TENANT: &str = "the callers of the tenant together have";
 const STRANGERS: &str = "anonymous callers together have";
 
 /// The share of a caller with a quota.
 pub struct CallerShare {
-    /// The caller's own quota.
+    /// The quota of the caller.
     quota: Quota,
-    /// Its limits with the called agent, which may be lower.
+    /// The concurrency limits of the caller with the called agent, which may be lower.
     permits: AgentConcurrency,
-    /// The account of its address; `None`: the account of the call's authenticated caller; a clone
-    /// of it would make all workers write its reference count.
+    /// The account of the caller's address; `None`: the account of the authenticated caller, which
+    /// is not cloned, because all workers would write its reference count.
     of_address: Option<Arc<CallerAccount>>,
     running: Option<RunningShare>,
-    /// The share of the tenant's callers together. Boxed: few have one, and the rest is moved with
-    /// each call.
+    /// The share of all callers of the tenant together. Boxed, because few calls have one, and
+    /// `CallerShare` is moved with each call.
     tenant: Option<Box<TenantShare>>,
-    /// KiB of the request that were not charged to the tenant yet.
+    /// KiB of the request that are not charged to the tenant yet.
     tenant_kib: u32,
-    /// The rest of its calls at this rate, once one was charged or refused.
+    /// The rate of calls and its remaining calls, once a call was charged or refused.
     left: Option<(Rate, Result<RateLeft, UsedUp>)>,
-    /// The rate of bytes that refused the last call, and when it has room again.
+    /// The rate of bytes that refused the last call, and when to retry.
     kib_used_up: Option<(Rate, UsedUp)>,
-    /// KiB of the request that were not charged with an agent yet.
+    /// KiB of the request that are not charged to the caller's account with the agent yet.
     kib: u32,
-    /// True: a call was charged that is not decoded yet.
+    /// True: the next call is charged already.
     is_ahead: bool,
 }
 
-/// Concurrency limits with an agent, as in [`Quota`]: `None` is unlimited. Holds only the used part
+/// Concurrency limits with an agent, as in [`Quota`]; `None`: unlimited. Has only the used fields
 /// of the quota, because a share is moved with each call.
 #[derive(Clone, Copy)]
 struct AgentConcurrency {
@@ -77,17 +78,17 @@ struct TenantShare {
 }
 
 impl CallerShare {
-    /// The limits of its running tasks and of their memory.
+    /// The limits on running tasks and their memory.
     pub fn running(&self) -> Option<&RunningShare> {
         self.running.as_ref()
     }
 
-    /// The charged account.
+    /// The account of the caller.
     fn account<'s>(&'s self, caller: &'s Admitted) -> Option<&'s Arc<CallerAccount>> {
         self.of_address.as_ref().or_else(|| Some(caller.as_ref()?.account()))
     }
 
-    /// A permit of a kind, if that kind is limited.
+    /// Takes a permit of this kind, if the kind is limited.
     ///
     /// # Errors
     /// `RateLimited`.
@@ -107,7 +108,8 @@ impl CallerShare {
         permit.map(Some).ok_or_else(|| permits_taken(kind, TENANT, most))
     }
 
-    /// A permit of the caller alone.
+    /// Takes a permit of the caller, and of all anonymous callers together if the caller is
+    /// anonymous.
     fn own_permit(
         &self,
         kind: PermitKind,
@@ -136,7 +138,7 @@ impl CallerShare {
         taken
     }
 
-    /// Charges a call, and records the rest.
+    /// Charges a call, and records the remaining calls.
     fn take_call(&mut self, caller: &Admitted, now: Now) -> Result<(), UsedUp> {
         let Some(account) = self.account(caller) else { return Ok(()) };
         let taken = account.take_call(&self.quota, now);
@@ -144,8 +146,8 @@ impl CallerShare {
         taken.map(drop)
     }
 
-    /// Charges a call of an agent with this quota, and the bytes of the request, to the caller's
-    /// account with it.
+    /// Charges a call and the bytes of the request to the caller's account with an agent that has
+    /// this quota.
     fn take_with_agent(
         &mut self,
         of_agent: &Quota,
@@ -164,7 +166,7 @@ impl CallerShare {
         taken.map(drop)
     }
 
-    /// Charges a call to the tenant, and the bytes of the request, which count once.
+    /// Charges a call to the tenant, and once the bytes of the request.
     fn take_of_tenant(&mut self, now: Now) -> Result<(), UsedUp> {
         let Some(TenantShare { quota, account }) = self.tenant.as_deref() else { return Ok(()) };
         let taken = account.take_kib(quota, self.tenant_kib, now);
@@ -178,7 +180,7 @@ impl CallerShare {
         taken.map(drop)
     }
 
-    /// Sets the limits with the called agent.
+    /// Sets the concurrency limits with the called agent.
     #[inline]
     fn set_here(&mut self, here: Quota) {
         self.permits = AgentConcurrency::of(&here);
@@ -187,12 +189,12 @@ impl CallerShare {
             self.set_tenant_permits();
         }
         if let (Some(running), Some(account)) = (&mut self.running, &self.of_address) {
-            // An anonymous caller's tasks have no owner, so they are counted on its account.
+            // The tasks of an anonymous caller have no owner, so its account counts them.
             running.account = Some(Arc::clone(account));
         }
     }
 
-    /// Running tasks also count for the tenant, if its quota limits them.
+    /// Counts running tasks also for the tenant, if its quota limits them.
     #[cold]
     fn set_tenant_permits(&mut self) {
         if let Some(TenantShare { quota, account }) = self.tenant.as_deref()
@@ -204,7 +206,7 @@ impl CallerShare {
         }
     }
 
-    /// The rest of the calls, and their rate.
+    /// The rate of calls, and its remaining calls.
     fn rate_left(&self) -> Option<(Rate, RateLeft)> {
         let (rate, left) = self.left?;
         Some((
@@ -213,8 +215,8 @@ impl CallerShare {
         ))
     }
 
-    /// The fields for a caller that a rate refused, in addition to the fault: RateLimit Fields for
-    /// HTTP (draft-ietf-httpapi-ratelimit-headers-10 §2, §3).
+    /// Adds the header fields for a call that was refused by a rate: RateLimit Fields for HTTP
+    /// (draft-ietf-httpapi-ratelimit-headers-10 §2, §3).
     fn rate_fields(&self, fields: &mut FieldLinesBuf) {
         if let Some((rate, UsedUp { retry_s })) = self.kib_used_up {
             let bytes = u64::from(rate.per_minute) * 1024;
@@ -227,7 +229,7 @@ impl CallerShare {
         }
     }
 
-    /// The fault for a caller that a rate refuses, with the key of the quota and its number.
+    /// The fault of a call that was refused by a rate, with the key and the value of the quota.
     #[cold]
     fn too_much(&self, UsedUp { retry_s }: UsedUp) -> Fault {
         let detail = match (self.kib_used_up, self.left) {
@@ -245,7 +247,8 @@ impl CallerShare {
         Fault { retry_s: Some(retry_s), ..fault }
     }
 
-    /// The same in the format of a platform's clients (wire §8, Evo AI), for every answer.
+    /// Adds the header fields about the rate of calls for the clients of a platform (wire §8, Evo
+    /// AI), in every answer.
     fn platform_fields(&self, fields: &mut FieldLinesBuf, now: Now) {
         let Some((rate, RateLeft { remaining, reset_s })) = self.rate_left() else { return };
         let reset = now.unix_ms / 1000 + u64::from(reset_s);
@@ -256,11 +259,12 @@ impl CallerShare {
 }
 
 impl CallContext<'_> {
-    /// Charges the bytes of a request and its first call; `body_bytes` is the length of its encoded
-    /// body.
+    /// Charges the bytes of a request and its first call; `body_bytes`: the length of the body as
+    /// received.
     ///
     /// # Errors
-    /// `RateLimited`: too many bytes. A missing call is reported to the call itself.
+    /// `RateLimited`: too many bytes. If the rate of calls is used up, the call itself gets the
+    /// fault.
     #[inline(always)]
     pub(super) fn take_request(&mut self, body_bytes: usize) -> Result<(), Fault> {
         let is_counted = self.endpoint.dialect.quirks.quota.is_some();
@@ -320,7 +324,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// The quota of the called agent for each caller.
+    /// The quota that the called agent has for each caller.
     fn agent_quota(&self, quotas: &Quotas) -> Option<Quota> {
         if quotas.named.is_empty() {
             return None;
@@ -329,7 +333,7 @@ impl CallContext<'_> {
         quotas.named.get(profile.quota.as_deref()?).copied()
     }
 
-    /// The quota of the call's tenant for all its callers together.
+    /// The share of all callers of the call's tenant together.
     #[inline]
     fn tenant_share(&self, quotas: &Quotas) -> Option<Box<TenantShare>> {
         if quotas.tenants.is_empty() { None } else { self.named_tenant_share(quotas) }
@@ -350,7 +354,7 @@ impl CallContext<'_> {
         self.config.access.accounts.with_agent(caller, self.agent.0, self.now)
     }
 
-    /// A permit among the caller's streams, if they are limited.
+    /// Takes a permit among the caller's streams, if they are limited.
     ///
     /// # Errors
     /// `RateLimited`.
@@ -359,8 +363,8 @@ impl CallContext<'_> {
         share.permit(PermitKind::Stream, &self.admission, &self.config.access.accounts)
     }
 
-    /// A permit among the caller's waiting calls. Most calls do not wait, so the share is looked up
-    /// only here.
+    /// Takes a permit among the caller's waiting calls. Most calls do not wait, so the share is
+    /// looked up only here.
     ///
     /// # Errors
     /// `RateLimited`.
@@ -378,9 +382,9 @@ impl CallContext<'_> {
         share.permit(PermitKind::WaitingCall, &self.admission, &self.config.access.accounts)
     }
 
-    /// The share of the caller: the quota that its principal names, else the default, and at most
-    /// the platform's documented limit. `None`: unlimited. `is_asked`: the agent or the tenant has
-    /// a quota, so anonymous callers are counted in any case.
+    /// The share of the caller: the quota that its principal names, or else the default, reduced to
+    /// the documented limit of the platform. `None`: unlimited. `is_asked`: the agent or the tenant
+    /// has a quota, so anonymous callers are always counted.
     ///
     /// Call [`CallerShare::set_here`] before taking a permit.
     fn find_share(&self, quotas: &Quotas, is_asked: bool) -> Option<CallerShare> {
@@ -401,7 +405,7 @@ impl CallContext<'_> {
             if quotas.anonymous == Quota::default() && !is_asked {
                 return None;
             }
-            // Callers without an address, for example after they disconnected, share one.
+            // Callers without an address, for example after a disconnect, share an account.
             let address = self.origin_address().unwrap_or(NOWHERE);
             let account = accounts.of_address(address, self.now);
             return Some(of(quotas.anonymous, Some(account)));
@@ -415,8 +419,8 @@ impl CallContext<'_> {
         Some(of(quota, None))
     }
 
-    /// Adds the rest of the share to a call's answer: when it is used up, and always for the
-    /// platform's clients that read it.
+    /// Adds the header fields about the share to the answer: if the share is used up, and always
+    /// for platforms with clients that read them.
     #[inline(always)]
     pub(super) fn name_share(&mut self) {
         if self.share.is_some() {
@@ -434,15 +438,15 @@ impl CallContext<'_> {
     }
 }
 
-/// The fields for a caller without a free permit, in addition to the fault. A permit is freed when
-/// a call ends, so there is no window and no time (`w` and `t` are OPTIONAL in the same draft).
+/// Adds the header fields for a caller without a free permit. A permit is freed when a call ends,
+/// so the fields have no window and no time (`w` and `t` are OPTIONAL in the same draft).
 #[cold]
 fn permits_fields(fields: &mut FieldLinesBuf, name: &str, most: u32) {
     fields.push("RateLimit-Policy", &format!("\"{name}\";q={most};qu=\"concurrent-requests\""));
     fields.push("RateLimit", &format!("\"{name}\";r=0"));
 }
 
-/// The same for a fault that states the size of the share.
+/// Adds the header fields for a fault that states the size of the share.
 pub(super) fn name_taken(fields: &mut FieldLinesBuf, fault: &Fault) {
     let Some((limit, share)) = fault.limit.zip(fault.share) else { return };
     let name = limit.trim_start_matches("quotas.").replace('_', "-");

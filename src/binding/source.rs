@@ -1,4 +1,4 @@
-//! The source of a request, and the terms outside of its body, for every binding.
+//! The source of a request, and its data outside of the body, for every binding.
 
 use std::borrow::Cow;
 
@@ -14,20 +14,20 @@ use crate::{
     service::RequestFields,
 };
 
-/// The source of a request, and the terms outside of its body: in its own head, or for a WebSocket
-/// message in the head that opened the WebSocket.
+/// The source of a request, and its data outside of the body: in the head of the request, or for a
+/// WebSocket message in the head of the upgrade.
 #[derive(Clone, Copy)]
-#[repr(u8)] // Each call looks at it several times: a byte of its own is read faster.
+#[repr(u8)] // The tag is read several times for each call; a byte is read faster.
 pub enum RequestSource<'x> {
-    /// A request of HTTP.
+    /// An HTTP request.
     Http(&'x Head<'x>),
-    /// A request of gRPC.
+    /// A gRPC request.
     Grpc(Metadata<'x>),
     /// A message of a WebSocket.
     WebSocket {
-        /// The head that opened it.
+        /// The head of the upgrade.
         upgrade: &'x Upgrade,
-        /// True: its limit of pending requests is reached.
+        /// True: the limit of pending requests of the WebSocket is reached.
         is_full: bool,
     },
 }
@@ -43,7 +43,7 @@ impl<'x> RequestSource<'x> {
         }
     }
 
-    /// The framing of its events.
+    /// The framing of the events of streams.
     #[inline(always)]
     pub fn events(self) -> EventFraming {
         match self {
@@ -55,7 +55,7 @@ impl<'x> RequestSource<'x> {
         }
     }
 
-    /// The last event that a resuming subscriber has seen, if it is named outside of the params.
+    /// The last event that a resuming subscriber has received, if the head contains it.
     pub fn last_event_id(self) -> Option<u64> {
         match self {
             RequestSource::Http(head) => last_event_id(head),
@@ -64,7 +64,7 @@ impl<'x> RequestSource<'x> {
         }
     }
 
-    /// Bytes of its own head, if it has one.
+    /// Bytes of the head of the request; 0 for a WebSocket message.
     pub(super) fn head_bytes(self) -> usize {
         match self {
             RequestSource::Http(head) => head.head_len(),
@@ -73,7 +73,7 @@ impl<'x> RequestSource<'x> {
         }
     }
 
-    /// Whether the head has terms for the call.
+    /// Whether the head may have terms for the call.
     #[inline(always)]
     pub fn has_terms(&self) -> bool {
         match self {
@@ -83,7 +83,7 @@ impl<'x> RequestSource<'x> {
         }
     }
 
-    /// The terms of the call; the head of an upgrade has none for a single message.
+    /// The terms of the call; those in the head of an upgrade do not apply to its messages.
     #[inline(always)]
     pub fn terms(self) -> CallTerms<'x> {
         match self {

@@ -1,8 +1,8 @@
 //! Streams of events, each event in the envelope of its binding.
 //!
-//! A stream is a cursor and the format of its answers. Every event is rendered from the task
-//! directly into the output; all ready events leave in one piece, and events beyond the high-water
-//! mark wait in the task, not in memory of the stream.
+//! A stream is a cursor and the format of its answers. Every event is written from the task
+//! directly into the output. All ready events are one piece of output; events beyond the high-water
+//! mark wait in the task and need no memory of the stream.
 
 mod items;
 
@@ -33,53 +33,54 @@ pub(super) use items::{push_fault, push_only_fault, push_only_item};
 /// The error of a stream if its task ends with the server.
 const TASK_ENDS: &str = "the server is shutting down, and the task ends with it";
 
-/// The error of a stream if its credential has ended first.
+/// The error of a stream if its credential has expired or was withdrawn.
 const EXPIRED: &str = "the credential is no longer valid; subscribe again with a valid one";
 
 /// The framing of a stream's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventFraming {
-    /// As server-sent events.
+    /// Server-sent events.
     Sse,
-    /// As messages of gRPC, without event numbers, and a status in the trailers after them.
+    /// gRPC messages without event numbers, then a status in the trailers.
     Grpc,
-    /// As WebSocket text messages, and a last one that ends the stream.
+    /// WebSocket text messages, then a message that ends the stream.
     Messages {
-        /// True: each event has its number in addition to its result.
+        /// True: each message has the number of its event in addition to the result.
         event_ids: bool,
     },
 }
 
 /// A stream for one subscriber.
 pub struct EventStream {
-    /// Its position.
+    /// The position in the events of the task.
     cursor: Cursor,
-    /// Its format.
+    /// The format of the answer.
     format: KeptFormat,
-    /// The writers of its events.
+    /// The writers of events.
     encode: &'static Encode,
-    /// The deadline of the subscriber, in ms of the monotonic clock.
+    /// When output was last written, in ms of the monotonic clock.
     pub wrote_ms: u64,
-    /// When the subscriber no longer wants it, in ms of the monotonic clock.
+    /// The deadline of the subscriber, in ms of the monotonic clock.
     pub due_ms: Option<u64>,
-    /// The count of a subscriber to events without numbers.
+    /// The count of events, if the framing has no event numbers.
     count: Option<Box<EventCount>>,
-    /// The permit among the open streams.
+    /// The permit among all open streams.
     _permit: Permit,
-    /// The caller that opened it.
+    /// The caller that opened the stream.
     admission: Admitted,
-    /// Wakes it when the caller's credential is withdrawn.
+    /// Wakes the stream when the caller's credential is withdrawn.
     watch: Option<Box<CallerWatch>>,
-    /// The permit among that caller's streams.
+    /// The permit among the caller's streams.
     _caller_permit: Option<CallerPermit>,
-    /// When the caller's credential ends, in ms of the monotonic clock.
+    /// When the caller's credential expires, in ms of the monotonic clock.
     pub expires_ms: u64,
-    /// The data to report when it ends.
+    /// The data to report when the stream ends.
     observed: Observed,
 }
 
 impl EventStream {
-    /// A stream whose head is written, or will get these fields if it names the first event.
+    /// A stream with a written head. Over gRPC the head is written with the first event, and gets
+    /// these fields.
     pub fn new(
         format: &AnswerFormat<'_>,
         opened: OpenedStream,
@@ -111,14 +112,14 @@ impl EventStream {
         }
     }
 
-    /// The same, with the data to report when it ends.
+    /// The same stream, with the data to report when it ends.
     #[must_use]
     pub fn observed(mut self, observed: Observed) -> EventStream {
         self.observed = observed;
         self
     }
 
-    /// The same, with its caller.
+    /// The same stream, with its caller.
     #[must_use]
     pub fn admitted(
         mut self,
@@ -132,14 +133,15 @@ impl EventStream {
         self
     }
 
-    /// Whether the credential that opened it is still valid; `wake` is woken when it is withdrawn.
+    /// Whether the credential of the caller is still valid; `wake` is woken when the credential is
+    /// withdrawn.
     pub fn is_admitted(&mut self, now: Now, wake: &Waker) -> bool {
         let EventStream { admission, watch, .. } = self;
         admission.as_ref().is_none_or(|by| by.holds_or_wakes(watch, now, wake))
     }
 
-    /// Ends the stream before its task, because its credential has ended: as an interruption, so
-    /// that the client resumes with a valid credential.
+    /// Ends the stream before its task, because the credential is no longer valid. The end looks
+    /// like an interruption, so that the client resumes with a valid credential.
     pub fn expire(&mut self, writer: &mut ResponseWriter<'_>) {
         self.observed.iter_mut().for_each(|observed| observed.end_by(CallEnd::Expired));
         let fault = Fault::because(FaultKind::Unauthenticated, EXPIRED);
@@ -153,7 +155,7 @@ impl EventStream {
         writer.finish();
     }
 
-    /// Writes ready events, at most until `out` holds `high_water` bytes.
+    /// Writes ready events, until the output has `high_water` bytes.
     ///
     /// On [`Follow::End`] and [`Follow::Gone`] the end of the stream is written, too.
     pub fn poll(
@@ -172,7 +174,7 @@ impl EventStream {
         follow
     }
 
-    /// Writes ready events; returns what may follow, and the number of events.
+    /// Writes ready events; returns the state of the stream, and the number of events.
     #[inline(always)]
     fn write_ready(
         &mut self,
@@ -239,7 +241,7 @@ impl EventStream {
         }
     }
 
-    /// Ends the stream before its task, because the server ends, with the error of waiting calls.
+    /// Ends the stream before its task with an error, because the server shuts down.
     pub fn cut(&mut self, writer: &mut ResponseWriter<'_>) {
         let fault = Fault::because(FaultKind::ShuttingDown, TASK_ENDS);
         self.give_up(writer, &fault, CallEnd::Cut);
@@ -268,12 +270,12 @@ impl EventStream {
         (self.cursor.seq, self.cursor.snapshot) = (seq, false);
     }
 
-    /// Bytes of its caller beyond the one that a connection accounts for.
+    /// Bytes of the caller that the connection does not account for.
     pub fn caller_bytes(&self) -> usize {
         self.admission.as_ref().map_or(0, |by| by.counted_bytes())
     }
 
-    /// Bytes behind pointers.
+    /// Bytes on the heap.
     pub fn held_bytes(&self) -> usize {
         let count = |count: &EventCount| size_of::<EventCount>() + count.held_bytes();
         let observed = held_bytes(&self.observed);

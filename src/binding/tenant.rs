@@ -1,10 +1,9 @@
-//! The agent and the task space that a call addresses: the meaning of `tenant`, in every binding
-//! and generation.
+//! The meaning of `tenant` in all bindings and generations: the agent and the task space of a call.
 //!
-//! Invariant: at the root an agent's name addresses that agent, without a tenant. At an agent's own
-//! path its own name is no tenant, and another agent's name is rejected. Any other name is a
-//! separate task space, if the operator allows tenant names or has granted this one to the caller;
-//! it never is the default agent's.
+//! Invariant: at the root, the name of an agent selects that agent, without a tenant. At the path
+//! of an agent, its own name means no tenant, and the name of another agent is rejected. Any other
+//! name is a separate task space, if the operator allows tenant names or has granted this name to
+//! the caller. Tasks of a tenant are never in the task space without a tenant.
 
 use std::collections::BTreeSet;
 
@@ -16,16 +15,17 @@ use crate::{
     service::{AgentIndex, Service},
 };
 
-/// The names that tenants may have, in addition to names granted to callers; agents' names are
-/// excluded.
+/// The allowed names of tenants, in addition to names granted to callers. Names of agents are never
+/// tenants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Tenants {
-    /// Any name if the server has one agent, else none: a name may be a misspelled agent's.
+    /// Any name if the server has exactly one agent; otherwise none, since the name may be a
+    /// misspelled agent name.
     #[default]
     OfOneAgent,
-    /// Any.
+    /// Any name.
     Any,
-    /// These.
+    /// These names.
     Named(BTreeSet<String>),
 }
 
@@ -41,9 +41,9 @@ pub struct Addressee<'t> {
 /// The tenant names in a call; an empty text counts as absent.
 #[derive(Clone, Copy, Default)]
 pub struct TenantNames<'t> {
-    /// Outside of it: in the path or the metadata.
+    /// In the path or the metadata.
     pub beside: Option<&'t str>,
-    /// In it: in the params, the body or the message.
+    /// In the params, the body or the message.
     pub inside: Option<&'t str>,
 }
 
@@ -53,13 +53,13 @@ pub fn no_string() -> Fault {
 }
 
 impl Tenants {
-    /// The first name that cannot be a tenant's.
+    /// The first name that is not a valid name of a tenant.
     pub(crate) fn wrong_name(&self, is_agent: impl Fn(&str) -> bool) -> Option<&String> {
         let Tenants::Named(names) = self else { return None };
         names.iter().find(|name| !is_agent_name(name) || is_agent(name))
     }
 
-    /// Whether a valid name that no agent has may be a tenant's.
+    /// Whether a valid name may be the name of a tenant; no agent must have the name.
     fn allow(&self, name: &str, service: &dyn Service) -> bool {
         match self {
             Tenants::OfOneAgent => service.has_one_agent(),
@@ -76,12 +76,12 @@ pub fn not_granted(tenant: &str) -> Fault {
     Fault::because(FaultKind::PermissionDenied, detail)
 }
 
-/// The agent and tenant of a call at `endpoint`; `grant` is its caller's, if the caller is
+/// The agent and tenant of a call at `endpoint`; `grant`: the tenants of the caller, if
 /// authenticated.
 ///
 /// # Errors
-/// Invalid parameters that name `tenant`, or `PermissionDenied`: existing tenants are not revealed
-/// to a caller without a grant.
+/// `InvalidParams` for the field `tenant`, or `PermissionDenied`. The error does not reveal whether
+/// a tenant exists.
 #[inline]
 pub fn addressee<'t>(
     service: &dyn Service,

@@ -1,5 +1,5 @@
-//! The terms of a call in the head of its request, for every binding: its idempotency key, its
-//! deadline and wait, and the number of agents that it came through.
+//! The terms of a call in the head of its request, for every binding: idempotency key, deadline,
+//! wait, and the number of agents and proxies that the call has passed.
 
 use crate::{
     binding::{CallContext, RequestSource},
@@ -13,19 +13,19 @@ use crate::{
 pub struct CallTerms<'x> {
     /// `Idempotency-Key`, unparsed.
     pub idempotency_key: Option<&'x str>,
-    /// Seconds that the answer may wait for news of a task: `Prefer: wait=N` (RFC 7240 §4.3).
+    /// Seconds that the answer may wait for new events of a task: `Prefer: wait=N` (RFC 7240 §4.3).
     pub wait_s: Option<u64>,
-    /// Milliseconds after which its caller no longer wants the answer: `Request-Timeout`, in
-    /// seconds, or `grpc-timeout`.
+    /// The caller's timeout in milliseconds: `Request-Timeout`, which is in seconds, or
+    /// `grpc-timeout`.
     pub timeout_ms: Option<u64>,
-    /// The number of agents and proxies that it came through: `A2A-Hops`, or the entries of `Via`
-    /// (RFC 9110 §7.6.3) if there are more.
+    /// The number of agents and proxies that the call has passed: the larger of `A2A-Hops` and the
+    /// number of entries in `Via` (RFC 9110 §7.6.3).
     pub hops: u32,
 }
 
 impl<'x> CallTerms<'x> {
     /// The terms in this head.
-    #[inline(always)] // Most say nothing.
+    #[inline(always)] // Most heads have no terms.
     pub fn of(head: &'x Head<'x>) -> CallTerms<'x> {
         if head.has_terms() { CallTerms::read(head) } else { CallTerms::default() }
     }
@@ -40,7 +40,8 @@ impl<'x> CallTerms<'x> {
             hops: match (head.value(Field::A2aHops), head.value(Field::Via)) {
                 (None, None) => 0,
                 (None, Some(_)) => entries(head),
-                // A hop may append the field instead of replacing it: the larger number counts.
+                // A hop may append a second field instead of replacing the first: the largest
+                // number is used.
                 (Some(_), _) => {
                     let hops = head.values("a2a-hops").flat_map(http::list).map(hops_of).max();
                     hops.unwrap_or(0).max(entries(head))
@@ -51,7 +52,7 @@ impl<'x> CallTerms<'x> {
 }
 
 impl CallContext<'_> {
-    /// Checks whether the call may still be made.
+    /// Checks the deadline and the hops of a call.
     ///
     /// # Errors
     /// [`FaultKind::DeadlineExceeded`], [`FaultKind::LoopDetected`].
@@ -67,7 +68,8 @@ impl CallContext<'_> {
         Ok(())
     }
 
-    /// The deadline in ms of the monotonic clock. A gRPC call's exchange keeps its own.
+    /// The deadline in ms of the monotonic clock; `None` for a gRPC call: its exchange enforces the
+    /// deadline.
     pub(super) fn due_ms(&self) -> Option<u64> {
         match self.source {
             RequestSource::Http(head) => {
@@ -77,8 +79,8 @@ impl CallContext<'_> {
         }
     }
 
-    /// Adds the wait of the head to a read, unless the params state one. A HEAD request never
-    /// waits, since it shows nothing of the result.
+    /// Adds the wait in the head to a read, unless the params have one. A HEAD request never waits,
+    /// since its answer has no content.
     #[inline(always)]
     pub(super) fn add_wait(&self, decoded: &mut Result<Call<'_>, Fault>) {
         let Ok(Call::Get(get)) = decoded else { return };
@@ -92,7 +94,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// RFC 7240 §3: the answer names the applied preference.
+    /// RFC 7240 §3: the answer lists the applied preference.
     #[inline(always)]
     pub(super) fn say_wait(&mut self, call: &Call<'_>) {
         if let Call::Get(Get { wait: Some(wait), .. }) = call
@@ -104,7 +106,7 @@ impl CallContext<'_> {
     }
 }
 
-/// RFC 7240 §2: of a repeated preference the first counts; unknown ones are ignored.
+/// RFC 7240 §2: of a repeated preference the first is used; unknown preferences are ignored.
 #[cold]
 fn wait_s(head: &Head<'_>) -> Option<u64> {
     let mut all = head.values("prefer").flat_map(http::list);
@@ -116,18 +118,18 @@ fn wait_s(head: &Head<'_>) -> Option<u64> {
     })?
 }
 
-/// `Request-Timeout`: seconds.
+/// `Request-Timeout` in milliseconds; its value is in seconds.
 fn timeout_ms(value: &[u8]) -> Option<u64> {
     whole(value).map(|seconds| seconds.saturating_mul(1000))
 }
 
-/// A number of hops; an invalid one counts as 0.
+/// A number of hops; an invalid value counts as 0.
 fn hops_of(value: &[u8]) -> u32 {
     let hops = whole(value).unwrap_or(0);
     u32::try_from(hops).unwrap_or(u32::MAX)
 }
 
-/// The number of entries in all `Via` fields; a comma in a comment separates nothing (RFC 9110
+/// The number of entries in all `Via` fields; a comma in a comment is not a separator (RFC 9110
 /// §5.6.5).
 #[cold]
 fn entries(head: &Head<'_>) -> u32 {
@@ -154,7 +156,7 @@ fn too_many_hops(hops: u32) -> Fault {
     Fault::because(kind, format!("{}: {hops} (hops_max)", kind.row().message)).of_limit("hops_max")
 }
 
-/// A whole number, saturating.
+/// A non-negative integer, saturating.
 fn whole(digits: &[u8]) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     let add = |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add((digit - b'0').into());

@@ -26,7 +26,7 @@ use super::{
 /// `admin`.
 const VARIABLE: &str = "PEREGRINE_ADMIN";
 
-/// How long an answer may take without `--timeout`.
+/// Time limit of an answer without `--timeout`.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Maximum bytes of an answer: all dead letters that a server retains, with long ids.
@@ -91,7 +91,7 @@ struct AdminAddress {
     said: String,
     url: String,
     origin: HttpOrigin,
-    /// The path of the socket, if it is one.
+    /// The path of the Unix socket; `None`: the address is a URL.
     unix: Option<String>,
 }
 
@@ -129,7 +129,7 @@ impl AdminAddress {
         }
     }
 
-    /// The fields of the given credentials.
+    /// The request fields with the credentials of the settings.
     fn credentials(&self, settings: &Settings) -> Result<FieldLinesBuf, CommandFailure> {
         let mut fields = FieldLinesBuf::default();
         let bearer = settings.text("bearer").map(|token| format!("Bearer {token}"));
@@ -247,7 +247,7 @@ pub fn read(answer: &str) -> Result<Value, CommandFailure> {
     serde_json::from_str(answer).map_err(|_| internal("the answer is not JSON".to_owned()))
 }
 
-/// A member of an object as one line without control characters; `-`: it is absent or empty.
+/// A member of an object as one line without control characters; `-` if it is absent or empty.
 pub fn cell(object: &Value, name: &str) -> String {
     match &object[name] {
         Value::String(text) if !text.is_empty() => one_line(text),

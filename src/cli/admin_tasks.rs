@@ -37,7 +37,7 @@ pub fn run(
     let mut query: Vec<String> =
         chosen.map(|(name, value)| format!("{name}={}", percent_encoded(&value))).collect();
     let id = text("id").unwrap_or_default();
-    // A path segment has no separator, and is not the name of a folder.
+    // A path segment has no separator and is not `.` or `..`; any other id is sent in the query.
     let is_segment = !id.contains(['/', '\\', '%']) && !id.contains(char::is_control);
     let segment = match is_segment && !id.chars().all(|c| c == '.') {
         true => format!("{}/", percent_encoded(&id)),

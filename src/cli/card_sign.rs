@@ -17,10 +17,10 @@ use super::{
     say,
 };
 
-/// Writes the card with one more signature for each key and form; existing signatures stay.
+/// Writes the card with one more signature for each key and form; it retains existing signatures.
 ///
 /// # Errors
-/// A [`CommandFailure`]: no key, a key that cannot sign, a card that cannot be read.
+/// A [`CommandFailure`]: no key, a key that cannot sign, or an unreadable card.
 pub fn sign(flags: &ArgMatches) -> Result<(), CommandFailure> {
     let keys = keys(flags)?;
     let path = flags.get_one::<String>("card").map(String::as_str).unwrap_or_default();
@@ -53,7 +53,8 @@ fn keys(flags: &ArgMatches) -> Result<SigningKeys, CommandFailure> {
         return Err(CommandFailure::usage("name a key to sign with: --key FILE".to_owned()));
     }
     if kids.len() > files.len() {
-        return Err(CommandFailure::usage("there are more names than keys: --kid KID".to_owned()));
+        let line = "there are more key ids (--kid) than keys (--key)";
+        return Err(CommandFailure::usage(line));
     }
     let mut keys = SigningKeys::default();
     for (at, path) in files.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The commands, and how words select one of them.
+//! The commands, and the selection of a command by the arguments.
 
 use std::ffi::OsString;
 
@@ -16,7 +16,7 @@ use super::{
 
 /// The action that the arguments select.
 pub enum CommandLine {
-    /// Text on stdout: a help, the version.
+    /// Text on stdout: a help text, or the version.
     Print(String),
     /// One of the commands.
     Run(Box<ArgMatches>),
@@ -25,7 +25,7 @@ pub enum CommandLine {
 /// Every limit, with its default and what a peer sees.
 const LIMITS: &str = include_str!("../../docs/limits.md");
 
-/// All commands. Nothing in it depends on the terminal: help has the same width everywhere.
+/// All commands. They do not depend on the terminal: help texts have the same width everywhere.
 pub fn tree() -> Command {
     let version = Arg::new("version").short('v').short_alias('V').long("version");
     let version = version.help("Print the version").action(ArgAction::Version);
@@ -113,7 +113,7 @@ pub fn parse(words: Vec<OsString>) -> Result<CommandLine, UsageError> {
 }
 
 /// Suggestions for the unknown command `wrong`, with their groups: the same name in other groups,
-/// else a similar name in this group, else similar names in other groups.
+/// or else a similar name in this group, or else similar names in other groups.
 fn meant(tree: &Command, words: &[OsString], wrong: &str) -> Vec<String> {
     let mut group = (tree, String::new());
     for word in words.iter().filter_map(|word| word.to_str()) {
@@ -135,7 +135,7 @@ fn meant(tree: &Command, words: &[OsString], wrong: &str) -> Vec<String> {
         let same = all.iter().filter(|(other, _)| *other == name);
         same.map(|(_, path)| path.clone()).collect()
     };
-    // An agent's address instead of a subcommand, or the usual other name of get.
+    // The user gave an agent's address instead of a subcommand, or the common synonym of `get`.
     let group_get = format!("{}get", group.1);
     if all.iter().any(|(_, path)| *path == group_get) {
         if wrong == "show" {
@@ -165,7 +165,7 @@ fn client(path: &'static str, words: &[&str], about: &'static str) -> Command {
     let usage = format!(
         "peregrine {path} -a REF{behind} [OPTIONS]\n       peregrine {path} REF{behind} [OPTIONS]"
     );
-    // Their number depends on whether the agent is configured: the usage describes it better.
+    // The usage describes the words better: their number depends on whether an agent is configured.
     let arg = Arg::new(WORDS).num_args(0..=words.len() + 1).action(ArgAction::Append).hide(true);
     with_flags(Command::new(name).about(about).override_usage(usage).arg(arg), path)
 }
@@ -201,7 +201,7 @@ fn send() -> Command {
         .arg(flag("text", "TEXT", "A part of text; parts keep their order"))
         .arg(flag("file", "PATH|URL", "A part that is a file: a path by value, a URL by reference"))
         .arg(flag("data", "PATH|-", "A part of JSON, from a file or the standard input"))
-        .arg(flag("media-type", "TYPE", "The media type of the part before it"))
+        .arg(flag("media-type", "TYPE", "The media type of the part before this option"))
         .args(push_flags())
         .arg(history())
         .after_help(SEND_HELP)
@@ -217,7 +217,7 @@ fn push_flags() -> [Arg; 4] {
             "SCHEME",
             "Scheme by which the agent authenticates to the webhook, such as Bearer",
         ),
-        flag("push-auth-credentials", "TEXT", "Credentials for that scheme"),
+        flag("push-auth-credentials", "TEXT", "Credentials for --push-auth-scheme"),
     ];
     flags.map(|flag| flag.hide_short_help(true))
 }
@@ -236,7 +236,7 @@ fn card() -> Command {
         .subcommand(client("card lint", &[], "List everything that is wrong with a card"))
         .subcommand(client("card verify", &[], "Check the signatures of a card").args(keys()))
         .subcommand(
-            // It makes no call: its `--key` is not the client's.
+            // It calls no agent, so its `--key` is not the client's `--key`.
             Command::new("sign")
                 .about("Sign a card with your key and write it to stdout")
                 .override_usage("peregrine card sign FILE --key FILE [--kid KID]")
@@ -248,8 +248,8 @@ fn card() -> Command {
 
 fn keys() -> [Arg; 2] {
     [
-        flag("public-key", "FILE", "A public key (PEM or JWK) to check it with; may be repeated"),
-        flag("jwks", "FILE", "A set of public keys (JWKS) to check it with; may be repeated"),
+        flag("public-key", "FILE", "A public key (PEM or JWK) to check the card; may be repeated"),
+        flag("jwks", "FILE", "A set of public keys (JWKS) to check the card; may be repeated"),
     ]
 }
 
@@ -301,9 +301,12 @@ fn push_config() -> Command {
                     "SCHEME",
                     "Scheme by which the agent authenticates to the webhook, such as Bearer",
                 ))
-                .arg(flag("auth-credentials", "TEXT", "Credentials for that scheme"))
+                .arg(flag("auth-credentials", "TEXT", "Credentials for --auth-scheme"))
                 .arg(flag("events", "KINDS", events))
-                .arg(switch("coalesce", "Replace waiting events by one post of the task")),
+                .arg(switch(
+                    "coalesce",
+                    "Send one post with the current task instead of several waiting events",
+                )),
         )
         .subcommand(client("task push-config get", &["TASK", "CONFIG"], "Show a configuration"))
         .subcommand(
@@ -323,11 +326,11 @@ const DEAD_HELP: &str = "The server must have been started with --admin, which r
                          Reasons: given_up, the receiver failed for a day; task_left, the task \
                          was evicted before everything was posted, so it cannot be replayed; \
                          credential_withdrawn, no credential of its owner is valid any more. Exit \
-                         codes: 0 done; 1 failure, such as a dead letter whose task or \
-                         configuration is gone; 2 wrong usage; 3 no answer, or no dead letter \
+                         codes: 0 done; 1 failure, such as a dead letter without its \
+                         task or configuration; 2 wrong usage; 3 no answer, or no dead letter \
                          with this number; 4 no or wrong credentials; 5 --timeout expired.";
 
-/// The client has no limit; these commands have one.
+/// Other client commands have no default timeout; these commands have one.
 const OPERATOR_TIMEOUT: &str = "How long to wait before giving up [default: 30s]";
 
 /// The flag of the commands that operate a server.
@@ -362,7 +365,7 @@ fn admin_tasks() -> Command {
     group("task", "List, cancel and fail tasks of all owners")
         .subcommand(
             chosen(operator("list", "List tasks, the newest status first, 100 a page"))
-                .arg(flag("state", "STATE", "Only tasks in this state, as working"))
+                .arg(flag("state", "STATE", "Only tasks in this state, such as working"))
                 .arg(flag("page-token", "TOKEN", "Page token from the previous page")),
         )
         .subcommand(one("cancel", "Cancel a task through its agent, as its caller would"))
@@ -393,7 +396,7 @@ fn dead_letters() -> Command {
 }
 
 fn login() -> Command {
-    client("auth login", &[], "Get a token by OAuth and keep it for later calls").arg(flag(
+    client("auth login", &[], "Get a token by OAuth and store it for later calls").arg(flag(
         "flow",
         "device|client-credentials",
         "OAuth flow [default: chosen by the other options]",

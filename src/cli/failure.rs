@@ -15,9 +15,9 @@ use super::{json_line::json_line, settings::OutputFormat, text::one_line, usage:
 pub struct CommandFailure {
     /// The kind.
     pub code: FailureCode,
-    /// One sentence for a person, without secrets.
+    /// One sentence for the user, without secrets.
     pub message: String,
-    /// The hint.
+    /// The next step for the user, if there is one.
     pub hint: Option<String>,
     /// The code of the transport: a number of JSON-RPC, a status of HTTP or gRPC.
     pub a2a_code: Option<Value>,
@@ -30,7 +30,7 @@ pub enum FailureCode {
     Usage,
     /// There is no card at the reference.
     CardNotFound,
-    /// The card cannot be read, or the agent cannot be called by it.
+    /// The card cannot be read, or offers no way to call the agent.
     CardInvalid,
     /// The object does not exist on a Peregrine server; a code of our own.
     NotFound,
@@ -48,7 +48,7 @@ pub enum FailureCode {
     Overloaded,
     /// The agent is shutting down, or its proxy cannot reach it; a code of our own.
     Unavailable,
-    /// Anything else that is not the agent's error.
+    /// Any other error that the agent did not report.
     Internal,
     /// The agent's error, by its name in A2A 1.0 §3.3.2.
     Protocol(String),
@@ -98,7 +98,7 @@ impl CommandFailure {
         CommandFailure { code, message: message.into(), hint: None, a2a_code: None }
     }
 
-    /// A failure that the output already reports: it has an exit code and no message.
+    /// A failure that the output already reports: the process only returns an exit code.
     pub fn said(code: FailureCode) -> CommandFailure {
         CommandFailure::new(code, "")
     }
@@ -108,14 +108,14 @@ impl CommandFailure {
         CommandFailure::new(FailureCode::Usage, message)
     }
 
-    /// The same with a hint.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> CommandFailure {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The error object of the specification of the command line, on one line.
+    /// The error object of the command line's specification, on one line.
     pub fn json(&self) -> String {
         let error = json!({
             "code": self.code.name(),
@@ -126,7 +126,7 @@ impl CommandFailure {
         json_line(&json!({ "error": error }).to_string())
     }
 
-    /// The same for people.
+    /// The error as text.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a String never fails.
@@ -141,7 +141,7 @@ impl CommandFailure {
         text
     }
 
-    /// In this format.
+    /// The error in this format.
     pub fn shown(&self, format: OutputFormat) -> String {
         match format {
             OutputFormat::Text => self.text(),

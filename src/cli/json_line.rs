@@ -1,4 +1,4 @@
-//! JSON for a terminal, with the same content as JSON for a program.
+//! JSON for a terminal: the content is the same as in JSON for a program.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ pub fn json_line(json: &str) -> String {
     escaped(json, false)
 }
 
-/// The same with its lines retained.
+/// As [`json_line`], with the line ends of `json`.
 pub fn json_lines(json: &str) -> String {
     escaped(json, true)
 }
@@ -19,10 +19,11 @@ fn escaped(json: &str, keeps_lines: bool) -> String {
     for letter in json.chars() {
         match letter {
             '\n' if keeps_lines => line.push('\n'),
-            // Outside of strings: inside they are always escaped (RFC 8259 §7).
+            // White space between strings; inside of strings these characters are always escaped
+            // (RFC 8259 §7).
             '\n' | '\r' | '\t' => line.push(' '),
             _ if must_escape(letter) => {
-                // All of them are below U+10000. Writing to a String never fails.
+                // All of these characters are below U+10000. Writing to a String never fails.
                 let _ = write!(line, "\\u{:04x}", u32::from(letter));
             }
             _ => line.push(letter),

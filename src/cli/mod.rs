@@ -1,8 +1,8 @@
 //! The command line.
 //!
 //! An error of the user has exit code 2 and is reported on stderr: by `serve` in one line, by the
-//! client with a code and, if there is one, a hint; with `-o json` by an error object on stdout.
-//! Unknown words and flags are found before anything is started.
+//! client with a code and, if available, a hint. With `-o json` the client writes an error object
+//! to stdout. Unknown words and flags are reported before the command runs.
 
 mod admin;
 mod admin_tasks;
@@ -95,19 +95,20 @@ fn command_line(words: Vec<OsString>) -> u8 {
     }
 }
 
-/// Ends with one line on stderr after an error.
+/// Returns the exit code; an error is written to stderr in one line.
 fn end(result: Result<(), (u8, String)>) -> u8 {
     match result {
         Ok(()) => 0,
         Err((code, line)) => {
-            // Without stderr only the exit code reports it.
+            // If stderr is closed, only the exit code reports the error.
             let _ = writeln!(io::stderr(), "peregrine: {line}");
             code
         }
     }
 }
 
-/// Ends with a failure of the client: an object on stdout, or lines on stderr.
+/// Reports a failure of the client, as an object on stdout or as lines on stderr, and returns the
+/// exit code.
 fn fail(failure: &CommandFailure, format: OutputFormat) -> u8 {
     let text = failure.shown(format);
     match format {
@@ -171,7 +172,7 @@ fn run(
     calls::run(&names.join(" "), flags, settings, format)
 }
 
-/// Whether the words name a command of the client, as far as invalid words tell.
+/// Whether the words name a command of the client, as far as this is clear from invalid words.
 fn is_client(words: &[OsString]) -> bool {
     let first = words.iter().find(|word| !word.as_encoded_bytes().starts_with(b"-"));
     let clients =
@@ -180,7 +181,7 @@ fn is_client(words: &[OsString]) -> bool {
         || format_said(words) == OutputFormat::Json
 }
 
-/// The output format in words that are otherwise invalid.
+/// The output format that invalid words select.
 fn format_said(words: &[OsString]) -> OutputFormat {
     let json = |text: &[u8]| text == b"json";
     let mut words = words.iter().map(|word| word.as_encoded_bytes()).peekable();
@@ -196,12 +197,12 @@ fn format_said(words: &[OsString]) -> OutputFormat {
     if said.unwrap_or_else(variable) { OutputFormat::Json } else { OutputFormat::Text }
 }
 
-/// One line for the user; without stderr it is dropped.
+/// Writes a warning in one line to stderr; if stderr is closed, it is dropped.
 fn warn(line: &str) {
     let _ = writeln!(io::stderr(), "peregrine: warning: {}", text::one_line(line));
 }
 
-/// Text for people, in addition to the output of the command.
+/// Writes text for people to stderr, in addition to the output of the command.
 fn tell(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }

@@ -1,6 +1,6 @@
 //! The name a user probably meant.
 
-/// The candidate with the fewest edits from `word`, in either case, if they are fewer than half of
+/// The candidate with the fewest edits from `word`, ignoring case, if they are fewer than half of
 /// its letters.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_ascii_lowercase();
@@ -10,7 +10,7 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
     (edits * 2 < candidate.len().max(word.len())).then_some(candidate)
 }
 
-/// The distance of Damerau and Levenshtein in bytes: two swapped letters are one edit.
+/// The Damerau–Levenshtein distance in bytes: two swapped letters are one edit.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];

@@ -1,7 +1,7 @@
 //! The values that a completion script offers.
 //!
-//! Invariant: offers do not restrict the values. Other names of a value work too, and the reader of
-//! the setting, which knows its source, reports an invalid value.
+//! Invariant: offers do not restrict the values. Synonyms of a value are accepted as well, and the
+//! code that reads the setting, which knows its source, reports an invalid value.
 
 use std::ffi::OsStr;
 
@@ -31,8 +31,8 @@ impl TypedValueParser for OfferedValues {
     }
 }
 
-/// Offers values by the name of a value: its words, as `text|json`, files or folders; for any other
-/// name nothing, since a shell would offer files.
+/// Offers values by the name of a value: its words, such as `text|json`, or files or folders. For
+/// any other name it offers nothing, since a shell would offer files.
 pub fn offering(arg: Arg, value_name: &'static str) -> Arg {
     let words = match value_name {
         "BINDING" => "jsonrpc|http+json|grpc|websocket",
@@ -45,7 +45,7 @@ pub fn offering(arg: Arg, value_name: &'static str) -> Arg {
     }
     arg.value_hint(match words {
         "DIR" => ValueHint::DirPath,
-        // A reference may be a file.
+        // `--agent-card` accepts a file.
         "FILE" | "REF" | "PATH|URL" | "PATH|-" => ValueHint::FilePath,
         _ => ValueHint::Other,
     })

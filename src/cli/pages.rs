@@ -11,7 +11,7 @@ use super::{command::tree, say_bytes, usage::UsageError};
 /// Prints the completion script for a shell.
 ///
 /// # Errors
-/// [`UsageError`]: no such shell.
+/// [`UsageError`]: the shell is not supported.
 pub fn completion(flags: &ArgMatches) -> Result<(), UsageError> {
     let word = flags.get_one::<String>("shell").map(String::as_str).unwrap_or_default();
     let shell = word.parse::<Shell>().map_err(|_| {
@@ -50,7 +50,7 @@ pub fn man(flags: &ArgMatches) -> Result<(), String> {
 
 fn page(command: &Command, name: &str) -> Result<Vec<u8>, String> {
     let mut text = Vec::new();
-    // Options that the short help hides would appear here without a description.
+    // Options without a description: the manual page would list options that the short help hides.
     let whole = command.clone().mut_args(|arg| arg.hide_short_help(false));
     let man = Man::new(whole).title(name);
     man.render(&mut text).map_err(|error| error.to_string())?;

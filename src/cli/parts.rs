@@ -12,7 +12,7 @@ use peregrine::model::{Json, PartBuf, PartsBuf};
 
 use super::failure::CommandFailure;
 
-/// Maximum bytes of one part; a larger one is sent by its URL.
+/// Maximum bytes of one part; a larger part is sent by its URL.
 const PART_BYTES_MAX: u64 = 48 << 20;
 
 /// The id of the words argument of a command.
@@ -51,11 +51,11 @@ pub fn is_piped() -> bool {
     kind.is_ok_and(|kind| kind.is_fifo() || kind.is_file() || kind.is_socket())
 }
 
-/// The parts that the flags and the words name. `words_before`: the number of words before the text
-/// that are something else.
+/// The parts that the flags and the words name. `words_before`: the number of words before the
+/// text, such as the agent.
 ///
 /// # Errors
-/// A [`CommandFailure`] of usage: `--media-type` without a part before it.
+/// A [`CommandFailure`] of usage: `--media-type` does not follow a part.
 pub fn named(flags: &ArgMatches, words_before: usize) -> Result<Vec<NamedPart>, CommandFailure> {
     let mut said: Vec<(usize, Option<NamedKind>, &String)> = Vec::new();
     let kinds = [
@@ -92,14 +92,15 @@ pub fn named(flags: &ArgMatches, words_before: usize) -> Result<Vec<NamedPart>, 
     Ok(parts)
 }
 
-/// Reads the content of the parts, `-` from `stdin`, without the final line end of a text there.
+/// Reads the content of the parts, `-` from `stdin`. The final line end of a text from `stdin` is
+/// removed.
 ///
 /// # Errors
-/// A [`CommandFailure`] of usage: an unreadable or too long file, data that is not JSON, an empty
-/// standard input.
+/// A [`CommandFailure`] of usage: a file is unreadable or too long, data is not JSON, or the
+/// standard input is empty.
 pub fn read(named: &[NamedPart], stdin: &mut dyn Read) -> Result<PartsBuf, CommandFailure> {
     if named.iter().filter(|part| part.is_standard_input()).count() > 1 {
-        let line = "- can be given once, as the text or after --data: there is one standard input";
+        let line = "- (standard input) can be given only once, as the text or after --data";
         return Err(CommandFailure::usage(line));
     }
     let mut parts = PartsBuf::new();
@@ -150,12 +151,12 @@ fn text(stdin: &mut dyn Read) -> Result<String, CommandFailure> {
     }
 }
 
-/// A document without the byte order mark of an editor.
+/// A document without the byte order mark that an editor may add.
 fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
 }
 
-/// A file by value, or a URL by reference.
+/// The part for a file by value, or a URL by reference.
 fn file(value: &str, infers: bool) -> Result<PartBuf, CommandFailure> {
     let is_url = ["http://", "https://"].iter().any(|scheme| value.starts_with(scheme));
     let name = match is_url {
@@ -172,7 +173,7 @@ fn file(value: &str, infers: bool) -> Result<PartBuf, CommandFailure> {
     })
 }
 
-/// The media type of most files with this extension.
+/// The usual media type of files with this extension.
 pub fn media_type(name: &str) -> Option<&'static str> {
     let (_, ending) = name.rsplit_once('.')?;
     Some(match ending.to_ascii_lowercase().as_str() {

@@ -1,8 +1,8 @@
 //! Masks credentials in the output of the command line (the command line's specification, §12.2).
 //!
-//! Invariant: a credential is masked by its name where it has one, and everywhere else unless it is
-//! so short that it could be part of a word. A value that a call has sent as a credential counts as
-//! one from then on, from any source. All parts of a call share the same credentials.
+//! Invariant: a credential is masked by its name if it has one, and in all other text unless it is
+//! so short that it could be part of a word. A value that a call has sent as a credential is a
+//! credential from then on, whatever its source. All parts of a call share the same credentials.
 
 use std::{
     collections::VecDeque,
@@ -37,13 +37,13 @@ const SECRET_MEMBERS: &[&str] = &[
     "credentials",
     "token",
 ];
-/// Shortest secret that is masked everywhere: a shorter one could be part of a word.
+/// Minimum bytes of a secret that is masked everywhere: a shorter secret could be part of a word.
 const ANYWHERE_BYTES_MIN: usize = 6;
 
 /// Maximum number of remembered credentials of requests; the oldest is removed first.
 const SENT_MAX: usize = 64;
 
-/// The credentials to mask. Clones share them.
+/// The credentials to mask. Clones share the credentials.
 #[derive(Clone, Default)]
 pub struct Redaction(Arc<Mutex<KnownSecrets>>);
 
@@ -55,10 +55,10 @@ struct KnownSecrets {
     sent: VecDeque<String>,
     /// Fields that the user adds; their values are masked.
     fields: Vec<String>,
-    /// Texts that are masked everywhere, in each encoding; the longest first, since one may contain
-    /// another.
+    /// Texts that are masked everywhere, in each encoding; the longest first, since a text may
+    /// contain another text.
     anywhere: Vec<String>,
-    /// Texts that are masked only as the whole value of a field or a parameter.
+    /// Texts that are masked only if they are the whole value of a field or a parameter.
     values: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ impl KnownSecrets {
     /// Computes the encodings in which the secrets may appear.
     fn settle(&mut self) {
         (self.anywhere, self.values) = (Vec::new(), Vec::new());
-        // A key is sent without the white space around it.
+        // A key is sent without leading and trailing white space.
         let secrets =
             self.given.iter().chain(&self.sent).flat_map(|one| [one.as_str(), one.trim()]);
         for secret in secrets.filter(|secret| !secret.is_empty()) {
@@ -92,9 +92,9 @@ impl KnownSecrets {
 }
 
 impl Redaction {
-    /// Masks `secrets` everywhere, as they are and as encoded in URLs and in JSON, and all values
-    /// of `fields`. A short secret is masked only as a whole value: elsewhere its masks would make
-    /// the text unreadable and reveal the secret by the letters that are missing.
+    /// Masks `secrets` everywhere, also in the encodings of URLs and of JSON, and all values of
+    /// `fields`. A short secret is masked only as a whole value: in other text the masks would make
+    /// the text unreadable and reveal the secret by the missing letters.
     pub fn of<'s>(
         secrets: impl Iterator<Item = &'s str>,
         fields: impl Iterator<Item = &'s str>,
@@ -148,7 +148,7 @@ impl Redaction {
         one_line(&self.masked(text))
     }
 
-    /// The text without secrets, including those that only a name identifies.
+    /// The text without secrets, including secrets that only a name identifies.
     pub fn masked(&self, text: &str) -> String {
         let mut text = self.without_secrets(text);
         for member in SECRET_MEMBERS {

@@ -44,8 +44,7 @@ impl CardReference {
                 _ => CardReference::Url(text.to_owned()),
             });
         }
-        // Decided by the text alone: a file that happens to have a host's name must not replace the
-        // host.
+        // Only the text decides: a file with the name of a host must not replace the host.
         if text.starts_with(['/', '.', '~']) || text.ends_with(".json") {
             return Ok(CardReference::File(PathBuf::from(text)));
         }
@@ -59,7 +58,7 @@ impl CardReference {
     }
 }
 
-/// The part of a rejected reference that cannot hold a secret: no user, password or query.
+/// The part of a rejected reference that cannot contain a secret: no user, password or query.
 pub fn shown(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or(text);
     match (text.split_once("://"), text.rsplit_once('@')) {
@@ -69,7 +68,7 @@ pub fn shown(text: &str) -> String {
     }
 }
 
-/// Whether a host, with or without a port, is this machine, judged by its name alone.
+/// Whether a host, with or without a port, is this machine; only its name is checked.
 pub fn is_loopback(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(inner) => inner.split(']').next().unwrap_or(inner),
@@ -82,7 +81,7 @@ pub fn is_loopback(host: &str) -> bool {
         || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Percent-decodes a path; an invalid escape is left unchanged.
+/// Percent-decodes a path; an invalid escape remains unchanged.
 fn unescape(path: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), path.as_bytes());
     while let Some((first, tail)) = rest.split_first() {

@@ -1,8 +1,8 @@
 //! Text for people and for `grep`: one `Label: value` a line, and blocks.
 //!
-//! Invariant: a block is its label on its own line, its content and one empty line; an empty line
-//! inside the content has a space, so that the first empty line ends the block. Text of a peer
-//! reaches the terminal only as text: control characters are escaped.
+//! Invariant: a block is its label on its own line, its content and one empty line. An empty line
+//! of the content gets a space, so that the first empty line ends the block. Text of a peer is
+//! printed only as text: control characters are escaped.
 
 use std::fmt::Write;
 
@@ -20,17 +20,17 @@ pub struct TextOutput {
     pub is_verbose: bool,
 }
 
-/// A changed status of a task, to be shown.
+/// A changed status of a task for the output.
 pub struct ShownStatus<'a> {
     /// The task.
     pub task_id: &'a str,
-    /// Its conversation.
+    /// The context of the task.
     pub context_id: &'a str,
     /// The new state.
     pub state: TaskState,
-    /// The agent's message about it.
+    /// The agent's message about the new state.
     pub message: Option<Message<'a>>,
-    /// Its metadata.
+    /// The metadata of the status.
     pub metadata: Option<JsonObject<'a>>,
 }
 
@@ -47,7 +47,7 @@ impl TextOutput {
         let _ = writeln!(self.text, "{label}: {}", one_line(value));
     }
 
-    /// Content of any number of lines.
+    /// Content with any number of lines.
     pub fn block(&mut self, label: &str, content: &str) {
         let _ = writeln!(self.text, "{label}:");
         for line in content.lines() {
@@ -100,7 +100,7 @@ impl TextOutput {
         self.parts(message.parts());
     }
 
-    /// A message that is the whole answer, with its conversation and its task, if it has them.
+    /// A message that is the whole answer, with its context and its task, if they are set.
     pub fn direct_message(&mut self, message: Message<'_>) {
         for (label, id) in [("Task", message.task_id()), ("Context", message.context_id())] {
             if let Some(id) = id {
@@ -119,7 +119,7 @@ impl TextOutput {
         }
     }
 
-    /// A whole artifact, or a chunk that is appended to it.
+    /// A whole artifact, or a chunk that is appended to an artifact.
     pub fn artifact_update(&mut self, artifact: Artifact<'_>, is_appended: bool) {
         self.artifact_head(artifact);
         if is_appended {
@@ -257,7 +257,7 @@ fn printable(text: &str, with_tabs: bool) -> String {
     line
 }
 
-/// JSON with one member a line. Every number and string stays as written.
+/// JSON with one member per line. Every number and string remains as written.
 pub fn indented(json: &str) -> String {
     let mut out = String::with_capacity(json.len() * 2);
     let (mut depth, mut in_text, mut is_escaped) = (0usize, false, false);

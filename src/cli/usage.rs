@@ -1,4 +1,4 @@
-//! Errors of usage in one line; an error of clap has several.
+//! Errors of usage in one line, whereas an error of clap has several lines.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -7,14 +7,14 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 pub struct UsageError(pub String);
 
 impl UsageError {
-    /// An error with a line of its own.
+    /// An error with its line.
     pub fn new(line: impl Into<String>) -> UsageError {
         UsageError(line.into())
     }
 }
 
-/// The verdict of clap: text to print, or an error in one line. `meant`: suggestions for a wrong
-/// word.
+/// Converts an error of clap: text to print, or an error in one line. `meant`: returns suggestions
+/// for a wrong word.
 ///
 /// # Errors
 /// [`UsageError`].
@@ -53,8 +53,7 @@ pub fn verdict(
         ErrorKind::MissingSubcommand => {
             let names = all(error, ContextKind::ValidSubcommand);
             let names = names.into_iter().filter(|name| name != "help").collect::<Vec<_>>();
-            let verb = if names.len() == 1 { "is" } else { "are" };
-            format!("missing subcommand; there {verb} {}", names.join(", "))
+            format!("missing subcommand; available: {}", names.join(", "))
         }
         ErrorKind::ArgumentConflict => {
             let other = of(ContextKind::PriorArg).unwrap_or_default();
@@ -67,7 +66,7 @@ pub fn verdict(
     Err(UsageError(line))
 }
 
-/// `--flag` of `--flag <VALUE>`.
+/// The `--flag` in `--flag <VALUE>`.
 fn flag_alone(arg: &str) -> &str {
     arg.split([' ', '=']).next().unwrap_or(arg)
 }
@@ -77,7 +76,7 @@ fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
         ContextValue::String(text) => Some(text.clone()),
         ContextValue::Strings(all) => all.first().cloned(),
         ContextValue::StyledStr(text) => Some(text.to_string()),
-        // Numbers and flags of clap tell nothing beyond the name; clap may add more kinds.
+        // Numbers and flags of clap add nothing to the name; clap may add more kinds of values.
         _ => None,
     }
 }

@@ -12,12 +12,12 @@ use super::{
     v1_shape::has_v1_shape,
 };
 
-/// A server's answer. It owns its memory and gives it to the next call when it is dropped.
+/// A server's answer. It owns its buffers and returns them to the client when it is dropped.
 pub struct Answer {
-    /// `Some` until it is dropped.
+    /// `Some` until the drop.
     said: Option<Box<ReplyBuf>>,
     op: Op,
-    /// The server sent it as JSON of 1.0.
+    /// True: the server sent the answer as JSON of 1.0.
     is_v1_json: bool,
     stash: Arc<Stash>,
 }
@@ -30,7 +30,7 @@ impl Answer {
     fn said(&self) -> &ReplyBuf {
         match &self.said {
             Some(said) => said,
-            None => unreachable!("an answer has what was said until it is dropped"),
+            None => unreachable!("the reply is present until the answer is dropped"),
         }
     }
 
@@ -54,12 +54,12 @@ impl Answer {
         self.said().received.page()
     }
 
-    /// The push configurations of a list, or the single one.
+    /// The push configurations of the answer: all of a list, or a single one.
     pub fn push_configs(&self) -> impl Iterator<Item = PushConfig<'_>> {
         self.said().received.push_configs()
     }
 
-    /// The token of the next page of a list, if there is one.
+    /// The token of the next page of a list; `None`: this is the last page.
     pub fn next_page_token(&self) -> Option<RawText<'_>> {
         self.said().received.next_page_token().filter(|token| !token.is_empty())
     }
@@ -69,12 +69,12 @@ impl Answer {
         self.said().received.card()
     }
 
-    /// The id of the task, or of the task that the answer is about.
+    /// The id of the task that the answer contains or refers to.
     pub fn task_id(&self) -> Option<RawText<'_>> {
         self.said().received.task_id()
     }
 
-    /// The id of its conversation.
+    /// The context id of the task or message.
     pub fn context_id(&self) -> Option<RawText<'_>> {
         self.said().received.context_id()
     }
@@ -84,8 +84,8 @@ impl Answer {
         self.said().received.state()
     }
 
-    /// The URIs of the extensions that the server activated for the call (A2A 1.0 §4.6.1), in its
-    /// order. Empty over WebSocket, where a call has no head of its own.
+    /// The URIs of the extensions that the server activated for the call (A2A 1.0 §4.6.1), in the
+    /// server's order. Empty over WebSocket, where an answer has no head.
     pub fn activated_extensions(&self) -> impl Iterator<Item = &str> {
         extension_list(&self.said().extensions)
     }
@@ -102,8 +102,8 @@ impl Answer {
         self.raw_json().filter(|_| self.is_v1_json).unwrap_or_default()
     }
 
-    /// Appends the result as JSON of 1.0: the received bytes if the server sent that, otherwise
-    /// written anew, without any envelope. This reads the answer again.
+    /// Appends the result as JSON of 1.0, without an envelope: the received bytes if they are JSON
+    /// of 1.0, otherwise the result serialized again. The check reads the received bytes again.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         let start = out.len();
         push_json(out, &self.said().received, self.op);

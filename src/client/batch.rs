@@ -15,7 +15,7 @@ use super::{
     exchange::{SizeLimit, explained, head_of, read_all},
 };
 
-/// The id that an answer of a batch belongs to.
+/// The id of the call that an answer of a batch belongs to.
 #[derive(Deserialize)]
 struct BatchAnswer<'a> {
     #[serde(borrow)]
@@ -24,17 +24,17 @@ struct BatchAnswer<'a> {
 
 impl<T: Transport> Client<T> {
     /// Reads several tasks in one batch of JSON-RPC over HTTP. The answers have the order of `ids`,
-    /// and each may fail by itself. A batch is not repeated.
+    /// and each may be an error. A batch is not retried.
     ///
     /// # Errors
-    /// [`ClientError`]: the batch as a whole has no answer, or the binding is another one.
+    /// [`ClientError`]: the batch as a whole failed, or the binding is not JSON-RPC over HTTP.
     pub async fn get_tasks(
         &self,
         ids: &[&str],
     ) -> Result<Vec<Result<Answer, ClientError>>, ClientError> {
         let (inner, endpoint) = (&self.inner, self.inner.endpoint());
         if endpoint.interface.binding != Binding::JsonRpc {
-            let why = "batches are for JSON-RPC over HTTP alone";
+            let why = "batches need JSON-RPC over HTTP";
             return Err(ClientError::because(ClientErrorKind::NotDeclared("batch"), why));
         }
         let mut scratch = inner.stash.lend();
@@ -63,7 +63,7 @@ impl<T: Transport> Client<T> {
             SizeLimit { bytes_max: inner.built.limits.body_bytes_max, name: "body_bytes_max" };
         read_all(&inner.transport, &mut response, &mut body, limit, due_ms).await?;
         let Some(mut answers) = answers_by_id(&body) else {
-            // Rejected as a whole, or not JSON-RPC: read as the answer to one call.
+            // The batch was rejected as a whole, or the body is not JSON-RPC: read as one answer.
             let scratch = &mut *scratch;
             let (call, head) = (CallId { op: Op::Get, rpc_id: written.rpc_id }, head_of(&response));
             let received = &mut scratch.said.received;

@@ -27,8 +27,8 @@ use super::{
 /// How calls behave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallOptions {
-    /// Milliseconds for a whole call, repetitions included: 120 s; a send waits for its task in
-    /// this time. For a stream: until its head has arrived.
+    /// Milliseconds for a whole call with its retries: 120 s. For a send this includes the wait for
+    /// its task, for a stream only the time until the response head.
     pub call_ms: u64,
     /// When to repeat calls that are safe to repeat.
     pub backoff: Backoff,
@@ -41,8 +41,8 @@ pub struct CallOptions {
     /// True: it is an error if an answer lacks its id, has an unknown state, part or role, or has
     /// an artifact without an id. For tools that check an agent.
     pub is_strict: bool,
-    /// True: webhooks are also set if the agent's card does not declare push notifications, with a
-    /// warning. Otherwise such a call is `NotDeclared` (A2A 1.0 §3.3.4).
+    /// True: webhooks are set even if the agent's card does not declare push notifications, with a
+    /// warning. False: such a call fails with `NotDeclared` (A2A 1.0 §3.3.4).
     pub assumes_push: bool,
 }
 
@@ -109,27 +109,27 @@ impl ClientBuilder {
         self
     }
 
-    /// The oldest version to speak unless one is named; 1.0 by default.
+    /// The oldest version to speak, unless [`ClientBuilder::version`] names one; 1.0 by default.
     #[must_use]
     pub fn floor(mut self, version: ProtocolVersion) -> ClientBuilder {
         self.wants.floor = version;
         self
     }
 
-    /// The tenant to call instead of the interface's (A2A 1.0 §8.3.2); empty: the interface's.
-    /// Every request names it: in 1.0 in its messages, over HTTP+JSON in the path. In every version
-    /// it replaces the last segment of a URL that ends with `/tenants/NAME`. An interface that has
-    /// neither position, as in 0.3 at other URLs, is skipped; so is a gRPC interface with the
-    /// card's name as tenant, since that names the agent. If no interface is left, the error is
-    /// `NoTenant`.
+    /// The tenant to call instead of the interface's tenant (A2A 1.0 §8.3.2); empty: the
+    /// interface's. Every request names the tenant: in 1.0 in its messages, over HTTP+JSON in the
+    /// path, and in every version as the last segment of a URL that ends with `/tenants/NAME`. An
+    /// interface without such a position, for example of 0.3 at another URL, is skipped; so is a
+    /// gRPC interface with the card's name as tenant, because that name selects the agent. If no
+    /// interface remains, the error is `NoTenant`.
     #[must_use]
     pub fn tenant(mut self, tenant: impl Into<String>) -> ClientBuilder {
         self.wants.tenant = Some(tenant.into()).filter(|tenant| !tenant.is_empty());
         self
     }
 
-    /// The allowed origins of interfaces; an interface at another origin is skipped. Without this,
-    /// every origin may be called, but only the card's with credentials
+    /// The allowed origins of interfaces; an interface at another origin is skipped. Without this
+    /// option, every origin may be called, but only the card's origin with credentials
     /// ([`Credentials::allows_other_origins`]).
     #[must_use]
     pub fn origins(mut self, origins: impl IntoIterator<Item = HttpOrigin>) -> ClientBuilder {
@@ -144,7 +144,7 @@ impl ClientBuilder {
         self
     }
 
-    /// The caller's credentials, and where they may be sent. The card decides which of them are
+    /// The caller's credentials, and where they may be sent. The card decides which credentials are
     /// used.
     #[must_use]
     pub fn credentials(mut self, credentials: Credentials) -> ClientBuilder {
@@ -154,39 +154,39 @@ impl ClientBuilder {
         self
     }
 
-    /// Makes clients of clones of this builder share the token of [`Credentials::oauth`]: it is
-    /// fetched once and renewed once for all of them.
+    /// Makes the clients of this builder and of its clones share the token of
+    /// [`Credentials::oauth`]: they fetch and renew it once for all of them.
     #[must_use]
     pub fn share_tokens(mut self) -> ClientBuilder {
         self.tokens.get_or_insert_default();
         self
     }
 
-    /// The keys of the signer of the agent's card (A2A 1.0 §8.4). A card that none of them has
-    /// signed is rejected with `CardSignature` at each read: at discovery, at revalidation, and for
-    /// the extended card. Without keys, signatures are ignored.
+    /// The keys of the signer of the agent's card (A2A 1.0 §8.4). A card without a signature by one
+    /// of these keys is rejected with `CardSignature` at each read: at discovery, at revalidation,
+    /// and for the extended card. Without keys, signatures are ignored.
     #[must_use]
     pub fn card_keys(mut self, keys: CardKeys) -> ClientBuilder {
         self.card_keys = Some(keys);
         self
     }
 
-    /// A cached card from [`Client::known_card`], for a discovery at the same URL; at any other URL
-    /// it is ignored. A fresh card is used without a request. A stale card is revalidated at the
-    /// URL it was last received from: a 304 (RFC 9110 §15.4.5) keeps the card, a 200 replaces it,
-    /// and any other answer starts a new discovery. The limits that redirects put on credentials,
-    /// and the demands of [`ClientBuilder::card_keys`], apply as at the first read. The card is as
-    /// trustworthy as the transport that read it: a transport that trusts every server reads a card
-    /// from any server.
+    /// A cached card from [`Client::known_card`], for a discovery at the same URL; a discovery at
+    /// another URL ignores it. A fresh card is used without a request. A stale card is revalidated
+    /// at the URL of its last response: a 304 (RFC 9110 §15.4.5) keeps the card, a 200 replaces it,
+    /// and any other answer starts a new discovery. Redirects limit the use of credentials, and
+    /// [`ClientBuilder::card_keys`] are checked, as at the first read. The card is as trustworthy
+    /// as the transport that read it: if the transport trusts every server, any server may have
+    /// sent the card.
     #[must_use]
     pub fn known_card(mut self, known: KnownCard) -> ClientBuilder {
         self.known = Some(known);
         self
     }
 
-    /// Sends warnings to `sink`, each one sentence: for example about a skipped stream event, or
-    /// about another interface that is called because the first one is unreachable. Without a sink
-    /// they are dropped.
+    /// Passes each warning to `sink` as one sentence: for example about a skipped stream event, or
+    /// about the call of another interface because the first one is unreachable. Without a sink,
+    /// warnings are dropped.
     #[must_use]
     pub fn on_warning(mut self, sink: impl Fn(&str) + Send + Sync + 'static) -> ClientBuilder {
         self.warnings = Some(Arc::new(sink));
@@ -221,14 +221,14 @@ impl ClientBuilder {
         self
     }
 
-    /// Adds a field to every request to the agent, as HTTP field or as gRPC metadata. It replaces a
-    /// credential of the same name, or our own `User-Agent`. Requests for cards omit it, unless it
-    /// is `User-Agent`. A field that holds a credential is sent only where [`Credentials`] may be.
-    /// Such a field is recognised by its name: a name that contains `authorization`,
-    /// `authentication`, `cookie`, `token`, `secret`, `password`, `passphrase`, `session`,
-    /// `credential`, `jwt`, `hmac`, `dpop`, `client-cert` or `api-key` (or another kind of key), or
-    /// one of the words `auth`, `bearer`, `key`, `otp`, `pin`, `sid`, `sign`, `signature`; or the
-    /// name of an API key of the card.
+    /// Adds a field to every request to the agent, as HTTP field or as gRPC metadata. The field
+    /// replaces a credential of the same name, or the client's `User-Agent`. Requests for cards
+    /// omit the field, unless it is `User-Agent`. A field that holds a credential is sent only
+    /// where [`Credentials`] may be sent. Such a field is recognised by its name: a name that
+    /// contains `authorization`, `authentication`, `cookie`, `token`, `secret`, `password`,
+    /// `passphrase`, `session`, `credential`, `jwt`, `hmac`, `dpop`, `client-cert` or `api-key` (or
+    /// another kind of key), or one of the words `auth`, `bearer`, `key`, `otp`, `pin`, `sid`,
+    /// `sign`, `signature`; or the name of an API key of the card.
     ///
     /// # Errors
     /// `InvalidField` if the name is not a token (RFC 9110 §5.1), the value has a control byte, or
@@ -239,8 +239,8 @@ impl ClientBuilder {
         Ok(self)
     }
 
-    /// The card of the agent at `url` as received, valid or not, and the URL that it finally came
-    /// from.
+    /// The card of the agent at `url` as received, valid or not, and the URL of the card after
+    /// redirects.
     ///
     /// # Errors
     /// [`ClientError`], but never `Card`, `CardSignature`, `NoInterface`, `BelowFloor` or
@@ -270,8 +270,8 @@ impl ClientBuilder {
         self.connect(transport, Arc::clone(&found.card), Some(found))
     }
 
-    /// Reads the card of the agent at `url`, or revalidates the cached one, and checks its
-    /// signature and that an interface of it can be called.
+    /// Reads the card of the agent at `url`, or revalidates the cached one. Checks the signature of
+    /// the card, and that one of its interfaces can be called.
     #[cfg(feature = "gateway")]
     pub(crate) async fn find_card<T: Transport>(
         &self,
@@ -294,14 +294,14 @@ impl ClientBuilder {
         self.connect(transport, Arc::clone(known.card()), Some(known))
     }
 
-    /// The same with an upper bound on the time of a call.
+    /// The same builder with an upper bound on the time of a call.
     #[cfg(feature = "gateway")]
     pub(crate) fn call_ms_max(mut self, call_ms_max: u64) -> ClientBuilder {
         self.options.call_ms = self.options.call_ms.min(call_ms_max);
         self
     }
 
-    /// Chooses an interface of a given card; `card_url` is the URL that it came from, if any.
+    /// Chooses an interface of `card`; `card_url` is the URL of the card, if any.
     ///
     /// # Errors
     /// `NoInterface`, `BelowFloor` or `NoTenant`; `CardSignature` with
@@ -317,7 +317,7 @@ impl ClientBuilder {
         self.connect(transport, card, known)
     }
 
-    /// `known`: the same card, if it came from a URL.
+    /// `known`: the same card with its URL, if it has one.
     fn connect<T: Transport>(
         self,
         transport: T,

@@ -26,20 +26,21 @@ use super::{
     websocket::IdleSessions,
 };
 
-/// Writes one call, which may borrow from the given memory.
+/// Writes one call, which may borrow from the buffer of [`MakeCall`].
 type WriteCall<'w> = dyn FnMut(&OutgoingCall<'_>) -> Result<Written, ClientError> + 'w;
 
-/// Makes one call, each time that it has to be written.
+/// Builds one call in a buffer and writes it, for each attempt.
 type MakeCall<'m> =
     dyn Fn(&mut Vec<u8>, &mut WriteCall<'_>) -> Result<Written, ClientError> + Sync + 'm;
 
-/// A client of one agent. Clones share everything; calls may run at the same time.
+/// A client of one agent. Clones share their state; calls may run concurrently.
 ///
-/// Made by [`ClientBuilder`](super::ClientBuilder), which reads the agent's card and chooses the
+/// Created by [`ClientBuilder`](super::ClientBuilder), which reads the agent's card and chooses the
 /// interface.
 pub struct Client<T: Transport> {
     pub(super) inner: Arc<SharedClient<T>>,
-    /// The terms that its calls pass on; see [`Client::within`] and [`Client::with_traceparent`].
+    /// The terms that calls of this client pass on; see [`Client::within`] and
+    /// [`Client::with_traceparent`].
     pub(super) terms: CallTerms,
 }
 
@@ -59,7 +60,7 @@ pub(super) struct SharedClient<T: Transport> {
     pub endpoint: RwLock<Arc<AgentEndpoint>>,
     /// All interfaces that may be called, in the order of preference.
     pub interfaces: Vec<ChosenInterface>,
-    /// The card that calls use: the extended one once it was fetched.
+    /// The card that calls use: the extended card once it was fetched.
     pub card: RwLock<Arc<AgentCard>>,
     /// The public card, if it came from a URL.
     pub known: Mutex<Option<KnownCard>>,
@@ -67,8 +68,7 @@ pub(super) struct SharedClient<T: Transport> {
     pub tokens: Arc<TokenCache>,
     /// The caller's options.
     pub built: ClientBuilder,
-    /// A webhook was set at an agent that does not declare push notifications; the warning is given
-    /// once.
+    /// True: the client has warned that the agent does not declare push notifications.
     pub has_warned_of_push: AtomicBool,
 }
 
@@ -110,7 +110,7 @@ impl<T: Transport> SharedClient<T> {
         Ok(Written { op: call.op(), rpc_id, after })
     }
 
-    /// Makes a call. It is made again if the server rejects the version and names another one, or
+    /// Executes a call. Repeats it if the server rejects the version and names another one, and
     /// over another interface if there is no connection.
     async fn run(&self, terms: &CallTerms, make: &MakeCall<'_>) -> Result<Answer, ClientError> {
         let mut scratch = self.stash.take();
@@ -143,12 +143,12 @@ impl<T: Transport> SharedClient<T> {
 }
 
 impl<T: Transport> Client<T> {
-    /// The agent's card: the extended one once it was fetched.
+    /// The agent's card: the extended card once it was fetched.
     pub fn card(&self) -> Arc<AgentCard> {
         self.inner.card()
     }
 
-    /// The interface that is called.
+    /// The interface that calls use.
     pub fn interface(&self) -> ChosenInterface {
         self.inner.endpoint().interface.clone()
     }
@@ -158,13 +158,14 @@ impl<T: Transport> Client<T> {
         self.inner.endpoint().interface.generation
     }
 
-    /// The transport of its requests.
+    /// The transport of the client's requests.
     pub fn transport(&self) -> &T {
         &self.inner.transport
     }
 
-    /// A client of the same agent over another transport. It keeps the card, the interface and the
-    /// caller's options, and has its own connections, sessions and tokens.
+    /// A client of the same agent over another transport, with these call options. The card, the
+    /// interface and the builder's other options are the same. Connections, sessions and, without
+    /// [`ClientBuilder::share_tokens`], tokens are its own.
     pub fn over<U: Transport>(&self, transport: U, options: CallOptions) -> Client<U> {
         let shared = &*self.inner;
         let built = ClientBuilder { options, ..shared.built.clone() };
@@ -184,11 +185,12 @@ impl<T: Transport> Client<T> {
         Client { inner: Arc::new(inner), terms: self.terms.clone() }
     }
 
-    /// Sends a message and waits as the request says: for a task or a message (A2A 1.0 §3.1.1).
+    /// Sends a message and waits for its task or message (A2A 1.0 §3.1.1), as the request
+    /// specifies.
     ///
     /// # Errors
     /// [`ClientError`]; `OtherTask` for an answer about another task than the request names. A send
-    /// is repeated only if the server cannot have read it.
+    /// is repeated only if the server cannot have handled it, or recognises repeated messages.
     pub async fn send(&self, request: &SendRequest) -> Result<Answer, ClientError> {
         self.inner.check_push(request.has_push())?;
         let id = uuid(self.inner.transport.random());
@@ -207,7 +209,7 @@ impl<T: Transport> Client<T> {
     /// decides how many.
     ///
     /// # Errors
-    /// [`ClientError`]; `TaskNotFound` is one of its faults, `OtherTask` is an answer about another
+    /// [`ClientError`], such as the fault `TaskNotFound`; `OtherTask` for an answer about another
     /// task.
     pub async fn get_task<'k>(
         &self,
@@ -227,16 +229,16 @@ impl<T: Transport> Client<T> {
     /// Lists tasks (A2A 1.0 §3.1.4), newest first.
     ///
     /// # Errors
-    /// [`ClientError`]; `NotExpressible` if the version has no such operation in this binding, as
-    /// 0.3 over JSON-RPC.
+    /// [`ClientError`]; `NotExpressible` if the version has no such operation in this binding, such
+    /// as 0.3 over JSON-RPC.
     pub async fn list_tasks(&self, list: &ListTasks) -> Result<Answer, ClientError> {
         self.inner.run(&self.terms, &|packed, write| write(&list.call(packed))).await
     }
 
-    /// Cancels a task (A2A 1.0 §3.1.5) and returns its state after that.
+    /// Cancels a task (A2A 1.0 §3.1.5) and returns its resulting state.
     ///
     /// # Errors
-    /// [`ClientError`]; `TaskNotCancelable` is one of its faults, `OtherTask` is an answer about
+    /// [`ClientError`], such as the fault `TaskNotCancelable`; `OtherTask` for an answer about
     /// another task.
     pub async fn cancel_task<'k>(
         &self,
@@ -264,8 +266,8 @@ impl<T: Transport> Client<T> {
         self.inner.run(&self.terms, &|_, write| write(&call)).await
     }
 
-    /// Reads a push configuration (A2A 1.0 §3.1.8). Without an id, which 1.0 requires, reads the
-    /// server's default one.
+    /// Reads a push configuration (A2A 1.0 §3.1.8). Without an id, reads the server's default
+    /// configuration; 1.0 requires an id.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -281,13 +283,13 @@ impl<T: Transport> Client<T> {
         .await
     }
 
-    /// Lists the push configurations of a task (A2A 1.0 §3.1.9): the page of that token
+    /// Lists the push configurations of a task (A2A 1.0 §3.1.9): the page of `page_token`
     /// ([`Answer::next_page_token`]), or the first page, with at most `page_size` entries; `None`:
     /// the server decides how many.
     ///
     /// # Errors
-    /// [`ClientError`]; `NotExpressible` if a page is requested and the agent's protocol has none:
-    /// before 1.0 every binding except HTTP+JSON and gRPC of 0.3.
+    /// [`ClientError`]; `NotExpressible` if a page is requested and the agent's protocol has no
+    /// pages: before 1.0 every binding except HTTP+JSON and gRPC of 0.3.
     pub async fn list_push_configs(
         &self,
         task_id: &str,
@@ -346,9 +348,9 @@ impl<T: Transport> Client<T> {
 /// The attempts of one call.
 #[derive(Default)]
 pub(super) struct InterfaceSearch {
-    /// The call was made in a version that the server named.
+    /// The call was repeated in a version that the server named.
     has_changed_version: bool,
-    /// A bit for each of the first 64 interfaces that could not be connected to.
+    /// A bit for each of the first 64 interfaces; set: the client could not connect to it.
     failed: u64,
     /// One of the failed interfaces has TLS.
     needs_tls: bool,
@@ -364,11 +366,12 @@ impl InterfaceSearch {
 }
 
 impl<T: Transport> SharedClient<T> {
-    /// Chooses where a failed call is repeated: in a version that the server named or, if there was
-    /// no connection, at the next interface of the card. All later calls go there too.
+    /// Chooses the endpoint for the repetition of a failed call: the next interface of the card if
+    /// there was no connection, or a version that the server named. All later calls use this
+    /// endpoint.
     ///
     /// # Errors
-    /// The same error, if there is no such endpoint.
+    /// `error`, if there is no such endpoint.
     pub(super) fn change_endpoint(
         &self,
         asked: &AgentEndpoint,
@@ -395,9 +398,10 @@ impl<T: Transport> SharedClient<T> {
         Ok(other)
     }
 
-    /// The next interface of the card, if there was no connection to the last one: nothing was
-    /// sent, so nothing can happen twice (A2A 0.3 §5.6.3). It never replaces an interface with TLS
-    /// by one without, and skips interfaces to which the credentials may not be sent.
+    /// The next interface of the card, if there was no connection to the last one: the server read
+    /// nothing, so the call cannot take effect twice (A2A 0.3 §5.6.3). An interface with TLS is
+    /// never replaced by one without, and interfaces to which the credentials may not be sent are
+    /// skipped.
     #[cold]
     pub(super) fn next_interface(
         &self,
@@ -428,11 +432,11 @@ impl<T: Transport> SharedClient<T> {
         *used = Arc::clone(endpoint);
     }
 
-    /// The endpoint in a version that the server named when it rejected the last one. All later
-    /// calls use it.
+    /// The endpoint in a version that the server named when it rejected the version of the call.
+    /// All later calls use this endpoint.
     ///
     /// # Errors
-    /// The same error, if it is another one or names no version above the floor.
+    /// `error`, if it is not `VersionNotSupported`, or names no version at or above the floor.
     fn change_version(
         &self,
         asked: &AgentEndpoint,

@@ -17,11 +17,11 @@ const FIELDS: FieldLines<'static> =
 /// A document from a card's URL, valid or not.
 pub(super) struct FoundDocument {
     pub json: Vec<u8>,
-    /// The URL that it finally came from.
+    /// The URL of the document after redirects.
     pub url: HttpUrl,
     is_elsewhere: bool,
     freshness: CardFreshness,
-    /// Its media type; empty: the server names none.
+    /// The media type; empty: absent.
     media: String,
 }
 
@@ -46,8 +46,7 @@ pub(super) struct Discovery<'a, T> {
     pub transport: &'a T,
     pub limits: &'a ClientLimits,
     pub options: &'a CallOptions,
-    /// The fields that the user adds to calls. Requests for cards have only the `User-Agent` of
-    /// them.
+    /// The fields that the user adds to calls; requests for cards have only their `User-Agent`.
     pub user_fields: FieldLines<'a>,
 }
 
@@ -66,7 +65,7 @@ enum Got {
 /// A response without a card.
 struct NoCardAnswer {
     status: u16,
-    /// The media type; empty: the server names none.
+    /// The media type; empty: absent.
     media: String,
 }
 
@@ -92,8 +91,8 @@ impl<T: Transport> Discovery<'_, T> {
         self.find_document(&asked).await?.read(asked, self.limits)
     }
 
-    /// Reads the card of the agent at `asked`. A document that does not resemble a card is returned
-    /// only if no other URL has one that does.
+    /// Reads the card of the agent at `asked`. A document that does not look like a card is
+    /// returned only if no URL has a document that does.
     pub async fn find_document(&self, asked: &HttpUrl) -> Result<FoundDocument, ClientError> {
         let mut other_document = None;
         let mut refusal = NoCardAnswer { status: 404, media: String::new() };
@@ -109,8 +108,8 @@ impl<T: Transport> Discovery<'_, T> {
                 Got::Other(refused) if refused.status == 401 && is_of_cards => {
                     return Err(unauthorized());
                 }
-                // The path of the calls rejects a GET, as may a proxy in front of it. A missing
-                // credential explains more than a 404 of another URL.
+                // The URL for calls rejects a GET, or a proxy in front of it does. A 401 or 403
+                // explains more than the 404 of another URL.
                 Got::Other(refused) if is_not_there(refused.status) => {
                     if !matches!(refusal.status, 401 | 403) {
                         refusal = refused;
@@ -126,9 +125,9 @@ impl<T: Transport> Discovery<'_, T> {
         }
     }
 
-    /// A fresh cached card, or the result of its revalidation. An unchanged card is the same `Arc`.
-    /// The request goes to the URL that the card last came from; if there is no card any more, a
-    /// new discovery starts.
+    /// The cached card if it is fresh, otherwise the result of its revalidation. An unchanged card
+    /// is the same `Arc`. The request goes to the last URL of the card; if this URL has no card any
+    /// more, a new discovery starts.
     pub async fn renew(&self, known: &KnownCard) -> Result<KnownCard, ClientError> {
         if known.freshness.is_fresh(self.transport.now()) {
             return Ok(known.clone());
@@ -142,7 +141,7 @@ impl<T: Transport> Discovery<'_, T> {
                 return Ok(KnownCard { url, freshness, ..known.clone() });
             }
             Ok(Got::Card(_) | Got::Other(_)) => {}
-            // A bad redirect; the URL that the caller named may redirect elsewhere by now.
+            // The redirect is invalid; the URL that the caller named may have another one by now.
             Err(error) if matches!(error.kind, ClientErrorKind::Redirect(_)) => {}
             Err(error) => return Err(error),
         }
@@ -158,9 +157,9 @@ impl<T: Transport> Discovery<'_, T> {
         fields
     }
 
-    /// Sends one GET and follows its redirects. If a server is not ready and says when it will be
-    /// (RFC 9110 §10.2.3), the request is repeated then. `known` is a cached card that came from
-    /// `url`, perhaps by redirects.
+    /// Sends a GET and follows its redirects. If a server is not ready and sends `Retry-After` (RFC
+    /// 9110 §10.2.3), the request is repeated at that time. `known` is a cached card from `url`,
+    /// perhaps after redirects.
     async fn get(
         &self,
         mut url: HttpUrl,
@@ -169,7 +168,7 @@ impl<T: Transport> Discovery<'_, T> {
         let Discovery { transport, limits, options, .. } = *self;
         let due_ms = transport.mono_ms().saturating_add(options.call_ms);
         let (mut redirects, mut attempts) = (0, 0);
-        // A revalidation does not undo a redirect from another origin.
+        // A revalidation does not undo the effect of an earlier redirect to another origin.
         let mut is_elsewhere = known.is_some_and(|known| known.is_elsewhere);
         let mut fields = self.fields();
         if let Some(known) = known {
@@ -195,8 +194,7 @@ impl<T: Transport> Discovery<'_, T> {
                 let next = redirect::next(HttpMethod::Get, &url, location, redirects, most)?;
                 is_elsewhere |= next.is_other_origin && !is_upgrade(&url.origin, &next.url.origin);
                 if next.is_other_origin {
-                    // The validators of one server mean nothing to another one, and may identify
-                    // the caller.
+                    // Validators have a meaning only for their server, and may identify the caller.
                     (known, fields) = (None, self.fields());
                 }
                 url = next.url;
@@ -238,7 +236,7 @@ impl<T: Transport> Discovery<'_, T> {
     }
 }
 
-/// The media type of a response, in lower case, cut, and without control characters of terminals.
+/// The media type of a response, in lower case, shortened, and without control characters.
 fn media_of<R: HttpResponse>(response: &R) -> String {
     const BYTES_MAX: usize = 64;
     let field = response.field("content-type").unwrap_or_default();
@@ -247,7 +245,7 @@ fn media_of<R: HttpResponse>(response: &R) -> String {
     plain.map(|byte| char::from(byte.to_ascii_lowercase())).collect()
 }
 
-/// Whether the URL is a path of cards, not of an agent's calls.
+/// Whether the URL is for a card, not for an agent's calls.
 fn is_place_of_cards(url: &HttpUrl) -> bool {
     let path = url.path.split('?').next().unwrap_or_default();
     path.ends_with(".json")
@@ -269,13 +267,13 @@ fn no_card(asked: &HttpUrl, refused: &NoCardAnswer) -> ClientError {
     ClientError::because(ClientErrorKind::NoCard(refused.status), detail)
 }
 
-/// Whether `to` is the same host over TLS, with both at the default port of their scheme.
+/// Whether `to` is the same host over TLS, with both at their default ports.
 fn is_upgrade(from: &HttpOrigin, to: &HttpOrigin) -> bool {
     let is_same_host = from.host() == to.host();
     is_same_host && !from.is_secure() && from.port() == 80 && to.is_secure() && to.port() == 443
 }
 
-/// RFC 9110 §5.1 and §5.5.
+/// Checks a field of the caller (RFC 9110 §5.1, §5.5); the client's own fields are refused.
 pub(crate) fn check_field(name: &str, value: &str) -> Result<(), ClientError> {
     const OURS: [&str; 10] = [
         "host",

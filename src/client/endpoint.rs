@@ -22,17 +22,17 @@ pub(super) struct AgentEndpoint {
     pub format: Format,
     /// Fields of every request: the version, extensions, and the user's fields.
     pub fields: FieldLinesBuf,
-    /// All fields of a JSON request for a JSON answer, as nearly all are; only a token and terms
-    /// are added. They equal the output of `write_fields`, written once.
+    /// All fields of a JSON request for a JSON answer, as nearly all are, without a token and
+    /// terms. Equal to the output of `write_fields`, but written only once.
     json_fields: FieldLinesBuf,
     /// The same for a request for a stream of events.
     stream_fields: FieldLinesBuf,
-    /// The credentials, or why they cannot be sent there.
+    /// The credentials, or why they cannot be sent to the interface.
     pub credentials: Result<CredentialPlan, CredentialsError>,
 }
 
 impl AgentEndpoint {
-    /// For a chosen interface; `fields`: the user's fields, `extensions`: the requested URIs.
+    /// The endpoint of an interface; `fields`: the user's fields, `extensions`: the requested URIs.
     pub fn new(
         interface: ChosenInterface,
         extensions: &[String],
@@ -67,12 +67,12 @@ impl AgentEndpoint {
     /// The credentials.
     ///
     /// # Errors
-    /// [`CredentialsError`]: they cannot be sent there.
+    /// [`CredentialsError`]: they cannot be sent to the interface.
     pub fn plan(&self) -> Result<&CredentialPlan, CredentialsError> {
         self.credentials.as_ref().map_err(CredentialsError::clone)
     }
 
-    /// The prepared fields of a call without a token and terms; `None`: it needs other fields.
+    /// The prepared fields of a call without a token and terms; `None`: other fields are needed.
     pub fn known_fields(&self, call: &WrittenCall, after: Option<u64>) -> Option<FieldLines<'_>> {
         if after.is_some() || call.content_type != Some(media::JSON) {
             return None;
@@ -84,13 +84,13 @@ impl AgentEndpoint {
         }
     }
 
-    /// Requests extensions, comma separated, in addition to those of all calls.
+    /// Writes the fields that request these extensions, in addition to the extensions of all calls.
     pub fn write_extensions(&self, uris: &str, fields: &mut FieldLinesBuf) {
         self.format.extension_headers().iter().for_each(|name| fields.push(name, uris));
     }
 
     /// Writes the fields of a call except a token. `after`: the last event that a subscriber has
-    /// received; `terms`: the terms of the call; their trace replaces the common one.
+    /// received; `terms`: the terms of the call; their trace replaces the trace of other fields.
     pub fn write_fields(
         &self,
         call: &WrittenCall,
@@ -115,8 +115,8 @@ impl AgentEndpoint {
             // gRPC over HTTP/2, "Requests": `te` detects proxies that lose trailers.
             true => {
                 fields.push("te", "trailers");
-                // A server that authenticates by the head needs the tenant there to find the agent;
-                // others ignore it.
+                // A server that authenticates by the head needs the tenant in the head to find the
+                // agent; other servers ignore the field.
                 let is_said =
                     fields.get().iter().any(|(name, _)| name.eq_ignore_ascii_case(TENANT));
                 let tenant = self.tenant(terms).filter(|name| !is_said && is_agent_name(name));
@@ -152,19 +152,19 @@ impl AgentEndpoint {
                 target.push_str(path);
                 target.push_str(&call.path);
             }
-            // The service and the rpc are the path.
+            // The path consists of the service and the rpc.
             Binding::Grpc => target.push_str(&call.path),
         }
     }
 
-    /// Whether its results are JSON of 1.0, which can be passed on unchanged.
+    /// Whether results are JSON of 1.0, which can be passed on unchanged.
     pub fn is_v1_json(&self) -> bool {
         let is_json = self.interface.binding != Binding::Grpc;
         is_json && self.interface.generation == Generation::V1
     }
 
-    /// Whether a task is a run of a thread, as in LangSmith (wire §8): its id may have the thread
-    /// before it.
+    /// Whether a task is a run of a thread, as in LangSmith (wire §8): the thread may precede the
+    /// id of a task.
     pub fn has_threads(&self) -> bool {
         self.format.dialect() == "langsmith"
     }
@@ -191,7 +191,7 @@ impl AgentEndpoint {
     }
 }
 
-/// Appends `more`, without its trace if the call has its own.
+/// Appends `more`, without its `traceparent` if the call has a trace.
 fn extend_beside(trace: Option<&TraceParent>, fields: &mut FieldLinesBuf, more: FieldLines<'_>) {
     if trace.is_none() {
         fields.extend(more);

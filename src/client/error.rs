@@ -18,8 +18,8 @@ use super::{
     retry::Failure,
 };
 
-/// Why a call has no result. It is as small as a pointer, since every step of a call may return it,
-/// and dereferences to [`ErrorDetails`].
+/// Why a call has no result. The error has the size of a pointer, because every step of a call may
+/// return it, and dereferences to [`ErrorDetails`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientError(Box<ErrorDetails>);
 
@@ -30,7 +30,7 @@ pub struct ErrorDetails {
     pub kind: ClientErrorKind,
     /// One sentence for a person, without secrets.
     pub detail: String,
-    /// Milliseconds after which the server accepts a repetition, if it names them.
+    /// Milliseconds after which the server accepts a repetition, if the server names a time.
     pub retry_after_ms: Option<u64>,
 }
 
@@ -41,21 +41,21 @@ pub enum ClientErrorKind {
     Url(UrlError),
     /// A field of the caller cannot be sent.
     InvalidField,
-    /// There is no response, or no complete one.
+    /// No response arrived, or only a part of it.
     Transport(TransportError),
     /// A redirect that the client does not follow.
     Redirect(RedirectError),
-    /// There is no card at the URL; the HTTP status.
+    /// The URL has no card; the HTTP status.
     NoCard(u16),
     /// The card cannot be used.
     Card(CardError),
-    /// The caller named keys, and none of them has signed the card.
+    /// No key of the caller has signed the card.
     CardSignature(SignatureError),
     /// No interface of the card has a binding that the client speaks and the caller allows.
     NoInterface,
     /// All interfaces of the card are of versions below the floor.
     BelowFloor {
-        /// The newest of their versions.
+        /// The newest version of the interfaces.
         newest: ProtocolVersion,
         /// The floor.
         floor: ProtocolVersion,
@@ -66,7 +66,7 @@ pub enum ClientErrorKind {
     NotDeclared(&'static str),
     /// The generation or dialect of the server cannot express the call.
     NotExpressible(NotExpressible),
-    /// The credentials are missing, may not be sent there, or could not be obtained.
+    /// The credentials are missing, may not be sent to the interface, or could not be obtained.
     Credentials(CredentialsError),
     /// The server requires other credentials (HTTP 401, gRPC `UNAUTHENTICATED`).
     Unauthorized,
@@ -78,7 +78,7 @@ pub enum ClientErrorKind {
     Unreadable(Box<ReadError>),
     /// The response is not A2A; its HTTP status.
     NotA2a(u16),
-    /// The server answered with another task, or sent an event of one.
+    /// The server answered with another task, or sent an event of another task.
     OtherTask,
     /// The stream broke before it named its task, so it cannot be resumed.
     StreamLost,
@@ -99,7 +99,7 @@ impl DerefMut for ClientError {
 }
 
 impl ClientError {
-    /// An error with a sentence of its own.
+    /// An error with this sentence as its detail.
     #[cold]
     pub fn because(kind: ClientErrorKind, detail: impl Into<String>) -> ClientError {
         let detail = detail.into();
@@ -140,7 +140,7 @@ impl ClientError {
             }
             ClientErrorKind::Fault(fault) => match (fault.kind, fault.http) {
                 (Some(FaultKind::Overloaded | FaultKind::RateLimited), _) => Failure::Unhandled,
-                // The server also sends this to waiting calls, after their task was created.
+                // The server also sends this fault to waiting calls, after their task was created.
                 (Some(FaultKind::ShuttingDown), _) => Failure::Unknown,
                 (None, Some(status)) => Failure::of_status(status, self.retry_after_ms.is_some()),
                 (None, None) => {
@@ -171,9 +171,9 @@ impl ClientError {
         }
     }
 
-    /// Whether the next poll of a task may succeed: the server is unreachable or refuses
-    /// temporarily, has failed itself (-32603, HTTP 500), or is a replica that does not have the
-    /// task yet (-32001).
+    /// Whether the next poll of a task may succeed: the server is unreachable, refuses temporarily,
+    /// reports an internal error (-32603, HTTP 500), or is a replica that does not have the task
+    /// yet (-32001).
     pub fn may_pass(&self) -> bool {
         let is_of_server = |status: u16| matches!(status, 408 | 429 | 500..=599);
         let is_passing = match &self.kind {
@@ -193,8 +193,8 @@ impl ClientError {
         is_passing || self.is_for_now()
     }
 
-    /// Whether the server has no streams, or not this one, and has done nothing: the same message
-    /// may be sent without a stream. Servers over HTTP+JSON may lack the path.
+    /// Whether the server refused the stream and did nothing, so that the same message may be sent
+    /// without a stream. Servers over HTTP+JSON may lack the path.
     pub fn refuses_stream(&self) -> bool {
         let lacks = |status: u16| matches!(status, 404 | 405 | 501);
         match &self.kind {
@@ -242,7 +242,7 @@ impl ClientError {
             ClientErrorKind::NotA2a(status) => matches!(status, 502..=504),
             ClientErrorKind::Fault(fault) => match fault.kind {
                 Some(kind) => kind == FaultKind::ShuttingDown,
-                // gRPC gateways and libraries report the same by these statuses.
+                // gRPC gateways and libraries report a lost connection by this status.
                 None => {
                     fault.http.is_none() && fault.canonical() == Some(CanonicalCode::Unavailable)
                 }
@@ -258,7 +258,7 @@ impl TransportError {
         matches!(self, TransportError::Timeout("connection"))
     }
 
-    /// Whether the connection was lost or never made, without a refusal of the server.
+    /// Whether the connection was lost or not established, without a refusal of the server.
     pub fn is_connection_lost(&self) -> bool {
         match self {
             TransportError::Resolve(_)
@@ -349,7 +349,7 @@ impl From<CallError> for ClientError {
     }
 }
 
-/// Missing permission is reported by the HTTP or gRPC status, whatever the body contains.
+/// The HTTP or gRPC status reports a missing permission, unless the body has another known fault.
 fn kind_of(fault: Box<PeerFault>) -> ClientErrorKind {
     match (fault.kind, fault.http, fault.status.as_deref()) {
         (Some(FaultKind::Unauthenticated) | None, Some(401), _)

@@ -11,7 +11,7 @@ use dialect::WriteCx;
 
 use super::v1_shape::has_v1_shape;
 
-/// One event of a stream, valid until the next one is requested.
+/// One event of a stream, valid until the next event is requested.
 #[derive(Clone, Copy)]
 pub struct StreamEvent<'a> {
     kind: EventKind<'a>,
@@ -30,20 +30,20 @@ pub enum EventKind<'a> {
     Message(Message<'a>),
     /// The status or an artifact changed.
     Change {
-        /// The task.
+        /// The id of the task.
         task_id: RawText<'a>,
-        /// Its conversation; empty if the server does not send it (0.1).
+        /// The context id; empty if the server does not send it (0.1).
         context_id: RawText<'a>,
         /// [`TaskEvent::Status`] or [`TaskEvent::Artifact`], never a client's message.
         change: TaskEvent<'a>,
     },
     /// The stream broke, and the missed changes were read from the task. The following events are
-    /// complete, except for statuses in between, which cannot be recovered.
+    /// complete, except for intermediate statuses, which cannot be recovered.
     Gap {
-        /// The number of the last event before the gap, if the server counts.
+        /// The number of the last event before the gap, if the server numbers events.
         after: Option<u64>,
-        /// True: the following events may repeat earlier ones, because the server neither counts
-        /// nor began with the task.
+        /// True: the following events may repeat earlier ones, because the server neither numbers
+        /// events nor began with the task.
         may_repeat: bool,
     },
 }
@@ -54,7 +54,7 @@ impl<'a> StreamEvent<'a> {
         StreamEvent { kind, number: None, metadata: None, json: b"" }
     }
 
-    /// The event of a received item; `None`: it is not an item of a stream.
+    /// The event of a received item; `None`: the item does not belong to a stream.
     pub(crate) fn received(
         received: &'a Received,
         number: Option<u64>,
@@ -94,7 +94,7 @@ impl<'a> StreamEvent<'a> {
         Some(StreamEvent { kind, number, metadata, json })
     }
 
-    /// An event of a task that the reader has assembled from others; it has no number.
+    /// An event with a task that the reader has assembled from other events; it has no number.
     pub fn of_task(view: TaskView<'a>) -> StreamEvent<'a> {
         StreamEvent { kind: EventKind::Task(view), number: None, metadata: None, json: b"" }
     }
@@ -108,18 +108,18 @@ impl<'a> StreamEvent<'a> {
         StreamEvent { kind, number: None, metadata: None, json: b"" }
     }
 
-    /// Its kind.
+    /// The kind of the event.
     pub fn kind(&self) -> EventKind<'a> {
         self.kind
     }
 
-    /// Its number in the stream, if the server counts: `Client::subscribe` resumes after it, also
-    /// in another process.
+    /// The number of the event, if the server numbers events: `Client::subscribe` resumes after
+    /// this number, also in another process.
     pub fn number(&self) -> Option<u64> {
         self.number
     }
 
-    /// Its task; `None`: it is a direct message or a gap.
+    /// The id of the task; `None`: the event is a gap, or a message that names no task.
     pub fn task_id(&self) -> Option<RawText<'a>> {
         match self.kind {
             EventKind::Task(view) => Some(view.id()),
@@ -138,7 +138,7 @@ impl<'a> StreamEvent<'a> {
         }
     }
 
-    /// `Task.metadata` of a task.
+    /// `Task.metadata`, if the event is a task.
     pub fn task_metadata(&self) -> Option<JsonObject<'a>> {
         self.metadata
     }
@@ -149,9 +149,9 @@ impl<'a> StreamEvent<'a> {
         self.json
     }
 
-    /// Appends the event as a `StreamResponse` of 1.0: the received bytes if they are that,
-    /// otherwise written anew, without any envelope. This reads the event again. False: it is a
-    /// gap, and nothing was written.
+    /// Appends the event as a `StreamResponse` of 1.0, without an envelope: the received bytes if
+    /// they have this form, otherwise the event serialized again. The check reads the received
+    /// bytes again. False: the event is a gap, and nothing was written.
     pub fn write_json(&self, out: &mut Vec<u8>) -> bool {
         let Some(item) = self.item() else { return false };
         let start = out.len();

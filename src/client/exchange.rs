@@ -30,7 +30,7 @@ use super::{
 /// Bytes to read of a response at once.
 pub(super) const READ_BYTES: usize = 64 * 1024;
 
-/// Bytes of a response above which its buffer grows to its limit in one step: 1 MiB.
+/// The buffer of a response with more bytes grows to the limit in one step: 1 MiB.
 const LARGE_BYTES: usize = 1024 * 1024;
 
 /// A longer pause before the next attempt gives a warning: 1 s.
@@ -55,8 +55,8 @@ pub(super) struct Attempts {
 }
 
 impl<T: Transport> SharedClient<T> {
-    /// Sends a written call, repeats it if that is safe, and reads the answer. `search`: whether
-    /// another interface may be tried, which has precedence over a repetition at the same one.
+    /// Sends a written call, repeats it if that is safe, and reads the answer. `search`: the
+    /// attempts so far; another interface has precedence over a repetition at the same one.
     pub(super) async fn call(
         &self,
         endpoint: &AgentEndpoint,
@@ -158,7 +158,7 @@ impl<T: Transport> SharedClient<T> {
         let request = self.http_request(endpoint, written, content, due_ms);
         let mut response = self.transport.request(request).await?;
         if (300..400).contains(&response.status()) {
-            // They are written again here, so that a waiting call holds none.
+            // The fields are determined again, so that a waiting call does not hold them.
             let fields = known_fields(endpoint, plan, written, scratch);
             let fields = fields.unwrap_or_else(|| scratch.fields.get());
             let CallBuffers { written: call, target, .. } = &*scratch;
@@ -176,7 +176,7 @@ impl<T: Transport> SharedClient<T> {
     }
 }
 
-/// The prepared fields of a request; `None`: it has fields of its own.
+/// The prepared fields of a request; `None`: the request needs other fields.
 fn known_fields<'e>(
     endpoint: &'e AgentEndpoint,
     plan: &CredentialPlan,
@@ -272,8 +272,8 @@ impl<T: Transport> SharedClient<T> {
         Attempts { failed: 0, has_new_token: false, due_ms: self.due_ms(terms) }
     }
 
-    /// Counts a failed attempt and returns when to make the next one, in ms of [`Now::mono_ms`];
-    /// `None`: never.
+    /// Counts a failed attempt and returns the time of the next one, in ms of [`Now::mono_ms`];
+    /// `None`: the call is not repeated.
     pub(super) fn next_attempt_ms(
         &self,
         op: Op,
@@ -310,8 +310,8 @@ impl<T: Transport> SharedClient<T> {
         Some(next_ms)
     }
 
-    /// Adds the OAuth token, for a plan that needs one, and waits for it until `due_ms`; `used`
-    /// then holds that token.
+    /// Adds the OAuth token that the plan needs, and waits for it until `due_ms`; `used` then holds
+    /// the token.
     pub(super) async fn add_token(
         &self,
         fields: &mut FieldLinesBuf,
@@ -328,8 +328,8 @@ impl<T: Transport> SharedClient<T> {
         Ok(())
     }
 
-    /// After a 401 to a call with a token: drops that token, but not a newer one that another call
-    /// has fetched; false: the call had none.
+    /// After a 401 to a call with a token: drops this token, but not a newer one that another call
+    /// has fetched; false: the call had no token.
     pub(super) fn forgets_token(&self, scratch: &mut CallBuffers) -> bool {
         let Some(refused) = scratch.token.take() else { return false };
         self.tokens.forget(&refused);
@@ -351,7 +351,7 @@ impl<T: Transport> SharedClient<T> {
         }
     }
 
-    /// The answer about another task than the message names, if each message creates one.
+    /// Accepts an answer about another task than the named one, if each message creates a task.
     pub(super) fn about_other(&self, answer: Answer) -> Result<Answer, ClientError> {
         match self.endpoint().makes_task_each_time() {
             true => Ok(answer),
@@ -360,7 +360,7 @@ impl<T: Transport> SharedClient<T> {
     }
 }
 
-/// Adds details of a response's head to its error.
+/// Adds the `Retry-After` of a response to its error.
 #[cold]
 pub(super) fn explained<R: HttpResponse>(
     mut error: ClientError,
@@ -385,8 +385,8 @@ pub(crate) struct SizeLimit {
     pub(crate) name: &'static str,
 }
 
-/// Appends the whole content of a response to `out`, until `due_ms` at most: an idle timeout does
-/// not end a response that sends a byte now and then, or bytes that are not content.
+/// Appends the whole content of a response to `out`, until `due_ms` at most: the idle timeout alone
+/// does not end a response that sends single bytes slowly, or bytes other than content.
 ///
 /// # Errors
 /// `TooLarge` with the name of the limit, `Timeout`, and the errors of the transport.

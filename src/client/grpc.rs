@@ -1,7 +1,7 @@
 //! Calls over gRPC: one HTTP/2 request each, and messages with a prefix of five bytes.
 //!
 //! Invariant: only the trailers decide whether a call has succeeded. A response with content that
-//! ends without trailers was cut, as by a proxy that lost its server.
+//! ends without trailers was cut, for example by a proxy that lost its server.
 
 use std::future::poll_fn;
 
@@ -54,7 +54,7 @@ fn check_trailers<R: HttpResponse>(response: &R, has_content: bool) -> Result<()
     }
 }
 
-/// The final status of the response.
+/// Checks the final status of the response.
 pub(super) fn end<R: HttpResponse>(
     endpoint: &AgentEndpoint,
     response: &R,
@@ -78,7 +78,8 @@ pub(super) struct GrpcStream<R> {
     /// Bytes received; the first `at` of them were returned.
     input: Vec<u8>,
     at: usize,
-    /// The number of the next message, if the server counts: the head names the first.
+    /// The number of the next message, if the server numbers messages: the head has the first
+    /// number.
     next_number: Option<u64>,
     has_content: bool,
     has_ended: bool,
@@ -86,13 +87,13 @@ pub(super) struct GrpcStream<R> {
 
 /// The result of reading a stream.
 pub(super) enum GrpcRead {
-    /// A message, which was copied, and its number.
+    /// A message was copied, with this number.
     Message(Option<u64>),
     End,
 }
 
 impl<R: HttpResponse> GrpcStream<R> {
-    /// For a response with a received head.
+    /// The stream of a response after its head.
     pub fn new(response: R) -> GrpcStream<R> {
         let number = response.field("a2a-event-id");
         let number = number.and_then(|text| str::from_utf8(text).ok()?.parse().ok());

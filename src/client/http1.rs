@@ -1,9 +1,9 @@
 //! The client side of an HTTP/1.x connection: requests into a buffer, bytes into responses.
 //!
 //! Invariants: one request at a time; each response answers the request before it, so unrequested
-//! bytes end the connection. The end of each response says once whether the connection can be
-//! reused; if in doubt, it cannot. Results do not depend on how the bytes were split, and a
-//! connection between two requests holds no buffers.
+//! bytes end the connection. The end of each response reports once whether the connection can be
+//! reused; in doubt, it cannot. Results do not depend on how the bytes were split, and a connection
+//! between two requests holds no buffers.
 
 mod response;
 
@@ -33,7 +33,7 @@ const CHUNK_LINE_BYTES_MAX: usize = 256;
 #[derive(Debug)]
 pub struct Http1Connection {
     state: Http1State,
-    /// The request's method: CONNECT or any other (RFC 9112 §6.3 needs no more).
+    /// The method of the request: CONNECT, or `Get` for all others (RFC 9112 §6.3 needs no more).
     method: Method,
     wants_upgrade: bool,
     is_sent: bool,
@@ -66,7 +66,7 @@ enum Http1State {
 /// The result of one call of [`Http1Connection::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Http1Step {
-    /// Input bytes consumed. With [`Http1Event::More`], fewer than all only if the body had no more
+    /// Input bytes consumed. With [`Http1Event::More`], input remains only if the body had no more
     /// room.
     pub consumed: usize,
     /// The event.
@@ -110,10 +110,10 @@ impl Default for Http1Connection {
 }
 
 impl Http1Connection {
-    /// Appends the head of a request to `out`, from `known` if it differs only in its length. The
-    /// caller sends the content after it, and calls [`Http1Connection::sent`] when all of it is
-    /// sent. With `to_proxy` the target is absolute, as plain http through a proxy needs it (RFC
-    /// 9112 §3.2.2).
+    /// Appends the head of a request to `out`, from `known` if only the length differs. The caller
+    /// sends the content after the head, and calls [`Http1Connection::sent`] after the last byte.
+    /// With `to_proxy` the target is absolute, as plain http through a proxy needs it (RFC 9112
+    /// §3.2.2).
     ///
     /// # Errors
     /// [`RequestRefused`].
@@ -139,7 +139,7 @@ impl Http1Connection {
     }
 
     /// Appends a CONNECT to a proxy, for a tunnel to `authority`, which includes a port. A 2xx
-    /// response opens the tunnel: later bytes of the transport are not HTTP/1.1 of this connection.
+    /// response opens the tunnel: later bytes are not HTTP/1.1 of this connection.
     ///
     /// # Errors
     /// [`RequestRefused`].
@@ -154,7 +154,7 @@ impl Http1Connection {
         write_request(out, line, fields, None).map_err(|UnsendableTarget| self.refuse())
     }
 
-    /// The whole request was sent.
+    /// Reports that the whole request was sent.
     pub fn sent(&mut self) {
         self.is_sent = true;
     }
@@ -171,10 +171,10 @@ impl Http1Connection {
     }
 
     /// Reads received bytes: appends at most `room` bytes of the body to `body`, without their
-    /// transfer coding. After an upgrade or CONNECT they are the bytes of the tunnel.
+    /// transfer coding. After an upgrade or CONNECT, `body` receives the bytes of the tunnel.
     ///
-    /// Call it again with the bytes that it did not consume, even none, until [`Http1Event::More`]
-    /// reports that nothing is left to do. `response` stays the same from the beginning of a
+    /// Call this again with the bytes that were not consumed, even if none remain, until it returns
+    /// [`Http1Event::More`] and needs more input. `response` must stay the same from the start of a
     /// request to the end of its response.
     ///
     /// # Errors
@@ -197,8 +197,8 @@ impl Http1Connection {
         }
     }
 
-    /// The peer has closed its side properly (with TLS: by close_notify), and all input before that
-    /// was read. `Ok`: a response may end there.
+    /// Reports that the peer has closed its side properly (with TLS: by close_notify), after all
+    /// input was read. `Ok`: a response may end this way.
     ///
     /// # Errors
     /// [`TransportError::Closed`].
@@ -335,7 +335,7 @@ impl Http1Connection {
         Ok(Http1Step { consumed, event: Http1Event::Head })
     }
 
-    /// The response is complete; its last `consumed` bytes of the input.
+    /// Ends the response; the first `consumed` bytes of the input belong to it.
     fn end(&mut self, input: &[u8], consumed: usize) -> Http1Step {
         // RFC 9112 §9.3 and §6.3: not reusable after an incomplete request, or before bytes that
         // belong to no response.
@@ -353,7 +353,7 @@ fn first(bytes: &[u8], count: u64) -> &[u8] {
 impl fmt::Display for RequestRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            RequestRefused::Busy => "the connection accepts no request now",
+            RequestRefused::Busy => "the connection has an open request or cannot be reused",
             RequestRefused::Target => "the target is not a path of visible ASCII",
         })
     }

@@ -1,8 +1,8 @@
 //! Cached cards: a fresh one is used, a stale one is revalidated (A2A 1.0 §8.6, RFC 9111).
 //!
-//! Invariant: the cache holds the public card as the server at its URL sent it, and how it was
-//! found. It retains that redirects led to another origin than the caller named, across uses and
-//! revalidations.
+//! Invariant: a cached card is the public card as its server sent it. The cache retains, across
+//! uses and revalidations, whether redirects led to an origin other than the one that the caller
+//! named.
 
 use std::sync::{Arc, PoisonError};
 
@@ -24,9 +24,9 @@ use crate::service::Now;
 pub struct KnownCard {
     /// The URL that the caller named.
     pub(super) asked: HttpUrl,
-    /// The URL that the card last came from.
+    /// The URL of the last response with the card.
     pub(super) url: HttpUrl,
-    /// True: redirects led to another origin than the caller named.
+    /// True: redirects led to an origin other than the one that the caller named.
     pub(super) is_elsewhere: bool,
     /// The public card.
     pub(super) card: Arc<AgentCard>,
@@ -34,7 +34,7 @@ pub struct KnownCard {
 }
 
 impl KnownCard {
-    /// A card that the caller has from this URL; its lifetime is unknown.
+    /// A card that the caller has from this URL; the lifetime of the card is unknown.
     pub(super) fn at(url: HttpUrl, card: Arc<AgentCard>) -> KnownCard {
         let freshness = CardFreshness::default();
         KnownCard { asked: url.clone(), url, is_elsewhere: false, card, freshness }
@@ -54,7 +54,7 @@ impl KnownCard {
         self.freshness.left_ms(now)
     }
 
-    /// The same card as stale, to be revalidated at once.
+    /// The same card marked as stale, to revalidate it at once.
     pub(crate) fn stale(self) -> KnownCard {
         KnownCard { freshness: self.freshness.stale(), ..self }
     }
@@ -83,15 +83,15 @@ impl<T: Transport> SharedClient<T> {
 
 impl<T: Transport> Client<T> {
     /// The public card as last read, for the next client of the same agent;
-    /// [`Client::extended_card`] does not change it. `None` for a card that came from no URL, or
-    /// with `no-store`.
+    /// [`Client::extended_card`] does not change it. `None` for a card without a URL, or with
+    /// `no-store`.
     pub fn known_card(&self) -> Option<KnownCard> {
         self.inner.known().filter(|known| known.freshness.may_be_kept())
     }
 
-    /// Revalidates the card unless it is fresh; true: it has changed, and is this client's card
-    /// from now on. If it is no longer at its URL, a new discovery starts. The chosen interface
-    /// stays. A card that came from no URL never changes.
+    /// Revalidates the card unless it is fresh. True: the card has changed, and this client uses
+    /// the new one. If the URL has no card any more, a new discovery starts. The chosen interface
+    /// stays. A card without a URL never changes.
     ///
     /// # Errors
     /// [`ClientError`]; the client then keeps its card.

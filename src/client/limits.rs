@@ -3,14 +3,14 @@
 //! A limit is a number, a unit, a reason and a precedent; the error names the limit that was
 //! reached.
 
-/// Bytes of a card: 1 MiB. The largest public ones have 40 KiB.
+/// Bytes of a card: 1 MiB. The largest public cards have 40 KiB.
 pub const CARD_BYTES_MAX: usize = 1024 * 1024;
 /// Levels of objects and arrays of a card: 64, as in a call. Only `params` of extensions are deep.
 pub const CARD_DEPTH_MAX: usize = 64;
 /// Interfaces of a card: 64. Each choice examines all of them; a card has up to four for each
 /// version.
 pub const CARD_INTERFACES_MAX: usize = 64;
-/// Entries of any other list of a card: 1,024. Skills of public ones reach 60.
+/// Entries of any other list of a card: 1,024. Public cards have up to 60 skills.
 pub const CARD_ENTRIES_MAX: usize = 1_024;
 
 /// Limits on the resources that a server may use, with the defaults of [`ClientLimits::default`].
@@ -21,14 +21,14 @@ pub struct ClientLimits {
     pub response_head_bytes_max: usize,
     /// Fields of the head of a response: 128. Each is checked; hyper allows 100.
     pub response_fields_max: usize,
-    /// Bytes of a response that is buffered as a whole: 64 MiB, a page of a hundred tasks with
+    /// Bytes of a response that is buffered as a whole: 64 MiB, for a page of a hundred tasks with
     /// files.
     pub body_bytes_max: usize,
-    /// Bytes of a card: 1 MiB. The largest public ones have 40 KiB.
+    /// Bytes of a card: 1 MiB. The largest public cards have 40 KiB.
     pub card_bytes_max: usize,
-    /// Bytes of one event of a stream: 16 MiB, as in a2a-rust; an artifact with a file.
+    /// Bytes of one event of a stream: 16 MiB, as in a2a-rust, for an artifact with a file.
     pub event_bytes_max: usize,
-    /// Decoded bytes of a content coding: 64 MiB, as for a body without one.
+    /// Decoded bytes of a content coding: 64 MiB, as for a body without a coding.
     pub decoded_bytes_max: usize,
     /// Ratio of decoded to coded bytes, above [`decoded_bytes_free`]: 100. JSON of equal tasks
     /// compresses 40 times, zeros 1,030 times.
@@ -37,8 +37,8 @@ pub struct ClientLimits {
     pub decoded_ratio_max: usize,
     /// Decoded bytes below which the ratio is not checked: 64 KiB.
     pub decoded_bytes_free: usize,
-    /// Milliseconds for a connection, from the name to the end of the TLS handshake: 10 s; Go's
-    /// dialer has 30 s, curl 300 s.
+    /// Milliseconds for a connection, from the name lookup to the end of the TLS handshake: 10 s;
+    /// Go's dialer has 30 s, curl 300 s.
     pub connect_ms: u64,
     /// Milliseconds for an OAuth request, its answer included: 60 s, as nginx gives proxied
     /// requests. A call of the agent has [`CallOptions::call_ms`](super::CallOptions::call_ms).
@@ -59,10 +59,10 @@ pub struct ClientLimits {
     pub redirects_max: usize,
     /// Levels of nested JSON: 64, as in the server.
     pub json_depth_max: usize,
-    /// Tokens of one JSON text: 8,388,608, sixteen times the limit of a request; a page has a
-    /// hundred tasks.
+    /// Tokens of one JSON text: 8,388,608, sixteen times the limit of a request, because a page has
+    /// a hundred tasks.
     pub json_tokens_max: usize,
-    /// Bytes of an id: 1,024. UUIDs have 36; some platforms join several.
+    /// Bytes of an id: 1,024. UUIDs have 36; some platforms join several UUIDs.
     pub identifier_bytes_max: usize,
     /// Bytes of a name, media type, file URL or description: 1 MiB, since a URL may be a small
     /// file itself (RFC 2397).
@@ -71,12 +71,11 @@ pub struct ClientLimits {
     pub parts_max: usize,
     /// Extensions, and referenced tasks, of a message: 1,024.
     pub references_max: usize,
-    /// Artifacts of a task: 512, twice the limit of our server. Resuming a stream costs the square
-    /// of their number. A stream remembers how much of each was received; resuming a task with more
-    /// artifacts is an error.
+    /// Artifacts of a task: 512, twice the limit of our server. The cost of resuming a stream grows
+    /// with the square of this number. A stream remembers how much of each artifact was received;
+    /// resuming a task with more artifacts is an error.
     pub artifacts_max: usize,
-    /// Tasks of a page: 1,024, ten times the maximum of 1.0, since some servers return all they
-    /// have.
+    /// Tasks of a page: 1,024, ten times the maximum of 1.0, because some servers return all tasks.
     pub page_tasks_max: usize,
 }
 

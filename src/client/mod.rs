@@ -15,7 +15,7 @@ pub mod upgrade;
 mod answer;
 mod batch;
 mod builder;
-#[allow(clippy::module_inception)] // What the module is about.
+#[allow(clippy::module_inception)] // The module has the name of its type.
 mod client;
 mod discover;
 mod endpoint;

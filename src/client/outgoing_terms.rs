@@ -1,4 +1,4 @@
-//! The terms that a call takes over from the call on whose behalf it is made.
+//! The terms that a call to an agent takes from the call that it serves.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use crate::{agent::RequestInfo, http::FieldLinesBuf, service::Now};
 
 use super::{Client, TraceParent, Transport, credentials::Secret};
 
-/// The terms of a call; `None`, as for nearly all calls: it carries only what its client adds to
-/// all calls.
+/// The terms of a call; `None`, as for nearly all calls: the call has only the fields that its
+/// client adds to all calls.
 pub(crate) type CallTerms = Option<Arc<OutgoingTerms>>;
 
 /// The terms of `own`, with missing ones from `others`.
@@ -18,20 +18,19 @@ pub(super) fn merged(own: &CallTerms, others: &CallTerms) -> CallTerms {
     }
 }
 
-/// The terms that a call carries in addition to its client's: the trace, the hops and the deadline
-/// of the call on whose behalf it is made, its caller's `Authorization` if that is passed on, a
-/// tenant, and extensions.
+/// The terms of a call in addition to those of its client: the trace, the hops, the deadline and,
+/// if passed on, the `Authorization` of the call that it serves; a tenant; and extensions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OutgoingTerms {
     /// The trace, with the calling span.
     pub trace: Option<TraceParent>,
-    /// Agents that the request has passed, ours included; 0: it is made on behalf of no other call.
+    /// Agents that the request has passed, including this one; 0: the call serves no other call.
     pub hops: u32,
     /// When the caller stops waiting for the answer, in ms since the Unix epoch.
     pub deadline_unix_ms: Option<u64>,
     /// The extensions to request, comma separated.
     pub extensions: Option<Arc<str>>,
-    /// Sent only by clients that pass it on.
+    /// The caller's `Authorization`, sent only by clients that pass it on.
     pub authorization: Option<Secret>,
     /// The tenant to call, instead of the interface's.
     pub tenant: Option<Arc<str>>,
@@ -61,7 +60,7 @@ impl OutgoingTerms {
         }
     }
 
-    /// Milliseconds until the deadline; `now` is called only if there is one.
+    /// Milliseconds until the deadline; `now` is called only if a deadline is set.
     pub fn left_ms(&self, now: impl FnOnce() -> Now) -> Option<u64> {
         self.deadline_unix_ms.map(|deadline| deadline.saturating_sub(now().unix_ms))
     }
@@ -88,10 +87,10 @@ impl OutgoingTerms {
 }
 
 impl<T: Transport> Client<T> {
-    /// The same client, with calls on behalf of this request. They carry its trace, if the agent
-    /// receives `traceparent`, the number of agents it has passed (`A2A-Hops`), and the time that
-    /// its caller still waits (`Request-Timeout` in seconds, `grpc-timeout`), which also bounds
-    /// each call. Over WebSocket none of these is sent.
+    /// The same client, for calls that serve this request. They carry the trace of the request, if
+    /// the agent receives `traceparent`, the number of agents that the request has passed
+    /// (`A2A-Hops`), and the time that its caller still waits (`Request-Timeout` in seconds,
+    /// `grpc-timeout`), which also bounds each call. Over WebSocket none of these is sent.
     ///
     /// An agent that calls others with this client cannot be part of an endless loop: a server
     /// rejects a request that has passed more than `hops_max` agents.
@@ -101,13 +100,13 @@ impl<T: Transport> Client<T> {
         Client { inner: Arc::clone(&self.inner), terms: merged(&terms, &self.terms) }
     }
 
-    /// Whether its calls carry the `Authorization` of the original callers.
+    /// Whether calls of this client carry the `Authorization` of the original callers.
     #[cfg(feature = "gateway")]
     pub(crate) fn passes_authorization(&self) -> bool {
         self.inner.built.credentials.passes_authorization
     }
 
-    /// The same client, with this `Authorization` in its calls if its credentials pass one on.
+    /// The same client, with this `Authorization` in its calls if the credentials pass one on.
     #[cfg(feature = "gateway")]
     pub(crate) fn with_authorization(&self, authorization: Secret) -> Client<T> {
         self.with_terms(|terms| terms.authorization = Some(authorization))

@@ -1,9 +1,9 @@
 //! Decides which redirects are followed (RFC 9110 §15.4): those of a GET of a card, and, for calls,
 //! 307 and 308 within their origin.
 //!
-//! Invariant: at most `redirects_max` in a row, and never from `https` to `http`. A card is
-//! requested without credentials. A redirected call keeps its method, its content, its credentials
-//! and its origin.
+//! Invariant: at most `redirects_max` redirects in a row are followed, and none from `https` to
+//! `http`. A card is requested without credentials. A redirected call keeps its method, its
+//! content, its credentials and its origin.
 
 use std::fmt;
 
@@ -18,18 +18,18 @@ pub enum RedirectError {
     NoLocation,
     /// The maximum number of redirects was followed.
     TooMany(usize),
-    /// It leads from `https` to `http`.
+    /// The redirect leads from `https` to `http`.
     Insecure,
-    /// Its target cannot be called.
+    /// The target cannot be called.
     Url(UrlError),
-    /// A call does not follow it.
+    /// A call does not follow the redirect.
     Call {
         /// The status of the response.
         status: u16,
-        /// The target: the URL, or else the server's text, cut.
+        /// The target: a URL or, if it is not a URL, the first characters of the server's text.
         to: String,
         /// The reason.
-        why: &'static str,
+        why: String,
     },
 }
 
@@ -67,7 +67,7 @@ pub fn is_redirect(status: u16) -> bool {
 pub struct Redirect {
     /// The URL to GET next.
     pub url: HttpUrl,
-    /// True: it is another origin, where the validators of this one mean nothing.
+    /// True: the URL has another origin, where the validators of the current URL mean nothing.
     pub is_other_origin: bool,
 }
 
@@ -115,6 +115,7 @@ pub fn next_of_call(
     const SHOWN_MAX: usize = 256;
     let said = String::from_utf8_lossy(location.unwrap_or_default().trim_ascii()).into_owned();
     let url = if said.is_empty() { None } else { current.join(&said).ok() };
+    let too_many = format!("more than {redirects_max} redirects in a row");
     let why = match &url {
         _ if said.is_empty() => "it has no target",
         None => "its target cannot be called",
@@ -122,12 +123,12 @@ pub fn next_of_call(
         // RFC 9110 §15.4.3, §15.4.4: clients may turn the call into a GET.
         Some(_) if !matches!(status, 307 | 308) => "only 307 and 308 preserve the call",
         Some(_) if redirects_max == 0 => "redirects of calls are disabled",
-        Some(_) if before >= redirects_max => "too many redirects in a row",
+        Some(_) if before >= redirects_max => too_many.as_str(),
         Some(url) => return Ok(url.clone()),
     };
     let to = url.map_or_else(|| said.chars().take(SHOWN_MAX).collect(), |url| url.to_string());
     let to = if to.is_empty() { "nowhere".to_owned() } else { to };
-    Err(RedirectError::Call { status, to, why })
+    Err(RedirectError::Call { status, to, why: why.to_owned() })
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ use super::{
     outgoing_terms::{CallTerms, OutgoingTerms, merged},
 };
 
-/// A message to an agent, with options for its answer. It can be sent any number of times; each
-/// time the message gets a new id, unless it has one.
+/// A message to an agent, with options for the answer. The request can be sent any number of times;
+/// each time the message gets a new id, unless it has its own.
 ///
 /// ```
 /// use peregrine::client::SendRequest;
@@ -47,15 +47,15 @@ impl SendRequest {
         SendRequest::of(MessageBuf::agent(parts))
     }
 
-    /// This message, with any role: it is sent with the client's.
+    /// This message; a client sends it with the role of the user, whatever role it has.
     pub fn of(message: MessageBuf) -> SendRequest {
         let (at_once, history, output_modes) = (false, None, None);
         let (metadata, push, terms) = (None, None, None);
         SendRequest { message, at_once, history, output_modes, metadata, push, terms }
     }
 
-    /// The task to continue. Servers create the ids of tasks and reject unknown ones (except in
-    /// 0.1, where an unknown id creates the task; without one, the message's id does). An answer
+    /// The task to continue. Servers create the ids of tasks and reject unknown ids (except in 0.1,
+    /// where an unknown id creates the task, as does the id of a message without a task). An answer
     /// about another task is an error (except for LangSmith and Pydantic AI, where each message
     /// creates a task).
     #[must_use]
@@ -106,7 +106,7 @@ impl SendRequest {
         self
     }
 
-    /// The same as a JSON array of strings.
+    /// The accepted media types as a JSON array of strings.
     #[cfg(feature = "gateway")]
     #[must_use]
     pub(crate) fn accepted_output_modes_json(mut self, json: &str) -> SendRequest {
@@ -136,9 +136,9 @@ impl SendRequest {
         self
     }
 
-    /// Requests extensions of the agent, by URIs, comma separated, in addition to those that the
-    /// client requests in all calls (A2A 1.0 §4.6.1). Text that is not visible ASCII is omitted;
-    /// over WebSocket everything is.
+    /// Requests extensions of the agent by comma-separated URIs, in addition to the extensions that
+    /// the client requests in all calls (A2A 1.0 §4.6.1). URIs that are not visible ASCII are
+    /// omitted; over WebSocket all are.
     #[must_use]
     pub fn extensions(mut self, uris: &str) -> SendRequest {
         let is_uri =
@@ -148,7 +148,7 @@ impl SendRequest {
         self
     }
 
-    /// The message as given.
+    /// The message of the request.
     pub fn message(&self) -> Message<'_> {
         self.message.view()
     }
@@ -158,7 +158,8 @@ impl SendRequest {
         self.message.view().task_id().filter(|id| !id.is_empty())
     }
 
-    /// Sends it on behalf of a request; see [`Client::within`](super::Client::within).
+    /// Sends the message for a request that the caller serves; see
+    /// [`Client::within`](super::Client::within).
     #[must_use]
     pub fn within(mut self, request: &RequestInfo) -> SendRequest {
         self.terms = merged(&self.terms, &Some(Arc::new(OutgoingTerms::of(request))));
@@ -178,7 +179,7 @@ impl SendRequest {
         self.push.is_some()
     }
 
-    /// The call, with the message packed anew with the client's role and, unless it has an id, with
+    /// The call. Its message is packed again, with the client's role and, if it has no id, with
     /// `fresh_id`.
     pub(super) fn call<'a>(
         &'a self,
@@ -250,7 +251,7 @@ impl<'a> TaskAddress<'a> {
         TaskAddress { id, context_id: None }
     }
 
-    /// In this conversation, which only some dialects can express.
+    /// The task in this conversation, which only some dialects can express.
     #[must_use]
     pub fn within(self, context_id: &'a str) -> TaskAddress<'a> {
         TaskAddress { context_id: Some(context_id), ..self }
@@ -294,7 +295,7 @@ impl<'a> From<&'a std::borrow::Cow<'_, str>> for TaskAddress<'a> {
     }
 }
 
-/// A filter of tasks to list (A2A 1.0 §3.1.4); by default the newest fifty of all.
+/// A filter of tasks to list (A2A 1.0 §3.1.4); the default is the newest fifty of all tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListTasks {
     /// Only tasks of this conversation.
@@ -303,13 +304,13 @@ pub struct ListTasks {
     pub status: Option<TaskState>,
     /// Maximum tasks of a page, 1 to 100.
     pub page_size: Option<u32>,
-    /// The token of the page, from the previous one.
+    /// The token of the page, from the previous page.
     pub page_token: Option<String>,
     /// Maximum messages of history in each task.
     pub history: Option<u32>,
     /// Only tasks with a status change at or after this time, in ms since the Unix epoch.
     pub after_ms: Option<u64>,
-    /// True: with their artifacts.
+    /// True: the tasks have their artifacts.
     pub include_artifacts: bool,
 }
 

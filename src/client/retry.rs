@@ -19,12 +19,12 @@ use super::TransportError;
 /// The effect of a failure on the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// No server has handled it: no connection, or a refusal before any work (429; 503 with
-    /// `Retry-After`; their gRPC counterparts with `RetryInfo`).
+    /// No server has handled the request: no connection, or a refusal before any work (429; 503
+    /// with `Retry-After`; their gRPC counterparts with `RetryInfo`).
     Unhandled,
-    /// A server may have handled it: the connection broke, or an intermediary gave up.
+    /// A server may have handled the request: the connection broke, or an intermediary gave up.
     Unknown,
-    /// It would fail again: a certificate, a malformed response, any other status.
+    /// The request would fail again: a certificate, a malformed response, any other status.
     Lasting,
 }
 
@@ -84,8 +84,8 @@ impl Failure {
 
 /// Whether a call may be repeated after this failure.
 ///
-/// `is_idempotent_send`: the server handles a message once, even if it arrives several times (A2A
-/// 1.0 §3.3.1 leaves that to it), according to its card or to the caller.
+/// `is_idempotent_send`: according to the card or the caller, the server handles a message once,
+/// even if it arrives several times (A2A 1.0 §3.3.1 leaves this to servers).
 pub fn is_repeatable(
     op: Op,
     generation: Generation,
@@ -97,7 +97,7 @@ pub fn is_repeatable(
         // A2A 1.0 §3.1.5, §3.1.10: both are idempotent; before 1.0 this is not specified.
         Op::Cancel | Op::PushDelete => generation == Generation::V1,
         Op::Send | Op::Stream => is_idempotent_send,
-        // Without an id, each call creates another one.
+        // Without an id, each call creates another configuration.
         Op::PushSet => false,
     };
     match failure {
@@ -112,7 +112,7 @@ pub fn is_repeatable(
 pub struct Backoff {
     /// Maximum attempts, the first one included: 4.
     pub attempts_max: u32,
-    /// Milliseconds of the range of the first pause: 200. It doubles with each attempt.
+    /// Milliseconds of the range of the first pause: 200. The range doubles with each attempt.
     pub base_ms: u64,
     /// Milliseconds of the longest pause: 10 s.
     pub pause_ms_max: u64,
@@ -131,7 +131,7 @@ impl Backoff {
     /// When to repeat the call, in ms of [`Now::mono_ms`]; `None`: never, because of the number of
     /// attempts, the server, or the deadline.
     ///
-    /// `attempts`: the number made so far, at least one; `retry_after_ms`: the result of
+    /// `attempts`: the number of attempts so far, at least one; `retry_after_ms`: the result of
     /// [`retry_after_ms`]; `due_ms`: the deadline of the call.
     pub fn next_ms(
         &self,
@@ -158,7 +158,7 @@ impl Backoff {
 }
 
 /// Milliseconds of a `Retry-After`: seconds, or a date (RFC 9110 §10.2.3), which may be past;
-/// `None`: it is neither. `unix_ms` is the time.
+/// `None`: the value is neither. `unix_ms` is the current time.
 pub fn retry_after_ms(field: &[u8], unix_ms: u64) -> Option<u64> {
     let text = field.trim_ascii();
     if !text.is_empty() && text.iter().all(u8::is_ascii_digit) {

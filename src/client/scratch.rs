@@ -1,7 +1,7 @@
 //! Memory that calls reuse.
 //!
-//! Invariant: a call takes memory and gives it back, so the steady state allocates nothing. Memory
-//! of a large answer is freed, as is the memory of a dropped call.
+//! Invariant: a call takes buffers and returns them, so the steady state allocates nothing. The
+//! buffers of a large answer are freed, as are those of a dropped call.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -23,7 +23,7 @@ const KEPT_BYTES_MAX: usize = 256 * 1024;
 /// Maximum number of retained buffers, and of retained answers.
 const KEPT_MAX: usize = 64;
 
-/// The memory of a call until it has its answer.
+/// The buffers of a call until its answer has arrived.
 pub(super) struct CallBuffers {
     /// The packed message, and ids.
     pub packed: Vec<u8>,
@@ -31,11 +31,11 @@ pub(super) struct CallBuffers {
     pub written: WrittenCall,
     /// Path and query of the request.
     pub target: String,
-    /// The head.
+    /// The fields of the request.
     pub fields: FieldLinesBuf,
-    /// The OAuth token in it.
+    /// The OAuth token in the fields.
     pub token: Option<Arc<HeldToken>>,
-    /// The terms of the call on whose behalf this one is made.
+    /// The terms of the call that this call serves.
     pub terms: CallTerms,
     /// The memory of the answer's parser.
     pub buffers: FormatBuffers,
@@ -45,9 +45,9 @@ pub(super) struct CallBuffers {
     pub said: Box<ReplyBuf>,
 }
 
-/// Memory that returns to the stash when it is dropped.
+/// Buffers that return to the stash when they are dropped.
 pub(super) struct LentBuffers {
-    /// `Some` until it is dropped.
+    /// `Some` until the drop.
     buffers: Option<Box<CallBuffers>>,
     stash: Arc<Stash>,
 }
@@ -56,14 +56,14 @@ impl Deref for LentBuffers {
     type Target = CallBuffers;
 
     fn deref(&self) -> &CallBuffers {
-        let Some(buffers) = &self.buffers else { unreachable!("it was dropped") };
+        let Some(buffers) = &self.buffers else { unreachable!("the buffers were dropped") };
         buffers
     }
 }
 
 impl DerefMut for LentBuffers {
     fn deref_mut(&mut self) -> &mut CallBuffers {
-        let Some(buffers) = &mut self.buffers else { unreachable!("it was dropped") };
+        let Some(buffers) = &mut self.buffers else { unreachable!("the buffers were dropped") };
         buffers
     }
 }
@@ -93,7 +93,7 @@ impl ReplyBuf {
         self.extensions.clear();
     }
 
-    /// Whether its memory is retained: not after a large answer.
+    /// Whether the memory of the answer is retained: not after a large answer.
     fn is_kept(&self) -> bool {
         let held_bytes = self.body.capacity() + self.extensions.capacity();
         held_bytes + self.received.held_bytes() <= KEPT_BYTES_MAX
@@ -104,9 +104,9 @@ impl ReplyBuf {
 pub(super) struct Stash {
     limits: ClientLimits,
     is_strict: bool,
-    #[allow(clippy::vec_box, reason = "they are large, and moved twice a call")]
+    #[allow(clippy::vec_box, reason = "the buffers are large, and moved twice per call")]
     idle: Mutex<Vec<Box<CallBuffers>>>,
-    #[allow(clippy::vec_box, reason = "each future of a call would move it")]
+    #[allow(clippy::vec_box, reason = "each future of a call would move the reply")]
     said: Mutex<Vec<Box<ReplyBuf>>>,
 }
 
@@ -125,7 +125,7 @@ impl Stash {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
-    /// Buffers that return by themselves.
+    /// Buffers that return to the stash when they are dropped.
     pub fn lend(self: &Arc<Stash>) -> LentBuffers {
         LentBuffers { buffers: Some(self.take()), stash: Arc::clone(self) }
     }

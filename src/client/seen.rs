@@ -1,8 +1,9 @@
 //! The state of a task as the reader of a stream has received it, so that a broken stream resumes
 //! without repetitions.
 //!
-//! Invariant: a resumed stream begins with the task, and its difference to the received state
-//! becomes events, with each part of an artifact once. Only statuses in between can be lost.
+//! Invariant: a resumed stream begins with the task. The difference between the task and the
+//! received state becomes events, with each part of an artifact once. Only intermediate statuses
+//! can be lost.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -21,23 +22,23 @@ use crate::model::{
 pub(super) struct Seen {
     /// Maximum remembered artifacts; others count as new.
     artifacts_max: usize,
-    /// The number of the newest event, if the server counts.
+    /// The number of the newest event, if the server numbers its events.
     number: Option<u64>,
     /// The highest number of any event.
     highest: Option<u64>,
     /// True: no number was skipped so far.
     is_dense: bool,
-    /// True: the server began with the task without its number, so the next number may belong to
-    /// another count.
+    /// True: the server began with a task without a number, so the next number may belong to
+    /// another numbering.
     is_uncounted: bool,
-    /// True: the server began with a task that it did not count.
+    /// True: the server has sent a task without a number.
     has_uncounted_task: bool,
     status: Option<SeenStatus>,
     artifacts: Vec<SeenArtifact>,
-    /// The id field of the artifact that was extended last, and its index: usually the next chunk
-    /// extends it too.
+    /// The id field and the index of the artifact that was extended last: usually the next chunk
+    /// extends the same artifact.
     last: (Vec<u8>, usize),
-    /// Keyed, because the server chooses the hashed text; with a collision it only breaks its own
+    /// Keyed, because the server chooses the hashed text; with a collision it breaks only its own
     /// stream.
     hashes: SeedableRandomState,
     packed: Vec<u8>,
@@ -46,15 +47,15 @@ pub(super) struct Seen {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct SeenStatus {
     state: TaskState,
-    /// The hash of its time and its message.
+    /// The hash of the time and the message.
     hash: u64,
 }
 
 struct SeenArtifact {
-    /// The hash of its id.
+    /// The hash of the id.
     id: u64,
     parts: usize,
-    /// The hash of its parts, in their order.
+    /// The hash of the parts, in their order.
     hasher: FoldHasher<'static>,
 }
 
@@ -73,7 +74,7 @@ pub(super) enum SaidOfTask<'a> {
         artifact: Artifact<'a>,
         append: bool,
     },
-    /// None: it is a message.
+    /// No change: the item is a message.
     Message,
 }
 
@@ -134,13 +135,13 @@ impl<'a> SaidItem<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seeing {
     New,
-    /// Its number occurred before the server restarted its count.
+    /// The number occurred before the server restarted its numbering.
     Perhaps,
     Repeated,
 }
 
 impl Seen {
-    /// Empty. `random`: 64 bits that no server can know.
+    /// The empty state. `random`: 64 bits that no server can know.
     pub fn new(random: u64, artifacts_max: usize) -> Seen {
         let hashes = SeedableRandomState::with_seed(random, SharedSeed::global_fixed());
         let (artifacts, last, packed) = (Vec::new(), (Vec::new(), usize::MAX), Vec::new());
@@ -159,14 +160,14 @@ impl Seen {
         }
     }
 
-    /// The number of the newest event, if the server counts.
+    /// The number of the newest event, if the server numbers its events.
     pub fn number(&self) -> Option<u64> {
         self.number
     }
 
-    /// The number after which to resume. `None` if the server counts its events but not the task
-    /// with which it begins (a2a-protocol-server): it would repeat events that are already part of
-    /// that task.
+    /// The number after which to resume. `None` if the server numbers its events but not the
+    /// initial task (a2a-protocol-server): it would repeat events that are already part of this
+    /// task.
     pub fn resume_number(&self) -> Option<u64> {
         self.number.filter(|_| !self.has_uncounted_task)
     }
@@ -176,9 +177,9 @@ impl Seen {
         self.status.map(|status| status.state)
     }
 
-    /// Notes an item, with its number if it has one. An item is a repetition if its number is not
-    /// above the newest; without a number, if it is the newest status again: servers send a status
-    /// that their initial task already has.
+    /// Records an item, with its number if it has one. An item is a repetition if its number is not
+    /// above the newest number; an item without a number, if it repeats the newest status: servers
+    /// send a status that is already in their initial task.
     pub fn note(&mut self, said: SaidOfTask<'_>, number: Option<u64>) -> Seeing {
         let mut seeing = Seeing::New;
         match (number, self.number) {
@@ -208,8 +209,8 @@ impl Seen {
         seeing
     }
 
-    /// Whether the first counted item after an uncounted task repeats the task's status; it is then
-    /// noted.
+    /// Whether the first numbered item after a task without a number repeats the status of this
+    /// task; if so, the number is recorded.
     #[cold]
     pub fn is_in_uncounted_task(&mut self, said: SaidOfTask<'_>, number: Option<u64>) -> bool {
         let Some(next) = number.filter(|_| self.is_newest(said)) else { return false };
@@ -219,8 +220,8 @@ impl Seen {
         true
     }
 
-    /// Whether a stream that begins with this number continues the broken one, perhaps with its
-    /// last event again. If numbers were contiguous so far they must stay so; no number may
+    /// Whether a stream that begins with this number continues the broken stream, perhaps with its
+    /// last event again. Numbers that were contiguous so far must remain contiguous; no number may
     /// decrease.
     pub fn goes_on_with(&self, next: u64) -> bool {
         self.number.is_some_and(|newest| match next.checked_sub(newest) {
@@ -234,25 +235,25 @@ impl Seen {
         number.zip(self.number).is_some_and(|(number, newest)| number < newest)
     }
 
-    /// Whether the server began with a task that it did not count, and nothing was counted since.
-    /// If the next number is below the newest one, the count has restarted.
+    /// Whether the server began with a task without a number, and no number followed. If the next
+    /// number is then below the newest one, the numbering has restarted.
     pub fn is_uncounted(&self) -> bool {
         self.is_uncounted
     }
 
-    /// Restarts the count: `next` is the next number.
+    /// Restarts the numbering: `next` is the next number.
     pub fn count_from(&mut self, next: Option<u64>) {
         self.number = next.and_then(|next| next.checked_sub(1));
     }
 
-    /// Notes the number of an initial task after its changes were caught up.
+    /// Records the number of an initial task after its changes became events.
     pub fn counted(&mut self, number: Option<u64>) {
         self.is_uncounted = number.is_none();
         self.number = number.or(self.number);
     }
 
-    /// Whether this is the newest status, judged by its message, or by its time if it has nothing
-    /// else.
+    /// Whether this is the newest status again. A status without a message id is compared only if
+    /// it has a time and no metadata.
     fn is_newest(&self, said: SaidOfTask<'_>) -> bool {
         let SaidOfTask::Status { state, at_ms, message, has_metadata } = said else { return false };
         let is_named = message.is_some_and(|message| !message.message_id().raw().is_empty());
@@ -274,8 +275,8 @@ impl Seen {
         }
     }
 
-    /// Appends the difference between the task and the received state to `events`, and notes it;
-    /// false: there is none.
+    /// Appends the difference between the task and the received state to `events`, and records the
+    /// task; false: both are equal.
     pub fn catch_up(&mut self, view: TaskView<'_>, events: &mut EventBuf) -> bool {
         let before = events.len();
         for whole in view.artifacts() {
@@ -358,7 +359,7 @@ impl SeenArtifact {
         self.hasher.write(part.packed());
     }
 
-    /// Whether these parts begin with the received ones.
+    /// Whether these parts begin with the received parts.
     fn begins<'a>(
         &self,
         parts: impl Iterator<Item = Part<'a>>,
@@ -370,7 +371,7 @@ impl SeenArtifact {
     }
 }
 
-/// Packs an artifact with these parts; an extended one has only its id.
+/// Packs an artifact with these parts; an extended artifact gets only its id.
 fn pack<'a>(
     out: &mut Vec<u8>,
     head: Artifact<'_>,
@@ -404,7 +405,7 @@ mod tests {
         ArtifactBuf::new(id, &parts).name("plan")
     }
 
-    /// Applies an artifact to the task, and sends it to followers, if there are any.
+    /// Applies an artifact to the task, and passes it to `seen`, if any.
     fn publish(task: &mut TaskBuf, seen: Option<&mut Seen>, artifact: &ArtifactBuf, append: bool) {
         let (artifact, last_chunk, metadata) = (artifact.view(), false, None);
         let event = TaskEvent::Artifact { artifact, append, last_chunk, metadata };

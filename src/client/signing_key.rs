@@ -1,7 +1,7 @@
 //! Private keys of the operator that sign cards and webhook posts.
 //!
-//! Invariant: no key is shown, and key material stays in memory only in `ring`'s key pairs. A key
-//! has one algorithm, and has its thumbprint (RFC 7638) as name unless it is given one.
+//! Invariant: no output contains a private key, and key material stays in memory only in `ring`'s
+//! key pairs. A key has one algorithm, and its thumbprint (RFC 7638) is its default name.
 
 use std::fmt;
 
@@ -21,8 +21,8 @@ use crate::{
     json::base64,
 };
 
-/// Maximum number of active keys: one of each kind, and its successor during a rotation. Each makes
-/// up to three signatures of a card, and verifiers check a few; ours 16.
+/// Maximum number of active keys: one of each kind, and its successor during a rotation. Each key
+/// creates up to three signatures of a card, and verifiers check a few signatures; ours checks 16.
 pub const SIGNING_KEYS_MAX: usize = 4;
 
 /// Why a key cannot sign.
@@ -53,7 +53,7 @@ impl fmt::Display for SigningKeyError {
             ),
             SigningKeyError::SameKid(kid) => write!(f, "two keys have the key id {kid:?}"),
             SigningKeyError::TooMany => {
-                write!(f, "more than {SIGNING_KEYS_MAX} keys that sign")
+                write!(f, "more than {SIGNING_KEYS_MAX} signing keys")
             }
         }
     }
@@ -63,10 +63,10 @@ impl std::error::Error for SigningKeyError {}
 
 /// A private key and its public half.
 pub(super) struct SigningKey {
-    /// Its name.
+    /// The name.
     pub kid: String,
     pair: SigningPair,
-    /// Its public half, as a JWK with only its required members.
+    /// The public half, as a JWK with only the required members.
     jwk: Value,
 }
 
@@ -77,7 +77,7 @@ enum SigningPair {
 }
 
 impl SigningKey {
-    /// The first private key of a document in PEM (PKCS#8): P-256 or Ed25519 and, where allowed,
+    /// The first private key of a document in PEM (PKCS#8): P-256 or Ed25519 and, with `takes_rsa`,
     /// RSA of 2048 to 4096 bits.
     pub fn read(
         pem: &[u8],
@@ -100,7 +100,7 @@ impl SigningKey {
         SigningKey { kid, pair, jwk }
     }
 
-    /// Its signature algorithm.
+    /// The signature algorithm.
     pub fn algorithm(&self) -> JwsAlgorithm {
         match self.pair {
             SigningPair::Es256(_) => JwsAlgorithm::Es256,
@@ -109,13 +109,13 @@ impl SigningKey {
         }
     }
 
-    /// The protected header of its signatures, in base64url (RFC 7515 §4.1).
+    /// The protected header of the key's signatures, in base64url (RFC 7515 §4.1).
     pub fn protected(&self, typ: &str) -> String {
         let header = json!({"alg": self.algorithm().name(), "kid": self.kid, "typ": typ});
         encode(header.to_string().as_bytes())
     }
 
-    /// Its signature over a message, in the form of JWS (RFC 7518 §3); `None`: no randomness is
+    /// The signature over a message, in the form of JWS (RFC 7518 §3); `None`: no randomness is
     /// available.
     pub fn sign(&self, message: &[u8], random: &SystemRandom) -> Option<Vec<u8>> {
         match &self.pair {
@@ -129,13 +129,13 @@ impl SigningKey {
         }
     }
 
-    /// Whether this is its name or its thumbprint.
+    /// Whether this is the name or the thumbprint of the key.
     #[cfg(feature = "push")]
     pub fn is(&self, name: &str) -> bool {
         self.kid == name || thumbprint(&self.jwk) == name
     }
 
-    /// Its public half if it is Ed25519.
+    /// The public half of an Ed25519 key.
     #[cfg(feature = "push")]
     pub fn ed25519(&self) -> Option<&[u8]> {
         match &self.pair {
@@ -144,7 +144,7 @@ impl SigningKey {
         }
     }
 
-    /// RFC 7517 §4.
+    /// The public half as a JWK (RFC 7517 §4).
     fn public(&self) -> Value {
         let mut jwk = self.jwk.clone();
         let alg = self.algorithm().name();
@@ -159,7 +159,7 @@ impl SigningPair {
     fn jwk(&self) -> Value {
         match self {
             SigningPair::Es256(pair) => {
-                // SEC 1 §2.3.3: 4, x, y.
+                // SEC 1 §2.3.3: a byte 4, then x and y.
                 let point = pair.public_key().as_ref();
                 let (x, y) = point.get(1..).unwrap_or_default().split_at(point.len() / 2);
                 json!({"crv": "P-256", "kty": "EC", "x": encode(x), "y": encode(y)})
@@ -198,11 +198,11 @@ fn curve(der: &[u8], random: &SystemRandom) -> Option<SigningPair> {
     if let Ok(pair) = EcdsaKeyPair::from_pkcs8(algorithm, der, random) {
         return Some(SigningPair::Es256(pair));
     }
-    // RFC 8410 §7: the public half may be missing, as from OpenSSL.
+    // RFC 8410 §7: the public half may be missing, as in keys of OpenSSL.
     Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok().map(SigningPair::EdDsa)
 }
 
-/// RFC 7638 §3: the digest of the key's required members, in their order.
+/// RFC 7638 §3: the digest of the key's required members, in lexicographic order.
 fn thumbprint(jwk: &Value) -> String {
     let canonical = serde_json_canonicalizer::to_vec(jwk).unwrap_or_default();
     encode(digest::digest(&digest::SHA256, &canonical).as_ref())

@@ -2,8 +2,8 @@
 //!
 //! Invariant: the reader gets every event in order and once, or a gap that announces possible
 //! repetitions. Changes that were missed without a connection are read from the task and become
-//! events; unrecoverable ones are reported as a gap. A stream of an unknown task cannot be resumed,
-//! since sending again might do the work twice: that is an error.
+//! events; unrecoverable changes are reported as a gap. A stream of an unknown task cannot be
+//! resumed, because a repeated send might do the work twice: this is an error.
 
 mod open;
 mod resume;
@@ -42,9 +42,10 @@ struct StreamState<T: Transport> {
     seen: Seen,
     task: FollowedTask,
     caught: Caught,
-    /// How it was opened, until its first item has arrived: a server may reject it only until then.
+    /// How the stream was opened, until its first item: a server can reject it only before the
+    /// item.
     opening: Option<Box<OpeningStream>>,
-    /// The number of a received item that follows the caught-up events.
+    /// The number of a received item, to be returned after the caught-up events.
     put_back: Option<Option<u64>>,
     /// Attempts to resume since the last event, or since the last subscription that lasted.
     attempts: u32,
@@ -61,9 +62,9 @@ struct StreamState<T: Transport> {
     is_final: bool,
     /// The stream continues while its task waits for a login.
     goes_through_logins: bool,
-    /// Reads of such a task since it waits.
+    /// The number of reads of the task since it waits for a login.
     login_reads: u32,
-    /// Repeated events of a server that counts.
+    /// The number of repeated events, if the server numbers its events.
     repeats: u64,
     /// A direct message was received, and nothing of a task.
     has_message: bool,
@@ -77,12 +78,12 @@ struct FollowedTask {
     /// Empty: not received yet.
     id: Vec<u8>,
     context_id: Vec<u8>,
-    /// The task that the sent message names; empty: none. Only the stream tells whether the task
-    /// has the message.
+    /// The id of the task that the sent message names; empty: none. The id does not prove that the
+    /// task received the message: only an event of the stream does.
     named: Vec<u8>,
 }
 
-/// Changes that were read from the task after a break, and how many of them were returned.
+/// Changes that were read from the task after a break, and the number of returned changes.
 #[derive(Default)]
 struct Caught {
     events: EventBuf,
@@ -124,8 +125,8 @@ impl Caught {
 impl<T: Transport> ClientStream<T> {
     /// Waits for the next event; `None`: the stream is complete.
     ///
-    /// The future may be dropped and the method called again: nothing is lost, except while a
-    /// message is being sent again after a refusal, which then gives `StreamLost`.
+    /// The future may be dropped and the method called again: nothing is lost. The exception is a
+    /// drop while a message is sent again after a refusal: the next call then returns `StreamLost`.
     ///
     /// # Errors
     /// [`ClientError`]: a fault of the server, an invalid answer, or a break after which the stream
@@ -147,16 +148,16 @@ impl<T: Transport> ClientStream<T> {
     }
 
     /// Continues while the task waits for a login (`auth-required`), which the client cannot send
-    /// as a message. If the server ends its stream then, the stream is resumed or the task polled,
-    /// first after [`CallOptions::poll_ms`](super::CallOptions::poll_ms), then at growing intervals
-    /// of up to 16 times that.
+    /// as a message. If the server ends its stream in this state, the stream is resumed or the task
+    /// polled, first after [`CallOptions::poll_ms`](super::CallOptions::poll_ms), then at growing
+    /// intervals, up to 16 times as long.
     #[must_use]
     pub fn through_logins(mut self) -> ClientStream<T> {
         self.0.goes_through_logins = true;
         self
     }
 
-    /// The task; `None`: the stream has not named it yet, or it is a direct message.
+    /// The id of the task; `None`: not received yet, or the stream is a direct message.
     pub fn task_id(&self) -> Option<RawText<'_>> {
         let id = &self.0.task.id;
         (!id.is_empty()).then(|| RawText::known(id))
@@ -167,18 +168,18 @@ impl<T: Transport> ClientStream<T> {
         self.0.seen.state()
     }
 
-    /// The number of the newest event, if the server counts.
+    /// The number of the newest event, if the server numbers its events.
     pub fn last_number(&self) -> Option<u64> {
         self.0.seen.number()
     }
 
-    /// Number of repeated events of a server that counts, which were omitted.
+    /// The number of repeated events, which were omitted, if the server numbers its events.
     pub fn repeats(&self) -> u64 {
         self.0.repeats
     }
 
-    /// The URIs of the extensions that the server activated for the stream (A2A 1.0 §4.6.1), in its
-    /// order. Empty over WebSocket.
+    /// The URIs of the extensions that the server activated for the stream (A2A 1.0 §4.6.1), in the
+    /// server's order. Empty over WebSocket.
     pub fn activated_extensions(&self) -> impl Iterator<Item = &str> {
         extension_list(&self.0.scratch.said.extensions)
     }
@@ -235,9 +236,9 @@ impl<T: Transport> StreamState<T> {
         }
     }
 
-    /// Reads the next item. After the end of the task the server has a moment to end the stream, so
-    /// that the connection can be reused; then the read gives up. The same applies after the single
-    /// message of 1.0; before 1.0 another message may follow, so the wait is longer.
+    /// Reads the next item. After the end of the task, waits only [`END_MS`] for the end of the
+    /// stream, so that the connection can be reused. The same applies after the single message of
+    /// 1.0; before 1.0 another message may follow, so the wait is longer.
     async fn read(&mut self) -> Result<SourceRead, ClientError> {
         let inner = &self.client.inner;
         let is_one_message = self.has_message && self.is_v1();
@@ -252,7 +253,7 @@ impl<T: Transport> StreamState<T> {
         within(&inner.transport, due_ms, pin!(read)).await.unwrap_or(Ok(SourceRead::End))
     }
 
-    /// Takes a received item; `None`: it is a repetition, or empty.
+    /// Processes a received item; `None`: the item is a repetition, or empty.
     fn take(&mut self, number: Option<u64>) -> Result<Option<Shown>, ClientError> {
         let received = &self.scratch.said.received;
         if received.kind() == ReceivedKind::Nothing {
@@ -290,8 +291,9 @@ impl<T: Transport> StreamState<T> {
         Ok((seeing != Seeing::Repeated).then_some(Shown::Received(number)))
     }
 
-    /// Takes a direct message. A2A 1.0 §3.1.2: exactly one, and nothing else; more are not
-    /// returned. Before 1.0 some agents stream each word of their model as a message.
+    /// Processes a direct message. A2A 1.0 §3.1.2: a stream has exactly one, and nothing else;
+    /// further messages are not returned. Before 1.0 some agents stream each word of their model as
+    /// a message.
     #[cold]
     fn take_message(&mut self, number: Option<u64>) -> Result<Option<Shown>, ClientError> {
         if self.seen.state().is_some() {
@@ -336,8 +338,8 @@ impl<T: Transport> StreamState<T> {
         }
     }
 
-    /// Whether the task has ended, the server has declared the end of its stream, or a message was
-    /// all.
+    /// Whether the task has ended, the server has declared the end of its stream, or the stream is
+    /// a message.
     fn has_ended(&self) -> bool {
         let is_final = (self.is_final && !self.waits_for_login()) || self.has_message;
         is_final || self.seen.state().is_some_and(TaskState::is_terminal)

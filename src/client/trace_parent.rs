@@ -43,7 +43,7 @@ impl TraceParent {
 
     /// The value of the field.
     pub fn as_str(&self) -> &str {
-        // It was text when it was parsed.
+        // The bytes were UTF-8 when they were parsed.
         str::from_utf8(&self.0).unwrap_or_default()
     }
 }
@@ -56,11 +56,11 @@ impl fmt::Debug for TraceParent {
 
 impl<T: Transport> Client<T> {
     /// The same client, with all of its operations in this trace: sends, streams with their
-    /// resumptions, and every other call. A request that names a trace overrides it. It replaces a
-    /// field of that name that all calls have.
+    /// resumptions, and every other call. The trace of a request overrides this trace, which
+    /// replaces a `traceparent` among the fields of all calls.
     ///
-    /// It is not sent over WebSocket, where calls have no heads and sessions are shared, nor with
-    /// requests for the card.
+    /// The trace is not sent over WebSocket, where calls have no heads and sessions are shared, nor
+    /// with requests for the card.
     #[must_use]
     pub fn with_traceparent(&self, trace: TraceParent) -> Client<T> {
         self.with_terms(|terms| terms.trace = Some(trace))

@@ -51,24 +51,24 @@ pub enum HttpVersion {
 pub struct HttpRequest<'a> {
     /// The method.
     pub method: HttpMethod,
-    /// Its origin.
+    /// The origin.
     pub origin: &'a HttpOrigin,
     /// Path and query, percent-encoded; it begins with a slash.
     pub target: &'a str,
-    /// The other fields of the head. Valid, because their type is. A caller that wants compressed
-    /// content adds `Accept-Encoding: gzip, deflate`; coded content is always decoded.
+    /// The other fields of the head; their type guarantees that they are valid. A caller that wants
+    /// compressed content adds `Accept-Encoding: gzip, deflate`; coded content is always decoded.
     pub fields: FieldLines<'a>,
     /// The content; empty with GET and DELETE, which then have no `Content-Length`.
     pub body: &'a [u8],
-    /// The version that it needs.
+    /// The version that the request needs.
     pub version: HttpVersion,
     /// When to give up waiting for the head of the response, in ms of [`Now::mono_ms`].
     pub head_due_ms: u64,
     /// Ms without a byte of the content after which to give up; `u64::MAX`: never, for streams that
     /// are silent while nothing happens. Not applied after a 101.
     pub body_idle_ms: u64,
-    /// True: it may be sent again if a reused connection closed before any byte of a response. A
-    /// POST is sent again only if the server cannot have read it.
+    /// True: the request may be sent again if a reused connection closed before any byte of a
+    /// response. A POST is sent again only if the server cannot have read it.
     pub is_repeatable: bool,
 }
 
@@ -83,15 +83,15 @@ pub trait HttpResponse: Send {
     fn field(&self, name: &str) -> Option<&[u8]>;
 
     /// Passes each field of this name in the head to `each`, in their order: a list may be spread
-    /// over several (RFC 9110 §5.3). The default passes only the first one.
+    /// over several fields (RFC 9110 §5.3). The default passes only the first field.
     fn each_field(&self, name: &str, each: &mut dyn FnMut(&[u8])) {
         if let Some(value) = self.field(name) {
             each(value);
         }
     }
 
-    /// Appends available content to `out`, without transfer and content codings; false: it has
-    /// ended. After a 101: bytes of the upgraded connection.
+    /// Appends available content to `out`, without transfer and content codings; false: the content
+    /// has ended. After a 101: bytes of the upgraded connection.
     ///
     /// At most `room` bytes are appended at once.
     fn poll_read(
@@ -101,7 +101,7 @@ pub trait HttpResponse: Send {
         room: usize,
     ) -> Poll<Result<bool, TransportError>>;
 
-    /// After a 101: takes bytes for the upgraded connection and returns how many.
+    /// After a 101: writes bytes to the upgraded connection; returns how many were accepted.
     fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -111,10 +111,10 @@ pub trait HttpResponse: Send {
 
 /// Sends requests to servers.
 ///
-/// `net::HttpClient` does it over sockets. Your own may sign requests, count them, or answer them
+/// `net::HttpClient` uses sockets. Your own transport may sign requests, count them, or answer them
 /// from an [`Exchange`](crate::engine::Exchange) in the same process.
 pub trait Transport: Send + Sync {
-    /// The type of its responses.
+    /// The type of the responses.
     type Response: HttpResponse + 'static;
 
     /// Sends a request and waits for the head of its response.
@@ -129,7 +129,7 @@ pub trait Transport: Send + Sync {
     /// The time.
     fn now(&self) -> Now;
 
-    /// Only [`Now::mono_ms`]: each call needs it, and the other times only if it fails.
+    /// Only [`Now::mono_ms`], which each call needs; the Unix time is needed only after a failure.
     fn mono_ms(&self) -> u64 {
         self.now().mono_ms
     }
@@ -137,9 +137,9 @@ pub trait Transport: Send + Sync {
     /// 128 random bits from a cryptographic generator: ids of messages, jitter.
     fn random(&self) -> u128;
 
-    /// Calls `tick` with [`Now::mono_ms`] every `ms` from now on, until it returns false. The tick
-    /// closes idle connections, and holds neither the client nor its transport. With this default,
-    /// which never calls it, the next call closes them.
+    /// Calls `tick` with [`Now::mono_ms`] every `ms` milliseconds, until `tick` returns false. The
+    /// tick closes idle connections, and holds neither the client nor its transport. This default
+    /// never calls `tick`: the next call closes idle connections.
     fn every(&self, ms: u64, tick: Tick) {
         let _ = (ms, tick);
     }
@@ -148,14 +148,14 @@ pub trait Transport: Send + Sync {
 /// A periodic action, called with the time in ms of [`Now::mono_ms`]; false: stop.
 pub type Tick = Box<dyn FnMut(u64) -> bool + Send>;
 
-/// Why there is no response, or no complete one.
+/// Why no complete response arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransportError {
     /// The name has no address.
     Resolve(String),
     /// No host accepted a connection.
     Connect(String),
-    /// The client's address guard refuses each of the addresses.
+    /// The client's address guard refuses all of the addresses.
     Refused(String),
     /// TLS failed: an unknown authority, another name, an expired certificate, no common version.
     Tls(String),
@@ -163,7 +163,7 @@ pub enum TransportError {
     Proxy(String),
     /// The server did not agree to HTTP/2, which the request needs.
     NoHttp2,
-    /// No connection, no head of a response, or no byte of its body in time; which of them.
+    /// No connection, response head or body byte arrived in time; the text names the missing one.
     Timeout(&'static str),
     /// The connection closed before the response was complete.
     Closed {

@@ -49,7 +49,7 @@ pub fn check_upgrade(
     key: &[u8; 24],
     subprotocol: Option<&str>,
 ) -> Result<(), UpgradeError> {
-    // RFC 6455 §4.1 (1): anything else is HTTP, which the caller reads as such.
+    // RFC 6455 §4.1 (1): any other status is an HTTP response, which the caller reads as such.
     if response.status() != 101 {
         return Err(UpgradeError::Status(response.status()));
     }
@@ -57,7 +57,7 @@ pub fn check_upgrade(
         let value = response.field(name).unwrap_or_default();
         list(value).any(|element| element.eq_ignore_ascii_case(token))
     };
-    // RFC 6455 §4.1 (2): one value, the word itself.
+    // RFC 6455 §4.1 (2): the value is exactly this word.
     let upgrade = response.field("upgrade").unwrap_or_default();
     if !upgrade.eq_ignore_ascii_case(b"websocket") {
         return Err(UpgradeError::Upgrade);

@@ -27,13 +27,13 @@ pub struct HttpUrl {
 /// Why a URL cannot be called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UrlError {
-    /// It is not an absolute URL.
+    /// The text is not an absolute URL.
     NotAUrl(String),
-    /// Its scheme is neither `http` nor `https`.
+    /// The scheme is neither `http` nor `https`.
     Scheme(String),
-    /// It has no host.
+    /// The URL has no host.
     NoHost,
-    /// It has a user name or a password, which would appear wherever URLs are shown.
+    /// The URL has a user name or a password, which would appear wherever URLs are shown.
     Credentials,
 }
 

@@ -1,9 +1,9 @@
 //! Checks whether JSON of an agent of 1.0 has the shape that 1.0 requires, so that it can be passed
 //! on unchanged.
 //!
-//! Invariant: it has the shape if it contains everything that our own writer produces for it,
-//! member by member. Additional members are passed on; members with another name or wrapper are not
-//! accepted.
+//! Invariant: JSON has the shape if it contains, member by member, everything that our own writer
+//! produces for the same answer. Additional members are passed on; members with another name or
+//! wrapper are not accepted.
 
 use crate::json::{Kind, Parser, Value};
 
@@ -19,7 +19,7 @@ pub(super) fn has_v1_shape(json: &[u8], canonical: &[u8]) -> bool {
     let (Ok(given), Ok(wanted)) = (of_json.parse(json, DEPTH_MAX), canonical) else { return false };
     let mut open = vec![(wanted, given)];
     while let Some((wanted, given)) = open.pop() {
-        // JSON of users is copied, so its members need no check.
+        // JSON of users is copied, so equal bytes need no check.
         let holds = wanted.raw() == given.raw()
             || match (wanted.kind(), given.kind()) {
                 (Kind::Object, Kind::Object) => has_members(wanted, given, &mut open),
@@ -34,7 +34,7 @@ pub(super) fn has_v1_shape(json: &[u8], canonical: &[u8]) -> bool {
                     }
                 }
                 // Texts may differ: a time may have other digits, an unknown state becomes another
-                // one.
+                // state.
                 (wanted, given) => wanted == given,
             };
         if !holds {

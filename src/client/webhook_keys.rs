@@ -1,7 +1,7 @@
 //! The keys that sign webhook posts.
 //!
 //! Invariant: the first key of each kind signs, and the others are published in advance: a receiver
-//! that reads the keys finds the next one before it is used. These keys are separate from the keys
+//! that reads the keys finds the next key before it is used. These keys are separate from the keys
 //! of cards: they never sign a card.
 
 use std::fmt;
@@ -19,8 +19,8 @@ use crate::{
 /// Lifetime of a JWT: the maximum age that receivers accept (wire §6).
 const JWT_S: u64 = 300;
 
-/// The keys that sign webhook posts: RSA of 2048 to 4096 bits (RS256) and P-256 (ES256) make JWTs,
-/// Ed25519 makes the signatures of Standard Webhooks.
+/// The keys that sign webhook posts: RSA of 2048 to 4096 bits (RS256) and P-256 (ES256) create
+/// JWTs, Ed25519 creates the signatures of Standard Webhooks.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -55,8 +55,8 @@ impl WebhookKeys {
     ///
     /// # Errors
     /// [`SigningKeyError::NoKey`], [`SigningKeyError::KindOrRsa`]: the document has no usable key.
-    /// [`SigningKeyError::SameKid`]: the key was added already. [`SigningKeyError::TooMany`]: there
-    /// are four.
+    /// [`SigningKeyError::SameKid`]: the key was added already. [`SigningKeyError::TooMany`]: four
+    /// keys were added already.
     pub fn add(&mut self, pem: &[u8]) -> Result<(), SigningKeyError> {
         let key = SigningKey::read(pem, None, true, &self.random)?;
         signing_key::add(&mut self.keys, key)?;
@@ -109,7 +109,7 @@ impl PostSigner for WebhookKeys {
     }
 }
 
-/// Lower case.
+/// The bytes in lower-case hex.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -221,7 +221,7 @@ mod tests {
         let after = keys(&[&two, &ed[1], &one, &ed[0]]);
         let kid = |keys: &WebhookKeys| verified(keys, &keys.jwt(&POST).unwrap()).0["kid"].clone();
         assert_ne!(kid(&before), kid(&after));
-        // A signature made after the rotation verifies with the keys from before it.
+        // A signature created after the rotation verifies with the keys from before the rotation.
         verified(&before, &after.jwt(&POST).unwrap());
         assert_ne!(before.signature(b"x"), after.signature(b"x"));
         assert_eq!(public(&before).len(), 4);

@@ -1,9 +1,9 @@
 //! Calls over a WebSocket: JSON-RPC, one text message each (`docs/dialects.md`).
 //!
-//! Invariant: a session makes one call at a time, so answers need no matching; a concurrent call
+//! Invariant: a session carries one call at a time, so answers need no matching; a concurrent call
 //! has another session. A session that ended in the middle of a call is closed; all others wait for
 //! the next call, up to the idle time of a connection. The opening handshake identifies the caller
-//! of a session: a call with another credential, or in another version, has a session of its own.
+//! of a session, so a call with another credential or version has another session.
 
 mod idle;
 
@@ -35,8 +35,8 @@ pub(super) use idle::IdleSessions;
 /// RFC 6455 §7.4.1: the purpose of the connection has been fulfilled.
 const CLOSE_NORMAL: u16 = 1000;
 
-/// Maximum empty frames of a message, and control frames between them, in a row: a server that
-/// sends more keeps the client busy.
+/// Maximum empty frames and control frames in a row without a message: a server that sends more
+/// keeps the client busy.
 const SILENT_FRAMES_MAX: usize = 10_000;
 
 /// One upgraded connection.
@@ -50,11 +50,11 @@ pub(super) struct WsSession<R> {
     sent: usize,
     /// When the idle timeout ends.
     silent_ms: Option<u64>,
-    /// The handshake, which identifies its version and its caller.
+    /// The handshake, which identifies the version and the caller.
     opened: WsOpening,
-    /// The key of the frame that closes it.
+    /// The key of the close frame.
     close_key: [u8; 4],
-    /// When it became idle, in ms of [`Now::mono_ms`](crate::service::Now).
+    /// When the session became idle, in ms of [`Now::mono_ms`](crate::service::Now).
     idle_since_ms: u64,
 }
 
@@ -73,12 +73,12 @@ pub(super) enum WsRead {
 }
 
 impl<R: HttpResponse> WsSession<R> {
-    /// Whether it has received bytes that belong to no call.
+    /// Whether the session has received bytes that belong to no call.
     pub fn is_dirty(&self) -> bool {
         self.at < self.input.len() || self.reader.is_inside()
     }
 
-    /// Whether it is open, and has received nothing since its last call was answered.
+    /// Whether the session is open, and has received nothing since the answer to its last call.
     async fn is_quiet(&mut self) -> bool {
         let (response, input) = (&mut self.response, &mut self.input);
         poll_fn(|cx| Poll::Ready(response.poll_read(cx, input, READ_BYTES).is_pending())).await
@@ -92,8 +92,7 @@ impl<R: HttpResponse> WsSession<R> {
         self.flush().await
     }
 
-    /// Sends a close frame if that needs no waiting; the session ends with its connection in any
-    /// case.
+    /// Sends a close frame if this needs no waiting; the connection is closed in any case.
     fn close(&mut self) {
         ws::client::close(&mut self.out, Some(CLOSE_NORMAL), self.close_key);
         let cx = &mut Context::from_waker(Waker::noop());
@@ -117,7 +116,7 @@ impl<R: HttpResponse> WsSession<R> {
     }
 
     /// Waits for the next text message, of at most `bytes_max` bytes, and answers pings meanwhile.
-    /// A peer that sends nothing for `idle_ms` is gone; `None`: the caller checks the time.
+    /// A peer that sends nothing for `idle_ms` causes an error; `None`: the caller checks the time.
     pub async fn next<T: Transport<Response = R>>(
         &mut self,
         message: &mut Vec<u8>,
@@ -149,7 +148,7 @@ impl<R: HttpResponse> WsSession<R> {
                     self.flush().await?;
                 }
                 WsEvent::Close(code) => {
-                    // RFC 6455 §5.5.1: the answer has the same code.
+                    // RFC 6455 §5.5.1: the close frame in answer has the same code.
                     ws::client::close(&mut self.out, code, key(transport.random()));
                     self.flush().await?;
                     return Ok(WsRead::End);
@@ -183,7 +182,7 @@ impl<R: HttpResponse> WsSession<R> {
     }
 }
 
-/// The number of an event, which Peregrine's servers write after its result: `,"eventId":7}`.
+/// The number of an event, which Peregrine's servers write after the result: `,"eventId":7}`.
 pub(super) fn event_number(message: &[u8]) -> Option<u64> {
     const NAME: &[u8] = b",\"eventId\":";
     let body = message.strip_suffix(b"}")?;
@@ -193,7 +192,7 @@ pub(super) fn event_number(message: &[u8]) -> Option<u64> {
     number?.parse().ok()
 }
 
-/// Another key for each frame (RFC 6455 §5.3).
+/// A new key for each frame (RFC 6455 §5.3).
 fn key(random: u128) -> [u8; 4] {
     (random as u32).to_be_bytes()
 }
@@ -254,7 +253,7 @@ impl<T: Transport> SharedClient<T> {
         }
     }
 
-    /// Makes one call that is not a stream.
+    /// Executes one call that is not a stream.
     pub(super) async fn call_by_message(
         &self,
         endpoint: &AgentEndpoint,
@@ -290,7 +289,8 @@ impl<T: Transport> SharedClient<T> {
         }
     }
 
-    /// Opens a session with the written handshake (RFC 6455 §4.1); its events carry their numbers.
+    /// Opens a session with the written handshake (RFC 6455 §4.1), which requests numbers of
+    /// events.
     async fn open_websocket(
         &self,
         endpoint: &AgentEndpoint,

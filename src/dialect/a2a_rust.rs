@@ -1,8 +1,8 @@
 //! a2a-rust: 1.0 with strict JSON-RPC 2.0 (wire §8).
 //!
-//! Its documentation shows SendMessage answered with a bare task, its code wraps the task as in
-//! 1.0: this dialect follows the code. Notifications get no answer, and another media type than
-//! JSON is 415.
+//! Its documentation shows SendMessage answered with a bare task; its code wraps the task as in
+//! 1.0, and this dialect follows the code. Notifications get no answer. A media type other than
+//! JSON is rejected with 415.
 
 use crate::model::Op;
 

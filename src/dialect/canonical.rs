@@ -1,7 +1,7 @@
-//! Received answers as the JSON of 1.0, in whatever form they arrived.
+//! Received answers, in any wire format, as the JSON of 1.0.
 //!
-//! Invariant: uses the writers of a server's 1.0 answers, so that an answer of a 1.0 server is
-//! reproduced unchanged, and reading the output gives the same content.
+//! Invariant: the JSON is written by the writers of a server's 1.0 answers, so that an answer of a
+//! 1.0 server is reproduced unchanged, and reading the output returns the same content.
 
 use crate::{
     json::write::push_escaped,
@@ -13,8 +13,8 @@ use super::{
     v1::{self, Artifacts},
 };
 
-/// Appends the JSON of a received answer to `op`: an object, in which a task or a message has its
-/// own member if 1.0 defines it so (A2A 1.0 §9.4); `{}` for nothing.
+/// Appends the JSON of a received answer to `op`: an object, in which a task or a message is
+/// wrapped in a member if 1.0 defines so (A2A 1.0 §9.4). An empty answer is `{}`.
 pub fn write(out: &mut Vec<u8>, received: &Received, op: Op) {
     let wrapped = matches!(op, Op::Send | Op::Stream | Op::Subscribe);
     match received.kind() {
@@ -95,7 +95,7 @@ fn page(out: &mut Vec<u8>, received: &Received) {
     json_out::page_end(out, page.next_page_token.raw_str(), page.page_size, page.total_size);
 }
 
-/// Appends a push configuration of 1.0 (wire §1.6), with a tenant if it is part of a call.
+/// Appends a push configuration of 1.0 (wire §1.6), with the tenant if it is part of a call.
 pub(super) fn push_config(out: &mut Vec<u8>, config: PushConfig<'_>, tenant: Option<&str>) {
     let start = out.len();
     if let Some(tenant) = tenant {
@@ -115,7 +115,7 @@ pub(super) fn push_config(out: &mut Vec<u8>, config: PushConfig<'_>, tenant: Opt
     }
     push_out::filter(out, config);
     out.push(b'}');
-    // Removes the comma of the first member; at least the URL exists.
+    // Replaces the comma of the first member; at least the URL exists.
     if let Some(first) = out.get_mut(start) {
         *first = b'{';
     }

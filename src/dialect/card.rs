@@ -1,9 +1,8 @@
 //! The wire formats of an agent card.
 //!
-//! Invariant: the strict forms hold only fields of their own schema; the hybrid form is the 1.0
-//! card plus the keys of 0.3, which never collide (wire §7.3), so that clients of every generation
-//! read one document. Interfaces of 1.0 come first. A card promises nothing that the server does
-//! not do.
+//! Invariant: the strict forms have only fields of their own schema; the hybrid form is the 1.0
+//! card with the keys of 0.3, which never collide (wire §7.3), so that clients of every generation
+//! can read it. Interfaces of 1.0 come first. A card only declares what the server does.
 
 use crate::{
     dialect::card_security::{SecurityWords, asked_by_skill},
@@ -12,11 +11,11 @@ use crate::{
     service::principal::ScopeSet,
 };
 
-/// The bindings with event filters in push configurations: the ones with JSON messages.
+/// The bindings with event filters in push configurations: those with JSON messages.
 const PUSH_EVENTS_BINDINGS: &str =
     r#"["JSONRPC","HTTP+JSON","https://a2a-protocol.org/bindings/websocket"]"#;
 
-/// The generations that a card is for.
+/// The generations for which a card is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CardForm {
     /// Strictly 1.0 (A2A 1.0 §4.4.1).
@@ -25,11 +24,11 @@ pub enum CardForm {
     V03,
     /// For the well-known paths: 1.0 with the keys that clients of 0.1 to 0.3 look for.
     Hybrid,
-    /// The answer of `GetExtendedAgentCard`, whatever the well-known paths serve: strictly 1.0,
-    /// because clients parse it strictly.
+    /// The answer of `GetExtendedAgentCard`: strictly 1.0, independent of the form of the
+    /// well-known paths, because clients parse it strictly.
     ExtendedV1,
     /// The answer of `GET /v1/card`: 0.3, with each scheme also in the form of its proto, because
-    /// clients of that binding read either.
+    /// clients of that binding read either form.
     ExtendedV03,
 }
 
@@ -57,18 +56,18 @@ impl AgentInterface<'_> {
 pub struct CardOptions<'a> {
     /// True: the extended card is served.
     pub extended: bool,
-    /// True: only a method of 1.0 returns it.
+    /// True: only a method of 1.0 returns the extended card.
     pub extended_v1_alone: bool,
     /// The security schemes; `None`: none.
     pub security: Option<&'a CardSecurity>,
-    /// Which callers' sends are recognised when repeated, as a value of
+    /// The callers for which repeated sends are recognised, as a value of
     /// [`Extension::IDEMPOTENT_SEND`].
     pub idempotent_send: Option<&'static str>,
-    /// Seconds that a reader may wait for news of a task; `None`: waiting is off.
+    /// Maximum seconds that a reader may wait for news of a task; `None`: waiting is off.
     pub long_poll_s: Option<u64>,
     /// True: push notifications are served.
     pub push: bool,
-    /// The scopes of the caller that requested the card; `None`: it is the public card.
+    /// The scopes of the caller that requested the card; `None`: the card is public.
     pub scopes: Option<&'a ScopeSet>,
 }
 
@@ -81,8 +80,8 @@ pub fn skills<'p>(
     profile.skills.iter().filter(move |skill| skill.scopes.iter().all(has))
 }
 
-/// The input and output media types of a skill: its own, or its agent's. Cards always list them,
-/// since some clients reject a skill without them (Pydantic AI).
+/// The input and output media types of a skill: its own, or else those of its agent. Cards always
+/// list them, since some clients reject a skill without them (Pydantic AI).
 pub fn modes_of<'p>(skill: &'p Skill, profile: &'p Profile) -> [&'p Vec<String>; 2] {
     let own_or = |own: &'p Vec<String>, agents| if own.is_empty() { agents } else { own };
     [
@@ -94,10 +93,10 @@ pub fn modes_of<'p>(skill: &'p Skill, profile: &'p Profile) -> [&'p Vec<String>;
 /// The interface version for clients of 0.1 only.
 pub const V01: &str = "0.1";
 
-/// Version on cards for 0.3 clients.
+/// The version on cards for 0.3 clients.
 pub const V03: &str = "0.3.0";
 
-/// The interfaces in the order of 1.0: its own first, then the ones of 0.x.
+/// The interfaces in the order for 1.0: those of 1.0 first, then those of 0.x.
 pub fn newest_first<'e, 'a>(
     interfaces: &'e [AgentInterface<'a>],
 ) -> impl Iterator<Item = &'e AgentInterface<'a>> {
@@ -105,7 +104,7 @@ pub fn newest_first<'e, 'a>(
     newest.chain(interfaces.iter().filter(|interface| interface.is_v0()))
 }
 
-/// The interfaces for clients of 0.3: the ones of 0.x, or all if there are none.
+/// The interfaces for clients of 0.3: those of 0.x, or all if 0.x has none.
 pub fn for_v03<'e, 'a>(
     interfaces: &'e [AgentInterface<'a>],
 ) -> impl Iterator<Item = &'e AgentInterface<'a>> {
@@ -120,8 +119,8 @@ pub fn is_v01_alone(interfaces: &[AgentInterface<'_>]) -> bool {
 
 /// Writes the card of an agent as one JSON object.
 ///
-/// `interfaces` are in the server's order of preference; 0.x clients get the 0.x ones, or all if
-/// there are none. At least one is required: every generation needs it.
+/// `interfaces` are in the server's order of preference. Clients of 0.x get those of 0.x, or all if
+/// 0.x has none. At least one is required, because every generation needs one.
 pub fn render(
     profile: &Profile,
     interfaces: &[AgentInterface<'_>],
@@ -206,7 +205,7 @@ impl CardWriter {
 
     fn v03_interfaces(&mut self, interfaces: &[AgentInterface<'_>]) {
         let old = || for_v03(interfaces);
-        // 0.1 only had a URL; the other two members would promise 0.3.
+        // 0.1 only has a URL; the other two members would declare 0.3.
         if is_v01_alone(interfaces) {
             if let Some(only) = old().next() {
                 self.text("url", only.url);
@@ -236,8 +235,8 @@ impl CardWriter {
         self.0.push(b'}');
     }
 
-    /// The extensions of the agent, then the server's; an agent may declare one of the latter
-    /// itself.
+    /// The extensions of the agent, then those of the server. An agent may declare an extension of
+    /// the server itself.
     fn extensions(&mut self, extensions: &[Extension], options: CardOptions) {
         let is_open = |uri: &&str| extensions.iter().all(|extension| extension.uri != **uri);
         let once = Some(Extension::IDEMPOTENT_SEND).filter(is_open).zip(options.idempotent_send);
@@ -329,7 +328,7 @@ impl CardWriter {
         self.text_some(key, Some(value).filter(|value| !value.is_empty()));
     }
 
-    /// A member with unchanged JSON as its value.
+    /// Appends a member with unchanged JSON as its value.
     pub(super) fn raw(&mut self, key: &str, json: &[u8]) {
         self.key(key);
         self.0.extend_from_slice(json);
@@ -369,7 +368,8 @@ impl CardWriter {
         self.0.push(b':');
     }
 
-    /// Values end with a quote, a letter or a closing bracket, never with an opening one.
+    /// Appends a comma, unless an object or array was just opened: values end with a quote, a
+    /// letter, a digit or a closing bracket.
     pub(super) fn comma(&mut self) {
         if !matches!(self.0.last(), Some(b'{' | b'[')) {
             self.0.push(b',');

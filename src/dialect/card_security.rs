@@ -1,7 +1,7 @@
 //! The security schemes of a card, in the form of each generation (A2A 1.0 §4.5, 0.3 §5.5.3, 0.1).
 //!
-//! Invariant: the hybrid form has all forms. Its schemes have both formats in one object, the
-//! wrapper of 1.0 and the members of 0.3, which no reader confuses (wire §7.3).
+//! Invariant: the hybrid form contains all forms. Each of its schemes is one object with both
+//! formats, the wrapper of 1.0 and the members of 0.3, which no reader confuses (wire §7.3).
 
 use std::borrow::Cow;
 
@@ -10,8 +10,8 @@ use crate::model::{
     CardRequirement, CardScheme, CardSchemeKind, CardSecurity, JsonObjectBuf, Skill,
 };
 
-/// The requirements of a skill: its own, or else the scopes that it is visible for, added to each
-/// of the card's requirements (A2A 1.0 §4.4.5, 0.3 §5.5.4).
+/// The requirements of a skill: its own, or else each requirement of the card with the skill's
+/// scopes added (A2A 1.0 §4.4.5, 0.3 §5.5.4).
 pub fn asked_by_skill<'s>(
     skill: &'s Skill,
     of_card: Option<&CardSecurity>,
@@ -36,16 +36,16 @@ fn with_scopes(asked: &CardRequirement, more: &[String]) -> CardRequirement {
     asked
 }
 
-/// The generations of a card's form.
+/// The generations in a form of the card.
 #[derive(Clone, Copy)]
 pub(super) struct SecurityWords {
-    /// The form of 1.0.
+    /// The format of 1.0.
     pub(super) is_v1: bool,
-    /// The form of 0.3.
+    /// The format of 0.3.
     pub(super) is_v03: bool,
-    /// The form of 0.1.
+    /// The format of 0.1.
     pub(super) is_v01: bool,
-    /// The proto form of 0.3, for schemes: it equals 1.0.
+    /// The proto format of 0.3 for schemes, which equals 1.0.
     pub(super) is_proto_v03: bool,
 }
 
@@ -123,7 +123,7 @@ impl CardWriter {
                 self.text("location", "header");
                 self.text("name", header);
             }
-            // The proto has a field for one flow.
+            // The proto has a oneof for a single flow.
             CardSchemeKind::OAuth2 { flows, metadata_url } => {
                 self.flows(flows.get(..1).unwrap_or_default(), metadata_url);
             }
@@ -200,7 +200,7 @@ impl CardWriter {
     }
 }
 
-/// The member of 1.0 that wraps a scheme.
+/// The member of 1.0 that wraps a scheme of this kind.
 fn wrapper(kind: &CardSchemeKind) -> &'static str {
     match kind {
         CardSchemeKind::ApiKey { .. } => "apiKeySecurityScheme",
@@ -213,8 +213,8 @@ fn wrapper(kind: &CardSchemeKind) -> &'static str {
 
 /// The security of an agent, and the requirements of a skill, as ProtoJSON, for gRPC.
 ///
-/// `requirements` is the name of that member, which differs in 0.3; its content is that of 1.0 in
-/// both.
+/// `requirements` is the name of the member with the requirements, which differs in 0.3; its
+/// content is that of 1.0 in both.
 pub fn proto_json(
     schemes: &[CardScheme],
     asked: &[CardRequirement],

@@ -1,11 +1,12 @@
 //! Evo AI: 0.3 methods, tasks without `kind` that state whether they are `final` (wire §8).
 //!
-//! Stream items have the 0.1 form (`{id, status, final}`), artifacts keep their 0.3 identity. It
-//! has five states: `rejected` becomes `failed`; the two that wait for the client have no name
-//! there and become `input-required`. A direct message is shown as a completed task.
+//! Stream items have the 0.1 form (`{id, status, final}`), artifacts their 0.3 form. It has five
+//! states: `rejected` becomes `failed`; the two states that wait for the client become
+//! `input-required`, although the platform does not name them. A direct message is shown as a
+//! completed task.
 //!
-//! The platform documents its size limits: a file of 5 MB when decoded, and a message of 1 MB
-//! without its files. So the limit of a body is larger than elsewhere.
+//! The platform documents its size limits: a file of 5 MB when decoded, and a message of 1 MB, not
+//! counting its files. So the limit of a body is larger than elsewhere.
 
 use crate::{
     fault::Fault,

@@ -1,10 +1,10 @@
 //! Pydantic AI (its library fasta2a 2.1): methods named as in 0.3, results shaped as in 1.0.
 //!
-//! A task or a message is wrapped in a member of its name, parts have no `kind`, a stream item has
-//! exactly one member and is never `final`; states and roles keep their names of 0.3. Its client
-//! accepts an error of `tasks/get` only with an expected message, reads only streams in answer to a
-//! streaming call, and requires media types of every skill. Methods with names of 1.0 are also
-//! served, as in 1.0.
+//! A task or a message is wrapped in a member of its name. Parts have no `kind`. A stream item has
+//! exactly one member and is never `final`. States and roles have their names of 0.3. The client of
+//! the platform accepts an error of `tasks/get` only with an expected message, reads only streams
+//! in answer to a streaming call, and requires media types of every skill. Methods with names of
+//! 1.0 are also served, as in 1.0.
 
 use crate::{
     fault::{Fault, FaultKind},
@@ -125,7 +125,7 @@ fn update(
     task_ref: TaskRef<'_>,
 ) -> bool {
     let metadata = match *event {
-        // A client's message is not an event of the protocol.
+        // The protocol has no event for a client's message.
         TaskEvent::UserMessage { .. } => return false,
         TaskEvent::Status { state, at_ms, message, metadata } => {
             json_out::id(out, b"{\"statusUpdate\":{\"taskId\":\"", task_ref.task_id);
@@ -149,7 +149,7 @@ fn update(
     true
 }
 
-/// An unknown state has no name; its task has not ended.
+/// An unknown state has no name; the task has not ended.
 fn state_name(state: TaskState) -> &'static [u8] {
     match state {
         TaskState::Unspecified => b"submitted",
@@ -164,7 +164,7 @@ fn state_name(state: TaskState) -> &'static [u8] {
     }
 }
 
-/// Messages match the platform's byte for byte; `data.details` has the cause.
+/// Messages are equal to the platform's; `data.details` has the cause.
 fn write_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
     let row = fault.kind.row();
     let message = match fault.kind {

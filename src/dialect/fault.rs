@@ -16,7 +16,7 @@ pub(super) fn v1(out: &mut Vec<u8>, fault: &Fault) {
     out.push(b'}');
 }
 
-/// A2A 1.0 §11.6, AIP-193: a whole body; `http` is the status of the response.
+/// A2A 1.0 §11.6, AIP-193: the whole body; `http` is the status of the response.
 pub(super) fn rest_v1(out: &mut Vec<u8>, fault: &Fault, http: u16) {
     out.extend_from_slice(b"{\"error\":{\"code\":");
     push_i64(out, i64::from(http));
@@ -29,13 +29,13 @@ pub(super) fn rest_v1(out: &mut Vec<u8>, fault: &Fault, http: u16) {
     out.extend_from_slice(b"}}");
 }
 
-/// HTTP+JSON of 0.3, a whole body: the specification defines none, so this is the common form of
-/// its SDKs (wire §2.4).
+/// The whole body in HTTP+JSON of 0.3: the specification does not define it, so this is the common
+/// form of its SDKs (wire §2.4).
 pub(super) fn rest_v03(out: &mut Vec<u8>, fault: &Fault) {
     v03(out, fault);
 }
 
-/// An array of objects with `@type`; ErrorInfo is always the first.
+/// An array of objects with `@type`; the first is always ErrorInfo.
 fn details(out: &mut Vec<u8>, fault: &Fault) {
     out.extend_from_slice(
         b"[{\"@type\":\"type.googleapis.com/google.rpc.ErrorInfo\",\"reason\":\"",
@@ -68,7 +68,7 @@ fn details(out: &mut Vec<u8>, fault: &Fault) {
     out.push(b']');
 }
 
-/// 0.2 and 0.3: `data` is free; here it names the parameter, or the task that continues.
+/// 0.2 and 0.3: `data` may have any form; here it names the parameter, or the task that continues.
 pub(super) fn v03(out: &mut Vec<u8>, fault: &Fault) {
     head(out, fault.kind.row().code, fault);
     field(out, fault);
@@ -151,7 +151,7 @@ fn field(out: &mut Vec<u8>, fault: &Fault) {
     out.push(b'}');
 }
 
-/// The cause, the parameter first.
+/// The cause, after the parameter and a colon.
 fn sentence(out: &mut Vec<u8>, fault: &Fault) {
     if let Some(field) = fault.field {
         push_escaped(out, field);

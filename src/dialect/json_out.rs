@@ -1,6 +1,6 @@
 //! Appends JSON members: keys are constants with their punctuation, values are raw text.
 //!
-//! No value is inspected: packed values already are valid JSON text.
+//! Values are not inspected, because packed values are valid JSON text.
 
 use crate::{
     json::write::push_u64,
@@ -15,7 +15,7 @@ pub(super) fn text(out: &mut Vec<u8>, key: &[u8], raw: &[u8]) {
     out.push(b'"');
 }
 
-/// Appends a string member if any.
+/// Appends a string member, if any.
 #[inline]
 pub(super) fn text_some(out: &mut Vec<u8>, key: &[u8], value: Option<RawText<'_>>) {
     if let Some(value) = value {
@@ -38,8 +38,8 @@ pub(super) fn object_some(out: &mut Vec<u8>, key: &[u8], value: Option<JsonObjec
     }
 }
 
-/// Appends an array member: `key` ends with the opening bracket. Without items it writes nothing,
-/// unless `even_empty`.
+/// Appends an array member: `key` ends with the opening bracket. Without items nothing is written,
+/// unless `even_empty` is true.
 #[inline]
 pub(super) fn list<T>(
     out: &mut Vec<u8>,
@@ -62,7 +62,7 @@ pub(super) fn list<T>(
     }
 }
 
-/// Appends a string member that is likely a UUID; copying a UUID needs no call.
+/// Appends a string member that is probably a UUID; a UUID is copied without a call.
 #[inline]
 pub(super) fn id(out: &mut Vec<u8>, key: &[u8], raw: &[u8]) {
     out.extend_from_slice(key);
@@ -73,21 +73,21 @@ pub(super) fn id(out: &mut Vec<u8>, key: &[u8], raw: &[u8]) {
     out.push(b'"');
 }
 
-/// The ids of a task and of its conversation, as shown; an empty one is omitted.
+/// The ids of a task and of its context, as shown; an empty id is omitted.
 #[derive(Clone, Copy)]
 pub(super) struct TaskRef<'a> {
     pub task_id: &'a [u8],
     pub context_id: &'a [u8],
 }
 
-/// Text with two blanks, each of 36 dashes, for the ids of a task and of its context.
+/// Text with two blanks for the ids of a task and of its context, each of 36 dashes.
 pub(super) struct Template<const N: usize> {
     text: &'static [u8; N],
     task_at: usize,
     context_at: usize,
 }
 
-/// Length of a blank: that of a UUID.
+/// The length of a blank: 36 bytes, the length of a UUID.
 const BLANK: usize = 36;
 
 impl<const N: usize> Template<N> {
@@ -105,7 +105,8 @@ impl<const N: usize> Template<N> {
         Template { text, task_at, context_at }
     }
 
-    /// Appends the text with its blanks filled in: in one piece for two UUIDs, the usual case.
+    /// Appends the text with its blanks filled in. Two UUIDs, the usual case, are written with one
+    /// copy.
     #[inline(always)]
     pub fn put(&self, out: &mut Vec<u8>, task_id: &[u8], context_id: &[u8]) {
         let Template { text, task_at, context_at } = *self;
@@ -144,7 +145,7 @@ pub(super) fn timestamp(out: &mut Vec<u8>, at_ms: u64) {
     }
 }
 
-/// Writes a time over the 24 bytes that end `behind` bytes before the end of a text.
+/// Overwrites 24 bytes of a text with a time; they end `behind` bytes before the end of the text.
 #[inline(always)]
 pub(super) fn stamp(out: &mut [u8], behind: usize, at_ms: u64) {
     let end = out.len() - behind;
@@ -159,9 +160,9 @@ pub(super) fn page_start(out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"tasks\":[");
 }
 
-/// Separates a task of a page from the one before it.
+/// Appends a comma before a task of a page, unless it is the first.
 pub(super) fn page_comma(out: &mut Vec<u8>) {
-    // A task ends with a brace, so a bracket is the page's own.
+    // A task ends with a brace, so a bracket is the opening bracket of the page.
     if out.last() != Some(&b'[') {
         out.push(b',');
     }
@@ -192,7 +193,7 @@ pub(super) fn chunk_flags(out: &mut Vec<u8>, append: bool, last_chunk: bool) {
     }
 }
 
-/// Appends the part metadata with the mark for wrapped `data` added.
+/// Appends the metadata of a part, with the mark for wrapped `data` added.
 pub(super) fn wrapped_mark(out: &mut Vec<u8>, metadata: Option<JsonObject<'_>>) {
     out.extend_from_slice(b",\"metadata\":");
     let before = metadata.and_then(|object| object.raw().strip_suffix(b"}")).unwrap_or(b"{");

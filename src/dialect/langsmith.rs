@@ -1,9 +1,10 @@
-//! LangSmith (LangGraph, langgraph-api 0.16): methods of 1.0 and four of 0.3 with threads, each
-//! answered in the family of its name, and strict HTTP (wire §8).
+//! LangSmith (LangGraph, langgraph-api 0.16): methods of 1.0, and four of 0.3 with threads, each
+//! answered in the wire family of its name; strict HTTP (wire §8).
 //!
-//! Over 0.3 `contextId` is the thread, which get and cancel may name; `thread:run` is accepted as a
-//! task id (see `read::target::split_thread`). Resuming needs no special code: a text part, or a
-//! data part `{"resume":[{"id","value"}]}`, reaches the agent unchanged. Cancel works here.
+//! In methods of 0.3, `contextId` is the thread, which get and cancel may name; `thread:run` is
+//! accepted as a task id (see `read::target::split_thread`). Resuming needs no special code: a text
+//! part, or a data part `{"resume":[{"id","value"}]}`, reaches the agent unchanged. Cancel works,
+//! unlike on the platform.
 
 use crate::{
     fault::{Fault, FaultKind},
@@ -63,7 +64,7 @@ fn read<'p>(
     read::call(&RULES, cx, params, pack)
 }
 
-/// Errors of the client are 400, errors of the server 500; for 1.0 the status is 200
+/// Errors of the client are 400, errors of the server 500; in 1.0 the status is always 200
 /// (`Dialect::fault_http`).
 fn fault_http(fault: &Fault) -> u16 {
     match fault.kind {

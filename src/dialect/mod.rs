@@ -1,10 +1,10 @@
-//! Wire formats: the names of each protocol generation and platform.
+//! Wire formats: how each protocol generation and platform names methods and members.
 //!
-//! Invariant: a dialect is a value. It reads leniently: every alias that a client is known to send
-//! gives the same [`Call`]. It writes strictly: exactly what its generation specifies. Versions are
-//! compared only in `version`. The HTTP requirements of a dialect (path prefixes, statuses,
-//! `Accept`) are data in [`Routes`] and [`Quirks`]; the bindings act on them. Nothing here depends
-//! on a store or a clock.
+//! Invariant: a dialect is a value. It reads leniently: every alias that clients are known to send
+//! results in the same [`Call`]. It writes strictly: exactly what its generation specifies.
+//! Versions are compared only in `version`. The HTTP requirements of a dialect (path prefixes,
+//! statuses, `Accept`) are data in [`Routes`] and [`Quirks`], and the bindings apply them. Nothing
+//! here depends on a store or a clock.
 //!
 //! In scope: method tables, params, results, stream items, error objects, cards. Out of scope: the
 //! envelope of JSON-RPC (`rpc`), reading and writing HTTP (`http`, `binding`), the messages of gRPC
@@ -50,8 +50,8 @@ pub use read::{ReplyCx, looks_like_item, read_fault, read_item, read_reply};
 pub use standard::DIALECT as STANDARD;
 pub use v1::WIRE as V1;
 
-/// Takes the name of each dialect's file, one per line: declares it as a submodule, and adds its
-/// `DIALECT` to [`ALL`] in the order of the lines.
+/// Declares the files of the dialects, one name per line, as submodules, and adds the `DIALECT` of
+/// each to [`ALL`] in the order of the lines.
 ///
 /// `cargo fmt` alone does not find modules that a macro declares; `.ci/run format` names all files.
 macro_rules! dialects {
@@ -63,7 +63,7 @@ macro_rules! dialects {
     };
 }
 
-// A new dialect is a file with its `DIALECT`, and its line here.
+// A new dialect is a file with a `DIALECT`, and a line here.
 dialects! {
     standard,
     langsmith,
@@ -79,18 +79,18 @@ pub fn by_name(name: &str) -> Option<&'static Dialect> {
     ALL.iter().copied().find(|dialect| dialect.name == name)
 }
 
-/// How clients of a dialect send a message, for a first call by hand.
+/// How a client of a dialect sends a message, for a first call by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstCall {
     /// The JSON-RPC `method`.
     pub method: &'static str,
-    /// The family of its params.
+    /// The wire family of the params.
     pub generation: Generation,
     /// True: `Accept` must name `application/json`.
     pub needs_accept: bool,
 }
 
-/// How clients of the dialect of this name send a message; `None`: unknown dialect.
+/// How a client of the dialect with this name sends a message; `None`: unknown dialect.
 pub fn first_call(dialect: &str) -> Option<FirstCall> {
     let dialect = by_name(dialect)?;
     let method = dialect.methods.iter().find(|method| method.op == Op::Send)?;
@@ -101,35 +101,35 @@ pub fn first_call(dialect: &str) -> Option<FirstCall> {
 /// A variant of A2A over JSON-RPC.
 #[derive(Clone, Copy)]
 pub struct Dialect {
-    /// Its name in `--mount` and in the documentation.
+    /// The name in `--mount` and in the documentation.
     pub name: &'static str,
-    /// Its methods; any other is -32601.
+    /// The methods; any other method is -32601.
     pub methods: &'static [Method],
-    /// Its requirements for HTTP and the JSON-RPC envelope.
+    /// The requirements for HTTP and the JSON-RPC envelope.
     pub quirks: Quirks,
-    /// The paths where it is served without a mount.
+    /// The paths where the dialect is served without a mount.
     pub routes: Routes,
 }
 
 /// The paths that a platform's clients use.
 #[derive(Clone, Copy)]
 pub struct Routes {
-    /// Prefix under which every agent is served by its name; it ends with a slash.
+    /// Prefix under which each agent is served by its name; it ends with a slash.
     pub by_name: Option<&'static str>,
-    /// Prefix, below each of its endpoints, under which any name is a tenant of that endpoint's
+    /// Prefix below each endpoint of the dialect. The next segment is a tenant of the endpoint's
     /// agent.
     pub tenants: Option<&'static str>,
     /// The path segment before the tenant in the paths of HTTP+JSON.
-    #[cfg_attr(not(feature = "client"), allow(dead_code, reason = "the client alone writes it"))]
+    #[cfg_attr(not(feature = "client"), allow(dead_code, reason = "only the client uses it"))]
     pub rest_tenant: &'static str,
-    /// Query parameter of the root's card that names the agent.
+    /// Query parameter that names the agent, in requests for the card at the root.
     pub card_query: Option<&'static str>,
-    /// The HTTP+JSON bindings served below each of its endpoints, the newest first.
+    /// The HTTP+JSON bindings served below each endpoint of the dialect, the newest first.
     pub rest: &'static [&'static rest::HttpJson],
 }
 
 impl Routes {
-    /// Only where it is mounted.
+    /// Only where the dialect is mounted.
     pub const NONE: Routes =
         Routes { by_name: None, tenants: None, rest_tenant: "/", card_query: None, rest: &[] };
 }
@@ -141,7 +141,7 @@ impl Dialect {
         self.methods.iter().find(|method| method.name.as_bytes() == name)
     }
 
-    /// The method that a wrong name probably means: one that differs only in case.
+    /// The method that a wrong name probably means: a name that differs only in case.
     pub fn method_of_any_case(&self, name: &[u8]) -> Option<&'static Method> {
         self.methods.iter().find(|method| method.name.as_bytes().eq_ignore_ascii_case(name))
     }
@@ -151,13 +151,13 @@ impl Dialect {
         self.methods.iter().any(|method| method.generation() == generation)
     }
 
-    /// Whether cards list it for clients of this generation.
+    /// Whether cards list the dialect for clients of this generation.
     pub fn lists(&self, generation: Generation) -> bool {
         self.speaks(generation) && (generation == Generation::V1 || !self.quirks.card_v1)
     }
 
-    /// HTTP status of a JSON-RPC error that is answered alone, in this generation: platforms have
-    /// their own statuses before 1.0.
+    /// HTTP status of a JSON-RPC error outside a batch or stream, in this generation. Before 1.0
+    /// platforms have their own statuses.
     #[inline]
     pub fn fault_http(&self, generation: Generation) -> fn(&Fault) -> u16 {
         match generation {
@@ -166,13 +166,13 @@ impl Dialect {
         }
     }
 
-    /// Whether it has a method for this operation.
+    /// Whether the dialect has a method for this operation.
     pub fn offers(&self, op: Op) -> bool {
         self.methods.iter().any(|method| method.op == op)
     }
 
-    /// The writers of a fault when no method of this dialect was named: of the generation that
-    /// `name` resembles (wire §1.2), else the dialect's first.
+    /// The writers of a fault for a name that is no method of this dialect: of the generation with
+    /// similar names (wire §1.2), or else of the first method.
     pub fn fault_encode(&self, name: &[u8]) -> &'static Encode {
         let slashed = name.contains(&b'/');
         // An empty name resembles every method.
@@ -183,7 +183,7 @@ impl Dialect {
 }
 
 impl Dialect {
-    /// The writers of a fault with an unknown method, by the requested version.
+    /// The writers of a fault for an unknown method, by the requested version.
     pub fn fault_encode_of(&self, asked: Option<&[u8]>) -> &'static Encode {
         let asked = asked.and_then(|asked| str::from_utf8(asked).ok());
         let generation = asked.and_then(|asked| version::generation(asked.trim()));
@@ -193,16 +193,16 @@ impl Dialect {
     }
 }
 
-/// One row of a method table; `D` is the reader of its params.
+/// One row of a method table; `D` is the reader of the params.
 #[derive(Clone, Copy)]
 pub struct Method<D: 'static = Decode> {
     /// The JSON-RPC `method`, or the name of an rpc.
     pub name: &'static str,
-    /// Its operation.
+    /// The operation.
     pub op: Op,
-    /// The reader of its params and the writers of its answers.
+    /// The reader of the params and the writers of the answers.
     pub wire: &'static Wire<D>,
-    /// True where 0.1 and 0.3 share a name: see [`Method::encode_for`].
+    /// True if 0.1 and 0.3 share the name: see [`Method::encode_for`].
     pub by_task: bool,
 }
 
@@ -212,17 +212,17 @@ const fn method(name: &'static str, op: Op, wire: &'static Wire) -> Method {
 }
 
 impl<D> Method<D> {
-    /// Its generation.
+    /// The generation of the method.
     #[inline]
     pub fn generation(&self) -> Generation {
         self.wire.encode.generation
     }
 
-    /// The writers of the answer when it is about a task made by a call of `made`.
+    /// The writers of an answer about a task that was created by a call of generation `made`.
     ///
-    /// Wire §1.2: `tasks/get`, `tasks/cancel` and `tasks/resubscribe` exist in both slash
-    /// generations; a task made by `tasks/send*` is shown in the shape of 0.1, any other in that of
-    /// 0.3. Params and faults always use [`Method::wire`].
+    /// Wire §1.2: `tasks/get`, `tasks/cancel` and `tasks/resubscribe` exist in 0.1 and 0.3. A task
+    /// that was created by `tasks/send*` is shown in the format of 0.1, any other in that of 0.3.
+    /// Params and faults always use [`Method::wire`].
     #[inline]
     pub fn encode_for(&self, made: Generation) -> &'static Encode {
         let is_v01 = self.by_task && made == Generation::V01;
@@ -249,22 +249,22 @@ pub struct Quirks {
     /// True: `Accept` must name `text/event-stream` for streaming operations and
     /// `application/json` for all others; otherwise HTTP 400.
     pub accept_required: bool,
-    /// HTTP status of a JSON-RPC error that is answered alone (not in a batch or stream).
+    /// HTTP status of a JSON-RPC error outside a batch or stream.
     pub fault_http: fn(&Fault) -> u16,
-    /// True: a request without `id` outside a batch is a notification and gets no JSON-RPC
-    /// answer (JSON-RPC 2.0 §4.1); false: it is answered with `id: null`, as A2A servers do.
+    /// True: a request without `id` outside a batch is a notification and gets no JSON-RPC answer
+    /// (JSON-RPC 2.0 §4.1); false: it is answered with `id: null`, as A2A servers do.
     pub silent_notifications: bool,
-    /// HTTP status of a POST if its `Content-Type` is not JSON.
+    /// HTTP status of a POST with a `Content-Type` other than JSON.
     pub media_http: u16,
-    /// True: its cards are of 1.0 and list only 1.0, because clients of 0.3 could not read its
-    /// answers, and each skill lists its media types.
+    /// True: the cards are of 1.0 and list only 1.0, because clients of 0.3 cannot read the
+    /// dialect's answers; each skill lists its media types.
     pub card_v1: bool,
     /// True: a fault of a streaming call before 1.0 is sent as a stream of one error.
     pub stream_faults: bool,
-    /// The limits of an authenticated caller, as the platform documents them; its clients look for
+    /// The limits of an authenticated caller, as the platform documents them; its clients expect
     /// `X-RateLimit-*` in every answer.
     pub quota: Option<DocumentedQuota>,
-    /// The size limits of bodies and messages, if the platform documents its own.
+    /// The size limits of bodies and messages, if the platform documents any.
     pub body: Option<DocumentedBody>,
 }
 
@@ -274,7 +274,7 @@ pub struct Quirks {
 pub struct DocumentedBody {
     /// The limit.
     pub bytes_max: fn(&Limits) -> usize,
-    /// Its name.
+    /// The name of the limit.
     pub name: &'static str,
     /// The error text for a larger body.
     pub too_large: &'static str,
@@ -285,7 +285,7 @@ pub struct DocumentedBody {
 /// The documented limits of a caller.
 #[derive(Clone, Copy, Debug)]
 pub struct DocumentedQuota {
-    /// Calls a minute.
+    /// Calls per minute.
     pub calls_per_minute: u32,
     /// Open streams.
     pub streams: u32,
@@ -312,11 +312,11 @@ impl Quirks {
     };
 }
 
-/// Reads `params` (absent: `None`) into a call. `pack` is cleared and holds what the call does not
-/// borrow from the body: the packed message, and identifiers that had escapes.
+/// Reads `params` (`None`: absent) into a call. `pack` is cleared, and then contains what the call
+/// does not borrow from the body: the packed message, and identifiers that had escapes.
 ///
-/// Errors: `InvalidParams` with its field, `PushNotificationNotSupported` when the message has a
-/// push configuration.
+/// Errors: `InvalidParams` with its field; `PushNotificationNotSupported` if the message has a push
+/// configuration.
 pub type Decode =
     for<'p> fn(&ReadCx<'_>, Option<Value<'p>>, &'p mut Vec<u8>) -> Result<Call<'p>, Fault>;
 
@@ -331,19 +331,19 @@ pub struct Wire<D = Decode> {
     pub calls: calls::Calls,
 }
 
-/// The writers of one wire family's answers: JSON, except for gRPC (`binding/grpc`) with its
-/// messages.
+/// The writers of the answers of one wire family. They write JSON; those of gRPC (`binding/grpc`)
+/// write its messages.
 #[derive(Clone, Copy)]
 pub struct Encode {
     /// The family.
     pub generation: Generation,
-    /// Appends the JSON of `result`, or one piece of it: page pieces come as `PageStart`, any
-    /// number of `PageTask`, `PageEnd`, into the same buffer with nothing in between.
+    /// Appends the JSON of `result`, or a part of a page: `PageStart`, any number of `PageTask`,
+    /// and `PageEnd` are appended to the same buffer with nothing in between.
     pub reply: fn(&mut Vec<u8>, &Reply<'_>, &WriteCx<'_>),
     /// Appends the JSON of one stream item's `result`; false: the dialect does not support this
-    /// item and nothing was written.
+    /// item, and nothing was written.
     pub event: fn(&mut Vec<u8>, &StreamResponse<'_>, &WriteCx<'_>) -> bool,
-    /// A shorter way to write streamed text chunk by chunk, if any.
+    /// A faster way to write streamed text chunk by chunk, if any.
     pub text: Option<EncodeText>,
     /// Appends the JSON of `error`.
     pub fault: fn(&mut Vec<u8>, &Fault, &WriteCx<'_>),
@@ -353,12 +353,12 @@ pub struct Encode {
 /// artifact's id, `between`, the text, one of `tails`.
 #[derive(Clone, Copy)]
 pub struct EncodeText {
-    /// Appends the part before the artifact's id: constant for a task, so also for a stream.
+    /// Appends the part before the artifact's id, which is the same for all events of a task.
     pub head: fn(&mut Vec<u8>, task_id: RawText<'_>, context_id: RawText<'_>),
     /// The part between the id and the text.
     pub between: &'static [u8],
-    /// The part after the text of a chunk: the first of an artifact, an appended one, and the last
-    /// one of either kind.
+    /// The part after the text of a chunk: first chunk of an artifact, appended chunk, first and
+    /// last, appended and last.
     pub tails: [&'static [u8]; 4],
 }
 
@@ -376,14 +376,14 @@ pub struct ReadCx<'a> {
     pub op: Op,
     /// The limits.
     pub limits: &'a Limits,
-    /// A fresh identifier for a message that came without one; needs no JSON escape. Empty: such a
-    /// message is rejected.
+    /// A fresh identifier for a message without one; it needs no JSON escape. Empty: a message
+    /// without an identifier is rejected.
     pub fresh_id: &'a [u8],
-    /// `Last-Event-ID`, when a subscriber sent one.
+    /// `Last-Event-ID`, if a subscriber has sent it.
     pub after: Option<u64>,
-    /// Raw id of the task that a path names; it takes precedence over the one in the params.
+    /// Raw id of the task in the path; it takes precedence over the id in the params.
     pub task: Option<&'a [u8]>,
-    /// JSON tokens that the message may still use when it is converted from another form; see
+    /// The remaining JSON tokens for a message that is converted from another form; see
     /// `json_tokens_max`.
     pub tokens: Cell<usize>,
     /// The position of `tenant` among the params, if the reader found it.
@@ -395,12 +395,12 @@ pub struct ReadCx<'a> {
 pub struct WriteCx<'a> {
     /// The operation of the answer.
     pub op: Op,
-    /// Raw task id the caller named (`Send::task_id`), empty if none: 0.1 and Evo AI answer a
-    /// direct message with a task, and this is its id.
+    /// Raw task id that the caller named (`Send::task_id`), or empty: 0.1 and Evo AI answer a
+    /// direct message with a task of this id.
     pub task_id: &'a [u8],
-    /// `Send::history` of a streaming call: applies to the snapshots in its stream.
+    /// `Send::history` of a streaming call, for the snapshots in its stream.
     pub history: Option<u32>,
-    /// Milliseconds since the Unix epoch, for statuses that the writer makes up.
+    /// Milliseconds since the Unix epoch, for statuses that the writer creates.
     pub unix_ms: u64,
 }
 

@@ -15,21 +15,21 @@ use super::{
 
 /// The wire format of a dialect's objects before 1.0.
 pub(super) struct Spelling {
-    /// The family, for rules of the generation beyond the format.
+    /// The wire family, for rules of the generation beyond the format.
     pub generation: Generation,
-    /// Up to the opening quote of a task's id.
+    /// The text before a task's id, with the opening quote.
     pub task: &'static [u8],
-    /// Up to the opening quote of a task's context id.
+    /// The text before a task's context id, with the opening quote.
     pub context: &'static [u8],
-    /// Up to the opening quote of a message's id.
+    /// The text before a message's id, with the opening quote.
     pub message: &'static [u8],
-    /// Repeats the message's id, up to the opening quote; empty: it is not repeated.
+    /// The text before a second copy of the message's id, with the opening quote; empty: no copy.
     pub message_again: &'static [u8],
-    /// Up to the opening quote of a part's text.
+    /// The text before a part's text, with the opening quote.
     pub text: &'static [u8],
-    /// Up to the members of a part's `file`.
+    /// The text before the members of a part's `file`.
     pub file: &'static [u8],
-    /// Up to the value of a part's `data`.
+    /// The text before the value of a part's `data`.
     pub data: &'static [u8],
     /// True: all parts except text have the form of 1.0, and `file` and `data` are unused.
     pub parts_v1: bool,
@@ -58,7 +58,7 @@ pub(super) fn task(
     listed_task(out, spelling, view, history, true);
 }
 
-/// Appends a task, without its artifacts unless they are requested.
+/// Appends a task; its artifacts only if they are requested.
 pub(super) fn listed_task(
     out: &mut Vec<u8>,
     spelling: &Spelling,
@@ -78,8 +78,8 @@ pub(super) fn listed_task(
             out.push(b'}');
         });
     }
-    // 0.1: history is sent only to clients that request it; the shared reader turns an absent
-    // request into `None`.
+    // 0.1: history is sent only to clients that request it; the shared reader returns `None` if the
+    // request does not mention it.
     let history = match spelling.generation {
         Generation::V01 => Some(history.unwrap_or(0)),
         Generation::V03 | Generation::V1 => history,
@@ -93,7 +93,7 @@ pub(super) fn listed_task(
     task_tail(out, spelling, status_out.state);
 }
 
-/// Appends the task that represents a direct message in dialects with tasks only.
+/// Appends the task that represents a direct message in dialects that answer only with tasks.
 ///
 /// Wire §1.9: a completed task with `status.message`.
 pub(super) fn direct_task(
@@ -203,7 +203,8 @@ fn message_ids(
     message_task_ref(out, message, task_ref);
 }
 
-/// Agent messages carry their task and conversation, user messages the ids that they came with.
+/// Agent messages have the ids of their task and context; user messages the ids that they came
+/// with.
 #[inline]
 pub(super) fn message_task_ref(out: &mut Vec<u8>, message: Message<'_>, task_ref: TaskRef<'_>) {
     let task_ref = match message.role() {
@@ -246,7 +247,7 @@ fn any_part(out: &mut Vec<u8>, spelling: &Spelling, part: Part<'_>) {
         Content::Data(data) => {
             let data = data.raw();
             out.extend_from_slice(spelling.data);
-            // 0.3: an object; 0.1: an object or an array. Any other value is wrapped, and marked.
+            // 0.3: an object; 0.1: an object or an array. Any other value is wrapped and marked.
             let fits = match (data.first(), spelling.generation) {
                 (Some(b'{'), _) | (Some(b'['), Generation::V01) => true,
                 (_, Generation::V01 | Generation::V03 | Generation::V1) => false,
@@ -289,7 +290,7 @@ fn file(out: &mut Vec<u8>, spelling: &Spelling, part: Part<'_>, key: &[u8], cont
     out.push(b'}');
 }
 
-/// Appends an artifact up to its closing brace, which the caller writes.
+/// Appends an artifact up to its closing brace, which the caller appends.
 pub(super) fn artifact<'a>(
     out: &mut Vec<u8>,
     spelling: &Spelling,
@@ -311,7 +312,7 @@ pub(super) fn artifact<'a>(
     }
     let fields = head.fields();
     if head.as_text().is_some() {
-        // Without name, description and other members.
+        // Omits the name, the description and the other members.
         json_out::list(out, b",\"parts\":[", parts, true, |out, p| part(out, spelling, p));
         return;
     }
@@ -327,8 +328,8 @@ pub(super) fn artifact<'a>(
 
 /// The `index` of an artifact in 0.1.
 ///
-/// Wire §1.9: index n is artifact id `"n"`; any other id uses its number in the task, which is the
-/// same in chunks, replays and the whole task.
+/// Wire §1.9: artifact id `"n"` has index n. The index of any other id is its position in the task,
+/// which is the same in chunks, replays and the whole task.
 fn artifact_index(id: &[u8], in_task: u32) -> u32 {
     let is_number = !id.is_empty() && id.len() <= 9 && id.iter().all(u8::is_ascii_digit);
     if is_number && (id == b"0" || id[0] != b'0') {

@@ -1,4 +1,4 @@
-//! The bodies of webhook deliveries, by the dialect that configured them (wire §6).
+//! The bodies of webhook deliveries, by the dialect of the configuration (wire §6).
 
 use crate::{
     http::media,
@@ -19,8 +19,8 @@ pub fn push_head(form: PushForm) -> (&'static str, Option<&'static str>) {
     }
 }
 
-/// Appends the body for this item: in 1.0 the item itself, before that the task, so the item must
-/// be a task.
+/// Appends the body for this item: in 1.0 the item itself; before 1.0 a task, so the item must be a
+/// snapshot.
 pub fn push_body(out: &mut Vec<u8>, form: PushForm, item: &StreamResponse<'_>, unix_ms: u64) {
     let cx = WriteCx { unix_ms, ..WriteCx::new(Op::Stream) };
     let StreamResponse::Snapshot(view) = *item else {

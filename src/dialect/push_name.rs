@@ -4,7 +4,7 @@
 const TASKS: &[u8] = b"tasks/";
 const CONFIGS: &[u8] = b"/pushNotificationConfigs";
 
-/// The name of a configuration; `None`: the name of its task.
+/// The name of a configuration; with `None` the name of its task.
 pub fn push_name(task_id: &[u8], id: Option<&[u8]>) -> Vec<u8> {
     let mut name = [TASKS, task_id].concat();
     if let Some(id) = id {
@@ -15,8 +15,8 @@ pub fn push_name(task_id: &[u8], id: Option<&[u8]>) -> Vec<u8> {
     name
 }
 
-/// The ids of a task and of its configuration in a name; the second is empty if the name is the
-/// task's, or stands for all its configurations. A bare id is the task's.
+/// The task id and the configuration id in a name. The second is empty if the name is that of a
+/// task, or of all configurations of a task. A bare id is a task id.
 pub fn push_ids(name: &[u8]) -> (&[u8], &[u8]) {
     let rest = name.strip_prefix(TASKS).unwrap_or(name);
     let behind = |at: usize| rest[at..].strip_prefix(CONFIGS)?.strip_prefix(b"/");

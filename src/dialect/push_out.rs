@@ -1,17 +1,17 @@
 //! Push configurations in answers, in each generation (wire §1.5, §1.6, §3.4).
 //!
-//! Invariant: credentials are never written: the caller that set them knows them, and no other
-//! caller may.
+//! Invariant: credentials are never written: the caller that set them has them, and no other caller
+//! may read them.
 
 use crate::model::{PushConfig, PushReply, RawText};
 
 use super::{json_out, push_name};
 
-/// Replaces a hidden value.
+/// Replaces a credential.
 const HIDDEN: &[u8] = b"***";
 
-/// Appends the form of 1.0; for a delete the form of the SDKs, since the specification leaves it
-/// open.
+/// Appends the form of 1.0. The answer to a delete is that of the SDKs, since the specification
+/// does not define it.
 pub(super) fn v1(out: &mut Vec<u8>, reply: &PushReply<'_>) {
     match *reply {
         PushReply::Config { task_id, config } => v1_config(out, task_id, config),
@@ -59,7 +59,7 @@ fn list_end(out: &mut Vec<u8>, next: &str) {
     out.push(b'}');
 }
 
-/// Appends the form of 0.3: a list has no frame, since it has no pages.
+/// Appends the form of 0.3. A list is a bare array, since it has no pages.
 pub(super) fn v03(out: &mut Vec<u8>, reply: &PushReply<'_>) {
     match *reply {
         PushReply::Config { task_id, config } => v03_config(out, task_id, config),
@@ -93,7 +93,7 @@ pub(super) fn v01(out: &mut Vec<u8>, reply: &PushReply<'_>) {
             json_out::text(out, b"{\"id\":\"", task_id.raw());
             out.extend_from_slice(b",\"pushNotificationConfig\":null}");
         }
-        // 0.1 has no list, and no delete.
+        // 0.1 has neither list nor delete.
         PushReply::ListStart
         | PushReply::Listed { .. }
         | PushReply::ListEnd { .. }
@@ -138,13 +138,13 @@ fn old_config(out: &mut Vec<u8>, config: PushConfig<'_>, has_id: bool) {
     out.push(b'}');
 }
 
-/// Appends Evo AI's form of its one configuration: the names of its header fields, without their
-/// values.
+/// Appends the form of Evo AI, which has one configuration: the names of its header fields, without
+/// their values.
 pub(super) fn evo_ai(out: &mut Vec<u8>, reply: &PushReply<'_>) {
     let config = match *reply {
         PushReply::Config { config, .. } => config,
         PushReply::NoConfig { .. } => return out.extend_from_slice(b"{\"config\":null}"),
-        // Evo AI has no list, and no delete.
+        // Evo AI has neither list nor delete.
         PushReply::ListStart
         | PushReply::Listed { .. }
         | PushReply::ListEnd { .. }

@@ -1,7 +1,7 @@
 //! RabbitHole: 0.1 with its four task methods (wire §8).
 //!
-//! `tasks/send` always waits for the end of the task, as 0.1 does here anyway. States, parts and
-//! codes equal 0.1; push methods and resubscribe do not exist.
+//! `tasks/send` always waits for the end of the task, as in 0.1. States, parts and codes equal 0.1;
+//! push methods and resubscribe do not exist.
 
 use crate::model::Op;
 

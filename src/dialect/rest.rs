@@ -1,7 +1,7 @@
-//! The HTTP+JSON bindings: the operations of each generation that has one (wire §3).
+//! The HTTP+JSON bindings: the operations of each generation with such a binding (wire §3).
 //!
-//! A binding has a row for each operation, like the rows of a dialect's methods: 1.0 sends the same
-//! JSON as over JSON-RPC, 0.3 the ProtoJSON of its own proto. Paths belong to `binding`.
+//! A binding has a row for each operation, like the rows of a dialect's methods. 1.0 sends the same
+//! JSON as over JSON-RPC, 0.3 the ProtoJSON of its own proto. The paths are in `binding`.
 
 use crate::{
     fault::Fault,
@@ -39,7 +39,7 @@ pub static V03: HttpJson = HttpJson {
 };
 
 impl HttpJson {
-    /// The row of an operation; both generations have one for each.
+    /// The row of an operation; both generations have a row for each operation.
     pub fn method(&self, op: Op) -> Option<&'static Method> {
         self.methods.iter().find(|method| method.op == op)
     }

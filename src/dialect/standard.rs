@@ -1,7 +1,7 @@
 //! `/`: all three generations of the specification side by side (wire §1.3, Appendix B step 2).
 //!
-//! PascalCase is 1.0, `message/*` and `agent/*` are 0.2 and 0.3, `tasks/send*` is 0.1. The three
-//! names that the slash generations share are answered by the generation that made the task.
+//! PascalCase names are 1.0, `message/*` and `agent/*` are 0.2 and 0.3, `tasks/send*` is 0.1. The
+//! three names that 0.1 and 0.3 share are answered in the generation that created the task.
 
 use crate::model::Op;
 
@@ -52,6 +52,6 @@ const METHODS: &[Method] = &[
     method("agent/authenticatedExtendedCard", Op::ExtendedCard, &v03::WIRE),
     method("tasks/pushNotification/set", Op::PushSet, &v01::WIRE),
     method("tasks/pushNotification/get", Op::PushGet, &v01::WIRE),
-    // In no specification; Wire Appendix B: from the tutorial.
+    // Not in a specification; Wire Appendix B: from the tutorial.
     method("task/subscribe", Op::Subscribe, &tutorial::WIRE),
 ];

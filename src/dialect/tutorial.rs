@@ -1,7 +1,7 @@
 //! The "Request/Response Structure" tutorial (wire §8): 0.3, parts by `type`, HTTP statuses.
 //!
-//! Its readers look for `message_id` and for `type` in parts, readers of 0.3 for `messageId` and
-//! `kind`: only this dialect writes both. Results are tasks and messages as in 0.3.
+//! Its clients look for `message_id` and for `type` in parts, clients of 0.3 for `messageId` and
+//! `kind`: this dialect writes both. Results are tasks and messages as in 0.3.
 
 use crate::{
     fault::{Fault, FaultKind},
@@ -23,7 +23,7 @@ pub static DIALECT: Dialect = Dialect {
     routes: Routes::NONE,
 };
 
-/// 0.3 with both names.
+/// 0.3 with the names of both.
 pub(super) static WIRE: Wire = Wire {
     decode: v03::read_lenient,
     encode: Encode {
@@ -39,9 +39,9 @@ pub(super) static WIRE: Wire = Wire {
 
 const METHODS: &[Method] = &[
     method("message/send", Op::Send, &WIRE),
-    // Singular, and in no specification.
+    // In the singular, which is in no specification.
     method("task/subscribe", Op::Subscribe, &WIRE),
-    // The rest of 0.3, without which a client could neither begin a subscription nor read its task.
+    // The other methods of 0.3: without them a client could neither start a task nor read it.
     method("message/stream", Op::Stream, &WIRE),
     method("tasks/get", Op::Get, &WIRE),
     method("tasks/cancel", Op::Cancel, &WIRE),
@@ -70,7 +70,7 @@ fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool
     v03::event_in(out, &SPELLING, item, cx)
 }
 
-/// The statuses of the TypeScript variant of the tutorial; any other fault is 200.
+/// The statuses of the TypeScript variant of the tutorial; for any other fault 200.
 fn fault_http(fault: &Fault) -> u16 {
     match fault.kind {
         FaultKind::InvalidRequest => 400,

@@ -1,7 +1,7 @@
 //! Protocol 0.1 (wire §1.5, §1.6, §1.9): only tasks, parts by `type`, artifacts by `index`.
 //!
-//! A stream carries status and artifact events and never a task: the status of a snapshot is sent
-//! instead. A direct message is shown as a completed task with `status.message`, under the id the
+//! A stream contains status and artifact events but no task: instead of a snapshot its status is
+//! sent. A direct message is shown as a completed task with `status.message`, under the id that the
 //! client chose.
 
 use crate::{
@@ -65,7 +65,7 @@ fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool
     event_in(out, &SPELLING, item, cx)
 }
 
-/// Appends a reply in a wire format with tasks only.
+/// Appends a reply in a wire format that answers only with tasks.
 pub(super) fn reply_in(
     out: &mut Vec<u8>,
     spelling: &Spelling,
@@ -84,8 +84,8 @@ pub(super) fn reply_in(
     }
 }
 
-/// The ids of a direct message's task: no task exists, so the id is the one the client named, or
-/// else the message's own, which is unique as well.
+/// The ids of the task that stands for a direct message. No task exists, so the id is the one that
+/// the client named, or else the message's id, which is unique as well.
 fn direct_task_ref<'a>(
     message: Message<'a>,
     context_id: RawText<'a>,
@@ -121,7 +121,7 @@ pub(super) fn event_in(
         StreamResponse::Event { event, artifact_index, task_id, context_id, last, .. } => {
             let task_ref = TaskRef { task_id: task_id.raw(), context_id: context_id.raw() };
             match event {
-                // A client's message is not an event of the protocol.
+                // The protocol has no event for a client's message.
                 TaskEvent::UserMessage { .. } => return false,
                 TaskEvent::Status { state, at_ms, message, metadata } => {
                     let status_out = StatusOut { state, at_ms, said: message };

@@ -1,6 +1,6 @@
 //! Protocols 0.2 and 0.3 (wire §1.5, §1.6): bare results with their `kind`, `final` events.
 //!
-//! A stream begins with the task, and the event that closes it is `final`.
+//! A stream begins with the task, and its last event is `final`.
 
 use crate::{
     fault::Fault,
@@ -102,7 +102,8 @@ pub(super) fn reply_in(out: &mut Vec<u8>, spelling: &Spelling, reply: &Reply<'_>
     match *reply {
         Reply::Task { view, history } => pre_v1::task(out, spelling, &view, history),
         Reply::Message { message, context_id } => direct(out, spelling, message, context_id),
-        // No method of this family has pages; the frame of 1.0 is used around tasks of this one.
+        // No method of this family returns pages. If one did, it would use the page of 1.0 with
+        // tasks of this family.
         Reply::PageStart => json_out::page_start(out),
         Reply::PageTask { view, history, artifacts: _ } => {
             json_out::page_comma(out);
@@ -144,7 +145,7 @@ pub(super) fn event_in(
 struct StreamUpdate<'e> {
     event: &'e TaskEvent<'e>,
     artifact_index: u32,
-    /// True: it ends the stream.
+    /// True: the event ends the stream.
     last: bool,
 }
 
@@ -156,7 +157,7 @@ fn push_update(
 ) -> bool {
     let StreamUpdate { event, artifact_index, last } = update;
     let (head, metadata) = match *event {
-        // A client's message is not an event of the protocol.
+        // The protocol has no event for a client's message.
         TaskEvent::UserMessage { .. } => return false,
         TaskEvent::Status { metadata, .. } => {
             (&b"{\"kind\":\"status-update\",\"taskId\":\""[..], metadata)

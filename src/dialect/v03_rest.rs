@@ -1,7 +1,7 @@
 //! HTTP+JSON of 0.3 (wire §3.4): the ProtoJSON of `a2a.v1`, which differs from the JSON of
 //! JSON-RPC.
 //!
-//! Parts are the `content` of a message, files and data are separate messages, enums have their
+//! The parts of a message are its `content`, files and data are separate messages, enums have their
 //! full names, results and stream items are wrapped. False or empty members are omitted.
 
 use crate::{
@@ -60,7 +60,8 @@ fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
             }
         }
         Reply::Message { message, context_id } => direct(out, message, context_id),
-        // The proto of 0.3 has no list; its text has one, and 1.0 has the frame for it.
+        // The proto of 0.3 has no list, but the text of its specification has one; this is the page
+        // of 1.0.
         Reply::PageStart => json_out::page_start(out),
         Reply::PageTask { view, history, artifacts } => {
             json_out::page_comma(out);
@@ -102,7 +103,7 @@ fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool
 
 fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, task_ref: TaskRef<'_>, last: bool) -> bool {
     let (head, metadata) = match *event {
-        // A client's message is not an event of the protocol.
+        // The protocol has no event for a client's message.
         TaskEvent::UserMessage { .. } => return false,
         TaskEvent::Status { metadata, .. } => (&b"{\"statusUpdate\":{\"taskId\":\""[..], metadata),
         TaskEvent::Artifact { metadata, .. } => {
@@ -208,7 +209,7 @@ fn part(out: &mut Vec<u8>, part: Part<'_>) {
             out.push(b'}');
         }
         Content::Data(data) => {
-            // A Struct is an object. Any other value is wrapped, and marked (wire §1.9).
+            // A Struct is an object. Any other value is wrapped and marked (wire §1.9).
             json_out::json(out, b"{\"data\":{\"data\":{\"value\":", data.raw());
             out.extend_from_slice(b"}}");
             json_out::wrapped_mark(out, metadata);

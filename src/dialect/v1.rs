@@ -1,7 +1,7 @@
 //! Protocol 1.0 (wire §1.5 to §1.7): ProtoJSON, `{"task":…}` or `{"message":…}`, ErrorInfo.
 //!
-//! Invariant: camelCase names, full enum names, no defaults and empty lists, no member that the
-//! proto does not have. The hot path: members are constants, values are copied unchanged.
+//! Invariant: camelCase names, full enum names, no defaults, no empty lists, and no member that the
+//! proto does not have. This is the hot path: members are constants, values are copied unchanged.
 
 use crate::{
     fault::Fault,
@@ -80,7 +80,7 @@ pub(super) fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
         Reply::PageStart => json_out::page_start(out),
         Reply::PageTask { view, history, artifacts } => {
             json_out::page_comma(out);
-            // A2A 1.0 §3.1.4: omitted, or present even if empty.
+            // A2A 1.0 §3.1.4: artifacts are omitted, or present even if empty.
             let artifacts = if artifacts { Artifacts::Always } else { Artifacts::Never };
             task(out, &view, Some(history.unwrap_or(0)), artifacts);
         }
@@ -115,7 +115,7 @@ fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool
     }
 }
 
-/// Heads with blanks for the ids of the task and the context.
+/// The texts before other members, with blanks for the ids of the task and the context.
 const TASK: Template<95> = Template::new(
     b"{\"id\":\"------------------------------------\
     \",\"contextId\":\"------------------------------------\"",
@@ -136,7 +136,7 @@ pub(super) fn update(
     context_id: RawText<'_>,
 ) -> bool {
     match *event {
-        // A client's message is not an event of the protocol.
+        // The protocol has no event for a client's message.
         TaskEvent::UserMessage { .. } => return false,
         TaskEvent::Status { state, at_ms, message, metadata } => {
             let task_ref = TaskRef { task_id: task_id.raw(), context_id: context_id.raw() };
@@ -168,7 +168,8 @@ pub(super) enum Artifacts {
     Always,
 }
 
-/// A task up to the end of its status, completed without a message; its time is also filled in.
+/// A completed task without a status message, up to the end of its status; the time is filled in,
+/// too.
 const COMPLETED: Template<176> = Template::new(
     b"{\"id\":\"------------------------------------\
     \",\"contextId\":\"------------------------------------\"\
@@ -181,7 +182,7 @@ pub(super) fn task(
     history: Option<u32>,
     artifacts: Artifacts,
 ) {
-    // Most logs hold less punctuation than their text; a short one fits into the extra space.
+    // The log is about as large as the JSON without punctuation, for which 1 KiB is usually enough.
     out.reserve(view.bytes() + 1024);
     let task_ref = TaskRef { task_id: view.id().raw(), context_id: view.context_id().raw() };
     let now = view.status();
@@ -196,7 +197,7 @@ pub(super) fn task(
         let even_empty = artifacts == Artifacts::Always;
         json_out::list(out, b",\"artifacts\":[", view.artifacts(), even_empty, whole);
     }
-    // A2A 1.0 §3.2.4: 0 means none, and then it is omitted.
+    // A2A 1.0 §3.2.4: 0 means none; the member is then omitted.
     if history != Some(0) {
         let messages = view.history(history);
         json_out::list(out, b",\"history\":[", messages, false, |out, m| message(out, m, task_ref));
@@ -261,7 +262,8 @@ fn any_message(out: &mut Vec<u8>, message: Message<'_>, task_ref: TaskRef<'_>) {
             }
             message_tag::TASK_ID => {
                 has_task = true;
-                // The message of an agent that names its task alone: ids have one order.
+                // An agent's message with a task id but no context id: the context id is written
+                // first, so that ids are always in the same order.
                 let names_context = message.context_id().is_some();
                 if !names_context
                     && message.role() == Role::Agent
@@ -281,7 +283,7 @@ fn any_message(out: &mut Vec<u8>, message: Message<'_>, task_ref: TaskRef<'_>) {
     match role {
         Role::User => out.extend_from_slice(b",\"role\":\"ROLE_USER\",\"parts\":["),
         Role::Agent => {
-            // A2A 1.0 §4.1.4: an agent's message names its conversation.
+            // A2A 1.0 §4.1.4: an agent's message names its context.
             if !has_context && !task_ref.context_id.is_empty() {
                 json_out::id(out, b",\"contextId\":\"", task_ref.context_id);
             }
@@ -348,7 +350,7 @@ fn whole(out: &mut Vec<u8>, artifact: ArtifactView<'_>) {
     }
 }
 
-/// An artifact of an event, from the text of its id on.
+/// An artifact of an event, beginning with the text of its id.
 #[inline]
 fn chunk(out: &mut Vec<u8>, artifact: Artifact<'_>) {
     match artifact.as_text() {
@@ -369,7 +371,7 @@ fn only_text(out: &mut Vec<u8>, id: RawText<'_>, text: RawText<'_>) {
     out.extend_from_slice(b"\"}]}");
 }
 
-/// An artifact from the text of its id on.
+/// An artifact, beginning with the text of its id.
 fn described<'a>(out: &mut Vec<u8>, head: Artifact<'a>, all_parts: impl Iterator<Item = Part<'a>>) {
     json_out::text(out, b"", head.artifact_id().raw());
     let mut has_extensions = false;

@@ -1,7 +1,7 @@
 //! The `A2A-Version` of a request: versions are compared only here.
 //!
-//! A2A 1.0 §3.6: `Major.Minor`, a patch number is ignored, absent or empty means 0.3. The method
-//! name determines the generation; the version only decides whether the call is served at all.
+//! A2A 1.0 §3.6: `Major.Minor`; a patch number is ignored; absent or empty means 0.3. The method
+//! name determines the generation; the version only decides whether the call is served.
 
 use std::fmt;
 
@@ -17,8 +17,8 @@ const V1_MINOR_MAX: u32 = 0;
 
 /// Checks the requested version, from the header or else the query, for a method of `generation`.
 ///
-/// `strict`: a method that only 1.0 has is rejected unless 1.x is named; otherwise it is served
-/// (wire Appendix B, step 3). A 0.x method is served with every supported version.
+/// `strict`: a method that only 1.0 has is rejected unless the request names 1.x; otherwise it is
+/// served (wire Appendix B, step 3). A 0.x method is served with every supported version.
 ///
 /// # Errors
 /// `VersionNotSupported`.
@@ -31,11 +31,11 @@ pub fn check(asked: Option<&[u8]>, generation: Generation, strict: bool) -> Resu
     }
 }
 
-/// The wire form of a request over HTTP+JSON and of its answer: the requested version's, if it is
-/// among the served `forms`; without a version, the form of the path.
+/// The binding for a request over HTTP+JSON and its answer: that of the requested version, if it is
+/// among `forms`; without a version, that of the path.
 ///
-/// A path is less specific than a method's name: `/v1` may as well be a tenant (wire §10, trap 37).
-/// `strict`: 1.0 must be named.
+/// A path is less specific than a method name: `/v1` may also be a tenant (wire §10, trap 37).
+/// `strict`: the request must name 1.0.
 ///
 /// # Errors
 /// `VersionNotSupported`.
@@ -84,7 +84,7 @@ fn compare(asked: &[u8], needs: Generation) -> Result<(), Fault> {
     }
 }
 
-/// The wire family of a version text; `None` when it is not supported (wire §1.8).
+/// The wire family of a version text; `None`: the version is not supported (wire §1.8).
 pub fn generation(version: &str) -> Option<Generation> {
     ProtocolVersion::parse(version)?.generation()
 }
@@ -93,9 +93,9 @@ pub fn generation(version: &str) -> Option<Generation> {
 /// Versions are ordered by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProtocolVersion {
-    /// Its major number.
+    /// The major number.
     pub major: u32,
-    /// Its minor number.
+    /// The minor number.
     pub minor: u32,
 }
 
@@ -109,7 +109,7 @@ impl ProtocolVersion {
         is_version.then_some(ProtocolVersion { major, minor })
     }
 
-    /// The wire family of the version; `None`: not supported.
+    /// The wire family of the version; `None`: the version is not supported.
     pub fn generation(self) -> Option<Generation> {
         match (self.major, self.minor) {
             (0, 1) => Some(Generation::V01),
@@ -120,7 +120,7 @@ impl ProtocolVersion {
     }
 }
 
-/// Only the client needs these.
+/// Only the client uses these items.
 #[cfg(feature = "client")]
 impl ProtocolVersion {
     /// 1.0
@@ -130,8 +130,8 @@ impl ProtocolVersion {
     /// 0.1
     pub const V0_1: ProtocolVersion = ProtocolVersion { major: 0, minor: 1 };
 
-    /// The version to use with a server of this version: the version itself, or, from 1.0 on, where
-    /// later minor versions only add to earlier ones, the newest known minor version.
+    /// The version to use with a server of this version: the version itself. A later minor version
+    /// of 1.x only adds to earlier ones, so for it the newest known one is used.
     pub fn spoken(self) -> Option<ProtocolVersion> {
         let is_newer = self.major == 1 && self.minor > V1_MINOR_MAX;
         let spoken = if is_newer { ProtocolVersion::V1_0 } else { self };

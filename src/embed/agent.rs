@@ -1,4 +1,4 @@
-//! Agents of the embedding program; it takes their turns from a queue.
+//! Agents of the embedding program, which takes their turns from a queue.
 
 use std::{fmt, sync::Arc};
 
@@ -29,8 +29,8 @@ impl HostAgent {
         HostAgent { profile, agent }
     }
 
-    /// The profile of an A2A card in JSON, of any generation. Its URLs and security are left out:
-    /// the server writes its own. The name in paths is that of the card, with hyphens for the
+    /// The profile of an A2A card in JSON, of any generation, without its URLs and security: the
+    /// server writes its own. The name in paths is the card's name, with hyphens instead of
     /// characters that paths cannot have.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl HostAgent {
         let wrong = |error: &dyn fmt::Display| HostError::Card(error.to_string());
         let mut members: serde_json::Map<String, serde_json::Value> =
             serde_json::from_slice(json).map_err(|error| wrong(&error))?;
-        // The server writes its own URLs into the card, so a card without any is valid here.
+        // The server writes its own URLs into the card, so a card without URLs is valid here.
         if !members.contains_key("url") && !members.contains_key("supportedInterfaces") {
             members.insert("url".to_owned(), "http://localhost/".into());
         }
@@ -67,7 +67,7 @@ struct QueuedAgent {
 
 impl Agent for QueuedAgent {
     fn start(&self, turn: Turn<'_>) {
-        // On an error there was no room, and the client has been answered.
+        // On an error no slot for a waiting call was free, and the client was answered.
         if let Ok(deferred) = turn.defer() {
             self.queue.push(Queued::Turn(HostTurn::new(deferred)));
         }

@@ -7,11 +7,11 @@ use crate::engine::{FieldLines, HeadParts, ResponseSink};
 /// The name and the value of a field.
 type AnswerField = (Box<str>, Box<str>);
 
-/// An answer on its way to the program. Its content stays where the engine has written it until it
-/// is consumed.
+/// An answer for the program. Its content stays in the buffers of the engine until the program
+/// consumes it.
 #[derive(Default)]
 pub struct HostAnswer {
-    /// The HTTP status; 0: not known yet.
+    /// The HTTP status; 0: not received yet.
     pub status: u16,
     /// The fields.
     pub fields: Vec<AnswerField>,
@@ -55,8 +55,8 @@ impl HostAnswer {
         self.content.front().map_or(&[], |first| &first[self.consumed..])
     }
 
-    /// Takes `len` bytes from the front of the content. False: the content is shorter, and none is
-    /// taken.
+    /// Removes `len` bytes from the front of the content. False: the content is shorter, and
+    /// nothing is removed.
     pub fn consume(&mut self, mut len: usize) -> bool {
         if len > self.unsent {
             return false;

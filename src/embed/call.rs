@@ -1,7 +1,7 @@
-//! A call that the program itself makes, without HTTP. Request and answers are JSON of A2A 1.0.
+//! A call of the program itself, without HTTP. Request and answers are JSON of A2A 1.0.
 //!
-//! Inside it is an HTTP+JSON [`Exchange`]; the program vouches for the caller: limits, quotas,
-//! idempotency and errors are those of a call over the network.
+//! Internally, a call is an HTTP+JSON [`Exchange`]; the program vouches for the caller. Limits,
+//! quotas, idempotency and errors are those of a call over the network.
 
 use std::{
     collections::VecDeque,
@@ -32,7 +32,7 @@ pub struct HostCaller<'a> {
     /// The caller's name, as a trusted proxy would send it; the caller owns its tasks. `None`: an
     /// anonymous caller.
     pub owner: Option<&'a str>,
-    /// The tenant; `None`: the one in the request, if any.
+    /// The tenant; `None`: the tenant in the request, if any.
     pub tenant: Option<&'a str>,
 }
 
@@ -43,14 +43,15 @@ pub enum HostReply {
     Json(Vec<u8>),
     /// The call has failed: `{"error": ...}`, as HTTP+JSON has it (A2A 1.0 §11.6).
     Error(Vec<u8>),
-    /// No answer arrived in time. The waker of the call is woken when one may have, but not when
-    /// this time in ms has passed, after which [`HostCall::next`] is due; `None`: for ever.
+    /// No answer arrived in time. The waker of the call is woken when an answer may have arrived.
+    /// Nothing wakes the program when this time in ms has passed, although [`HostCall::next`] is
+    /// due then; `None`: no such time.
     Waiting(Option<u64>),
     /// Nothing follows.
     Over,
 }
 
-/// A call. Dropping it tells the engine that the caller has left.
+/// A call. Its drop counts as a disconnect of the caller.
 pub struct HostCall {
     inner: Mutex<CallInner>,
     engine: Arc<HostEngine>,
@@ -69,7 +70,7 @@ struct CallInner {
     replies: VecDeque<HostReply>,
 }
 
-/// Wakes the thread that waits for a call, and the program, if it wants that.
+/// Wakes the thread that waits for a call, and the waker of the program, if any.
 struct CallBell {
     is_rung: Mutex<CallSignal>,
     heard: Condvar,
@@ -96,7 +97,7 @@ impl Wake for CallBell {
     }
 }
 
-/// More bytes than a head of a call has besides its target.
+/// An upper bound of the bytes of a call's head without its target.
 const FIELD_BYTES: usize = 256;
 
 /// A request as HTTP+JSON has it.
@@ -107,15 +108,15 @@ struct CallRequest<'j> {
 }
 
 impl HostCall {
-    /// Begins a call; the JSON of a send is read in place. `also` is woken whenever
-    /// [`HostCall::next`] may have news.
+    /// Starts a call; the JSON of a send is read in place. `also` is woken whenever
+    /// [`HostCall::next`] may have a result.
     ///
     /// # Errors
     /// [`HostError::Event`]: the request is not a JSON object, or a name of an agent, owner, tenant
-    /// or task is invalid or too long for a head (`target_bytes_max`), or `op` is another than
-    /// send, stream, get, list, cancel and subscribe.
-    /// [`HostError::Full`]: `connections_max` calls, requests and connections of this process are
-    /// open.
+    /// or task is invalid or too long for a head (`target_bytes_max`), or `op` is not one of send,
+    /// stream, get, list, cancel and subscribe.
+    /// [`HostError::Full`]: too many calls, requests and connections of this process are open
+    /// (`connections_max`).
     pub fn new(
         engine: &Arc<HostEngine>,
         op: Op,
@@ -125,7 +126,8 @@ impl HostCall {
     ) -> Result<HostCall, HostError> {
         if caller.owner.is_some_and(|owner| !is_name(owner)) {
             let most = CALLER_NAME_BYTES_MAX;
-            return Err(wrong(format!("an owner has 1 to {most} bytes and no control characters")));
+            let rule = format!("the owner must have 1 to {most} bytes and no control characters");
+            return Err(wrong(rule));
         }
         let made = CallRequest::new(engine, op, request, caller)?;
         let CallRequest { method, target, body } = made.check_length(engine.engine().limits())?;
@@ -168,7 +170,7 @@ impl HostCall {
         Ok(HostCall { inner: Mutex::new(inner), engine, slot, bell, wake })
     }
 
-    /// The next answer; waits for it at most `wait`. One thread at a time.
+    /// Waits at most `wait` for the next answer. Only one thread at a time may call this.
     pub fn next(&self, wait: Duration) -> HostReply {
         let until = Instant::now().checked_add(wait);
         loop {
@@ -177,12 +179,12 @@ impl HostCall {
                 if signal.is_closed {
                     return HostReply::Over;
                 }
-                // Before the poll, which may ring it.
+                // Cleared before the poll, which may set the flag again.
                 signal.is_rung = false;
             }
             let due_ms = {
                 let inner = &mut *self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-                // Before more is fetched: this bounds the untaken replies by one poll.
+                // Before the next poll: so the stored replies are at most those of one poll.
                 if let Some(reply) = inner.replies.pop_front() {
                     return reply;
                 }
@@ -238,7 +240,7 @@ fn principal(engine: &HostEngine, owner: &str, tenant: Option<&str>) -> Principa
 }
 
 impl CallInner {
-    /// Makes replies of the received content.
+    /// Converts the received content into replies.
     fn read(&mut self) {
         if self.said.status == 0 {
             return;
@@ -291,21 +293,21 @@ impl<'j> CallRequest<'j> {
         let first = || engine.engine().service().profile(AgentIndex(0));
         let agent = match caller.agent {
             Some(agent) if is_agent_name(agent) => agent.to_owned(),
-            Some(agent) => return Err(wrong(format!("{agent:?} is no name of an agent"))),
-            None => first().ok_or_else(|| wrong("there is no agent"))?.name.clone(),
+            Some(agent) => return Err(wrong(format!("invalid agent name {agent:?}"))),
+            None => first().ok_or_else(|| wrong("the server has no agent"))?.name.clone(),
         };
         let base = |tenant: Option<&str>| match tenant {
             Some(tenant) if is_agent_name(tenant) => {
                 Ok(format!("/agents/{agent}/tenants/{tenant}"))
             }
-            Some(tenant) => Err(wrong(format!("{tenant:?} is no name of a tenant"))),
+            Some(tenant) => Err(wrong(format!("invalid tenant name {tenant:?}"))),
             None => Ok(format!("/agents/{agent}")),
         };
         let verb = match op {
             Op::Send => "send",
             Op::Stream => "stream",
             Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete | Op::ExtendedCard => {
-                return Err(wrong(format!("{} is not a call of this process", op.name())));
+                return Err(wrong(format!("calls of this process do not support {}", op.name())));
             }
             Op::Get | Op::List | Op::Cancel | Op::Subscribe => {
                 let members: Map<String, Value> = match request.is_empty() {
@@ -340,14 +342,12 @@ impl<'j> CallRequest<'j> {
         let base = base(tenant.or(named.as_deref()))?;
         let id = match op {
             Op::List => None,
-            _ => {
-                Some(text("id")?.ok_or_else(|| wrong("the request names no task: id is missing"))?)
-            }
+            _ => Some(text("id")?.ok_or_else(|| wrong("the request has no task id (id)"))?),
         };
         let id = id.map(|id| form_urlencoded::byte_serialize(id.as_bytes()).collect::<String>());
-        // `query::decode` reads a plus as a space; in a path it is a plus.
+        // A space is written as a plus, which a path does not decode to a space.
         let id = id.map_or(String::new(), |id| format!("/{}", id.replace('+', "%20")));
-        // Ids that a path cannot hold.
+        // Rejects ids that a path cannot contain.
         path::check(&id).map_err(|_| wrong("no task has this id"))?;
         let (method, verb) = match op {
             Op::Cancel => ("POST", ":cancel"),
@@ -382,7 +382,7 @@ impl<'j> CallRequest<'j> {
         Ok(CallRequest { method, target, body: None })
     }
 
-    /// Refuses names that a head cannot hold: its refusal would not have the form of HTTP+JSON.
+    /// Rejects names too long for a head: the exchange would not answer in the form of HTTP+JSON.
     fn check_length(self, limits: &Limits) -> Result<CallRequest<'j>, HostError> {
         let head_bytes = self.target.len() + FIELD_BYTES;
         let query = self.target.split_once('?').map_or("", |(_, query)| query);

@@ -3,7 +3,7 @@
 use super::turn::{scope_text, write_task};
 use crate::agent::DeferredCancel;
 
-/// A client's request to cancel a task; it waits for the decision. Dropping this refuses.
+/// A client's request to cancel a task, which waits for the decision. A drop refuses the request.
 pub struct HostCancel(DeferredCancel);
 
 impl HostCancel {
@@ -16,13 +16,13 @@ impl HostCancel {
         self.0.task_id().to_str().into_owned()
     }
 
-    /// The scope: it distinguishes the task from those of other owners and tenants with the same
+    /// The scope, which distinguishes the task from tasks of other owners and tenants with the same
     /// id.
     pub fn scope(&self) -> String {
         scope_text(self.0.request().scope())
     }
 
-    /// The task as it is now, in protocol buffers; `None`: it has left the store.
+    /// The task as it is now, in protocol buffers; `None`: the store no longer has the task.
     pub fn task_protobuf(&self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         self.0.read(&mut |view| write_task(&mut out, view)).then_some(out)

@@ -44,11 +44,11 @@ impl Entropy for HostEntropy {
 
 /// The context for advancing a request or a connection.
 pub struct HostCx<'a> {
-    /// The number that [`HostEngine::open`] gave.
+    /// The worker of the request or connection ([`OpenSlot::worker`]).
     pub worker: usize,
     /// Woken when the engine has more to do.
     pub wake: &'a Waker,
-    /// Where output is appended.
+    /// Receives the output, appended.
     pub out: &'a mut Vec<u8>,
     /// Bytes of earlier output that the program has not sent.
     pub unsent: usize,
@@ -69,7 +69,7 @@ pub struct HostEngine {
     _keys: Option<KeyFetcher>,
 }
 
-/// A slot among the open requests and connections, until it is dropped.
+/// A slot for an open request or connection; a drop frees the slot.
 pub struct OpenSlot {
     engine: Arc<HostEngine>,
     number: usize,
@@ -77,12 +77,12 @@ pub struct OpenSlot {
 }
 
 impl OpenSlot {
-    /// The worker that advances it.
+    /// The worker that advances the request or connection.
     pub fn worker(&self) -> usize {
         self.number % self.engine.workers.len()
     }
 
-    /// Has a call of the program woken by [`HostEngine::cut`].
+    /// Lets [`HostEngine::cut`] wake a call of the program.
     pub(super) fn wake_at_cut(&mut self, wake: &Waker) {
         self.has_waker = true;
         self.engine.wakers().insert(self.number, wake.clone());
@@ -101,8 +101,8 @@ impl Drop for OpenSlot {
 }
 
 impl HostEngine {
-    /// Makes an engine of these settings and agents; the first agent answers at `/`. Webhooks are
-    /// not served.
+    /// Creates an engine with these settings and agents; the first agent answers at `/`. Webhooks
+    /// are not supported.
     ///
     /// # Errors
     /// [`HostError::Server`], in one line.
@@ -130,7 +130,7 @@ impl HostEngine {
     }
 
     /// The engine of a running server with this many workers, for calls of this process. It has the
-    /// server's clock, and the server's workers run its timers.
+    /// clock of the server, and the server's workers run its timers.
     pub(super) fn of_server(
         engine: Arc<Engine>,
         workers: usize,
@@ -174,7 +174,7 @@ impl HostEngine {
         self.wakers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers what still waits with an error, and ends streams: calls of the program at once,
+    /// Answers waiting requests with an error, and ends streams: calls of the program at once,
     /// other requests and connections when they are advanced next.
     pub fn cut(&self) {
         self.engine.cut();
@@ -195,8 +195,8 @@ impl HostEngine {
         act(&mut Cx { engine: &self.engine, worker, now, wake, out, unsent, peer })
     }
 
-    /// Runs due agents and evicts expired tasks. Returns when to call it again, in ms of the
-    /// monotonic clock; `wake` is woken when that becomes earlier.
+    /// Runs due agents and evicts expired tasks. Returns when to call this again, in ms of the
+    /// monotonic clock; `wake` is woken when this time becomes earlier.
     pub fn tick(&self, wake: &Waker) -> Option<u64> {
         let tick = |worker: &Mutex<Worker>| {
             let worker = &mut *worker.lock().unwrap_or_else(PoisonError::into_inner);
@@ -216,12 +216,12 @@ impl OwnTime {
     /// A clock that starts now.
     ///
     /// # Errors
-    /// [`HostError::Server`]: the system has no random bits.
+    /// [`HostError::Server`]: the system provides no random bits.
     pub fn new() -> Result<OwnTime, HostError> {
         OwnTime::since(Instant::now())
     }
 
-    /// A clock that started then.
+    /// A clock that started at `began`.
     ///
     /// # Errors
     /// As from [`OwnTime::new`].

@@ -7,32 +7,32 @@ use crate::{agent::Closed, client::CallError};
 /// Errors of a turn or a server.
 #[derive(Debug)]
 pub enum HostError {
-    /// The turn is over, or its task takes no more events: it has ended, or was canceled.
+    /// The turn is over, or its task has ended or was canceled and accepts no more events.
     Closed,
     /// The card of an agent is unusable: the member and the reason.
     Card(String),
-    /// The event could not be read.
+    /// The event, or the request of a call, is invalid: the reason.
     Event(String),
-    /// The event names another task than the turn's; holds the turn's task id.
+    /// The event names another task than that of the turn, which has this id.
     OtherTask(String),
     /// The server could not start, or is not running: a text for the operator.
     Server(String),
-    /// `connections_max` calls, requests and connections of the program are open.
+    /// Too many calls, requests and connections of the program are open (`connections_max`).
     Full,
 }
 
 impl fmt::Display for HostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            HostError::Closed => f.write_str("the task takes no more events: it has ended"),
+            HostError::Closed => f.write_str("the task has ended and accepts no more events"),
             HostError::Card(why) => write!(f, "the card of the agent cannot be used: {why}"),
-            HostError::Event(why) => write!(f, "the event cannot be read: {why}"),
+            HostError::Event(why) => write!(f, "invalid event or request: {why}"),
             HostError::OtherTask(id) => {
-                write!(f, "the event names another task than that of the turn, which is {id}")
+                write!(f, "the event names another task than {id}, the task of the turn")
             }
             HostError::Server(why) => f.write_str(why),
             HostError::Full => {
-                f.write_str("connections_max calls, requests and connections are open")
+                f.write_str("too many open calls, requests and connections (connections_max)")
             }
         }
     }

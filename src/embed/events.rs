@@ -41,10 +41,10 @@ impl EventField {
     }
 }
 
-/// A larger document is freed after use.
+/// Buffers with more bytes are freed after use.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
-/// Reads events, reusing its memory.
+/// Reads events, reusing its buffers.
 #[derive(Default)]
 struct EventReader {
     buffers: FormatBuffers,
@@ -92,8 +92,9 @@ pub(super) fn with_json<R>(
 }
 
 fn event_of(received: &Received) -> Result<StreamEvent<'_>, HostError> {
+    const WHY: &str = "the event must be a task, a message or an update";
     let event = StreamEvent::received(received, None, b"");
-    event.ok_or_else(|| HostError::Event("it is none of task, message and update".to_owned()))
+    event.ok_or_else(|| HostError::Event(WHY.to_owned()))
 }
 
 fn with_reader<R>(

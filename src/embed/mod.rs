@@ -1,15 +1,14 @@
 //! A server for a program in another language: the base of the C interface and the Python wheel.
 //!
-//! The server ([`HostServer`]) has the configuration of the binary, and agents that the program
-//! brings. A turn of such an agent goes into a [`HostQueue`], from which threads of the program
-//! take it; it answers through the [`HostTurn`], from any thread. So no worker waits for the
-//! program.
+//! The server ([`HostServer`]) has the configuration of the binary, and agents of the program. A
+//! turn of such an agent goes into a [`HostQueue`]; a thread of the program takes the turn, and
+//! answers through the [`HostTurn`], from any thread. So no worker waits for the program.
 //!
 //! A [`HostEngine`] has no sockets: the program hands over requests or the bytes of connections,
 //! and provides the clock ([`HostTime`]). A [`HostCall`] is a call of the program itself.
 //!
-//! Limits: turns in queues count as waiting calls (`deferred_calls_max`), and their bytes as those
-//! of other calls. Events have the limits of tasks.
+//! Limits: turns in queues count as waiting calls (`deferred_calls_max`), and their bytes like
+//! those of other calls. Events have the limits of tasks.
 
 mod agent;
 mod answer;

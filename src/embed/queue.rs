@@ -1,4 +1,4 @@
-//! Where turns wait until a thread of the program takes them.
+//! A queue of turns for threads of the program.
 
 use std::{
     collections::VecDeque,
@@ -17,11 +17,11 @@ use super::{HostCancel, HostTurn, turn::EndNotice};
 pub enum HostItem {
     /// A message for the agent.
     Turn(HostTurn),
-    /// A client's request to cancel a task; it waits for the decision.
+    /// A client's request to cancel a task, which waits for the decision.
     Cancel(HostCancel),
-    /// The task of the turn with this number has ended, or the caller has left before there was a
-    /// task: what the turn publishes is refused from now on. [`HostTurn::watch`] requests this item
-    /// and returns the number.
+    /// The task of the turn with this number has ended, or the caller has left before a task
+    /// existed: later events of the turn are refused. [`HostTurn::watch`] requests this item and
+    /// returns the number.
     Ended(u64),
 }
 
@@ -46,7 +46,7 @@ impl Queued {
 }
 
 /// Turns that wait for a thread of the program, at most `deferred_calls_max`; the server refuses
-/// the next one.
+/// more.
 pub struct HostQueue {
     waiting: Mutex<QueuedItems>,
     ready: Condvar,
@@ -69,12 +69,12 @@ impl HostQueue {
         Arc::new(HostQueue::of(None))
     }
 
-    /// A queue and the socket that becomes readable when something is in it: for event loops, which
-    /// then call [`HostQueue::take`] without waiting. The reader empties the socket first, by
-    /// [`HostQueue::hear`].
+    /// A queue, and a socket that becomes readable when the queue is no longer empty: for event
+    /// loops, which first empty the socket with [`HostQueue::hear`], and then call
+    /// [`HostQueue::take`] without waiting.
     ///
     /// # Errors
-    /// There are no more descriptors.
+    /// The process has no free descriptor.
     pub fn with_bell() -> io::Result<(Arc<HostQueue>, UnixStream)> {
         let (bell, heard) = UnixStream::pair()?;
         bell.set_nonblocking(true)?;
@@ -93,14 +93,14 @@ impl HostQueue {
         while matches!(socket.read(&mut bytes), Ok(count) if count == bytes.len()) {}
     }
 
-    /// Takes at most `most` items, in order. Waits until there is one, `wait` has passed or the
-    /// queue is closed. `None`: it is closed and empty.
+    /// Takes at most `most` items, in order. Waits until the queue has an item or is closed, or
+    /// `wait` has passed. `None`: the queue is closed and empty.
     pub fn take(&self, wait: Duration, most: usize) -> Option<Vec<HostItem>> {
         let until = Instant::now().checked_add(wait);
         loop {
             let queued = self.take_queued(until, most)?;
             let is_empty = queued.is_empty();
-            // Without the lock: this may read a turn.
+            // Without the lock of the queue: this may lock a turn.
             let items: Vec<HostItem> = queued.into_iter().filter_map(Queued::item).collect();
             if is_empty || !items.is_empty() {
                 return Some(items);

@@ -9,7 +9,7 @@ use crate::{
 
 use super::{HostAgent, HostEngine, HostError, HostSettings, OwnTime};
 
-/// A server that runs. Dropping it ends it at once, and the calls of this process.
+/// A running server. A drop ends it, and the calls of this process, at once.
 pub struct HostServer {
     running: Running,
     banner: String,
@@ -17,8 +17,8 @@ pub struct HostServer {
     calls: CallEngine,
 }
 
-/// The engine for calls of this process; made by the first one. Invariant: the server is dropped
-/// before it, and the calls end with it.
+/// The engine for calls of this process; the first call creates it. Invariant: the server is
+/// dropped before this engine; the drop of the engine ends the calls.
 #[derive(Default)]
 struct CallEngine(OnceLock<Arc<HostEngine>>);
 
@@ -30,8 +30,8 @@ impl Drop for CallEngine {
     }
 }
 
-/// Reads the configuration of a server again; requests over the network may be part of that. It
-/// needs no [`HostServer`], so other threads use and end the server meanwhile.
+/// Reads the configuration of a server again, which may include requests over the network. Separate
+/// from the [`HostServer`], so that other threads can use and end the server meanwhile.
 #[derive(Clone)]
 pub struct HostReloader {
     reloader: Arc<Mutex<EmbeddedReloader>>,
@@ -39,10 +39,10 @@ pub struct HostReloader {
 }
 
 impl HostReloader {
-    /// Reads the configuration again, as `serve` does on SIGHUP: this text, or the last one that
-    /// the server was started or reloaded with. Agents of the program stay; agents of the
-    /// configuration, callers, quotas, TLS, the log and live limits change, all or none. The
-    /// changes are logged. One reload runs at a time.
+    /// Reads the configuration again, as `serve` does on SIGHUP: this text, or the text of the last
+    /// start or reload. Agents of the program stay; agents of the configuration, callers, quotas,
+    /// TLS, the log and live limits change, all or none. The changes are logged. One reload runs at
+    /// a time.
     ///
     /// # Errors
     /// [`HostError::Server`]: the reason, in one line; nothing has changed.
@@ -59,7 +59,7 @@ impl HostReloader {
 
 impl HostServer {
     /// Starts a server with these settings and agents; the first agent answers at `/`. A non-empty
-    /// `listen` replaces the key of that name.
+    /// `listen` replaces the key `listen`.
     ///
     /// # Errors
     /// [`HostError::Server`], in one line.
@@ -81,7 +81,7 @@ impl HostServer {
         &self.running
     }
 
-    /// Reads the configuration again.
+    /// Returns the reloader of the configuration.
     pub fn reloader(&self) -> HostReloader {
         self.reloader.clone()
     }
@@ -89,7 +89,7 @@ impl HostServer {
     /// The engine of the server, for calls of this process ([`HostCall`]).
     ///
     /// # Errors
-    /// [`HostError::Server`]: the system has no random bits.
+    /// [`HostError::Server`]: the system provides no random bits.
     ///
     /// [`HostCall`]: super::HostCall
     pub fn engine(&self) -> Result<Arc<HostEngine>, HostError> {
@@ -107,7 +107,7 @@ impl HostServer {
         &self.banner
     }
 
-    /// The port of the first address that it listens on; 0: it listens only on sockets with a path.
+    /// The port of the first address; 0: the server listens only on sockets with a path.
     pub fn port(&self) -> u16 {
         self.running.addrs().first().map_or(0, |addr| addr.port())
     }
@@ -117,8 +117,8 @@ impl HostServer {
         self.running.shutdown();
     }
 
-    /// Waits until the server has ended. Calls of this process do not delay it: those that wait are
-    /// then answered with an error, and their streams end.
+    /// Waits until the server has ended. Calls of this process do not delay the end: waiting calls
+    /// then get an error, and their streams end.
     pub fn join(self) {
         self.running.join();
     }

@@ -26,11 +26,11 @@ use crate::{
 
 use super::{EventField, HostError, HostQueue, events, queue::Queued};
 
-/// One message to an agent of the program. All of it may be called from any thread.
+/// One message to an agent of the program. All methods may be called from any thread.
 ///
-/// The first event decides what the client gets: a message is the answer, and there is no task; an
-/// event of a task makes one. A turn that is dropped before its end fails its task, or its call
-/// where there is no task.
+/// The first event decides what the client gets: a message is the answer, without a task; an event
+/// of a task creates the task. If a turn is dropped before its end, its task fails or, without a
+/// task, its call.
 pub struct HostTurn {
     task_id: String,
     context_id: String,
@@ -48,17 +48,18 @@ pub(super) struct TurnInner {
     state: Option<TaskState>,
 }
 
-/// How far the turn has come.
+/// The progress of the turn.
 enum TurnProgress {
     /// The program has published nothing yet.
     Waiting(Deferred),
-    /// There is a task.
+    /// The task exists.
     Running(Job),
     Over,
 }
 
 impl TurnProgress {
-    /// Ready once the turn is of no use any more; `None`: it is over.
+    /// Ready once the turn is obsolete: its task has ended, or its caller has left; `None`: it is
+    /// over.
     fn canceled(&self) -> Option<Canceled> {
         match self {
             TurnProgress::Waiting(deferred) => Some(deferred.canceled()),
@@ -76,15 +77,15 @@ impl TurnProgress {
     }
 }
 
-/// Where the notice goes that a turn is of no use any more.
+/// The receiver of the notice that a turn is obsolete.
 enum NoticeTo {
     /// Into a queue. Weak: a notice may itself be in the queue.
     Queue(Weak<HostQueue>),
-    /// To a function, which calls [`HostTurn::is_over`] later, not itself.
+    /// A function; the program calls [`HostTurn::is_over`] later, not in this function.
     Function(Box<dyn Fn() + Send + Sync>),
 }
 
-/// Woken by every change of the task or call that the turn waits for, which may be its end.
+/// Woken by every change of the turn's call or task, which may be its end.
 pub(super) struct EndNotice {
     number: u64,
     to: NoticeTo,
@@ -111,7 +112,7 @@ impl Wake for EndNotice {
 }
 
 impl EndNotice {
-    /// The number of the turn, if it is of no use any more; else it is woken again.
+    /// The number of the turn, if it is obsolete; otherwise the notice is woken again.
     pub fn ended(&self) -> Option<u64> {
         let turn = self.turn.upgrade()?;
         let mut inner = turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,7 +121,7 @@ impl EndNotice {
 }
 
 impl TurnInner {
-    /// Whether the turn is of no use any more; true only once.
+    /// Whether the turn has become obsolete; true only once.
     fn has_ended(&mut self) -> bool {
         let (Some(ended), Some(notice)) = (&mut self.ended, &self.notice) else { return false };
         let waker = Waker::from(Arc::clone(notice));
@@ -131,7 +132,7 @@ impl TurnInner {
         is_over
     }
 
-    /// Tells the program if the turn is of no use any more.
+    /// Notifies the program if the turn has become obsolete.
     fn tell_end(&mut self) {
         if !self.has_ended() {
             return;
@@ -147,7 +148,7 @@ impl TurnInner {
         }
     }
 
-    /// Waits for the end of what the turn is now.
+    /// Watches the end of the current call or task.
     fn watch(&mut self) {
         self.ended = self.progress.canceled().filter(|_| self.notice.is_some());
         self.tell_end();
@@ -180,24 +181,24 @@ impl HostTurn {
         }
     }
 
-    /// The task's id; before there is a task, the id that it would get.
+    /// The id of the task; before the task exists, the id that it would get.
     pub fn task_id(&self) -> &str {
         &self.task_id
     }
 
-    /// The scope: it distinguishes the task from those of other owners and tenants with the same
+    /// The scope, which distinguishes the task from tasks of other owners and tenants with the same
     /// id.
     pub fn scope(&self) -> String {
         scope_text(self.scope)
     }
 
-    /// The id of the conversation.
+    /// The context id.
     pub fn context_id(&self) -> &str {
         &self.context_id
     }
 
-    /// Has [`HostItem::Ended`] put into this queue when the turn is of no use any more; returns the
-    /// number that it will have there.
+    /// Puts [`HostItem::Ended`] into this queue when the turn is obsolete: its task has ended, or
+    /// its caller has left. Returns the number of the item.
     ///
     /// [`HostItem::Ended`]: super::HostItem::Ended
     pub fn watch(&self, queue: &Arc<HostQueue>) -> u64 {
@@ -206,8 +207,9 @@ impl HostTurn {
         number
     }
 
-    /// Has a function called when the turn may be of no use any more, on any thread: it must not
-    /// use the turn, nor wait. After each call of it [`HostTurn::is_over`] tells and arms it again.
+    /// Calls a function, on any thread, when the turn may be obsolete: the function must neither
+    /// use the turn nor wait. [`HostTurn::is_over`] then returns the answer, and arms the function
+    /// again.
     pub fn watch_with(&self, notify: impl Fn() + Send + Sync + 'static) {
         self.watch_to(0, NoticeTo::Function(Box::new(notify)));
     }
@@ -227,8 +229,8 @@ impl HostTurn {
         drop(before);
     }
 
-    /// True when what the turn publishes is refused: it has answered, its task has ended, or the
-    /// caller has left before there was one.
+    /// Whether events of the turn are refused: the turn has answered, its task has ended, or the
+    /// caller has left before a task existed.
     pub fn is_over(&self) -> bool {
         let mut inner = self.lock();
         if inner.has_ended() {
@@ -239,7 +241,7 @@ impl HostTurn {
         ended.is_none_or(|mut ended| Pin::new(&mut ended).poll(&mut cx).is_ready())
     }
 
-    /// The state that the turn has published last; `None`: it has published none.
+    /// The last state that the turn has published; `None`: it has published no state.
     pub fn last_state(&self) -> Option<TaskState> {
         self.lock().state
     }
@@ -284,12 +286,12 @@ impl HostTurn {
         self.ask(|_, info| info.tenant().map(str::to_owned)).flatten()
     }
 
-    /// The extensions that the client asks for, comma separated.
+    /// The extensions that the client requests, comma-separated.
     pub fn extensions(&self) -> Option<String> {
         self.ask(|_, info| info.extensions().map(str::to_owned)).flatten()
     }
 
-    /// The state of the task before the message; `None`: the message starts a new one, or the turn
+    /// The state of the task before the message; `None`: the message starts a new task, or the turn
     /// is over.
     pub fn state(&self) -> Option<TaskState> {
         self.ask(|_, info| info.state()).flatten()
@@ -300,7 +302,7 @@ impl HostTurn {
         self.ask(|_, info| info.header(name).map(str::to_owned)).flatten()
     }
 
-    /// The task as it is now, in protocol buffers; `None`: there is none.
+    /// The task as it is now, in protocol buffers; `None`: no task exists.
     pub fn task_protobuf(&self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         let mut push = |view: TaskView<'_>| write_task(&mut out, view);
@@ -324,7 +326,7 @@ impl HostTurn {
     /// it is the answer, otherwise it completes the task. A final state ends the turn.
     ///
     /// # Errors
-    /// [`HostError::Event`] and [`HostError::OtherTask`], after which the turn is as it was;
+    /// [`HostError::Event`] and [`HostError::OtherTask`], which leave the turn unchanged;
     /// [`HostError::Closed`].
     pub fn publish_protobuf(&self, field: EventField, bytes: &[u8]) -> Result<(), HostError> {
         events::with_protobuf(field, bytes, |event| self.publish(&event))
@@ -363,7 +365,7 @@ impl HostTurn {
         })
     }
 
-    /// Publishes a status, with a text of the agent if it has something to say.
+    /// Publishes a status, with a text of the agent, if any.
     ///
     /// # Errors
     /// [`HostError::Closed`].
@@ -378,8 +380,8 @@ impl HostTurn {
         self.publish_change(&TaskEvent::Status { state, at_ms, message, metadata: None })
     }
 
-    /// Publishes an artifact of one text, or a chunk of one: `append` adds it to the artifact with
-    /// this id, `last` says that no more will come.
+    /// Publishes an artifact with one text, or a chunk of an artifact: `append` adds the text to
+    /// the artifact with this id; `last`: no chunk follows.
     ///
     /// # Errors
     /// [`HostError::Closed`].
@@ -417,7 +419,7 @@ impl HostTurn {
         })
     }
 
-    /// Answers with a direct message of this text; a task that exists is completed by it.
+    /// Answers with a direct message of this text; the message completes a task that exists.
     ///
     /// # Errors
     /// [`HostError::Closed`].
@@ -429,8 +431,8 @@ impl HostTurn {
         self.finish(|deferred| deferred.reply(message.clone()), |job| job.reply(message))
     }
 
-    /// Ends the turn with an error: a task fails with this text, a call without one fails as an
-    /// internal error with it.
+    /// Ends the turn with an error: the task fails with this text; a call without a task fails with
+    /// an internal error and this text.
     ///
     /// # Errors
     /// [`HostError::Closed`].
@@ -438,8 +440,8 @@ impl HostTurn {
         self.finish_task(|deferred| deferred.fail(text.to_owned()), |job| job.fail(text))
     }
 
-    /// Ends the turn with an error of the program. The operator receives its text, at most 4 KiB;
-    /// the client receives it where the server shows errors, else a reference.
+    /// Ends the turn with an error of the program. The operator receives the text, at most 4 KiB;
+    /// the client receives it if the server shows errors, otherwise a reference.
     ///
     /// # Errors
     /// [`HostError::Closed`].
@@ -465,8 +467,8 @@ impl HostTurn {
         self.finish(waiting, &task)
     }
 
-    /// Refuses the message with an error of A2A: the call fails and no task is made; a task that
-    /// exists fails with the text.
+    /// Refuses the message with an error of A2A: the call fails, and no task is created; a task
+    /// that exists fails with the text.
     ///
     /// # Errors
     /// [`HostError::Closed`].
@@ -475,8 +477,8 @@ impl HostTurn {
         self.finish(refuse, |job| job.fail(text))
     }
 
-    /// Ends the turn: the program has no more to say. A task that neither has ended nor waits for
-    /// its client fails, as does a call that has no answer.
+    /// Ends the turn without another event. A task that has neither ended nor waits for its client
+    /// fails, as does a call without an answer.
     pub fn end(&self) {
         // A turn that has ended already stays as it is.
         let _ = self.finish(drop, |job| {
@@ -501,8 +503,8 @@ impl HostTurn {
         })
     }
 
-    /// Replaces the progress by the result of `step`. After an error the turn is over: its task
-    /// takes no more, so the job has no other use.
+    /// Replaces the progress by the result of `step`. After an error the turn is over, because its
+    /// task accepts no more events.
     fn advance(
         &self,
         state: Option<TaskState>,

@@ -1,5 +1,5 @@
-//! Request bodies in progress: bodies of known length, which wait in the input, and chunked ones,
-//! which are decoded as they arrive. Both must make progress within every `body_idle_ms`.
+//! Request bodies in progress: bodies of known length, which wait in the input, and chunked bodies,
+//! which are decoded as they arrive. Both kinds must make progress within every `body_idle_ms`.
 
 use super::{
     conn::{Conn, Cx, FRESH, ParseTurn, State, Step},
@@ -22,18 +22,18 @@ pub(super) struct Chunks {
     pub(super) layout: HeadLayout,
     body: Vec<u8>,
     decoder: Chunked,
-    /// Its size limit.
+    /// The size limit of the body.
     limit: BodyLimit,
-    /// Input bytes that were decoded so far.
+    /// Input bytes decoded so far.
     eaten: u64,
-    /// True: it is complete, and waits for a parse slot.
+    /// True: the body is complete, and waits for a parse slot.
     is_whole: bool,
     /// The caller.
     admission: Admitted,
 }
 
 impl Chunks {
-    /// Bytes of buffers that are held.
+    /// Bytes of the buffers.
     pub(super) fn held_bytes(&self) -> usize {
         self.head.capacity() + self.body.capacity()
     }
@@ -74,7 +74,7 @@ impl Conn {
         self.seen = rest.len() as u64;
         match end {
             request::BodyEnd::At(total) => {
-                // A head and a body of the largest limit that a setup may have fit 32 bits.
+                // A head and a body at the largest configurable limits fit 32 bits.
                 let need = u32::try_from(total).unwrap_or(u32::MAX);
                 self.state = State::Reading { scanned: 0, need, continued: true };
                 self.not_yet(cx, rest.len(), total, eof)
@@ -137,7 +137,7 @@ impl Conn {
             return Step::Wait;
         };
         let (head, body) = (chunks.layout.head(&chunks.head), Source::from(&chunks.body));
-        // It may have taken long: the credential may have expired.
+        // The credential may have expired while the body arrived.
         if chunks.admission.as_ref().is_some_and(|admission| !admission.holds(cx.now)) {
             return self.refuse_caller(cx, &head, &ENDED);
         }

@@ -3,7 +3,7 @@
 use crate::{
     binding::{cors::CorsError, interfaces::InterfaceError},
     dialect,
-    limits::AGENT_FIELDS_MAX,
+    limits::{AGENT_FIELDS_MAX, ceiling},
 };
 
 /// Why a server cannot be set up; one line for the operator.
@@ -11,13 +11,13 @@ use crate::{
 pub enum BuildError {
     /// There is no agent.
     NoAgent,
-    /// The setup has a service, which brings its own agents and nodes, and also agents or a node.
+    /// The setup has a custom service, and also agents or a node, which a service defines itself.
     AgentsBesideService,
     /// Two agents share a name.
     SameName(String),
-    /// An agent's name does not fit into a path.
+    /// An agent's name has characters that are not allowed.
     Name(String),
-    /// An agent's profile names a header field that agents may not see, or too many.
+    /// An agent's profile names a header field that agents may not see, or too many fields.
     Field(String),
     /// Not a valid tenant name, or the name of an agent.
     Tenant(String),
@@ -29,21 +29,22 @@ pub enum BuildError {
     PageMount(String),
     /// Two mounts have the same path.
     SameMount(String),
-    /// Not the URL of a server.
+    /// The public URL is not the URL of a server.
     PublicUrl(String),
     /// A mount names an unknown agent.
     Agent(String),
     /// More agents than `agents_max`.
     TooManyAgents,
-    /// Not a value of `Origin`.
+    /// Not a valid value of `Origin`.
     Origin(String),
     /// Not a host, or a host with a port.
     Host(String),
-    /// A security scheme without a unique name, or a requirement without a scheme.
+    /// A security scheme without a unique name, or a requirement with an undeclared or repeated
+    /// scheme.
     Security(String),
     /// Invalid CORS settings.
     Cors(CorsError),
-    /// Cards cannot list this.
+    /// An interface that cards cannot list.
     Interfaces(InterfaceError),
     /// The limit with this name is zero, or above its maximum.
     Limit(&'static str),
@@ -56,7 +57,7 @@ impl std::fmt::Display for BuildError {
             BuildError::AgentsBesideService => {
                 write!(
                     f,
-                    "a service brings its own agents and nodes: the setup must not name others"
+                    "the setup has a service and also agents or a node: a service defines its own"
                 )
             }
             BuildError::SameName(name) => write!(f, "two agents are called {name:?}"),
@@ -64,15 +65,16 @@ impl std::fmt::Display for BuildError {
                 write!(f, "the agent name {name:?} may only have letters, digits, '-', '_', '.'")
             }
             BuildError::Field(name) => {
-                write!(f, "the agent cannot receive the header field {name:?}: ")?;
-                write!(f, "it must be a request header, and one of at most {AGENT_FIELDS_MAX}")
+                write!(f, "the agent cannot receive the header field {name:?}: it is not a ")?;
+                write!(f, "request header, or the agent has more than {AGENT_FIELDS_MAX} of them")
             }
             BuildError::PageMount(path) => {
                 write!(f, "the server has its own page at {path:?}: nothing can be mounted there")
             }
             BuildError::Tenant(name) => write!(
                 f,
-                "the tenant {name:?} is an agent, or not made of letters, digits, '-', '_', '.'"
+                "the tenant name {name:?} is the name of an agent, or has characters other than \
+                 letters, digits, '-', '_', '.'"
             ),
             BuildError::Path(path) => {
                 write!(f, "the mount path {path:?} is not an absolute path without '.' or '%'")
@@ -95,15 +97,13 @@ impl std::fmt::Display for BuildError {
                 write!(f, "the host {text:?} must be a name or address without a port, or *")
             }
             BuildError::Security(name) => {
-                write!(
-                    f,
-                    "the security scheme {name:?} is declared twice, or required and not declared"
-                )
+                write!(f, "the security scheme {name:?} must be declared exactly once: it is ")?;
+                write!(f, "declared twice, or required without a declaration")
             }
             BuildError::Cors(error) => error.fmt(f),
             BuildError::Interfaces(error) => error.fmt(f),
             BuildError::Limit(name) => {
-                write!(f, "the limit {name} must be a whole number above zero that fits")
+                write!(f, "the limit {name} must be a whole number from 1 to {}", ceiling(name))
             }
         }
     }

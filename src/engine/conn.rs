@@ -1,8 +1,8 @@
 //! One connection as a state machine.
 //!
-//! A request is handled when it is complete in the input; until then nothing is consumed and only
-//! the number of missing bytes is stored (chunked bodies are decoded as they arrive). Output above
-//! the high-water mark stops input. After a framing error nothing is parsed again.
+//! A request is handled when it is complete in the input; until then no input is consumed and only
+//! the number of required bytes is stored (chunked bodies are decoded as they arrive). Output above
+//! the high-water mark stops input. After a framing error no input is parsed.
 
 mod admitting;
 mod large;
@@ -41,19 +41,19 @@ use admitting::LateRefusal;
 
 /// The context of each call to a connection.
 pub struct Cx<'a> {
-    /// Shared by all connections.
+    /// The state that all connections share.
     pub engine: &'a Engine,
-    /// Shared by the connections of this thread.
+    /// The state that the connections of this thread share.
     pub worker: &'a mut Worker,
     /// The time.
     pub now: Now,
-    /// Woken when the connection can continue for another reason than the socket.
+    /// Woken when the connection can continue for a reason other than its socket.
     pub wake: &'a Waker,
-    /// Output is appended here; its content already counts as unsent.
+    /// The buffer to which output is appended; its present content counts as unsent.
     pub out: &'a mut Vec<u8>,
     /// Bytes of earlier output that the socket has not taken, in addition to those in `out`.
     pub unsent: usize,
-    /// The peer; the same each time.
+    /// The peer; must be the same in each call.
     pub peer: Peer<'a>,
 }
 
@@ -62,30 +62,29 @@ pub struct Cx<'a> {
 pub struct Progress {
     /// Bytes of the input that are consumed.
     pub consumed: usize,
-    /// Bytes of input, from the first unconsumed one, below which more input changes nothing;
-    /// 0: unknown.
+    /// Bytes of unconsumed input that are required to continue; 0: unknown.
     pub need: usize,
-    /// Advance again by then, in ms of the monotonic clock.
+    /// When to advance again without an earlier event, in ms of the monotonic clock.
     pub deadline_ms: Option<u64>,
     /// False: leave input in the socket.
     pub read: bool,
     /// What to do with the socket.
     pub next: Next,
-    /// The last record of the tasks in the output, which may be sent when the server's
-    /// [`Tap`](crate::service::tap::Tap) reports this record as durable. 0: it contains none.
+    /// The last record of the tasks in the output. The output may be sent when the server's
+    /// [`Tap`](crate::service::tap::Tap) reports this record as durable. 0: no record.
     pub record: u64,
 }
 
 /// What to do with the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Keep it.
+    /// Keep the socket open.
     Open,
     /// Send the unsent output, shut down writing, ignore input for a while, then close.
     Close,
-    /// Reset it now: the peer has disconnected, or does not respond.
+    /// Reset the socket now: the peer has disconnected, or does not respond.
     Abort,
-    /// Serve HTTP/2 on it, from its first byte on: nothing is consumed.
+    /// Serve HTTP/2 on the socket, from its first byte on: no input was consumed.
     Http2,
 }
 
@@ -94,15 +93,15 @@ pub(super) enum State {
     Reading { scanned: u32, need: u32, continued: bool },
     /// In the middle of a chunked body.
     Chunks(Box<Chunks>),
-    /// The request has waited for authentication since then; nothing of it is consumed.
+    /// The request has waited for authentication since `since_ms`; it is not consumed.
     Admitting { since_ms: u64 },
-    /// A wrong key, which is refused after a delay; nothing of its request is consumed.
+    /// A request with a wrong key, which is refused after a delay; it is not consumed.
     Refusing(Box<LateRefusal>),
     /// An answer waits for its task.
     Pending(Box<PendingResponse>),
     /// A stream is open.
     Streaming(Box<EventStream>),
-    /// It is a WebSocket now.
+    /// The connection is a WebSocket.
     Upgraded(Box<Socket>),
     /// The last answer is written.
     Closed,
@@ -113,31 +112,32 @@ pub(super) const FRESH: State = State::Reading { scanned: 0, need: 0, continued:
 /// One connection.
 pub struct Conn {
     pub(super) state: State,
-    /// When the current head or body window began, or the last answer ended.
+    /// When the head or the current window of the body began, or the last answer ended.
     pub(super) since_ms: u64,
-    /// Input seen when the window of a body began.
+    /// Bytes of input at the start of the current window of a body.
     pub(super) seen: u64,
     /// The ticket of a large body that waits for a parse slot.
     pub(super) ticket: Option<Box<Ticket>>,
-    /// Data that an incomplete answer depends on.
+    /// Data of the request that an incomplete answer needs.
     pub(super) kept: Http1Kept,
-    /// True: nothing was consumed yet, so HTTP/2 can still begin.
+    /// True: no input was consumed yet, so HTTP/2 can still begin.
     is_new: bool,
-    /// True: the last request with a complete head was admitted, and its caller was authenticated
-    /// if there is an authenticator.
+    /// True: the last request with a complete head was admitted, and the caller was authenticated
+    /// if the server has an authenticator.
     is_authenticated: bool,
     /// CORS fields for the current request if it is refused.
     cors: CorsAnswer,
 }
 
-/// The activity of a connection. If one of many has to be closed, the lowest variant comes first.
+/// The activity of a connection. If connections must be closed, those with the lowest variant are
+/// closed first.
 #[cfg(feature = "net")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Activity {
-    /// No request has begun, and nothing is unsent.
+    /// No request has begun, and all output is sent.
     Idle,
-    /// A request without an authenticated caller; without an authenticator, one with an incomplete
-    /// head.
+    /// A request without an authenticated caller; if the server has no authenticator, a request
+    /// with an incomplete head.
     Unauthenticated,
     /// Any other request.
     Authenticated,
@@ -145,17 +145,17 @@ pub(crate) enum Activity {
 
 /// The result of one step of a connection.
 pub(super) enum Step {
-    /// It consumed this much and there may be more to do.
+    /// This many bytes were consumed; call the next step.
     Ate(usize),
-    /// It can do nothing until an event.
+    /// The connection waits for an event.
     Wait,
-    /// It has no room for output.
+    /// The connection has no room for output.
     Full,
-    /// It consumed this much and can do nothing more; false: it has no room for output.
+    /// This many bytes were consumed, and the connection waits; false: it has no room for output.
     Rest(usize, bool),
-    /// It begins with the preface of HTTP/2.
+    /// The connection begins with the preface of HTTP/2.
     Http2,
-    /// It is over.
+    /// The connection has ended.
     Over(Next),
 }
 
@@ -177,8 +177,8 @@ impl Conn {
     /// Advances as far as possible: call it when input arrived, the waker was woken, output was
     /// sent, the deadline passed, or the peer shut down writing.
     ///
-    /// `input` is everything received and not yet consumed. It stays unchanged, but bodies in a
-    /// [`Source::roomy`] buffer are parsed in place, and others on a copy.
+    /// `input` contains all received bytes that are not yet consumed. Bodies in a [`Source::roomy`]
+    /// buffer are parsed in place, other bodies on a copy; `input` is unchanged after the call.
     pub fn advance<'i>(
         &mut self,
         cx: &mut Cx<'_>,
@@ -192,14 +192,14 @@ impl Conn {
         if let State::Admitting { since_ms } = self.state
             && !eof
         {
-            // The head is parsed again: heads are parsed in one function only.
+            // The head is parsed again, since only `reading` parses heads.
             (asked_ms, self.state) = (Some(since_ms), FRESH);
         }
         let mut progress = loop {
             let rest = input.behind(consumed);
             let step = match &mut self.state {
                 State::Reading { .. } => self.reading(cx, rest, eof, asked_ms.take()),
-                // It has received no answer, and needs none.
+                // The client has disconnected before any answer was sent.
                 State::Admitting { .. } if eof => Step::Over(Next::Abort),
                 State::Admitting { .. } => Step::Wait,
                 State::Refusing(_) => self.refuse_late(cx, rest, eof),
@@ -244,7 +244,7 @@ impl Conn {
         progress
     }
 
-    /// What the connection does; `is_sent`: all of its output has left.
+    /// The activity of the connection; `is_sent`: all of its output is sent.
     #[cfg(feature = "net")]
     pub(crate) fn activity(&self, is_sent: bool) -> Activity {
         match self.state {
@@ -303,14 +303,14 @@ impl Conn {
             State::Upgraded(socket) => (Some(socket.deadline_ms(limits)), 0, room),
             State::Closed => (None, 0, true),
         };
-        // Without room for output time changes nothing; the driver closes a peer that does not
-        // read.
+        // Without room for output there is no deadline; the driver closes the connection if its
+        // peer does not read.
         let deadline_ms = deadline_ms.filter(|_| room);
         Progress { consumed, need, deadline_ms, read, next: Next::Open, record: 0 }
     }
 
-    /// Parses the next request, which has waited for authentication since `asked_ms`.
-    #[inline(always)] // The only caller passes its result on.
+    /// Parses and handles the next request; `asked_ms`: when its wait for authentication began.
+    #[inline(always)] // The only caller returns its result.
     fn reading(
         &mut self,
         cx: &mut Cx<'_>,
@@ -340,8 +340,7 @@ impl Conn {
                 if scanned == 0 {
                     self.since_ms = cx.now.mono_ms;
                 }
-                // At least one byte was seen, which distinguishes a partial head from an idle
-                // connection.
+                // At least 1, which distinguishes a partial head from an idle connection.
                 let scanned = upto.max(1) as u32;
                 self.state = State::Reading { scanned, need: 0, continued };
                 return self.not_yet(cx, seen, 0, eof);
@@ -392,14 +391,15 @@ impl Conn {
         Step::Ate(total)
     }
 
-    /// Notes the missing bytes, which the peer has to send in time.
+    /// Waits for the missing bytes, which the peer must send in time.
     pub(super) fn not_yet(&mut self, cx: &mut Cx<'_>, seen: usize, need: usize, eof: bool) -> Step {
         let limits = cx.engine.limits();
         let waited = cx.now.mono_ms.saturating_sub(self.since_ms);
-        // The operator may send requests until the server ends, and no drain waits for them.
+        // The operator may send requests until the server terminates; a drain does not wait for
+        // them.
         let is_over = cx.engine.is_draining() && !cx.peer.is_admin;
         if eof || (seen == 0 && is_over) {
-            // An earlier request may have an unsent answer, which must not be lost.
+            // The answer to an earlier request may be unsent, and must not be lost.
             return Step::Over(Next::Close);
         }
         if seen == 0 {

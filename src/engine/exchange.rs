@@ -1,7 +1,7 @@
-//! One request that another library has parsed, and its answer: the entry point above bytes.
+//! One request that another library has parsed, and its answer.
 //!
 //! Invariants: requests are refused for the same reasons, with the same texts and under the same
-//! limits as on an HTTP/1.1 connection. The data given to a [`ResponseSink`] is final, and durable
+//! limits as on an HTTP/1.1 connection. The data passed to a [`ResponseSink`] is final, and durable
 //! if the server has a [`Tap`](crate::service::tap::Tap). A body is handled when it is complete.
 
 mod admission;
@@ -39,14 +39,14 @@ use crate::{
     service::{Now, tap::DurableWait},
 };
 
-/// Receives the answer of an [`Exchange`]: its head once, then content any number of times, then
-/// its end once. Nothing is taken back.
+/// Receives the answer of an [`Exchange`]: the head once, then content any number of times, then
+/// the end once. Received data is never revoked.
 pub trait ResponseSink {
     /// Takes the status and the fields.
     fn head(&mut self, head: &HeadParts);
 
-    /// Takes the next bytes of the content out of the buffer, or copies them: the rest of the
-    /// buffer is dropped.
+    /// Takes the next bytes of the content, out of the buffer or by a copy: bytes that remain in
+    /// the buffer are dropped.
     fn content(&mut self, bytes: &mut Vec<u8>);
 
     /// Takes the end of the answer. Only gRPC has trailers.
@@ -64,33 +64,33 @@ pub struct Exchange {
     parts: ResponseParts,
     /// True: it is a gRPC call, which reports refusals in trailers.
     is_grpc: bool,
-    /// CORS fields if the request is refused.
+    /// CORS fields, for a refusal.
     cors: CorsAnswer,
     /// The client that trusted proxies name.
     forwarded: Option<IpAddr>,
-    /// When its client no longer wants the answer (`grpc-timeout`).
+    /// The client's deadline for the answer (`grpc-timeout`).
     due_ms: Option<u64>,
     /// True: the sink has the head of the answer.
     has_begun: bool,
-    /// True: the connection is to close after the answer.
+    /// True: the connection must close after the answer.
     closes: bool,
     body: Vec<u8>,
-    /// Its size limit.
+    /// The size limit of the body.
     limit: BodyLimit,
     /// When the current window of the body began, and the bytes received until then.
     since_ms: u64,
     seen: usize,
     /// The ticket of a large body that waits for a parse slot.
     ticket: Option<Box<Ticket>>,
-    /// Content that is held back because it shows a record that is not durable yet.
+    /// Content that waits until its record is durable.
     held: Vec<u8>,
-    /// The record that it waits for.
+    /// The record for which the content waits.
     record: Option<u64>,
     wait: DurableWait,
 }
 
 enum ExchangeState {
-    /// The body is incomplete; `caller`: after authentication.
+    /// The request is not handled yet; `caller`: the result of authentication.
     Body { head: HeadBuf, is_whole: bool, caller: Option<Admitted> },
     /// The request is refused.
     Refused(RequestRefusal),
@@ -102,7 +102,7 @@ enum ExchangeState {
     Streaming(Box<EventStream>),
     /// All of the answer is written.
     Written,
-    /// All of the answer was given to the sink.
+    /// The sink has received the whole answer.
     Done,
 }
 
@@ -118,8 +118,8 @@ impl Exchange {
         exchange
     }
 
-    /// A request of the embedding program, which names its caller: no credential is needed. `None`:
-    /// an anonymous caller.
+    /// A request of the embedding program, which names the caller, so no credential is needed.
+    /// `None`: an anonymous caller.
     #[cfg(feature = "embed")]
     pub(crate) fn vouched<'r>(
         cx: &mut Cx<'_>,
@@ -211,14 +211,14 @@ impl Exchange {
         self.is_grpc && !matches!(self.state, ExchangeState::Refused(..))
     }
 
-    /// When it arrived, until it is handled.
+    /// When the request arrived or was admitted; valid until its body arrives.
     #[cfg(feature = "grpc")]
     pub(crate) fn began_ms(&self) -> u64 {
         self.since_ms
     }
 
-    /// When the client no longer wants the answer, in ms of the monotonic clock: gRPC clients may
-    /// set it. A status replaces the part of the answer that is unsent at that time.
+    /// The client's deadline for the answer, in ms of the monotonic clock: gRPC clients may set it.
+    /// A status then replaces the unsent part of the answer.
     pub fn due_ms(&self) -> Option<u64> {
         self.due_ms
     }
@@ -249,7 +249,7 @@ impl Exchange {
         }
     }
 
-    /// Bytes of buffers that it holds.
+    /// Bytes of the buffers of the exchange.
     pub fn held_bytes(&self) -> usize {
         let state = match &self.state {
             ExchangeState::Body { head, .. } | ExchangeState::NotAdmitted(head, _) => {
@@ -262,11 +262,12 @@ impl Exchange {
         state + self.body.capacity() + self.held.capacity() + self.parts.held_bytes()
     }
 
-    /// Advances as far as possible, and gives `sink` the available part of the answer; ready when
-    /// the answer is complete.
+    /// Advances as far as possible, and passes the available part of the answer to `sink`; ready
+    /// when the answer is complete.
     ///
-    /// Content is written to `cx.out`, which is empty before and after. `cx.unsent` is the part of
-    /// this answer that the sink has not sent: above `output_bytes_max` a stream waits.
+    /// Content is written to `cx.out`, which is empty before and after the call. `cx.unsent` is the
+    /// number of bytes of this answer that the sink has not sent: above `output_bytes_max` a stream
+    /// waits.
     pub fn poll(&mut self, cx: &mut Cx<'_>, sink: &mut dyn ResponseSink) -> Poll<()> {
         debug_assert!(cx.out.is_empty());
         if let ExchangeState::Done = self.state {
@@ -279,8 +280,8 @@ impl Exchange {
         self.tell(cx, sink)
     }
 
-    /// As [`Exchange::push`], [`Exchange::end`] and [`Exchange::poll`] for a body in one piece: it
-    /// is copied only if it has to wait.
+    /// As [`Exchange::push`], [`Exchange::end`] and [`Exchange::poll`], for a body in one piece,
+    /// which is copied only if it must wait.
     pub fn poll_whole(
         &mut self,
         cx: &mut Cx<'_>,
@@ -298,7 +299,7 @@ impl Exchange {
         self.tell(cx, sink)
     }
 
-    /// Gives the output to `sink` once it is durable, or a timeout status.
+    /// Passes the output to `sink` if it is durable, or a timeout status after the deadline.
     fn tell(&mut self, cx: &mut Cx<'_>, sink: &mut dyn ResponseSink) -> Poll<()> {
         if !self.is_durable(cx) {
             if !self.is_late(cx.now) {
@@ -320,8 +321,8 @@ impl Exchange {
         self.due_ms.is_some_and(|due_ms| now.mono_ms >= due_ms)
     }
 
-    /// Writes a timeout status in place of the unsent part. It shows no task, so it waits for no
-    /// record.
+    /// Writes a timeout status in place of the unsent part. The status shows no task, so it is sent
+    /// without waiting for a record.
     #[cold]
     fn time_out(&mut self, cx: &mut Cx<'_>) {
         (self.held, self.record) = (Vec::new(), None);
@@ -338,12 +339,12 @@ impl Exchange {
         self.state = ExchangeState::Written;
     }
 
-    /// Writes as much as possible, and returns the record that it shows.
+    /// Writes as much as possible, and returns the record that the output shows.
     fn advance(&mut self, cx: &mut Cx<'_>) -> u64 {
         let (is_late, mut record) = (self.is_late(cx.now), 0);
         loop {
             match &mut self.state {
-                // After the deadline a request is not started any more.
+                // After the deadline a request is not started.
                 ExchangeState::Body { .. } if is_late => {}
                 ExchangeState::Body { caller: None, .. } => {
                     if !self.admit(cx) {
@@ -359,7 +360,7 @@ impl Exchange {
                 }
                 ExchangeState::Body { head, is_whole: true, .. } => {
                     let mut lease = None;
-                    // A compressed body may count as large.
+                    // A compressed body counts as large.
                     let is_coded = match self.is_grpc {
                         true => frame::is_compressed(&self.body),
                         false => head.head().is_coded(),
@@ -415,7 +416,7 @@ impl Exchange {
             return 0;
         };
         let admission = caller.flatten();
-        // Its body may have taken long: the credential may have expired.
+        // The credential may have expired while the body arrived.
         if admission.as_ref().is_some_and(|admission| !admission.holds(cx.now)) {
             self.state = ExchangeState::NotAdmitted(filed, ENDED.into());
             return 0;

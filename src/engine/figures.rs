@@ -1,4 +1,4 @@
-//! Figures of an engine for metrics.
+//! Values of an engine for metrics.
 
 #[cfg(feature = "metrics")]
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::service::ServiceStats;
 use crate::service::{AgentIndex, upstream::UpstreamMeter};
 
 impl Engine {
-    /// Figures of the service, if it has any.
+    /// Counters of the service, if it has any.
     pub fn stats(&self) -> Option<ServiceStats> {
         self.service().stats()
     }

@@ -1,4 +1,4 @@
-//! One round of an open stream, over any transport.
+//! One poll of an open stream, over any transport.
 
 use crate::{
     binding::{EventStream, answer::ResponseWriter},
@@ -10,7 +10,7 @@ use crate::{
 
 use std::task::Waker;
 
-/// The context of a round.
+/// The context of a poll.
 #[derive(Clone, Copy)]
 pub(super) struct FollowCx<'x> {
     pub(super) engine: &'x Engine,
@@ -18,16 +18,16 @@ pub(super) struct FollowCx<'x> {
     pub(super) wake: &'x Waker,
 }
 
-/// The result of a round.
+/// The result of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Followed {
-    /// It filled the output.
+    /// The output is full.
     Full,
-    /// It wrote all new events.
+    /// All new events are written.
     Waits,
-    /// It wrote the end of the stream.
+    /// The end of the stream is written.
     Ended,
-    /// It wrote the end because the server shuts down, or the client's credential has expired.
+    /// The end is written because the server shuts down, or the client's credential has expired.
     Cut,
 }
 

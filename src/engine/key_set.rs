@@ -1,10 +1,10 @@
 //! The public keys of all signers of a server, in one JWK set.
 //!
-//! Invariant: each key is copied as its signer has written it; an invalid set adds nothing.
+//! Invariant: each key is copied byte by byte; an invalid set is ignored.
 
 use crate::json::{DEPTH_CAP, Parser};
 
-/// A JWK set (RFC 7517 §5) with the keys of all `sets`; `None`: there are no sets.
+/// A JWK set (RFC 7517 §5) with the keys of all `sets`; `None`: `sets` is empty.
 pub fn of(sets: &[&[u8]]) -> Option<Box<[u8]>> {
     if let [] | [_] = sets {
         return sets.first().map(|set| Box::from(*set));

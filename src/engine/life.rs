@@ -18,12 +18,12 @@ use crate::{
     service::{Now, Service, TickCx, tap::Tap},
 };
 
-/// Calls and streams that clients wait for.
+/// Calls and streams for which clients wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
-    /// Calls that wait for their task.
+    /// Waiting calls.
     pub calls: usize,
-    /// Streams that are open.
+    /// Open streams.
     pub streams: usize,
 }
 
@@ -46,14 +46,14 @@ impl Engine {
         &self.config.limits
     }
 
-    /// Bytes of buffers that connections hold; their driver counts them.
+    /// Bytes of the connections' buffers; the driver counts them.
     #[cfg(feature = "net")]
     pub(crate) fn held_bytes(&self) -> &Arc<std::sync::atomic::AtomicUsize> {
         &self.config.shared.held_bytes
     }
 
-    /// The journal hook of tasks: a driver sends output with a record in
-    /// [`Progress`](crate::engine::Progress) when the record is durable.
+    /// The journal hook of tasks: a driver sends output that has a record in
+    /// [`Progress`](crate::engine::Progress) only when the record is durable.
     pub fn tap(&self) -> Option<&Arc<dyn Tap>> {
         self.tap.as_ref()
     }
@@ -71,7 +71,7 @@ impl Engine {
 
     /// Resumes the agents of this worker that are due, and evicts expired tasks.
     ///
-    /// Returns when to call it again, in ms of the monotonic clock; `wake` is woken when it is due
+    /// Returns when to call `tick` again, in ms of the monotonic clock; wakes `wake` if work is due
     /// earlier.
     pub fn tick(&self, worker: &mut Worker, now: Now, wake: &Waker) -> Option<u64> {
         let scratch = &mut worker.scratch;
@@ -89,14 +89,13 @@ impl Engine {
         self.service.tick(&mut cx, wake)
     }
 
-    /// From now on answers close their connections and new tasks are refused.
+    /// Starts the shutdown: answers close their connections, and new tasks are refused.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         self.service.drain();
     }
 
-    /// Answers calls that still wait, and ends open streams, when their connections are advanced
-    /// next.
+    /// Answers calls that still wait, and ends open streams, when their connections advance next.
     pub fn cut(&self) {
         self.service.cut();
         self.cut.store(true, Ordering::Relaxed);
@@ -118,13 +117,13 @@ impl Engine {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Calls that wait, and open streams.
+    /// The number of waiting calls and open streams.
     pub fn running(&self) -> usize {
         let Waiting { calls, streams } = self.waiting();
         calls + streams
     }
 
-    /// Calls and streams that clients wait for.
+    /// Calls and streams for which clients wait.
     pub fn waiting(&self) -> Waiting {
         Waiting { calls: self.config.waiting.count(), streams: self.config.streams.count() }
     }

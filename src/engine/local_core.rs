@@ -1,4 +1,4 @@
-//! The core that agents run in, and the checks of agents before it exists.
+//! The core that runs agents, and the checks of agents before a core is created.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -16,11 +16,11 @@ use crate::{
 /// cores creates them with this function. For `node` see
 /// [`Setup::node`](crate::engine::Setup::node).
 ///
-/// Of `start`, `base_url` is not used; `workers` is the server's number of workers. `tap` records
-/// the changes of its tasks. Repeated sends of callers with an owner are recognized
+/// `base_url` of `start` is not used; `workers` is the server's number of workers. `tap` records
+/// the changes of the core's tasks. Repeated sends of callers with an owner are recognized
 /// ([`Idempotency::Authenticated`](crate::model::Idempotency::Authenticated)). The agents can be
-/// changed while it runs: a service in front of it must resolve names with this core, or with
-/// another that has the same agents ([`Service::agent`]).
+/// changed while the core runs: a service in front of it must resolve names with this core, or with
+/// another core that has the same agents ([`Service::agent`]).
 ///
 /// # Errors
 /// Invalid limits or agents: [`BuildError::Limit`], [`BuildError::NoAgent`], [`BuildError::Name`],

@@ -1,7 +1,7 @@
 //! The server without sockets: bytes in, bytes out, and the time of the next call.
 //!
-//! All connections of a server share an [`Engine`], and those of one thread a [`Worker`]. A
-//! [`Conn`] is one connection, an [`Exchange`] one request that another library has parsed.
+//! All connections of a server share an [`Engine`], and the connections of one thread a [`Worker`].
+//! A [`Conn`] is one connection; an [`Exchange`] is one request that another library has parsed.
 //! Sockets, clocks and threads belong to the driver.
 
 mod body;
@@ -59,39 +59,39 @@ pub use crate::push::{
 use crate::service::{AgentIndex, LastCall};
 use crate::{binding::Scratch, http::HeadMemo, limits::Limits, service::Entropy};
 
-/// The state that the connections of one thread share: buffers that no request outlives. With a
-/// lock, several threads may share one.
+/// The state that the connections of one thread share: buffers that are reused for each request.
+/// With a lock, several threads may share a worker.
 pub struct Worker {
     pub(crate) scratch: Scratch,
     heads: HeadMemo,
-    /// The newest record of the tasks in the output of this call.
+    /// The newest record of the tasks in the output of the current call.
     record: u64,
-    /// The address that a trusted proxy has named in this call.
+    /// The address that a trusted proxy has named in the current call.
     forwarded: Option<IpAddr>,
 }
 
 impl Worker {
-    /// Scratch for worker number `index`, which reads heads under `limits`.
+    /// Buffers for worker number `index`, which reads heads under `limits`.
     pub fn new(index: usize, limits: &Limits, entropy: Box<dyn Entropy + Send>) -> Worker {
         let heads = HeadMemo::new(request::head_limits(limits));
         Worker { scratch: Scratch::new(index, limits, entropy), heads, record: 0, forwarded: None }
     }
 
-    /// The agent that was called last, if that was at `ms` or later.
+    /// The agent that was called last, if the call was at `ms` or later.
     #[cfg(feature = "net")]
     pub(crate) fn called_since(&self, ms: u64) -> Option<AgentIndex> {
         let LastCall { agent, at_ms } = self.scratch.call.last_call;
         (ms..u64::MAX).contains(&at_ms).then_some(agent)
     }
 
-    /// The address that a trusted proxy has named since the last call of this.
+    /// The address that a trusted proxy has named since the last call of this function.
     #[cfg(feature = "net")]
     #[inline]
     pub(crate) fn take_forwarded(&mut self) -> Option<IpAddr> {
         self.forwarded.take()
     }
 
-    /// Notes that the output shows a task with this last record; 0: there is no journal.
+    /// Notes that the output shows a task with this last record; 0: the server has no journal.
     #[inline]
     fn shows(&mut self, record: u64) {
         self.record = self.record.max(record);

@@ -1,7 +1,7 @@
 //! The requests of webhooks for the webhook worker.
 //!
-//! Invariant: a request is built on demand from the log of its task. With a tap it is sent when the
-//! record that it shows is durable, like an answer.
+//! Invariant: a request is built on demand from the log of its task. With a tap, a request is sent
+//! when the record that it shows is durable, like an answer.
 
 use std::{
     collections::VecDeque,
@@ -36,7 +36,7 @@ use crate::{
 };
 
 impl Engine {
-    /// The source of webhook requests; `None`: there are no webhooks.
+    /// The source of webhook requests; `None`: the server has no webhooks.
     pub fn outbox(&self) -> Option<Arc<dyn Outbox>> {
         let core = self.agents.as_ref()?.core();
         let posts_max = core.push_settings()?.pace.posts_max;
@@ -57,7 +57,7 @@ impl Engine {
 
 #[cfg(feature = "net")]
 impl Engine {
-    /// The webhooks, for the operator; `None`: there are none.
+    /// The webhooks, for the operator; `None`: the server has no webhooks.
     pub(crate) fn webhooks(&self) -> Option<&Webhooks> {
         self.agents.as_ref()?.core().registry()
     }
@@ -67,7 +67,7 @@ impl Engine {
         self.agents.as_ref().is_some_and(|agents| agents.core().works_for_webhooks())
     }
 
-    /// Fails unfinished tasks with webhooks; returns how many.
+    /// Fails unfinished tasks with webhooks; returns their number.
     pub(crate) fn end_watched_tasks(&self) -> usize {
         self.agents.as_ref().map_or(0, |agents| agents.core().end_watched_tasks())
     }
@@ -82,16 +82,17 @@ struct CoreOutbox {
     authenticator: Option<Arc<dyn Authenticator>>,
     /// [`Authenticator::changes`] at the last check of all webhooks.
     rules_seen: AtomicU64,
-    /// Requests that wait for a record, the longest-waiting first. Each counts as in flight, so
-    /// their number is bounded.
+    /// Requests that wait for a record, the longest-waiting first. Each counts as in flight, which
+    /// bounds their number.
     held: Mutex<VecDeque<(u64, PostRequest)>>,
     large: Mutex<LargePosts>,
-    /// When webhooks past their retry deadline were last searched for, in ms of the monotonic
+    /// The time of the last search for webhooks past their retry deadline, in ms of the monotonic
     /// clock.
     looked_ms: AtomicU64,
 }
 
-/// The interval of that search, which examines all webhooks that wait for unreachable hosts.
+/// The interval between searches for webhooks past their retry deadline. A search examines all
+/// webhooks that wait for unreachable hosts.
 const LOOK_MS: u64 = 60_000;
 
 impl CoreOutbox {
@@ -112,7 +113,7 @@ impl CoreOutbox {
         }
     }
 
-    /// Holds a request until its record is durable; true: it is durable already.
+    /// Holds a request until its record is durable; true: the record is durable already.
     fn hold(&self, record: u64, wake: &Waker, request: &mut PostRequest) -> bool {
         let Some(tap) = self.tap.as_ref().filter(|tap| tap.durable() < record) else { return true };
         self.held().push_back((record, std::mem::take(request)));
@@ -124,8 +125,8 @@ impl CoreOutbox {
         self.large.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a prepared request; false: it is large and there is no room for it now, so its
-    /// webhook is deferred.
+    /// Counts a prepared request; false: the request is large and too few bytes are free now, so
+    /// its webhook is deferred.
     fn count(&self, webhooks: &Webhooks, request: &PostRequest, now: Now) -> bool {
         let mut large = self.large();
         let Some(size) = large.size(request) else {
@@ -140,14 +141,15 @@ impl CoreOutbox {
         false
     }
 
-    /// Resumes deferred webhooks if no large request is in flight; otherwise its end resumes them.
-    /// Webhooks that were resumed before may have been deleted since, or wait for their hosts.
+    /// Resumes deferred webhooks if no large request is in flight; otherwise the end of that
+    /// request resumes them. Webhooks that were resumed before may have been deleted since, or may
+    /// wait for their hosts.
     fn has_brought_back(&self, webhooks: &Webhooks) -> bool {
         let mut large = self.large();
         large.is_idle() && webhooks.bring_back(&mut large) > 0
     }
 
-    /// Whether a credential of the owner with this number is still valid.
+    /// Whether the owner with this number still has a valid credential.
     fn is_vouched(&self, webhooks: &Webhooks, owner: u32, now: Now) -> bool {
         let Some(authenticator) = self.authenticator.as_ref().filter(|_| owner != 0) else {
             return true;
@@ -180,7 +182,7 @@ impl CoreOutbox {
         }
     }
 
-    /// Builds the request of a delivery; `None`: there is nothing to post.
+    /// Builds the request of a delivery; `None`: the task no longer exists.
     fn make(&self, post: &Post, now: Now, request: &mut PostRequest) -> Option<ShownPost> {
         request.clear();
         if !post.is_proven && self.is_challenged(post) {
@@ -226,7 +228,7 @@ impl CoreOutbox {
         Some(shown)
     }
 
-    /// Whether the URL of a delivery is sent a challenge first.
+    /// Whether the webhook gets a challenge before its deliveries.
     fn is_challenged(&self, post: &Post) -> bool {
         match self.challenges() {
             PushChallenge::Never => false,
@@ -246,7 +248,7 @@ impl CoreOutbox {
         let id = PushConfig(&post.config).id().unwrap_or_default().raw();
         (request.slot, request.owner) = (post.slot, post.owner);
         put_url(&mut request.url, post);
-        // A receiver at another URL cannot compute it.
+        // A receiver at another URL cannot compute this token.
         let token = uuid(hash_of(bits, &[b"challenge", id, request.url.as_bytes()]));
         request.url.push(if request.url.contains('?') { '&' } else { '?' });
         request.expects.push_str(str::from_utf8(&token).unwrap_or_default());
@@ -259,8 +261,8 @@ impl CoreOutbox {
     }
 }
 
-/// An unknown coding of the answer would hide its content, and without this field any coding is
-/// allowed (RFC 9110 §12.5.3).
+/// The content of an answer must be readable; without this field the receiver may use any coding
+/// (RFC 9110 §12.5.3).
 const ANY_CODING: (&str, &str) = ("Accept-Encoding", "identity");
 
 fn put_url(out: &mut String, post: &Post) {
@@ -328,7 +330,7 @@ impl Outbox for CoreOutbox {
             PostOutcome::Delivered if !request.expects.is_empty() => {
                 webhooks.proven(slot, now);
             }
-            // A challenge for a higher rate only says nothing about deliveries.
+            // With `Auto`, a failed challenge only denies the higher rate; deliveries continue.
             _ if !request.expects.is_empty() && self.challenges() == PushChallenge::Auto => {
                 webhooks.unanswered(slot, now);
             }
@@ -366,8 +368,8 @@ impl Outbox for CoreOutbox {
     }
 }
 
-/// A request that is being built. After a panic it is retried later; otherwise its webhook would
-/// stay in flight forever.
+/// A request that is being built. If that panics, dropping it schedules a retry; otherwise the
+/// webhook would stay in flight forever.
 struct UnmadePost<'a> {
     webhooks: &'a Webhooks,
     slot: WebhookSlot,
@@ -385,20 +387,20 @@ impl Drop for UnmadePost<'_> {
 
 /// The ids of a notification.
 struct NotificationNames {
-    /// The bits of its id, the same on each retry.
+    /// The bits of the notification id, the same on each retry.
     notification: u128,
-    /// The last event that it contains.
+    /// The last event that the notification contains.
     event: u64,
-    /// The same for all notifications of a task.
+    /// The trace id, the same for all notifications of a task.
     trace: u128,
 }
 
 impl NotificationNames {
-    /// The ids of a delivery of the current task, or of the event itself.
+    /// The ids of a delivery; `is_task`: it contains the current task instead of an event.
     fn new(shown: &ShownPost, post: &Post, is_task: bool) -> NotificationNames {
         let ShownPost { bits, upto, .. } = *shown;
         let id = PushConfig(&post.config).id().unwrap_or_default().raw();
-        // Another form is a different notification, even under the same webhook id.
+        // A delivery in another form has another id, even for the same webhook id.
         let kind = [is_task.into(), post.form as u8];
         NotificationNames {
             notification: hash_of(bits, &[b"notification", id, &upto.to_be_bytes(), &kind]),
@@ -408,7 +410,7 @@ impl NotificationNames {
     }
 }
 
-/// A keyed hash: without these bits it cannot be guessed.
+/// A keyed hash, which cannot be guessed without `bits`.
 fn hash_of(bits: u128, parts: &[&[u8]]) -> u128 {
     let mut hasher = SipHasher24::new_with_key(&bits.to_be_bytes());
     parts.iter().for_each(|part| {
@@ -418,7 +420,7 @@ fn hash_of(bits: u128, parts: &[&[u8]]) -> u128 {
     hasher.finish128().as_u128()
 }
 
-/// Appends the fields of all notifications.
+/// Appends the header fields of a notification.
 fn put_head(
     out: &mut FieldLinesBuf,
     form: PushForm,

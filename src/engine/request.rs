@@ -1,5 +1,5 @@
-//! One request: the end of its body, and the context in which it is handled, for any form of its
-//! answer.
+//! One request: the end of its body, and the context in which it is handled, for an answer in bytes
+//! or in parts.
 
 use std::task::Waker;
 
@@ -25,9 +25,9 @@ use crate::{
 /// Where the body of a request ends.
 #[derive(Clone, Copy)]
 pub(super) enum BodyEnd {
-    /// At this offset from the start of the head.
+    /// The body ends at this offset from the start of the head.
     At(usize),
-    /// At the end of its last chunk.
+    /// The body ends with its last chunk.
     Chunked,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn head_limits(limits: &Limits) -> HeadLimits {
         target_bytes_max: limits.target_bytes_max,
         query_bytes_max: limits.query_bytes_max,
         method_bytes_max: limits.method_bytes_max,
-        // `refused_length` applies the limit when the path is known.
+        // `refused_length` applies the limit, once the path is known.
         body_bytes_max: u64::MAX,
     }
 }
@@ -92,7 +92,7 @@ impl<'x> RequestCx<'x> {
         RequestCx { engine: cx.engine, now: cx.now, wake: cx.wake, peer: cx.peer, head }
     }
 
-    /// The context of the call that the request makes.
+    /// The context of the request's call.
     #[inline(always)]
     fn call(
         self,
@@ -126,7 +126,7 @@ impl<'x> RequestCx<'x> {
 /// The result of handling an HTTP/1.1 request, and the record that its answer shows.
 pub(super) struct Http1Handled {
     pub(super) handled: Handled,
-    /// The following protocol, if the client has requested an upgrade.
+    /// The session of the new protocol, if the client has requested an upgrade.
     pub(super) session: Option<Box<Session>>,
     pub(super) kept: Http1Kept,
     pub(super) record: u64,
@@ -154,7 +154,7 @@ pub(super) fn handle<'x>(
     Http1Handled { handled, session, kept, record }
 }
 
-/// Answers a request of which only the head is read, as the last one of its connection.
+/// Answers the last request of a connection, of which only the head is read.
 #[cold]
 pub(super) fn handle_unread<'x>(cx: RequestCx<'x>, scratch: &'x mut Scratch, out: &'x mut Vec<u8>) {
     let head = cx.head;
@@ -163,11 +163,11 @@ pub(super) fn handle_unread<'x>(cx: RequestCx<'x>, scratch: &'x mut Scratch, out
     let writer = ResponseWriter::new(out, responder);
     let mut cx = cx.call(call, writer, true, None);
     cx.note_page(head);
-    // A request without authentication shows no task, and waits for nothing.
+    // The answer to a request without authentication shows no task, and never waits.
     let _ = binding::http::handle(&mut cx, head, decode, Source::from(&[][..]), None);
 }
 
-/// As [`handle`], for an answer in parts; returns the record that it shows.
+/// As [`handle`], for an answer in parts; also returns the record that the answer shows.
 pub(super) fn handle_parts<'x>(
     cx: RequestCx<'x>,
     scratch: &'x mut Scratch,

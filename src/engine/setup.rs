@@ -1,4 +1,4 @@
-//! From settings to an engine: names are resolved and checked here, once.
+//! Builds an engine from settings: all names are resolved and checked here, once.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -45,32 +45,32 @@ use crate::{
 pub struct Setup {
     /// All limits.
     pub limits: Limits,
-    /// Agents; the first one answers at the root.
+    /// Agents; the first agent answers at the root.
     pub agents: Vec<(Profile, Arc<dyn Agent>)>,
     /// Answers calls in place of a local core with `agents`, which must then be empty. The agents
     /// that [`Service::profile`] returns when the server is built, from index 0 until `None`, are
-    /// checked, and mounts may name them; others may be added and removed later
-    /// ([`Service::agent`]). An agent keeps its name. [`local_core`](crate::engine::local_core)
-    /// creates cores for such a service.
+    /// checked, and mounts may name them. More agents may be added and removed later
+    /// ([`Service::agent`]). The name of an agent never changes.
+    /// [`local_core`](crate::engine::local_core) creates cores for such a service.
     pub service: Option<Arc<dyn Service>>,
     /// The number of this server among those with the same agents: the ids of its tasks and
-    /// contexts contain it, and [`node_of`](crate::engine::node_of) reads it. A `service` has its
-    /// own numbers.
+    /// contexts contain this number, and [`node_of`](crate::engine::node_of) reads it from an id. A
+    /// `service` defines its own numbers.
     pub node: Option<u16>,
     /// Records the changes of tasks; answers wait until the tasks that they show are durable. With
-    /// a `service` it is used for the answers only: that service has given it to its cores, and
-    /// reports the records that its answers show
+    /// a `service`, the tap is used for the answers only: the service must pass it to its cores,
+    /// and report the records that its answers show
     /// ([`CallCx::record`](crate::service::CallCx::record)).
     pub tap: Option<Arc<dyn Tap>>,
-    /// Callers for which repeated sends are recognized. A `service` decides that itself, and its
-    /// cards do not mention it.
+    /// Callers for which repeated sends are recognized. A `service` decides this itself, and its
+    /// cards do not declare it.
     pub idempotency: Idempotency,
-    /// The treatment of a send with a used message id and other content.
+    /// The treatment of a send with a used message id but different content.
     pub idempotent_conflict: IdempotentConflict,
     /// The observer of calls, to count and log them.
     pub observer: Option<Arc<dyn CallObserver>>,
-    /// The tracer of calls and turns; `observer` must pass the calls to it and want their details.
-    /// A `service` traces the turns of its agents itself
+    /// The tracer of calls and turns; `observer` must report calls to the tracer and want their
+    /// details. A `service` traces the turns of its agents itself
     /// ([`RequestFields::span`](crate::service::RequestFields::span)).
     pub tracer: Option<Arc<dyn Tracer>>,
     /// The source of the pages about the server, `/healthz`, `/readyz` and `/metrics`;
@@ -78,54 +78,56 @@ pub struct Setup {
     pub pages: Option<Arc<dyn PageSource>>,
     /// Dialects at additional paths.
     pub mounts: Vec<Mount>,
-    /// Authenticates callers: then every operation needs an authenticated caller, except for agents
-    /// with `anonymous` in their profile. `None`: callers are not authenticated.
+    /// Authenticates callers: every operation needs an authenticated caller, except for agents with
+    /// `anonymous` in their profile. `None`: callers are not authenticated.
     pub authenticator: Option<Arc<dyn Authenticator>>,
     /// True: each operation requires its scope, `a2a:read`, `a2a:send` or `a2a:cancel`
-    /// ([`ScopeSet`](crate::auth::ScopeSet)). Agents' own scopes are in their profiles.
+    /// ([`ScopeSet`](crate::auth::ScopeSet)). Additional scopes of an agent are in its profile.
     pub asks_scopes: bool,
-    /// Quotas of authenticated and of other callers.
+    /// Quotas of authenticated and of anonymous callers.
     pub quotas: Quotas,
-    /// Trusted proxies, which name the address of their client in `X-Forwarded-For`.
+    /// Trusted proxies, which send the address of their client in `X-Forwarded-For`.
     pub trusted_proxies: Vec<Network>,
-    /// Valid values of `tenant` in addition to names of agents: each is a separate space of tasks.
+    /// Valid values of `tenant`, in addition to names of agents: each value is a separate space of
+    /// tasks.
     pub tenants: Tenants,
-    /// The form of the public cards.
+    /// The format of the public cards.
     pub card: CardForm,
-    /// The interfaces in the cards, in the order of preference: see [`Interface`].
+    /// The interfaces in the cards, in order of preference; see [`Interface`].
     pub interfaces: Vec<Interface>,
     /// The URL under which clients reach the server; without it, cards contain the requested host.
     pub public_url: Option<String>,
-    /// Accepted hosts in addition to those of the loopback interface, of `public_url` and of the
+    /// Accepted hosts in addition to the loopback interface, the host of `public_url` and the
     /// address of the connection: names or addresses without a port, or `*` for any host.
     /// `docs/guide/proxy.md` describes where hosts are checked.
     pub allow_hosts: Vec<String>,
-    /// The reporting of errors and panics of agents. A `service` decides that itself.
+    /// The reporting of errors and panics of agents. A `service` reports them itself.
     pub failures: FailureRules,
-    /// Use `X-Forwarded-Proto`, `-Host`, `-Port` and `-Prefix` for the URLs of cards. Only for a
-    /// server behind a proxy that always sets them.
+    /// Use `X-Forwarded-Proto`, `-Host`, `-Port` and `-Prefix` for the URLs of cards. Only safe
+    /// behind a proxy that always sets them.
     pub trust_forwarded: bool,
     /// Enforce A2A 1.0 §3.6.2: a 1.0 method needs the version header.
     pub strict_version: bool,
     /// Enforce A2A 1.0 where clients are known to violate it: a 1.0 method needs the version
-    /// header, as with `strict_version`, and a message needs its id (§5.7). Platforms' dialects
-    /// stay as lenient as they are.
+    /// header, as with `strict_version`, and a message needs its id (§5.7). Does not affect the
+    /// dialects of platforms.
     pub strict: bool,
-    /// Serve the extended card to every caller. With an authenticator, authenticated callers always
-    /// get it (A2A 1.0 §13.3).
+    /// Serve the extended card to every caller. Authenticated callers always get it (A2A 1.0
+    /// §13.3).
     pub extended_card: bool,
     /// Origins of pages that may open WebSockets, in addition to the server's own host and
-    /// `public_url`: in browsers' form (`https://app.example`), or `*` for all.
+    /// `public_url`: as browsers send them (`https://app.example`), or `*` for all.
     pub ws_origins: Vec<String>,
-    /// Which pages of other origins may read answers; by default none.
+    /// The other origins with pages that may read answers; by default none.
     pub cors: Cors,
-    /// The signer of cards (A2A 1.0 §8.4), for instance `client::card::SigningKeys`. It signs cards
-    /// with `public_url` or a host of `allow_hosts`. The public keys are at
+    /// The signer of cards (A2A 1.0 §8.4), for instance `client::card::SigningKeys`. Cards with
+    /// `public_url` or a host of `allow_hosts` are signed. The public keys are at
     /// `/.well-known/jwks.json`.
     pub card_signer: Option<Arc<dyn CardSigner>>,
-    /// Webhook settings; `None`: no webhooks. The driver that takes [`Engine::outbox`] posts to
-    /// them: `net::Server` has a webhook worker; an engine without one posts nothing, though its
-    /// cards announce webhooks. A `service` has its own webhooks, or none ([`Service::has_push`]).
+    /// Webhook settings; `None`: no webhooks. The driver must send the requests of
+    /// [`Engine::outbox`]: `net::Server` has a webhook worker for this. Without a webhook worker no
+    /// delivery is sent, although the cards announce webhooks. A `service` has its own webhooks, or
+    /// none ([`Service::has_push`]).
     #[cfg(feature = "push")]
     pub push: Option<PushSettings>,
     /// The signer of posts to webhooks, for instance `client::WebhookKeys`, in addition to the
@@ -133,7 +135,7 @@ pub struct Setup {
     #[cfg(feature = "push")]
     pub webhook_signer: Option<Arc<dyn PostSigner>>,
     /// The security requirements in cards, unless the agent has its own ([`Profile::security`]); by
-    /// default those of the authenticator.
+    /// default the requirements of the authenticator.
     pub security: CardSecurity,
     /// Echo every body below this path; for framing tests.
     #[cfg(feature = "test-echo")]
@@ -185,17 +187,17 @@ impl Default for Setup {
 /// A dialect at a path.
 #[derive(Clone, Debug)]
 pub struct Mount {
-    /// Absolute path; `/` for the root.
+    /// The absolute path; `/` for the root.
     pub path: String,
     /// Name of the dialect.
     pub dialect: String,
-    /// Name of the agent; the first one if there is none.
+    /// Name of the agent; `None`: the first agent.
     pub agent: Option<String>,
 }
 
 impl Setup {
-    /// Makes the checks of [`Setup::build`], for a program that needs the result before it has an
-    /// address.
+    /// Performs the checks of [`Setup::build`], for a program that needs the result before it has
+    /// an address.
     ///
     /// # Errors
     /// [`BuildError`].
@@ -335,7 +337,7 @@ impl Setup {
     }
 }
 
-/// The credential cache, and the usage of each caller.
+/// Creates the credential cache, and the accounts of callers.
 fn gate(
     authenticator: Option<Arc<dyn Authenticator>>,
     quotas: Quotas,
@@ -343,7 +345,7 @@ fn gate(
     secret: u128,
 ) -> Access {
     let credentials_max = limits.credentials_max;
-    // Without an authenticator callers cannot be told apart.
+    // Without an authenticator, callers cannot be distinguished.
     let share = authenticator.as_ref().map(|_| Quota::share_of(limits)).unwrap_or_default();
     let accounts = Arc::new(Accounts::new(credentials_max, quotas, share, secret));
     let gate = |by| Gate::new(by, Arc::clone(&accounts), credentials_max, secret);

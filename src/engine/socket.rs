@@ -1,8 +1,8 @@
 //! A connection that has become a WebSocket: messages in, messages out, and pings (RFC 6455).
 //!
 //! Pending output is written first, then new input is read, while there is room for output. Streams
-//! leave the last quarter of the room to the answers of new input, so a call can always overtake
-//! them. After a close frame of either side nothing is parsed.
+//! may not use the last quarter of the room, which is reserved for answers to new input, so a call
+//! can always overtake them. After a close frame of either side no input is parsed.
 
 use super::{
     Engine,
@@ -24,25 +24,25 @@ pub(super) struct Socket {
     session: Session,
     /// When the last input arrived.
     heard_ms: u64,
-    /// When the peer was pinged, if it has sent nothing since.
+    /// When the last ping was sent; `None`: input has arrived since.
     pinged_ms: Option<u64>,
-    /// Unread input after the last call.
+    /// Bytes of unread input after the last call.
     left: usize,
-    /// The window of the message in progress, if there is one.
+    /// The time window of the incoming message, if it is incomplete.
     window: Option<Window>,
-    /// A large message that waits for a parse slot; nothing after it is read.
+    /// A large message that waits for a parse slot; no input after it is read.
     whole: Option<(OpCode, Vec<u8>)>,
-    /// The ticket of that message.
+    /// The ticket of the large message.
     ticket: Option<Box<Ticket>>,
-    /// When the credential of its handshake expires.
+    /// When the credential of the handshake expires.
     expires_ms: u64,
 }
 
-/// A time window in which a message must make progress by its own bytes, not by other input.
+/// A time window in which a message must make progress; only its own bytes count, not other input.
 #[derive(Clone, Copy)]
 struct Window {
     since_ms: u64,
-    /// [`Reader::gathered`] when it began.
+    /// [`Reader::gathered`] at the start of the window.
     gathered: usize,
 }
 
@@ -64,7 +64,7 @@ impl Socket {
 
     /// Advances as far as possible; see `Conn::advance`.
     ///
-    /// Out of line, so that requests of HTTP do not pay for its registers.
+    /// Out of line, so that HTTP requests do not pay for saving its registers.
     #[inline(never)]
     pub(super) fn advance(&mut self, cx: &mut Cx<'_>, input: &[u8], eof: bool) -> Step {
         if input.len() != self.left {
@@ -89,8 +89,8 @@ impl Socket {
         if cx.out.len() >= room {
             return Step::Rest(ate, false);
         }
-        // A disconnected peer would hold its pending calls until their tasks end; the tasks
-        // continue.
+        // Otherwise the pending calls of a disconnected peer would remain until their tasks end.
+        // The tasks continue.
         if eof {
             return Step::Over(Next::Abort);
         }
@@ -100,7 +100,7 @@ impl Socket {
         }
     }
 
-    /// The next time that needs a call without input or a wake-up.
+    /// When to advance without input or a wake-up.
     pub(super) fn deadline_ms(&self, limits: &Limits) -> u64 {
         let ping_ms = self.pinged_ms.unwrap_or(self.heard_ms) + limits.ws_ping_ms;
         let ping_ms = ping_ms.min(self.expires_ms);
@@ -122,13 +122,14 @@ impl Socket {
         cx.worker.shows(record);
     }
 
-    /// Handles input while there is room; returns the bytes consumed, or how the connection ends.
+    /// Handles input while there is room; returns the bytes consumed, or the action that ends the
+    /// connection.
     fn read(&mut self, cx: &mut Cx<'_>, input: &[u8], room: usize) -> Result<usize, Next> {
         let rules = self.session.reader_rules(cx.engine.limits());
         if let Some((opcode, mut body)) = self.whole.take()
             && !self.message(cx, opcode, &mut body, room)
         {
-            // This side stopped reading, so the peer's silence does not count.
+            // This side does not read, so a silent peer is not closed.
             (self.heard_ms, self.pinged_ms) = (cx.now.mono_ms, None);
             return Ok(0);
         }
@@ -188,7 +189,7 @@ impl Socket {
         if is_done { EventOutcome::Done } else { EventOutcome::Partial }
     }
 
-    /// Handles a message; false: it waits for a parse slot.
+    /// Handles a message; false: the message waits for a parse slot.
     fn message(
         &mut self,
         cx: &mut Cx<'_>,
@@ -218,7 +219,7 @@ impl Socket {
         true
     }
 
-    /// Handles timers and the shutdown of the server when there is no input.
+    /// Handles timers and the shutdown of the server.
     fn keep_watch(&mut self, cx: &mut Cx<'_>) -> Option<Next> {
         let (limits, now_ms) = (cx.engine.limits(), cx.now.mono_ms);
         let is_idle =
@@ -239,7 +240,7 @@ impl Socket {
                 self.pinged_ms = Some(now_ms);
                 None
             }
-            // The ping may be unsent: the driver closes a peer that does not read.
+            // The ping may be unsent; the driver closes the connection if its peer does not read.
             Some(pinged_ms) if now_ms >= pinged_ms + limits.ws_ping_ms && cx.unsent > 0 => {
                 self.pinged_ms = Some(now_ms);
                 None
@@ -249,7 +250,7 @@ impl Socket {
         }
     }
 
-    /// True when `body_idle_ms` passed within a message without enough progress.
+    /// True when `body_idle_ms` passed without enough progress of an incoming message.
     fn stalls(&mut self, limits: &Limits, now_ms: u64) -> bool {
         let Some(window) = self.window else { return false };
         if now_ms < window.since_ms + limits.body_idle_ms {
@@ -264,7 +265,7 @@ impl Socket {
 /// The result of one event.
 enum EventOutcome {
     Done,
-    /// The input holds no complete frame.
+    /// The input has no complete frame, or a message waits for a parse slot.
     Partial,
     /// A close frame is written.
     Over,

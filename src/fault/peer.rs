@@ -7,12 +7,12 @@ use super::{CanonicalCode, FaultKind};
 /// An error that a server returned instead of a result.
 ///
 /// `kind` is derived from `reason` first, then from the code in its generation, never from an HTTP
-/// status alone: servers disagree about those (wire §2.3).
+/// status alone: servers disagree about HTTP statuses (wire §2.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerFault {
     /// The kind, if the error is known.
     pub kind: Option<FaultKind>,
-    /// Its name, if it has one.
+    /// The name of the error, if known.
     pub name: Option<PeerFaultName>,
     /// The JSON-RPC code; for an error received by name over another binding, the equivalent code.
     pub code: Option<i64>,
@@ -22,7 +22,7 @@ pub struct PeerFault {
     pub reason: Option<String>,
     /// The name of the canonical status, as in AIP-193 and gRPC.
     pub status: Option<String>,
-    /// The status of the HTTP response, if it was one.
+    /// The HTTP status, if the error came as an HTTP response.
     pub http: Option<u16>,
     /// `data` or `details` as received, in JSON.
     pub data: Option<String>,
@@ -90,8 +90,8 @@ impl FaultKind {
 }
 
 impl PeerFault {
-    /// Derives `kind`, `name` and `code` from the other fields; `is_v01`: by the codes of 0.1,
-    /// where those from -32006 down have other meanings (wire §2.2).
+    /// Derives `kind`, `name` and `code` from the other fields. `is_v01`: by the codes of 0.1, in
+    /// which codes from -32006 down have other meanings (wire §2.2).
     #[must_use]
     pub fn decided(mut self, is_v01: bool) -> PeerFault {
         let by_reason = self.reason.as_deref().and_then(FaultKind::of_reason);
@@ -118,12 +118,12 @@ impl PeerFault {
         match (self.reason.as_deref(), self.name) {
             (Some(said), _) => said == reason,
             (None, Some(said)) => said == name,
-            // 0.1 has the code for another error (wire §2.2).
+            // 0.1 uses this code for another error (wire §2.2).
             (None, None) => !is_v01 && self.code == Some(code),
         }
     }
 
-    /// The canonical status, if it is one that this crate uses.
+    /// The canonical status, if this crate uses it.
     pub fn canonical(&self) -> Option<CanonicalCode> {
         let name = self.status.as_deref()?;
         let all = [
@@ -142,13 +142,13 @@ impl PeerFault {
     }
 }
 
-/// The kind with this code; if several kinds share it, the general one.
+/// The kind with this code; if several kinds share the code, the most general kind.
 fn kind_of_code(code: i64, is_v01: bool) -> Option<FaultKind> {
     let of = |kind: &FaultKind| {
         let row = kind.row();
         i64::from(if is_v01 { row.code_v01 } else { row.code })
     };
-    // Servers use -32000 freely (wire §2.2), and this server maps other errors to codes of 0.1.
+    // Servers use -32000 for any error (wire §2.2), and this server maps several errors to it.
     if code == -32000 {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Agents whose turns are callbacks of the program.
+//! Agents that run turns in callbacks of the program.
 
 use std::{
     ffi::c_void,
@@ -18,34 +18,34 @@ use super::{
     turn,
 };
 
-/// The callbacks of an agent. They come from several threads at once, those of the server's
-/// workers, and must not block: a callback that needs time defers the turn
-/// (`peregrine_turn_defer`).
+/// The callbacks of an agent. Several worker threads of the server call them at once. They must not
+/// block: a callback that needs time defers the turn (`peregrine_turn_defer`).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PeregrineAgent {
-    /// Given to every callback.
+    /// Passed to every callback.
     pub user: *mut c_void,
-    /// A message for the agent. The turn is good on this thread, until the callback returns.
+    /// Called with each message to the agent. The turn is valid on this thread, until the callback
+    /// returns.
     pub turn: Option<unsafe extern "C" fn(user: *mut c_void, turn: u64)>,
-    /// A client wants a task to end: the handle is the program's until it is decided. Null: the
-    /// task ends at once.
+    /// Called when a client cancels a task. The program owns the handle until it decides the cancel
+    /// (`peregrine_cancel_agree`, `peregrine_cancel_refuse`). Null: the task ends at once.
     pub cancel: Option<unsafe extern "C" fn(user: *mut c_void, cancel: u64)>,
-    /// The server needs the agent no more; no other callback comes after it. It must neither block
+    /// Called when the server no longer needs the agent; the last callback. It must neither block
     /// nor call a function of the library (`PEREGRINE_STATUS_BUSY`). May be null.
     pub release: Option<unsafe extern "C" fn(user: *mut c_void)>,
 }
 
-/// The callbacks as an agent.
+/// An agent that calls the callbacks.
 pub(super) struct CallbackAgent(PeregrineAgent);
 
-// SAFETY: the program has promised that its callbacks may be called from any thread, with the
-// pointer that it gave.
+// SAFETY: the program has promised that its callbacks may be called from any thread, with its
+// `user` pointer.
 unsafe impl Send for CallbackAgent {}
 // SAFETY: as above.
 unsafe impl Sync for CallbackAgent {}
 
-/// Makes an agent from the program's description.
+/// Creates an agent from the program's description.
 ///
 /// # Safety
 /// `card` points at `card_len` bytes; `agent` is null or points at a `PeregrineAgent` whose
@@ -55,16 +55,16 @@ pub(super) unsafe fn read_agent(
     card_len: usize,
     agent: *const PeregrineAgent,
 ) -> Result<NewAgent, FfiFailure> {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     let card = unsafe { bytes(card, card_len) }?;
     let null = |why| Err(FfiFailure::new(PeregrineStatus::Null, why));
     if agent.is_null() {
         return null("the agent is null");
     }
-    // SAFETY: not null, and as this function demands.
+    // SAFETY: not null; the rest is upheld by the caller.
     let callbacks = unsafe { agent.read_unaligned() };
     if callbacks.turn.is_none() {
-        return null("an agent has no callback for turns");
+        return null("the callback turn of the agent is null");
     }
     Ok(NewAgent { profile: HostAgent::profile_of_card(card)?, callbacks })
 }
@@ -76,7 +76,7 @@ pub(super) struct NewAgent {
 }
 
 impl NewAgent {
-    /// The agent. From now on dropping it calls `release`.
+    /// Returns the agent. From now on, dropping it calls `release`.
     pub fn take(self) -> HostAgent {
         HostAgent::of(self.profile, Arc::new(CallbackAgent(self.callbacks)))
     }
@@ -85,7 +85,7 @@ impl NewAgent {
 impl Drop for CallbackAgent {
     fn drop(&mut self) {
         if let Some(release) = self.0.release {
-            // SAFETY: a function of the program, called as it has agreed to.
+            // SAFETY: a callback of the program, called as its comment promises.
             border::in_bare_callback(|| unsafe { release(self.0.user) });
         }
     }
@@ -95,7 +95,7 @@ impl Agent for CallbackAgent {
     fn start(&self, turn: Turn<'_>) {
         if let Some(callback) = self.0.turn {
             let user = self.0.user;
-            // SAFETY: a function of the program, called as it has agreed to.
+            // SAFETY: a callback of the program, called as its comment promises.
             turn::lend(turn, |handle| unsafe { callback(user, handle) });
         }
     }
@@ -106,7 +106,7 @@ impl Agent for CallbackAgent {
         {
             let cancel = Mutex::new(Some(HostCancel::new(deferred)));
             let handle = handles::insert(HandleObject::Cancel(cancel.into()));
-            // SAFETY: a function of the program, called as it has agreed to.
+            // SAFETY: a callback of the program, called as its comment promises.
             border::in_callback(|| unsafe { callback(self.0.user, handle) });
         }
     }

@@ -1,5 +1,5 @@
-//! Which callbacks run on this thread. Some functions must not be called in a callback: they would
-//! wait for it to return.
+//! Tracks the callbacks that run on this thread. Some functions must not be called in a callback,
+//! because they would wait for that callback to return.
 
 use std::cell::Cell;
 
@@ -8,11 +8,11 @@ use super::status::{FfiFailure, PeregrineStatus};
 thread_local! {
     /// The depth of nested callbacks on this thread.
     static CALLBACKS: Cell<usize> = const { Cell::new(0) };
-    /// True: the innermost of them is a wake, or returns the time or random bits.
+    /// True: the innermost callback must not call the library ([`in_bare_callback`]).
     static IS_BARE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Counts a callback until it is dropped, even when it unwinds.
+/// Counts a callback until the guard is dropped, also when the callback unwinds.
 struct InCallback {
     was_bare: bool,
 }
@@ -35,7 +35,7 @@ pub(super) fn in_callback<R>(callback: impl FnOnce() -> R) -> R {
     callback()
 }
 
-/// Runs a callback in which no function of the library may be called: locks may be held.
+/// Runs a callback that must not call the library, because locks may be held.
 pub(super) fn in_bare_callback<R>(callback: impl FnOnce() -> R) -> R {
     let _in_callback = enter(true);
     callback()
@@ -46,12 +46,12 @@ pub(super) fn is_in_callback() -> bool {
     CALLBACKS.get() > 0
 }
 
-/// True on a thread that runs a callback in which nothing may be called.
+/// True if the innermost callback of this thread must not call the library.
 pub(super) fn is_bare() -> bool {
     IS_BARE.get()
 }
 
-/// Refuses a function that would wait for a callback of this thread.
+/// Returns an error in a callback, for functions that would wait for the callback.
 ///
 /// # Errors
 /// [`PeregrineStatus::Busy`].

@@ -1,10 +1,10 @@
-//! Text across the border.
+//! The texts and results that cross the C interface.
 
 use std::slice;
 
 use super::status::{FfiFailure, PeregrineStatus, run};
 
-/// Bytes of a text of the caller's.
+/// The bytes of a text of the caller.
 ///
 /// # Safety
 /// `data` points at `len` bytes that do not change while the result is used, or is null.
@@ -13,36 +13,38 @@ pub(super) unsafe fn bytes<'a>(data: *const u8, len: usize) -> Result<&'a [u8], 
         return Ok(&[]);
     }
     if data.is_null() {
-        return Err(FfiFailure::new(PeregrineStatus::Null, "a text is null and has a length"));
+        let why = "a text is null, but its length is not 0";
+        return Err(FfiFailure::new(PeregrineStatus::Null, why));
     }
     if len > isize::MAX as usize {
-        return Err(FfiFailure::new(PeregrineStatus::Value, "a text is longer than the memory"));
+        let why = format!("the length of a text, {len}, is larger than an allocation can be");
+        return Err(FfiFailure::new(PeregrineStatus::Value, why));
     }
-    // SAFETY: not null, not longer than an allocation, and as this function demands.
+    // SAFETY: neither null nor longer than an allocation; the rest is upheld by the caller.
     Ok(unsafe { slice::from_raw_parts(data, len) })
 }
 
-/// A text of the caller's.
+/// A text of the caller.
 ///
 /// # Safety
 /// As for [`bytes`].
 pub(super) unsafe fn text<'a>(data: *const u8, len: usize) -> Result<&'a str, FfiFailure> {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     let bytes = unsafe { bytes(data, len) }?;
     str::from_utf8(bytes).map_err(|error| {
-        FfiFailure::new(PeregrineStatus::Utf8, format!("a text is no UTF-8: {error}"))
+        FfiFailure::new(PeregrineStatus::Utf8, format!("a text is not UTF-8: {error}"))
     })
 }
 
 /// Writes a value through a pointer.
 ///
 /// # Safety
-/// `place` is null, or points at a `T` that nothing else uses meanwhile; it may be misaligned.
+/// `place` is null or points at a `T`, maybe misaligned, that nothing else uses during the call.
 pub(super) unsafe fn put<T>(place: *mut T, value: T) -> Result<(), FfiFailure> {
     if place.is_null() {
-        return Err(FfiFailure::new(PeregrineStatus::Null, "the place of a result is null"));
+        return Err(FfiFailure::new(PeregrineStatus::Null, "the pointer for a result is null"));
     }
-    // SAFETY: not null, and as this function demands.
+    // SAFETY: not null; the rest is upheld by the caller.
     unsafe { place.write_unaligned(value) };
     Ok(())
 }
@@ -50,8 +52,8 @@ pub(super) unsafe fn put<T>(place: *mut T, value: T) -> Result<(), FfiFailure> {
 /// Writes a text into the caller's buffer, or only its length if it does not fit.
 ///
 /// # Safety
-/// `out` points at `capacity` bytes, or is null while `capacity` is 0; `len` is null or points at a
-/// `size_t`, which may be misaligned. Nothing else uses them meanwhile.
+/// `out` points at `capacity` bytes, or is null if `capacity` is 0; `len` is null or points at a
+/// `size_t`, which may be misaligned. Nothing else uses this memory during the call.
 pub(super) unsafe fn put_text(
     out: *mut u8,
     capacity: usize,
@@ -59,14 +61,15 @@ pub(super) unsafe fn put_text(
     text: &[u8],
 ) -> Result<(), FfiFailure> {
     if out.is_null() && capacity != 0 {
-        return Err(FfiFailure::new(PeregrineStatus::Null, "a buffer is null and has a length"));
+        let why = "the buffer is null, but its capacity is not 0";
+        return Err(FfiFailure::new(PeregrineStatus::Null, why));
     }
     if !len.is_null() {
-        // SAFETY: it is not null, and as this function demands.
+        // SAFETY: not null; the rest is upheld by the caller.
         unsafe { len.write_unaligned(text.len()) };
     }
     if text.len() > capacity {
-        let why = format!("{} bytes are needed", text.len());
+        let why = format!("the buffer is too short: {} bytes are needed", text.len());
         return Err(FfiFailure::new(PeregrineStatus::Space, why));
     }
     if !text.is_empty() {
@@ -88,7 +91,7 @@ pub(super) unsafe fn give<T: AsRef<[u8]>>(
 ) -> PeregrineStatus {
     run(|| {
         let text = text()?;
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         unsafe { put_text(out, capacity, len, text.as_ref()) }
     })
 }
@@ -103,7 +106,7 @@ pub(super) unsafe fn with_text(
     act: impl FnOnce(&str) -> Result<(), FfiFailure>,
 ) -> PeregrineStatus {
     run(|| {
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         act(unsafe { text(data, len) }?)
     })
 }

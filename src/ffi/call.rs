@@ -1,4 +1,4 @@
-//! Calls of the program itself, without HTTP.
+//! Calls that the program itself makes, without HTTP.
 
 use std::{
     ptr,
@@ -20,7 +20,7 @@ use super::{
     status::{FfiFailure, PeregrineStatus, run},
 };
 
-/// The operation of a call, and the request of A2A 1.0 that it has as JSON.
+/// The operation of a call. The request and the answers are JSON of A2A 1.0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeregrineOp {
@@ -30,7 +30,7 @@ pub enum PeregrineOp {
     Stream = 2,
     /// A `GetTaskRequest`; the answer is a `Task`.
     Get = 3,
-    /// A `ListTasksRequest`, or no text; the answer is a `ListTasksResponse`.
+    /// A `ListTasksRequest`, or empty; the answer is a `ListTasksResponse`.
     List = 4,
     /// A `CancelTaskRequest`; the answer is a `Task`.
     Cancel = 5,
@@ -49,7 +49,7 @@ fn op_of(number: u32) -> Result<Op, FfiFailure> {
     ];
     let found = all.into_iter().find(|(op, _)| *op as u32 == number);
     found.map(|(_, op)| op).ok_or_else(|| {
-        FfiFailure::new(PeregrineStatus::Value, format!("there is no operation {number}"))
+        FfiFailure::new(PeregrineStatus::Value, format!("unknown operation {number}"))
     })
 }
 
@@ -57,23 +57,23 @@ fn op_of(number: u32) -> Result<Op, FfiFailure> {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PeregrineCall {
-    /// The request, JSON. That of a send is read where it is.
+    /// The request, JSON. A send request is not copied.
     pub json: *const u8,
-    /// Its length in bytes.
+    /// The length of `json` in bytes.
     pub json_len: usize,
     /// The name of the agent in paths; null: the first agent.
     pub agent: *const u8,
-    /// Its length in bytes.
+    /// The length of `agent` in bytes.
     pub agent_len: usize,
-    /// The name of the caller, which owns its tasks, as if a trusted proxy had named it: it has all
-    /// scopes and needs no credential. 1 to 256 bytes without control characters. Null,
-    /// with length 0: an anonymous caller.
+    /// The name of the caller. The caller owns its tasks, has all scopes and needs no credential,
+    /// as if a trusted proxy had named it. 1 to 256 bytes without control characters. Null with
+    /// length 0: an anonymous caller.
     pub owner: *const u8,
-    /// Its length in bytes.
+    /// The length of `owner` in bytes.
     pub owner_len: usize,
     /// The tenant; null: the tenant in the request, if any.
     pub tenant: *const u8,
-    /// Its length in bytes.
+    /// The length of `tenant` in bytes.
     pub tenant_len: usize,
 }
 
@@ -81,21 +81,22 @@ pub struct PeregrineCall {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PeregrineReply {
-    /// The answer or event, JSON of A2A 1.0. It stays good until the next
-    /// `peregrine_call_next` or `peregrine_call_release` of this call. Null: there is none.
+    /// The answer or event, JSON of A2A 1.0. It is valid until the next `peregrine_call_next` or
+    /// `peregrine_call_release` of this call. Null: nothing has arrived.
     pub json: *const u8,
-    /// Its length in bytes.
+    /// The length of `json` in bytes.
     pub json_len: usize,
-    /// Without JSON, and unless `is_over`: poll again in so many milliseconds at the latest;
-    /// `UINT64_MAX`: for ever.
+    /// If `json` is null and `is_over` is false: call again within this many milliseconds;
+    /// `UINT64_MAX`: no limit.
     pub wait_ms: u64,
-    /// True: it is an error, `{"error": …}` as HTTP+JSON has it (A2A 1.0 §11.6).
+    /// True: `json` is an error, `{"error": …}` as in HTTP+JSON (A2A 1.0 §11.6).
     pub is_error: bool,
-    /// True: nothing follows, and there is no JSON. False without JSON: nothing has come in time.
+    /// True: the call is complete, and `json` is null. False with a null `json`: nothing has
+    /// arrived in time.
     pub is_over: bool,
 }
 
-/// A call behind its handle.
+/// The object of a call's handle.
 pub(super) struct HostCallSlot {
     call: HostCall,
     /// The JSON that the program received last; `None`: the call was released.
@@ -107,8 +108,8 @@ impl HostCallSlot {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Retains the JSON of a reply for the program. After the release the call is over, whatever
-    /// has arrived: the slot is about to be dropped.
+    /// Stores the JSON of a reply for the program. After the release of the call, every reply is
+    /// `is_over`, because the slot is about to be dropped.
     fn show(&self, reply: HostReply) -> PeregrineReply {
         let wait_ms = match reply {
             HostReply::Waiting(Some(ms)) => ms,
@@ -139,25 +140,26 @@ impl HostCallSlot {
 unsafe fn maybe<'a>(data: *const u8, len: usize) -> Result<Option<&'a str>, FfiFailure> {
     match data.is_null() && len == 0 {
         true => Ok(None),
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         false => unsafe { text(data, len) }.map(Some),
     }
 }
 
-/// Begins a call (`PeregrineOp`) on a server or engine that runs. There is no socket and no
-/// credential: the program names the caller. Errors of the call are its answer. Released by
-/// `peregrine_call_release`. On an engine, `wake` names the call when it may have replies: one wake
-/// may stand for several, and there is none for replies that are there at once. A program that does
-/// not wait in `peregrine_call_next` calls it at first, and after each wake, until it has no JSON.
-/// Any thread, but not a callback: a job may call, and be called.
+/// Starts a call (`op` is a `PeregrineOp`) on a running server or engine. There is no socket and no
+/// credential: the program names the caller. Errors of the call are returned as its answer. Release
+/// the call with `peregrine_call_release`. On an engine, `wake` receives the handle of the call
+/// when replies may be available. One wake may stand for several replies, and replies that are
+/// available at once cause no wake: a program that does not wait in `peregrine_call_next` calls it
+/// after this function and after each wake, until `json` is null. Call from any thread, but not in
+/// a callback: defer the turn, and call from its job.
 ///
-/// Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8`, `VALUE` (no such operation, an invalid or too long
-/// name of an agent, owner, tenant or task, a request that is not a JSON object), `SERVER` (it does
-/// not run), `FULL` (`connections_max` are open).
+/// Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8`, `VALUE` (an unknown operation, an invalid or too long
+/// name of an agent, owner, tenant or task, a request that is not a JSON object), `SERVER` (the
+/// server or engine does not run), `FULL` (`connections_max` is reached).
 ///
 /// # Safety
 /// `request` points at a `PeregrineCall`, whose pointers are null or point at as many bytes as
-/// their lengths say; `call` points at a `uint64_t`.
+/// their lengths; `call` points at a `uint64_t`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn peregrine_call_new(
     server_or_engine: u64,
@@ -168,12 +170,12 @@ pub unsafe extern "C" fn peregrine_call_new(
     run(|| {
         border::outside_callbacks()?;
         if request.is_null() || call.is_null() {
-            let why = "the call or the place of a result is null";
+            let why = "the call or the pointer for a result is null";
             return Err(FfiFailure::new(PeregrineStatus::Null, why));
         }
-        // SAFETY: not null, and as this function demands.
+        // SAFETY: not null; the rest is upheld by the caller.
         let request = unsafe { request.read_unaligned() };
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         let (json, caller) = unsafe {
             let caller = HostCaller {
                 agent: maybe(request.agent, request.agent_len)?,
@@ -193,13 +195,14 @@ pub unsafe extern "C" fn peregrine_call_new(
         let begun = HostCall::new(&engine, op, json, caller, wake)?;
         let slot = HostCallSlot { call: begun, shown: Mutex::new(Some(Vec::new())) };
         handles::insert_as(handle, HandleObject::Call(slot.into()));
-        // SAFETY: not null, and as this function demands.
+        // SAFETY: not null; the rest is upheld by the caller.
         unsafe { put(call, handle) }
     })
 }
 
-/// The answer, or the next event; waits for it at most so many milliseconds, 0: not at all,
-/// `UINT64_MAX`: for ever. Any thread, one at a time for each call, but not a callback.
+/// Returns the answer or the next event. Waits for it at most `wait_ms` milliseconds; 0: no wait,
+/// `UINT64_MAX`: no limit. Call from any thread, one at a time for each call, but not in a
+/// callback.
 ///
 /// Errors: `HANDLE`, `BUSY`, `NULL`.
 ///
@@ -215,17 +218,17 @@ pub unsafe extern "C" fn peregrine_call_next(
         border::outside_callbacks()?;
         let slot = handles::call(call)?;
         if reply.is_null() {
-            return Err(FfiFailure::new(PeregrineStatus::Null, "the place of a result is null"));
+            return Err(FfiFailure::new(PeregrineStatus::Null, "the pointer for a result is null"));
         }
         let next = slot.show(slot.call.next(Duration::from_millis(wait_ms)));
-        // SAFETY: not null, and as this function demands.
+        // SAFETY: not null; the rest is upheld by the caller.
         unsafe { put(reply, next) }
     })
 }
 
-/// Ends the replies of the call: `peregrine_call_next` returns `is_over` from now on, also on a
-/// thread that waits in it. The reply that it has returned last stays good. Any thread, but not a
-/// callback.
+/// Ends the replies of the call: from now on `peregrine_call_next` returns `is_over`, also on a
+/// thread that already waits in it. The JSON of the last reply stays valid until the next
+/// `peregrine_call_next`. Call from any thread, but not in a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`.
 #[unsafe(no_mangle)]
@@ -237,10 +240,10 @@ pub extern "C" fn peregrine_call_close(call: u64) -> PeregrineStatus {
     })
 }
 
-/// Releases the call, and the JSON of its last reply, which no thread may read any more: where
-/// another thread uses the call, `peregrine_call_close` comes first, then the end of that use.
-/// A call without an answer is given up as if its caller had left; its task continues. Any thread,
-/// but not a callback.
+/// Releases the call and the JSON of its last reply, which must not be read afterwards. If another
+/// thread uses the call, first call `peregrine_call_close` and wait for that thread. A call without
+/// an answer is abandoned, as if its caller had disconnected; its task continues. Call from any
+/// thread, but not in a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`.
 #[unsafe(no_mangle)]
@@ -250,7 +253,8 @@ pub extern "C" fn peregrine_call_release(call: u64) -> PeregrineStatus {
         let slot = handles::call(call)?;
         handles::remove(call);
         slot.call.close();
-        // A thread in `peregrine_call_next` may drop the slot last: it returns no pointer into it.
+        // A thread in `peregrine_call_next` may still use the slot: without the JSON, it returns no
+        // pointer into the slot.
         *slot.lock() = None;
         Ok(())
     })

@@ -1,5 +1,5 @@
-//! One connection as bytes: HTTP/1.1 and WebSocket. Any thread, one at a time for each connection,
-//! but not a callback.
+//! One connection as bytes: HTTP/1.1 and WebSocket. The functions may be called from any thread,
+//! one at a time for each connection, but not in a callback.
 
 use std::{
     ptr,
@@ -21,35 +21,35 @@ use super::{
     status::{FfiFailure, PeregrineStatus, run},
 };
 
-/// A larger empty output buffer is freed.
+/// An empty output buffer with more capacity is freed.
 const EMPTY_BYTES_MAX: usize = 64 * 1024;
 
 /// What to do with a socket.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeregrineNext {
-    /// Keep it.
+    /// Keep the socket open.
     Open = 0,
     /// Send the output, close for writing, ignore input for a while (`linger_ms`), then close.
     Close = 1,
-    /// Close it now, by a reset.
+    /// Close the socket now, with a reset.
     Abort = 2,
-    /// The peer speaks HTTP/2, which a server does and an engine does not: close it.
+    /// The peer uses HTTP/2, which a server supports and an engine does not: close the socket.
     Http2 = 3,
 }
 
-/// What a connection wants next.
+/// The state of a connection after an advance.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PeregrineProgress {
-    /// Bytes at the front of the input that are done with.
+    /// Bytes that were consumed at the front of the input.
     pub consumed: usize,
-    /// The connection needs this many bytes of input, counted from the first byte that is not
-    /// consumed, before it can advance; 0: unknown.
+    /// The connection needs this many bytes of input, counted from the first unconsumed byte,
+    /// before it can advance; 0: unknown.
     pub need: usize,
-    /// Bytes of output (`peregrine_conn_output`).
+    /// Bytes of output to send (`peregrine_conn_output`).
     pub unsent: usize,
-    /// Advance again in so many milliseconds at the latest; `UINT64_MAX`: for ever.
+    /// Advance again within this many milliseconds; `UINT64_MAX`: no limit.
     pub wait_ms: u64,
     /// A `PeregrineNext`.
     pub next: u32,
@@ -57,7 +57,7 @@ pub struct PeregrineProgress {
     pub reads: bool,
 }
 
-/// A connection behind its handle.
+/// The object of a connection's handle.
 pub(super) struct ConnSlot {
     inner: Mutex<ConnInner>,
     running: Arc<RunningEngine>,
@@ -84,7 +84,7 @@ impl ConnInner {
         &self.out[self.sent..]
     }
 
-    /// Reclaims the room of sent output.
+    /// Frees the space of sent output.
     fn compact(&mut self) {
         self.out.drain(..std::mem::take(&mut self.sent));
         if self.out.is_empty() && self.out.capacity() > EMPTY_BYTES_MAX {
@@ -93,13 +93,13 @@ impl ConnInner {
     }
 }
 
-/// Begins a connection that the program has accepted: its bytes are those behind TLS, if there is
-/// TLS. `address` is the IP address of the peer as text, without a port; null: unknown. `flags` are
-/// `PEREGRINE_SECURE` and `PEREGRINE_LOOPBACK`. Released by `peregrine_conn_release`, at any time.
-/// Any thread, but not a callback.
+/// Starts a connection that the program has accepted. Its bytes are those after decryption, if it
+/// uses TLS. `address` is the IP address of the peer as text, without a port; null: unknown.
+/// `flags` are `PEREGRINE_SECURE` and `PEREGRINE_LOOPBACK`. Release the connection with
+/// `peregrine_conn_release`, at any time. Call from any thread, but not in a callback.
 ///
-/// Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8`, `VALUE` (an unknown flag, an address that is none),
-/// `SERVER` (the engine was not started), `FULL` (`connections_max` are open).
+/// Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8`, `VALUE` (an unknown flag, an invalid address),
+/// `SERVER` (the engine is not started), `FULL` (`connections_max` is reached).
 ///
 /// # Safety
 /// `address` is null or points at `address_len` bytes; `conn` points at a `uint64_t`.
@@ -114,10 +114,10 @@ pub unsafe extern "C" fn peregrine_conn_new(
     run(|| {
         border::outside_callbacks()?;
         let allowed = PEREGRINE_SECURE | PEREGRINE_LOOPBACK;
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         let peer = unsafe { PeerDescription::read(address, address_len, flags, allowed) }?;
         if conn.is_null() {
-            return Err(FfiFailure::new(PeregrineStatus::Null, "the place of a result is null"));
+            return Err(FfiFailure::new(PeregrineStatus::Null, "the pointer for a result is null"));
         }
         let running = running(engine)?;
         let slot = running.engine.open().ok_or(HostError::Full)?;
@@ -127,14 +127,15 @@ pub unsafe extern "C" fn peregrine_conn_new(
         let inner = Mutex::new(ConnInner { conn: begun, out: Vec::new(), sent: 0 });
         let slot = ConnSlot { inner, running, slot, peer, wake };
         handles::insert_as(handle, HandleObject::Conn(slot.into()));
-        // SAFETY: not null, and as this function demands.
+        // SAFETY: not null; the rest is upheld by the caller.
         unsafe { put(conn, handle) }
     })
 }
 
-/// Advances as far as possible. `data` is all input that was received and not consumed; it is not
-/// copied; `eof`: the peer has closed its side. Call it when input came, output was sent,
-/// `wake` was called with this handle, or `wait_ms` have passed. Any thread, but not a callback.
+/// Advances the connection as far as possible. `data` is all input that was received and not
+/// consumed; it is not copied. `eof`: the peer has closed its side. Call this function when input
+/// has arrived, output was sent, `wake` was called with this handle, or `wait_ms` have passed. Call
+/// from any thread, but not in a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`, `NULL`, `VALUE`.
 ///
@@ -150,10 +151,10 @@ pub unsafe extern "C" fn peregrine_conn_advance(
 ) -> PeregrineStatus {
     run(|| {
         border::outside_callbacks()?;
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         let input = unsafe { bytes(data, len) }?;
         if progress.is_null() {
-            return Err(FfiFailure::new(PeregrineStatus::Null, "the place of a result is null"));
+            return Err(FfiFailure::new(PeregrineStatus::Null, "the pointer for a result is null"));
         }
         let slot = handles::conn(conn)?;
         let inner = &mut *slot.lock();
@@ -176,19 +177,19 @@ pub unsafe extern "C" fn peregrine_conn_advance(
             next: next as u32,
             reads: advanced.read,
         };
-        // SAFETY: not null, and as this function demands.
+        // SAFETY: not null; the rest is upheld by the caller.
         unsafe { put(progress, there) }
     })
 }
 
-/// The bytes to send. The pointer is valid until the connection is advanced or released. Any
-/// thread, but not a callback.
+/// Returns the bytes to send. The pointer is valid until the connection is advanced or released.
+/// Call from any thread, but not in a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`, `NULL`.
 ///
 /// # Safety
-/// `data` points at a `const uint8_t *`, which becomes null if there is nothing; `len` points at a
-/// `size_t`.
+/// `data` points at a `const uint8_t *`, which becomes null if there is no output; `len` points at
+/// a `size_t`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn peregrine_conn_output(
     conn: u64,
@@ -204,7 +205,7 @@ pub unsafe extern "C" fn peregrine_conn_output(
             true => ptr::null(),
             false => unsent.as_ptr(),
         };
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         unsafe {
             put(data, at)?;
             put(len, unsent.len())
@@ -212,9 +213,10 @@ pub unsafe extern "C" fn peregrine_conn_output(
     })
 }
 
-/// So many bytes of the output were sent. Any thread, but not a callback.
+/// Removes `len` sent bytes from the front of the output. Call from any thread, but not in a
+/// callback.
 ///
-/// Errors: `HANDLE`, `BUSY`, `VALUE` (there are fewer).
+/// Errors: `HANDLE`, `BUSY`, `VALUE` (the output is shorter).
 #[unsafe(no_mangle)]
 pub extern "C" fn peregrine_conn_consume(conn: u64, len: usize) -> PeregrineStatus {
     run(|| {
@@ -223,7 +225,7 @@ pub extern "C" fn peregrine_conn_consume(conn: u64, len: usize) -> PeregrineStat
         let mut inner = slot.lock();
         let unsent = inner.unsent().len();
         if len > unsent {
-            let why = format!("there are {unsent} bytes of output");
+            let why = format!("cannot consume {len} bytes: there are {unsent} bytes of output");
             return Err(FfiFailure::new(PeregrineStatus::Value, why));
         }
         inner.sent += len;
@@ -231,8 +233,8 @@ pub extern "C" fn peregrine_conn_consume(conn: u64, len: usize) -> PeregrineStat
     })
 }
 
-/// Releases the connection. Its calls without an answer are given up as if the client had left. Any
-/// thread, but not a callback.
+/// Releases the connection. Its calls without an answer are abandoned, as if the client had
+/// disconnected. Call from any thread, but not in a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`.
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! An engine without sockets. Any thread, but not a callback.
+//! An engine without sockets: the program passes requests, or the bytes of connections.
 
 use std::{sync::Arc, task::Waker};
 
@@ -15,13 +15,13 @@ use super::{
     status::{FfiFailure, PeregrineStatus, run},
 };
 
-/// An engine behind its handle.
+/// The object of an engine's handle.
 pub(super) struct EngineSlot {
     stage: Staged<Arc<RunningEngine>>,
     host: Arc<HostCallbacks>,
 }
 
-/// An engine that was started, and its program.
+/// A started engine, and the callbacks of its program.
 pub(super) struct RunningEngine {
     pub(super) engine: Arc<HostEngine>,
     pub(super) host: Arc<HostCallbacks>,
@@ -44,16 +44,17 @@ pub(super) fn running(engine: u64) -> Result<Arc<RunningEngine>, FfiFailure> {
     handles::engine(engine)?.stage.running(Arc::clone)
 }
 
-/// Makes an engine of a configuration, the text of a TOML file as for `peregrine_server_new`; `len`
-/// 0: the defaults. The program passes requests that it has parsed
-/// (`peregrine_exchange_new`) or the bytes of connections (`peregrine_conn_new`), and calls
-/// `peregrine_engine_tick`. The engine has no sockets and no threads, except one that fetches the
-/// keys of `[auth.issuers]` and also calls `now`. Keys of listeners, TLS, logs, metrics and
-/// webhooks have no effect; the program itself limits the connections of one address, and closes
-/// those that it could not write to for `write_stall_ms`. The callbacks are copied; where this
-/// fails, `release` is not called. Released by `peregrine_engine_release`. Any thread.
+/// Creates an engine with a configuration, the text of a TOML file as for `peregrine_server_new`;
+/// `len` 0: the defaults. The program passes parsed requests (`peregrine_exchange_new`) or the
+/// bytes of connections (`peregrine_conn_new`), and calls `peregrine_engine_tick`. The engine has
+/// no sockets and no threads, except one that fetches the keys of `[auth.issuers]` and also calls
+/// `now`. Configuration keys of listeners, TLS, logs, metrics and webhooks have no effect. The
+/// program itself limits the connections per address, and closes connections that accept no output
+/// for `write_stall_ms`. The callbacks are copied; if this function fails, `release` is not called.
+/// Release the engine with `peregrine_engine_release`. Call from any thread.
 ///
-/// Errors: `NULL` (also a host without `wake`), `UTF8`, `SERVER` (the system has no random bits).
+/// Errors: `NULL` (also if `wake` of the host is null), `UTF8`, `SERVER` (the system has no random
+/// bits).
 ///
 /// # Safety
 /// `data` points at `len` bytes; `host` points at a `PeregrineHost` whose functions may be called
@@ -66,28 +67,29 @@ pub unsafe extern "C" fn peregrine_engine_new(
     engine: *mut u64,
 ) -> PeregrineStatus {
     run(|| {
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         let settings = unsafe { text(data, len) }?;
         if host.is_null() || engine.is_null() {
-            let why = "the host or the place of a result is null";
+            let why = "the host or the pointer for a result is null";
             return Err(FfiFailure::new(PeregrineStatus::Null, why));
         }
-        // SAFETY: not null, and as this function demands.
+        // SAFETY: not null; the rest is upheld by the caller.
         let host = unsafe { host.read_unaligned() };
         if host.wake.is_none() {
-            return Err(FfiFailure::new(PeregrineStatus::Null, "a host has no callback to wake"));
+            let why = "the callback wake of the host is null";
+            return Err(FfiFailure::new(PeregrineStatus::Null, why));
         }
         let host = HostCallbacks::new(host)?;
         let slot = EngineSlot { stage: Staged::new("engine", settings), host };
         let handle = handles::insert(HandleObject::Engine(slot.into()));
-        // SAFETY: not null, and as this function demands.
+        // SAFETY: not null; the rest is upheld by the caller.
         unsafe { put(engine, handle) }
     })
 }
 
-/// Adds an agent before the start, as `peregrine_server_agent` does. Any thread.
+/// Adds an agent before the start, as `peregrine_server_agent` does. Call from any thread.
 ///
-/// Errors: `NULL`, `HANDLE`, `VALUE` (the card), `SERVER` (it was started already).
+/// Errors: `NULL`, `HANDLE`, `VALUE` (the card), `SERVER` (the engine was started already).
 ///
 /// # Safety
 /// As for `peregrine_server_agent`.
@@ -99,15 +101,17 @@ pub unsafe extern "C" fn peregrine_engine_agent(
     agent: *const PeregrineAgent,
 ) -> PeregrineStatus {
     run(|| {
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         let agent = unsafe { read_agent(card, card_len, agent) }?;
         handles::engine(engine)?.stage.add(agent)
     })
 }
 
-/// As `peregrine_server_header`. Any thread.
+/// Passes a header field to the last agent, as `peregrine_server_header` does. Call from any
+/// thread.
 ///
-/// Errors: `HANDLE`, `NULL`, `UTF8`, `SERVER` (there is no agent yet, or it was started already).
+/// Errors: `HANDLE`, `NULL`, `UTF8`, `SERVER` (no agent was added, or the engine was started
+/// already).
 ///
 /// # Safety
 /// `name` points at `len` bytes.
@@ -117,20 +121,21 @@ pub unsafe extern "C" fn peregrine_engine_header(
     name: *const u8,
     len: usize,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { with_text(name, len, |name| handles::engine(engine)?.stage.pass_header(name)) }
 }
 
-/// Starts the engine: from now on it takes requests and connections, and no agents. An engine that
-/// could not start has ended. Any thread, but not a callback.
+/// Starts the engine: from now on it accepts requests and connections, but no more agents. If the
+/// start fails, the engine has ended. Call from any thread, but not in a callback.
 ///
-/// Errors: `HANDLE`, `BUSY`, `SERVER` (the configuration is wrong, or it was started already).
+/// Errors: `HANDLE`, `BUSY`, `SERVER` (the configuration is wrong, or the engine was started
+/// already).
 #[unsafe(no_mangle)]
 pub extern "C" fn peregrine_engine_start(engine: u64) -> PeregrineStatus {
     run(|| {
         border::outside_callbacks()?;
         let slot = handles::engine(engine)?;
-        // Keys of issuers are fetched by a thread.
+        // The engine may start a thread that fetches the keys of issuers.
         let _blocked = PipeSignalBlock::new();
         slot.stage.start(|settings, agents| {
             let (host, wake) = (Arc::clone(&slot.host), slot.host.waker(engine));
@@ -140,11 +145,11 @@ pub extern "C" fn peregrine_engine_start(engine: u64) -> PeregrineStatus {
     })
 }
 
-/// Evicts expired tasks and does what else is due. Call it again when `wait_ms` milliseconds have
-/// passed, or `wake` was called with the engine's handle; `UINT64_MAX`: for ever. Any thread, one
-/// at a time, but not a callback.
+/// Evicts expired tasks and does other due work. Call this function again after `wait_ms`
+/// milliseconds (`UINT64_MAX`: no limit), or after `wake` was called with the engine's handle. Call
+/// from any thread, one at a time, but not in a callback.
 ///
-/// Errors: `HANDLE`, `BUSY`, `NULL`, `SERVER` (it was not started).
+/// Errors: `HANDLE`, `BUSY`, `NULL`, `SERVER` (the engine is not started).
 ///
 /// # Safety
 /// `wait_ms` points at a `uint64_t`.
@@ -154,16 +159,16 @@ pub unsafe extern "C" fn peregrine_engine_tick(engine: u64, wait_ms: *mut u64) -
         border::outside_callbacks()?;
         let engine = running(engine)?;
         let due_ms = engine.engine.tick(&engine.wake);
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         unsafe { put(wait_ms, engine.wait_ms(due_ms)) }
     })
 }
 
-/// From now on answers close their connections and new tasks are refused; `is_idle` tells whether
-/// no call waits and no stream is open. It may be called again to ask that. Any thread, but not a
-/// callback.
+/// Drains the engine: from now on answers close their connections, and new tasks are refused.
+/// `is_idle` receives true if no call waits and no stream is open; call this function again to
+/// check. Call from any thread, but not in a callback.
 ///
-/// Errors: `HANDLE`, `BUSY`, `NULL`, `SERVER` (it was not started).
+/// Errors: `HANDLE`, `BUSY`, `NULL`, `SERVER` (the engine is not started).
 ///
 /// # Safety
 /// `is_idle` points at a `bool`.
@@ -177,16 +182,16 @@ pub unsafe extern "C" fn peregrine_engine_drain(
         let running = running(engine)?;
         let engine = running.engine.engine();
         engine.drain();
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         unsafe { put(is_idle, engine.running() == 0) }
     })
 }
 
-/// Answers what still waits with an error, and ends streams: calls of the program at once, which
-/// wakes them, exchanges and connections when they are polled or advanced next. Any thread, but not
-/// a callback.
+/// Answers waiting calls with an error and ends streams: calls of the program at once, which wakes
+/// them, exchanges at their next poll, and connections at their next advance. Call from any thread,
+/// but not in a callback.
 ///
-/// Errors: `HANDLE`, `BUSY`, `SERVER` (it was not started).
+/// Errors: `HANDLE`, `BUSY`, `SERVER` (the engine is not started).
 #[unsafe(no_mangle)]
 pub extern "C" fn peregrine_engine_cut(engine: u64) -> PeregrineStatus {
     run(|| {
@@ -196,8 +201,8 @@ pub extern "C" fn peregrine_engine_cut(engine: u64) -> PeregrineStatus {
     })
 }
 
-/// Releases the handle. What the engine has opened stays usable until it is released itself. Any
-/// thread, but not a callback.
+/// Releases the handle. Exchanges, connections, calls and jobs of the engine stay usable until they
+/// are released themselves. Call from any thread, but not in a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`.
 #[unsafe(no_mangle)]

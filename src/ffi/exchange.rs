@@ -1,5 +1,5 @@
-//! One request that the program has parsed, and its answer. Any thread, one at a time for each
-//! request, but not a callback.
+//! One request that the program has parsed, and its answer. The functions may be called from any
+//! thread, one at a time for each request, but not in a callback.
 
 use std::{
     ptr,
@@ -23,17 +23,17 @@ use super::{
     status::{FfiFailure, PeregrineStatus, run},
 };
 
-/// A header field; neither text ends with a zero byte.
+/// A header field. Its texts have no zero byte at the end.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PeregrineField {
     /// The name.
     pub name: *const u8,
-    /// Its length in bytes.
+    /// The length of `name` in bytes.
     pub name_len: usize,
     /// The value.
     pub value: *const u8,
-    /// Its length in bytes.
+    /// The length of `value` in bytes.
     pub value_len: usize,
 }
 
@@ -43,52 +43,52 @@ pub struct PeregrineField {
 pub struct PeregrineRequest {
     /// The method.
     pub method: *const u8,
-    /// Its length in bytes.
+    /// The length of `method` in bytes.
     pub method_len: usize,
-    /// Path and query, as they came.
+    /// The path and the query as received, not decoded.
     pub target: *const u8,
-    /// Its length in bytes.
+    /// The length of `target` in bytes.
     pub target_len: usize,
-    /// `:authority` of HTTP/2; null: the field `Host` says it.
+    /// `:authority` of HTTP/2; null: the field `Host` is used.
     pub authority: *const u8,
-    /// Its length in bytes.
+    /// The length of `authority` in bytes.
     pub authority_len: usize,
     /// The fields, in their order.
     pub fields: *const PeregrineField,
-    /// How many there are.
+    /// The number of fields.
     pub fields_len: usize,
-    /// The IP address of the other side as text, without a port; null: unknown.
+    /// The IP address of the peer as text, without a port; null: unknown.
     pub address: *const u8,
-    /// Its length in bytes.
+    /// The length of `address` in bytes.
     pub address_len: usize,
     /// `PEREGRINE_SECURE`, `PEREGRINE_LOOPBACK`, `PEREGRINE_BODY` and `PEREGRINE_TRAILERS`.
     pub flags: u32,
 }
 
-/// What there is of an answer.
+/// The available part of an answer.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PeregrineAnswer {
-    /// The status of HTTP; 0: it is not known yet, and neither are the fields.
+    /// The HTTP status; 0: status and fields are not available yet.
     pub status: u32,
     /// The number of header fields (`peregrine_exchange_field`).
     pub fields: usize,
-    /// The next piece of the content. It stays good until `peregrine_exchange_consume` or
+    /// The next piece of the content. It is valid until `peregrine_exchange_consume` or
     /// `peregrine_exchange_release`.
     pub content: *const u8,
-    /// Its length in bytes; 0: there is none now.
+    /// The length of `content` in bytes; 0: nothing is available now.
     pub content_len: usize,
-    /// The number of trailers (`peregrine_exchange_trailer`), once `is_over`.
+    /// The number of trailers (`peregrine_exchange_trailer`), once `is_over` is true.
     pub trailers: usize,
-    /// Poll again in so many milliseconds at the latest; `UINT64_MAX`: for ever.
+    /// Poll again within this many milliseconds; `UINT64_MAX`: no limit.
     pub wait_ms: u64,
     /// True: the answer is complete.
     pub is_over: bool,
-    /// False: the rest of the body may be thrown away.
+    /// False: the rest of the body may be discarded.
     pub wants_body: bool,
 }
 
-/// A request behind its handle.
+/// The object of a request's handle.
 pub(super) struct ExchangeSlot {
     inner: Mutex<ExchangeInner>,
     running: Arc<RunningEngine>,
@@ -100,7 +100,7 @@ pub(super) struct ExchangeSlot {
 struct ExchangeInner {
     exchange: Exchange,
     said: HostAnswer,
-    /// Where content is written; empty between polls.
+    /// The buffer for content during a poll; empty between polls.
     out: Vec<u8>,
 }
 
@@ -122,7 +122,7 @@ impl ExchangeSlot {
         engine.with_cx(with, |cx| step(exchange, cx, said));
         let first = said.first();
         let limits = engine.engine().limits();
-        // Without room for output a stream waits, whatever else is due.
+        // A stream without room for output waits: only the deadline of its call is due.
         let due_ms = match said.unsent() >= limits.output_bytes_max {
             _ if said.is_over => None,
             true => exchange.due_ms(),
@@ -162,30 +162,31 @@ unsafe fn read_fields<'a>(
         return Err(FfiFailure::new(PeregrineStatus::Null, "the fields are null"));
     }
     if len > isize::MAX as usize / size_of::<PeregrineField>() {
-        return Err(FfiFailure::new(PeregrineStatus::Value, "there are too many fields"));
+        let why = format!("the number of fields, {len}, is larger than an allocation can be");
+        return Err(FfiFailure::new(PeregrineStatus::Value, why));
     }
     let read = |at| {
-        // SAFETY: within the array, and as this function demands; it may be misaligned.
+        // SAFETY: within the array, and the rest is upheld by the caller; the field may be
+        // misaligned.
         let field: PeregrineField = unsafe { fields.add(at).read_unaligned() };
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         unsafe { Ok((bytes(field.name, field.name_len)?, bytes(field.value, field.value_len)?)) }
     };
     (0..len).map(read).collect()
 }
 
-/// Begins a request with this head. Poll it at once if it has no body, else give it the body
+/// Starts a request with this head. Without a body, poll it at once; otherwise pass the body first
 /// (`peregrine_exchange_push` and `peregrine_exchange_end`, or `peregrine_exchange_whole`). Names
-/// of fields may have any case; fields of a connection are ignored. Errors of the request are its
-/// answer, not an error here. Released by `peregrine_exchange_release`, at any time. Any
-/// thread, but not a callback.
+/// of fields may have any case; connection-specific fields are ignored. Errors of the request are
+/// returned as its answer, not here. Release the exchange with `peregrine_exchange_release`, at any
+/// time. Call from any thread, but not in a callback.
 ///
-/// Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8` (the address), `VALUE` (an unknown flag, an address
-/// that is none), `SERVER` (the engine was not started), `FULL` (`connections_max` requests and
-/// connections are open).
+/// Errors: `HANDLE`, `BUSY`, `NULL`, `UTF8` (the address), `VALUE` (an unknown flag, an invalid
+/// address), `SERVER` (the engine is not started), `FULL` (`connections_max` is reached).
 ///
 /// # Safety
 /// `request` points at a `PeregrineRequest`, whose pointers point at as many bytes or fields as
-/// their lengths say; `exchange` points at a `uint64_t`.
+/// their lengths; `exchange` points at a `uint64_t`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn peregrine_exchange_new(
     engine: u64,
@@ -195,13 +196,13 @@ pub unsafe extern "C" fn peregrine_exchange_new(
     run(|| {
         border::outside_callbacks()?;
         if request.is_null() || exchange.is_null() {
-            let why = "the request or the place of a result is null";
+            let why = "the request or the pointer for a result is null";
             return Err(FfiFailure::new(PeregrineStatus::Null, why));
         }
-        // SAFETY: not null, and as this function demands.
+        // SAFETY: not null; the rest is upheld by the caller.
         let request = unsafe { request.read_unaligned() };
         let all = PEREGRINE_SECURE | PEREGRINE_LOOPBACK | PEREGRINE_BODY | PEREGRINE_TRAILERS;
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         let (method, target, fields, peer) = unsafe {
             (
                 bytes(request.method, request.method_len)?,
@@ -212,7 +213,7 @@ pub unsafe extern "C" fn peregrine_exchange_new(
         };
         let authority = match request.authority.is_null() && request.authority_len == 0 {
             true => None,
-            // SAFETY: as this function demands.
+            // SAFETY: upheld by the caller.
             false => Some(unsafe { bytes(request.authority, request.authority_len) }?),
         };
         let running = running(engine)?;
@@ -234,12 +235,12 @@ pub unsafe extern "C" fn peregrine_exchange_new(
         let inner = Mutex::new(inner);
         let slot = ExchangeSlot { inner, running, slot, peer, wake };
         handles::insert_as(handle, HandleObject::Exchange(slot.into()));
-        // SAFETY: not null, and as this function demands.
+        // SAFETY: not null; the rest is upheld by the caller.
         unsafe { put(exchange, handle) }
     })
 }
 
-/// Appends a piece of the body, which is copied. Any thread, but not a callback.
+/// Appends a piece of the body, which is copied. Call from any thread, but not in a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`, `NULL`, `VALUE`.
 ///
@@ -253,7 +254,7 @@ pub unsafe extern "C" fn peregrine_exchange_push(
 ) -> PeregrineStatus {
     run(|| {
         border::outside_callbacks()?;
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         let piece = unsafe { bytes(data, len) }?;
         let slot = handles::exchange(exchange)?;
         slot.lock().exchange.push(slot.running.engine.engine().limits(), piece);
@@ -261,7 +262,7 @@ pub unsafe extern "C" fn peregrine_exchange_push(
     })
 }
 
-/// The body is complete: poll the exchange. Any thread, but not a callback.
+/// Ends the body; then poll the exchange. Call from any thread, but not in a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`.
 #[unsafe(no_mangle)]
@@ -273,8 +274,8 @@ pub extern "C" fn peregrine_exchange_end(exchange: u64) -> PeregrineStatus {
     })
 }
 
-/// As push, end and poll for a body that came in one piece: it is read where it is, and copied only
-/// if it has to wait. Any thread, but not a callback.
+/// Does push, end and poll for a body in one piece, which is copied only if the request has to
+/// wait. Call from any thread, but not in a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`, `NULL`, `VALUE`.
 ///
@@ -289,19 +290,19 @@ pub unsafe extern "C" fn peregrine_exchange_whole(
 ) -> PeregrineStatus {
     run(|| {
         border::outside_callbacks()?;
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         let body = unsafe { bytes(data, len) }?;
         let there = handles::exchange(exchange)?
             .go_on(|exchange, cx, said| _ = exchange.poll_whole(cx, body, said));
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         unsafe { put(answer, there) }
     })
 }
 
-/// Advances as far as possible, and gives the available part of the answer. Call it at first, when
-/// the body has ended, when `wake` was called with this handle, when `wait_ms` have passed, and
-/// when content was consumed: while more than `output_bytes_max` is not, a stream waits. Any
-/// thread, but not a callback.
+/// Advances the exchange as far as possible, and returns the available part of the answer. Call
+/// this function once after the body, and again when `wake` was called with this handle, when
+/// `wait_ms` have passed, and when content was consumed: a stream waits while `output_bytes_max`
+/// bytes of content are not consumed. Call from any thread, but not in a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`, `NULL`.
 ///
@@ -316,14 +317,14 @@ pub unsafe extern "C" fn peregrine_exchange_poll(
         border::outside_callbacks()?;
         let there =
             handles::exchange(exchange)?.go_on(|exchange, cx, said| _ = exchange.poll(cx, said));
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         unsafe { put(answer, there) }
     })
 }
 
-/// Takes so many bytes from the front of the content. Any thread, but not a callback.
+/// Removes `len` bytes from the front of the content. Call from any thread, but not in a callback.
 ///
-/// Errors: `HANDLE`, `BUSY`, `VALUE` (there is less).
+/// Errors: `HANDLE`, `BUSY`, `VALUE` (the content is shorter).
 #[unsafe(no_mangle)]
 pub extern "C" fn peregrine_exchange_consume(exchange: u64, len: usize) -> PeregrineStatus {
     run(|| {
@@ -333,17 +334,18 @@ pub extern "C" fn peregrine_exchange_consume(exchange: u64, len: usize) -> Pereg
         match inner.said.consume(len) {
             true => Ok(()),
             false => {
-                let why = format!("there are {} bytes of content", inner.said.unsent());
+                let rest = inner.said.unsent();
+                let why = format!("cannot consume {len} bytes: there are {rest} bytes of content");
                 Err(FfiFailure::new(PeregrineStatus::Value, why))
             }
         }
     })
 }
 
-/// A header field of the answer. Its texts stay good until the exchange is released. Any thread,
-/// but not a callback.
+/// Returns the header field of the answer at `index`. Its texts are valid until the exchange is
+/// released. Call from any thread, but not in a callback.
 ///
-/// Errors: `HANDLE`, `BUSY`, `NULL`, `VALUE` (there are fewer).
+/// Errors: `HANDLE`, `BUSY`, `NULL`, `VALUE` (`index` is too large).
 ///
 /// # Safety
 /// `field` points at a `PeregrineField`.
@@ -353,13 +355,14 @@ pub unsafe extern "C" fn peregrine_exchange_field(
     index: usize,
     field: *mut PeregrineField,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { put_field(exchange, field, |said| said.fields.get(index)) }
 }
 
-/// A trailer of the answer, as `peregrine_exchange_field`. Any thread, but not a callback.
+/// Returns the trailer of the answer at `index`, as `peregrine_exchange_field` does. Call from any
+/// thread, but not in a callback.
 ///
-/// Errors: `HANDLE`, `BUSY`, `NULL`, `VALUE` (there are fewer).
+/// Errors: `HANDLE`, `BUSY`, `NULL`, `VALUE` (`index` is too large).
 ///
 /// # Safety
 /// `field` points at a `PeregrineField`.
@@ -369,7 +372,7 @@ pub unsafe extern "C" fn peregrine_exchange_trailer(
     index: usize,
     field: *mut PeregrineField,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { put_field(exchange, field, |said| said.trailers.get(index)) }
 }
 
@@ -385,7 +388,7 @@ unsafe fn put_field(
         let slot = handles::exchange(exchange)?;
         let inner = slot.lock();
         let (name, value) = pick(&inner.said).ok_or_else(|| {
-            FfiFailure::new(PeregrineStatus::Value, "the answer has no such field")
+            FfiFailure::new(PeregrineStatus::Value, "the answer has no field at this index")
         })?;
         let found = PeregrineField {
             name: name.as_ptr(),
@@ -393,13 +396,13 @@ unsafe fn put_field(
             value: value.as_ptr(),
             value_len: value.len(),
         };
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         unsafe { put(field, found) }
     })
 }
 
-/// Releases the exchange. Before its answer is complete this tells the engine that the client has
-/// left. Any thread, but not a callback.
+/// Releases the exchange. If its answer is not complete, the engine treats this as a disconnect of
+/// the client. Call from any thread, but not in a callback.
 ///
 /// Errors: `HANDLE`, `BUSY`.
 #[unsafe(no_mangle)]

@@ -1,7 +1,7 @@
 //! Handles: numbers that stand for objects.
 //!
-//! Invariant: a number is issued once in a process, and a number without an object is an error. An
-//! object is dropped when its handle was released and no call uses it.
+//! Invariant: a process issues each number once; using a number without an object is an error. An
+//! object is dropped once its handle is released and no call uses the object.
 
 use std::{
     collections::HashMap,
@@ -22,7 +22,7 @@ use super::{
     status::{FfiFailure, PeregrineStatus},
 };
 
-/// What a handle stands for.
+/// The object of a handle.
 #[derive(Clone)]
 pub(super) enum HandleObject {
     Server(Arc<ServerSlot>),
@@ -34,7 +34,7 @@ pub(super) enum HandleObject {
     Cancel(Arc<Mutex<Option<HostCancel>>>),
 }
 
-/// So many maps, each with its lock.
+/// The number of maps; each has its own lock.
 const SHARDS: usize = 16;
 
 type Shard = Mutex<HashMap<u64, HandleObject, foldhash::fast::RandomState>>;
@@ -53,7 +53,7 @@ pub(super) fn fresh() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The handle of an object.
+/// Stores an object and returns its new handle.
 pub(super) fn insert(object: HandleObject) -> u64 {
     let handle = fresh();
     insert_as(handle, object);
@@ -68,7 +68,7 @@ pub(super) fn insert_as(handle: u64, object: HandleObject) {
 /// Releases a handle.
 pub(super) fn remove(handle: u64) {
     let removed = shard(handle).remove(&handle);
-    // Without the lock: a server that ends may release other handles.
+    // Dropped without the lock, because the end of a server may release other handles.
     drop(removed);
 }
 
@@ -83,7 +83,7 @@ fn of_kind<T>(
     pick: impl FnOnce(HandleObject) -> Option<T>,
 ) -> Result<T, FfiFailure> {
     get(handle).and_then(pick).ok_or_else(|| {
-        FfiFailure::new(PeregrineStatus::Handle, format!("the handle is not that of a {kind}"))
+        FfiFailure::new(PeregrineStatus::Handle, format!("the handle is stale or not of a {kind}"))
     })
 }
 

@@ -17,31 +17,31 @@ use crate::{
 
 use super::border;
 
-/// The latest time that a program may return: additions to it do not overflow.
+/// The latest time that a program may return, so that additions do not overflow.
 const MS_MAX: u64 = u64::MAX >> 8;
 
-/// The callbacks of a program that drives an engine. They come from any thread, also from several
-/// at once, and must neither block nor call a function of the library
-/// (`PEREGRINE_STATUS_BUSY`). Locks of the library may be held.
+/// The callbacks of a program that drives an engine. They are called from any thread, also from
+/// several at once, and must neither block nor call a function of the library
+/// (`PEREGRINE_STATUS_BUSY`), because locks of the library may be held.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PeregrineHost {
-    /// Given to every callback.
+    /// Passed to every callback.
     pub user: *mut c_void,
-    /// The object with this handle has more to do: poll the exchange, advance the connection, poll
-    /// the call, or tick the engine. The handle may be released already. Not null.
+    /// The object with this handle can continue: poll the exchange, advance the connection, poll
+    /// the call, or tick the engine. The handle may be released already. Must not be null.
     pub wake: Option<unsafe extern "C" fn(user: *mut c_void, handle: u64)>,
-    /// The time in ms: of a clock that never goes back, and since the Unix epoch. Null: the clocks
-    /// of the system.
+    /// Returns the time in ms: `mono_ms` of a clock that never goes back, and `unix_ms` since the
+    /// Unix epoch. Null: the clocks of the system.
     pub now: Option<unsafe extern "C" fn(user: *mut c_void, mono_ms: *mut u64, unix_ms: *mut u64)>,
     /// Fills 16 bytes with random bits that no peer can guess. Null: the random bits of the system.
     pub random: Option<unsafe extern "C" fn(user: *mut c_void, out: *mut u8)>,
-    /// The engine, all that it has opened, and its jobs are released; no other callback comes after
-    /// it. May be null.
+    /// Called once the engine, its exchanges, connections, calls and jobs are released; the last
+    /// callback. May be null.
     pub release: Option<unsafe extern "C" fn(user: *mut c_void)>,
 }
 
-/// The callbacks, until the last waker of the engine is dropped.
+/// The callbacks, which live until the last waker of the engine is dropped.
 pub(super) struct HostCallbacks {
     host: PeregrineHost,
     own: OwnTime,
@@ -49,8 +49,8 @@ pub(super) struct HostCallbacks {
     mono_ms: AtomicU64,
 }
 
-// SAFETY: the program has promised that its callbacks may be called from any thread, with the
-// pointer that it gave.
+// SAFETY: the program has promised that its callbacks may be called from any thread, with its
+// `user` pointer.
 unsafe impl Send for HostCallbacks {}
 // SAFETY: as above.
 unsafe impl Sync for HostCallbacks {}
@@ -71,7 +71,7 @@ impl HostCallbacks {
 impl Drop for HostCallbacks {
     fn drop(&mut self) {
         if let Some(release) = self.host.release {
-            // SAFETY: a function of the program, called as it has agreed to.
+            // SAFETY: a callback of the program, called as its comment promises.
             border::in_bare_callback(|| unsafe { release(self.host.user) });
         }
     }
@@ -81,7 +81,7 @@ impl HostTime for HostCallbacks {
     fn now(&self) -> Now {
         let Some(now) = self.host.now else { return self.own.now() };
         let (mut mono_ms, mut unix_ms) = (0, 0);
-        // SAFETY: a function of the program, called as it has agreed to.
+        // SAFETY: a callback of the program, called as its comment promises.
         border::in_bare_callback(|| unsafe { now(self.host.user, &mut mono_ms, &mut unix_ms) });
         let mono_ms = mono_ms.min(MS_MAX);
         let before_ms = self.mono_ms.fetch_max(mono_ms, Ordering::Relaxed);
@@ -91,7 +91,7 @@ impl HostTime for HostCallbacks {
     fn bits(&self) -> u128 {
         let Some(random) = self.host.random else { return self.own.bits() };
         let mut bytes = [0; 16];
-        // SAFETY: a function of the program, called as it has agreed to.
+        // SAFETY: a callback of the program, called as its comment promises.
         border::in_bare_callback(|| unsafe { random(self.host.user, bytes.as_mut_ptr()) });
         u128::from_ne_bytes(bytes)
     }
@@ -110,7 +110,7 @@ impl Wake for HandleWaker {
     fn wake_by_ref(self: &Arc<Self>) {
         let HandleWaker { host, handle } = &**self;
         if let Some(wake) = host.host.wake {
-            // SAFETY: a function of the program, called as it has agreed to.
+            // SAFETY: a callback of the program, called as its comment promises.
             border::in_bare_callback(|| unsafe { wake(host.host.user, *handle) });
         }
     }

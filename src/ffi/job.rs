@@ -1,4 +1,4 @@
-//! Deferred turns, and cancels that the program decides. Any thread.
+//! Deferred turns, and cancels that the program decides; both are usable from any thread.
 
 use std::{ffi::c_void, sync::PoisonError};
 
@@ -12,7 +12,8 @@ use super::{
     turn::state_of,
 };
 
-/// Decides a cancel and releases its handle. Of two threads one decides.
+/// Decides a cancel and releases its handle. If two threads decide at once, one of them gets an
+/// error.
 fn decide(handle: u64, decide: impl FnOnce(HostCancel)) -> Result<(), FfiFailure> {
     let cancel = handles::cancel(handle)?;
     handles::remove(handle);
@@ -29,12 +30,12 @@ pub(super) fn over() -> FfiFailure {
     FfiFailure::new(PeregrineStatus::Closed, "the turn is over")
 }
 
-/// The text parts of the message, one after another. Any thread.
+/// Writes the concatenated text parts of the message. Call from any thread.
 ///
 /// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
 ///
 /// # Safety
-/// `out` points at `capacity` bytes, or is null while `capacity` is 0; `len` is null or points at a
+/// `out` points at `capacity` bytes, or is null if `capacity` is 0; `len` is null or points at a
 /// `size_t`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn peregrine_job_text(
@@ -43,11 +44,11 @@ pub unsafe extern "C" fn peregrine_job_text(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { give(out, capacity, len, || handles::job(job)?.text().ok_or_else(over)) }
 }
 
-/// The message in the JSON of A2A 1.0. Any thread.
+/// Writes the message in the JSON of A2A 1.0. Call from any thread.
 ///
 /// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
 ///
@@ -60,11 +61,11 @@ pub unsafe extern "C" fn peregrine_job_message(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { give(out, capacity, len, || handles::job(job)?.message_json().ok_or_else(over)) }
 }
 
-/// The task's id. Any thread.
+/// Writes the id of the task. Call from any thread.
 ///
 /// Errors: `HANDLE`, `NULL`, `SPACE`.
 ///
@@ -77,12 +78,13 @@ pub unsafe extern "C" fn peregrine_job_task_id(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { give(out, capacity, len, || Ok(handles::job(job)?.task_id().to_owned())) }
 }
 
-/// Whether what the job publishes is refused: its task has ended or was canceled, or the caller has
-/// left before there was one. Ask it between two steps of long work. Any thread.
+/// `is_over` receives true if events of the job are refused: its task has ended or was canceled, or
+/// the caller disconnected before a task existed. Check this between two steps of long work. Call
+/// from any thread.
 ///
 /// Errors: `HANDLE`, `NULL`.
 ///
@@ -92,13 +94,13 @@ pub unsafe extern "C" fn peregrine_job_task_id(
 pub unsafe extern "C" fn peregrine_job_is_over(job: u64, is_over: *mut bool) -> PeregrineStatus {
     run(|| {
         let job = handles::job(job)?;
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         unsafe { put(is_over, job.is_over()) }
     })
 }
 
-/// Answers with a message of this text, and without a task; a task that exists is completed by it.
-/// Any thread.
+/// Answers with a message of this text, without a task. If the task already exists, the message
+/// completes it. Call from any thread.
 ///
 /// Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED`.
 ///
@@ -110,14 +112,14 @@ pub unsafe extern "C" fn peregrine_job_reply(
     data: *const u8,
     len: usize,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { with_text(data, len, |words| Ok(handles::job(job)?.reply(words)?)) }
 }
 
 /// Publishes a status (`TaskState` of `a2a.proto`), with a message of the agent unless `len` is 0.
-/// Any thread.
+/// Call from any thread.
 ///
-/// Errors: `HANDLE`, `NULL`, `UTF8`, `VALUE` (no such state), `CLOSED`.
+/// Errors: `HANDLE`, `NULL`, `UTF8`, `VALUE` (unknown state), `CLOSED`.
 ///
 /// # Safety
 /// `data` points at `len` bytes.
@@ -132,15 +134,14 @@ pub unsafe extern "C" fn peregrine_job_status(
         let words = Some(words).filter(|words| !words.is_empty());
         Ok(handles::job(job)?.status(state_of(state)?, words)?)
     };
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { with_text(data, len, publish) }
 }
 
 /// Publishes an event of A2A 1.0 as JSON: a `StreamResponse` with one of `task`, `message`,
-/// `statusUpdate` and `artifactUpdate`. Any thread.
+/// `statusUpdate` and `artifactUpdate`. Call from any thread.
 ///
-/// Errors: `HANDLE`, `NULL`, `VALUE` (an event that cannot be read, or is of another task),
-/// `CLOSED`.
+/// Errors: `HANDLE`, `NULL`, `VALUE` (the event is invalid, or belongs to another task), `CLOSED`.
 ///
 /// # Safety
 /// `data` points at `len` bytes.
@@ -151,16 +152,17 @@ pub unsafe extern "C" fn peregrine_job_publish_json(
     len: usize,
 ) -> PeregrineStatus {
     run(|| {
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         let json = unsafe { bytes(data, len) }?;
         Ok(handles::job(job)?.publish_json(json)?)
     })
 }
 
-/// Publishes an event of A2A 1.0 in protocol buffers. `field` is its number in `StreamResponse`: 1
-/// a `Task`, 2 a `Message`, 3 a `TaskStatusUpdateEvent`, 4 a `TaskArtifactUpdateEvent`. Any thread.
+/// Publishes an event of A2A 1.0 in protocol buffers. `field` is the number of its field in
+/// `StreamResponse`: 1 for a `Task`, 2 for a `Message`, 3 for a `TaskStatusUpdateEvent`, 4 for a
+/// `TaskArtifactUpdateEvent`. Call from any thread.
 ///
-/// Errors: `HANDLE`, `NULL`, `VALUE` (no such field, an event that cannot be read, or is of another
+/// Errors: `HANDLE`, `NULL`, `VALUE` (unknown field, or the event is invalid or belongs to another
 /// task), `CLOSED`.
 ///
 /// # Safety
@@ -173,17 +175,18 @@ pub unsafe extern "C" fn peregrine_job_publish_protobuf(
     len: usize,
 ) -> PeregrineStatus {
     run(|| {
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         let event = unsafe { bytes(data, len) }?;
         let field = EventField::of(field).ok_or_else(|| {
-            FfiFailure::new(PeregrineStatus::Value, "the field of an event is 1, 2, 3 or 4")
+            let why = format!("unknown event field {field}: must be 1, 2, 3 or 4");
+            FfiFailure::new(PeregrineStatus::Value, why)
         })?;
         Ok(handles::job(job)?.publish_protobuf(field, event)?)
     })
 }
 
-/// Ends the turn with an error: a task fails with this text, a call without one fails with it. Any
-/// thread.
+/// Ends the turn with an error: its task fails with this text, or the call if it has no task. Call
+/// from any thread.
 ///
 /// Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED`.
 ///
@@ -195,13 +198,13 @@ pub unsafe extern "C" fn peregrine_job_fail(
     data: *const u8,
     len: usize,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { with_text(data, len, |words| Ok(handles::job(job)?.fail(words)?)) }
 }
 
-/// As `peregrine_job_fail` for an error of the program, such as an exception. The log gets its
-/// text, at most 4 KiB; the client gets it if `show_errors` allows, otherwise a reference. Any
-/// thread.
+/// As `peregrine_job_fail`, for an error of the program such as an exception. The log receives the
+/// text, at most 4 KiB; the client receives it if `show_errors` allows, otherwise a reference. Call
+/// from any thread.
 ///
 /// Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED`.
 ///
@@ -213,30 +216,32 @@ pub unsafe extern "C" fn peregrine_job_fail_error(
     data: *const u8,
     len: usize,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { with_text(data, len, |words| Ok(handles::job(job)?.fail_for(words)?)) }
 }
 
-/// A function that is called at the end of a job. It comes from any thread, and must neither block
-/// nor call a function of the library (`PEREGRINE_STATUS_BUSY`). Locks of the library may be held.
+/// The callbacks for the end of a job. They are called from any thread, and must neither block nor
+/// call a function of the library (`PEREGRINE_STATUS_BUSY`), because locks of the library may be
+/// held.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PeregrineNotice {
-    /// Given to every callback.
+    /// Passed to every callback.
     pub user: *mut c_void,
-    /// The job may be over: its task has ended, for instance because a client canceled it, or the
-    /// caller has left before there was one. Ask `peregrine_job_is_over` soon, on another thread or
-    /// later: it tells, and arms the notice again. The handle may be released already.
+    /// Called when the job may be over: its task has ended, for instance because a client canceled
+    /// it, or the caller disconnected before a task existed. Then call `peregrine_job_is_over`,
+    /// soon but after this callback or on another thread: it returns the certain answer, and arms
+    /// the notice again. The handle may be released already.
     pub ended: Option<unsafe extern "C" fn(user: *mut c_void, job: u64)>,
-    /// No other callback comes after it. May be null.
+    /// The last callback. May be null.
     pub release: Option<unsafe extern "C" fn(user: *mut c_void)>,
 }
 
 /// The callbacks, until the job is released or another notice replaces them.
 struct NoticeCallbacks(PeregrineNotice);
 
-// SAFETY: the program has promised that its callbacks may be called from any thread, with the
-// pointer that it gave.
+// SAFETY: the program has promised that its callbacks may be called from any thread, with its
+// `user` pointer.
 unsafe impl Send for NoticeCallbacks {}
 // SAFETY: as above.
 unsafe impl Sync for NoticeCallbacks {}
@@ -244,7 +249,7 @@ unsafe impl Sync for NoticeCallbacks {}
 impl NoticeCallbacks {
     fn tell(&self, job: u64) {
         if let Some(ended) = self.0.ended {
-            // SAFETY: a function of the program, called as it has agreed to.
+            // SAFETY: a callback of the program, called as its comment promises.
             border::in_bare_callback(|| unsafe { ended(self.0.user, job) });
         }
     }
@@ -253,17 +258,17 @@ impl NoticeCallbacks {
 impl Drop for NoticeCallbacks {
     fn drop(&mut self) {
         if let Some(release) = self.0.release {
-            // SAFETY: a function of the program, called as it has agreed to.
+            // SAFETY: a callback of the program, called as its comment promises.
             border::in_bare_callback(|| unsafe { release(self.0.user) });
         }
     }
 }
 
-/// Calls the program when the job is over, so that it need not ask between two steps; a second
-/// notice replaces the first. The callbacks are copied; where this fails, `release` is not
-/// called. Any thread.
+/// Registers a notice for the end of the job, so that the program need not call
+/// `peregrine_job_is_over` between two steps. A second notice replaces the first. The callbacks are
+/// copied; if this function fails, `release` is not called. Call from any thread.
 ///
-/// Errors: `HANDLE`, `NULL` (also a notice without `ended`).
+/// Errors: `HANDLE`, `NULL` (also if `ended` is null).
 ///
 /// # Safety
 /// `notice` points at a `PeregrineNotice` whose functions may be called from any thread with its
@@ -278,10 +283,11 @@ pub unsafe extern "C" fn peregrine_job_watch(
         if notice.is_null() {
             return Err(FfiFailure::new(PeregrineStatus::Null, "the notice is null"));
         }
-        // SAFETY: not null, and as this function demands.
+        // SAFETY: not null; the rest is upheld by the caller.
         let notice = unsafe { notice.read_unaligned() };
         if notice.ended.is_none() {
-            return Err(FfiFailure::new(PeregrineStatus::Null, "a notice has no callback"));
+            let why = "the callback ended of the notice is null";
+            return Err(FfiFailure::new(PeregrineStatus::Null, why));
         }
         let callbacks = NoticeCallbacks(notice);
         turn.watch_with(move || callbacks.tell(job));
@@ -289,8 +295,8 @@ pub unsafe extern "C" fn peregrine_job_watch(
     })
 }
 
-/// Releases the job. A task that neither has ended nor waits for its client fails, as does a call
-/// that has no answer. Any thread.
+/// Releases the job. Its task fails unless it has ended or waits for its client; a call without an
+/// answer fails, too. Call from any thread.
 ///
 /// Errors: `HANDLE`.
 #[unsafe(no_mangle)]
@@ -302,7 +308,7 @@ pub extern "C" fn peregrine_job_release(job: u64) -> PeregrineStatus {
     })
 }
 
-/// The id of the task that a client wants to end. Any thread.
+/// Writes the id of the task that a client wants to end. Call from any thread.
 ///
 /// Errors: `HANDLE`, `NULL`, `SPACE`.
 ///
@@ -315,7 +321,7 @@ pub unsafe extern "C" fn peregrine_cancel_task_id(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe {
         give(out, capacity, len, || {
             let cancel = handles::cancel(cancel)?;
@@ -325,7 +331,7 @@ pub unsafe extern "C" fn peregrine_cancel_task_id(
     }
 }
 
-/// Agrees: the task is canceled. The handle is released. Any thread.
+/// Agrees: the task is canceled. The handle is released. Call from any thread.
 ///
 /// Errors: `HANDLE`.
 #[unsafe(no_mangle)]
@@ -333,9 +339,9 @@ pub extern "C" fn peregrine_cancel_agree(cancel: u64) -> PeregrineStatus {
     run(|| decide(cancel, HostCancel::agree))
 }
 
-/// Refuses with this text: the task continues. The handle is released. Any thread.
+/// Refuses with this text: the task continues. The handle is released. Call from any thread.
 ///
-/// Errors: `HANDLE`, `NULL`, `UTF8`; after the last two the cancel is undecided.
+/// Errors: `HANDLE`, `NULL`, `UTF8`. After `NULL` and `UTF8` the cancel is still undecided.
 ///
 /// # Safety
 /// `data` points at `len` bytes.
@@ -345,6 +351,6 @@ pub unsafe extern "C" fn peregrine_cancel_refuse(
     data: *const u8,
     len: usize,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { with_text(data, len, |words| decide(cancel, |cancel| cancel.refuse(words))) }
 }

@@ -1,18 +1,18 @@
-//! The C interface: the server or an engine without sockets, and agents that are callbacks.
+//! The C interface: a server, or an engine without sockets, with agents that are callbacks.
 //!
 //! Rules of every function:
-//! - Objects are handles, numbers that are never reused. A handle that is stale, foreign or zero is
+//! - Objects are handles, numbers that are never reused. A stale, foreign or zero handle gives
 //!   [`PeregrineStatus::Handle`], never undefined behaviour.
-//! - Text goes in as a pointer and a length in bytes, is UTF-8, and is copied. A null pointer with
-//!   a length that is not zero is [`PeregrineStatus::Null`].
-//! - Text comes out into a buffer of the caller's: `len` receives the length in bytes, and if the
-//!   buffer is shorter, nothing is written ([`PeregrineStatus::Space`]).
+//! - An input text is a pointer and a length in bytes; it is UTF-8 and is copied. A null pointer
+//!   with a length other than zero gives [`PeregrineStatus::Null`].
+//! - An output text is written to a buffer of the caller: `len` receives its length in bytes. If
+//!   the buffer is shorter, it is not written ([`PeregrineStatus::Space`]).
 //! - `peregrine_last_error` returns the last error of the calling thread.
 //! - Nothing unwinds into C. A callback must not unwind, and must not call `longjmp` or
-//!   `pthread_exit`; a thread must not be canceled inside of a function.
+//!   `pthread_exit`; a thread must not be canceled inside a function of the library.
 //!
 //! cbindgen generates the header `include/peregrine.h` from this module; `tests/tidy/header.rs`
-//! compares it.
+//! fails if the header is not current.
 #![allow(unsafe_code)]
 
 mod agent;
@@ -48,11 +48,11 @@ pub use server::*;
 pub use status::*;
 pub use turn::*;
 
-/// The version of this interface. It grows by one when a program that was compiled for the version
-/// before does not work any more.
+/// The version of this interface. A change that breaks programs compiled for the current version
+/// increments it.
 pub const PEREGRINE_ABI_VERSION: u32 = 1;
 
-/// The version of the interface that the library has; compare it with `PEREGRINE_ABI_VERSION`. Any
+/// The interface version of the library; compare it with `PEREGRINE_ABI_VERSION`. Call from any
 /// thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn peregrine_abi_version() -> u32 {

@@ -11,23 +11,23 @@ use super::{
 
 /// The connection is encrypted: URLs on cards begin with `https`.
 pub const PEREGRINE_SECURE: u32 = 1;
-/// The listener can be reached from this machine alone: requests that name other hosts are refused,
-/// so that no web page reaches it (`docs/guide/proxy.md`).
+/// The listener is reachable only from this machine: requests for other host names are refused, so
+/// that web pages cannot use it (`docs/guide/proxy.md`).
 pub const PEREGRINE_LOOPBACK: u32 = 2;
-/// A body follows, and be it empty.
+/// A body follows the head; it may be empty.
 pub const PEREGRINE_BODY: u32 = 4;
-/// The answer may have trailers, as in HTTP/2: gRPC needs them.
+/// The answer may have trailers, as in HTTP/2; gRPC needs trailers.
 pub const PEREGRINE_TRAILERS: u32 = 8;
 
-/// The peer.
+/// The peer of a request or a connection.
 pub(super) struct PeerDescription {
     pub(super) flags: u32,
     address: Option<IpAddr>,
 }
 
 impl PeerDescription {
-    /// A peer with this IP address as text; null or empty: unknown. Only the flags in `allowed` may
-    /// be set.
+    /// Reads a peer: its IP address as text, null with length 0 if unknown, and its flags, which
+    /// must be in `allowed`.
     ///
     /// # Safety
     /// As for [`text`].
@@ -37,17 +37,18 @@ impl PeerDescription {
         flags: u32,
         allowed: u32,
     ) -> Result<PeerDescription, FfiFailure> {
-        let wrong = |why| Err(FfiFailure::new(PeregrineStatus::Value, why));
-        if flags & !allowed != 0 {
-            return wrong("there is no such flag");
+        let wrong = |why: String| Err(FfiFailure::new(PeregrineStatus::Value, why));
+        let unknown = flags & !allowed;
+        if unknown != 0 {
+            return wrong(format!("unknown flags: {unknown:#x}"));
         }
         if data.is_null() && len == 0 {
             return Ok(PeerDescription { flags, address: None });
         }
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         match unsafe { text(data, len) }?.parse() {
             Ok(address) => Ok(PeerDescription { flags, address: Some(address) }),
-            Err(_) => wrong("the address of the peer is no IP address"),
+            Err(_) => wrong("the address of the peer is not an IP address".to_owned()),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the driver passes only arguments that a program may pass. Each pointer is null, or
 //! points at as many bytes as its length; handles, order and contents are arbitrary. No call may
-//! fail as `Internal`, and returned pointers stay valid as long as the header promises.
+//! fail with `Internal`, and returned pointers stay valid as long as the header promises.
 
 use std::{
     cell::{Cell, RefCell},
@@ -14,7 +14,7 @@ use super::*;
 
 /// Handles that one input can have.
 const HANDLES_MAX: usize = 64;
-/// Engines that one input can start, each of which takes a while.
+/// Engines that one input can start; each start takes a while.
 const ENGINES_MAX: usize = 2;
 
 const SETTINGS: &[u8] = b"workers = 1\n[limits]\nconnections_max = 4\n";
@@ -46,7 +46,7 @@ fn keep(handle: u64) {
     });
 }
 
-/// A handle: an issued one, or any number.
+/// An issued handle, or an arbitrary number.
 fn any_handle() -> u64 {
     let at = usize::from(byte());
     HANDLES.with_borrow(|handles| match handles.len() {
@@ -56,8 +56,7 @@ fn any_handle() -> u64 {
     })
 }
 
-/// A text: a meaningful one, some bytes of the input, or none; its length may be too long if the
-/// pointer is null.
+/// A text: a valid request, bytes of the input, or empty. A null pointer may have any length.
 fn any_text() -> (*const u8, usize, Vec<u8>) {
     let text: Vec<u8> = match byte() % 8 {
         0 => return (ptr::null(), usize::from(byte()), Vec::new()),
@@ -79,7 +78,7 @@ fn check(status: PeregrineStatus) -> bool {
 /// Reads a text that the library returned.
 fn read(data: *const u8, len: usize) {
     if !data.is_null() {
-        // SAFETY: the library returned it, and no call has followed.
+        // SAFETY: the library returned the pointer, and no call has followed.
         let bytes = unsafe { slice::from_raw_parts(data, len) };
         std::hint::black_box(bytes.iter().fold(0_u8, |sum, byte| sum.wrapping_add(*byte)));
     }
@@ -318,7 +317,7 @@ fn job() {
     });
 }
 
-/// A server that is not started: it would have sockets and threads.
+/// Calls on a server that is never started, because a started one has sockets and threads.
 fn server() {
     let (data, len, _text) = any_text();
     let (server, mut new, mut port) = (any_handle(), 0, 0);

@@ -1,4 +1,4 @@
-//! The requests of turns and jobs, other than their messages.
+//! Properties of the requests of turns and jobs, except the messages.
 
 use crate::agent::{RequestInfo, Turn};
 
@@ -37,7 +37,7 @@ fn headers(request: &RequestInfo) -> String {
     serde_json::Value::from(headers).to_string()
 }
 
-/// The id of the conversation. Only in the callback.
+/// Writes the id of the conversation. Call only in the callback.
 ///
 /// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
 ///
@@ -51,11 +51,12 @@ pub unsafe extern "C" fn peregrine_turn_context_id(
     len: *mut usize,
 ) -> PeregrineStatus {
     let context_id = |turn: &mut Turn<'static>| Ok(turn.context_id.to_str().into_owned());
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { give(out, capacity, len, || with_turn(turn, context_id)) }
 }
 
-/// The name of the caller, where callers are authenticated; else empty. Only in the callback.
+/// Writes the name of the caller, empty if callers are not authenticated. Call only in the
+/// callback.
 ///
 /// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
 ///
@@ -68,11 +69,11 @@ pub unsafe extern "C" fn peregrine_turn_caller(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { give(out, capacity, len, || of_turn(turn, caller)) }
 }
 
-/// The tenant that the client named; else empty. Only in the callback.
+/// Writes the tenant that the client named, empty without one. Call only in the callback.
 ///
 /// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
 ///
@@ -85,11 +86,12 @@ pub unsafe extern "C" fn peregrine_turn_tenant(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { give(out, capacity, len, || of_turn(turn, tenant)) }
 }
 
-/// The request's metadata, a JSON object; without any, empty. Only in the callback.
+/// Writes the metadata of the request, a JSON object; empty: the request has no metadata. Call only
+/// in the callback.
 ///
 /// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
 ///
@@ -102,12 +104,12 @@ pub unsafe extern "C" fn peregrine_turn_metadata(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { give(out, capacity, len, || of_turn(turn, metadata)) }
 }
 
-/// The header fields of the request that the agent receives (`peregrine_server_header`), a JSON
-/// object of texts. Only in the callback.
+/// Writes the header fields that are passed to the agent (`peregrine_server_header`), a JSON object
+/// of strings. Call only in the callback.
 ///
 /// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
 ///
@@ -120,11 +122,11 @@ pub unsafe extern "C" fn peregrine_turn_headers(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { give(out, capacity, len, || of_turn(turn, headers)) }
 }
 
-/// The id of the conversation. Any thread.
+/// Writes the id of the conversation. Call from any thread.
 ///
 /// Errors: `HANDLE`, `NULL`, `SPACE`.
 ///
@@ -137,11 +139,11 @@ pub unsafe extern "C" fn peregrine_job_context_id(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { give(out, capacity, len, || Ok(handles::job(job)?.context_id().to_owned())) }
 }
 
-/// The name of the caller, where callers are authenticated; else empty. Any thread.
+/// Writes the name of the caller, empty if callers are not authenticated. Call from any thread.
 ///
 /// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
 ///
@@ -154,11 +156,11 @@ pub unsafe extern "C" fn peregrine_job_caller(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { give(out, capacity, len, || of_job(job, caller)) }
 }
 
-/// The tenant that the client named; else empty. Any thread.
+/// Writes the tenant that the client named, empty without one. Call from any thread.
 ///
 /// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
 ///
@@ -171,11 +173,12 @@ pub unsafe extern "C" fn peregrine_job_tenant(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { give(out, capacity, len, || of_job(job, tenant)) }
 }
 
-/// The request's metadata, a JSON object; without any, empty. Any thread.
+/// Writes the metadata of the request, a JSON object; empty: the request has no metadata. Call from
+/// any thread.
 ///
 /// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
 ///
@@ -188,12 +191,12 @@ pub unsafe extern "C" fn peregrine_job_metadata(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { give(out, capacity, len, || of_job(job, metadata)) }
 }
 
-/// The header fields of the request that the agent receives (`peregrine_server_header`), a JSON
-/// object of texts. Any thread.
+/// Writes the header fields that are passed to the agent (`peregrine_server_header`), a JSON object
+/// of strings. Call from any thread.
 ///
 /// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED`.
 ///
@@ -206,12 +209,12 @@ pub unsafe extern "C" fn peregrine_job_headers(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { give(out, capacity, len, || of_job(job, headers)) }
 }
 
-/// The state of the task before the message, as `TaskState` of `a2a.proto`; 0: the message started
-/// the task. Any thread.
+/// Writes the state of the task before the message, as `TaskState` of `a2a.proto`; 0: the message
+/// started the task. Call from any thread.
 ///
 /// Errors: `HANDLE`, `NULL`, `CLOSED`.
 ///
@@ -221,7 +224,7 @@ pub unsafe extern "C" fn peregrine_job_headers(
 pub unsafe extern "C" fn peregrine_job_state(job: u64, state: *mut u32) -> PeregrineStatus {
     run(|| {
         let before = handles::job(job)?.ask(|_, request| request.state()).ok_or_else(over)?;
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         unsafe { put(state, before.map_or(0, |state| state as u32)) }
     })
 }

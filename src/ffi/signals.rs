@@ -1,14 +1,14 @@
-//! SIGPIPE. Rust's runtime ignores it in Rust programs. In a program in C, a write to a process
-//! that has exited, or to a connection that is closed, would end the program.
+//! SIGPIPE: the Rust runtime ignores this signal in Rust programs. In a C program, a write to an
+//! exited process or to a closed connection would end the program.
 //!
-//! Invariant: SIGPIPE is blocked in the threads of the library, and neither in those of the program
-//! nor in the processes of agents.
+//! Invariant: SIGPIPE is blocked only in the threads of the library, not in threads of the program
+//! or in processes of agents.
 
 #[cfg(unix)]
 use crate::net::set_up_processes;
 
-/// Blocks SIGPIPE on this thread until it is dropped, and for good on threads that are started
-/// meanwhile.
+/// Blocks SIGPIPE on this thread until the value is dropped. Threads that are started in this time
+/// inherit the block permanently.
 pub(super) struct PipeSignalBlock {
     #[cfg(unix)]
     before: libc::sigset_t,
@@ -29,7 +29,7 @@ impl Drop for PipeSignalBlock {
     }
 }
 
-/// Unblocks SIGPIPE in a process, which would inherit the mask of the thread.
+/// Unblocks SIGPIPE in a new process, which would otherwise inherit the mask of this thread.
 #[cfg(unix)]
 fn unblock(command: &mut std::process::Command) {
     use std::os::unix::process::CommandExt;
@@ -54,7 +54,7 @@ fn pipe_signal() -> libc::sigset_t {
     }
 }
 
-/// Changes the signal mask of this thread; returns the mask before.
+/// Changes the signal mask of this thread; returns the previous mask.
 #[cfg(unix)]
 fn change_mask(how: libc::c_int, signals: &libc::sigset_t) -> libc::sigset_t {
     let mut before = *signals;

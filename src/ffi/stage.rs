@@ -1,4 +1,5 @@
-//! The life cycle of a server or an engine: it is made, takes agents, is started, and ends.
+//! The life cycle of a server or an engine: created, started, ended. Agents can be added until the
+//! start.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,13 +12,13 @@ use super::{
 
 /// An object that takes agents until it is started.
 pub(super) struct Staged<R> {
-    /// Its name in errors.
+    /// The name of the object in errors.
     name: &'static str,
     stage: Mutex<FfiStage<R>>,
 }
 
 enum FfiStage<R> {
-    /// It takes agents.
+    /// Not started: agents can be added.
     Made {
         settings: HostSettings,
         agents: Vec<HostAgent>,
@@ -47,7 +48,7 @@ impl<R> Staged<R> {
     /// Adds an agent.
     ///
     /// # Errors
-    /// [`PeregrineStatus::Server`]: it was started already.
+    /// [`PeregrineStatus::Server`]: the object was started already.
     pub fn add(&self, agent: NewAgent) -> Result<(), FfiFailure> {
         match &mut *self.lock() {
             FfiStage::Made { agents, .. } => agents.push(agent.take()),
@@ -61,7 +62,7 @@ impl<R> Staged<R> {
     /// Passes a header field of requests to the agent that was added last.
     ///
     /// # Errors
-    /// [`PeregrineStatus::Server`]: there is no agent, or it was started already.
+    /// [`PeregrineStatus::Server`]: no agent was added, or the object was started already.
     pub fn pass_header(&self, name: &str) -> Result<(), FfiFailure> {
         match &mut *self.lock() {
             FfiStage::Made { agents, .. } => match agents.pop() {
@@ -75,10 +76,11 @@ impl<R> Staged<R> {
         Ok(())
     }
 
-    /// Starts it. On an error it has ended.
+    /// Starts the object. If this fails, the object has ended.
     ///
     /// # Errors
-    /// [`PeregrineStatus::Server`]: it was started already, or why it cannot start.
+    /// [`PeregrineStatus::Server`]: the object was started already, or the reason why it cannot
+    /// start.
     pub fn start(
         &self,
         start: impl FnOnce(HostSettings, Vec<HostAgent>) -> Result<R, HostError>,
@@ -99,7 +101,7 @@ impl<R> Staged<R> {
     /// Calls `ask` with the running object, under the lock.
     ///
     /// # Errors
-    /// [`PeregrineStatus::Server`]: it does not run.
+    /// [`PeregrineStatus::Server`]: the object is not running.
     pub fn running<T>(&self, ask: impl FnOnce(&R) -> T) -> Result<T, FfiFailure> {
         match &*self.lock() {
             FfiStage::Running(running) => Ok(ask(running)),
@@ -107,7 +109,7 @@ impl<R> Staged<R> {
         }
     }
 
-    /// Ends it; returns the running object.
+    /// Ends the object; returns its running state, if any.
     pub fn end(&self) -> Option<R> {
         match std::mem::replace(&mut *self.lock(), FfiStage::Ended) {
             FfiStage::Running(running) => Some(running),

@@ -1,4 +1,4 @@
-//! The results of calls of the interface.
+//! The statuses and errors of the functions of the C interface.
 
 use std::{
     cell::RefCell,
@@ -9,31 +9,33 @@ use crate::embed::HostError;
 
 use super::{border, buffers::put_text};
 
-/// What a call has come to.
+/// The result of a function.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeregrineStatus {
-    /// It was done.
+    /// The function has succeeded.
     Ok = 0,
-    /// A pointer is null that must not be.
+    /// A required pointer is null.
     Null = 1,
     /// The handle is zero, stale, or of another kind.
     Handle = 2,
-    /// A text is no UTF-8.
+    /// A text is not UTF-8.
     Utf8 = 3,
-    /// A value is out of range, or cannot be read.
+    /// A value is out of range, or cannot be parsed.
     Value = 4,
-    /// The task takes no more events: it has ended or was canceled, or the turn was answered.
+    /// The task accepts no more events: the task has ended or was canceled, or the turn was
+    /// answered.
     Closed = 5,
-    /// The buffer is too short; nothing was written, and the length is the required one.
+    /// The buffer is too short: nothing was written to it, and `len` is the required length.
     Space = 6,
-    /// The server cannot do it: its configuration is wrong, the address is taken, it runs already.
+    /// The server refuses: its configuration is wrong, its address is in use, or its state is wrong
+    /// (such as already started).
     Server = 7,
-    /// The library has failed; this is a mistake in it.
+    /// The library panicked, which is a bug of the library.
     Internal = 8,
     /// A callback cannot call this function, which would wait for the callback.
     Busy = 9,
-    /// A limit is reached: as many requests and connections are open as may.
+    /// The limit of open requests, connections and calls is reached (`connections_max`).
     Full = 10,
 }
 
@@ -76,18 +78,18 @@ pub(super) fn run(body: impl FnOnce() -> Result<(), FfiFailure>) -> PeregrineSta
         Ok(Err(failure)) => failure,
         Err(_) => FfiFailure::new(PeregrineStatus::Internal, "the library has panicked"),
     };
-    // While a thread ends its storage for the text is gone.
+    // At the end of a thread, its storage for the text no longer exists.
     let _ = LAST.try_with(|last| *last.borrow_mut() = text);
     status
 }
 
-/// The text of the last error of this thread, in UTF-8 and without a zero byte at its end. Any
-/// thread; the text stays until the next error.
+/// Writes the text of the last error of the calling thread, in UTF-8 and without a zero byte at its
+/// end. The text is stored until the next error. Call from any thread.
 ///
 /// Errors: `NULL`, `SPACE`.
 ///
 /// # Safety
-/// `out` points at `capacity` bytes, or is null while `capacity` is 0; `len` is null or points at a
+/// `out` points at `capacity` bytes, or is null if `capacity` is 0; `len` is null or points at a
 /// `size_t`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn peregrine_last_error(
@@ -96,7 +98,7 @@ pub unsafe extern "C" fn peregrine_last_error(
     len: *mut usize,
 ) -> PeregrineStatus {
     let text = LAST.try_with(|last| last.borrow().clone()).unwrap_or_default();
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     match unsafe { put_text(out, capacity, len, text.as_bytes()) } {
         Ok(()) => PeregrineStatus::Ok,
         Err(FfiFailure(status, _)) => status,

@@ -19,9 +19,9 @@ use super::{
 /// The turn that a callback on this thread may use.
 struct LentTurn {
     handle: u64,
-    /// True: it has published an event.
+    /// True: the turn has published an event.
     has_events: bool,
-    /// A `Turn` whose lifetime is that of the callback; `None` after its answer.
+    /// The turn, which must not outlive the callback; `None` after its answer.
     turn: Option<Turn<'static>>,
 }
 
@@ -29,11 +29,11 @@ thread_local! {
     static LENT: RefCell<Option<LentTurn>> = const { RefCell::new(None) };
 }
 
-/// Lends a turn to a callback, which gets its handle.
+/// Lends a turn to a callback, which receives the handle.
 pub(super) fn lend(turn: Turn<'_>, callback: impl FnOnce(u64)) {
     let handle = handles::fresh();
-    // SAFETY: the turn is taken back below, before its lifetime ends: `Restore` does so even where
-    // the callback unwinds. Nothing hands out what it borrows.
+    // SAFETY: `Restore` takes the turn back before its lifetime ends, even if the callback unwinds.
+    // No function returns a reference into the turn.
     let turn = unsafe { std::mem::transmute::<Turn<'_>, Turn<'static>>(turn) };
     // A callback that makes an in-process call may cause another turn on this thread.
     let before = LENT.replace(Some(LentTurn { handle, has_events: false, turn: Some(turn) }));
@@ -41,7 +41,7 @@ pub(super) fn lend(turn: Turn<'_>, callback: impl FnOnce(u64)) {
     border::in_callback(|| callback(handle));
 }
 
-/// Puts the turn of an outer callback back.
+/// Restores the turn of the outer callback.
 struct Restore(Option<LentTurn>);
 
 impl Drop for Restore {
@@ -65,7 +65,7 @@ fn with_lent<R>(
         Some(lent) if lent.handle == handle => act(lent),
         Some(_) | None => Err(FfiFailure::new(
             PeregrineStatus::Handle,
-            "the turn is not that of the callback which runs on this thread",
+            "the turn belongs to another callback, or is used on another thread than its callback",
         )),
     })
 }
@@ -87,14 +87,14 @@ fn publish(handle: u64, act: impl FnOnce(&mut Turn<'static>)) -> Result<(), FfiF
 }
 
 fn answered() -> FfiFailure {
-    FfiFailure::new(PeregrineStatus::Closed, "the turn was answered or taken along")
+    FfiFailure::new(PeregrineStatus::Closed, "the turn was answered or deferred")
 }
 
 /// The state with this number of A2A 1.0 (`TaskState` in `a2a.proto`).
 pub(super) fn state_of(number: u32) -> Result<TaskState, FfiFailure> {
     let found = TaskState::ALL.into_iter().find(|state| *state as u32 == number);
     found.filter(|state| *state != TaskState::Unspecified).ok_or_else(|| {
-        FfiFailure::new(PeregrineStatus::Value, format!("there is no task state {number}"))
+        FfiFailure::new(PeregrineStatus::Value, format!("unknown task state {number}"))
     })
 }
 
@@ -102,12 +102,12 @@ fn said(text: &str) -> MessageBuf {
     MessageBuf::agent(&PartsBuf::new().text(text))
 }
 
-/// The text parts of the message, one after another. Only in the callback.
+/// Writes the concatenated text parts of the message. Call only in the callback.
 ///
-/// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED` (it was answered).
+/// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED` (already answered).
 ///
 /// # Safety
-/// `out` points at `capacity` bytes, or is null while `capacity` is 0; `len` is null or points at a
+/// `out` points at `capacity` bytes, or is null if `capacity` is 0; `len` is null or points at a
 /// `size_t`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn peregrine_turn_text(
@@ -116,13 +116,13 @@ pub unsafe extern "C" fn peregrine_turn_text(
     capacity: usize,
     len: *mut usize,
 ) -> PeregrineStatus {
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { give(out, capacity, len, || with_turn(turn, |turn| Ok(turn.message.text()))) }
 }
 
-/// The message in the JSON of A2A 1.0. Only in the callback.
+/// Writes the message in the JSON of A2A 1.0. Call only in the callback.
 ///
-/// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED` (it was answered).
+/// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED` (already answered).
 ///
 /// # Safety
 /// As for `peregrine_turn_text`.
@@ -138,13 +138,14 @@ pub unsafe extern "C" fn peregrine_turn_message(
         canonical::message(&mut json, turn.message);
         Ok(json)
     };
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { give(out, capacity, len, || with_turn(turn, message)) }
 }
 
-/// The task's id; if the message starts a task, the id that it would get. Only in the callback.
+/// Writes the id of the task; if the message starts a task, the id that this task would get. Call
+/// only in the callback.
 ///
-/// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED` (it was answered).
+/// Errors: `HANDLE`, `NULL`, `SPACE`, `CLOSED` (already answered).
 ///
 /// # Safety
 /// As for `peregrine_turn_text`.
@@ -156,14 +157,14 @@ pub unsafe extern "C" fn peregrine_turn_task_id(
     len: *mut usize,
 ) -> PeregrineStatus {
     let task_id = |turn: &mut Turn<'static>| Ok(turn.task_id.to_str().into_owned());
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { give(out, capacity, len, || with_turn(turn, task_id)) }
 }
 
-/// The state of the task before the message, as `TaskState` of `a2a.proto`; 0: the message starts a
-/// task. Only in the callback.
+/// Writes the state of the task before the message, as `TaskState` of `a2a.proto`; 0: the message
+/// starts a task. Call only in the callback.
 ///
-/// Errors: `HANDLE`, `NULL`, `CLOSED` (it was answered).
+/// Errors: `HANDLE`, `NULL`, `CLOSED` (already answered).
 ///
 /// # Safety
 /// `state` points at a `uint32_t`.
@@ -171,15 +172,15 @@ pub unsafe extern "C" fn peregrine_turn_task_id(
 pub unsafe extern "C" fn peregrine_turn_state(turn: u64, state: *mut u32) -> PeregrineStatus {
     run(|| {
         let number = with_turn(turn, |turn| Ok(turn.state.map_or(0, |state| state as u32)))?;
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         unsafe { put(state, number) }
     })
 }
 
-/// Answers with a message of this text, and without a task; a task that exists is completed by it.
-/// Only in the callback, which can do nothing more with the turn.
+/// Answers with a message of this text, without a task. If the task already exists, the message
+/// completes it. Call only in the callback; afterwards the turn cannot be used.
 ///
-/// Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED` (it was answered).
+/// Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED` (already answered).
 ///
 /// # Safety
 /// `data` points at `len` bytes.
@@ -195,14 +196,14 @@ pub unsafe extern "C" fn peregrine_turn_reply(
             Ok(())
         })
     };
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { with_text(data, len, reply) }
 }
 
 /// Publishes a status (`TaskState` of `a2a.proto`), with a message of the agent unless `len` is 0.
-/// Only in the callback.
+/// Call only in the callback.
 ///
-/// Errors: `HANDLE`, `NULL`, `UTF8`, `VALUE` (no such state), `CLOSED` (it was answered).
+/// Errors: `HANDLE`, `NULL`, `UTF8`, `VALUE` (unknown state), `CLOSED` (already answered).
 ///
 /// # Safety
 /// `data` points at `len` bytes.
@@ -220,13 +221,13 @@ pub unsafe extern "C" fn peregrine_turn_status(
             words => turn.status_with(state, &said(words)),
         })
     };
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { with_text(data, len, status) }
 }
 
-/// Publishes an artifact of one text. Only in the callback.
+/// Publishes an artifact with one text part. Call only in the callback.
 ///
-/// Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED` (it was answered).
+/// Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED` (already answered).
 ///
 /// # Safety
 /// `id` points at `id_len` bytes, `data` at `len` bytes.
@@ -239,19 +240,19 @@ pub unsafe extern "C" fn peregrine_turn_artifact(
     len: usize,
 ) -> PeregrineStatus {
     run(|| {
-        // SAFETY: as this function demands.
+        // SAFETY: upheld by the caller.
         let (id, words) = unsafe { (text(id, id_len)?, text(data, len)?) };
         let artifact = ArtifactBuf::new(id, &PartsBuf::new().text(words));
         publish(turn, |turn| turn.artifact(&artifact))
     })
 }
 
-/// Ends the turn with an error of the program, such as an exception: the call fails, or the task
-/// once events were published. The log gets the text, at most 4 KiB; the client gets it if
-/// `show_errors` allows, otherwise a reference. Only in the callback, which can do nothing more
-/// with the turn.
+/// Ends the turn with an error of the program, such as an exception. If the turn has published
+/// events, its task fails, otherwise the call fails. The log receives the text, at most 4 KiB; the
+/// client receives it if `show_errors` allows, otherwise a reference. Call only in the callback;
+/// afterwards the turn cannot be used.
 ///
-/// Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED` (it was answered, or the server has no room).
+/// Errors: `HANDLE`, `NULL`, `UTF8`, `CLOSED` (already answered, or the server has no room).
 ///
 /// # Safety
 /// `data` points at `len` bytes.
@@ -272,20 +273,20 @@ pub unsafe extern "C" fn peregrine_turn_fail_error(
             Ok(())
         })
     };
-    // SAFETY: as this function demands.
+    // SAFETY: upheld by the caller.
     unsafe { with_text(data, len, fail) }
 }
 
 fn no_room() -> FfiFailure {
-    FfiFailure::new(PeregrineStatus::Closed, "the server has no room for the turn")
+    let why = "the server has no room for the turn and has refused its message";
+    FfiFailure::new(PeregrineStatus::Closed, why)
 }
 
-/// Takes the turn along: `job` is good on any thread until it is released
-/// (`peregrine_job_release`), and the call waits for it. Only in the callback, which can do nothing
-/// more with the turn.
+/// Defers the turn: the call waits for `job`, which is valid on any thread until
+/// `peregrine_job_release`. Call only in the callback; afterwards the turn cannot be used.
 ///
-/// Errors: `HANDLE`, `NULL`, `CLOSED` (it was answered, or the server has no room: it has refused
-/// the message then, and the turn is gone).
+/// Errors: `HANDLE`, `NULL`, `CLOSED` (already answered, or the server has no room and has refused
+/// the message, which ends the turn).
 ///
 /// # Safety
 /// `job` points at a `uint64_t`.
@@ -293,14 +294,14 @@ fn no_room() -> FfiFailure {
 pub unsafe extern "C" fn peregrine_turn_defer(turn: u64, job: *mut u64) -> PeregrineStatus {
     run(|| {
         if job.is_null() {
-            return Err(FfiFailure::new(PeregrineStatus::Null, "the place of a result is null"));
+            return Err(FfiFailure::new(PeregrineStatus::Null, "the pointer for a result is null"));
         }
         let deferred = with(turn, |turn| {
             let turn = turn.take().ok_or_else(answered)?;
             turn.defer().map_err(|_| no_room())
         })?;
         let handle = handles::insert(HandleObject::Job(HostTurn::new(deferred).into()));
-        // SAFETY: not null, and as this function demands.
+        // SAFETY: not null; the rest is upheld by the caller.
         unsafe { put(job, handle) }
     })
 }

@@ -1,4 +1,4 @@
-//! From upstream events to events of the local task.
+//! Translates upstream events into events of the local task.
 
 use crate::{
     agent::{Closed, Deferred, Job},
@@ -16,7 +16,7 @@ pub trait EventSink {
     /// Publishes an event.
     ///
     /// # Errors
-    /// [`Closed`]: the task takes no more.
+    /// [`Closed`]: the task accepts no more events.
     fn publish(&mut self, event: TaskEvent<'_>) -> Result<(), Closed>;
 }
 
@@ -33,7 +33,8 @@ impl EventSink for Deferred {
     }
 }
 
-/// Publishes an event with the task that a turn becomes; false: only the task can take it.
+/// Publishes an event together with the task that a turn becomes; false: the event can be published
+/// only after that.
 pub fn prepare(turn: &mut Deferred, references: &TaskReferences, event: &StreamEvent<'_>) -> bool {
     let change = match event.kind() {
         EventKind::Change { change, .. } => Some(change),
@@ -42,7 +43,7 @@ pub fn prepare(turn: &mut Deferred, references: &TaskReferences, event: &StreamE
             if has_said || task.artifacts().next().is_some() {
                 return false;
             }
-            // The status with which a task begins.
+            // A new task already has this status.
             let status = task.status();
             let is_begun = status.state == TaskState::Submitted && status.message.is_none();
             (!is_begun).then(|| status_change(task))
@@ -55,7 +56,7 @@ pub fn prepare(turn: &mut Deferred, references: &TaskReferences, event: &StreamE
 /// Publishes an event of the upstream stream.
 ///
 /// # Errors
-/// [`Closed`]: the local task takes no more.
+/// [`Closed`]: the local task accepts no more events.
 pub fn publish(
     job: &mut Job,
     references: &TaskReferences,
@@ -64,7 +65,7 @@ pub fn publish(
     match event.kind() {
         EventKind::Task(task) => publish_task(job, references, task),
         EventKind::Change { change, .. } => publish_change(job, references, change),
-        // A2A has no message after a task; its content is not lost.
+        // A2A has no message after a task: its content becomes the final status message.
         EventKind::Message(message) => {
             let message = to_local(message, references);
             job.status(TaskState::Completed, Some(&message))
@@ -73,8 +74,8 @@ pub fn publish(
     }
 }
 
-/// Publishes the parts of the upstream task that the local one lacks: a stream begins with the
-/// whole task, and an agent without streams answers with it.
+/// Publishes the parts of the upstream task that the local task lacks, because a stream begins with
+/// the whole task, and an agent without streams answers with the whole task.
 fn publish_task(
     job: &mut Job,
     references: &TaskReferences,
@@ -100,12 +101,12 @@ fn status_change(task: TaskView<'_>) -> TaskEvent<'_> {
     TaskEvent::Status { state, at_ms, message, metadata }
 }
 
-/// The parts of an upstream task that its local one has already.
+/// The parts of an upstream task that the local task has already.
 #[derive(Default)]
 struct PublishedParts {
-    /// For each of [`agent_messages`].
+    /// One entry for each of [`agent_messages`].
     messages: Vec<bool>,
-    /// For each artifact: the same, whole.
+    /// One entry for each artifact: true if the local task has the same whole artifact.
     artifacts: Vec<bool>,
     status: bool,
 }
@@ -136,7 +137,7 @@ impl PublishedParts {
     }
 }
 
-/// The agent's messages before its current status.
+/// The agent's messages before the message of the current status.
 fn agent_messages(task: TaskView<'_>) -> impl Iterator<Item = Message<'_>> {
     let last = task.status().message.map(|message| message.message_id());
     let of_agent = |message: &Message<'_>| message.role() == Role::Agent;
@@ -162,7 +163,7 @@ fn publish_change(
         TaskEvent::Status { state, at_ms, message, metadata } => {
             let said: Option<MessageBuf> = message.map(|message| to_local(message, references));
             let message = said.as_ref().map(MessageBuf::view);
-            // A state that has no meaning for clients counts as running.
+            // An unspecified state has no meaning for clients and is published as working.
             let state = match state {
                 TaskState::Unspecified => TaskState::Working,
                 state => state,

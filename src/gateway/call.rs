@@ -1,4 +1,5 @@
-//! A call of an upstream agent: the permit that it holds until its answer begins, and its metrics.
+//! A call of an upstream agent: the permit that the call holds until its answer begins, and its
+//! metrics.
 
 use crate::{
     client::{Client, ClientError, Transport},
@@ -21,18 +22,18 @@ impl<P> RelayedCall<P> {
         RelayedCall { _permit: permit, counted }
     }
 
-    /// The answer has begun; returns the counter of its stream.
+    /// Records that the answer has begun; returns the counter of its stream.
     pub(super) fn answered(mut self) -> UpstreamCall {
         self.counted.answered();
         self.counted
     }
 
-    /// The call has ended without an answer.
+    /// Records that the call has ended without an answer.
     pub fn end(&mut self, outcome: UpstreamOutcome) {
         self.counted.end(outcome);
     }
 
-    /// The call of this client has failed; returns the fault for the caller.
+    /// Records that the call of this client has failed; returns the fault for the caller.
     pub(super) fn failed<T: Transport>(
         &mut self,
         client: &Client<T>,

@@ -1,12 +1,12 @@
-//! The card of a relayed agent: its upstream agent's card, with our name.
+//! The card of a relayed agent: its upstream agent's card, with the local name.
 
 use crate::{
     client::card::{AgentCard, CardExtension, CardSkill},
     model::{Extension, JsonObject, Profile, Provider, Skill},
 };
 
-/// The profile under which an upstream agent is served. Its streams are ours, so they are served
-/// whether or not the upstream agent streams.
+/// The profile under which an upstream agent is served. This server streams even if the upstream
+/// agent does not, so the profile declares streaming.
 pub fn profile_of(name: &str, card: &AgentCard) -> Profile {
     let mut profile = Profile::new(name, &card.description);
     profile.version.clone_from(&card.version);
@@ -26,8 +26,8 @@ pub fn profile_of(name: &str, card: &AgentCard) -> Profile {
         profile.skills = card.skills.iter().map(skill).collect();
     }
     profile.fields = vec!["traceparent".to_owned()];
-    // A server of this crate declares these itself; the upstream server's apply to calls made to it
-    // directly.
+    // A server of this crate declares these extensions itself; those of the upstream server apply
+    // only to direct calls.
     let extensions = card.capabilities.extensions.iter();
     let extensions =
         extensions.filter(|extension| !Extension::OF_SERVERS.contains(&extension.uri.as_str()));

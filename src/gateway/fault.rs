@@ -1,4 +1,4 @@
-//! From errors of the upstream call to faults for the caller.
+//! Translates errors of the upstream call into faults for the caller.
 
 use crate::{
     client::{
@@ -9,8 +9,8 @@ use crate::{
     service::upstream::UpstreamOutcome,
 };
 
-/// The upstream agent's own fault, if it answered with one; otherwise the reason why there is no
-/// answer.
+/// The upstream agent's own fault, if it answered with a fault; otherwise a fault with the reason
+/// why it did not answer.
 pub fn fault_of(error: &ClientError) -> Fault {
     let (kind, detail) = match &error.kind {
         ClientErrorKind::Fault(fault) => {
@@ -20,7 +20,7 @@ pub fn fault_of(error: &ClientError) -> Fault {
         ClientErrorKind::NotA2a(429) => {
             (FaultKind::Overloaded, format!("the upstream agent refused the call: {error}"))
         }
-        // The upstream agent's version, binding or card cannot express it.
+        // The upstream agent's version, binding or card cannot express the call.
         ClientErrorKind::NotExpressible(_) | ClientErrorKind::NotDeclared(_) => (
             FaultKind::UnsupportedOperation,
             format!("the upstream agent does not support this: {error}"),
@@ -54,7 +54,7 @@ pub fn is_unknown_task(error: &ClientError) -> bool {
     })
 }
 
-/// The meaning of a status without a reason of A2A, as proxies and gRPC libraries send.
+/// The kind of fault for a status without an A2A reason, as sent by proxies and gRPC libraries.
 fn kind_of_status(http: Option<u16>, canonical: Option<CanonicalCode>) -> FaultKind {
     match (http, canonical) {
         (Some(429), _) | (_, Some(CanonicalCode::ResourceExhausted)) => FaultKind::Overloaded,
@@ -63,8 +63,8 @@ fn kind_of_status(http: Option<u16>, canonical: Option<CanonicalCode>) -> FaultK
     }
 }
 
-/// The fault of a call of this client. Where the client sends a caller's credential, a rejection is
-/// the caller's to fix.
+/// The fault of a call of this client. If the client sends the caller's credential, its rejection
+/// is reported as an error of the caller.
 pub fn fault_of_call<T: Transport>(client: &Client<T>, error: &ClientError) -> Fault {
     let kind = match &error.kind {
         ClientErrorKind::Unauthorized => FaultKind::Unauthenticated,
@@ -95,7 +95,7 @@ pub fn outcome_of(error: &ClientError) -> UpstreamOutcome {
     }
 }
 
-/// As [`outcome_of`], where there is no whole response.
+/// As [`outcome_of`], for a call without a complete response.
 pub fn transport_outcome(error: &TransportError) -> UpstreamOutcome {
     match error {
         TransportError::Timeout(_) => UpstreamOutcome::Timeout,

@@ -1,4 +1,4 @@
-//! The ids by which the upstream agent knows a relayed task, stored with the task.
+//! The upstream ids of a relayed task, stored with the local task.
 
 use crate::model::{
     RawText,
@@ -30,8 +30,8 @@ impl UpstreamIds {
         UpstreamIds { packed }
     }
 
-    /// Reads what [`UpstreamIds::into_packed`] returned; `None`: the bytes hold no task id, or that
-    /// of another upstream agent, which the configuration named before.
+    /// Reads the bytes from [`UpstreamIds::into_packed`]; `None`: they contain no task id, or the
+    /// id of another upstream agent that was configured before.
     pub fn read(packed: Vec<u8>, upstream: &str) -> Option<UpstreamIds> {
         let ids = UpstreamIds { packed };
         let is_own = ids.text(UPSTREAM).raw() == upstream.as_bytes();
@@ -47,7 +47,7 @@ impl UpstreamIds {
         self.text(TASK_ID)
     }
 
-    /// Empty where the upstream agent names no context.
+    /// Empty if the upstream agent names no context.
     pub fn context_id(&self) -> RawText<'_> {
         self.text(CONTEXT_ID)
     }

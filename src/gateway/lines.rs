@@ -1,10 +1,11 @@
-//! The lines that agents of any language read and write: turns and cancels in, events out. HTTP
-//! functions get the same turn as a request, and answer with the same events.
+//! The lines that agents of any language read and write: turns and cancels are their input, events
+//! their output. HTTP functions receive the same turn as a request, and answer with the same
+//! events.
 //!
-//! Invariants: a line is one JSON object and has no line feed in it. Data and metadata pass byte
-//! for byte, except for line feeds between their tokens. Nothing here reads or writes a pipe: `net`
-//! does. The contract is docs/guide/any-language.md with its schema; a change that old agents do
-//! not understand raises [`VERSION`].
+//! Invariants: a line is one JSON object without a line feed inside. Data and metadata pass byte
+//! for byte, except for line feeds between their tokens. The module uses no pipes: `net` does. The
+//! contract is docs/guide/any-language.md with its schema; a change that old agents do not
+//! understand raises [`VERSION`].
 
 use std::{borrow::Cow, fmt};
 
@@ -21,27 +22,27 @@ use crate::{
     },
 };
 
-/// The version of the lines, which every turn has.
+/// The version of the line format, which every turn contains.
 pub const VERSION: u64 = 1;
 
-/// The id of an artifact that names none.
+/// The default id of an artifact.
 const ARTIFACT_ID: &str = "output";
 
 /// Why a line is not an event.
 #[derive(Debug)]
 pub enum LineError {
-    /// It is not an object, or its `turn` is not the number of a turn.
+    /// The line is not an object, or its `turn` is not the number of a turn.
     Turn,
-    /// It is not an event in JSON.
+    /// The line is not an event in JSON.
     Json(serde_json::Error),
     /// A member has a wrong value.
     Value(&'static str, ValueError),
-    /// There is no such state.
+    /// The state is unknown.
     State(String),
     /// A part has no content, or more than one.
     Part,
-    /// It has neither `status`, `artifact` nor `message`, or more than one, except for a status
-    /// with a message.
+    /// The event has none of `status`, `artifact` and `message`, or more than one, except for a
+    /// status with a message.
     Kind,
     /// An artifact id is longer than `identifier_bytes_max`.
     Id,
@@ -71,28 +72,28 @@ pub enum LineEvent {
     Status {
         /// The state.
         state: TaskState,
-        /// A message about it.
+        /// A message with the status.
         message: Option<MessageBuf>,
         /// The event's metadata.
         metadata: Option<JsonObjectBuf>,
     },
-    /// An artifact, or a chunk of one.
+    /// An artifact, or a chunk of an artifact.
     Artifact {
         /// The artifact.
         artifact: ArtifactBuf,
-        /// True: its parts are appended to the existing ones.
+        /// True: the parts are appended to the existing parts.
         append: bool,
         /// True: this is the last chunk.
         last_chunk: bool,
         /// The event's metadata.
         metadata: Option<JsonObjectBuf>,
     },
-    /// The answer: a direct message, or the end of the task if there is one.
+    /// The answer: a direct message, or the final message of an existing task.
     Message(MessageBuf),
 }
 
 impl LineEvent {
-    /// True when nothing more of the turn is expected.
+    /// True: no more events of the turn are expected.
     pub fn ends_turn(&self) -> bool {
         match self {
             LineEvent::Status { state, .. } => state.is_terminal() || state.is_interrupted(),
@@ -114,9 +115,9 @@ impl EventLine {
     /// Reads a line, with or without its line feed.
     ///
     /// # Errors
-    /// [`LineError`]: it names no turn.
+    /// [`LineError`]: the line names no turn.
     pub fn read(line: &[u8]) -> Result<EventLine, LineError> {
-        // serde takes an array for an object.
+        // serde would accept an array for an object.
         if line.trim_ascii_start().first() != Some(&b'{') {
             return Err(LineError::Turn);
         }
@@ -130,8 +131,8 @@ impl EventLine {
     }
 }
 
-/// Reads the answer of a function: an event, which needs no `turn`, a string, which is a message,
-/// or an array of such.
+/// Reads the answer of a function: an event, in which `turn` is optional, a string, which is a
+/// message, or an array of events and strings.
 ///
 /// # Errors
 /// [`LineError`]
@@ -313,7 +314,7 @@ fn message(json: &RawValue) -> Result<MessageBuf, LineError> {
     })
 }
 
-/// One text, or some parts.
+/// Parts from one text, or from a list of parts.
 fn parts(text: Option<&str>, parts: &[PartMembers<'_>]) -> Result<PartsBuf, LineError> {
     match text {
         Some(text) if parts.is_empty() => Ok(PartsBuf::new().text(text)),
@@ -334,13 +335,13 @@ fn state(name: &str) -> Result<TaskState, LineError> {
 
 /// A message to an agent.
 pub struct TurnLine<'a> {
-    /// Its number, which its events repeat.
+    /// The number of the turn, which its events repeat.
     pub turn: u64,
     /// The id of the task, also of a task that the turn starts.
     pub task_id: RawText<'a>,
     /// The id of the conversation.
     pub context_id: RawText<'a>,
-    /// The state of the task that it continues.
+    /// The state of the task that the message continues.
     pub state: Option<TaskState>,
     /// The message.
     pub message: Message<'a>,
@@ -387,7 +388,7 @@ impl TurnLine<'_> {
     }
 }
 
-/// Appends a message to a list of them.
+/// Appends a message to a list of messages.
 pub fn push_history(list: &mut Vec<u8>, message: Message<'_>) {
     if !list.is_empty() {
         list.push(b',');
@@ -395,7 +396,7 @@ pub fn push_history(list: &mut Vec<u8>, message: Message<'_>) {
     canonical::message(list, message);
 }
 
-/// Appends the line that ends a turn: its events are no longer wanted.
+/// Appends the line that cancels a turn: its events are no longer wanted.
 pub fn write_cancel(out: &mut Vec<u8>, turn: u64, task_id: RawText<'_>) {
     let start = out.len();
     head(out, "cancel", turn, task_id);

@@ -1,4 +1,4 @@
-//! Messages to the upstream agent and from it: everything but the ids passes unchanged.
+//! Messages to and from the upstream agent: everything except the ids passes unchanged.
 
 use crate::{
     agent::Deferred,
@@ -16,17 +16,17 @@ use super::{
 
 /// The ids that a message to the upstream agent names.
 pub struct SentIds<'t> {
-    /// The task that it continues.
+    /// The task that the message continues.
     pub continued: Option<&'t UpstreamIds>,
     /// The context of a message that continues no task.
     pub context_id: RawText<'t>,
     /// The task id of a message that continues no task: in A2A 0.1 clients choose it.
     pub task_id: Option<RawText<'t>>,
-    /// The tasks that it refers to.
+    /// The tasks that the message refers to.
     pub references: &'t TaskReferences,
 }
 
-/// The message of a turn as the upstream agent gets it.
+/// The message of a turn in its form for the upstream agent.
 pub fn request(turn: &Deferred, ids: &SentIds<'_>) -> SendRequest {
     let (task_id, context_id) = match ids.continued {
         None => (ids.task_id, Some(ids.context_id)),
@@ -58,8 +58,8 @@ fn of_the_agent(named: &str) -> String {
     others.collect::<Vec<_>>().join(",")
 }
 
-/// A message of the upstream agent as clients get it. It has no task and context id: the server
-/// adds those of its own task. References to unrelated tasks are left out.
+/// A message of the upstream agent in its form for clients. It has no task and context id, because
+/// the server adds the ids of the local task. References to unrelated tasks are removed.
 pub fn to_local(message: Message<'_>, references: &TaskReferences) -> MessageBuf {
     with_ids(message, [], |id| references.local_of(id))
 }

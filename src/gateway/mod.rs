@@ -1,10 +1,10 @@
-//! Remote A2A agents behind this server: it sends each message to the upstream agent and publishes
-//! the answers as events of a local task.
+//! Remote A2A agents behind this server, which sends each message to the upstream agent and
+//! publishes the answers as events of a local task.
 //!
-//! Invariants: each message makes one upstream call, and each task has one upstream stream, however
-//! many subscribers it has. Clients see only local ids; the upstream agent sees its own, and a
-//! substitute for the local context id in a message that starts a conversation. Nothing here opens
-//! a socket: `net` brings the transport and runs the futures.
+//! Invariants: each message makes one upstream call, and each task has one upstream stream, for any
+//! number of subscribers. Clients see only local ids; the upstream agent sees its own ids, and a
+//! substitute for the local context id in a message that starts a conversation. The module opens no
+//! sockets: `net` provides the transport and runs the futures.
 
 mod answer;
 mod call;

@@ -1,4 +1,4 @@
-//! How a stream of events shares its worker with others.
+//! Limits how long a stream of events occupies its worker.
 
 use std::{future::poll_fn, task::Poll};
 

@@ -1,4 +1,4 @@
-//! The tasks that messages refer to, by the ids of both sides.
+//! The tasks that messages refer to, with their local and upstream ids.
 
 use smallvec::SmallVec;
 
@@ -10,7 +10,7 @@ use crate::{
 
 use super::ids::UpstreamIds;
 
-/// Tasks that one message refers to (`references_max`), and the task that it belongs to.
+/// The tasks that one message refers to (`references_max`), and the task of the message.
 #[derive(Default)]
 pub struct TaskReferences {
     all: SmallVec<[TaskReference; 1]>,
@@ -27,7 +27,7 @@ impl TaskReferences {
     /// The tasks that the message of a turn refers to (A2A 1.0 §4.1.4, `referenceTaskIds`).
     ///
     /// # Errors
-    /// `TaskNotFound`: one of them is not stored, belongs to another owner, or is unknown to this
+    /// `TaskNotFound`: a task is not stored, belongs to another owner, or is unknown to this
     /// upstream agent.
     pub fn of(turn: &Deferred, upstream: &str) -> Result<TaskReferences, Fault> {
         let mut references = TaskReferences::default();
@@ -45,7 +45,7 @@ impl TaskReferences {
         Ok(references)
     }
 
-    /// The references of an agent without ids of its own.
+    /// The references for an agent that uses the local ids.
     #[cfg(feature = "embed")]
     pub fn own() -> TaskReferences {
         TaskReferences { is_own: true, ..TaskReferences::default() }

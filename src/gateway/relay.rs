@@ -44,7 +44,7 @@ pub struct UpstreamTasks {
 /// The scope and the id of a local task.
 type FollowedId = (Scope, Box<[u8]>);
 
-/// Marks a local task as followed until it is dropped.
+/// Marks a local task as followed until the mark is dropped.
 struct FollowedNow<'f> {
     all: &'f UpstreamTasks,
     id: FollowedId,
@@ -56,7 +56,7 @@ impl UpstreamTasks {
         UpstreamTasks { url: url.into(), followed: Mutex::default() }
     }
 
-    /// Notes that a task is followed; `None`: it is followed already.
+    /// Marks a task as followed; `None`: the task is followed already.
     fn follow(&self, scope: Scope, task_id: RawText<'_>) -> Option<FollowedNow<'_>> {
         let id: FollowedId = (scope, task_id.raw().into());
         let is_new = self.lock().insert(id.clone());
@@ -76,7 +76,7 @@ impl Drop for FollowedNow<'_> {
 
 /// Sends the message of a turn to the upstream agent, and publishes the answer until the upstream
 /// stream or the local task has ended. If another turn follows the task's stream already, that
-/// stream brings the answer.
+/// stream delivers the answer.
 pub async fn relay<T: Transport, P>(
     client: &Client<T>,
     mut turn: Deferred,
@@ -106,8 +106,8 @@ pub async fn relay<T: Transport, P>(
             return send_beside(client, turn, request, call).await;
         }
     }
-    // The stream of a silent agent may stay open for ever. Without a task this future is dropped
-    // when the caller leaves.
+    // The stream of a silent agent may stay open for ever, so the end of the local task ends this
+    // future. Without a task, this future is dropped when the caller disconnects.
     let mut ended = turn.request().state().map(|_| turn.canceled());
     let Ok(opened) = race(&mut ended, pin!(client.follow(&request))).await else { return };
     let mut stream = match opened {
@@ -137,7 +137,7 @@ pub async fn relay<T: Transport, P>(
     let kept = keep_ids(&mut turn, &mut references, &tasks.url, &first);
     if let (Err(not_kept @ (NotKept::TooLong | NotKept::NoRoom)), false) = (kept, has_ended(&first))
     {
-        // The task could be neither continued nor canceled.
+        // Without the upstream ids, the task could be neither continued nor canceled.
         let Ok(job) = turn.into_job() else { return };
         call.follow();
         call.end(UpstreamOutcome::Limit);
@@ -145,8 +145,8 @@ pub async fn relay<T: Transport, P>(
         let _: Result<(), Closed> = job.fail(&text);
         return;
     }
-    // Events that arrived together are stored with the task in one step. `at_hand` is an event that
-    // the stream has delivered and the task has not; an inner `None` is the end of the stream.
+    // Events that arrived together are stored with the task in one step. `at_hand` is the result of
+    // the stream that the task has not received yet; an inner `None` is the end of the stream.
     let (mut at_hand, mut is_over) = (Some(Some(Ok(first))), false);
     for _ in 0..EVENTS_AT_ONCE {
         match &at_hand {
@@ -158,12 +158,12 @@ pub async fn relay<T: Transport, P>(
         at_hand = if is_over { None } else { now_or_never(pin!(stream.next())).await };
     }
     if is_over {
-        // Before the client can see that state and answer.
+        // Unmarked before the client can see the new state and answer.
         followed = None;
     } else if followed.is_none() {
         followed = tasks.follow(turn.request().scope(), turn.task_id());
     }
-    // On an error there was no room for the task, and the client has been answered.
+    // An error means that there was no room for the task, and the client has been answered.
     let Ok(job) = turn.into_job() else { return };
     call.follow();
     let mut relayed = RelayedTask { job, references, followed, is_resumed: false, call };
@@ -185,7 +185,7 @@ struct TurnIds<'t> {
 /// The message of a turn as it is sent to the upstream agent.
 fn request_of(turn: &Deferred, upstream: &str, ids: &TurnIds<'_>) -> SendRequest {
     let TurnIds { continued, references, chooses_id } = *ids;
-    // A context that the client names may have an id of the upstream agent's own.
+    // A context that the client names may already have an upstream id.
     let is_known = continued.is_none() && turn.message().context_id().is_some();
     let earlier = is_known.then(|| UpstreamIds::read(turn.kept_in_context(), upstream)).flatten();
     let upstream_context = earlier.as_ref().map(UpstreamIds::context_id);
@@ -202,8 +202,8 @@ fn request_of(turn: &Deferred, upstream: &str, ids: &TurnIds<'_>) -> SendRequest
     message::request(turn, &ids)
 }
 
-/// Sends the message of a turn to a task whose stream another turn follows; that stream brings the
-/// answer.
+/// Sends the message of a turn to a task whose stream another turn follows; that stream delivers
+/// the answer.
 async fn send_beside<T: Transport, P>(
     client: &Client<T>,
     turn: Deferred,
@@ -213,7 +213,7 @@ async fn send_beside<T: Transport, P>(
     match Box::pin(client.send(&request.return_immediately())).await {
         Ok(_) => {
             call.answered();
-            // On an error there was no room for the task, and the client has been answered.
+            // An error means that there was no room for the task, and the client has been answered.
             if let Ok(job) = turn.into_job() {
                 job.leave();
             }
@@ -222,7 +222,7 @@ async fn send_beside<T: Transport, P>(
     }
 }
 
-/// As [`Canceled::race`], if there is a task to cancel.
+/// As [`Canceled::race`] if there is a task to cancel; otherwise only runs the future.
 async fn race<F: Future>(
     ended: &mut Option<Canceled>,
     run: Pin<&mut F>,
@@ -233,7 +233,7 @@ async fn race<F: Future>(
     }
 }
 
-/// Stores the ids of the upstream task, from an event, with the local one.
+/// Stores the upstream ids in an event with the local task.
 ///
 /// # Errors
 /// [`NotKept`].
@@ -252,18 +252,19 @@ fn keep_ids(
     turn.keep(UpstreamIds::new(upstream, task_id, context_id).into_packed())
 }
 
-/// A message that the upstream agent did not take.
+/// A message that the upstream agent did not accept.
 struct RefusedMessage<'f> {
     turn: Deferred,
     followed: Option<FollowedNow<'f>>,
     references: TaskReferences,
-    /// The ids of the task that it continues there.
+    /// The upstream ids of the task that the message continues.
     continued: Option<UpstreamIds>,
 }
 
 impl RefusedMessage<'_> {
-    /// Refuses the message here as well. A task that the upstream agent no longer knows, or that
-    /// has ended there while it waited here, ends: no other message could continue it.
+    /// Refuses the message for the client as well. If the upstream agent no longer has the task, or
+    /// has ended it while the local task waited, the local task ends, because no other message
+    /// could continue it.
     async fn settle<T: Transport, P>(
         self,
         client: &Client<T>,
@@ -286,7 +287,7 @@ impl RefusedMessage<'_> {
         if !is_over {
             return turn.refuse(fault);
         }
-        // On an error there was no room for the task, and the client has been answered.
+        // An error means that there was no room for the task, and the client has been answered.
         let Ok(job) = turn.into_job() else { return };
         let mut stream = None;
         job.read(&mut |local| stream = Some(client.follow_task(ids.task_id(), local)));
@@ -298,7 +299,7 @@ impl RefusedMessage<'_> {
 }
 
 /// Continues a task that was relayed before its agent was replaced: publishes the missing events
-/// and then new ones. A task that this upstream agent does not know fails.
+/// and then new events. A task that this upstream agent does not know fails.
 pub async fn adopt<T: Transport>(
     client: &Client<T>,
     task: Adopted,
@@ -321,9 +322,10 @@ pub async fn adopt<T: Transport>(
 struct RelayedTask<'f> {
     job: Job,
     references: TaskReferences,
-    /// `None`: it has ended or waits for input.
+    /// `None`: the task has ended or waits for input.
     followed: Option<FollowedNow<'f>>,
-    /// True: events come from reading the upstream task, and the local one may have its status.
+    /// True: events come from reading the upstream task, and the local task may already have its
+    /// status.
     is_resumed: bool,
     call: UpstreamCall,
 }
@@ -334,7 +336,7 @@ impl RelayedTask<'_> {
     /// still followed.
     fn publish(&mut self, event: &StreamEvent<'_>) -> bool {
         if ends_stream(event) {
-            // Before the client can see that state and answer.
+            // Unmarked before the client can see the new state and answer.
             self.followed = None;
         }
         self.is_resumed |= matches!(event.kind(), EventKind::Gap { .. });
@@ -362,7 +364,7 @@ impl RelayedTask<'_> {
         is_same
     }
 
-    /// Publishes the events of a stream until it or the local task has ended.
+    /// Publishes the events of a stream until the stream or the local task has ended.
     async fn follow<T: Transport>(mut self, stream: &mut ClientStream<T>) {
         let (mut ended, mut pace) = (self.job.canceled(), EventPace::default());
         loop {
@@ -374,7 +376,7 @@ impl RelayedTask<'_> {
         }
     }
 
-    /// Publishes one result of the stream; false: it is no longer followed.
+    /// Publishes one result of the stream; false: the stream is no longer followed.
     fn take(&mut self, next: Option<Result<StreamEvent<'_>, ClientError>>) -> bool {
         match next {
             Some(Ok(event)) if self.publish(&event) => return true,
@@ -383,7 +385,7 @@ impl RelayedTask<'_> {
                 self.call.end(outcome_of(&error));
                 let text = format!("the stream of the upstream agent failed: {error}");
                 let message = MessageBuf::agent(&PartsBuf::new().text(&text));
-                // A task that has ended needs no end.
+                // If the task has already ended, it cannot fail.
                 let _: Result<(), Closed> = self.job.status(TaskState::Failed, Some(&message));
             }
         }
@@ -413,7 +415,8 @@ fn has_ended(event: &StreamEvent<'_>) -> bool {
     event.state().is_some_and(TaskState::is_terminal)
 }
 
-/// Cancels the upstream task of a local one, which then gets the upstream task's final state.
+/// Cancels the upstream task of a local task; the local task then receives the final state of the
+/// upstream task.
 pub async fn cancel<T: Transport>(
     client: &Client<T>,
     cancel: DeferredCancel,
@@ -430,7 +433,7 @@ pub async fn cancel<T: Transport>(
     match canceled {
         Ok(answer) if answer.state() == Some(TaskState::Canceled) => cancel.agree(),
         Ok(_) => cancel.refuse("the upstream agent did not cancel the task"),
-        // The agent was restarted without its tasks, or has evicted this one.
+        // The agent was restarted without its tasks, or has evicted this task.
         Err(error) if is_unknown_task(&error) => cancel.agree(),
         Err(error) => cancel.refuse(fault_of_call(client, &error).message().to_owned()),
     }

@@ -1,5 +1,5 @@
-//! The ids that callers have at an upstream agent, which sees one caller: the gateway. Two callers
-//! may choose the same id, and neither may reach the conversation or the task of the other.
+//! The ids of conversations and tasks at an upstream agent, which sees one caller: the gateway. Two
+//! callers may choose the same id, and must not reach each other's conversations and tasks.
 
 use std::borrow::Cow;
 
@@ -7,15 +7,16 @@ use ring::digest::{Context, SHA256};
 
 use crate::model::{RawText, uuid};
 
-/// The version of the UUIDs that are made here (RFC 9562 §5.8), and its index among the hex digits.
+/// The version of the UUIDs that are created here (RFC 9562 §5.8), and its index among the hex
+/// digits.
 const VERSION: u8 = b'8';
 const VERSION_DIGIT: usize = 12;
-/// Its offset in the text.
+/// The offset of the version in the text.
 const VERSION_AT: usize = 14;
 
-/// A context id, or a task id of 0.1, as the upstream agent gets it; `names`: the caller's tenant
-/// and owner. The id of a caller without either stays as it is, unless it looks like a UUID of
-/// another caller. Other ids become UUIDs, which stay the same after a restart and in another
+/// The upstream form of a context id, or of a task id of 0.1; `names`: the caller's tenant and
+/// owner. The id of a caller without tenant and owner stays unchanged, unless it looks like a UUID
+/// of another caller. Other ids become UUIDs, which are the same after a restart and in another
 /// gateway.
 pub fn sent_id<'t>(names: [Option<&str>; 2], id: RawText<'t>) -> Cow<'t, [u8]> {
     if names == [None, None] && !is_made_here(id) {
@@ -35,7 +36,7 @@ pub fn sent_id<'t>(names: [Option<&str>; 2], id: RawText<'t>) -> Cow<'t, [u8]> {
     Cow::Owned(made.to_vec())
 }
 
-/// Whether an id may be such a UUID, in any notation.
+/// Whether an id may be a UUID that was created here, in any notation.
 fn is_made_here(id: RawText<'_>) -> bool {
     let mut digits = id.raw().iter().filter(|byte| byte.is_ascii_hexdigit());
     let is_version = digits.nth(VERSION_DIGIT) == Some(&VERSION);
@@ -66,7 +67,7 @@ mod tests {
         }
         assert_eq!(all[0], "session-1");
         assert_eq!(all[1], of(None, Some("alice")));
-        // An anonymous caller sends one of the UUIDs.
+        // An anonymous caller sends the UUID of another caller.
         let spellings = [all[1].clone(), all[1].to_uppercase(), all[1].replace('-', "")];
         for id in spellings {
             assert_ne!(sent(None, None, &id), id);

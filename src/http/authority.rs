@@ -1,7 +1,7 @@
 //! `uri-host [":" port]`, the value of Host and the authority of a target.
 //!
-//! RFC 9110 §7.2, RFC 3986 §3.2.2, narrowed: no user information, no comma, no zone, an IPv6
-//! address that really is one, and a port that fits sixteen bits.
+//! RFC 9110 §7.2, RFC 3986 §3.2.2, with restrictions: no user information, no comma, no zone, a
+//! valid IPv6 address, and a port of at most sixteen bits.
 
 use std::net::Ipv6Addr;
 
@@ -12,7 +12,7 @@ pub fn is_valid(text: &[u8]) -> bool {
     read(text).is_some()
 }
 
-/// The host of a valid authority, an IPv6 address in its brackets.
+/// The host of a valid authority; an IPv6 address has its brackets.
 pub(super) fn host(text: &str) -> Option<&str> {
     let port_bytes = read(text.as_bytes())?.map_or(0, |port| port.len() + 1);
     text.get(..text.len() - port_bytes)
@@ -23,7 +23,7 @@ pub(super) fn is_valid_with_port(text: &[u8]) -> bool {
     read(text).flatten().is_some_and(|port| !port.is_empty())
 }
 
-/// The port of a valid authority, or `None` for an invalid one.
+/// The port of an authority; the outer `None`: the authority is invalid.
 fn read(text: &[u8]) -> Option<Option<&[u8]>> {
     let rest = match text {
         [b'[', inside @ ..] => behind_address(inside)?,
@@ -36,14 +36,14 @@ fn read(text: &[u8]) -> Option<Option<&[u8]>> {
     }
 }
 
-/// RFC 3986 §3.2.2: what follows `IPv6address "]"`.
+/// RFC 3986 §3.2.2: the text after `IPv6address "]"`.
 fn behind_address(inside: &[u8]) -> Option<&[u8]> {
     let end = inside.iter().position(|&b| b == b']')?;
     std::str::from_utf8(&inside[..end]).ok()?.parse::<Ipv6Addr>().ok()?;
     Some(&inside[end + 1..])
 }
 
-/// RFC 3986 §3.2.2: what follows a name that is not empty; an IPv4 address is a name, too.
+/// RFC 3986 §3.2.2: the text after a name that is not empty; an IPv4 address is a name, too.
 fn behind_name(text: &[u8]) -> Option<&[u8]> {
     let mut rest = text;
     loop {
@@ -56,7 +56,7 @@ fn behind_name(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// RFC 3986 §3.2.3: `*DIGIT`, so it may be empty.
+/// RFC 3986 §3.2.3: `*DIGIT`, so a port may be empty.
 fn is_port(port: &[u8]) -> bool {
     let add = |sum: u32, b: &u8| b.is_ascii_digit().then(|| sum * 10 + u32::from(b - b'0'));
     port.len() <= 5 && port.iter().try_fold(0, add).is_some_and(|port| port <= u16::MAX.into())

@@ -1,8 +1,8 @@
 //! The chunked transfer coding, decoded as the bytes arrive (RFC 9112 §7.1).
 //!
-//! One state: size lines are read byte by byte, data as whole slices, and nothing is read twice, so
-//! the outcome does not depend on how the bytes were cut. Extensions and trailers are checked
-//! against their grammar, bounded, and dropped, unless the caller requests the trailers.
+//! Invariant: size lines are read byte by byte, data as whole slices, and no byte is read twice, so
+//! the outcome does not depend on how the bytes were split into reads. Extensions and trailers are
+//! checked against their grammar, bounded, and dropped, unless the caller requests the trailers.
 
 use super::line::is_token;
 use super::{Reject, escape};
@@ -10,13 +10,14 @@ use super::{Reject, escape};
 /// The limits of a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkLimits {
-    /// Bytes of all chunk data together; else 413.
+    /// Maximum bytes of all chunk data together; above: 413.
     pub body_bytes_max: u64,
-    /// Bytes of one chunk line, extensions included, CRLF not; else 400.
+    /// Maximum bytes of one chunk line, with extensions and without CRLF; above: 400.
     pub line_bytes_max: usize,
-    /// Bytes of the trailer section, CRLFs included; else 431.
+    /// Maximum bytes of the trailer section, with CRLFs; above: 431.
     pub trailer_bytes_max: usize,
-    /// Bytes of chunk lines beyond 16 a chunk and twice its data, summed; else 400.
+    /// Maximum overhead of all chunks: for each, the bytes of its line minus 16 and minus twice its
+    /// data; above: 400.
     pub overhead_bytes_max: usize,
 }
 
@@ -25,7 +26,7 @@ pub struct ChunkLimits {
 pub struct ChunkStep {
     /// Bytes of the input that were consumed: all of them, unless `done`.
     pub consumed: usize,
-    /// Whether the body, trailers included, is complete.
+    /// Whether the body is complete, including its trailers.
     pub done: bool,
 }
 
@@ -34,7 +35,7 @@ pub struct ChunkStep {
 pub struct Chunked {
     limits: ChunkLimits,
     state: ChunkedState,
-    /// Digits of the size read so far, then bytes of data still to come.
+    /// The value of the size digits read so far, then the remaining bytes of data.
     remaining: u64,
     digits: u8,
     line_bytes: usize,
@@ -83,7 +84,7 @@ impl ChunkedState {
 /// RFC 9112 §7.1: more than 16 digits would not fit 64 bits.
 const SIZE_DIGITS_MAX: u8 = 16;
 
-/// Overhead that is free for every chunk.
+/// Overhead of each chunk that is not counted.
 const LINE_BYTES_FREE: u64 = 16;
 
 impl Chunked {
@@ -123,8 +124,7 @@ impl Chunked {
     /// As [`Chunked::advance`]. `trailer` receives the field lines of the trailer section, each
     /// with its CRLF, byte by byte; they are valid only if the body becomes complete.
     ///
-    /// # Errors
-    /// Those of [`Chunked::advance`].
+    /// # Errors As [`Chunked::advance`].
     #[inline]
     pub fn advance_with(
         &mut self,
@@ -225,7 +225,7 @@ impl Chunked {
         if self.digits == 0 {
             return Err(Reject::ChunkSize);
         }
-        // RFC 9110 §15.5.14: refuse as soon as the size is known, before its data.
+        // RFC 9110 §15.5.14: refuse the body as soon as a size is known, before its data.
         match self.body_bytes.checked_add(self.remaining) {
             Some(sum) if sum <= self.limits.body_bytes_max => self.body_bytes = sum,
             Some(_) | None => return Err(Reject::BodyTooLarge),
@@ -237,7 +237,7 @@ impl Chunked {
         if byte != b'\n' {
             return Err(Reject::BareCarriageReturn);
         }
-        // A body of one-byte chunks with long extensions costs much and carries nothing.
+        // Decoding one-byte chunks with long extensions costs much for little data.
         let free = LINE_BYTES_FREE.saturating_add(self.remaining.saturating_mul(2));
         let free = usize::try_from(free).unwrap_or(usize::MAX);
         self.overhead_bytes = (self.overhead_bytes + self.line_bytes).saturating_sub(free);
@@ -297,7 +297,7 @@ fn extension(state: ChunkedState, byte: u8) -> Option<ChunkedState> {
         ChunkedState::Value | ChunkedState::QuotedEnd | ChunkedState::ValueSpace if is_space => {
             Some(ChunkedState::ValueSpace)
         }
-        // Bad white space may stand before the next `;`, never before the end of the line.
+        // Bad white space is valid before the next `;`, but not before the end of the line.
         ChunkedState::SizeSpace | ChunkedState::ValueSpace | ChunkedState::NameSpace
             if byte == b';' =>
         {

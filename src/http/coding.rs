@@ -1,7 +1,7 @@
 //! Content codings of requests: gzip (RFC 1952) and deflate (RFC 1950), RFC 9110 §8.4.
 //!
-//! Content is accepted only if it is exactly one stream of its coding. The output never exceeds the
-//! limit by more than one step, for any input.
+//! Content is accepted only if it is exactly one stream of its coding. For any input the output
+//! exceeds the limit by at most one step.
 
 use super::Head;
 #[cfg(feature = "compression")]
@@ -10,7 +10,7 @@ use std::io::Read;
 /// A coding that the server decodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentCoding {
-    /// `gzip`, and `x-gzip`, which is the same (RFC 9110 §8.4.1.3).
+    /// `gzip`, or `x-gzip`, which means the same (RFC 9110 §8.4.1.3).
     Gzip,
     /// `deflate`: in the zlib format (RFC 9110 §8.4.1.2).
     Deflate,
@@ -19,10 +19,10 @@ pub enum ContentCoding {
 /// Why content is not decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InflateError {
-    /// It is not one whole stream of its coding.
+    /// The content is not exactly one complete stream of its coding.
     Broken,
     /// The decoded content exceeds the limit.
-    #[cfg_attr(not(feature = "compression"), allow(dead_code, reason = "nothing is decoded"))]
+    #[cfg_attr(not(feature = "compression"), allow(dead_code, reason = "no decoder"))]
     TooLarge,
 }
 
@@ -39,7 +39,7 @@ impl ContentCoding {
     /// elements of the list are ignored.
     ///
     /// # Errors
-    /// The field's value: an unknown coding, or several.
+    /// The value of the field: an unknown coding, or several codings.
     pub fn of(head: &Head<'_>) -> Result<Option<ContentCoding>, String> {
         let values = || head.values("Content-Encoding");
         let named = |coding: &&[u8]| !coding.eq_ignore_ascii_case(b"identity");
@@ -61,7 +61,7 @@ impl ContentCoding {
         is("deflate").then_some(ContentCoding::Deflate)
     }
 
-    /// Its name.
+    /// The name of the coding.
     pub fn name(self) -> &'static str {
         match self {
             ContentCoding::Gzip => "gzip",
@@ -96,7 +96,7 @@ impl ContentCoding {
         }
     }
 
-    /// A build that decodes nothing.
+    /// Fails, because this build has no decoder.
     ///
     /// # Errors
     /// [`InflateError::Broken`].
@@ -106,7 +106,7 @@ impl ContentCoding {
     }
 }
 
-/// flate2's own decoder does not distinguish the end of its input from that of the stream.
+/// flate2's own decoder does not distinguish the end of the input from the end of the stream.
 #[cfg(feature = "compression")]
 struct ZlibDecoder<'c> {
     state: flate2::Decompress,
@@ -144,7 +144,7 @@ fn read(decoder: &mut impl Read, bytes_max: usize, room: usize) -> Result<Vec<u8
     let (mut decoded, mut length) = (Vec::new(), 0);
     loop {
         if decoded.len() < length + STEP_BYTES {
-            // Doubled, but never beyond the limit of the output.
+            // Doubles the capacity, up to the limit of the output.
             let most = bytes_max + STEP_BYTES + room;
             decoded.reserve_exact((2 * length + STEP_BYTES + room).min(most) - length);
             decoded.resize(length + STEP_BYTES, 0);
@@ -162,12 +162,12 @@ fn read(decoder: &mut impl Read, bytes_max: usize, room: usize) -> Result<Vec<u8
     }
 }
 
-/// The bytes in gzip; `None` if that is not shorter.
+/// The bytes compressed with gzip; `None`: the result is not shorter.
 #[cfg(feature = "compression")]
 pub fn gzip(bytes: &[u8]) -> Option<Vec<u8>> {
     use flate2::{Compression, bufread::GzEncoder};
     let mut coded = Vec::new();
-    // As many bytes as the input show that it does not pay.
+    // An output as long as the input is not used, so encoding stops there.
     let mut encoder = GzEncoder::new(bytes, Compression::fast()).take(bytes.len() as u64);
     encoder.read_to_end(&mut coded).ok()?;
     (coded.len() < bytes.len()).then_some(coded)

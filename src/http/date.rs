@@ -1,7 +1,7 @@
 //! HTTP dates (RFC 9110 §5.6.7).
 //!
-//! Written as IMF-fixdate only; a crate reads all three forms: a date that no calendar has, or with
-//! a wrong day of the week, is invalid. Years 1970 to 9999, in seconds since 1970.
+//! Dates are written as IMF-fixdate only. A crate reads all three forms and rejects a date that
+//! does not exist or has a wrong day of the week. Years 1970 to 9999, in seconds since 1970.
 
 use std::time::UNIX_EPOCH;
 
@@ -14,7 +14,8 @@ const DAY_S: u64 = 86_400;
 /// 9999-12-31T23:59:59Z, the last second of a year with four digits.
 const LAST_S: u64 = 253_402_300_799;
 
-/// Renders `unix_s` as `Sun, 06 Nov 1994 08:49:37 GMT`; later than year 9999 is that year's end.
+/// Renders `unix_s` as `Sun, 06 Nov 1994 08:49:37 GMT`; a later time is rendered as the end of
+/// 9999.
 pub fn imf_fixdate(unix_s: u64) -> [u8; 29] {
     let unix_s = unix_s.min(LAST_S);
     let (days, second) = (unix_s / DAY_S, unix_s % DAY_S);
@@ -33,16 +34,16 @@ pub fn imf_fixdate(unix_s: u64) -> [u8; 29] {
 }
 
 /// Reads an HTTP date, in seconds since 1970: IMF-fixdate, `Sunday, 06-Nov-94 08:49:37 GMT` (years
-/// 70 to 99 are 19xx, others 20xx) or `Sun Nov 6 08:49:37 1994`. `None`: it is no date.
+/// 70 to 99 are 19xx, others 20xx) or `Sun Nov 6 08:49:37 1994`. `None`: not a valid date.
 pub fn parse(text: &[u8]) -> Option<u64> {
     let date = httpdate::parse_http_date(std::str::from_utf8(text).ok()?).ok()?;
     Some(date.duration_since(UNIX_EPOCH).ok()?.as_secs())
 }
 
-/// Year, month and day of a day counted from 1970-01-01; years begin in March, so that the leap day
-/// is the last of its year.
+/// Year, month and day for a number of days since 1970-01-01. In the calculation a year begins in
+/// March, so that the leap day is its last day.
 fn civil(days: u64) -> (u64, u64, u64) {
-    // 719_468 days lie between 0000-03-01 and 1970-01-01.
+    // 719_468 days are between 0000-03-01 and 1970-01-01.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era =

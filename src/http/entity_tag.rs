@@ -1,9 +1,9 @@
-//! Entity tags, by which a client finds out whether its copy is current.
+//! Entity tags, with which a client checks whether its copy is current.
 
 /// A strong entity tag with its quotes (RFC 9110 §8.8.3): 128-bit FNV-1a of the bytes, in hex.
 ///
-/// Equal bytes have equal tags in every process. It does not protect against forgery, which a card
-/// does not need.
+/// Equal bytes have equal tags in every process. The hash is not secure against forgery, which a
+/// card does not need.
 pub fn etag(bytes: &[u8]) -> [u8; 34] {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
@@ -19,8 +19,8 @@ pub fn etag(bytes: &[u8]) -> [u8; 34] {
 
 /// True when `If-None-Match` names `etag`, so that GET and HEAD are answered with 304.
 ///
-/// `field` is the field's value (several fields: joined by commas, or one call for each); `etag` is
-/// quoted and may be weak. A list is read up to its first invalid entity tag.
+/// `field` is the field's value (several fields: joined by commas, or one call for each); `etag`
+/// includes its quotes and may be weak. A list is read up to its first invalid entity tag.
 pub fn none_match_names(field: &[u8], etag: &[u8]) -> bool {
     // RFC 9110 §13.1.2: "*" is false for any current representation.
     if field.trim_ascii() == b"*" {
@@ -43,9 +43,9 @@ pub fn none_match_names(field: &[u8], etag: &[u8]) -> bool {
     }
 }
 
-/// The text between the quotes of the entity tag at the start, and what follows the tag.
+/// The text between the quotes of the entity tag at the start, and the text after the tag.
 ///
-/// RFC 9110 §8.8.3.2: in a weak comparison `W/` does not matter. A tag may hold commas.
+/// RFC 9110 §8.8.3.2: a weak comparison ignores `W/`. A tag may contain commas.
 fn opaque_tag(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let quoted = bytes.strip_prefix(b"W/").unwrap_or(bytes).strip_prefix(b"\"")?;
     let end = quoted.iter().position(|&byte| byte == b'"')?;

@@ -1,7 +1,7 @@
-//! Percent escapes (RFC 3986 §2.1), shared by paths and queries.
+//! Percent escapes (RFC 3986 §2.1), for paths and queries.
 //!
-//! An escape is `%` and exactly two hexadecimal digits; anything else is refused, never passed
-//! through. Text without escapes is borrowed, decoded text must be UTF-8.
+//! An escape is `%` and exactly two hexadecimal digits; a broken escape is refused, never copied.
+//! Text without escapes is borrowed, decoded text must be UTF-8.
 
 use std::borrow::Cow;
 
@@ -17,10 +17,10 @@ pub(super) const fn hex(byte: u8) -> Option<u8> {
     }
 }
 
-/// Decodes `text` once; with `plus`, `+` stands for a space as in HTML forms.
+/// Decodes `text` once; with `plus`, `+` means a space as in HTML forms.
 ///
 /// # Errors
-/// [`Reject::EscapeInvalid`] when an escape is incomplete or the result is no UTF-8.
+/// [`Reject::EscapeInvalid`] if an escape is incomplete or the result is not UTF-8.
 pub(super) fn decode(text: &str, plus: bool) -> Result<Cow<'_, str>, Reject> {
     let bytes = text.as_bytes();
     let Some(first) = bytes.iter().position(|&b| b == b'%' || (plus && b == b'+')) else {

@@ -1,14 +1,14 @@
 //! Fields of a request or a response: names and values, stored as the lines of HTTP/1.1.
 //!
-//! Invariant: the positions of a line's parts are recorded when it is written. HTTP/1.1 copies the
-//! lines as they are, other wire formats read names and values, and none parses.
+//! Invariant: the positions of a line's parts are recorded when the line is written. HTTP/1.1
+//! copies the lines, other wire formats read names and values, and neither parses text.
 
 use std::borrow::Cow;
 
 /// The names and values of some fields, in their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FieldLines<'a> {
-    /// Each with its CRLF.
+    /// The lines, each with its CRLF.
     lines: &'a str,
     /// Bytes of each name and of each value.
     parts: &'a [(usize, usize)],
@@ -38,7 +38,8 @@ macro_rules! field_lines {
 }
 pub(crate) use field_lines;
 
-/// The `User-Agent` of every request (RFC 9110 §10.1.5): firewalls refuse a request without one.
+/// The `User-Agent` of every request (RFC 9110 §10.1.5): some firewalls refuse a request without
+/// it.
 #[cfg(feature = "client")]
 pub const USER_AGENT: (&str, &str) =
     ("User-Agent", concat!("peregrine/", env!("CARGO_PKG_VERSION")));
@@ -56,7 +57,7 @@ impl<'a> FieldLines<'a> {
         FieldLines { lines, parts }
     }
 
-    /// True: there are none.
+    /// True if there are no fields.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
@@ -81,19 +82,19 @@ impl<'a> FieldLines<'a> {
 }
 
 impl FieldLinesBuf {
-    /// Concatenates these, in their order.
+    /// Concatenates all of these fields, in order.
     pub fn of(all: &[FieldLines<'_>]) -> FieldLinesBuf {
         let mut fields = FieldLinesBuf::default();
         all.iter().for_each(|some| fields.extend(*some));
         fields
     }
 
-    /// Appends a field. Its value holds no end of a line, and no other control byte.
+    /// Appends a field. The value must not have control bytes, such as CR and LF.
     pub fn push(&mut self, name: &str, value: &str) {
         self.push_pieces(name, &[value]);
     }
 
-    /// The same with a value in pieces.
+    /// As [`FieldLinesBuf::push`], with a value in pieces.
     pub fn push_pieces(&mut self, name: &str, value: &[&str]) {
         let is_control = |piece: &&str| piece.bytes().any(|byte| byte.is_ascii_control());
         debug_assert!(!value.iter().any(is_control), "{name}: {value:?}");
@@ -106,7 +107,7 @@ impl FieldLinesBuf {
         self.parts.to_mut().push((name.len(), bytes));
     }
 
-    /// Removes all fields, and keeps the memory.
+    /// Removes all fields, and retains the memory.
     pub fn clear(&mut self) {
         self.lines.to_mut().clear();
         self.parts.to_mut().clear();
@@ -120,7 +121,7 @@ impl FieldLinesBuf {
         }
     }
 
-    /// True: there are none.
+    /// True if there are no fields.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
@@ -131,7 +132,7 @@ impl FieldLinesBuf {
         FieldLines { lines: &self.lines, parts: &self.parts }
     }
 
-    /// Bytes behind pointers.
+    /// Bytes on the heap.
     pub fn held_bytes(&self) -> usize {
         let lines = if let Cow::Owned(lines) = &self.lines { lines.capacity() } else { 0 };
         let parts = if let Cow::Owned(parts) = &self.parts { parts.capacity() } else { 0 };

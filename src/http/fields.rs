@@ -1,14 +1,14 @@
 //! Field lines of a valid head (RFC 9112 §5).
 //!
-//! The iterator only splits: every line has a token, a colon directly after it, and a value without
-//! control bytes, because [`super::parse_head`], or [`super::HeadMemo::read_parts`] for a head in
-//! parts, refused everything else.
+//! The iterator only splits: every line has a token, a colon directly after the token, and a value
+//! without control bytes. [`super::parse_head`], or [`super::HeadMemo::read_parts`] for a head in
+//! parts, has refused any other line.
 
 use super::scan;
 
-/// The fields of a head in their order, as `(name, value)`; the value without its white space.
+/// The fields of a head in order, as `(name, value)`; the value without outer white space.
 ///
-/// Names are as the peer wrote them; compare them without regard to ASCII case.
+/// Names are as the peer wrote them; compare them case-insensitively.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadFields<'b> {
     /// The field lines, each with its CRLF.
@@ -16,12 +16,12 @@ pub struct HeadFields<'b> {
 }
 
 impl<'b> HeadFields<'b> {
-    /// Every value of the fields of this name, in their order.
+    /// Every value of the fields of this name, in order.
     pub fn values(mut self, name: &str) -> impl Iterator<Item = &'b [u8]> {
         std::iter::from_fn(move || {
             loop {
                 let line = self.line()?;
-                // No name has a colon in it.
+                // A name never contains a colon.
                 if let Some((own, [b':', value @ ..])) = line.split_at_checked(name.len())
                     && own.eq_ignore_ascii_case(name.as_bytes())
                 {
@@ -31,7 +31,7 @@ impl<'b> HeadFields<'b> {
         })
     }
 
-    /// The next line. It has no control byte but tabs, and ends at its CRLF.
+    /// The next line. Its only control bytes are tabs, and it ends at its CRLF.
     #[inline]
     fn line(&mut self) -> Option<&'b [u8]> {
         if self.section.is_empty() {
@@ -42,7 +42,8 @@ impl<'b> HeadFields<'b> {
         Some(line)
     }
 
-    /// The fields of valid lines, each with its CRLF. Other bytes give nonsense, but no panic.
+    /// The fields of valid lines, each with its CRLF. With other bytes the result is meaningless,
+    /// but nothing panics.
     #[cfg(any(feature = "client", feature = "internals"))]
     pub fn of_lines(section: &'b [u8]) -> HeadFields<'b> {
         HeadFields { section }
@@ -62,12 +63,12 @@ impl<'b> Iterator for HeadFields<'b> {
 
 /// The non-empty elements of a comma list, trimmed (RFC 9110 §5.6.1.2).
 ///
-/// Knows no quoted strings: use it for lists of tokens only.
+/// Quoted strings are not supported: use it for lists of tokens only.
 pub fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&b| b == b',').map(trim).filter(|element| !element.is_empty())
 }
 
-/// Cuts optional white space off both ends (RFC 9110 §5.6.3: spaces and tabs).
+/// Removes optional white space at both ends (RFC 9110 §5.6.3: spaces and tabs).
 pub(super) fn trim(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
         value = rest;

@@ -1,12 +1,12 @@
 //! How long the body of a request is (RFC 9112 §6.3).
 //!
-//! One numbered function follows the RFC. Framing that two readers could measure differently is
-//! refused: two lengths, a length in addition to an encoding, an encoding that is not exactly
-//! `chunked`.
+//! One function follows the numbered steps of the RFC. Framing that two readers could measure
+//! differently is refused: two lengths, a length in addition to an encoding, an encoding that is
+//! not exactly `chunked`.
 
 use super::{Reject, Version, fields};
 
-/// A length so many times above the limit is a probe, not a client's mistake: 400, not 413.
+/// A length this many times above the limit is a probe, not a client's mistake: 400, not 413.
 const ABSURD: u64 = 100;
 
 /// How the body of a request is delimited (RFC 9112 §6.3).
@@ -14,7 +14,7 @@ const ABSURD: u64 = 100;
 pub enum BodyFraming {
     /// Neither Content-Length nor Transfer-Encoding: no body.
     None,
-    /// Exactly so many bytes follow the head, possibly none.
+    /// Exactly this number of bytes follows the head, possibly 0.
     Length(u64),
     /// The body is a sequence of chunks (RFC 9112 §7.1).
     Chunked,
@@ -27,7 +27,7 @@ impl BodyFraming {
     }
 }
 
-/// The length of a request body; the fields were seen at most once each.
+/// The framing of a request body. The caller has checked that each field appears at most once.
 ///
 /// # Errors
 /// [`Reject::EncodingOnHttp10`], [`Reject::LengthAndEncoding`], [`Reject::EncodingInvalid`],
@@ -45,13 +45,13 @@ pub fn body(
         (Some(_), _) if version == Version::Http10 => Err(Reject::EncodingOnHttp10),
         // RFC 9112 §6.3 (3): both "might indicate an attempt to perform request smuggling".
         (Some(_), Some(_)) => Err(Reject::LengthAndEncoding),
-        // RFC 9112 §6.3 (4): chunked must be the final coding, and it is the only one we know.
+        // RFC 9112 §6.3 (4): chunked must be the final coding; here it is the only supported one.
         (Some(codings), None) => encoding(codings),
-        // RFC 9112 §6.3 (5) and (6): an invalid length is unrecoverable, a valid one is the length.
+        // RFC 9112 §6.3 (5) and (6): an invalid length is an unrecoverable error.
         (None, Some(length)) => {
             content_length_value(length, body_bytes_max).map(BodyFraming::Length)
         }
-        // RFC 9112 §6.3 (7): a request with neither has no body.
+        // RFC 9112 §6.3 (7): a request without both fields has no body.
         (None, None) => Ok(BodyFraming::None),
     }
 }
@@ -70,7 +70,7 @@ fn encoding(codings: &[u8]) -> Result<BodyFraming, Reject> {
     {
         return Err(Reject::EncodingInvalid);
     }
-    // RFC 9112 §6.1: a coding that the server does not understand: 501.
+    // RFC 9112 §6.1: 501 for a transfer coding that the server does not understand.
     Err(Reject::EncodingUnknown)
 }
 
@@ -81,7 +81,7 @@ pub(super) fn content_length_value(text: &[u8], body_bytes_max: u64) -> Result<u
         return Err(Reject::LengthInvalid);
     }
     let add = |sum: u64, digit: &u8| sum.checked_mul(10)?.checked_add((digit - b'0').into());
-    // RFC 9110 §8.6: a numeral beyond our integers is an error, never a wrapped length.
+    // RFC 9110 §8.6: a number that overflows is an error, never a wrapped length.
     let length = text.iter().try_fold(0, add).ok_or(Reject::LengthAbsurd)?;
     if length > body_bytes_max.saturating_mul(ABSURD) {
         return Err(Reject::LengthAbsurd);

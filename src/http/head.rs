@@ -1,16 +1,17 @@
 //! A complete request head as borrowed views.
 //!
-//! A [`HeadLayout`] holds the positions and meanings of a head's parts, a [`Head`] reads them
-//! there. Both exist only for valid heads: one Host (HTTP/1.0: or none), one framing, a clean path.
-//! A layout borrows nothing, so that it can be reused for the next head of the same bytes.
+//! A [`HeadLayout`] has the positions and meanings of a head's parts; a [`Head`] reads the parts
+//! from the bytes. Both exist only for valid heads: exactly one Host (optional in HTTP/1.0),
+//! unambiguous framing, a clean path. A layout borrows nothing, so it can be reused for the next
+//! head.
 
 use super::{BodyFraming, HeadFields, Method, TargetForm, Version};
 
 /// The largest possible head in bytes, regardless of `HeadLimits::head_bytes_max`.
 pub const HEAD_BYTES_CEILING: usize = u16::MAX as usize;
 
-/// The fields that a layout records by name. It also records the fields that determine the head's
-/// own meaning.
+/// The fields that a layout records by name. Fields that determine framing or the connection are
+/// recorded separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
     /// `Accept`
@@ -76,17 +77,17 @@ pub enum Field {
 }
 
 impl Field {
-    /// Fields with the terms of a call, which most requests do not have.
+    /// Fields with conditions of a call, which most requests do not have.
     const TERMS: [Field; 5] =
         [Field::A2aHops, Field::IdempotencyKey, Field::Prefer, Field::RequestTimeout, Field::Via];
 
-    /// Whether it is one of [`Field::TERMS`].
+    /// Whether the field is one of [`Field::TERMS`].
     pub(super) fn is_term(self) -> bool {
         Field::TERMS.contains(&self)
     }
 }
 
-/// Variants of [`Field`].
+/// The number of variants of [`Field`].
 const FIELD_COUNT: usize = Field::XForwardedProto as usize + 1;
 
 /// Bytes `start..end` of a head; `start > end` means that the part is absent, which differs from an
@@ -100,13 +101,13 @@ pub(super) struct Span {
 impl Span {
     pub(super) const ABSENT: Span = Span { start: u16::MAX, end: 0 };
 
-    /// The caller guarantees that both fit [`HEAD_BYTES_CEILING`].
+    /// The caller guarantees that both offsets are at most [`HEAD_BYTES_CEILING`].
     pub(super) fn new(start: usize, end: usize) -> Span {
         debug_assert!(start <= end && end <= HEAD_BYTES_CEILING);
         Span { start: start as u16, end: end as u16 }
     }
 
-    /// The same bytes, counted from `base` bytes before.
+    /// The span of the same bytes, with offsets that begin `base` bytes earlier.
     pub(super) fn behind(self, base: usize) -> Span {
         if self.is_absent() {
             return self;
@@ -114,10 +115,10 @@ impl Span {
         Span::new(usize::from(self.start) + base, usize::from(self.end) + base)
     }
 
-    /// The same after all bytes at or after `from` have moved by so many bytes.
+    /// The span after all bytes at or after `from` have moved by `by` bytes.
     #[inline(always)]
     fn moved(self, from: u16, by: u16) -> Span {
-        // No head is long enough for a start equal to that of ABSENT, which stays.
+        // The start of ABSENT is above every valid offset, and does not change.
         let is_behind = |at: u16| at.wrapping_sub(from) < u16::MAX - from;
         let at = |at: u16| at.wrapping_add(if is_behind(at) { by } else { 0 });
         Span { start: at(self.start), end: at(self.end) }
@@ -131,7 +132,7 @@ impl Span {
         self.start > self.end
     }
 
-    /// The offsets, unless absent.
+    /// The offsets, unless the span is absent.
     pub(super) fn range(self) -> Option<std::ops::Range<usize>> {
         (!self.is_absent()).then(|| self.start.into()..self.end.into())
     }
@@ -141,7 +142,7 @@ impl Span {
     }
 }
 
-/// The contents of a valid head, and their positions; read it through [`HeadLayout::head`].
+/// The contents of a valid head, and their positions; read the head through [`HeadLayout::head`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLayout {
     pub(super) method: Method,
@@ -151,7 +152,7 @@ pub struct HeadLayout {
     pub(super) expects: bool,
     pub(super) connection_upgrade: bool,
     pub(super) knows_hosts: bool,
-    /// One of [`Field::TERMS`] is present.
+    /// True: one of [`Field::TERMS`] is present.
     pub(super) has_terms: bool,
     pub(super) head_len: u16,
     pub(super) body: BodyFraming,
@@ -167,7 +168,7 @@ pub struct HeadLayout {
 }
 
 impl HeadLayout {
-    /// A layout with only the kind of the request line.
+    /// A layout of which only the request line is known.
     pub(super) const fn begin(method: Method, version: Version, form: TargetForm) -> HeadLayout {
         HeadLayout {
             method,
@@ -191,7 +192,7 @@ impl HeadLayout {
     }
 
     /// Replaces `was` bytes at `at` by `now` bytes; spans of the replaced bytes become meaningless.
-    /// False, and nothing is done, if offsets would overflow.
+    /// False: offsets would overflow, and nothing has changed.
     #[inline]
     pub(super) fn make_room(&mut self, at: usize, was: usize, now: usize) -> bool {
         if now == was {
@@ -214,19 +215,19 @@ impl HeadLayout {
         true
     }
 
-    /// Bytes of the head, leading empty lines and the final empty line included.
+    /// Bytes of the head, including leading empty lines and the final empty line.
     pub fn head_len(&self) -> usize {
         self.head_len.into()
     }
 
-    /// Whether the server knows the hosts that it names: the result that [`super::HeadMemo::read`]
-    /// got when it parsed the head.
+    /// Whether the server has the hosts that the head names: the result that
+    /// [`super::HeadMemo::read`] received when it parsed the head.
     pub fn knows_hosts(&self) -> bool {
         self.knows_hosts
     }
 
-    /// Reads the head at the start of `bytes`, which must be the bytes of this layout. Other bytes
-    /// give nonsense, but no panic.
+    /// Reads the head at the start of `bytes`, which must be the bytes of this layout. With other
+    /// bytes the result is meaningless, but nothing panics.
     pub fn head<'b>(&'b self, bytes: &'b [u8]) -> Head<'b> {
         Head { bytes, layout: self }
     }
@@ -240,8 +241,8 @@ pub struct Head<'b> {
 }
 
 impl<'b> Head<'b> {
-    /// Whether a field with terms of the call is present: an idempotency key, a time for the
-    /// answer, or its hops.
+    /// Whether a field with conditions of the call is present: an idempotency key, a time for the
+    /// answer, or the hops.
     #[inline(always)]
     pub fn has_terms(&self) -> bool {
         self.layout.has_terms
@@ -263,8 +264,8 @@ impl<'b> Head<'b> {
         self.text(self.layout.method_text).unwrap_or_default()
     }
 
-    /// The path without the query, still percent-encoded, passed by [`super::path::check`];
-    /// `*` for the asterisk form, empty for the authority form.
+    /// The path without the query, still percent-encoded; [`super::path::check`] has accepted it.
+    /// `*` in asterisk form, empty in authority form.
     pub fn path(&self) -> &'b str {
         let path = self.layout.path;
         // Fast path: most paths are `/`.
@@ -278,13 +279,13 @@ impl<'b> Head<'b> {
         }
     }
 
-    /// The path as bytes; empty where [`Head::path`] is empty, or is `/` because the target has no
+    /// The path as bytes; empty if [`Head::path`] is empty, or is `/` because the target has no
     /// path.
     pub fn path_bytes(&self) -> &'b [u8] {
         self.layout.path.of(self.bytes).unwrap_or_default()
     }
 
-    /// What follows the first `?`, still percent-encoded.
+    /// The text after the first `?`, still percent-encoded.
     pub fn query(&self) -> Option<&'b str> {
         self.text(self.layout.query)
     }
@@ -304,7 +305,7 @@ impl<'b> Head<'b> {
         self.layout.body
     }
 
-    /// Whether the connection may serve another request afterwards (RFC 9112 §9.3).
+    /// Whether the connection may be used for another request (RFC 9112 §9.3).
     pub fn keep_alive(&self) -> bool {
         self.layout.keep_alive
     }
@@ -319,12 +320,12 @@ impl<'b> Head<'b> {
         self.layout.connection_upgrade
     }
 
-    /// The authority: of an absolute target, else of Host; `None` on HTTP/1.0 only.
+    /// The authority of an absolute target, or else of Host; `None` only in HTTP/1.0.
     pub fn host(&self) -> Option<&'b str> {
         self.text(self.layout.host)
     }
 
-    /// The same as bytes, which are ASCII.
+    /// The same authority as bytes, which are ASCII.
     pub fn host_bytes(&self) -> Option<&'b [u8]> {
         self.layout.host.of(self.bytes)
     }
@@ -334,18 +335,18 @@ impl<'b> Head<'b> {
         self.layout.named[field as usize].of(self.bytes)
     }
 
-    /// Whether the content has a coding (RFC 9110 §8.4), be it `identity`.
+    /// Whether the content has a coding (RFC 9110 §8.4), which may be `identity`.
     #[inline(always)]
     pub fn is_coded(&self) -> bool {
         !self.layout.named[Field::ContentEncoding as usize].is_absent()
     }
 
-    /// All fields in their order.
+    /// All fields in order.
     pub fn fields(&self) -> HeadFields<'b> {
         HeadFields { section: self.layout.section.of(self.bytes).unwrap_or_default() }
     }
 
-    /// Every value of the fields called `name`, in their order.
+    /// Every value of the fields with this name, in order.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &'b [u8]> {
         self.fields().values(name)
     }

@@ -1,13 +1,13 @@
 //! The host of an authority, normalised and without its port.
 //!
-//! Names compare as in DNS: in any case, and with or without the dot of the root. Addresses compare
-//! by value, so that IPv6 has one form and IPv4 within IPv6 is IPv4.
+//! Names are compared as in DNS: in any case, and with or without the dot of the root. Addresses
+//! are compared by value, so that IPv6 has one form and IPv4 within IPv6 equals IPv4.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::authority;
 
-/// Bytes of the longest cached host; names have no more (RFC 1035 §2.3.4).
+/// Maximum bytes of a cached host, as names are not longer (RFC 1035 §2.3.4).
 pub const KEPT_HOST_BYTES_MAX: usize = 255;
 
 /// The host of an authority (RFC 3986 §3.2.2).
@@ -15,7 +15,7 @@ pub const KEPT_HOST_BYTES_MAX: usize = 255;
 pub enum Host<'a> {
     /// An address.
     Address(IpAddr),
-    /// A name as it came, without the dot at its end.
+    /// A name as received, without the dot at its end.
     Name(&'a str),
 }
 
@@ -32,8 +32,8 @@ impl<'a> Host<'a> {
         Some(name.parse().map_or(Host::Name(name), |address| Host::Address(IpAddr::V4(address))))
     }
 
-    /// Whether the client means its own machine: an address of the loopback interface, `localhost`
-    /// or a name below it (RFC 6761 §6.3).
+    /// Whether the host is the client's own machine: a loopback address, `localhost` or a name
+    /// below it (RFC 6761 §6.3).
     pub fn is_loopback(&self) -> bool {
         match self {
             Host::Address(address) => address.is_loopback(),

@@ -2,14 +2,14 @@
 //!
 //! The request line, the names of the fields in their order and a few of their values determine the
 //! meaning of a head. These are stored and compared. Every other value is a gap: it is neither
-//! stored nor compared, and the next head's value in that position passes the same check as in a
-//! new head. So no secret outlives its request.
+//! stored nor compared, and the next head's value at this position passes the same check as in a
+//! new head. So no secret is stored after its request.
 
 use super::head::Field;
 use super::parse::{FieldLine, KnownField, trimmed};
 use super::{BodyFraming, HeadLayout, HeadLimits, TargetForm, line, scan, target};
 
-/// Bytes of the largest cached head, without its gaps. Heads of A2A clients have 150 to 500.
+/// Maximum bytes of a cached head, without its gaps. Heads of A2A clients have 150 to 500.
 pub(super) const TEXT_BYTES_MAX: usize = 1024;
 
 /// A valid head without the contents of its gaps.
@@ -18,15 +18,15 @@ pub(super) struct KeptHead {
     text: Vec<u8>,
     /// The end of the text before the first gap.
     front_end: usize,
-    /// The start of the target, in the text as in the head.
+    /// The start of the target, in the text and in the head.
     target_at: usize,
     /// The end of the target in the text.
     target_end: usize,
     /// Bytes of the target in the head.
     target_len: usize,
-    /// False: the target has a query, which can hold a key, so the text does not contain it.
+    /// False: the text does not have the target, because its query may contain a key.
     keeps_target: bool,
-    /// The text is complete.
+    /// True: the text is complete.
     is_whole: bool,
     gaps: Vec<Gap>,
     layout: HeadLayout,
@@ -36,9 +36,9 @@ pub(super) struct KeptHead {
 #[derive(Debug)]
 struct Gap {
     holds: GapKind,
-    /// Bytes of its last value.
+    /// Bytes of the last value.
     len: u16,
-    /// The end of the text after it, at the next gap.
+    /// The end of the text after the gap, where the next gap begins.
     to: u16,
 }
 
@@ -49,7 +49,7 @@ enum GapKind {
     Length,
     /// A value, and the white space after it.
     Value,
-    /// The same, recorded by name.
+    /// A value that is recorded by its name, and the white space after it.
     Filed(Field),
 }
 
@@ -59,7 +59,7 @@ impl KeptHead {
         &self.layout
     }
 
-    /// An empty slot; do not read it before `keep`.
+    /// An empty slot; call `keep` before you read it.
     pub(super) const fn new(layout: HeadLayout) -> KeptHead {
         KeptHead {
             text: Vec::new(),
@@ -74,8 +74,8 @@ impl KeptHead {
         }
     }
 
-    /// Whether this head is stored whole, and `buf` begins with it, except for equally many other
-    /// digits of Content-Length. This is the cheapest check.
+    /// Whether this head is stored completely, and `buf` begins with it, except for other digits of
+    /// Content-Length of the same number. This is the cheapest check.
     #[inline]
     pub(super) fn recall_same(&mut self, buf: &[u8], limits: &HeadLimits) -> bool {
         if !self.is_whole {
@@ -86,8 +86,8 @@ impl KeptHead {
         rest.starts_with(tail) || self.recall_length(rest, limits)
     }
 
-    /// Whether `buf` begins with this head, except for its gaps and its target. If so, `found` is
-    /// the layout of the head in `buf`; otherwise its value is unspecified.
+    /// Whether `buf` begins with this head, except for its gaps and its target. If true, `found` is
+    /// the layout of the head in `buf`; otherwise `found` is unspecified.
     pub(super) fn recall(
         &mut self,
         buf: &[u8],
@@ -111,8 +111,8 @@ impl KeptHead {
         self.recall_gaps(buf, self.front_end, limits, found)
     }
 
-    /// Reads the length of a head that differs only in equally many other digits; `rest` is after
-    /// the front.
+    /// Reads the length of a head that differs only in the digits of the length, but not in their
+    /// number; `rest` is the text after the front.
     fn recall_length(&mut self, rest: &[u8], limits: &HeadLimits) -> bool {
         let [Gap { len, .. }] = self.gaps[..] else { return false };
         let (kept, kept_tail) = self.text[self.front_end..].split_at_mut(len.into());
@@ -125,8 +125,8 @@ impl KeptHead {
         true
     }
 
-    /// Reads the gaps of a head, beginning at `at`, the end of its front, and compares the text
-    /// between them.
+    /// Reads the gaps of a head from `at`, the end of its front, and compares the text between the
+    /// gaps.
     fn recall_gaps(
         &self,
         buf: &[u8],
@@ -151,14 +151,14 @@ impl KeptHead {
             }
             if let GapKind::Filed(field) = gap.holds {
                 let span = trimmed(buf, at, at + now);
-                // An empty value is directly after its colon.
+                // An empty value would begin directly after the colon, at another position.
                 if span.len() == 0 {
                     return false;
                 }
                 found.named[field as usize] = span;
             }
             let text = &self.text[from..usize::from(gap.to)];
-            // It begins with the CRLF that must end the value.
+            // The text begins with the CRLF that must end the value.
             if !value[now..].starts_with(text) {
                 return false;
             }
@@ -168,7 +168,8 @@ impl KeptHead {
         true
     }
 
-    /// Reads another target up to the first gap; returns where the front ends in `buf`.
+    /// Reads a different target and compares the text up to the first gap; returns the end of the
+    /// front in `buf`.
     fn recall_target(
         &self,
         buf: &[u8],
@@ -195,8 +196,8 @@ impl KeptHead {
         Some(self.target_at + target.len() + text.len())
     }
 
-    /// Stores a valid head of these `lines` in place of the previous one. False, and nothing is
-    /// done, if it cannot be cached.
+    /// Stores a valid head of these `lines` in place of the previous one. False: the head cannot be
+    /// cached, and nothing has changed.
     pub(super) fn keep(&mut self, head: &[u8], layout: &HeadLayout, lines: &[FieldLine]) -> bool {
         let (Some(method), Some(section)) = (layout.method_text.range(), layout.section.range())
         else {
@@ -209,7 +210,7 @@ impl KeptHead {
             Some(GapKind::Length) | None => 0,
         };
         let text_len = head.len() - lines.iter().map(left_out).sum::<usize>();
-        // In origin form only Host names the server.
+        // In origin form only Host identifies the server.
         if layout.form != TargetForm::Origin || text_len > TEXT_BYTES_MAX {
             return false;
         }
@@ -235,7 +236,7 @@ impl KeptHead {
         true
     }
 
-    /// Appends to the text, which then reaches the next gap.
+    /// Appends to the text before the next gap.
     fn take(&mut self, piece: &[u8]) {
         self.text.extend_from_slice(piece);
         match self.gaps.last_mut() {
@@ -246,7 +247,7 @@ impl KeptHead {
 }
 
 impl GapKind {
-    /// The gap of this line, if any.
+    /// The gap in this line, if any.
     fn of(line: &FieldLine, layout: &HeadLayout) -> Option<GapKind> {
         match line.known {
             None => Some(GapKind::Value),
@@ -269,7 +270,7 @@ impl GapKind {
 
 /// Whether the value of a field is compared: clients repeat it, and it is not secret.
 ///
-/// A layout records whether the server knows its hosts, so `X-Forwarded-Host` must be compared.
+/// A layout records whether the server has the named hosts, so `X-Forwarded-Host` must be compared.
 pub(super) const fn is_kept(field: Field) -> bool {
     match field {
         Field::Accept
@@ -305,11 +306,11 @@ pub(super) const fn is_kept(field: Field) -> bool {
     }
 }
 
-/// The length in the digits at the start of `text`, and their number. Other text is parsed again as
+/// The length in the digits at the start of `text`, and their number. `None`: the head is parsed as
 /// a new head, which reports the reason.
 fn length(text: &[u8], limits: &HeadLimits) -> Option<(u64, usize)> {
     let mut length = 0;
-    // So many digits fit 64 bits.
+    // 19 digits fit 64 bits.
     for (count, byte) in text.iter().take(19).enumerate() {
         match byte.wrapping_sub(b'0') {
             digit @ 0..=9 => length = length * 10 + u64::from(digit),

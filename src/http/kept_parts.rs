@@ -1,9 +1,9 @@
-//! Cached heads in parts: of a head that matches a cached one, only the gaps are checked.
+//! Cached heads in parts: if a head matches a cached head, only its gaps are checked.
 //!
 //! The invariants are those of heads in text ([`super::kept`]): method, target, host, the names of
 //! the fields in their order and a few of their values are compared. Every other value is a gap: it
-//! is neither stored nor compared, and passes the same check as in a new head. A gap of another
-//! length makes another head.
+//! is neither stored nor compared, and passes the same check as in a new head. A head matches only
+//! if its gaps have the cached lengths.
 
 use super::{
     BodyFraming, HeadLayout, HeadLimits, TargetForm,
@@ -14,7 +14,7 @@ use super::{
     scan,
 };
 
-/// Cached heads; a further one evicts the oldest.
+/// Number of cached heads; a further head evicts the oldest.
 const HEADS_KEPT: usize = 4;
 
 /// A field of a head in parts, and its position.
@@ -22,13 +22,13 @@ const HEADS_KEPT: usize = 4;
 pub(super) struct PartLine {
     pub(super) known: Option<KnownField>,
     pub(super) name: Span,
-    /// As it came, with white space.
+    /// The value as received, with white space.
     pub(super) value: Span,
     /// True: the value is compared and stored.
     is_compared: bool,
 }
 
-/// The parts by which a cached head is found.
+/// The key with which a cached head is found.
 #[derive(Clone, Copy)]
 pub(super) struct PartsKey<'r> {
     pub(super) method: &'r [u8],
@@ -43,11 +43,11 @@ pub(super) struct PartsKey<'r> {
 #[derive(Debug)]
 pub(super) struct KeptParts {
     heads: Vec<KeptPartsHead>,
-    /// The next head to evict.
+    /// The index of the next head to evict.
     oldest: usize,
 }
 
-/// A valid head; in its gaps there are zeros.
+/// A valid head, with zeros in its gaps.
 #[derive(Debug)]
 pub(super) struct KeptPartsHead {
     bytes: Vec<u8>,
@@ -76,7 +76,7 @@ impl KeptParts {
         &self.heads[place]
     }
 
-    /// Caches a valid head of these lines: in place of the one with the same key, else of the
+    /// Caches a valid head of these lines, in place of the head with the same key, or else of the
     /// oldest.
     #[cold]
     pub(super) fn keep(
@@ -86,9 +86,9 @@ impl KeptParts {
         lines: &[PartLine],
         layout: &HeadLayout,
     ) {
-        // A query may hold a key.
+        // A query may contain a key.
         let is_kept = layout.form == TargetForm::Origin && layout.query.is_absent();
-        // The layout has values without white space, and gaps include it.
+        // The layout has values without white space, but a gap includes it.
         let is_filed = |line: &PartLine| line.known.is_some() && !line.is_compared;
         let is_plain = |line: &PartLine| line.value.of(bytes).is_some_and(is_plain);
         let has_space = lines.iter().any(|line| is_filed(line) && !is_plain(line));
@@ -156,7 +156,7 @@ impl KeptPartsHead {
         &self.layout
     }
 
-    /// The lines, of which another head may share the lines before some index.
+    /// The lines; another head may match only some of them, from the first.
     pub(super) fn lines(&self) -> &[PartLine] {
         &self.lines
     }
@@ -167,13 +167,13 @@ impl KeptPartsHead {
         start.map_or(self.bytes.len(), |name| name.start)
     }
 
-    /// The number of lines before the first field: 1 with an authority.
+    /// The index of the first field: 1 if the first line is the authority.
     pub(super) fn first_line(&self) -> usize {
         usize::from(self.has_authority)
     }
 
-    /// Whether a field equals the line at this index, except for its gap, which is then filled in
-    /// `head`, as is the length of its body.
+    /// Whether a field equals the line at this index, except for its gap. If true, `head` receives
+    /// the value of the gap, or the length of the body.
     pub(super) fn recall(
         &self,
         place: usize,
@@ -196,7 +196,7 @@ impl KeptPartsHead {
                 }
                 _ => return false,
             },
-            // Values are recorded without white space, and not at all if empty.
+            // Values are recorded without white space, and empty values are not recorded.
             Some(_) if !is_plain(value) => return false,
             Some(_) | None => {}
         }
@@ -214,7 +214,7 @@ impl PartLine {
         let is_compared = match known {
             Some(KnownField::Named(field)) => kept::is_kept(field),
             Some(KnownField::Host) => true,
-            // A head in parts never contains these.
+            // A head in parts never has these fields.
             Some(KnownField::Connection | KnownField::TransferEncoding | KnownField::Expect) => {
                 true
             }
@@ -230,9 +230,9 @@ fn is_plain(value: &[u8]) -> bool {
     matches!((value.first(), value.last()), (Some(a), Some(b)) if !is_blank(a) && !is_blank(b))
 }
 
-/// The length in these digits. Other text is parsed again as a new head, which reports the reason.
+/// The value of these digits. `None`: the head is parsed as a new head, which reports the reason.
 fn length(digits: &[u8]) -> Option<u64> {
-    // So many digits fit 64 bits.
+    // 19 digits fit 64 bits.
     if digits.is_empty() || digits.len() > 19 {
         return None;
     }

@@ -1,6 +1,6 @@
 //! The request line: `method SP request-target SP HTTP-version` (RFC 9112 §3).
 //!
-//! Exactly one space stands between the three parts and nothing after the last. The version is
+//! Exactly one space is between the three parts, and none after the last. The version is
 //! case-sensitive; a minor version above 1 is read as 1.1 (RFC 9110 §2.5).
 
 use super::{HeadLimits, Reject};
@@ -50,25 +50,25 @@ impl Method {
 /// The protocol version that governs the message (RFC 9112 §2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// HTTP/1.0: closes by default, knows no chunks.
+    /// HTTP/1.0: closes by default and has no chunks.
     Http10,
     /// HTTP/1.1, or a later minor version, which must be answered as 1.1 (RFC 9110 §2.5).
     Http11,
 }
 
-/// The three parts of a request line, the target still unread.
+/// The three parts of a request line; the target is not parsed yet.
 pub(super) struct Line<'b> {
     pub(super) method: Method,
     pub(super) method_len: usize,
-    /// It begins one byte after the method.
+    /// The target begins one byte after the method.
     pub(super) target: &'b [u8],
     pub(super) version: Version,
 }
 
-/// Bytes of ` HTTP/1.1`, the shortest and only length of a version with its space.
+/// Bytes of ` HTTP/1.1`: every version with its space has this length.
 pub(super) const VERSION_BYTES: usize = 9;
 
-/// The longest request line that the limits admit, CRLF not counted.
+/// Maximum length of a request line within the limits, without CRLF.
 pub(super) const fn bytes_max(limits: &HeadLimits) -> usize {
     limits.method_bytes_max.saturating_add(limits.target_bytes_max).saturating_add(10)
 }
@@ -89,7 +89,7 @@ pub(super) fn parse<'b>(line: &'b [u8], limits: &HeadLimits) -> Result<Line<'b>,
     Ok(Line { method: Method::of(&line[..method_len]), method_len, target, version })
 }
 
-/// Where the method ends, or `None` while its space is not there yet.
+/// The length of the method; `None`: the space after it has not arrived yet.
 ///
 /// Reads at most `method_bytes_max + 1` bytes, so that garbage is refused at once.
 pub(super) fn method(bytes: &[u8], limits: &HeadLimits) -> Result<Option<usize>, Reject> {
@@ -112,13 +112,13 @@ pub(super) fn version(line: &[u8]) -> Result<Version, Reject> {
     };
     match tail {
         b" HTTP/1.0" => Ok(Version::Http10),
-        // RFC 9110 §2.5: a higher minor version is processed as the highest one known.
+        // RFC 9110 §2.5: a higher minor version is processed as the highest known one.
         [b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1'..=b'9'] => Ok(Version::Http11),
         [b' ', b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => {
             Err(Reject::VersionUnsupported)
         }
         [b' ', ..] => Err(Reject::VersionInvalid),
-        // RFC 9112 §2.3: without a version it would be HTTP/0.9, which is long gone.
+        // RFC 9112 §2.3: a line without a version is HTTP/0.9, which is not supported.
         _ => Err(Reject::RequestLine),
     }
 }

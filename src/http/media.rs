@@ -1,4 +1,4 @@
-//! The media types that more than one module names (RFC 9110 §8.3.1).
+//! The media types that several modules use (RFC 9110 §8.3.1).
 
 /// JSON (RFC 8259 §11).
 pub const JSON: &str = "application/json";

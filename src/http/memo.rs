@@ -1,9 +1,9 @@
-//! A cache of request heads, by line.
+//! A cache of request heads.
 //!
 //! A client repeats its head except for the digits of Content-Length, the path, and the values of
-//! fields that nothing here depends on: traces, request names, credentials. The last few heads are
-//! cached without these ([`KeptHead`]), and of a matching head only these are checked. No secret is
-//! stored, and no answer is faster for guessing one.
+//! fields without a meaning for this cache: traces, request names, credentials. The last few heads
+//! are cached without these values ([`KeptHead`]); if a head matches, only these values are
+//! checked. No secret is stored, and a correct guess of a secret does not make an answer faster.
 
 use super::{
     HEAD_BYTES_CEILING, Head, HeadLayout, HeadLimits, KEPT_HOST_BYTES_MAX, Method, Reject, Scan,
@@ -14,13 +14,13 @@ use super::{
     request_parts::FiledHead,
 };
 
-/// Cached heads; a further one evicts the oldest.
+/// Number of cached heads; a further head evicts the oldest.
 const HEADS_KEPT: usize = 4;
 
 /// The result of [`HeadMemo::read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found<'m> {
-    /// No end yet; pass `scanned` to the next call.
+    /// The end was not found; pass `scanned` to the next call.
     Partial {
         /// Bytes that need not be scanned again.
         scanned: usize,
@@ -31,28 +31,28 @@ pub enum Found<'m> {
 
 /// Finds and parses heads under fixed limits, and caches the last few.
 ///
-/// Its results are those of [`find_head`] and [`parse_head`](super::parse_head). It uses constant
-/// memory: four heads of one KiB, and the positions of 128 lines of each.
+/// The results are those of [`find_head`] and [`parse_head`](super::parse_head). The memory is
+/// constant: four heads of one KiB, and the positions of 128 lines of each.
 #[derive(Debug)]
 pub struct HeadMemo {
     pub(super) limits: HeadLimits,
     kept: Vec<KeptHead>,
-    /// The index of the head that was read last.
+    /// The index of the last head that was read.
     recent: usize,
-    /// The next head to evict.
+    /// The index of the next head to evict.
     oldest: usize,
-    /// The lines of the head that was parsed last.
+    /// The lines of the last head that was parsed.
     pub(super) lines: Vec<FieldLine>,
-    /// The layout of the head that was read last, unless it is that of the recent one.
+    /// The layout of the last head that was read, unless `kept` has it.
     found: HeadLayout,
-    /// The last host that the server knows, as a head named it; empty: none yet. Clients with a new
-    /// head for each request repeat it.
+    /// The last host that a head named and the server has; empty: none yet. A client that sends a
+    /// new head with each request repeats its host.
     pub(super) known_host: Vec<u8>,
-    /// Heads that came in parts.
+    /// Cached heads that came in parts.
     pub(super) parts: KeptParts,
-    /// The lines of the last of them.
+    /// The lines of the last head in parts.
     pub(super) part_lines: Vec<PartLine>,
-    /// Memory for the next one.
+    /// Memory for the next head in parts.
     pub(super) spare_parts: Option<Box<FiledHead>>,
 }
 
@@ -76,20 +76,19 @@ impl HeadMemo {
 
     /// Reads the head that begins at `buf[0]`; `scanned` is as for [`find_head`].
     ///
-    /// `knows_hosts` returns whether the server knows the hosts that a head names; its argument is
+    /// `knows_hosts` returns whether the server has the hosts that a head names; its argument is
     /// whether it has returned true for the same `Host` before. It is called once for each parsed
     /// head and must always return the same for the same hosts; the layout stores the result
     /// ([`HeadLayout::knows_hosts`]).
     ///
-    /// # Errors
-    /// Those of [`find_head`] and [`parse_head`](super::parse_head).
+    /// # Errors As [`find_head`] and [`parse_head`](super::parse_head).
     pub fn read(
         &mut self,
         buf: &[u8],
         scanned: usize,
         knows_hosts: impl FnOnce(&Head<'_>, bool) -> bool,
     ) -> Result<Found<'_>, Reject> {
-        // A head that comes in pieces is compared only once, when it is whole.
+        // A head that arrives in pieces is compared only once, when it is complete.
         if scanned == 0 {
             let recent = self.kept.get_mut(self.recent);
             if recent.is_some_and(|kept| kept.recall_same(buf, &self.limits)) {
@@ -118,8 +117,8 @@ impl HeadMemo {
         Ok(Found::Complete(&self.found))
     }
 
-    /// Whether the head at the start of `buf` is cached; then it is the recent one.
-    #[inline(never)] // Most heads are the same as before.
+    /// Whether the head at the start of `buf` is cached; if so, it becomes the recent head.
+    #[inline(never)] // Most heads equal the recent one, and skip this.
     fn recall(&mut self, buf: &[u8]) -> bool {
         let bytes_max = self.limits.head_bytes_max.min(HEAD_BYTES_CEILING);
         let view = &buf[..buf.len().min(bytes_max)];
@@ -139,7 +138,7 @@ impl HeadMemo {
         }
     }
 
-    /// Caches a head of the parsed lines in place of the oldest.
+    /// Caches a head of the parsed lines in place of the oldest one.
     #[cold]
     fn keep(&mut self, head: &[u8], layout: HeadLayout) {
         self.found = layout;
@@ -166,7 +165,7 @@ mod tests {
         format!("POST / HTTP/1.1\r\nHost: a\r\n{field}Content-Length: {length}\r\n\r\nbody")
     }
 
-    /// Whether the memo knows the head without parsing it.
+    /// Whether the memo has the head and does not parse it.
     fn knows(memo: &mut HeadMemo, text: &str) -> bool {
         memo.recall(text.as_bytes())
     }
@@ -248,7 +247,7 @@ mod tests {
             let is_valid = found.is_ok();
             told.filter(|_| is_valid)
         };
-        // Each head is new; the argument is about its host alone.
+        // Each head is new, so the argument depends only on its host.
         for (target, host, told) in [
             ("/", "a:1", Some(false)),
             ("/", "a:1", Some(true)),

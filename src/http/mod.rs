@@ -1,10 +1,10 @@
-//! HTTP/1.1 as a strict, pure codec: bytes to views, values to bytes. The server's side is here,
-//! the client's in `client`.
+//! HTTP/1.1 as a strict, pure codec: bytes to views, values to bytes. This module is the server's
+//! side, `client` the client's.
 //!
 //! Invariant: bytes that RFC 9112 allows a server to refuse are refused, and every such refusal
-//! ([`Reject`]) closes the connection. The codec knows nothing of A2A but the names of its fields
-//! ([`Field`]), and nothing of sockets, clocks or threads; no bytes can make it panic, and no loop
-//! is longer than its input.
+//! ([`Reject`]) closes the connection. Of A2A the codec has only the names of its fields
+//! ([`Field`]); it uses no sockets, clocks or threads. No bytes cause a panic, and no loop is
+//! longer than its input.
 //!
 //! The order of use: [`find_head`] until it is complete, [`parse_head`] once (or [`HeadMemo`] for
 //! both), then either `Content-Length` bytes or [`Chunked`], then [`response`].
@@ -66,19 +66,19 @@ pub use secret::SecretBytes;
 pub use secret::wipe;
 pub use target::TargetForm;
 
-/// The limits of a request head; the codec has no numbers of its own.
+/// The limits of a request head; the codec has no limits of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimits {
-    /// Bytes of a whole head, leading empty lines and the final empty line included (at most
-    /// [`HEAD_BYTES_CEILING`]); else 431.
+    /// Bytes of a whole head, including leading empty lines and the final empty line (at most
+    /// [`HEAD_BYTES_CEILING`]); above: 431.
     pub head_bytes_max: usize,
-    /// Field lines in a head (at most `FIELDS_CEILING`); else 431.
+    /// Field lines in a head (at most `FIELDS_CEILING`); above: 431.
     pub fields_max: usize,
-    /// Bytes of the request target; else 414.
+    /// Bytes of the request target; above: 414.
     pub target_bytes_max: usize,
-    /// Bytes of the query inside the target; else 414.
+    /// Bytes of the query inside the target; above: 414.
     pub query_bytes_max: usize,
-    /// Bytes of the method; else 400 (RFC 9112 §3).
+    /// Bytes of the method; above: 400 (RFC 9112 §3).
     pub method_bytes_max: usize,
     /// Bytes of a body; a larger Content-Length is refused at once with 413.
     pub body_bytes_max: u64,

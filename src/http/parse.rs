@@ -1,7 +1,7 @@
-//! From the bytes of a head to its layout.
+//! Parses the bytes of a head into its layout.
 //!
-//! httparse splits the fields; one pass records those that the engine uses, and the rules that need
-//! the whole head come last. Nothing is copied or allocated.
+//! httparse splits the fields; one pass records the fields that the engine uses, and the rules that
+//! need the whole head are applied last. Nothing is copied or allocated.
 
 use httparse::{EMPTY_HEADER, Header, Status};
 
@@ -10,10 +10,10 @@ use super::kept_parts::PartLine;
 use super::line;
 use super::{HeadLimits, Reject, Version, authority, fields, framing, scan, target};
 
-/// The most fields of a head, regardless of `HeadLimits::fields_max`.
+/// Maximum fields of a head, independent of `HeadLimits::fields_max`.
 pub const FIELDS_CEILING: usize = 128;
 
-/// Fields for which the first attempt has room; clearing more slots costs time on every head.
+/// Maximum fields in the first attempt; clearing more slots would cost time on every head.
 const FIELDS_TYPICAL: usize = 24;
 
 /// Parses the head that [`super::find_head`] measured: `buf[..head_len]`.
@@ -32,11 +32,10 @@ pub(super) struct FieldLine {
     pub(super) value: Span,
 }
 
-/// As [`parse_head`], but a host equal to `known_host`, which is empty or valid, is not checked
-/// again; the layout records the match. Appends the lines of a valid head to `lines`.
+/// As [`parse_head`], but a host that equals `known_host` (empty or valid) is not checked again;
+/// the layout records the match. Appends the lines of a valid head to `lines`.
 ///
-/// # Errors
-/// Those of [`parse_head`].
+/// # Errors As [`parse_head`].
 #[inline]
 pub(super) fn parse_head_of(
     known_host: &[u8],
@@ -62,7 +61,7 @@ pub(super) fn parse_head_of(
     pass.finish(target.authority.behind(target_at), known_host, limits)
 }
 
-/// The pass over the fields, with the data for rules that need several of them.
+/// The pass over the fields, with the data for rules about several fields.
 pub(super) struct Pass<'b, 'l> {
     head: &'b [u8],
     out: HeadLayout,
@@ -85,7 +84,7 @@ impl<'b, 'l> Pass<'b, 'l> {
         Pass { head, out, lines, length, encoding, close: false, persist: false }
     }
 
-    /// Records lines that are split already.
+    /// Records lines that are already split.
     pub(super) fn take_lines(&mut self, lines: &[PartLine]) -> Result<(), Reject> {
         lines.iter().try_for_each(|&PartLine { known, value, .. }| match (known, value.range()) {
             (Some(known), Some(value)) => {
@@ -95,14 +94,14 @@ impl<'b, 'l> Pass<'b, 'l> {
         })
     }
 
-    /// Notes that a body follows; without a length the driver detects its end.
+    /// Records that a body follows; if its length is unknown, the driver detects its end.
     pub(super) fn expect_body(&mut self) {
         if self.length.is_none() {
             self.encoding = Some(b"chunked");
         }
     }
 
-    /// Records the field lines from `from` on, up to the empty line that must end the head.
+    /// Records the field lines from `from`, up to the empty line that must end the head.
     fn fields(&mut self, from: usize, fields_max: usize) -> Result<(), Reject> {
         let section = self.head.get(from..).unwrap_or_default();
         let mut few = [EMPTY_HEADER; FIELDS_TYPICAL];
@@ -127,7 +126,7 @@ impl<'b, 'l> Pass<'b, 'l> {
             if known.is_none() && self.lines.is_none() {
                 continue;
             }
-            // An empty value may not point into the head; its position is after its colon.
+            // An empty value may not point into the head; its position is directly after the colon.
             let start = match field.value {
                 [] => place(field.name.as_bytes()) + field.name.len() + 1,
                 value => place(value),
@@ -170,7 +169,7 @@ impl<'b, 'l> Pass<'b, 'l> {
                 if slot.is_absent() {
                     *slot = span;
                 } else if matches!(field, Field::Authorization | Field::Origin | Field::XApiKey) {
-                    // Two hops could read two callers, or two pages, out of one head.
+                    // Two hops could identify two callers, or two pages, for one head.
                     return Err(Reject::FieldRepeated);
                 }
                 Ok(())
@@ -187,7 +186,8 @@ impl<'b, 'l> Pass<'b, 'l> {
         }
     }
 
-    /// RFC 9110 §10.1.1: 417 for what we cannot meet; HTTP/1.0 knows no expectations.
+    /// RFC 9110 §10.1.1: 417 for an expectation that is not supported; HTTP/1.0 has no
+    /// expectations.
     fn expect(&mut self, value: &[u8]) -> Result<(), Reject> {
         let is_new = self.out.version == Version::Http11;
         if is_new && !value.eq_ignore_ascii_case(b"100-continue") {
@@ -211,7 +211,7 @@ impl<'b, 'l> Pass<'b, 'l> {
             }
             Some(host) if authority::is_valid(host) => {}
             Some(_) => return Err(Reject::HostInvalid),
-            // RFC 9112 §3.2: 400 to any HTTP/1.1 request that lacks a Host field.
+            // RFC 9112 §3.2: 400 for any HTTP/1.1 request without a Host field.
             None if out.version == Version::Http11 => return Err(Reject::HostMissing),
             None => {}
         }
@@ -220,7 +220,8 @@ impl<'b, 'l> Pass<'b, 'l> {
             out.host = authority;
         }
         out.body = framing::body(out.version, encoding, length, limits.body_bytes_max)?;
-        // RFC 9112 §9.3: close wins; then 1.1 persists, and 1.0 only if it asks.
+        // RFC 9112 §9.3: `close` takes precedence; otherwise 1.1 persists, and 1.0 only with
+        // `keep-alive`.
         out.keep_alive = !close && (out.version == Version::Http11 || persist);
         Ok(out)
     }
@@ -291,14 +292,14 @@ fn is<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
 
 /// Splits the fields with httparse, and translates its errors.
 ///
-/// Bare CR and LF and control bytes were refused when the head was found.
+/// Bare CR, bare LF and control bytes were already refused by the scan.
 fn cut<'b, 's>(section: &'b [u8], slots: &'s mut [Header<'b>]) -> Result<&'s [Header<'b>], Reject> {
     match httparse::parse_headers(section, slots) {
         Ok(Status::Complete((len, fields))) if len == section.len() => Ok(fields),
         Ok(_) => Err(Reject::FieldName),
         Err(httparse::Error::TooManyHeaders) => Err(Reject::TooManyFields),
         Err(httparse::Error::HeaderValue) => Err(Reject::FieldValue),
-        // RFC 9112 §5.2: a server MUST refuse obs-fold or replace it; we refuse.
+        // RFC 9112 §5.2: a server MUST refuse obs-fold or replace it; here it is refused.
         Err(_) if section.split(|&b| b == b'\n').any(|l| matches!(l, [b' ' | b'\t', ..])) => {
             Err(Reject::FieldFolded)
         }
@@ -307,8 +308,8 @@ fn cut<'b, 's>(section: &'b [u8], slots: &'s mut [Header<'b>]) -> Result<&'s [He
     }
 }
 
-/// `start..end` of `head` without optional white space at both ends (RFC 9110 §5.6.3); nothing but
-/// white space is an empty value at its start.
+/// The span `start..end` of `head` without optional white space at both ends (RFC 9110 §5.6.3).
+/// Only white space results in an empty value at its start.
 pub(super) fn trimmed(head: &[u8], mut start: usize, mut end: usize) -> Span {
     let is_blank = |at: usize| matches!(head.get(at), Some(b' ' | b'\t'));
     while start < end && is_blank(end - 1) {
@@ -408,7 +409,7 @@ mod tests {
         assert_eq!(get("Host: \r\n"), Err(Reject::HostInvalid));
         assert_eq!(get("Host: a\r\nhOST: a\r\n"), Err(Reject::HostRepeated));
         assert_eq!(parse("GET / HTTP/1.0\r\n\r\n", |h| h.host().is_none()), Ok(true));
-        // RFC 9112 §3.2.2: the target's authority wins.
+        // RFC 9112 §3.2.2: the target's authority takes precedence.
         let absolute = "GET http://t/ HTTP/1.1\r\nHost: h\r\n\r\n";
         assert_eq!(parse(absolute, |h| h.host() == Some("t")), Ok(true));
     }

@@ -1,7 +1,7 @@
-//! Paths that mean the same to every reader (RFC 3986 §3.3).
+//! Paths that have the same meaning for every reader (RFC 3986 §3.3).
 //!
-//! A path that passed [`check`] holds no dot segment, no hidden separator and no control byte,
-//! however often a later hop decodes it. Decoding is done per segment, once.
+//! A path that [`check`] has accepted has no dot segment, hidden separator or control byte, even if
+//! a later hop decodes it several times. Here each segment is decoded once.
 
 use std::borrow::Cow;
 
@@ -13,9 +13,9 @@ use super::{Reject, escape};
 ///
 /// `path` must be visible ASCII, as every request target is.
 ///
-/// Percent escapes are reduced until none is left (`%252e` is a dot, too). That takes linear
-/// time: two escapes never overlap, so reducing them eagerly on a stack finds the same end as
-/// decoding the whole path again and again.
+/// Percent escapes are reduced until none remains (`%252e` is a dot, too). This takes linear time:
+/// two escapes never overlap, so reducing them at once on a stack has the same result as decoding
+/// the whole path repeatedly.
 ///
 /// # Errors
 /// [`Reject::EscapeInvalid`] for a broken escape or a byte that UTF-8 never uses,
@@ -25,15 +25,15 @@ pub fn check(path: &str) -> Result<(), Reject> {
     check_bytes(path.as_bytes())
 }
 
-/// Decodes one segment of a path that passed [`check`], once.
+/// Decodes one segment of a path that [`check`] has accepted, once.
 ///
 /// # Errors
-/// [`Reject::EscapeInvalid`] when the result is no UTF-8.
+/// [`Reject::EscapeInvalid`] if the result is not UTF-8.
 pub fn segment(segment: &str) -> Result<Cow<'_, str>, Reject> {
     escape::decode(segment, false)
 }
 
-/// [`check`] for a path that may not be text.
+/// As [`check`], for a path that may not be text.
 pub(super) fn check_bytes(bytes: &[u8]) -> Result<(), Reject> {
     let (escapes, backslashes) = bytes
         .iter()
@@ -64,7 +64,7 @@ pub(super) fn check_bytes(bytes: &[u8]) -> Result<(), Reject> {
     check_dots(&stack)
 }
 
-/// The byte for which the last three stand, if they are an escape.
+/// The byte that the last three bytes stand for, if they are an escape.
 fn reducible(stack: &[u8]) -> Option<u8> {
     let (_, &[mark, high, low]) = stack.split_last_chunk::<3>()?;
     if mark != b'%' {
@@ -75,7 +75,7 @@ fn reducible(stack: &[u8]) -> Option<u8> {
 
 /// RFC 3986 §3.3: `.` and `..` are relative steps; a client removes them before it sends.
 fn check_dots(path: &[u8]) -> Result<(), Reject> {
-    // Dots since the last slash, or more than two when the segment holds anything else.
+    // The number of dots since the last slash, or more than two if the segment has another byte.
     let mut dots = 0u8;
     for &byte in path {
         dots = match byte {

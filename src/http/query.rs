@@ -1,19 +1,19 @@
 //! Query strings as pairs (application/x-www-form-urlencoded, WHATWG URL §5.1).
 //!
-//! Pairs are split at `&` and the first `=`, `+` is a space, and a broken escape is an error,
-//! never a guess. Text without escapes is borrowed.
+//! Pairs are split at `&` and at the first `=`, `+` is a space, and a broken escape is an error.
+//! Text without escapes is borrowed.
 
 use std::borrow::Cow;
 
 use super::{Reject, escape};
 
-/// A decoded name and value, or the reason why they do not decode.
+/// A decoded name and value, or the reason why decoding failed.
 pub type Pair<'q> = Result<(Cow<'q, str>, Cow<'q, str>), Reject>;
 
 /// The pairs of a query, in order; empty pairs are skipped, a missing value is empty.
 ///
 /// # Errors
-/// An item is [`Reject::EscapeInvalid`] when an escape is broken or decodes to no UTF-8.
+/// An item is [`Reject::EscapeInvalid`] if an escape is broken or the result is not UTF-8.
 pub fn pairs(query: &str) -> impl Iterator<Item = Pair<'_>> {
     query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));

@@ -1,7 +1,7 @@
-//! A response that is sent repeatedly: only its date changes.
+//! A response that is sent repeatedly, in which only the date changes.
 //!
-//! It is for HTTP/1.1 on a persistent connection; other drivers build their own from the fields and
-//! the content.
+//! Only for HTTP/1.1 on a persistent connection; other drivers create their response from the
+//! fields and the content.
 
 use super::{FieldLines, media, response};
 
@@ -24,12 +24,12 @@ impl ReadyResponse {
         ReadyResponse { bytes, content_at }
     }
 
-    /// Its content.
+    /// The content of the response.
     pub fn content(&self) -> &[u8] {
         &self.bytes[self.content_at..]
     }
 
-    /// Appends it with this date.
+    /// Appends the response with this date.
     #[inline]
     pub fn put(&self, out: &mut Vec<u8>, date: &[u8; 29]) {
         let date_at = out.len() + response::OK_DATE.len();

@@ -1,11 +1,11 @@
 //! Why bytes were refused.
 //!
-//! One variant per reason; each has one status and one sentence. After any of them the framing of a
-//! connection of HTTP/1.x is unknown, so the answer carries `Connection: close` and nothing after
-//! the refused bytes is ever parsed (RFC 9112 §2.2, §6.3, §9.6). For a head that came in parts only
-//! the request is refused.
+//! Each variant is a reason with one status and one sentence. After a refusal the framing of an
+//! HTTP/1.x connection is unknown, so the answer has `Connection: close` and nothing after the
+//! refused bytes is parsed (RFC 9112 §2.2, §6.3, §9.6). If a head in parts is refused, only its
+//! request ends.
 
-/// A reason why the peer's bytes are not an acceptable HTTP/1.1 request.
+/// Why the peer's bytes are not an acceptable HTTP/1.1 request.
 ///
 /// Always answer with [`Reject::status`], then close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,20 +20,20 @@ pub enum Reject {
     ControlByte,
     /// The first bytes are not a method token (RFC 9112 §3.1): not HTTP at all.
     MethodInvalid,
-    /// The method is longer than any method (RFC 9112 §3 suggests 501; such a long word is
-    /// garbage).
+    /// The method is longer than any known method (RFC 9112 §3 suggests 501; a word of this length
+    /// is garbage).
     MethodTooLong,
     /// The request line is not `method SP target SP version` (RFC 9112 §3).
     RequestLine,
     /// The protocol version is misspelt (RFC 9112 §2.3).
     VersionInvalid,
-    /// Another major version than 1, among them the HTTP/2 preface (RFC 9110 §15.6.6).
+    /// The major version is not 1; this includes the HTTP/2 preface (RFC 9110 §15.6.6).
     VersionUnsupported,
-    /// The target holds a byte no URI may hold, or a fragment (RFC 9112 §3.2).
+    /// The target has a byte that is invalid in a URI, or a fragment (RFC 9112 §3.2).
     TargetInvalid,
     /// The target's form does not fit the method (RFC 9112 §3.2).
     TargetForm,
-    /// An absolute target of another scheme than http and https (RFC 9112 §3.2.2).
+    /// The scheme of an absolute target is neither http nor https (RFC 9112 §3.2.2).
     TargetScheme,
     /// The target's authority is invalid (RFC 9110 §4.2.1, §4.2.4).
     TargetAuthority,
@@ -41,9 +41,9 @@ pub enum Reject {
     TargetTooLong,
     /// The query is too long (RFC 9112 §3).
     QueryTooLong,
-    /// A percent escape is incomplete or no UTF-8 (RFC 3986 §2.1).
+    /// A percent escape is incomplete or not UTF-8 (RFC 3986 §2.1).
     EscapeInvalid,
-    /// A path segment is `.` or `..`, however encoded (RFC 3986 §3.3).
+    /// A path segment is `.` or `..` in any encoding (RFC 3986 §3.3).
     PathDots,
     /// A path segment hides a slash, a backslash or a control byte (RFC 3986 §2.2).
     PathSeparator,
@@ -53,11 +53,11 @@ pub enum Reject {
     TooManyFields,
     /// A field line has no valid name directly before its colon (RFC 9112 §5.1).
     FieldName,
-    /// A field value holds a byte it must not hold (RFC 9110 §5.5).
+    /// A field value has an invalid byte (RFC 9110 §5.5).
     FieldValue,
     /// A field is folded over several lines (RFC 9112 §5.2).
     FieldFolded,
-    /// A field that identifies the caller is there twice (RFC 9110 §5.3).
+    /// A field that identifies the caller appears twice (RFC 9110 §5.3).
     FieldRepeated,
     /// HTTP/1.1 without Host (RFC 9112 §3.2).
     HostMissing,
@@ -73,25 +73,25 @@ pub enum Reject {
     LengthRepeated,
     /// Content-Length together with Transfer-Encoding (RFC 9112 §6.1).
     LengthAndEncoding,
-    /// Transfer-Encoding is empty, no list, or does not end in one `chunked` (RFC 9112 §6.3).
+    /// Transfer-Encoding is empty, not a list, or does not end in one `chunked` (RFC 9112 §6.3).
     EncodingInvalid,
     /// More than one Transfer-Encoding line (RFC 9112 §6.1).
     EncodingRepeated,
-    /// A transfer coding besides `chunked` (RFC 9112 §6.1).
+    /// A transfer coding other than `chunked` (RFC 9112 §6.1).
     EncodingUnknown,
     /// Transfer-Encoding in an HTTP/1.0 message (RFC 9112 §6.1).
     EncodingOnHttp10,
     /// The body is larger than allowed (RFC 9110 §15.5.14).
     BodyTooLarge,
-    /// Another expectation than `100-continue` (RFC 9110 §10.1.1).
+    /// An expectation other than `100-continue` (RFC 9110 §10.1.1).
     ExpectationUnknown,
     /// A chunk size is not 1 to 16 hexadecimal digits (RFC 9112 §7.1).
     ChunkSize,
-    /// A chunk extension breaks its grammar (RFC 9112 §7.1.1).
+    /// A chunk extension does not match its grammar (RFC 9112 §7.1.1).
     ChunkExtension,
     /// A chunk line is too long (RFC 9112 §7.1.1).
     ChunkLineTooLong,
-    /// Chunk lines outweigh the data they carry (RFC 9112 §7.1.1).
+    /// Chunk lines are larger than their data (RFC 9112 §7.1.1).
     ChunkOverhead,
     /// Chunk data is not followed by CRLF (RFC 9112 §7.1).
     ChunkData,
@@ -159,12 +159,12 @@ impl Reject {
         self.row().0
     }
 
-    /// One sentence for the answer's body; it quotes nothing the peer sent.
+    /// One sentence for the body of the answer, without text from the peer.
     pub const fn reason(self) -> &'static str {
         self.row().1
     }
 
-    /// The limit of [`Limits`](crate::limits::Limits) that was hit, if it was one.
+    /// The exceeded limit of [`Limits`](crate::limits::Limits), if any.
     pub const fn limit(self) -> Option<&'static str> {
         match self {
             Self::MethodTooLong => Some("method_bytes_max"),
@@ -237,7 +237,7 @@ impl Reject {
             Self::FieldName => (400, "A field line has no valid name before its colon."),
             Self::FieldValue => (400, "A field value holds a control byte."),
             Self::FieldFolded => (400, "A field is folded over several lines."),
-            Self::FieldRepeated => (400, "A field that may appear once appears twice."),
+            Self::FieldRepeated => (400, "A field that may appear only once appears twice."),
             Self::HostMissing => (400, "The Host field is missing."),
             Self::HostRepeated => (400, "There is more than one Host field."),
             Self::HostInvalid => (400, "The Host field is not a valid host and port."),

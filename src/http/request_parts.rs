@@ -1,8 +1,8 @@
 //! A head that another library has parsed: its parts are checked and recorded as in HTTP/1.1.
 //!
-//! Invariant: a head that comes in parts is refused for the same reason as the same head in
-//! HTTP/1.1, except for errors that only the syntax of HTTP/1.1 can have. Fields of a connection
-//! mean nothing here (RFC 9113 §8.2.2) and are left out.
+//! Invariant: a head in parts is refused for the same reason as the same head in HTTP/1.1, except
+//! for errors that only the syntax of HTTP/1.1 can have. Fields of a connection have no meaning
+//! here (RFC 9113 §8.2.2) and are omitted.
 
 use super::{
     HEAD_BYTES_CEILING, Head, HeadLayout, HeadLimits, HeadMemo, Method, Reject, TargetForm,
@@ -23,9 +23,9 @@ pub struct RequestParts<'r, F> {
     pub method: &'r [u8],
     /// Path and query, or `*`: the target in origin form or asterisk form.
     pub target: &'r [u8],
-    /// `:authority` of HTTP/2, which stands for `Host` (RFC 9113 §8.3.1).
+    /// `:authority` of HTTP/2, which replaces `Host` (RFC 9113 §8.3.1).
     pub authority: Option<&'r [u8]>,
-    /// Names, in any case, and values of the fields, in their order.
+    /// Names, in any case, and values of the fields, in order.
     pub fields: F,
     /// True: a body follows, possibly an empty one.
     pub has_body: bool,
@@ -33,7 +33,7 @@ pub struct RequestParts<'r, F> {
     pub takes_trailers: bool,
 }
 
-/// A valid head, and the bytes that it is read from.
+/// A valid head, and the bytes from which it is read.
 #[derive(Debug)]
 pub struct HeadBuf(Box<FiledHead>);
 
@@ -42,7 +42,7 @@ pub struct HeadBuf(Box<FiledHead>);
 pub(super) struct FiledHead {
     pub(super) bytes: Vec<u8>,
     pub(super) layout: HeadLayout,
-    /// True: it is wiped.
+    /// True: the bytes are wiped after use.
     is_secret: bool,
 }
 
@@ -53,17 +53,17 @@ impl HeadBuf {
         self.0.layout.head(&self.0.bytes)
     }
 
-    /// Marks it as possibly holding a credential: it is wiped after use.
+    /// Records that the head may contain a credential, so that it is wiped after use.
     pub fn hold_secret(&mut self) {
         self.0.is_secret = true;
     }
 
-    /// Whether the server knows the hosts that it names; see [`HeadMemo::read`].
+    /// Whether the server has the hosts that the head names; see [`HeadMemo::read`].
     pub fn knows_hosts(&self) -> bool {
         self.0.layout.knows_hosts()
     }
 
-    /// Bytes behind pointers.
+    /// Bytes on the heap.
     pub fn held_bytes(&self) -> usize {
         size_of::<FiledHead>() + self.0.bytes.capacity()
     }
@@ -90,11 +90,11 @@ impl Drop for FiledHead {
 /// Why a head in parts is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartsReject {
-    /// The reason that a connection of HTTP/1.1 would return.
+    /// The reason for the same head in HTTP/1.1.
     pub reject: Reject,
-    /// Its `Content-Type`, as far as the head was read: a client of gRPC is refused in gRPC.
+    /// The `Content-Type`, if it was read: a gRPC client is answered in gRPC.
     pub content_type: Option<Box<[u8]>>,
-    /// Its `Origin`, likewise: a browser's page may be allowed to read the refusal.
+    /// The `Origin`, if it was read: a browser's page may be allowed to read the answer.
     pub origin: Option<Box<[u8]>>,
 }
 
@@ -104,23 +104,21 @@ impl From<Reject> for PartsReject {
     }
 }
 
-/// Bytes that a head allocates at first.
+/// Initial capacity for a head, in bytes.
 const BYTES_TYPICAL: usize = 512;
 
-/// Bytes of a request line of HTTP/1.1 in addition to method and target, which are counted as if
-/// they were present.
+/// Bytes of an HTTP/1.1 request line in addition to method and target; they count as if they were
+/// present.
 const LINE_BYTES: usize = " ".len() + line::VERSION_BYTES + END.len();
 
-/// The separator between a field's name and its value; a line's end follows each field and the
-/// head.
+/// The separator between a field's name and its value, and the end of each line and of the head.
 const SEPARATOR: &[u8] = b": ";
 const END: &[u8] = b"\r\n";
 
 impl HeadMemo {
-    /// Reads a head that comes in parts; `knows_hosts` is as for [`HeadMemo::read`].
+    /// Reads a head in parts; `knows_hosts` is as for [`HeadMemo::read`].
     ///
-    /// # Errors
-    /// Those of [`find_head`](super::find_head) and [`parse_head`](super::parse_head).
+    /// # Errors As [`find_head`](super::find_head) and [`parse_head`](super::parse_head).
     pub fn read_parts<'r>(
         &mut self,
         parts: RequestParts<'r, impl Iterator<Item = (&'r [u8], &'r [u8])>>,
@@ -133,7 +131,7 @@ impl HeadMemo {
         let (mut begun, mut differs) = (None, None);
         let mut head = spare_parts.take().unwrap_or_else(FiledHead::room);
         if let Some(kept) = parts.find(key).map(|place| parts.at(place)) {
-            // Whether it is another head is decided field by field.
+            // Each field decides whether the head still matches the cached one.
             head.bytes.extend_from_slice(kept.bytes());
             head.layout = *kept.layout();
             let mut place = kept.first_line();
@@ -164,7 +162,7 @@ impl HeadMemo {
         Ok(HeadBuf(head))
     }
 
-    /// Takes back the memory of a head after use, for the next one.
+    /// Stores the memory of a head after use, for the next head.
     pub fn reuse(&mut self, mut head: HeadBuf) {
         if std::mem::take(&mut head.0.is_secret) {
             wipe(&mut head.0.bytes);
@@ -176,8 +174,8 @@ impl HeadMemo {
     }
 }
 
-/// Puts the parts into one section and checks them in the order in which a head of HTTP/1.1 is
-/// read: all of its bytes, then the target, then the syntax of the fields, then their meaning.
+/// Combines the parts and checks them in the order in which a head of HTTP/1.1 is read: all of its
+/// bytes, then the target, then the syntax of the fields, then their meaning.
 fn file<'r>(
     key: PartsKey<'r>,
     fields: impl Iterator<Item = (&'r [u8], &'r [u8])>,
@@ -205,7 +203,7 @@ fn file<'r>(
     let target = target::parse(kind, target, limits)?;
     (*syntax)?;
     let mut out = HeadLayout::begin(kind, Version::Http11, target.form);
-    // The limit is that of the layout.
+    // The maximum is that of the layout.
     out.head_len = bytes.len() as u16;
     out.method_text = Span::new(0, target_at);
     out.path = target.path.behind(target_at);
@@ -219,7 +217,7 @@ fn file<'r>(
     pass.finish(target.authority.behind(target_at), known_host, limits)
 }
 
-/// Refuses a method or target that could not be in a request line.
+/// Refuses a method or target that is invalid in a request line.
 fn check_line(method: &[u8], target: &[u8], limits: &HeadLimits) -> Result<(), Reject> {
     let is_token = |method: &[u8]| method.iter().all(|&byte| line::is_token(byte));
     let looked_at = &method[..method.len().min(limits.method_bytes_max)];
@@ -233,7 +231,7 @@ fn check_line(method: &[u8], target: &[u8], limits: &HeadLimits) -> Result<(), R
     let head_bytes_max = limits.head_bytes_max.min(HEAD_BYTES_CEILING);
     let seen = line::bytes_max(limits).min(head_bytes_max.saturating_sub(1));
     match target.get(at) {
-        // Bytes after the longest line are not read.
+        // Bytes after the longest allowed line are not read.
         Some(_) if method.len() + " ".len() + at > seen => Err(Reject::TargetTooLong),
         Some(b'\t') => Err(Reject::RequestLine),
         Some(&byte) => Err(control(byte)),
@@ -252,7 +250,7 @@ fn control(byte: u8) -> Reject {
     }
 }
 
-/// Whether a field belongs to a connection: such fields are generated for each connection.
+/// Whether a field belongs to the connection: such fields are generated for each connection.
 fn is_left_out(known: Option<KnownField>) -> bool {
     match known {
         Some(
@@ -271,15 +269,14 @@ struct Section<'l> {
     bytes: &'l mut Vec<u8>,
     bytes_max: usize,
     lines: &'l mut Vec<PartLine>,
-    /// How many more fields are allowed.
+    /// The number of further fields that are allowed.
     fields_left: usize,
-    /// The first mistake in the syntax of a field.
+    /// The first error in the syntax of a field.
     syntax: Result<(), Reject>,
 }
 
 impl<'l> Section<'l> {
-    /// Begins with the line of the authority, or with lines that are valid already, and the bytes
-    /// up to their end.
+    /// Begins a section with the line of the authority, or with lines that are already valid.
     fn begin(
         key: PartsKey<'_>,
         bytes: &'l mut Vec<u8>,
@@ -310,7 +307,7 @@ impl<'l> Section<'l> {
         Ok(section)
     }
 
-    /// Turns a refused head into its error.
+    /// Creates the error for a refused head.
     #[cold]
     fn refused(&mut self, reject: Reject) -> PartsReject {
         let value = |field: Field| {
@@ -323,8 +320,8 @@ impl<'l> Section<'l> {
         PartsReject { reject, content_type, origin }
     }
 
-    /// The reason for a head that this field makes too large: a control byte within the limit comes
-    /// first.
+    /// The reason for a head that becomes too large with this field: a control byte within the
+    /// limit takes precedence.
     #[cold]
     fn too_large(&self, name: &[u8], value: &[u8]) -> Reject {
         let left = (self.bytes_max + END.len()).saturating_sub(self.bytes.len());
@@ -373,7 +370,7 @@ fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|&byte| line::is_token(byte))
 }
 
-/// Refuses control bytes, for which a head of HTTP/1.1 is refused before it is parsed.
+/// Rejects control bytes. In HTTP/1.1 the scan of the head rejects them before parsing.
 #[cold]
 fn check_controls(bytes: &[u8]) -> Result<(), Reject> {
     let seen = bytes.iter().find(|byte| **byte < b' ' && **byte != b'\t');

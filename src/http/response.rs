@@ -1,18 +1,18 @@
 //! Response heads, written straight into the caller's buffer (RFC 9112 §4, §6).
 //!
-//! All or nothing: a head is begun, its body is appended after it, and then the length is patched
-//! into a padded field, or everything is rolled back. 1xx, 204 and 304 never carry a body, and an
-//! answer to HEAD carries the length of the omitted body.
+//! All or nothing: a head is begun, its body is appended, and then the length is written into a
+//! padded field, or everything is rolled back. 1xx, 204 and 304 never have a body, and an answer to
+//! HEAD has the length of the omitted body.
 
 use super::media;
 
 /// RFC 9110 §15.2.1: the interim answer to `Expect: 100-continue`.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// The `extra` an HTTP/1.0 client needs to keep the connection (RFC 9112 §9.3).
+/// The `extra` that an HTTP/1.0 client needs for a persistent connection (RFC 9112 §9.3).
 pub const KEEP_ALIVE: &[u8] = b"Connection: keep-alive\r\n";
 
-/// Digits of the padded Content-Length; a longer one moves the body once.
+/// Digits of the padded Content-Length; to write a longer number, the body is moved.
 const LENGTH_DIGITS: usize = 10;
 
 /// The longest body with a length that fits the padded field.
@@ -21,20 +21,21 @@ const LENGTH_PADDED_MAX: u64 = 9_999_999_999;
 /// The text before the digits that [`begin`] reserves.
 const LENGTH_NAME: &[u8; 16] = b"Content-Length: ";
 
-/// Bytes of a head in addition to its media type and extra fields; reserving them once is cheaper.
+/// Bytes of a head without its media type and extra fields; one reservation is cheaper than
+/// several.
 const HEAD_BYTES_TYPICAL: usize = 160;
 
 /// The text before the date of every response with status 200.
 pub(super) const OK_DATE: &[u8; 23] = b"HTTP/1.1 200 OK\r\nDate: ";
 
-/// The whole head of nearly every answer, with blanks for date and length.
+/// The complete head of nearly every answer, with blanks for date and length.
 const JSON_HEAD: &[u8; 116] = b"HTTP/1.1 200 OK\r\nDate:                              \r\n\
     Content-Type: application/json\r\nContent-Length:           \r\n\r\n";
 
-/// The offset of the digits of its length.
+/// The offset of the digits of the length.
 const JSON_LENGTH_AT: usize = JSON_HEAD.len() - LENGTH_DIGITS - 4;
 
-/// A response that was begun: give it back to [`finish`] or [`rollback`].
+/// A response that was begun: pass it to [`finish`] or [`rollback`].
 #[derive(Debug)]
 #[must_use = "finish the response or roll it back"]
 pub struct ResponseMark {
@@ -45,8 +46,8 @@ pub struct ResponseMark {
 
 /// Begins a response; the caller appends the body to `out`.
 ///
-/// `status` must allow a body (see [`has_body`]); `extra` is complete field lines with their CRLF.
-/// The length is unknown yet: [`finish`] fills it in.
+/// `status` must allow a body (see [`has_body`]); `extra` has complete field lines with CRLF. The
+/// length is not known yet: [`finish`] writes it.
 #[inline(always)]
 pub fn begin(
     out: &mut Vec<u8>,
@@ -75,7 +76,7 @@ pub fn begin(
     ResponseMark { start, length_at, body_at: out.len() }
 }
 
-/// The same for JSON under status 200, without further fields.
+/// As [`begin`], for JSON with status 200, without further fields.
 #[inline(always)]
 pub fn begin_json(out: &mut Vec<u8>, date: &[u8; 29]) -> ResponseMark {
     let start = out.len();
@@ -86,8 +87,8 @@ pub fn begin_json(out: &mut Vec<u8>, date: &[u8; 29]) -> ResponseMark {
     ResponseMark { start, length_at: start + JSON_LENGTH_AT, body_at: out.len() }
 }
 
-/// Appends the head of [`begin_json`] with these field lines before its empty line, in one piece if
-/// they are short.
+/// Appends the head of [`begin_json`] with these field lines before its empty line; with one copy
+/// if they are short.
 #[inline(always)]
 fn with_fields(out: &mut Vec<u8>, date: &[u8; 29], extra: &[u8]) {
     const LINES: usize = 114;
@@ -125,15 +126,15 @@ pub fn finish(out: &mut Vec<u8>, mark: ResponseMark) {
     }
 }
 
-/// Like [`finish`], for HEAD: the length stays, the body goes (RFC 9110 §9.3.2).
+/// As [`finish`], for HEAD: keeps the length and removes the body (RFC 9110 §9.3.2).
 pub fn finish_head_only(out: &mut Vec<u8>, mark: ResponseMark) {
     let body_at = mark.body_at;
     finish(out, mark);
     out.truncate(body_at);
 }
 
-/// Like [`finish_head_only`], for content that was not generated: its length is left out, as
-/// RFC 9110 §9.3.2 allows where only generating it would tell.
+/// As [`finish_head_only`], for content that was not generated: its length is omitted, as
+/// RFC 9110 §9.3.2 allows if only generating the content would determine it.
 pub fn finish_untold(out: &mut Vec<u8>, mark: ResponseMark) {
     let line_at = mark.length_at.saturating_sub(LENGTH_NAME.len());
     out.truncate(mark.body_at);
@@ -145,10 +146,10 @@ pub fn rollback(out: &mut Vec<u8>, mark: ResponseMark) {
     out.truncate(mark.start);
 }
 
-/// Writes the head of an event stream; events follow as chunks, or bare until the close.
+/// Writes the head of an event stream; the events follow in chunks, or unframed until the close.
 ///
-/// HTTP/1.0 has no chunks (RFC 9112 §6.1), so there the close ends the stream and is announced
-/// regardless of `close`.
+/// HTTP/1.0 has no chunks (RFC 9112 §6.1), so the close ends the stream, and the head has
+/// `Connection: close` regardless of `close`.
 pub fn stream_head(
     out: &mut Vec<u8>,
     content_type: &str,
@@ -167,9 +168,9 @@ pub fn stream_head(
 
 /// Writes a whole response, head and body.
 ///
-/// Without a content type the field is left out. For 1xx, 204 and 304 the body, its type and its
-/// length are left out (RFC 9112 §6.3 (1), RFC 9110 §8.6).
-#[expect(clippy::too_many_arguments, reason = "the parts of a response, each of another type")]
+/// Without a content type the field is omitted. For 1xx, 204 and 304 the body, its type and its
+/// length are omitted (RFC 9112 §6.3 (1), RFC 9110 §8.6).
+#[expect(clippy::too_many_arguments, reason = "parts of a response, each with its own type")]
 pub fn simple(
     out: &mut Vec<u8>,
     status: u16,
@@ -200,7 +201,7 @@ pub const fn has_body(status: u16) -> bool {
     !matches!(status, 100..=199 | 204 | 304)
 }
 
-/// The reason phrase of a status (RFC 9110 §15), empty if we never send it.
+/// The reason phrase of a status (RFC 9110 §15); empty if the server never sends the status.
 pub const fn reason_phrase(status: u16) -> &'static str {
     match status {
         100 => "Continue",
@@ -414,7 +415,7 @@ mod tests {
         }
         let mut out = Vec::new();
         simple(&mut out, 299, "", b"", DATE, b"", false, false);
-        // RFC 9112 §4: the space stays when the phrase is empty.
+        // RFC 9112 §4: the space is also written before an empty phrase.
         assert!(out.starts_with(b"HTTP/1.1 299 \r\n"));
     }
 }

@@ -1,52 +1,52 @@
 //! Finding the end of a head in a growing buffer.
 //!
-//! Every byte is scanned once, and a refusal comes with the first byte that proves it, so the
-//! outcome does not depend on how the bytes were cut into reads. Lines end only in CRLF; the only
-//! control byte that is accepted is the tab.
+//! Every byte is scanned once, and a head is refused at the first byte that proves it invalid, so
+//! the outcome does not depend on how the bytes were split into reads. Lines end only in CRLF; the
+//! only accepted control byte is the tab.
 
 use super::{HEAD_BYTES_CEILING, HeadLimits, Reject, line};
 
-/// Empty lines forgiven before a request line (RFC 9112 §2.2: at least one SHOULD be).
+/// Maximum empty lines before a request line (RFC 9112 §2.2: at least one SHOULD be ignored).
 pub const EMPTY_LINES_MAX: usize = 4;
 
 /// The result of [`find_head`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
-    /// No end yet; pass `scanned` to the next call.
+    /// The end was not found; pass `scanned` to the next call.
     Partial {
         /// Bytes that need not be scanned again.
         scanned: usize,
     },
-    /// The head is `buf[..head_len]`, leading empty lines and the final empty line included.
+    /// The head is `buf[..head_len]`, including leading empty lines and the final empty line.
     Complete {
         /// Bytes of the head.
         head_len: usize,
     },
 }
 
-/// Searches the end of the head that begins at `buf[0]`.
+/// Searches for the end of the head that begins at `buf[0]`.
 ///
 /// `scanned` is 0 for a new head, then the value of the last [`Scan::Partial`]; the bytes before it
 /// must not have changed.
 ///
 /// # Errors
-/// Refuses as early as the bytes allow: [`Reject::EmptyLines`], [`Reject::MethodInvalid`],
-/// [`Reject::MethodTooLong`], [`Reject::BareLineFeed`], [`Reject::BareCarriageReturn`],
-/// [`Reject::ControlByte`], [`Reject::RequestLine`], [`Reject::VersionInvalid`],
-/// [`Reject::VersionUnsupported`], [`Reject::TargetTooLong`], [`Reject::FieldFolded`],
-/// [`Reject::HeadTooLarge`].
+/// A head is refused as early as the bytes allow: [`Reject::EmptyLines`],
+/// [`Reject::MethodInvalid`], [`Reject::MethodTooLong`], [`Reject::BareLineFeed`],
+/// [`Reject::BareCarriageReturn`], [`Reject::ControlByte`], [`Reject::RequestLine`],
+/// [`Reject::VersionInvalid`], [`Reject::VersionUnsupported`], [`Reject::TargetTooLong`],
+/// [`Reject::FieldFolded`], [`Reject::HeadTooLarge`].
 pub fn find_head(buf: &[u8], scanned: usize, limits: &HeadLimits) -> Result<Scan, Reject> {
     let bytes_max = limits.head_bytes_max.min(HEAD_BYTES_CEILING);
     let view = &buf[..buf.len().min(bytes_max)];
     let Some(start) = skip_empty_lines(view)? else {
         return partial(view, bytes_max, 0);
     };
-    // The method is short, so scanning it again costs less than storing its end.
+    // The method is short: scanning it again costs less than storing its end.
     line::method(&view[start..], limits)?;
     let mut at = scanned.clamp(start, view.len());
     let mut in_first_line = !view[start..at].contains(&b'\n');
     loop {
-        // RFC 9112 §5.2 and §2.2: no line of a head may begin with white space.
+        // RFC 9112 §5.2 and §2.2: a line of a head must not begin with white space.
         if !in_first_line && view[at - 1] == b'\n' && matches!(view.get(at), Some(b' ' | b'\t')) {
             return Err(Reject::FieldFolded);
         }
@@ -79,12 +79,12 @@ pub fn find_head(buf: &[u8], scanned: usize, limits: &HeadLimits) -> Result<Scan
     partial(view, bytes_max, at)
 }
 
-/// `Partial`, unless the view is as large as a head may become.
+/// `Partial`, unless the view has the maximum size of a head.
 fn partial(view: &[u8], bytes_max: usize, scanned: usize) -> Result<Scan, Reject> {
     if view.len() < bytes_max { Ok(Scan::Partial { scanned }) } else { Err(Reject::HeadTooLarge) }
 }
 
-/// Where the request line begins, or `None` while only (parts of) empty lines are there.
+/// The start of the request line; `None`: only empty lines, or parts of one, have arrived.
 pub(super) fn skip_empty_lines(buf: &[u8]) -> Result<Option<usize>, Reject> {
     // RFC 9112 §2.2: a server SHOULD ignore at least one empty line before the request line.
     for lines in 0..=EMPTY_LINES_MAX {
@@ -99,16 +99,16 @@ pub(super) fn skip_empty_lines(buf: &[u8]) -> Result<Option<usize>, Reject> {
     Err(Reject::EmptyLines)
 }
 
-/// The index of the first byte below 0x20 at or after `from`, else `bytes.len()`.
+/// The index of the first byte below 0x20 at or after `from`, or `bytes.len()`.
 ///
-/// Eight bytes a step; the tests compare it with a slow twin.
+/// Reads eight bytes per step; the tests compare it with a slow twin.
 pub(super) fn next_control(bytes: &[u8], from: usize) -> usize {
     next(bytes, from, below_0x20, |b| b < 0x20)
 }
 
 /// The length of a field value at the start of `bytes`, including white space around it.
 ///
-/// RFC 9110 §5.5: it holds visible bytes, spaces, tabs and bytes above 0x7f.
+/// RFC 9110 §5.5: a value has visible bytes, spaces, tabs and bytes above 0x7f.
 pub(super) fn value_len(bytes: &[u8]) -> usize {
     let is_out = |byte: u8| (byte < 0x20) | (byte == 0x7f);
     let hits = |word| below_0x20(word) | zeros(word ^ (ONES * 0x7f));
@@ -133,7 +133,7 @@ pub(super) fn target_len(bytes: &[u8]) -> usize {
     next(bytes, 0, |word| word.wrapping_sub(ONES * 0x21) & !word & HIGHS, |byte| byte <= b' ')
 }
 
-/// The high bit of every byte that is zero. False hits lie only above a true one.
+/// Sets the high bit of every zero byte. False hits are only above a true hit.
 fn zeros(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & HIGHS
 }
@@ -141,13 +141,14 @@ fn zeros(word: u64) -> u64 {
 const ONES: u64 = u64::from_le_bytes([1; 8]);
 const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
 
-/// The high bit of every byte below 0x20: such a byte borrows from it. False hits lie only above
-/// a true one.
+/// Sets the high bit of every byte below 0x20, because the subtraction borrows from it. False hits
+/// are only above a true hit.
 fn below_0x20(word: u64) -> u64 {
     word.wrapping_sub(ONES * 0x20) & !word & HIGHS
 }
 
-/// The first byte that `is_hit`, eight at a time; the lowest bit of `hits` belongs to a true one.
+/// The first byte for which `is_hit` is true, eight at a time; the lowest bit of `hits` belongs to
+/// a true hit.
 #[inline(always)]
 fn next(
     bytes: &[u8],
@@ -203,9 +204,9 @@ mod tests {
         let head_len = bytes.len() - 3;
         assert_eq!(find_head(bytes, 0, &LIMITS), Ok(Scan::Complete { head_len }));
         assert_eq!(find_head(b"", 0, &LIMITS), Ok(Scan::Partial { scanned: 0 }));
-        // The CR must be scanned again, with its LF.
+        // The CR must be scanned again, together with its LF.
         assert_eq!(find_head(&bytes[..17], 0, &LIMITS), Ok(Scan::Partial { scanned: 16 }));
-        // A cursor beyond the buffer is a caller's mistake, not a crash.
+        // A cursor beyond the buffer is a caller's mistake, but does not panic.
         assert_eq!(find_head(b"GET", 9, &LIMITS), Ok(Scan::Partial { scanned: 3 }));
     }
 

@@ -1,6 +1,8 @@
-//! Bytes that may hold a secret, such as a head with a credential: they are overwritten after use.
+//! Bytes that may contain a secret, such as a head with a credential: they are overwritten after
+//! use.
 //!
-//! Invariant: bytes are wiped while they are still owned. Without authentication nothing is wiped.
+//! Invariant: the owner of the bytes wipes them before it frees them. Without authentication
+//! nothing is wiped.
 
 use std::{hint::black_box, ops::Deref};
 
@@ -8,11 +10,11 @@ use std::{hint::black_box, ops::Deref};
 #[inline(never)]
 pub fn wipe(bytes: &mut [u8]) {
     bytes.fill(0);
-    // The compiler may omit a write that is never read, but not this one.
+    // The compiler may omit a write that is never read, but `black_box` counts as a read.
     black_box(bytes);
 }
 
-/// Bytes that are wiped when they are dropped, if they may hold a secret.
+/// Bytes that may contain a secret; if so, they are wiped when dropped.
 #[derive(Debug)]
 pub struct SecretBytes {
     bytes: Vec<u8>,
@@ -20,7 +22,7 @@ pub struct SecretBytes {
 }
 
 impl SecretBytes {
-    /// Takes bytes; `is_secret`: they may hold a secret.
+    /// Wraps bytes; `is_secret`: they may contain a secret.
     pub fn new(bytes: Vec<u8>, is_secret: bool) -> SecretBytes {
         SecretBytes { bytes, is_secret }
     }

@@ -1,17 +1,17 @@
 //! The request target in its four forms (RFC 9112 §3.2).
 //!
-//! The parts of a [`RequestTarget`] are visible ASCII without a fragment, and its path passed
-//! [`path::check`]: readers need no second look.
+//! The parts of a [`RequestTarget`] are visible ASCII without a fragment, and [`path::check`] has
+//! accepted its path, so that readers need no further checks.
 
 use super::head::Span;
 use super::{HeadLimits, Method, Reject, authority, path};
 
-/// Which of the four forms the request target had.
+/// The form of a request target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TargetForm {
-    /// `/path?query`, the form a client sends to an origin server (RFC 9112 §3.2.1).
+    /// `/path?query`, the form that a client sends to an origin server (RFC 9112 §3.2.1).
     Origin,
-    /// `http://authority/path?query`, which wins over Host (RFC 9112 §3.2.2).
+    /// `http://authority/path?query`, which takes precedence over Host (RFC 9112 §3.2.2).
     Absolute,
     /// `host:port`, for CONNECT only; the path is empty (RFC 9112 §3.2.3).
     Authority,
@@ -23,7 +23,7 @@ pub enum TargetForm {
 pub(super) struct RequestTarget {
     pub(super) form: TargetForm,
     pub(super) authority: Span,
-    /// Empty for an absolute target that means "/".
+    /// Empty for an absolute target without a path, which means "/".
     pub(super) path: Span,
     pub(super) query: Span,
 }
@@ -39,7 +39,7 @@ pub(super) fn parse(
         return Err(Reject::TargetInvalid);
     }
     let whole = Span::new(0, text.len());
-    // RFC 9112 §3.2.3: CONNECT takes the authority form, and nothing else does.
+    // RFC 9112 §3.2.3: CONNECT has a target in authority form, and no other method has one.
     if method == Method::Connect {
         if !authority::is_valid_with_port(text) {
             return Err(Reject::TargetAuthority);
@@ -52,7 +52,7 @@ pub(super) fn parse(
             query: Span::ABSENT,
         });
     }
-    // RFC 9112 §3.2.4: the asterisk form is for OPTIONS alone.
+    // RFC 9112 §3.2.4: only OPTIONS may use the asterisk form.
     if text == b"*" && method == Method::Options {
         let (form, authority) = (TargetForm::Asterisk, Span::ABSENT);
         return Ok(RequestTarget { form, authority, path: whole, query: Span::ABSENT });
@@ -67,8 +67,8 @@ pub(super) fn parse(
     let mark = if seen & QUERY == 0 { text.len() } else { find(text, path_at, b"?") };
     let (path_end, query) = match mark {
         at if at == text.len() => (at, Span::ABSENT),
-        // A fragment after a query is a common mistake of clients and means nothing here. A
-        // fragment after a path could be read as part of the path, and is refused.
+        // A fragment after a query is a common mistake of clients, and is ignored. A fragment after
+        // a path could be read as part of the path, and is refused.
         at => (at, Span::new(at + 1, find(text, at + 1, b"#"))),
     };
     let path = &text[path_at..path_end];
@@ -93,22 +93,22 @@ fn absolute(text: &[u8]) -> Result<(Span, usize), Reject> {
         return Err(Reject::TargetScheme);
     }
     let (begin, end) = (scheme_end + 3, find(text, scheme_end + 3, b"/?#"));
-    // RFC 9110 §4.2.4: user information is an error, likely made to hide the host after it; a text
-    // with `@` is not an authority here.
+    // RFC 9110 §4.2.4: user information is an error, probably made to hide the host after it; text
+    // with `@` is not a valid authority here.
     if !authority::is_valid(&text[begin..end]) {
         return Err(Reject::TargetAuthority);
     }
     Ok((Span::new(begin, end), end))
 }
 
-/// The index of the first of `marks` at or after `from`, else the end of `text`.
+/// The index of the first of `marks` at or after `from`, or the end of `text`.
 fn find(text: &[u8], from: usize, marks: &[u8]) -> usize {
     text[from..].iter().position(|b| marks.contains(b)).map_or(text.len(), |at| from + at)
 }
 
 /// Not visible ASCII.
 const INVALID: u8 = 1;
-/// A byte that makes a full check of the path necessary.
+/// A byte that requires the full check of the path.
 const SUSPECT: u8 = 2;
 /// `#`, which begins a fragment.
 const FRAGMENT: u8 = 4;

@@ -1,9 +1,9 @@
 //! Base64 as text: input is checked and normalised, rarely decoded.
 //!
 //! Accepts what proto3 JSON accepts for `bytes`: the standard or the URL-safe alphabet (RFC 4648
-//! §4, §5; one of them, not both), with all of its padding or without any. Line ends are skipped,
-//! as in the parsers of Go and Python (RFC 2045 §6.8 has one after 76 digits); other white space is
-//! invalid. Output always uses the standard alphabet, padded, unused bits zero.
+//! §4, §5; not a mix), with all of its padding or without any. Line ends are skipped, as in the
+//! parsers of Go and Python (RFC 2045 §6.8 requires a line end after 76 digits); other white space
+//! is invalid. Output always uses the standard alphabet, with padding and zero unused bits.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::text::unescape;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// In the table: not a digit of either alphabet.
+/// The entry of a byte that is not a digit of either alphabet.
 const INVALID: u8 = 0xff;
 
 /// The six bits of each byte in either alphabet.
@@ -83,7 +83,7 @@ fn is_line_end(byte: u8) -> bool {
     matches!(byte, b'\r' | b'\n')
 }
 
-/// The text without its line ends; `None`: it has none.
+/// The text without its line ends; `None`: the text has none.
 #[cold]
 fn without_line_ends(text: &str) -> Option<String> {
     text.bytes().any(is_line_end).then(|| text.replace(['\r', '\n'], ""))

@@ -1,10 +1,10 @@
 //! Turns the structural indexes of a document into a table of exact source spans.
 //!
-//! Invariant: simd-json has seen that the bytes are UTF-8, that strings end and hold no control
-//! characters, and has marked where each of `{}[]:,`, each string and each other scalar begins.
-//! This module checks the rest: the order of the marks, escapes, numbers and words. A scalar ends
-//! at the last byte before the next mark that is not white space. Nodes are in document order, a
-//! container before its content.
+//! Invariant: simd-json has checked that the bytes are UTF-8 and that strings end and contain no
+//! control characters, and has marked the start of each of `{}[]:,`, of each string and of each
+//! other scalar. This module checks the rest: the order of the marks, escapes, numbers and words. A
+//! scalar ends at the last byte before the next mark that is not white space. Nodes are in document
+//! order, a container before its content.
 
 use super::slow;
 
@@ -41,7 +41,7 @@ const NONE: usize = u32::MAX as usize;
 pub(super) struct Marked<'b> {
     pub(super) src: &'b [u8],
     pub(super) marks: &'b [u32],
-    /// Whether it has any backslash.
+    /// True: the document contains a backslash.
     pub(super) escapes: bool,
 }
 
@@ -53,7 +53,7 @@ const NODES_MIN: usize = 256;
 
 /// Why a table is not finished.
 enum Stop {
-    /// It is too short.
+    /// The table is too short.
     Full,
     /// The document is invalid or too deep.
     Invalid,
@@ -62,8 +62,8 @@ enum Stop {
 /// Fills `nodes`, which only ever grows, and returns their number; `None` when the document is
 /// invalid or deeper than `depth_max`, which [`slow`] distinguishes.
 ///
-/// There is at most one node for a mark, but the table grows by actual use: a document that is
-/// rejected at its start must not cost what its length would allow.
+/// There is at most one node for a mark, but the table grows by actual use, so that a document that
+/// is rejected at its start does not cost memory for its whole length.
 pub(super) fn build(nodes: &mut Vec<Node>, doc: &Marked<'_>, depth_max: usize) -> Option<usize> {
     loop {
         let count = match doc.escapes {
@@ -91,7 +91,7 @@ fn fill<const ESCAPES: bool>(
     depth_max: usize,
 ) -> Result<usize, Stop> {
     let mut table = NodeTable::<ESCAPES> { src: doc.src, nodes, count: 0 };
-    // `mark` is the next mark, `marks` the ones after it.
+    // `mark` is the next mark, `marks` are the marks after it.
     let (mut mark, mut marks) = next(doc.marks)?;
     if !matches!(table.byte(mark), b'{' | b'[') {
         return Err(Stop::Invalid);
@@ -143,7 +143,7 @@ fn fill<const ESCAPES: bool>(
     }
 }
 
-/// The next mark and the ones after it.
+/// The next mark, and the marks after it.
 #[inline]
 fn next(marks: &[u32]) -> Result<(usize, &[u32]), Stop> {
     marks.split_first().map(|(first, rest)| (*first as usize, rest)).ok_or(Stop::Invalid)
@@ -169,8 +169,8 @@ struct NodeTable<'b, const ESCAPES: bool> {
 }
 
 impl<const ESCAPES: bool> NodeTable<'_, ESCAPES> {
-    /// The byte at a mark. A mark beyond the source would be simd-json's error, and is rejected: no
-    /// value begins with a zero byte.
+    /// The byte at a mark. A mark beyond the source would be an error of simd-json and yields 0,
+    /// which is rejected because no value begins with it.
     #[inline]
     fn byte(&self, mark: usize) -> u8 {
         self.src.get(mark).copied().unwrap_or(0)

@@ -21,20 +21,20 @@ impl<'p> MemberKey<'p> {
         self.doc.inner(self.node)
     }
 
-    /// The text that it represents if it was written without escapes.
+    /// The text of the name, if it was written without escapes.
     #[inline]
     #[must_use]
     pub fn plain(&self) -> Option<&'p [u8]> {
         if self.node.tag == Tag::Plain { Some(self.doc.inner(self.node)) } else { None }
     }
 
-    /// The text that it represents; borrowed unless it has escapes.
+    /// The text of the name; borrowed unless it has escapes.
     #[must_use]
     pub fn text(&self) -> Cow<'p, [u8]> {
         self.doc.text(self.node)
     }
 
-    /// Whether it represents `text`; does not allocate.
+    /// Whether the name is `text`; does not allocate.
     #[must_use]
     #[allow(clippy::should_implement_trait)] // `PartialEq<str>` would read `key == *name`.
     pub fn eq(&self, text: &str) -> bool {

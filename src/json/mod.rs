@@ -3,7 +3,7 @@
 //! Invariant: the caller's bytes are never changed and never copied into a value; every node of a
 //! document is its exact source text, so numbers and strings can be stored, echoed and compared
 //! verbatim. A document that is not RFC 8259 JSON in UTF-8 is rejected; numbers may have any size,
-//! except for exponents beyond 999. Nothing here recurses and nothing here panics on bytes. Texts
+//! except for exponents beyond 999. The code does not recurse, and no input makes it panic. Texts
 //! are bytes that were validated as UTF-8.
 //!
 //! In scope: parsing one complete document, reading it, escaping, integers, base64 text. Out of
@@ -36,12 +36,12 @@ pub use value::{Kind, Value, ValueSlot};
 pub enum JsonError {
     /// The document has nothing but white space.
     Empty,
-    /// The bytes are UTF-8 but not RFC 8259 JSON (or hold half a surrogate pair as an escape).
+    /// The bytes are UTF-8 but not RFC 8259 JSON (or contain half a surrogate pair as an escape).
     Syntax {
         /// Byte offset of the first byte that cannot continue a document.
         offset: usize,
     },
-    /// A number with an exponent that exceeds a double and the parser's own limits.
+    /// A number with an exponent exceeds a double and the parser's own limits.
     Range {
         /// Byte offset of the number.
         offset: usize,
@@ -76,7 +76,7 @@ impl fmt::Display for JsonError {
 impl std::error::Error for JsonError {}
 
 impl JsonError {
-    /// The error for a document that begins `skipped` bytes later.
+    /// The error with an offset in a document that is preceded by `skipped` bytes.
     fn behind(self, skipped: usize) -> JsonError {
         match self {
             Self::Syntax { offset } => Self::Syntax { offset: offset + skipped },
@@ -86,7 +86,7 @@ impl JsonError {
     }
 }
 
-/// The document without its byte order mark, for readers that reject one (RFC 8259 §8.1).
+/// The document without its byte order mark, for readers that reject this mark (RFC 8259 §8.1).
 #[cfg(feature = "client")]
 pub fn without_mark(json: &[u8]) -> &[u8] {
     json.strip_prefix(BYTE_ORDER_MARK).unwrap_or(json)
@@ -100,7 +100,7 @@ pub fn take_halves() -> bool {
 }
 
 /// The document with U+FFFD in place of each escape of half a surrogate pair, for readers that
-/// reject such escapes; `None`: it has none.
+/// reject such escapes; `None`: the document has no such escape.
 #[cfg(feature = "client")]
 #[cold]
 pub fn without_lone_surrogates(json: &[u8]) -> Option<Vec<u8>> {
@@ -110,8 +110,8 @@ pub fn without_lone_surrogates(json: &[u8]) -> Option<Vec<u8>> {
 /// Whether `text` is one document of at most `depth_max` levels, by the rules of [`Parser::parse`],
 /// except that a byte order mark is rejected, because the text becomes part of another document.
 ///
-/// For single texts that are not read afterwards: it needs no parser, and for documents of up to 64
-/// levels only one word of memory.
+/// For single texts that are not read afterwards: the check needs no parser, and for documents of
+/// up to 64 levels only one word of memory.
 ///
 /// # Errors
 /// As [`Parser::parse`].
@@ -158,7 +158,7 @@ fn is_plain_block(block: &[u8; PLAIN_BLOCK]) -> bool {
     block.iter().fold(0, |odd, byte| odd | u8::from(!is_plain(*byte))) == 0
 }
 
-/// The same for less than a block.
+/// As [`is_all_plain`], for less than a block.
 #[inline]
 fn is_short_plain(text: &[u8]) -> bool {
     let is_word_plain = |word: &[u8; 8]| not_plain(u64::from_le_bytes(*word)) == 0;
@@ -183,11 +183,12 @@ pub fn plain_len(text: &[u8]) -> usize {
     text.len() - tail.len() + tail.iter().take_while(|byte| is_plain(**byte)).count()
 }
 
-/// The high bits of the bytes that are not plain; a borrow may set some above the lowest of them.
+/// The high bits of the bytes that are not plain. Above the lowest such byte, a borrow may set
+/// more.
 #[inline(always)]
 fn not_plain(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
-    // High where the byte is below the other one.
+    // Sets the high bit of each byte that is below `other`.
     let below = |word: u64, other: u8| word.wrapping_sub(ONES * u64::from(other)) & !word;
     let is = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
     (below(word, b' ') | is(b'"') | is(b'\\') | word) & (ONES << 7)

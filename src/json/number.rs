@@ -1,6 +1,6 @@
-//! Integers out of JSON number text, by exact decimal arithmetic: no floating point is involved.
+//! Reads integers from JSON number text by exact decimal arithmetic, without floating point.
 
-/// The value of a valid JSON number if it is an integer that fits; `1.0` and `1e2` are.
+/// The value of a valid JSON number if it is an integer that fits, such as `1.0` and `1e2`.
 ///
 /// Linear in the length of `raw`, for any exponent.
 pub(super) fn integer(raw: &str) -> Option<i64> {
@@ -45,7 +45,7 @@ fn digits_value(digits: impl Iterator<Item = u8>) -> u64 {
     digits.fold(0, |value, b| value * 10 + u64::from(b - b'0'))
 }
 
-/// The exponent after the `e`, far values held at a bound that no mantissa can make up for.
+/// The exponent after the `e`, clamped to a bound that no mantissa can compensate.
 fn exponent(text: &str) -> i64 {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

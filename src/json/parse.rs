@@ -1,12 +1,12 @@
 //! One parser per worker: simd-json marks a document without changing its bytes.
 //!
 //! simd-json needs a mutable slice with space after it: a private copy, unless the caller lends a
-//! buffer. Its second stage would unescape strings in place, but stops before the first bracket, so
-//! a lent buffer is used for arrays and objects only.
+//! buffer. The second stage of simd-json would unescape strings in place, but stops before the
+//! first bracket, so a lent buffer is used for arrays and objects only.
 //!
-//! simd-json's first stage checks UTF-8 and finds where each token begins; its second, which would
-//! unescape strings and convert numbers unnecessarily, is cut short by a depth limit of 0.
-//! [`build`] replaces it. A rejected document is examined again by [`slow`], which alone decides
+//! simd-json's first stage checks UTF-8 and finds where each token begins. Its second stage, which
+//! would unescape strings and convert numbers unnecessarily, is stopped by a depth limit of 0 and
+//! replaced by [`build`]. A rejected document is examined again by [`slow`], which alone decides
 //! the error. All buffers are retained between documents, so a warm parser does not allocate.
 
 use std::mem;
@@ -52,7 +52,7 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// Makes a parser with empty buffers; they grow with its documents.
+    /// Creates a parser with empty buffers; they grow with its documents.
     #[must_use]
     pub fn new() -> Self {
         Self::bounded(usize::MAX)
@@ -61,12 +61,12 @@ impl Parser {
     /// As [`Parser::new`], for documents of at most `tokens_max` tokens (RFC 8259 §2: the six
     /// structural characters, strings, numbers and literal names).
     ///
-    /// Work and memory grow with the number of tokens, not of bytes. It is known after the first
-    /// stage, before anything is built.
+    /// Work and memory grow with the number of tokens, not of bytes. The number is known after the
+    /// first stage, before the table is built.
     ///
-    /// Scratch memory is up to 9 times the longest document (brackets only: a copy, and the offset
-    /// of each, in a vector that doubles) and 16 bytes for each token, but twice the document for
-    /// long strings; dropping the parser frees it.
+    /// Scratch memory is up to 9 times the longest document and 16 bytes for each token: a document
+    /// of brackets needs a copy and, in a vector that doubles, the offset of each bracket. Long
+    /// strings need only twice the document. Dropping the parser frees the memory.
     #[must_use]
     pub fn bounded(tokens_max: usize) -> Self {
         Self {
@@ -88,8 +88,8 @@ impl Parser {
         self.takes_lone_surrogates = takes;
     }
 
-    /// Parses one document of `src`, which may be surrounded by white space. A byte order mark
-    /// before it is skipped (RFC 8259 §8.1).
+    /// Parses one document of `src`, which may be surrounded by white space. A byte order mark in
+    /// front of the document is skipped (RFC 8259 §8.1).
     ///
     /// `depth_max` counts nested arrays and objects (`[]` is 1, a scalar 0); above [`DEPTH_CAP`] it
     /// counts as [`DEPTH_CAP`]. Duplicate keys are retained. The value borrows `src` and this
@@ -165,7 +165,8 @@ impl Parser {
     }
 
     /// Runs the first stage of simd-json over the first `length` bytes of `buffer`, which has space
-    /// after them; false when that stage rejects, or the second stage for a document of one scalar.
+    /// after them; false: this stage rejects the document, or the second stage does so for a
+    /// document of one scalar.
     #[inline]
     fn mark(&mut self, buffer: &mut [u8], length: usize) -> bool {
         let mut tape = Tape(mem::take(&mut self.tape)).reset();
@@ -185,7 +186,7 @@ impl Parser {
     fn judge(&mut self, src: &[u8], depth_max: usize) -> Result<usize, JsonError> {
         str::from_utf8(src).map_err(|_| JsonError::Utf8)?;
         let paired = self.paired(src);
-        // The replacements have the same length, so that spans hold for both.
+        // The replacements have the same length, so that spans are valid for both texts.
         let checked = paired.as_deref().unwrap_or(src);
         let marked = if src.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
         let document = checked.get(marked..).unwrap_or_default();
@@ -205,14 +206,14 @@ impl Parser {
                 return Ok(count);
             }
         }
-        // No error, if the document is one number that fits no machine type.
+        // Not an error: the document is one number that fits no machine type.
         let start = document.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(0);
         let start = (marked + start) as u32;
         let doc = Marked { src: checked, marks: &[start], escapes: true };
         build(&mut self.nodes, &doc, 0).ok_or(JsonError::Syntax { offset: 0 })
     }
 
-    /// The document without lone surrogates, if they are accepted and it has some.
+    /// The document without lone surrogates, if the parser accepts them and the document has some.
     #[cfg(feature = "client")]
     fn paired(&self, src: &[u8]) -> Option<Vec<u8>> {
         self.takes_lone_surrogates.then(|| slow::without_lone_surrogates(src)).flatten()

@@ -1,14 +1,16 @@
-//! The second look at a rejected document: invalid, out of range, or too deep?
+//! The second check of a rejected document: is it invalid, out of range, or too deep?
 //!
-//! A plain RFC 8259 acceptor, one pass, one bit of memory per open bracket, no recursion. It
-//! decides every `Syntax` error and its offset; the fast path borrows its numbers and escapes.
+//! A plain RFC 8259 acceptor in one pass, with one bit of memory per open bracket and without
+//! recursion. It decides every `Syntax` error and its offset; the fast path uses its checks of
+//! numbers and escapes.
 
 use super::JsonError;
 
-/// Digits of an exponent beyond the range of a double.
+/// Maximum digits of an exponent, in a number beyond the range of a double.
 const EXPONENT_DIGITS_MAX: usize = 3;
 
-/// Digits before an exponent beyond the range of a double (IEEE 754 decimal128 has 34).
+/// Maximum digits before an exponent, in a number beyond the range of a double (IEEE 754 decimal128
+/// has 34).
 const MANTISSA_DIGITS_MAX: usize = 34;
 
 /// The tokens that may come next.
@@ -98,7 +100,7 @@ pub(super) fn is_text(text: &[u8]) -> bool {
 }
 
 /// A copy of the same length in which U+FFFD replaces each escape of half a surrogate pair; `None`:
-/// it has none. Linear, and for any text: outside of strings no backslash is valid anyway.
+/// no such escape. Takes linear time, and any text: outside strings, a backslash is invalid anyway.
 #[cfg(feature = "client")]
 pub(super) fn without_lone_surrogates(src: &[u8]) -> Option<Vec<u8>> {
     let unit = |at: usize| {
@@ -144,7 +146,7 @@ impl Nest {
         if object { Expect::FirstKey } else { Expect::FirstElement }
     }
 
-    /// Steps over a closing bracket that is known to match.
+    /// Steps over a closing bracket, which matches.
     fn pop(&mut self, scan: &mut ByteCursor<'_>) -> Expect {
         scan.at += 1;
         if let Some(word) = self.bits.last_mut() {
@@ -157,7 +159,7 @@ impl Nest {
         Expect::After
     }
 
-    /// Whether the innermost open bracket is an object's; `None` outside of all.
+    /// Whether the innermost open bracket is an object's; `None`: no bracket is open.
     fn in_object(&self) -> Option<bool> {
         self.bits.last().map(|word| word & 1 == 1)
     }
@@ -214,7 +216,7 @@ impl ByteCursor<'_> {
         word.iter().try_for_each(|&byte| self.eat(byte))
     }
 
-    /// RFC 8259 §6; returns whether it has an exponent.
+    /// RFC 8259 §6; returns whether the number has an exponent.
     fn number(&mut self) -> Result<bool, JsonError> {
         if self.peek() == Some(b'-') {
             self.at += 1;
@@ -254,7 +256,7 @@ impl ByteCursor<'_> {
         self.eat(b'"')
     }
 
-    /// The text between quotes: up to the next one, or the end.
+    /// Reads the text between quotes, up to the next quote or the end.
     fn text(&mut self) -> Result<(), JsonError> {
         loop {
             match self.peek() {
@@ -304,9 +306,10 @@ impl ByteCursor<'_> {
 /// RFC 8259 §6: "this specification allows implementations to set limits on the range and precision
 /// of numbers accepted".
 ///
-/// Here a number beyond a double is text, but peers that receive it may expand it: `1e1000000000`
-/// is ten characters and a gigabyte of digits. So a number with an exponent that is beyond a double
-/// has at most [`EXPONENT_DIGITS_MAX`] and [`MANTISSA_DIGITS_MAX`] digits.
+/// Here a number beyond a double is text, but a peer that receives it may expand it: `1e1000000000`
+/// has twelve characters and a gigabyte of digits. So a number with an exponent that is beyond a
+/// double has at most [`EXPONENT_DIGITS_MAX`] digits in the exponent and [`MANTISSA_DIGITS_MAX`]
+/// before it.
 fn is_in_range(number: &[u8]) -> bool {
     let text = std::str::from_utf8(number).unwrap_or_default();
     if text.parse::<f64>().is_ok_and(f64::is_finite) {

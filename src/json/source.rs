@@ -1,7 +1,7 @@
-//! The bytes of a document: shared, or in a buffer with a rest that may be lent.
+//! The bytes of a document: shared, or in a buffer that may be lent with the space after them.
 //!
 //! simd-json needs a mutable slice that extends a block beyond the document. A buffer with such
-//! space is read in place; anything else is copied first. Either way no byte is changed.
+//! space is read in place; other bytes are copied first. In both cases no byte is changed.
 
 /// A document, or input that contains one, and the space after it.
 #[derive(Debug)]
@@ -10,7 +10,7 @@ pub struct Source<'s>(SourceBytes<'s>);
 #[derive(Debug)]
 enum SourceBytes<'s> {
     Shared(&'s [u8]),
-    /// The document is the first so many bytes; the rest is arbitrary, and stays unchanged.
+    /// The document is the first bytes, of this number; the rest is arbitrary, and stays unchanged.
     Roomy(&'s mut [u8], usize),
 }
 
@@ -27,14 +27,14 @@ impl<'s> From<&'s Vec<u8>> for Source<'s> {
 }
 
 impl<'s> Source<'s> {
-    /// The first `length` bytes of `buffer`, all of it at most; the rest is space.
+    /// The first `length` bytes of `buffer`, at most the whole buffer; the rest is space.
     #[inline]
     pub fn roomy(buffer: &'s mut [u8], length: usize) -> Source<'s> {
         let length = length.min(buffer.len());
         Source(SourceBytes::Roomy(buffer, length))
     }
 
-    /// The bytes.
+    /// The bytes of the document.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         match &self.0 {
@@ -76,7 +76,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The bytes for as long as they live.
+    /// The bytes with their full lifetime.
     #[inline]
     pub(super) fn into_bytes(self) -> &'s [u8] {
         match self.0 {

@@ -80,7 +80,7 @@ impl<'r> Iterator for Pieces<'r> {
 
 /// The character of the escape at the start of `bytes`, and the escape's length.
 ///
-/// Only ASCII is stepped over, so the rest begins at a character.
+/// The length covers only ASCII bytes, so the rest begins at a character.
 fn escape(bytes: &[u8]) -> (char, usize) {
     let simple = match bytes.get(1) {
         Some(b'b') => '\u{8}',
@@ -95,7 +95,7 @@ fn escape(bytes: &[u8]) -> (char, usize) {
     (simple, 2)
 }
 
-/// The same for `\uXXXX` and surrogate pairs.
+/// As [`escape`], for `\uXXXX` and surrogate pairs.
 fn unicode_escape(bytes: &[u8]) -> (char, usize) {
     let Some(unit) = hex(bytes, 2) else {
         return (char::REPLACEMENT_CHARACTER, 2);

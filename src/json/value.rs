@@ -1,7 +1,7 @@
 //! Views into a parsed document: copies of two pointers and an index, without ownership.
 //!
 //! Every view names one node of the table and its source text; reading never changes or re-formats
-//! that text. Accessors of another type return `None` and never panic.
+//! that text. Accessors for another type return `None` and never panic.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -38,7 +38,7 @@ pub(super) struct Doc<'p> {
 }
 
 impl<'p> Doc<'p> {
-    /// The value at `at`. All indexes come from the table itself, so it exists.
+    /// The value at `at`. All indexes come from the table itself, so the value exists.
     #[inline]
     pub(super) fn value(self, at: u32) -> Option<Value<'p>> {
         Some(Value { doc: self, node: self.nodes.get(at as usize)?, at })
@@ -100,14 +100,14 @@ fn respelled(raw: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(canonical_raw(utf8(raw)).into_owned().into_bytes())
 }
 
-/// The position of a member's value in its document, four bytes; by default none.
+/// The position of a member's value in its document, in four bytes; the default is no position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ValueSlot(u32);
 
 /// One value of a parsed document, 48 bytes, free to copy.
 ///
-/// A document is UTF-8 and so is every text of a value, as bytes because that costs nothing, or as
-/// `str` where needed.
+/// The document is UTF-8, and so is every text of a value. Texts are returned as bytes, which needs
+/// no check, or as `str` where needed.
 #[derive(Clone, Copy)]
 pub struct Value<'p> {
     doc: Doc<'p>,
@@ -122,7 +122,7 @@ impl<'p> Value<'p> {
         Doc { src, nodes }.value(0)
     }
 
-    /// Its type.
+    /// The type of the value.
     #[inline]
     #[must_use]
     pub fn kind(&self) -> Kind {
@@ -209,7 +209,8 @@ impl<'p> Value<'p> {
         self.doc.spells(self.node, text)
     }
 
-    /// The number as an integer when its exact value is one and fits: `1`, `1.0`, `1e2`, `-0`.
+    /// The number as an integer, if its exact value is an integer that fits: `1`, `1.0`, `1e2`,
+    /// `-0`.
     #[must_use]
     pub fn as_i64(&self) -> Option<i64> {
         match self.node.tag {
@@ -268,14 +269,14 @@ impl<'p> Value<'p> {
         Elements { nodes: self.children(Tag::Array) }
     }
 
-    /// Whether it has neither elements nor members; constant time.
+    /// Whether the value has neither elements nor members; constant time.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.node.next == self.at + 1
     }
 
-    /// The position of this value; none for a whole document.
+    /// The position of this value; a whole document has no position.
     #[inline]
     #[must_use]
     pub fn slot(&self) -> ValueSlot {
@@ -289,7 +290,7 @@ impl<'p> Value<'p> {
         if slot.0 == 0 { None } else { self.doc.value(slot.0) }
     }
 
-    /// The nodes below this one if it has that tag, else none.
+    /// The nodes below this node if it has that tag, otherwise no nodes.
     #[inline]
     fn children(&self, tag: Tag) -> Nodes<'p> {
         let end = if self.node.tag == tag { self.node.next } else { 0 };

@@ -1,8 +1,8 @@
 //! One number for memory: a budget that is divided among the limits that depend on it.
 //!
 //! Invariants: the sum of the terms never exceeds the budget; limits of the protocol (bodies,
-//! queries, depths, ids, frames) and explicitly configured limits stay as they are; a budget below
-//! the smallest workable sum is refused, and the error contains that sum.
+//! queries, depths, ids, frames) and explicitly configured limits are not changed; a budget below
+//! the smallest workable sum is refused, and the error names that sum.
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ const MIB: u64 = 1024 * 1024;
 /// machine's memory.
 pub const MEMORY_BYTES_DEFAULT: u64 = 4096 * MIB;
 
-/// Added for each worker above [`WORKERS_INCLUDED`], for the request and the answer that it
-/// handles, so that many cores do not take the store's memory.
+/// Memory added for each worker above [`WORKERS_INCLUDED`], for its current request and answer, so
+/// that many cores do not reduce the store's memory.
 pub const MEMORY_BYTES_PER_WORKER: u64 = 64 * MIB;
 
-/// Workers that [`MEMORY_BYTES_DEFAULT`] is enough for.
+/// Workers for which [`MEMORY_BYTES_DEFAULT`] is sufficient.
 pub const WORKERS_INCLUDED: usize = 4;
 
 /// The default budget of a server with this many workers.
@@ -27,19 +27,19 @@ pub fn memory_bytes_default(workers: usize) -> u64 {
     MEMORY_BYTES_DEFAULT.saturating_add(more.saturating_mul(MEMORY_BYTES_PER_WORKER))
 }
 
-/// A limit that a budget decides.
+/// A limit that is derived from the budget.
 struct Portion {
     name: &'static str,
     /// The smallest workable value.
     least: fn(&Limits) -> u64,
-    /// The largest useful value; the rest goes to later portions.
+    /// The largest useful value; later portions get the surplus.
     most: u64,
-    /// Its weight: its part of the remaining budget is `weight` of the sum of its own and all later
-    /// weights.
+    /// The portion gets `weight` divided by the sum of this and all later weights of the remaining
+    /// budget.
     weight: u64,
 }
 
-/// The last one takes the rest.
+/// The last portion gets the rest.
 const PORTIONS: &[Portion] = &[
     Portion { name: "large_bodies_max", least: |_| 1, most: 1024, weight: 18 },
     Portion { name: "connections_max", least: |_| 64, most: 65_536, weight: 29 },
@@ -57,13 +57,13 @@ const PORTIONS: &[Portion] = &[
     Portion { name: "store_bytes_max", least: two_tasks, most: 1 << 48, weight: 118 },
 ];
 
-/// A whole request and an answer.
+/// Bytes of a whole request and its answer.
 fn one_exchange(limits: &Limits) -> u64 {
     let body = limits.largest_body_bytes().max(limits.largest_message_bytes());
     (2 * body + limits.head_bytes_max + limits.task_bytes_max) as u64
 }
 
-/// A task that grows, and a task that makes room for it.
+/// Bytes of a growing task, and of a task that is evicted for it.
 fn two_tasks(limits: &Limits) -> u64 {
     2 * limits.task_bytes_max as u64
 }
@@ -73,7 +73,7 @@ fn two_tasks(limits: &Limits) -> u64 {
 pub struct TooLittleMemory {
     /// The budget, in bytes.
     pub bytes: u64,
-    /// The least that works, in bytes.
+    /// The smallest workable budget, in bytes.
     pub least: u64,
 }
 
@@ -93,11 +93,12 @@ impl fmt::Display for TooLittleMemory {
 impl std::error::Error for TooLittleMemory {}
 
 impl Limits {
-    /// A copy of these limits, with the adjustable ones set so that [`Limits::memory_bytes_max`] is
-    /// at most `bytes` for this many workers; the limits in `fixed` stay as they are.
+    /// A copy of these limits, in which the limits that depend on memory are set so that
+    /// [`Limits::memory_bytes_max`] is at most `bytes` for this many workers; the limits in `fixed`
+    /// stay as they are.
     ///
     /// # Errors
-    /// [`TooLittleMemory`], with the sum that is needed.
+    /// [`TooLittleMemory`], with the required sum.
     pub fn for_memory(
         &self,
         bytes: u64,
@@ -119,7 +120,7 @@ impl Limits {
             let part = (u128::from(bytes - sum) * u128::from(portion.weight)) / u128::from(weights);
             let ceiling = sum + part as u64;
             weights -= portion.weight;
-            // More of one limit never needs less memory: the most that fits is found by halving.
+            // A higher limit never needs less memory, so bisection finds the highest that fits.
             let (mut fits, mut most) = ((portion.least)(self), portion.most);
             while fits < most {
                 let middle = fits + (most - fits).div_ceil(2);
@@ -143,7 +144,7 @@ impl Limits {
         divided(memory_bytes_default(workers)).or_else(enough).unwrap_or_else(|_| self.clone())
     }
 
-    /// Sets a limit to a number that fits it.
+    /// Sets a limit to a number within its range.
     fn put(&mut self, name: &str, value: u64) {
         let set = self.set(name, &value.to_string());
         debug_assert!(set.is_ok(), "{name}={value}");
@@ -201,7 +202,7 @@ mod tests {
                 base.for_memory(least + bytes, workers, false, &[]).unwrap().store_bytes_max
             };
             let (less, more) = (less.min(more), less.max(more));
-            // The tolerance: bytes that the steps of other limits leave over.
+            // The tolerance: bytes that remain unused because other limits grow in steps.
             prop_assert!(store(less) <= store(more) + 512 * MIB as usize);
         }
     }
@@ -225,7 +226,7 @@ mod tests {
             for (name, least) in [
                 ("connections_max", 3_000),
                 ("http2_connections_max", 230),
-                // Each task may have another owner, which costs six times as much.
+                // Each task may have a different owner, which costs six times as much.
                 ("tasks_max", 78_000),
                 ("buffers_bytes_max", 485 * MIB),
                 ("store_bytes_max", 980 * MIB),

@@ -1,14 +1,14 @@
 //! Sizes and times with units: `1GiB`, `512M`, `5s`; a bare number is bytes or milliseconds.
 //!
-//! A limit's name determines its unit. A unit of another kind is refused, and so is a decimal one
-//! (`MB`), which would be mistaken for the binary one.
+//! A limit's name determines its unit. A unit of another kind is refused, and so is a decimal unit
+//! (`MB`), which would be mistaken for the binary unit.
 
 use super::LimitError;
 
 /// The unit of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Bytes; `_bytes_` stands in the name.
+    /// Bytes; the name contains `_bytes_`.
     Bytes,
     /// Milliseconds; the name ends with `_ms`.
     Millis,
@@ -49,7 +49,7 @@ impl Unit {
     ///
     /// # Errors
     /// [`LimitError::Unit`] when the unit is of another kind or unknown, [`LimitError::Value`] when
-    /// there is no number or it does not fit 64 bits.
+    /// there is no number or the value does not fit 64 bits.
     pub fn read(self, text: &str) -> Result<u64, LimitError> {
         let end = text.find(|c: char| c != '_' && !c.is_ascii_digit()).unwrap_or(text.len());
         let (digits, unit) = text.split_at(end);

@@ -1,4 +1,4 @@
-//! Checks whether answers, and the events of a stream, are plausible.
+//! Checks whether answers and the events of streams are plausible.
 
 use crate::{
     client::{Answer, EventKind, StreamEvent},
@@ -18,24 +18,24 @@ pub(super) struct StreamCheck {
     task_id: Vec<u8>,
     context_id: Vec<u8>,
     has_message: bool,
-    /// The next event begins the stream of an existing task: it may be a snapshot of the task, with
-    /// all earlier changes.
+    /// True: the next event begins the stream of an existing task. It may be a snapshot of the
+    /// task, which includes all earlier changes.
     joins: bool,
     /// Changes of the task so far, including those before the stream began.
     changes: u64,
-    /// The task was working when the stream began, so its first change may be missing.
+    /// True: the task was working when the stream began, so its first change may be missing.
     may_have_one_more: bool,
     /// The number of the newest chunk.
     chunk: u64,
 }
 
 impl StreamCheck {
-    /// A new stream of this agent that must send `wanted` changes.
+    /// The checks of a new stream of this agent, which must send `wanted` changes.
     pub fn new(agent: AgentBehaviour, wanted: u64) -> StreamCheck {
         StreamCheck { agent, wanted, ..StreamCheck::default() }
     }
 
-    /// The next event begins a subscription to an existing task.
+    /// Notes that the next event begins a subscription to an existing task.
     pub fn join(&mut self) {
         self.joins = true;
     }
@@ -43,7 +43,7 @@ impl StreamCheck {
     /// Checks the next event.
     ///
     /// # Errors
-    /// It cannot follow the earlier ones.
+    /// The event cannot follow the earlier events.
     pub fn event(&mut self, event: &StreamEvent<'_>) -> Result<(), CallFailure> {
         if let Some(state) = self.state.filter(|state| state.is_terminal()) {
             let why = format!("an event arrived after the task was {}", state.word());
@@ -65,7 +65,7 @@ impl StreamCheck {
             }
             EventKind::Change { change, .. } => {
                 self.changes += 1;
-                // A stream without an end is detected here.
+                // Detects a stream without an end.
                 if self.agent.counts && self.changes > self.wanted {
                     return self.end();
                 }
@@ -89,7 +89,7 @@ impl StreamCheck {
     /// Checks that all requested changes have arrived.
     ///
     /// # Errors
-    /// There were more or fewer.
+    /// The number of changes is wrong.
     pub fn end(&self) -> Result<(), CallFailure> {
         let (changes, wanted) = (self.changes, self.wanted);
         let is_right = changes == wanted || self.may_have_one_more && changes + 1 == wanted;
@@ -100,8 +100,8 @@ impl StreamCheck {
         Err(CallFailure::wrong(kind, format!("{changes} events arrived instead of {wanted}")))
     }
 
-    /// Checks that numbers increase by one. A subscription may begin with the task at the newest
-    /// event.
+    /// Checks that event numbers increase by one. A subscription may begin with a snapshot of the
+    /// task that has the number of its newest event.
     fn number(&mut self, event: &StreamEvent<'_>, joined: bool) -> Result<(), CallFailure> {
         let is_snapshot = joined && matches!(event.kind(), EventKind::Task(_));
         let Some(number) = event.number() else {
@@ -147,13 +147,14 @@ impl StreamCheck {
         let state = task.status().state;
         let chunks = task.artifacts().map(|artifact| artifact.parts().count() as u64).sum();
         let has_begun = chunks > 0 || state.is_terminal();
-        // Some agents are working before they send the change.
+        // Some agents set the state to working before they send the change.
         self.may_have_one_more = !has_begun && state != TaskState::Submitted;
         self.changes = u64::from(has_begun) + chunks + u64::from(state.is_terminal());
         self.chunk = chunks;
     }
 
-    /// Checks a state against the previous one (A2A 1.0 §4.1.3): a task never returns to submitted.
+    /// Checks a state against the previous state (A2A 1.0 §4.1.3): a task never returns to
+    /// submitted.
     fn state(&mut self, state: TaskState) -> Result<(), CallFailure> {
         let goes_back = state == TaskState::Submitted
             && self.state.is_some_and(|before| before != TaskState::Submitted);
@@ -166,7 +167,7 @@ impl StreamCheck {
         Ok(())
     }
 
-    /// Checks the chunks of an event: the text of each begins with its number.
+    /// Checks the chunks of an event: the text of each chunk begins with its number.
     fn chunks(&mut self, artifact: Artifact<'_>) -> Result<(), CallFailure> {
         if !self.agent.numbers {
             return Ok(());
@@ -184,7 +185,7 @@ impl StreamCheck {
     }
 }
 
-/// Whether an id equals the first one; an empty one is unknown.
+/// Whether an id equals the first id; an empty id is unknown.
 fn is_same(seen: &mut Vec<u8>, id: &[u8]) -> bool {
     if seen.is_empty() {
         seen.extend_from_slice(id);
@@ -201,8 +202,8 @@ pub(super) fn chunk_number(part: Part<'_>) -> Option<u64> {
     std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
 }
 
-/// Checks that JSON of 1.0 uses the state names of 1.0 (A2A 1.0 §4.1.3); the client also accepts
-/// others. Empty JSON passes.
+/// Checks that JSON of 1.0 uses the state names of 1.0 (A2A 1.0 §4.1.3), because the client also
+/// accepts other names. Empty JSON passes.
 fn has_words_of(v1_json: &[u8], what: &str) -> Result<(), CallFailure> {
     if v1_json.is_empty() || memchr::memmem::find(v1_json, b"\"TASK_STATE_").is_some() {
         return Ok(());
@@ -211,10 +212,10 @@ fn has_words_of(v1_json: &[u8], what: &str) -> Result<(), CallFailure> {
     Err(CallFailure::wrong("other_generation", why))
 }
 
-/// Checks that an answer with a task is one of its generation.
+/// Checks that the task of an answer has the format of its generation.
 ///
 /// # Errors
-/// It is not.
+/// The task has another format.
 pub(super) fn is_of_generation(answer: &Answer) -> Result<(), CallFailure> {
     match answer.task() {
         Some(_) => has_words_of(answer.v1_json(), "the answer"),
@@ -222,10 +223,10 @@ pub(super) fn is_of_generation(answer: &Answer) -> Result<(), CallFailure> {
     }
 }
 
-/// Checks that a later read of a task gives the state in which its call ended.
+/// Checks that a later read of a task returns the state in which its call ended.
 ///
 /// # Errors
-/// There is no task, or it has another state.
+/// The answer has no task, or the task has another state.
 pub(super) fn is_read_again(
     answer: &Answer,
     left: TaskState,
@@ -250,10 +251,10 @@ pub(super) fn is_read_again(
     }
 }
 
-/// Checks that a page has at most `wanted` tasks, and none twice.
+/// Checks that a page has at most `wanted` tasks, and no task twice.
 ///
 /// # Errors
-/// It has too many, or duplicates.
+/// The page has too many tasks, or duplicates.
 pub(super) fn is_page(page: TaskPage<'_>, wanted: u32) -> Result<(), CallFailure> {
     let mut ids: Vec<&[u8]> = page.tasks().map(|(task, _)| task.id().raw()).collect();
     if ids.len() > wanted as usize {
@@ -270,7 +271,7 @@ pub(super) fn is_page(page: TaskPage<'_>, wanted: u32) -> Result<(), CallFailure
     }
 }
 
-/// Whether an answer contains this text: in an artifact, in the status or in its message.
+/// Whether an answer contains this text: in an artifact, or in the message, also of the status.
 pub(super) fn has_text(answer: &Answer, text: &str) -> bool {
     let is_it = |part: Part<'_>| part.as_text().is_some_and(|own| own == text);
     if let Some(message) = answer.message() {

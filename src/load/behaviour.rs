@@ -1,4 +1,4 @@
-//! Detects how an agent treats the texts of the load generator, before the load.
+//! Detects the behaviour of an agent with the texts of the load generator, before the load.
 
 use crate::{
     client::{Client, ClientError, EventKind, SendRequest, Transport},
@@ -10,14 +10,14 @@ use super::{
     answer_check::{chunk_number, has_text},
 };
 
-/// Events to request to detect whether the agent counts.
+/// Number of events to request for the check whether the agent counts.
 const EVENTS: u64 = 5;
 
 impl AgentBehaviour {
-    /// Sends an agent the messages that these calls depend on, and records its behaviour.
+    /// Sends an agent messages of the kinds that these calls need, and returns its behaviour.
     ///
     /// # Errors
-    /// [`ClientError`]: it does not answer.
+    /// [`ClientError`]: the agent does not answer.
     pub async fn of<'p, T: Transport>(
         client: &Client<T>,
         mut calls: impl Iterator<Item = &'p PlannedCall>,
@@ -35,12 +35,12 @@ impl AgentBehaviour {
     }
 }
 
-/// The events that an agent streamed for a text.
+/// The events of an agent's stream for a text.
 #[derive(Default)]
 struct SeenEvents {
-    /// Changes of its task.
+    /// Changes of the task.
     changes: u64,
-    /// Changes that were the next chunk by the number in their text.
+    /// Changes that are the next chunk according to the number in their text.
     numbered_chunks: u64,
 }
 

@@ -7,13 +7,13 @@ pub trait LoadClock {
     /// The time now.
     fn now_ns(&self) -> u64;
 
-    /// Waits until this time. One caller waits at a time.
+    /// Waits until this time. Only one caller waits at a time.
     fn sleep_until(&self, due_ns: u64) -> impl Future<Output = ()>;
 }
 
-/// The system clock. On Linux it waits on a kernel timer with nanosecond precision, since the
-/// runtime's timers have steps of a millisecond; elsewhere it polls the time during the last two
-/// milliseconds.
+/// The system clock. On Linux it waits on a kernel timer with nanosecond precision, because the
+/// timers of the runtime have steps of a millisecond. On other systems it polls the time during the
+/// last two milliseconds.
 pub struct SystemClock {
     start: Instant,
     /// A kernel timer, which is awaited and read like a pipe.
@@ -22,8 +22,8 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock that starts at `start`; the clocks of all workers have the same start. It belongs to
-    /// the runtime in which it is created.
+    /// A clock that starts at `start`; the clocks of all workers have the same start. The clock
+    /// belongs to the runtime in which it is created.
     ///
     /// # Errors
     /// The system cannot create a timer.
@@ -53,7 +53,7 @@ impl SystemClock {
             return tokio::task::yield_now().await;
         }
         if self.timer.readable().await.is_ok() {
-            // A read without data means that the timer was set again meanwhile.
+            // A read without data means that the timer has been set again.
             let _ = self.timer.try_read(&mut [0; 8]);
         }
     }

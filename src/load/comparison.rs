@@ -7,15 +7,15 @@ use chacha20::{
 
 use super::report::{ComparisonReport, TargetReport};
 
-/// Draws of the bootstrap.
+/// Number of samples that the bootstrap draws.
 const DRAWS: usize = 2_000;
-/// The share of the draws outside of the interval at each side: 2.5 %.
+/// The share of the draws outside of the interval on each side: 2.5 %.
 const LEFT_OUT: f64 = 0.025;
 
-/// A figure of one round; 0: none.
+/// A figure of one round; 0: the round has no such figure.
 type RoundFigure = fn(&TargetReport) -> f64;
 
-/// The compared figures: the name, and the value of one round.
+/// The compared figures: the name, and the value for one round.
 const FIGURES: [(&str, RoundFigure); 6] = [
     ("latency p50", |round| round.latency_us.p50),
     ("latency p99", |round| round.latency_us.p99),
@@ -25,9 +25,9 @@ const FIGURES: [(&str, RoundFigure); 6] = [
     ("CPU a call", |round| round.server.as_ref().map_or(0.0, |server| server.cpu_us_per_call)),
 ];
 
-/// The ratios of a target to the baseline. In each round the two ran one after the other; the
-/// ratios of all rounds are averaged geometrically. The interval contains 95 % of the averages of
-/// resampled rounds (bootstrap), always with the same draws.
+/// The ratios of a target to the baseline. In each round the target and the baseline ran one after
+/// the other; the result is the geometric mean of the ratios of all rounds. The interval contains
+/// 95 % of the means of resampled rounds (bootstrap). The draws are always the same.
 pub fn compare(baseline: &[TargetReport], target: &[TargetReport]) -> Vec<ComparisonReport> {
     let (Some(first), Some(other)) = (baseline.first(), target.first()) else { return Vec::new() };
     let compared = FIGURES.iter().filter_map(|(name, figure)| {

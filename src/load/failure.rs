@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use crate::client::{ClientError, ClientErrorKind, TransportError};
 
-/// Why a call counts as failed.
+/// The reason why a call counts as failed.
 #[derive(Debug)]
 pub(super) struct CallFailure {
-    /// Its kind, in lower-case words with underscores.
+    /// The kind, in lower-case words with underscores.
     pub kind: Cow<'static, str>,
     /// One sentence about this failure.
     pub detail: String,
@@ -32,7 +32,7 @@ impl From<ClientError> for CallFailure {
                 (None, Some(status)) => Cow::Owned(format!("http_{status}")),
                 (None, None) => Cow::Borrowed("unknown_fault"),
             },
-            // JSON-RPC 2.0 §5: the id of the call.
+            // JSON-RPC 2.0 §5: an answer has the id of its call.
             ClientErrorKind::Unreadable(error) if error.path == "id" => Cow::Borrowed("other_id"),
             ClientErrorKind::Unreadable(_) => Cow::Borrowed("unreadable"),
             ClientErrorKind::OtherTask => Cow::Borrowed("other_task"),
@@ -72,7 +72,7 @@ fn transport_kind(error: &TransportError) -> &'static str {
     }
 }
 
-/// `TaskNotFound` as `task_not_found`.
+/// A name in snake case: `TaskNotFound` becomes `task_not_found`.
 fn snake_case(name: &str) -> String {
     let mut snake = String::with_capacity(name.len() + 4);
     for (index, letter) in name.char_indices() {

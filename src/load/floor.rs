@@ -1,5 +1,5 @@
-//! A server that does as little as an answer needs: with it a run measures the limit of this
-//! machine and, with known delays, the generator itself.
+//! A server that does the least work an answer needs. A run against this server measures the limit
+//! of the machine; with known delays, the server measures the errors of the generator.
 
 use std::{
     cell::{Cell, RefCell},
@@ -24,8 +24,8 @@ use super::{LoadClock, SystemClock};
 /// Maximum bytes of a request.
 const REQUEST_BYTES_MAX: usize = 64 << 20;
 
-/// The time of the answer to a request by its arrival, both in nanoseconds since the server's
-/// start.
+/// Returns the time of the answer to a request from the time of its arrival, both in nanoseconds
+/// since the server's start.
 pub type AnswerDelay = fn(u64) -> u64;
 
 /// An HTTP/1.1 server that answers each `SendMessage` with a completed task and each `GetTask` with
@@ -37,7 +37,7 @@ pub struct FloorServer {
     start: Instant,
 }
 
-/// The waiting answers, by their times and by unique numbers, the next one first.
+/// The waiting answers by time and unique number, the next answer first.
 #[derive(Default)]
 struct DelayedAnswers {
     waiting: RefCell<BTreeMap<(u64, u64), Rc<Notify>>>,
@@ -46,7 +46,7 @@ struct DelayedAnswers {
 }
 
 impl FloorServer {
-    /// Listens at a free loopback port. `answer_bytes`: the minimum content of each answer; times
+    /// Listens on a free loopback port. `answer_bytes`: the minimum content of each answer. Times
     /// of `delay` are relative to `start`.
     ///
     /// # Errors
@@ -60,10 +60,10 @@ impl FloorServer {
         Ok(FloorServer { listener, answer_bytes, delay, start })
     }
 
-    /// Its address.
+    /// The address of the server.
     ///
     /// # Errors
-    /// The system does not report it.
+    /// The system does not report the address.
     pub fn addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -84,7 +84,7 @@ impl FloorServer {
         card.to_string()
     }
 
-    /// Serves while it is polled, in a runtime with one thread.
+    /// Serves until the future is dropped, in a runtime with one thread.
     ///
     /// # Errors
     /// The system cannot create a timer.
@@ -118,7 +118,7 @@ impl FloorServer {
 }
 
 impl DelayedAnswers {
-    /// Releases answers at their times.
+    /// Sends answers at their times.
     async fn release(&self, clock: &SystemClock) {
         loop {
             let next_ns = self.waiting.borrow().keys().next().map(|(due_ns, _)| *due_ns);
@@ -171,7 +171,7 @@ impl FloorConnection {
         }
     }
 
-    /// Waits until the request that has just arrived is to be answered.
+    /// Waits until the time of the answer to the current request.
     async fn wait(&self) {
         let Some(delay) = self.delay else { return };
         let due_ns = delay(self.start.elapsed().as_nanos() as u64);
@@ -197,7 +197,7 @@ impl FloorConnection {
     }
 }
 
-/// The answer to a call, padded to so many bytes.
+/// The answer to a call, padded to `bytes` bytes.
 fn result(request: &[u8], bytes: usize) -> Vec<u8> {
     let rpc_id = member(request, b"\"id\":\"").unwrap_or(b"0");
     let is_get = memchr::memmem::find(request, b"\"GetTask\"").is_some();
@@ -227,7 +227,7 @@ fn member<'r>(request: &'r [u8], key: &[u8]) -> Option<&'r [u8]> {
     Some(&request[at..at + end])
 }
 
-/// The length of the request at the beginning, if it is complete.
+/// The length of the first request in `bytes`, if the request is complete.
 fn whole_request(bytes: &[u8]) -> Option<usize> {
     let head = memchr::memmem::find(bytes, b"\r\n\r\n")? + 4;
     let length = memchr::memmem::find(&bytes[..head], b"Content-Length: ").map_or(0, |at| {

@@ -1,5 +1,5 @@
-//! Facts about the machine, and the resources of a process. From `/proc`; elsewhere they are
-//! unknown.
+//! Facts about the machine, and the resources of a process, from `/proc`. On systems without
+//! `/proc` they are unknown.
 
 use std::{fs, time::Instant};
 
@@ -8,16 +8,16 @@ use std::{fs, time::Instant};
 pub struct ProcessSample {
     /// The time of the sample.
     pub at: Instant,
-    /// CPU time of all its threads since its start, in nanoseconds.
+    /// CPU time of all threads of the process since its start, in nanoseconds.
     pub cpu_ns: u64,
-    /// Resident bytes of memory.
+    /// Resident memory in bytes.
     pub rss_bytes: u64,
-    /// Open descriptors; `None`: they may not be counted.
+    /// Open descriptors; `None`: the count is not permitted.
     pub descriptors: Option<u64>,
 }
 
 impl ProcessSample {
-    /// A sample of a process; `None`: there is no such process, or the system is not supported.
+    /// A sample of a process; `None`: the process does not exist, or the system is not supported.
     pub fn of(pid: u32) -> Option<ProcessSample> {
         let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
         let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
@@ -36,8 +36,8 @@ impl ProcessSample {
     }
 }
 
-/// CPU time of a process in nanoseconds. The sum over its threads is precise; the time of the
-/// process, in hundredths of a second, includes ended threads: the larger one is taken.
+/// CPU time of a process in nanoseconds: the larger of two values. The sum over the threads is
+/// precise; the time of the process, in hundredths of a second, includes ended threads.
 fn cpu_ns(pid: u32) -> Option<u64> {
     const TICK_NS: u64 = 10_000_000;
     let mut threads_ns = 0;
@@ -67,11 +67,11 @@ fn page_bytes() -> u64 {
 /// The machine of a run.
 #[derive(Clone, Debug)]
 pub struct MachineFacts {
-    /// As `Linux 6.1.0`.
+    /// The system and its release, such as `Linux 6.1.0`.
     pub system: String,
     /// The name of the processor.
     pub processor: String,
-    /// Threads that can run at once.
+    /// Threads that can run concurrently.
     pub cpus: usize,
     /// Bytes of memory; 0: unknown.
     pub memory_bytes: u64,

@@ -1,4 +1,4 @@
-//! The results of calls: counts, histograms and time slices. The results of workers are added up.
+//! The results of calls: counts, histograms and time slices. Results of several workers are added.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,9 +8,9 @@ use crate::model::must_escape;
 
 /// Significant decimal digits of each value.
 const DIGITS: u8 = 3;
-/// The same in slices of time, of which there are many.
+/// Significant decimal digits in time slices, of which there are many.
 const SLICE_DIGITS: u8 = 2;
-/// The longest time in a histogram: an hour.
+/// The longest time that a histogram counts: an hour.
 const NS_MAX: u64 = 3_600_000_000_000;
 /// Maximum slices of a run; longer runs have longer slices.
 const SLICES_MAX: u64 = 600;
@@ -27,17 +27,17 @@ pub(super) fn ns_histogram() -> NsHistogram {
 }
 
 fn histogram_of(digits: u8) -> NsHistogram {
-    // It grows with its values; these digits are valid.
+    // The histogram grows with its values. These numbers of digits are valid.
     Histogram::new(digits).unwrap_or_else(|_| unreachable!("0 to 5 digits are valid"))
 }
 
-/// Counts a time; a longer one counts as an hour.
+/// Counts a time; times above an hour count as an hour.
 pub(super) fn record(histogram: &mut NsHistogram, ns: u64) {
-    // A histogram that grows takes any value.
+    // A growing histogram accepts every value.
     let _ = histogram.record(ns.min(NS_MAX));
 }
 
-/// Adds all of `other`.
+/// Adds all values of `other`.
 fn add(histogram: &mut NsHistogram, other: &NsHistogram) {
     let _ = histogram.add(other);
 }
@@ -51,20 +51,21 @@ pub struct LoadMeasures {
     pub slices: Vec<LoadSlice>,
     /// Length of a slice.
     pub slice: Duration,
-    /// Good calls that completed while calls counted, whenever they were due.
+    /// Good calls that completed while calls were counted, whenever they were due.
     pub done_in_time: u64,
-    /// Calls that began late because the maximum of calls was in flight.
+    /// Calls that began late because the maximum number of calls was in flight.
     pub held_back: u64,
-    /// Calls that began more than a millisecond after they were due although there was room: the
-    /// generator was too slow.
+    /// Calls that began more than a millisecond late although the maximum number was not in flight:
+    /// the generator was too slow.
     pub late: u64,
-    /// Nanoseconds from due to begun, of calls for which there was room: the generator's error.
+    /// Nanoseconds from the due time to the start of calls that no limit held back: the generator's
+    /// error.
     pub lag: NsHistogram,
-    /// Scheduled calls that had not begun at the end.
+    /// Scheduled calls that had not started at the end.
     pub never_sent: u64,
     /// Calls in flight when the user ended the run.
     pub unanswered: u64,
-    /// The age of the oldest of them since it was due, in nanoseconds.
+    /// The time since the oldest of these calls was due, in nanoseconds.
     pub oldest_unanswered_ns: u64,
     /// All completed calls, the warm-up included.
     pub all_calls: u64,
@@ -79,23 +80,23 @@ pub struct OperationMeasures {
     pub errors: BTreeMap<String, u64>,
     /// One example of each kind of error.
     pub examples: BTreeMap<String, String>,
-    /// Nanoseconds from due to completed.
+    /// Nanoseconds from the due time to completion.
     pub latency: NsHistogram,
-    /// Nanoseconds from sent to completed.
+    /// Nanoseconds from sending to completion.
     pub service: NsHistogram,
-    /// Nanoseconds from due to the head of the response.
+    /// Nanoseconds from the due time to the head of the response.
     pub first_byte: NsHistogram,
-    /// Nanoseconds from due to the first event of a stream.
+    /// Nanoseconds from the due time to the first event of a stream.
     pub first_event: NsHistogram,
-    /// The same to its second event.
+    /// Nanoseconds from the due time to the second event of a stream.
     pub second_event: NsHistogram,
     /// Nanoseconds between two events of a stream.
     pub gaps: NsHistogram,
-    /// Nanoseconds between the end of the first and of the last stream of one task.
+    /// Nanoseconds between the end of the first stream and the end of the last stream of one task.
     pub spread: NsHistogram,
     /// Nanoseconds from the last event of a stream to its webhook.
     pub delivery: NsHistogram,
-    /// Good calls within the limits of the plan.
+    /// Good calls within the plan's limits of a call.
     pub within_limits: u64,
     /// Events of streams.
     pub events: u64,
@@ -106,16 +107,16 @@ pub struct OperationMeasures {
 pub struct LoadSlice {
     /// Completed calls, good or failed.
     pub calls: u64,
-    /// Failed calls among them.
+    /// Failed calls.
     pub errors: u64,
     /// Events of streams.
     pub events: u64,
-    /// Nanoseconds from due to completed, of the good ones.
+    /// Nanoseconds from the due time to completion, of good calls.
     pub latency: NsHistogram,
 }
 
 impl LoadMeasures {
-    /// Empty results for so many operations, for a run that takes `length`.
+    /// Empty results for `operations` operations, for a run that takes `length`.
     pub fn new(operations: usize, length: Duration) -> LoadMeasures {
         let seconds = length.as_secs().div_ceil(SLICES_MAX).max(1);
         LoadMeasures {
@@ -133,7 +134,7 @@ impl LoadMeasures {
         }
     }
 
-    /// The slice of this time.
+    /// The slice that contains this time.
     pub(super) fn slice_at(&mut self, now_ns: u64) -> &mut LoadSlice {
         let index = (now_ns / self.slice.as_nanos() as u64) as usize;
         if self.slices.len() <= index {
@@ -158,8 +159,8 @@ impl LoadMeasures {
         add(&mut self.lag, &other.lag);
     }
 
-    /// Appends the results of the same calls in a later run. `counted`: the slices of that run in
-    /// which calls were counted.
+    /// Appends the results of the same calls from a later run. `counted`: the slices of the later
+    /// run in which calls were counted.
     pub(super) fn append(&mut self, mut other: LoadMeasures, counted: std::ops::Range<usize>) {
         let slices = std::mem::take(&mut other.slices);
         self.add(&other);
@@ -181,7 +182,7 @@ impl OperationMeasures {
         self.good + self.failed()
     }
 
-    /// Calls that failed.
+    /// Failed calls.
     pub fn failed(&self) -> u64 {
         self.errors.values().sum()
     }
@@ -218,7 +219,7 @@ impl OperationMeasures {
     }
 }
 
-/// A text of the agent, short and without control characters of terminals.
+/// A text of the agent, shortened and without terminal control characters.
 pub(super) fn shown(text: &str) -> String {
     let escaped = |char: char| match must_escape(char) {
         true => char.escape_default().to_string(),
@@ -227,7 +228,7 @@ pub(super) fn shown(text: &str) -> String {
     text.chars().take(EXAMPLE_CHARS_MAX).map(escaped).collect()
 }
 
-/// Adds slices of the same times.
+/// Adds slices to the slices of the same times.
 pub(super) fn add_slices(slices: &mut Vec<LoadSlice>, others: &[LoadSlice]) {
     if slices.len() < others.len() {
         slices.resize_with(others.len(), LoadSlice::default);

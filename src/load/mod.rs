@@ -1,10 +1,10 @@
-//! The load generator: makes calls when they are due, independently of the server, and records the
+//! The load generator: starts calls when they are due, independently of the server, and records the
 //! results.
 //!
 //! Invariant: the schedule of calls does not depend on the server (open loop), and latency counts
-//! from the time a call is due. Calls that were late, held back, cut off at the end or answered
-//! incorrectly are counted and reported; slow calls are never left out. Over [`LoadClock`] and
-//! [`Transport`](crate::client::Transport) a run works in simulated time as well as over sockets.
+//! from the due time of a call. Calls that were late, held back, unfinished at the end or answered
+//! incorrectly are counted and reported; slow calls are never left out. With other implementations
+//! of [`LoadClock`] and [`Transport`](crate::client::Transport) a run works in simulated time.
 
 mod answer_check;
 mod behaviour;
@@ -43,7 +43,7 @@ pub use probe::{CallProbe, ProbedTransport};
 pub use progress::LoadProgress;
 pub use recording::{read_recording, write_recording};
 pub use run::{LoadRun, LoadedTarget, WebhookTarget};
-pub use self_test::{SelfTestLine, self_test};
+pub use self_test::{SelfTestLine, SelfTestVerdict, self_test};
 pub use webhooks::WebhookReceiver;
 pub use worker::{LoadWorker, SharedMeasures, WorkerSetup};
 pub use workload::{Workload, arrivals};

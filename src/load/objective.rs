@@ -1,4 +1,4 @@
-//! Objectives of a run, as `p99<20ms` or `errors=0`.
+//! Objectives of a run, such as `p99<20ms` or `errors=0`.
 
 use super::{
     CallLimits,
@@ -11,7 +11,7 @@ pub struct Objective {
     text: String,
     metric: Metric,
     comparison: Comparison,
-    /// Microseconds, calls per second, a number, or a share of 1, depending on the metric.
+    /// Microseconds, calls per second, a number, or a share of 1; the unit depends on the metric.
     value: f64,
 }
 
@@ -42,7 +42,7 @@ enum TimeOf {
     Delivery,
 }
 
-/// The value of its distribution.
+/// The compared value of the time's distribution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Quantile {
     Mean,
@@ -63,7 +63,7 @@ enum Comparison {
     More,
 }
 
-/// The comparison operators, the longer ones first.
+/// The comparison operators; longer operators precede shorter ones.
 const COMPARISONS: [(&str, Comparison); 6] = [
     ("<=", Comparison::AtMost),
     (">=", Comparison::AtLeast),
@@ -88,7 +88,7 @@ impl Objective {
     /// Reads objectives, separated by commas.
     ///
     /// # Errors
-    /// A sentence with the invalid one.
+    /// A sentence about the invalid objective.
     pub fn list(text: &str) -> Result<Vec<Objective>, String> {
         text.split(',').filter(|one| !one.trim().is_empty()).map(Objective::parse).collect()
     }
@@ -96,7 +96,7 @@ impl Objective {
     /// Reads one objective.
     ///
     /// # Errors
-    /// A sentence with the problem.
+    /// A sentence about the error.
     pub fn parse(text: &str) -> Result<Objective, String> {
         let text = text.trim();
         let wrong = |what: &str| {
@@ -141,16 +141,16 @@ impl Objective {
             _ => value.parse::<f64>().map_err(|_| wrong("its number is invalid"))?,
         };
         if !value.is_finite() || value < 0.0 {
-            return Err(wrong("its number is out of range"));
+            return Err(wrong("its number must be 0 or more"));
         }
         Ok(Objective { text: text.to_owned(), metric, comparison, value })
     }
 
-    /// Adds the limit of this objective for one call to `limits`.
+    /// Adds the limit that this objective sets for one call to `limits`.
     pub fn limit_calls(&self, limits: &mut CallLimits) {
         let is_upper = matches!(self.comparison, Comparison::Less | Comparison::AtMost);
         let Metric::Time(of, quantile) = self.metric else { return };
-        // Half of the calls may exceed a mean or median, so these do not limit a call.
+        // Half of the calls may exceed a mean or a median, so neither limits a call.
         if matches!(quantile, Quantile::Mean | Quantile::P50) {
             return;
         }
@@ -170,10 +170,10 @@ impl Objective {
         }
     }
 
-    /// Checks it.
+    /// Checks the objective.
     ///
     /// # Errors
-    /// A sentence with the measured value.
+    /// A sentence with the measured value, or that nothing was measured.
     pub fn check(&self, target: &TargetReport) -> Result<(), String> {
         let measured = self.measured(target);
         let holds = measured.is_some_and(|measured| match self.comparison {
@@ -185,7 +185,7 @@ impl Objective {
         });
         match (holds, measured) {
             (true, _) => Ok(()),
-            (false, None) => Err(format!("{}: no such value was measured", self.text)),
+            (false, None) => Err(format!("{}: this value was not measured", self.text)),
             (false, Some(measured)) => {
                 let told = match self.metric {
                     Metric::Time(..) => format!("{:.3} ms", measured / 1e3),
@@ -253,7 +253,7 @@ impl Quantile {
     }
 }
 
-/// A time as `20ms`, `1.5s` or `300us`, in microseconds.
+/// Parses a time such as `20ms`, `1.5s` or `300us`, in microseconds.
 fn microseconds(text: &str) -> Option<f64> {
     let units = [("ms", 1e3), ("us", 1.0), ("µs", 1.0), ("s", 1e6)];
     let (digits, unit) =

@@ -1,4 +1,4 @@
-//! The kinds of calls, and how each of them is made.
+//! The kinds of calls, and their execution.
 
 use std::{cell::Cell, pin::pin};
 
@@ -18,7 +18,7 @@ use super::{
 
 /// Milliseconds for which the agent holds a task that will be canceled.
 const HELD_TO_CANCEL_MS: u64 = 60_000;
-/// Maximum tasks of a listed page.
+/// Maximum tasks of a page.
 const PAGE_TASKS: u32 = 50;
 
 /// A kind of call.
@@ -38,14 +38,14 @@ pub enum LoadOperation {
     List,
     /// Creates a waiting task, and cancels it.
     Cancel,
-    /// Sends a message with a webhook, and waits for its last post.
+    /// Sends a message with a webhook, and waits for the last post to the webhook.
     Push,
-    /// Follows a stream, closes it in the middle, and resumes it.
+    /// Follows a stream, closes it before its end, and resumes it.
     Resume,
 }
 
 impl LoadOperation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [LoadOperation; 9] = [
         LoadOperation::Send,
         LoadOperation::Get,
@@ -58,7 +58,7 @@ impl LoadOperation {
         LoadOperation::Resume,
     ];
 
-    /// Its name in options and reports.
+    /// The name in options and reports.
     pub const fn name(self) -> &'static str {
         match self {
             LoadOperation::Send => "send",
@@ -78,17 +78,17 @@ impl LoadOperation {
         LoadOperation::ALL.into_iter().find(|operation| operation.name() == name)
     }
 
-    /// Whether it reads tasks that earlier calls created.
+    /// Whether the operation reads tasks that earlier calls created.
     pub(super) const fn reads_tasks(self) -> bool {
         matches!(self, LoadOperation::Get | LoadOperation::Batch | LoadOperation::List)
     }
 
-    /// Whether it needs an agent that holds a task for `hold:MS:N`.
+    /// Whether the operation needs an agent that holds a task for `hold:MS:N`.
     pub const fn needs_hold(self) -> bool {
         matches!(self, LoadOperation::Subscribe | LoadOperation::Cancel | LoadOperation::Resume)
     }
 
-    /// Whether it follows a stream.
+    /// Whether the operation follows a stream.
     pub const fn is_streaming(self) -> bool {
         matches!(
             self,
@@ -107,9 +107,10 @@ pub(super) struct CallTimes {
     pub events_ns: Vec<u64>,
     /// Events of several streams.
     pub more_events: u64,
-    /// Nanoseconds between the end of the first of several streams and that of the last one.
+    /// Nanoseconds between the end of the first and the end of the last of several streams.
     pub spread_ns: Option<u64>,
-    /// Nanoseconds from the last event of the stream to its webhook; 0 if the webhook came first.
+    /// Nanoseconds from the last event of the stream to its webhook; 0 if the webhook arrived
+    /// first.
     pub delivery_ns: Option<u64>,
 }
 
@@ -131,7 +132,7 @@ pub(super) struct OperationContext<'a, T: Transport, C> {
     pub webhooks: Option<&'a WebhookReceiver>,
     pub probe: &'a CallProbe,
     pub is_checked: bool,
-    /// True: the stream has ended, and its webhook has not arrived.
+    /// True: the stream has ended, but its webhook has not arrived.
     pub awaits_webhook: Cell<bool>,
 }
 
@@ -139,18 +140,18 @@ pub(super) struct OperationContext<'a, T: Transport, C> {
 #[derive(Clone)]
 pub(super) struct ReadableTask {
     pub id: String,
-    /// Bytes and bits of the text that it was created with; `None`: it is unknown whether the task
-    /// contains it.
+    /// Bytes and bits of the text with which the task was created; `None`: it is unknown whether
+    /// the task contains the text.
     pub text: Option<(usize, u64)>,
-    /// Its state when its call ended.
+    /// The state of the task when its call ended.
     pub state: TaskState,
 }
 
 impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
-    /// Makes one call and returns the task that it created, if later calls can read it.
+    /// Makes one call. Returns the task that the call created, if later calls can read it.
     ///
     /// # Errors
-    /// Why the call counts as failed.
+    /// The reason why the call counts as failed.
     pub async fn make(
         &self,
         due: DueCall,
@@ -192,7 +193,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
         let is_echoed = self.plan.agent.echoes && self.call.shape == PayloadShape::Text;
         if self.is_checked && is_echoed {
             if !has_text(&answer, &text) {
-                let why = format!("the answer to {text:.40} does not repeat it");
+                let why = format!("the answer does not contain the sent text {text:.40}");
                 return Err(CallFailure::wrong("other_answer", why));
             }
             if answer.state().is_some_and(|state| state != TaskState::Completed) {
@@ -214,7 +215,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
         self.is_read(&self.client.get_task(task.id.as_str(), None).await?, task)
     }
 
-    /// Whether an answer is this task.
+    /// Checks that an answer is this task.
     fn is_read(&self, answer: &Answer, task: &ReadableTask) -> Result<(), CallFailure> {
         if answer.task().is_none() {
             return Err(CallFailure::wrong("no_task", "the answer has no task"));
@@ -276,7 +277,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
             let events_ns = events_ns?;
             let end_ns = events_ns.last().copied().unwrap_or_default();
             ends_ns = (ends_ns.0.min(end_ns), ends_ns.1.max(end_ns));
-            // The first stream stands for all: its first event, and its gaps.
+            // The first stream represents all streams: its first event, and its gaps.
             match times.events_ns.is_empty() {
                 true => times.events_ns = events_ns,
                 false => times.more_events += events_ns.len() as u64,
@@ -293,7 +294,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
             Some(TaskState::Canceled) => Ok(()),
             other => {
                 let state = other.map_or("nothing", TaskState::word);
-                let why = format!("the cancelled task is {state}");
+                let why = format!("the canceled task is {state}");
                 Err(CallFailure::wrong("not_canceled", why))
             }
         }
@@ -340,7 +341,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
         self.is_uncut(2)
     }
 
-    /// Creates a task that is held for so long, and returns its id.
+    /// Creates a task that the agent holds for `hold_ms`, and returns its id.
     async fn held_task(&self, hold_ms: u64) -> Result<String, CallFailure> {
         let text = self.trigger(&format!("hold:{hold_ms}:"));
         let request = SendRequest::text(text.as_str()).return_immediately();
@@ -349,7 +350,7 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
             (Some(id), Some(state)) if !state.is_terminal() => Ok(id.to_str().into_owned()),
             (_, state) => {
                 let state = state.map_or("no task", TaskState::word);
-                let why = format!("the agent does not hold the task: it is {state}");
+                let why = format!("the agent does not hold the task: the task is {state}");
                 Err(CallFailure::wrong("not_held", why))
             }
         }
@@ -363,7 +364,8 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
         }
     }
 
-    /// The client resumes broken streams without a loss; here a break is an error.
+    /// Checks that no stream broke. The client resumes broken streams without a loss; here a break
+    /// is an error.
     fn is_uncut(&self, requests: u64) -> Result<(), CallFailure> {
         match self.probe.requests() {
             made if made > requests => {
@@ -405,14 +407,14 @@ impl<'a, T: Transport, C: LoadClock> StreamReading<'a, T, C> {
         if self.context.is_checked
             && let Err(failure) = self.check.event(&event)
         {
-            // Omitted repetitions explain the missing events.
+            // If repetitions were omitted, they explain the missing events.
             self.has_no_repeats()?;
             return Err(failure);
         }
         Ok(Some(()))
     }
 
-    /// Reads to the end, and checks that the task has ended.
+    /// Reads the stream to its end, and checks that the task has ended.
     async fn follow_to_end(&mut self, events_ns: &mut Vec<u64>) -> Result<(), CallFailure> {
         while self.next(events_ns).await?.is_some() {}
         self.has_no_repeats()?;
@@ -424,7 +426,8 @@ impl<'a, T: Transport, C: LoadClock> StreamReading<'a, T, C> {
         if self.context.is_checked { self.check.end() } else { Ok(()) }
     }
 
-    /// The client omits events that a server repeats; here that is an error.
+    /// Checks that no event was repeated. The client omits repeated events; here a repetition is an
+    /// error.
     fn has_no_repeats(&self) -> Result<(), CallFailure> {
         match self.stream.repeats() {
             0 => Ok(()),
@@ -443,7 +446,7 @@ fn message(text: &str, shape: PayloadShape) -> SendRequest {
         PayloadShape::Text => SendRequest::text(text),
         PayloadShape::Data => {
             let json = format!("{{\"text\":\"{text}\"}}");
-            // The text has no characters that JSON escapes.
+            // The text has no characters that JSON must escape.
             match JsonObject::parse(&json) {
                 Ok(object) => SendRequest::parts(&PartsBuf::new().data(object)),
                 Err(_) => SendRequest::text(text),
@@ -457,8 +460,8 @@ fn message(text: &str, shape: PayloadShape) -> SendRequest {
     }
 }
 
-/// A text of `bytes` ASCII characters: 16 hexadecimal digits of `bits`, which differ from call to
-/// call, then words.
+/// A text of `bytes` ASCII characters: 16 hexadecimal digits of `bits`, which differ between calls,
+/// and then words.
 pub(super) fn payload(bytes: usize, bits: u64) -> String {
     const FILL: &str = "the quick brown fox jumps over the lazy dog and runs on ";
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -482,7 +485,7 @@ fn has_ended_well(answer: &Answer) -> Result<(), CallFailure> {
     }
 }
 
-/// Whether a task has the state in which a wait must end.
+/// Checks that a task has a state in which a wait may end successfully.
 fn is_good_end(state: TaskState) -> Result<(), CallFailure> {
     match state {
         TaskState::Completed | TaskState::InputRequired | TaskState::AuthRequired => Ok(()),

@@ -9,12 +9,12 @@ use super::LoadOperation;
 pub enum LoadPace {
     /// Open loop: calls are due at times that do not depend on the answers.
     Rate(RateSpan),
-    /// Closed loop: the maximum of calls is in flight, and each answer starts the next call.
-    /// Latencies then leave out the time for which a slow server delays calls.
+    /// Closed loop: the maximum number of calls is in flight, and each answer starts the next call.
+    /// Then latencies do not include the time for which a slow server delays calls.
     Closed,
 }
 
-/// Calls per second, of all workers together; the rate changes evenly from the first call to the
+/// Calls per second of all workers together. The rate changes linearly from the first call to the
 /// last.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateSpan {
@@ -22,7 +22,7 @@ pub struct RateSpan {
     pub from: f64,
     /// At the end.
     pub to: f64,
-    /// How the times between calls vary.
+    /// The distribution of the times between calls.
     pub arrivals: Arrivals,
 }
 
@@ -35,21 +35,21 @@ impl RateSpan {
         RateSpan { from: rate, to: rate, arrivals }
     }
 
-    /// The rate after this share of the time, from 0 to 1.
+    /// The rate after this share of the run, from 0 to 1.
     fn at(self, share: f64) -> f64 {
         self.from + (self.to - self.from) * share.clamp(0.0, 1.0)
     }
 }
 
-/// How the times between calls vary.
+/// The distribution of the times between calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
-    /// Equal times.
+    /// All times are equal.
     Constant,
-    /// Exponentially, as independent users arrive.
+    /// An exponential distribution, as of independent users.
     Poisson,
-    /// By a gamma distribution of this shape: 1 is Poisson, a smaller one gives bursts, a larger
-    /// one is more regular.
+    /// A gamma distribution of this shape: 1 is Poisson, a smaller shape gives bursts, a larger
+    /// shape is more regular.
     Gamma(f64),
 }
 
@@ -61,12 +61,12 @@ pub enum CheckLevel {
     Full,
     /// Every hundredth answer.
     Sample,
-    /// None.
+    /// No answer.
     Off,
 }
 
 impl CheckLevel {
-    /// Whether the call of this number is checked.
+    /// Whether the call with this number is checked.
     pub(super) fn holds(self, number: u64) -> bool {
         match self {
             CheckLevel::Full => true,
@@ -76,20 +76,20 @@ impl CheckLevel {
     }
 }
 
-/// The bytes of a message's text.
+/// The size of a message's text in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PayloadSize {
     /// A fixed number.
     Fixed(usize),
-    /// Every number between these two, with equal probability.
+    /// Every number from the first to the second, with equal probability.
     Uniform(usize, usize),
-    /// By a log-normal distribution: most are near the median, few are much longer; at most
-    /// [`PayloadSize::BYTES_MAX`].
+    /// A log-normal distribution: most texts are near the median, few are much longer; the maximum
+    /// is [`PayloadSize::BYTES_MAX`].
     LogNormal {
-        /// Half of the texts are shorter.
+        /// The median: half of the texts are shorter.
         median: f64,
-        /// The standard deviation of the logarithm; 1 makes one text of a hundred ten times as long
-        /// as the median.
+        /// The standard deviation of the logarithm. With 1, one text in a hundred is at least ten
+        /// times as long as the median.
         sigma: f64,
     },
 }
@@ -111,23 +111,23 @@ pub enum PayloadShape {
     File,
 }
 
-/// One kind of call of a plan.
+/// One kind of call in a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlannedCall {
-    /// Its operation.
+    /// The operation.
     pub operation: LoadOperation,
-    /// Its share of the calls, relative to the weights of the others; above 0.
+    /// The share of the calls, relative to the weights of the other kinds; above 0.
     pub weight: f64,
-    /// Bytes of the text of its message.
+    /// Bytes of the message's text.
     pub payload: PayloadSize,
     /// The kind of part that holds the text.
     pub shape: PayloadShape,
-    /// Events of its stream, the first and the last included: the N of `stream:N`.
+    /// Events of the stream, including the first and the last: the N of `stream:N`.
     pub events: u64,
-    /// Minimum bytes of each chunk of its stream; 0: the agent decides.
+    /// Minimum bytes of each chunk of the stream; 0: the agent decides.
     pub chunk_bytes: u64,
-    /// How long the agent holds the task of a subscription, a resumed stream or a canceled task:
-    /// the MS of `hold:MS:N`.
+    /// The time for which the agent holds the task of a subscription, a resumed stream or a
+    /// canceled task: the MS of `hold:MS:N`.
     pub hold: Duration,
     /// Streams that follow the task of one `subscribe`.
     pub subscribers: usize,
@@ -158,50 +158,50 @@ impl PlannedCall {
     }
 }
 
-/// Limits of one call. A call within all of them and without an error is goodput.
+/// Limits of one call. A call without an error and within all limits counts as goodput.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallLimits {
-    /// From due to completed, in nanoseconds.
+    /// From the due time to completion, in nanoseconds.
     pub latency_ns: Option<u64>,
-    /// From sent to completed, in nanoseconds.
+    /// From sending to completion, in nanoseconds.
     pub service_ns: Option<u64>,
-    /// From due to the head of the response, in nanoseconds.
+    /// From the due time to the head of the response, in nanoseconds.
     pub first_byte_ns: Option<u64>,
-    /// From due to the first event, in nanoseconds.
+    /// From the due time to the first event, in nanoseconds.
     pub first_event_ns: Option<u64>,
-    /// From due to the second event, in nanoseconds.
+    /// From the due time to the second event, in nanoseconds.
     pub second_event_ns: Option<u64>,
     /// Between two events, in nanoseconds.
     pub gap_ns: Option<u64>,
-    /// Between the ends of the first and of the last stream of a task, in nanoseconds.
+    /// Between the end of the first and the end of the last stream of a task, in nanoseconds.
     pub spread_ns: Option<u64>,
     /// From the end of a stream to its webhook, in nanoseconds.
     pub delivery_ns: Option<u64>,
 }
 
-/// A call at a recorded time.
+/// A recorded call with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordedCall {
-    /// When it is due, in nanoseconds since the start.
+    /// The due time, in nanoseconds since the start.
     pub due_ns: u64,
     /// The index of the call in the plan.
     pub call: usize,
-    /// Bytes of its text.
+    /// Bytes of the message's text.
     pub payload_bytes: usize,
 }
 
 /// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct LoadPlan {
-    /// Its name in reports: a phase of a workload, or the names of its operations.
+    /// The name in reports: a phase of a workload, or the names of the operations.
     pub name: String,
-    /// The version of the workload that it is a phase of; 0: none.
+    /// The version of the workload to which this phase belongs; 0: none.
     pub workload_version: u32,
     /// The kinds of calls.
     pub calls: Vec<PlannedCall>,
     /// When calls begin.
     pub pace: LoadPace,
-    /// Recorded calls, which are made at their times instead of the pace.
+    /// Recorded calls, which replace `pace`.
     pub replay: Option<Arc<[RecordedCall]>>,
     /// Time at the start during which calls are made but not counted.
     pub warmup: Duration,
@@ -209,18 +209,18 @@ pub struct LoadPlan {
     pub duration: Duration,
     /// Maximum number of calls, the warm-up included; `None`: as many as the time allows.
     pub requests_max: Option<u64>,
-    /// Calls of all workers in flight. In an open loop this is the maximum: further calls wait,
-    /// which is reported, and their latency continues to count. In a closed loop it is the constant
-    /// number.
+    /// Maximum calls of all workers in flight. In an open loop further calls wait, which is
+    /// reported, and their latency continues to count. In a closed loop this is the constant number
+    /// of calls in flight.
     pub in_flight_max: usize,
-    /// Clients of all workers, each with its own connections: one connection each if calls share it
-    /// (HTTP/2), otherwise one for each call in flight.
+    /// Clients of all workers, each with separate connections: one connection if calls share it
+    /// (HTTP/2), otherwise one connection for each call in flight.
     pub connections: usize,
-    /// Time limit of one call, or of one whole stream.
+    /// Time limit of one call, including its whole stream.
     pub call_timeout: Duration,
-    /// Threads, each with its own connections and its share of the calls.
+    /// Threads, each with separate connections and a share of the calls.
     pub workers: usize,
-    /// The same seed, with the same other values, makes the same calls at the same times.
+    /// The seed. The same seed and the same other values make the same calls at the same times.
     pub seed: u64,
     /// The share of answers to check.
     pub check: CheckLevel,
@@ -230,17 +230,17 @@ pub struct LoadPlan {
     pub agent: AgentBehaviour,
 }
 
-/// The behaviour of an agent with texts of the load generator (docs/bench.md).
+/// The behaviour of an agent with the texts of the load generator (docs/bench.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentBehaviour {
-    /// It answers any other text with the same text, which is then checked.
+    /// The agent answers any other text with the same text; the answers are then checked.
     pub echoes: bool,
-    /// It answers `stream:N` with N events, which is then checked.
+    /// The agent answers `stream:N` with N events; their number is then checked.
     pub counts: bool,
-    /// The texts of the chunks of `stream:N` begin with `chunk 1`, `chunk 2` and so on, which is
-    /// then checked.
+    /// The texts of the chunks of `stream:N` begin with `chunk 1`, `chunk 2` and so on; the numbers
+    /// are then checked.
     pub numbers: bool,
-    /// It holds a task for `hold:MS:N`.
+    /// The agent holds a task for `hold:MS:N`.
     pub holds: bool,
 }
 
@@ -248,8 +248,9 @@ impl LoadPlan {
     /// The longest duration, and the longest warm-up: a year.
     pub const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-    /// These calls for so long, with the defaults: a warm-up of a second, 1,000 calls in flight, 30
-    /// s for each, one worker, seed 1, every answer checked, an agent of unknown behaviour.
+    /// A plan of these calls with this duration and the defaults: a warm-up of a second, 1,000
+    /// calls in flight, 30 s for each call, one worker, seed 1, every answer checked, unknown agent
+    /// behaviour.
     pub fn new(calls: Vec<PlannedCall>, pace: LoadPace, duration: Duration) -> LoadPlan {
         let plan = LoadPlan {
             name: String::new(),
@@ -272,19 +273,19 @@ impl LoadPlan {
         plan.with_calls(calls)
     }
 
-    /// The same plan with these calls, named by their operations.
+    /// The same plan with other calls, named by their operations.
     #[must_use]
     pub fn with_calls(self, calls: Vec<PlannedCall>) -> LoadPlan {
         let names: Vec<&str> = calls.iter().map(|call| call.operation.name()).collect();
         LoadPlan { name: names.join(", "), calls, ..self }
     }
 
-    /// Threads; at least one.
+    /// The number of threads, at least one.
     pub(super) fn threads(&self) -> usize {
         self.workers.max(1)
     }
 
-    /// The calls in flight of one worker.
+    /// The maximum calls in flight of one worker.
     pub(super) fn worker_in_flight_max(&self) -> usize {
         self.in_flight_max.div_ceil(self.threads()).max(1)
     }
@@ -294,17 +295,17 @@ impl LoadPlan {
         self.replay.is_some() || self.pace != LoadPace::Closed
     }
 
-    /// When the last call is due, in nanoseconds since the start.
+    /// The end of the run, in nanoseconds since the start.
     pub(super) fn end_ns(&self) -> u64 {
         (self.warmup + self.duration).as_nanos() as u64
     }
 
-    /// When calls begin to count, in nanoseconds since the start.
+    /// The end of the warm-up, in nanoseconds since the start.
     pub(super) fn warmup_ns(&self) -> u64 {
         self.warmup.as_nanos() as u64
     }
 
-    /// The rate of due calls at this time since the start; `None`: unlimited.
+    /// The rate of due calls at this time after the start; `None`: unlimited.
     pub fn rate_at(&self, since: Duration) -> Option<f64> {
         match (&self.replay, self.pace) {
             (None, LoadPace::Rate(span)) => Some(span.at(self.share_at(since))),
@@ -312,7 +313,7 @@ impl LoadPlan {
         }
     }
 
-    /// The wanted average rate while calls count; `None`: unlimited.
+    /// The wanted average rate while calls are counted; `None`: unlimited.
     pub fn wanted_rate(&self) -> Option<f64> {
         if let Some(calls) = &self.replay {
             let warmup_ns = self.warmup_ns();
@@ -325,7 +326,7 @@ impl LoadPlan {
         }
     }
 
-    /// The elapsed share of the whole run at this time since the start.
+    /// The elapsed share of the run at this time after the start.
     fn share_at(&self, since: Duration) -> f64 {
         since.as_secs_f64() / (self.warmup + self.duration).as_secs_f64().max(1e-9)
     }

@@ -1,4 +1,5 @@
-//! What happens inside a call: when the head of its response came.
+//! Observes the responses of a call: the time of the first head, the number of requests, the media
+//! types.
 
 use std::{
     cell::RefCell,
@@ -20,26 +21,26 @@ use crate::{
 use super::failure::CallFailure;
 
 thread_local! {
-    /// The call that is being polled in this thread.
+    /// The probe of the calls that are being polled in this thread.
     static CURRENT: RefCell<Option<Arc<CallProbe>>> = const { RefCell::new(None) };
 }
 
-/// The observations of one call at a time.
+/// The observations of the current call.
 #[derive(Debug)]
 pub struct CallProbe {
     start: Instant,
-    /// Whether media types are looked at.
+    /// True: media types are checked.
     checks_media: bool,
-    /// Nanoseconds since `start`; 0: not yet.
+    /// Nanoseconds since `start` to the head of the first response; 0: none has arrived.
     first_byte_ns: AtomicU64,
     /// Requests since the call began.
     requests: AtomicU64,
-    /// A response had a media type that is not of A2A.
+    /// True: a response had a media type that A2A does not use.
     has_other_media: AtomicBool,
 }
 
 impl CallProbe {
-    /// A probe whose times count from `start`; `checks_media`: it checks media types.
+    /// A probe with times relative to `start`; `checks_media`: media types are checked.
     pub fn new(start: Instant, checks_media: bool) -> Arc<CallProbe> {
         Arc::new(CallProbe {
             start,
@@ -50,17 +51,17 @@ impl CallProbe {
         })
     }
 
-    /// Forgets the call before.
+    /// Resets the observations before a new call.
     pub fn clear(&self) {
         self.first_byte_ns.store(0, Relaxed);
         self.requests.store(0, Relaxed);
         self.has_other_media.store(false, Relaxed);
     }
 
-    /// Checks that all responses were of a media type of A2A.
+    /// Checks that all responses had a media type of A2A.
     ///
     /// # Errors
-    /// One was of another, or of none.
+    /// A response had another media type, or none.
     pub(super) fn check_media(&self) -> Result<(), CallFailure> {
         match self.has_other_media.load(Relaxed) {
             false => Ok(()),
@@ -76,31 +77,31 @@ impl CallProbe {
         self.requests.load(Relaxed)
     }
 
-    /// When the head of the first response had come; `None`: there was none, as with a WebSocket
-    /// that was open.
+    /// The time at which the head of the first response had arrived; `None`: no response arrived,
+    /// such as for a call on an open WebSocket.
     pub fn first_byte_ns(&self) -> Option<u64> {
         Some(self.first_byte_ns.load(Relaxed)).filter(|ns| *ns > 0)
     }
 
     fn note_head<R: HttpResponse>(&self, response: &R) {
-        // A2A 1.0 §9.1 and §11.1; a WebSocket that opens (101) has none.
+        // A2A 1.0 §9.1 and §11.1; the response that opens a WebSocket (101) has no media type.
         if self.checks_media && response.status() == 200 && !head_of(response).is_of_a2a() {
             self.has_other_media.store(true, Relaxed);
         }
         let now_ns = self.start.elapsed().as_nanos() as u64;
-        // A repetition is not the first one.
+        // Only the head of the first response counts.
         let _ = self.first_byte_ns.compare_exchange(0, now_ns, Relaxed, Relaxed);
     }
 
-    /// Runs calls, one after the other, under this probe.
+    /// Runs consecutive calls with this probe.
     pub fn over<F: Future>(self: &Arc<Self>, calls: F) -> ProbedCalls<F> {
         ProbedCalls { probe: Some(Arc::clone(self)), calls: Box::pin(calls) }
     }
 }
 
-/// Calls under a probe.
+/// Calls that are polled with a probe.
 pub struct ProbedCalls<F> {
-    /// There but while the calls are polled.
+    /// `None` while the calls are being polled.
     probe: Option<Arc<CallProbe>>,
     calls: Pin<Box<F>>,
 }
@@ -116,10 +117,10 @@ impl<F: Future> Future for ProbedCalls<F> {
     }
 }
 
-/// A transport that tells the probe of the call when heads of responses come.
+/// A transport that notes in the probe of the call when response heads arrive.
 #[derive(Clone)]
 pub struct ProbedTransport<T> {
-    /// Brings the requests.
+    /// The transport that sends the requests.
     pub inner: T,
 }
 

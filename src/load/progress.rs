@@ -1,4 +1,4 @@
-//! The progress of a run, without the histograms of the report: cheap enough for frequent polls.
+//! The progress of a run, without the histograms of the report, so that it can be polled often.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,7 +20,7 @@ pub struct LoadProgress {
 }
 
 impl LoadProgress {
-    /// Adds the results of a worker, from this slice on.
+    /// Adds the results of a worker; slices count from `from`.
     pub(super) fn add(&mut self, measures: &LoadMeasures, from: usize) {
         self.slice = measures.slice;
         for operation in &measures.operations {

@@ -1,4 +1,4 @@
-//! Recordings: calls with their times, one line of JSON each, for replays.
+//! Recordings for replays: calls with their times, one line of JSON for each call.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ struct RecordedLine {
     at_ms: f64,
     /// The operation of the call.
     operation: String,
-    /// Bytes of its text.
+    /// Bytes of the message's text.
     #[serde(default = "usual_payload")]
     payload: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,17 +40,18 @@ fn usual_payload() -> usize {
 
 /// Maximum calls of a recording.
 const CALLS_MAX: usize = 10_000_000;
-/// Maximum kinds of calls in a recording, which differ in more than times and payloads.
+/// Maximum kinds of calls in a recording. Kinds differ in more than the time and the payload.
 const KINDS_MAX: usize = 1_000;
 
-/// The calls of a plan as lines of JSON, of all workers, in the order of their times.
+/// Returns the calls of all workers of a plan as lines of JSON, in the order of their times.
 ///
 /// # Errors
-/// A sentence: the plan is a closed loop, which has no times of its own, or has more calls than a
+/// A sentence: the plan is a closed loop, which has no scheduled times, or has more calls than a
 /// recording allows.
 pub fn write_recording(plan: &LoadPlan) -> Result<String, String> {
     if !plan.is_open() {
-        return Err("in a closed loop, answers determine the times".to_owned());
+        let why = "a closed loop cannot be recorded: its answers determine the times of the calls";
+        return Err(why.to_owned());
     }
     let mut calls = Vec::new();
     for worker in 0..plan.threads() {
@@ -76,17 +77,17 @@ pub fn write_recording(plan: &LoadPlan) -> Result<String, String> {
             subscribers: (call.operation == LoadOperation::Subscribe).then_some(call.subscribers),
             batch: (call.operation == LoadOperation::Batch).then_some(call.batch),
         };
-        // Numbers and texts can always be written.
+        // Serialization of numbers and texts does not fail.
         serde_json::to_string(&line).unwrap_or_default() + "\n"
     });
     Ok(lines.collect())
 }
 
-/// The plan that replays a recording, with all other settings from `base`. It has the duration of
-/// the recording, and the warm-up is a part of it.
+/// The plan that replays a recording, with all other settings from `base`. It lasts as long as the
+/// recording, including the warm-up.
 ///
 /// # Errors
-/// A sentence with the invalid line and the reason.
+/// A sentence with the invalid line and the error.
 pub fn read_recording(text: &str, base: &LoadPlan) -> Result<LoadPlan, String> {
     let (mut calls, mut recorded): (Vec<PlannedCall>, Vec<RecordedCall>) = (Vec::new(), Vec::new());
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -108,9 +109,9 @@ pub fn read_recording(text: &str, base: &LoadPlan) -> Result<LoadPlan, String> {
         recorded.push(RecordedCall { due_ns, call, payload_bytes: line.payload });
     }
     recorded.sort_by_key(|call| call.due_ns);
-    let Some(last) = recorded.last() else { return Err("it has no calls".to_owned()) };
+    let Some(last) = recorded.last() else { return Err("the recording has no calls".to_owned()) };
     let whole = Duration::from_nanos(last.due_ns + 1);
-    // A recording shorter than the warm-up is counted as a whole.
+    // If the recording is shorter than the warm-up, all calls are counted.
     let warmup = if base.warmup < whole { base.warmup } else { Duration::ZERO };
     let plan = LoadPlan {
         warmup,

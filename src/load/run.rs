@@ -1,4 +1,4 @@
-//! A run: its threads, their results so far, and its end.
+//! A run: its threads, its progress, and its end.
 
 use std::{
     future::{Future, poll_fn},
@@ -29,9 +29,9 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 /// The receiver of webhooks.
 #[derive(Clone, Debug)]
 pub struct WebhookTarget {
-    /// The address of this machine to listen at; with several workers its port must be 0.
+    /// The local address on which the receiver listens; with several workers its port must be 0.
     pub listen: SocketAddr,
-    /// The URL by which the server reaches it; `None`: the address.
+    /// The URL by which the server reaches the receiver; `None`: the local address.
     pub url: Option<String>,
 }
 
@@ -57,30 +57,30 @@ pub struct LoadRun {
 /// The results of a run against one target.
 #[derive(Clone, Debug)]
 pub struct LoadedTarget {
-    /// Its URL, as the user named it.
+    /// The URL of the target, as the user named it.
     pub url: String,
-    /// The called interface, as `JSON-RPC 1.0`.
+    /// The called interface, such as `JSON-RPC 1.0`.
     pub interface: String,
     /// The plan.
     pub plan: LoadPlan,
     /// The results.
     pub measures: LoadMeasures,
-    /// When it started.
+    /// The start of the run.
     pub started_at: SystemTime,
     /// Time during which calls were counted.
     pub counted: Duration,
-    /// When the samples began to count.
+    /// The time from which the samples count.
     pub start: Instant,
     /// Samples of the generator.
     pub own: Vec<ProcessSample>,
     /// Samples of the server; empty: unknown.
     pub server: Vec<ProcessSample>,
-    /// The user ended it early.
+    /// True: the user ended the run early.
     pub is_interrupted: bool,
 }
 
 impl LoadedTarget {
-    /// Joins consecutive runs into one: the results of each while calls counted.
+    /// Joins consecutive runs into one, with the results of each run while calls were counted.
     pub fn joined(rounds: Vec<LoadedTarget>) -> Option<LoadedTarget> {
         let mut rounds = rounds.into_iter();
         let mut all = rounds.next()?;
@@ -98,7 +98,8 @@ impl LoadedTarget {
             append_samples(&mut all.server, round.server);
             all.measures.append(round.measures, range);
         }
-        // Each round replays the whole recording, which gives the rate.
+        // With a replay the plan remains: each round replays the whole recording, which determines
+        // the rate.
         if all.plan.replay.is_none() {
             all.plan.warmup = Duration::ZERO;
             all.plan.duration = all.counted;
@@ -110,7 +111,7 @@ impl LoadedTarget {
 impl LoadRun {
     /// Starts the threads of a plan. `client` builds a client of a worker, in the runtime of that
     /// worker. `pid`: the process of the server, if it is on this machine. `webhooks`: the receiver
-    /// of the server's posts; without it no call can `push`.
+    /// of the server's posts; without it, calls of `push` fail.
     ///
     /// # Errors
     /// The system has no resources, a client cannot be built, or the tasks to read cannot be
@@ -146,7 +147,7 @@ impl LoadRun {
         }
         let start = Instant::now();
         for starter in &starters {
-            // A thread that has ended meanwhile reports why at the end.
+            // A thread that has already ended returns its error at the end of the run.
             let _ = starter.send(start);
         }
         let mut run = LoadRun {
@@ -199,7 +200,7 @@ impl LoadRun {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Samples the processes if that is due; to be called often.
+    /// Samples the processes if a sample is due; callers call it often.
     pub fn sample_when_due(&mut self) {
         let last = self.own.last().map_or(self.start, |sample| sample.at);
         if last.elapsed() >= SAMPLE_EVERY {
@@ -207,13 +208,13 @@ impl LoadRun {
         }
     }
 
-    /// Ends it now.
+    /// Ends the run now.
     pub fn stop(&mut self) {
         self.is_interrupted = true;
         self.shared.iter().for_each(|shared| shared.stop());
     }
 
-    /// Waits for its end and takes the results.
+    /// Waits for the end of the run and returns the results.
     ///
     /// # Errors
     /// The failure of a worker.
@@ -223,7 +224,7 @@ impl LoadRun {
             self.sample_when_due();
         }
         let counted = self.start.elapsed().saturating_sub(self.plan.warmup);
-        // No call may be due between the last one and the end.
+        // There may be no due call between the last call and the end of the plan.
         let is_whole = self.plan.is_open() && self.plan.requests_max.is_none();
         let counted = match is_whole && !self.is_interrupted {
             true => self.plan.duration,
@@ -253,8 +254,8 @@ impl LoadRun {
     }
 }
 
-/// Appends the samples of a later round as if it had followed at once: resources used between the
-/// rounds belong to neither.
+/// Appends the samples of a later round as if the round had followed at once: resources used
+/// between rounds belong to no round.
 fn append_samples(samples: &mut Vec<ProcessSample>, later: Vec<ProcessSample>) {
     let (Some(last), Some(first)) = (samples.last().cloned(), later.first().cloned()) else {
         samples.extend(later);
@@ -275,12 +276,12 @@ struct LoadThread {
     webhooks: Option<WebhookTarget>,
     /// Signals that the thread can begin.
     ready: mpsc::Sender<()>,
-    /// Receives the start time; closed without one: another thread has failed, so there is no run.
+    /// Receives the start time; closed without a start time if another thread has failed.
     start: mpsc::Receiver<Instant>,
 }
 
 impl LoadThread {
-    /// Does its part of the run. `client` builds one of its clients.
+    /// Runs this thread's part of the plan. `client` builds a client.
     fn work<T: Transport + 'static>(
         self,
         client: &dyn Fn() -> Result<Client<ProbedTransport<T>>, String>,

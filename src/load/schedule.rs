@@ -14,19 +14,20 @@ use super::{Arrivals, LoadPace, LoadPlan, PayloadSize, RateSpan, RecordedCall};
 /// A scheduled call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DueCall {
-    /// Its number among the calls of its worker, from 0.
+    /// The number of the call among the calls of its worker, from 0.
     pub number: u64,
-    /// When, in nanoseconds since the start; `None`: as soon as there is room (closed loop).
+    /// The due time, in nanoseconds since the start; `None`: as soon as a slot is free (closed
+    /// loop).
     pub due_ns: Option<u64>,
     /// The index of the call in the plan.
     pub call: usize,
-    /// Bytes of its text.
+    /// Bytes of the message's text.
     pub payload_bytes: usize,
     /// Random bits for the content of the call.
     pub bits: u64,
 }
 
-/// The calls of one worker, in their order.
+/// The calls of one worker, in order.
 pub(super) struct CallSchedule {
     random: ChaCha8Rng,
     source: CallTimesSource,
@@ -40,7 +41,7 @@ pub(super) struct CallSchedule {
 
 /// The source of call times.
 enum CallTimesSource {
-    /// The answers of earlier calls: a closed loop.
+    /// The answers of earlier calls, in a closed loop.
     Answers,
     /// A rate.
     Rate { gaps: UnitGaps, pace: WorkerPace, units: f64 },
@@ -63,7 +64,7 @@ struct WorkerPace {
 }
 
 impl CallSchedule {
-    /// The calls of the plan's worker number `worker`.
+    /// The calls of the worker with this number.
     pub fn new(plan: &LoadPlan, worker: usize) -> CallSchedule {
         let workers = plan.threads();
         let mut random = ChaCha8Rng::seed_from_u64(plan.seed ^ (worker as u64) << 48);
@@ -96,8 +97,8 @@ impl CallSchedule {
         }
     }
 
-    /// The next call; `None`: that was the last. `now_ns` matters only in a closed loop, to detect
-    /// the end of the time.
+    /// The next call; `None`: no call remains. `now_ns` is used only in a closed loop, to detect
+    /// the end of the run.
     pub fn next(&mut self, now_ns: u64) -> Option<DueCall> {
         let is_enough = self.numbers_max.is_some_and(|most| self.next_number >= most);
         let (due_ns, recorded) = match &self.source {
@@ -160,7 +161,7 @@ impl CallSchedule {
         }
     }
 
-    /// A random number between 0 and 1, without these two.
+    /// A random number between 0 and 1, excluding both.
     fn share(&mut self) -> f64 {
         (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -190,7 +191,7 @@ fn by_rate(
     let gaps = match arrivals {
         Arrivals::Constant => UnitGaps::Constant,
         Arrivals::Poisson => UnitGaps::Exponential,
-        // The command line rejects an invalid shape; here it counts as Poisson.
+        // The command line rejects an invalid shape; here an invalid shape counts as Poisson.
         Arrivals::Gamma(shape) => match Gamma::new(shape, 1.0 / shape) {
             Ok(gamma) => UnitGaps::Gamma(gamma),
             Err(_) => UnitGaps::Exponential,
@@ -200,7 +201,7 @@ fn by_rate(
     let length = (plan.warmup + plan.duration).as_secs_f64().max(1e-9);
     let pace = WorkerPace { from: from / workers, growth: (to - from) / workers / length };
     let first = match gaps {
-        // The workers alternate.
+        // Calls of the workers alternate.
         UnitGaps::Constant => worker as f64 / workers,
         UnitGaps::Exponential | UnitGaps::Gamma(_) => gaps.next(random),
     };
@@ -208,12 +209,13 @@ fn by_rate(
 }
 
 impl WorkerPace {
-    /// When so many calls are due, in nanoseconds since the start.
+    /// The time at which this many calls have become due, in nanoseconds since the start.
     fn due_ns(self, calls: f64) -> u64 {
         let seconds = match self.growth {
             0.0 => calls / self.from,
             growth => {
-                // from·t + growth·t²/2 = calls; a rate that falls to 0 gives no more calls.
+                // from·t + growth·t²/2 = calls; after a falling rate has reached 0, no more calls
+                // are due.
                 let root = self.from * self.from + 2.0 * growth * calls;
                 if root < 0.0 { f64::MAX } else { 2.0 * calls / (self.from + root.sqrt()) }
             }
@@ -221,7 +223,7 @@ impl WorkerPace {
         (seconds * 1e9).round() as u64
     }
 
-    /// The number of calls that are due until this time.
+    /// The number of calls that become due until this time.
     fn calls_until(self, end_ns: u64) -> f64 {
         let seconds = end_ns as f64 / 1e9;
         self.from * seconds + self.growth * seconds * seconds / 2.0

@@ -1,4 +1,4 @@
-//! A receiver of webhooks, for one worker: it accepts every post and reports the last one of each
+//! A receiver of webhooks for one worker. It accepts every post and reports the last post of each
 //! task.
 
 use std::{
@@ -32,7 +32,7 @@ pub struct WebhookReceiver {
     awaited: Rc<Awaited>,
 }
 
-/// The tasks that wait for their last webhook, by the numbers in their URLs.
+/// The tasks that wait for their last webhook, by the number in the URL of the webhook.
 type Awaited = RefCell<HashMap<u64, Rc<PostSlot>>>;
 
 /// The slot for the last webhook of a task.
@@ -56,8 +56,8 @@ pub(super) struct LastWebhook {
 }
 
 impl WebhookReceiver {
-    /// Listens at an address of this machine. `url`: the URL by which the server reaches it;
-    /// `None`: that address. [`WebhookReceiver::serve`] serves the connections.
+    /// Listens on a local address. `url`: the URL by which the server reaches the receiver; `None`:
+    /// the local address. [`WebhookReceiver::serve`] serves the connections.
     ///
     /// # Errors
     /// The address is not available.
@@ -72,7 +72,7 @@ impl WebhookReceiver {
         Ok((receiver, listener))
     }
 
-    /// Accepts posts while it is polled.
+    /// Accepts posts until the future is dropped.
     pub async fn serve(&self, listener: TcpListener) {
         let local = tokio::task::LocalSet::new();
         local
@@ -86,7 +86,7 @@ impl WebhookReceiver {
                                 let _ = take_posts(stream, &awaited).await;
                             });
                         }
-                        // Without free descriptors other connections have to end first.
+                        // If no descriptor is free, other connections must end first.
                         Err(_) => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
                     }
                 }
@@ -94,7 +94,7 @@ impl WebhookReceiver {
             .await;
     }
 
-    /// Begins to wait for the webhooks of one more task.
+    /// Starts to wait for the webhooks of a task.
     pub(super) fn expect(&self) -> AwaitedWebhook {
         let number = self.next.get();
         self.next.set(number + 1);
@@ -106,7 +106,7 @@ impl WebhookReceiver {
 }
 
 impl AwaitedWebhook {
-    /// The configuration for the server.
+    /// The push configuration for the server.
     pub fn config(&self) -> PushConfigBuf {
         PushConfigBuf::new(self.url.as_str())
     }
@@ -119,7 +119,7 @@ impl AwaitedWebhook {
 }
 
 impl LastWebhook {
-    /// Whether it is about this task: its JSON has the id as a string.
+    /// Whether the webhook is about this task: its JSON has the id as a string.
     pub fn names(&self, task_id: RawText<'_>) -> bool {
         let quoted = [b"\"", task_id.raw(), b"\""].concat();
         memchr::memmem::find(&self.json, &quoted).is_some()
@@ -171,14 +171,14 @@ struct PostHead {
     length: Option<usize>,
 }
 
-/// The head at the beginning of `bytes` and its length, once it is complete.
+/// The parsed head at the beginning of `bytes`, and its length, if the head is complete.
 fn post_head(bytes: &[u8]) -> Option<(usize, PostHead)> {
     let mut fields = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut fields);
     let head_bytes = match request.parse(bytes) {
         Ok(httparse::Status::Complete(head_bytes)) => head_bytes,
         Ok(httparse::Status::Partial) => return None,
-        // An invalid request has no length, and is rejected for that.
+        // An invalid request has no length, and is rejected for this reason.
         Err(_) => return Some((0, PostHead { number: None, length: None })),
     };
     let number = request.path.and_then(|path| path.rsplit('/').next()?.parse().ok());
@@ -188,7 +188,8 @@ fn post_head(bytes: &[u8]) -> Option<(usize, PostHead)> {
     Some((head_bytes, PostHead { number, length }))
 }
 
-/// Whether a webhook reports the end of its task: any state in it, in any wire format, is terminal.
+/// Whether a webhook reports the end of its task: a state in its JSON is terminal, in any wire
+/// format.
 fn is_end(json: &[u8]) -> bool {
     const KEY: &[u8] = b"\"state\"";
     let mut rest = json;

@@ -1,9 +1,8 @@
-//! One thread of the generator: it begins calls when they are due and counts what comes of them.
+//! One thread of the generator: it starts calls when they are due and counts the results.
 //!
-//! Calls are made by slots, one call each at a time. One slot, the leader, waits until the next
-//! call is due; before it begins, it leaves the lead to another slot, a new one if all are busy. So
-//! a slow answer never delays the next call, until there are as many slots as calls may be
-//! unanswered.
+//! Slots make the calls; each slot makes one call at a time. One slot, the leader, waits until the
+//! next call is due. When it starts the call, another slot becomes the leader, a new slot if all
+//! are busy. So a slow answer delays the next call only if the maximum number of slots is busy.
 
 use std::{
     cell::{Cell, RefCell},
@@ -34,20 +33,20 @@ use super::{
     schedule::{CallSchedule, DueCall},
 };
 
-/// Nanoseconds after which a call that had room counts as late.
+/// Nanoseconds after the due time from which a call counts as late, unless a limit held it back.
 const LATE_NS: u64 = 1_000_000;
-/// Nanoseconds after the end in which calls that were due before still begin.
+/// Nanoseconds after the end of the run in which calls that were due before still start.
 const GRACE_NS: u64 = 5_000_000_000;
-/// What a slot without a call is due at.
+/// The due time of a slot without a call.
 const IDLE: u64 = u64::MAX;
-/// Tasks that are made before a run that reads tasks.
+/// Tasks that are created before a run that reads tasks.
 const TASKS_PREPARED: u64 = 16;
-/// Bytes of their texts.
+/// Bytes of the texts of these tasks.
 const PREPARED_BYTES: usize = 64;
-/// Tasks that are remembered to be read.
+/// Tasks that are stored for calls that read tasks.
 const TASKS_KEPT_MAX: usize = 256;
 
-/// What one worker has measured so far, for others to look at.
+/// The results of one worker so far, shared with other threads.
 #[derive(Debug)]
 pub struct SharedMeasures {
     measures: Mutex<LoadMeasures>,
@@ -56,7 +55,7 @@ pub struct SharedMeasures {
 }
 
 impl SharedMeasures {
-    /// Nothing yet.
+    /// Empty results.
     pub fn new(plan: &LoadPlan) -> Arc<SharedMeasures> {
         let length = plan.warmup + plan.duration;
         Arc::new(SharedMeasures {
@@ -66,48 +65,48 @@ impl SharedMeasures {
         })
     }
 
-    /// The measures so far. The worker waits while the lock is held.
+    /// The results so far. The worker waits while the lock is held.
     pub fn lock(&self) -> MutexGuard<'_, LoadMeasures> {
         self.measures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls that are unanswered now.
+    /// The number of calls in flight.
     pub fn in_flight(&self) -> u64 {
         self.in_flight.load(Relaxed)
     }
 
-    /// Ends the run of this worker; calls that are unanswered are not counted.
+    /// Ends the run of this worker; calls in flight are not counted.
     pub fn stop(&self) {
         self.stop.notify_one();
     }
 }
 
-/// What a worker is made of.
+/// The parts of a worker.
 pub struct WorkerSetup<'p, T: Transport, C> {
-    /// At least one, each with its own connections; each slot uses one client.
+    /// At least one client, each with separate connections; each slot uses one client.
     pub clients: Vec<Client<T>>,
     /// The time of the run.
     pub clock: C,
-    /// When that time began.
+    /// The start of the clock.
     pub start: Instant,
     /// The plan of all workers.
     pub plan: &'p LoadPlan,
     /// The number of this worker, from 0.
     pub index: usize,
-    /// Its measures.
+    /// The results of the worker.
     pub shared: Arc<SharedMeasures>,
-    /// Receives the webhooks of its calls, while another task serves.
+    /// Receives the webhooks of the worker's calls, while [`WebhookReceiver::serve`] is polled.
     pub webhooks: Option<WebhookReceiver>,
 }
 
-/// A task that was made before the run, to be read in it.
+/// A task that was created before the run for calls that read tasks.
 #[derive(Clone, Debug)]
 pub struct PreparedTask {
     id: String,
     state: TaskState,
 }
 
-/// A worker: its clients, its part of the plan, and its time.
+/// A worker: its clients, its part of the plan, and its clock.
 pub struct LoadWorker<T: Transport, C> {
     clients: Vec<Client<T>>,
     clock: C,
@@ -121,16 +120,16 @@ pub struct LoadWorker<T: Transport, C> {
     webhooks: Option<WebhookReceiver>,
     slots: Cell<usize>,
     waiting_slots: Cell<usize>,
-    /// By slot, when its call was due; [`IDLE`]: it makes none.
+    /// The due time of the call in each slot; [`IDLE`]: the slot has no call.
     due_by_slot: RefCell<Vec<u64>>,
-    /// When there was room again after the limit of unanswered calls.
+    /// The time when a slot became free after the limit of calls in flight was reached.
     room_since_ns: Cell<u64>,
     /// True: a slot is to be added.
     wants_slot: Cell<bool>,
 }
 
 impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
-    /// A worker that has done nothing yet.
+    /// A worker that has not started.
     pub fn new(setup: WorkerSetup<'_, T, C>) -> LoadWorker<T, C> {
         let WorkerSetup { clients, clock, start, plan, index, shared, webhooks } = setup;
         LoadWorker {
@@ -155,10 +154,10 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         self.webhooks.as_ref()
     }
 
-    /// Makes the tasks that calls of the plan read.
+    /// Creates the tasks that calls of the plan read.
     ///
     /// # Errors
-    /// Why there are none, in one sentence.
+    /// The reason why the tasks cannot be created, in one sentence.
     pub async fn prepare(client: &Client<T>, plan: &LoadPlan) -> Result<Vec<PreparedTask>, String> {
         let reads = plan.calls.iter().any(|call| call.operation.reads_tasks());
         let mut tasks = Vec::new();
@@ -166,7 +165,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
             let request = SendRequest::text(payload(PREPARED_BYTES, number).as_str());
             let answer = client.send(&request).await.map_err(|error| error.to_string())?;
             let Some(id) = answer.task_id() else {
-                return Err("the agent answers with a message, so no task to read".into());
+                return Err("the agent answers with a message, so there is no task to read".into());
             };
             let state = answer.state().unwrap_or(TaskState::Unspecified);
             tasks.push(PreparedTask { id: id.to_str().into_owned(), state });
@@ -174,7 +173,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         Ok(tasks)
     }
 
-    /// Makes the calls of the plan, and returns when all are over.
+    /// Makes the calls of the plan, and returns when all calls have ended.
     pub async fn run(&self, prepared: Vec<PreparedTask>) {
         let echoes = self.plan.agent.echoes;
         let prepared = prepared.into_iter().zip(0..).map(|(PreparedTask { id, state }, number)| {
@@ -217,7 +216,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         Box::pin(probe.over(self.make_calls(slot)))
     }
 
-    /// Makes one call after the other.
+    /// Makes one call after another.
     async fn make_calls(&self, slot: CallSlot<'_, T>) {
         let mut times = CallTimes::default();
         while let Some(StartedCall { due, sent_ns, had_room }) = self.lead().await {
@@ -245,7 +244,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         }
     }
 
-    /// Waits for the next call; `None`: there is none.
+    /// Waits for the next call; `None`: no call remains.
     async fn lead(&self) -> Option<StartedCall> {
         self.waiting_slots.set(self.waiting_slots.get() + 1);
         let mut schedule = self.schedule.lock().await;
@@ -256,7 +255,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
             return Some(StartedCall { due: next, sent_ns: now_ns, had_room: true });
         };
         if now_ns >= self.plan.end_ns() + GRACE_NS {
-            // Too late for this one and all others.
+            // This call and all remaining calls are too late.
             self.shared.lock().never_sent += 1 + schedule.skip_all();
             return None;
         }
@@ -289,7 +288,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         };
         let made = context.make(due, times);
         if !call.operation.is_streaming() && !call.operation.needs_hold() {
-            // The client ends it in time.
+            // The client enforces the time limit.
             return made.await;
         }
         let due_ms = self.plan.call_timeout.as_millis() as u64;
@@ -311,7 +310,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         .await
     }
 
-    /// As many tasks as the call reads, beginning with any.
+    /// As many tasks as the call reads, beginning with a random task.
     fn tasks_to_read(&self, call: &PlannedCall, bits: u64) -> Vec<ReadableTask> {
         let wanted = match call.operation {
             LoadOperation::Get | LoadOperation::List => 1,
@@ -323,7 +322,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         tasks.iter().cycle().skip(first).take(wanted).cloned().collect()
     }
 
-    /// Counts the calls that the end of the run leaves without an answer.
+    /// Counts the calls that are in flight when the user ends the run.
     fn note_unanswered(&self) {
         let counted = |due_ns: &&u64| **due_ns != IDLE && **due_ns >= self.plan.warmup_ns();
         let due_by_slot = self.due_by_slot.borrow();
@@ -372,7 +371,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
         }
     }
 
-    /// Remembers a task to be read.
+    /// Stores a task for calls that read tasks.
     fn know_task(&self, task: ReadableTask) {
         let mut tasks = self.tasks.borrow_mut();
         if tasks.len() >= TASKS_KEPT_MAX {
@@ -382,23 +381,23 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
     }
 }
 
-/// A call that begins now.
+/// A call that starts now.
 struct StartedCall {
     due: DueCall,
-    /// The time now.
+    /// The start time.
     sent_ns: u64,
-    /// There was room for it when it was due.
+    /// True: a slot was free when the call was due.
     had_room: bool,
 }
 
-/// What makes one call at a time.
+/// A slot, which makes one call at a time.
 struct CallSlot<'w, T: Transport> {
     number: usize,
     client: &'w Client<T>,
     probe: Arc<CallProbe>,
 }
 
-/// When things happened in a call that is over, in nanoseconds since the beginning.
+/// The times of a call that has ended, in nanoseconds since the start of the run.
 struct EndedCall<'a> {
     due_ns: u64,
     sent_ns: u64,

@@ -1,5 +1,5 @@
 //! Workloads: TOML files that describe load in phases, so that published figures can be compared.
-//! The program includes `a2a-bench-1`.
+//! The program includes the workload `a2a-bench-1`.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ const KNOWN: &[(&str, &str)] = &[("a2a-bench-1", include_str!("a2a-bench-1.toml"
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// Its name, which a report shows.
+    /// The name, which a report shows.
     pub name: String,
-    /// Its version; figures of different versions are not comparable.
+    /// The version; figures of different versions are not comparable.
     pub version: u32,
-    /// The phases, in their order.
+    /// The phases, in order.
     #[serde(rename = "phase")]
     phases: Vec<WorkloadPhase>,
 }
@@ -35,9 +35,9 @@ struct WorkloadPhase {
     burstiness: Option<f64>,
     /// Calls in flight, instead of a rate.
     concurrency: Option<usize>,
-    /// Seconds during which calls count.
+    /// Seconds during which calls are counted.
     seconds: Option<f64>,
-    /// Seconds before that.
+    /// Seconds of the warm-up.
     warmup_seconds: Option<f64>,
     in_flight: Option<usize>,
     #[serde(rename = "call")]
@@ -81,20 +81,20 @@ impl Workload {
     /// Reads a workload.
     ///
     /// # Errors
-    /// A sentence with the problem and its position.
+    /// A sentence with the error and its position.
     pub fn parse(text: &str) -> Result<Workload, String> {
         let workload: Workload = toml::from_str(text).map_err(|error| error.to_string())?;
         match workload.phases.is_empty() {
-            true => Err("a workload needs a [[phase]]".to_owned()),
+            true => Err("the workload has no [[phase]]".to_owned()),
             false => Ok(workload),
         }
     }
 
-    /// The plans of its phases. `base` provides missing settings: workers, seed, checks, and
-    /// default times.
+    /// The plans of the phases. `base` has the settings that a phase does not set: workers, seed,
+    /// checks, and default times.
     ///
     /// # Errors
-    /// A sentence with the problem and its phase.
+    /// A sentence with the error and its phase.
     pub fn plans(&self, base: &LoadPlan) -> Result<Vec<LoadPlan>, String> {
         let base = LoadPlan { workload_version: self.version, ..base.clone() };
         self.phases.iter().map(|phase| phase.plan(&self.name, &base)).collect()
@@ -108,7 +108,7 @@ impl WorkloadPhase {
             self.calls.iter().map(|call| call.planned().map_err(wrong)).collect();
         let calls = calls?;
         if calls.is_empty() {
-            return Err(wrong("it needs a [[phase.call]]".to_owned()));
+            return Err(wrong("[[phase.call]] is missing".to_owned()));
         }
         let arrivals = arrivals(self.arrivals.as_deref(), self.burstiness).map_err(wrong)?;
         let pace = match (self.rate, self.concurrency) {
@@ -195,7 +195,7 @@ impl PayloadSize {
     /// Reads `1024`, `100..2000` or `lognormal:MEDIAN:SIGMA`.
     ///
     /// # Errors
-    /// A sentence with the problem.
+    /// A sentence with the error.
     pub fn parse(text: &str) -> Result<PayloadSize, String> {
         let wrong = || {
             format!(
@@ -230,7 +230,7 @@ impl PayloadSize {
 }
 
 impl PayloadShape {
-    /// Its name in options and files.
+    /// The name in options and files.
     pub const fn name(self) -> &'static str {
         match self {
             PayloadShape::Text => "text",
@@ -242,7 +242,7 @@ impl PayloadShape {
     /// Reads `text`, `data` or `file`.
     ///
     /// # Errors
-    /// A sentence with the problem.
+    /// A sentence with the error.
     pub fn parse(text: &str) -> Result<PayloadShape, String> {
         match text {
             "text" => Ok(PayloadShape::Text),
@@ -253,10 +253,10 @@ impl PayloadShape {
     }
 }
 
-/// Arrivals by their name, or by the shape of a gamma distribution.
+/// The arrivals with this name, or gamma arrivals with this shape.
 ///
 /// # Errors
-/// A sentence with the problem.
+/// A sentence with the error.
 pub fn arrivals(name: Option<&str>, burstiness: Option<f64>) -> Result<Arrivals, String> {
     match (name, burstiness) {
         (None | Some("gamma"), Some(shape)) if (0.01..=1_000.0).contains(&shape) => {

@@ -18,7 +18,7 @@ impl Task {
     pub(super) fn append(&mut self, event: &TaskEvent<'_>, limits: &TaskLimits) {
         let at = self.log.len();
         let mut growing = self.artifacts.len().checked_sub(1);
-        // Both reserve once: `Task::growth` relies on it.
+        // Each branch reserves memory once: `Task::growth` relies on that.
         match growing.and_then(|newest| event.as_chunk_of(self.id_field_of(newest))) {
             Some((part, flag)) => encode_chunk(part, flag, &mut self.log),
             None => event.encode(&mut self.log),
@@ -28,8 +28,9 @@ impl Task {
 
     /// Applies the newest entry, which is at `at`; returns its end.
     ///
-    /// `growing` is the artifact that the entry continues if it has no id: within a list, the
-    /// artifact of the preceding event. `None`: there is no entry, or it has one artifact too many.
+    /// `growing` is the artifact that an entry without an id continues: within a list, the artifact
+    /// of the preceding event. Returns `None` if there is no entry, its artifact exceeds the limit,
+    /// or it cannot repeat the first message.
     #[inline]
     pub(super) fn append_entry(
         &mut self,
@@ -110,7 +111,7 @@ impl Task {
         })
     }
 
-    /// Returns the mark of the new entry.
+    /// Adds the entry at `at` to its artifact; returns the mark of the entry.
     #[inline]
     fn link_artifact(&mut self, known: Option<usize>, at: usize, append: bool) -> u8 {
         if let (Some(index), true) = (known, append) {
@@ -143,7 +144,7 @@ impl Task {
         mark::CHUNK
     }
 
-    /// A status without a message dies when it is replaced; a message stays in the history.
+    /// Marks a replaced status dead, unless it has a message: then it stays in the history.
     fn retire_status(&mut self, at: u32) {
         let Some(entry) = (at != 0).then(|| Entry::at(&self.log, at as usize)).flatten() else {
             return;
@@ -157,7 +158,7 @@ impl Task {
 
     #[inline]
     fn mark_dead(&mut self, at: usize) {
-        // Zero would mark it as alive.
+        // Zero would mark the entry as alive.
         self.put_u32(at + DEAD_AT, self.seq.max(1));
         self.dead_bytes += match self.repeats_at {
             0 => self.u32_at(at),
@@ -179,8 +180,9 @@ impl Task {
 
     /// Marks the artifact from `at` to `end` as the one that repeats the first message.
     ///
-    /// `None`: there is another one, the message is not the only one of the task or is dead, or the
-    /// task would show more than its limit; then the parts must be copied.
+    /// `None`: another artifact repeats the message, the task has other messages, the message is
+    /// dead, or the task with repeated parts would exceed its size limit. Then the parts must be
+    /// copied.
     #[inline(never)]
     fn repeat(&mut self, at: usize, end: usize, limits: &TaskLimits) -> Option<()> {
         let first = self.entries_at();
@@ -206,9 +208,9 @@ impl Task {
         }
     }
 
-    /// Kills the oldest message of the history.
+    /// Marks the oldest message of the history dead.
     fn forget_message(&mut self) {
-        // No message before `trimmed_at` can be trimmed: each entry is examined once or twice.
+        // The search begins at `trimmed_at`, so each entry is examined once or twice.
         for (at, entry) in (Entries { log: &self.log, at: self.trimmed_at() }) {
             if entry.dead() == 0 && entry.holds_message() && at != self.status_at() {
                 self.trimmed_at = (at + entry.len()) as u32;

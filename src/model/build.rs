@@ -1,9 +1,9 @@
 //! Builders for parts, messages and artifacts of agents.
 //!
-//! Invariant: builders take only valid values, so their results can be written on any wire. Text is
-//! a `str`, which is escaped once on the way in, or a [`RawText`](super::RawText), which is not;
-//! JSON is a [`Json`] or a [`JsonObject`]. Repeating a setter replaces the value; methods that add
-//! say so.
+//! Invariant: builders take only valid values, so their results can be written in any binding. Text
+//! is a `str`, which the builder escapes, or a [`RawText`](super::RawText), which is escaped
+//! already; JSON is a [`Json`] or a [`JsonObject`]. A repeated setter replaces the value; the
+//! documentation of a method states if it adds one instead.
 
 use super::{
     json::{Json, JsonObject, ValueError},
@@ -51,7 +51,7 @@ impl PartBuf {
         PartBuf::of(part_tag::URL, url.into())
     }
 
-    /// A file by value: base64, a third longer, on every wire except gRPC.
+    /// A file by value. Every binding except gRPC sends it as base64, which is a third longer.
     pub fn bytes(bytes: &[u8]) -> PartBuf {
         let mut packed = Vec::new();
         let mut packer = Packer(&mut packed);
@@ -121,7 +121,7 @@ impl PartsBuf {
         PartsBuf::default()
     }
 
-    /// Adds a part of text and nothing else.
+    /// Adds a part with text only.
     pub fn text<'t>(mut self, text: impl Into<Text<'t>>) -> PartsBuf {
         let text = text.into();
         self.packed.reserve(2 * FIELD_HEAD + text.raw_len_min());
@@ -212,7 +212,7 @@ impl From<String> for MessageBuf {
     }
 }
 
-/// The same message.
+/// A copy of the message.
 impl From<&MessageBuf> for MessageBuf {
     fn from(message: &MessageBuf) -> MessageBuf {
         message.clone()
@@ -257,7 +257,7 @@ impl MessageBuf {
         self
     }
 
-    /// Sets its task; by default the one that it is published to.
+    /// Sets its task; by default the task that it is published to.
     pub fn task_id<'t>(mut self, task_id: impl Into<Text<'t>>) -> MessageBuf {
         set_id(&mut self.packed, message_tag::TASK_ID, task_id.into());
         self
@@ -292,7 +292,7 @@ impl MessageBuf {
         MessageBuf { packed }
     }
 
-    /// A copy of `message` with this id, replacing its own.
+    /// A copy of `message` with this id instead of its own.
     pub(crate) fn with_id<'t>(message: Message<'_>, id: impl Into<Text<'t>>) -> MessageBuf {
         MessageBuf { packed: message.0.to_vec() }.id(id)
     }

@@ -110,29 +110,29 @@ pub(crate) enum Params<'a> {
     Nothing,
 }
 
-/// One request, ready for the service, with the [`Reply`](super::Reply) that answers it. A
-/// streaming request with an immediate answer becomes a stream of one item.
+/// One request, ready for the service; each variant names the [`Reply`](super::Reply) that answers
+/// it. A streaming request with an immediate answer becomes a stream of one item.
 #[derive(Clone, Copy)]
 pub enum Call<'a> {
     /// [`Op::Send`] and [`Op::Stream`]: a task or a message.
     Send(Send<'a>),
     /// [`Op::Get`]: the task.
     Get(Get<'a>),
-    /// [`Op::List`]: the start of a page, a piece for each of its tasks, and its end.
+    /// [`Op::List`]: the start of a page, each of its tasks, and the end of the page.
     List(List<'a>),
     /// [`Op::Cancel`]: the task.
     Cancel(Target<'a>),
     /// [`Op::Subscribe`]: a stream, or the task.
     Subscribe(Target<'a>),
-    /// The four operations on push configurations: the configuration, or the report that there is
-    /// none; a list of them; the confirmation of a delete.
+    /// The four operations on push configurations: a configuration or its absence, a list of
+    /// configurations, the confirmation of a delete.
     Push(PushRequest<'a>),
     /// [`Op::ExtendedCard`], which bindings answer themselves from the agent's profile.
     ExtendedCard,
 }
 
 impl Call<'_> {
-    /// Whether it creates a task, unless it continues one.
+    /// Whether the call may create a task.
     pub(crate) fn may_make_task(&self) -> bool {
         match self {
             Call::Send(send) => send.task_id.is_none() || send.client_chooses_id,
@@ -150,10 +150,10 @@ impl Call<'_> {
     }
 }
 
-/// Callers for which repeated sends are recognized: an equal message with the same
-/// `Idempotency-Key`, or with the same id if the client activates
-/// [`Extension::IDEMPOTENT_SEND`](super::Extension::IDEMPOTENT_SEND), gets the result of the first
-/// (`docs/guide/calls.md`).
+/// The callers for which repeated sends are recognized: a repeated message gets the result of the
+/// first one. A message is repeated if its content is equal and it has the same `Idempotency-Key`,
+/// or the same id if the client activates
+/// [`Extension::IDEMPOTENT_SEND`](super::Extension::IDEMPOTENT_SEND) (`docs/guide/calls.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Idempotency {
     /// None: each send is executed.
@@ -169,11 +169,11 @@ pub enum Idempotency {
 /// `Idempotency-Key` other content is always refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IdempotentConflict {
-    /// A new message: the official conformance kit, and clients that number their messages, reuse
-    /// ids.
+    /// The message is new, because the official conformance kit, and clients that number their
+    /// messages, reuse ids.
     #[default]
     New,
-    /// A conflict, which is refused.
+    /// The message is refused as a conflict.
     Refuse,
 }
 
@@ -187,8 +187,7 @@ pub struct RepeatRules {
 }
 
 impl Idempotency {
-    /// The value of `callers` in cards; `None`: no sends are recognized, since callers are not
-    /// authenticated.
+    /// The value of `callers` in cards; `None`: repeated sends are not recognized.
     pub(crate) const fn callers(self, knows_callers: bool) -> Option<&'static str> {
         match self {
             Idempotency::Off => None,
@@ -199,7 +198,7 @@ impl Idempotency {
     }
 }
 
-/// The form in which a sender wants its answer.
+/// When and in which form a sender wants its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendMode {
     /// When the task is terminal or interrupted (A2A 1.0 §3.2.2).
@@ -231,7 +230,7 @@ pub struct Send<'a> {
     pub accepted_output_modes: Option<&'a [u8]>,
     /// The request's metadata.
     pub metadata: Option<JsonObject<'a>>,
-    /// The webhook for the events of the task; it names no task.
+    /// The webhook for the events of the task; its configuration names no task.
     pub push: Option<PushConfig<'a>>,
     /// The caller's wire family.
     pub generation: Generation,
@@ -242,7 +241,7 @@ pub struct Send<'a> {
 pub struct TaskWait {
     /// Milliseconds; the server may reduce them.
     pub wait_ms: u64,
-    /// The last event that the reader knows; `None`: the current last one.
+    /// The last event that the reader has; `None`: the last event at the time of the call.
     pub after: Option<u64>,
 }
 
@@ -251,7 +250,7 @@ pub struct TaskWait {
 pub struct Get<'a> {
     /// The task's id.
     pub id: RawText<'a>,
-    /// LangSmith names the conversation too; a mismatch is "not found".
+    /// LangSmith also sends the id of the conversation; a mismatch is "not found".
     pub context_id: Option<RawText<'a>>,
     /// At most this many messages of history; `None`: all.
     pub history: Option<u32>,
@@ -264,7 +263,7 @@ pub struct Get<'a> {
 pub struct Target<'a> {
     /// The task's id.
     pub id: RawText<'a>,
-    /// LangSmith names the conversation too; a mismatch is "not found".
+    /// LangSmith also sends the id of the conversation; a mismatch is "not found".
     pub context_id: Option<RawText<'a>>,
     /// The request's metadata (1.0 cancel).
     pub metadata: Option<JsonObject<'a>>,
@@ -285,10 +284,10 @@ pub struct List<'a> {
     pub page_size: Option<u32>,
     /// The page token; raw string, empty = first page.
     pub page_token: Option<&'a [u8]>,
-    /// At most this many messages of history in each task; `None`: none requested.
+    /// At most this many messages of history in each task; `None`: no history requested.
     pub history: Option<u32>,
-    /// Only tasks whose status changed at or after this time, ms since the Unix epoch.
+    /// Only tasks with a status change at or after this time, ms since the Unix epoch.
     pub after_ms: Option<u64>,
-    /// Artifacts are left out of each task unless asked for.
+    /// False: the tasks are listed without their artifacts.
     pub include_artifacts: bool,
 }

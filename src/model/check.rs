@@ -9,7 +9,7 @@ use super::{
 };
 use crate::json::{DEPTH_CAP, base64, check};
 
-/// What a field may hold.
+/// The kind of content of a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FieldKind {
     Text,
@@ -20,7 +20,7 @@ enum FieldKind {
     Part,
 }
 
-/// Tag, kind of the content, whether it may repeat.
+/// Tag, kind of content, whether the field may repeat.
 type FieldRule = (u8, FieldKind, bool);
 
 const MESSAGE: &[FieldRule] = &[
@@ -59,7 +59,7 @@ const CONTENTS: [u8; 5] =
     [part_tag::TEXT, part_tag::RAW, part_tag::URL, part_tag::DATA, part_tag::UNKNOWN];
 
 impl<'a> Message<'a> {
-    /// A message from [`Message::packed`], for instance of another thread. Linear in its length.
+    /// A message from [`Message::packed`], for instance from storage. Linear in its length.
     ///
     /// # Errors
     /// [`ValueError`] of the first invalid field.

@@ -1,7 +1,7 @@
 //! Compacting a task's log: removes entries that are dead and no longer replayed.
 //!
-//! Compaction copies the remaining log, so it runs at most once a window, or when it frees a
-//! sixteenth of a full log.
+//! Compaction copies the remaining log, so it runs at most once per replay window, or when it frees
+//! a sixteenth of a full log.
 
 use super::{
     entry::{Entries, Entry, NEXT, next_at},
@@ -13,7 +13,7 @@ use super::{
 const WORTH_IT: usize = 4096;
 
 impl Task {
-    /// True unless it is certain that `events` more of `more` bytes fit without compaction.
+    /// False only if `events` more events of `more` bytes certainly fit without compaction.
     pub(super) fn may_compact(&self, more: usize, events: u64, limits: &TaskLimits) -> bool {
         let newest = u64::from(self.seq) + events;
         let window = u64::from(u32::try_from(limits.replay_max).unwrap_or(u32::MAX));
@@ -21,7 +21,8 @@ impl Task {
         is_due && self.log.len() + more >= WORTH_IT
     }
 
-    /// Drops dead entries that no replay needs once they are half of a log of some size.
+    /// Drops dead entries that no replay needs, if they are half of the log and at least
+    /// [`WORTH_IT`] bytes, or if the log is full.
     pub(super) fn compact(&mut self, more: usize, limits: &TaskLimits) {
         let dead = self.dead_bytes as usize;
         let tight = self.length() + more > limits.bytes_max;
@@ -30,7 +31,7 @@ impl Task {
         }
         let window = u32::try_from(limits.replay_max).unwrap_or(u32::MAX);
         let floor = if tight { self.seq } else { self.seq.saturating_sub(window) };
-        // At most once a window: it copies the window.
+        // At most once per window, since compaction copies the window.
         if !tight && floor < self.base_seq.saturating_add(window.max(1)) {
             return;
         }
@@ -90,11 +91,11 @@ impl Task {
     }
 }
 
-/// When entries died. Entries must be queried in the order of the log: a continuing chunk died with
-/// the first entry of its artifact.
+/// The events that replaced entries. Entries must be queried in the order of the log: a continuing
+/// chunk dies with the first entry of its artifact.
 #[derive(Default)]
 pub(super) struct Deaths {
-    /// When the newest artifact of each index died.
+    /// The event that replaced the newest artifact of each index; 0: it lives.
     artifacts: Vec<u32>,
 }
 

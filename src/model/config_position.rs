@@ -1,5 +1,5 @@
-//! The paths of a push configuration's members from the params of a call, as its caller writes them
-//! (wire §1.6, §8).
+//! The paths of a push configuration's members, from the params of a call, as the caller's dialect
+//! names them (wire §1.6, §8).
 
 use super::PushForm;
 
@@ -8,14 +8,14 @@ use super::PushForm;
 pub(crate) struct ConfigPosition {
     /// The form of the caller's dialect.
     pub form: PushForm,
-    /// True: it comes with a message.
+    /// True: the configuration is sent with a message.
     pub is_inline: bool,
 }
 
 /// The path of a configuration, and of its members.
 type MemberPaths = (&'static str, [&'static str; 9]);
 
-/// The paths below a prefix; the scheme of an authentication has one of two names.
+/// The paths below a prefix; dialects name the scheme of an authentication `scheme` or `schemes`.
 macro_rules! paths {
     ($whole:literal, $prefix:expr, $scheme:literal) => {
         (

@@ -1,8 +1,9 @@
 //! One entry of a task's log: fixed columns, then the payload of an event.
 //!
-//! An agent's events wait in the same form ([`super::EventBuf`]), so they join a log by one copy.
-//! Most entries of a long log are chunks of one part, without the id of their artifact: in a list
-//! they belong to the preceding artifact, in a log the column `index` identifies it.
+//! Pending events of an agent have the same form ([`super::EventBuf`]), so one copy adds them to a
+//! log. Most entries of a long log are chunks of one part, without the id of their artifact: in a
+//! list such a chunk belongs to the preceding artifact, in a log the column `index` identifies the
+//! artifact.
 
 use super::{
     event::{TaskEvent, has_metadata, is_continuing, is_repeating, kind, split_metadata},
@@ -12,15 +13,15 @@ use super::{
 
 /// Fixed columns before each entry's payload.
 ///
-/// `length u32` counts them, too; `seq` and `dead` (sequence number that replaced the entry, 0 =
-/// alive) are u32; then `kind u8` with marks in its high bits, `flag u8` and `index u16` (which
-/// artifact). The payload of an artifact begins with one more: `next u32` (offset of its next
-/// chunk, 0 = none); a continuing chunk has that in place of `dead`, since it dies with the first
-/// entry of its artifact.
+/// `length u32` includes the columns; `seq` and `dead` (sequence number of the event that replaced
+/// the entry, 0 = alive) are u32; then `kind u8` with marks in its high bits, `flag u8` and `index
+/// u16` (which artifact). The payload of an artifact begins with a further column, `next u32`
+/// (offset of its next chunk, 0 = none). A continuing chunk has `next` in place of `dead`, since it
+/// dies with the first entry of its artifact.
 pub const ENTRY_HEAD: usize = 16;
 /// The offset of the sequence number.
 pub const SEQ_AT: usize = 4;
-/// The offset of the sequence number that killed the entry.
+/// The offset of the sequence number of the event that replaced the entry.
 pub const DEAD_AT: usize = 8;
 /// The offset of the kind and its marks.
 pub const KIND_AT: usize = 12;
@@ -40,7 +41,7 @@ pub fn next_at(flag: u8) -> usize {
 /// Bytes of a reference to repeated parts: their start and end in the log, a u32 each.
 pub const PLACE: usize = 8;
 
-/// Marks in the kind column: the rest of it is the kind.
+/// Marks in the high bits of the kind column; the other bits are the kind.
 pub mod mark {
     /// A user message, or a status with a message.
     pub const MESSAGE: u8 = 0x80;
@@ -48,7 +49,7 @@ pub mod mark {
     pub const CHUNK: u8 = 0x40;
 }
 
-/// The columns of an entry that is in no task's log yet.
+/// The columns of an entry that is not in a task's log yet.
 #[inline]
 pub fn entry_head(payload_len: usize, kind: u8, flag: u8) -> [u8; ENTRY_HEAD] {
     let mut head = [0; ENTRY_HEAD];
@@ -102,7 +103,8 @@ impl<'a> Entry<'a> {
         self.payload.first_chunk::<NEXT>().map_or(0, |next| u32::from_le_bytes(*next) as usize)
     }
 
-    /// When it died. Not stored in a [continuing](Entry::is_continuing) entry: use `Deaths`.
+    /// Sequence number of the event that replaced the entry; 0: alive. Not stored in a
+    /// [continuing](Entry::is_continuing) entry: use `Deaths`.
     #[inline]
     pub fn dead(&self) -> u32 {
         self.column::<DEAD_AT>()
@@ -130,14 +132,14 @@ impl<'a> Entry<'a> {
         self.head[FLAG_AT]
     }
 
-    /// The bytes as they are in the log.
+    /// Appends the entry to another log, unchanged.
     pub fn copy_to(&self, log: &mut Vec<u8>) {
         log.extend_from_slice(self.head);
         log.extend_from_slice(self.payload);
     }
 
-    /// The event; `id_field` is the id field of the artifact of a
-    /// [continuing](Entry::is_continuing) entry.
+    /// The event; `id_field` is the id field of its artifact, which a
+    /// [continuing](Entry::is_continuing) entry does not contain.
     #[inline(always)]
     pub fn event(&self, id_field: &'a [u8]) -> Option<TaskEvent<'a>> {
         match self.lone_part() {
@@ -147,8 +149,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The artifact of an entry of that kind; of a [continuing](Entry::is_continuing) one only its
-    /// part.
+    /// The artifact of an artifact entry; for a [continuing](Entry::is_continuing) entry, an
+    /// artifact with only its part.
     pub fn chunk(&self) -> Artifact<'a> {
         match self.lone_part() {
             Some(part) => Artifact { packed: b"", more: MoreParts::One(part) },
@@ -195,17 +197,17 @@ impl<'a> Entry<'a> {
     /// True for an artifact with a payload that ends with a reference to repeated parts.
     #[inline]
     pub fn is_repeating(&self) -> bool {
-        // The flag of a status is its state.
+        // The flag of a status is its state, so the kind is compared, too.
         self.kind() == kind::ARTIFACT && is_repeating(self.flag())
     }
 
-    /// The payload of a repeating entry without that reference.
+    /// The payload of a repeating entry without the reference to the repeated parts.
     fn own_payload(&self) -> &'a [u8] {
         self.payload.get(..self.payload.len().saturating_sub(PLACE)).unwrap_or_default()
     }
 
-    /// The parts that a repeating entry repeats, or their message; none while it is not in a task's
-    /// log.
+    /// The parts that a repeating entry repeats, or their message; none while the entry is not in a
+    /// task's log.
     #[inline]
     fn repeated(&self) -> MoreParts<'a> {
         let place =
@@ -215,7 +217,7 @@ impl<'a> Entry<'a> {
         message.map_or(MoreParts::None, MoreParts::OfMessage)
     }
 
-    /// The artifact of an entry of that kind, without its metadata; the entry must not be
+    /// The artifact of an artifact entry, without the metadata of the event; the entry must not be
     /// [continuing](Entry::is_continuing).
     #[inline]
     pub fn artifact(&self) -> Artifact<'a> {
@@ -237,7 +239,7 @@ impl<'a> Entry<'a> {
         self.payload.get(NEXT..).filter(|_| is_plain)
     }
 
-    /// The first field of an artifact and of its chunks, apart from metadata: the id.
+    /// The id field of an artifact or a chunk, if it comes first and the event has no metadata.
     #[inline]
     pub fn artifact_key(&self) -> Option<&'a [u8]> {
         let fields = self.plain_artifact()?;

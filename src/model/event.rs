@@ -8,10 +8,10 @@ use super::{
     state::TaskState,
 };
 
-/// One change of a task: the form in memory, streams and journals.
+/// One change of a task, as used in memory, streams and journals.
 #[derive(Clone, Copy)]
 pub enum TaskEvent<'a> {
-    /// A client's message joins the history; it has no sequence number of its own.
+    /// A client's message is added to the history, without a sequence number of its own.
     UserMessage {
         /// The message as received.
         message: Message<'a>,
@@ -53,8 +53,8 @@ const LAST_CHUNK: u8 = 2;
 pub(super) const REPEATS: u8 = 4;
 const CONTINUES: u8 = 8;
 
-/// Bit of the flag byte of an artifact or a status with metadata; the other bits of a status are
-/// its state.
+/// Set in the flag byte of an artifact or a status with metadata. The other bits of a status flag
+/// are its state.
 const METADATA: u8 = 0x80;
 
 #[inline]
@@ -117,18 +117,18 @@ fn push_metadata(out: &mut Vec<u8>, metadata: Option<JsonObject<'_>>) {
     }
 }
 
-/// Metadata, and what follows it.
+/// Splits bytes into metadata and the rest.
 pub(super) fn split_metadata(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)
 }
 
-/// An event cut into the columns of its encoding: `kind, flag, payload`.
+/// Conversion of an event to and from the columns of its encoding: `kind, flag, payload`.
 ///
 /// Payloads: user message = message; status = `at_ms u64, metadata, message`; artifact = `next u32,
 /// metadata, artifact`, followed by the start and end of the repeated parts in the log, u32 each,
-/// if it repeats the task's first message; continuing chunk = the part. Metadata follows its length
-/// u32, if the flag has the bit for it.
+/// if it repeats the task's first message; continuing chunk = the part. Metadata is stored after
+/// its length u32, if the flag has the bit `METADATA`.
 impl<'a> TaskEvent<'a> {
     /// Length of the payload in bytes.
     pub fn payload_len(&self) -> usize {
@@ -151,7 +151,8 @@ impl<'a> TaskEvent<'a> {
         TaskEvent::Artifact { artifact, append, last_chunk, metadata: None }
     }
 
-    /// The part and the flag, if it is a chunk of one part of the artifact with this id field.
+    /// The part and the flag, if the event is a chunk of one part of the artifact with this id
+    /// field.
     #[inline]
     pub(super) fn as_chunk_of(&self, id_field: &[u8]) -> Option<(Part<'a>, u8)> {
         match *self {

@@ -11,13 +11,13 @@ use super::{entry::mark, state::TaskState};
 
 /// Encoded events one after another, each as an entry that is not in a task's log yet.
 ///
-/// It is reused from call to call, so that an agent that answers inline allocates nothing.
+/// A list is reused from call to call, so that an agent that answers inline allocates nothing.
 #[derive(Default)]
 pub struct EventBuf {
     bytes: Vec<u8>,
     count: usize,
     artifacts: usize,
-    /// The offset of the newest artifact with an id, if there is one.
+    /// The offset of the newest entry with an artifact id, if there is one.
     named_at: Option<usize>,
 }
 
@@ -104,10 +104,11 @@ impl EventBuf {
         self.close(start, kind::ARTIFACT);
     }
 
-    /// Appends a whole artifact with the parts of the message that begins its task, without copying
-    /// them; `head` has no parts. Only for the turn that begins the task: if the message cannot be
+    /// Appends a whole artifact with the parts of the task's first message, without copying them;
+    /// `head` has no parts. Only for the turn that creates the task: if the message cannot be
     /// repeated later, the artifact has no parts.
-    /// [`Turn::artifact_of_message`](crate::agent::Turn::artifact_of_message) takes this or a copy.
+    /// [`Turn::artifact_of_message`](crate::agent::Turn::artifact_of_message) uses this function or
+    /// copies the parts.
     pub fn push_repeat(&mut self, head: &ArtifactBuf) {
         self.push_repeat_with(|packer| packer.0.extend_from_slice(head.view().packed));
     }
@@ -123,7 +124,7 @@ impl EventBuf {
         self.bytes[start + FLAG_AT] |= REPEATS;
     }
 
-    /// Fixes the columns of the newest entry after packing to it.
+    /// Sets the length and the kind of the newest entry after its payload was packed.
     #[inline]
     fn close(&mut self, start: usize, kind: u8) {
         let length = (self.bytes.len() - start) as u32;
@@ -140,7 +141,7 @@ impl EventBuf {
         (self.count, self.artifacts, self.named_at) = (0, 0, None);
     }
 
-    /// Takes all events out, into memory of their exact size.
+    /// Moves all events to memory of their exact size.
     pub(crate) fn take_exact(&mut self) -> EventBuf {
         let bytes = self.bytes.as_slice().to_vec();
         let taken = EventBuf { bytes, ..*self };

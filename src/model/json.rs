@@ -1,7 +1,7 @@
 //! JSON as text that is valid by construction.
 //!
-//! JSON from a client was checked with its body and costs nothing to pass on. JSON from an agent is
-//! checked here once, before it can be used.
+//! JSON from a client was checked with its body and is passed on without another check. JSON from
+//! an agent is checked here once, before it can be used.
 
 use std::fmt;
 
@@ -32,8 +32,10 @@ impl fmt::Display for ValueError {
             ValueError::Json(error) => error.fmt(f),
             ValueError::NotAnObject => f.write_str("it must be a JSON object"),
             ValueError::NotBase64 => f.write_str("it is not base64"),
-            ValueError::NotRawText => f.write_str("the text is not escaped JSON text"),
-            ValueError::NotPacked => f.write_str("the bytes are not packed"),
+            ValueError::NotRawText => {
+                f.write_str("the text is not the escaped content of a JSON string")
+            }
+            ValueError::NotPacked => f.write_str("the bytes are not valid packed fields"),
         }
     }
 }

@@ -45,7 +45,7 @@ pub struct TaskBuf {
 }
 
 impl TaskBuf {
-    /// A task without events; its first should be a status. Its messages need ids.
+    /// A task without events. The first event should be a status; messages need ids.
     ///
     /// # Errors
     /// [`Refusal::TooLarge`]: an id is longer than 65,535 bytes.
@@ -68,8 +68,8 @@ impl TaskBuf {
         TaskBuf { task: view.task().clone(), seq: view.seq(), limits: LIMITS }
     }
 
-    /// The same task with these limits: with those of a store, it accepts and retains the same
-    /// events as a task in that store. The maximum is 65,535 artifacts.
+    /// The same task with these limits. With the limits of a store, it accepts and retains the same
+    /// events as a task in that store. At most 65,535 artifacts are possible.
     #[must_use]
     pub fn within(self, limits: TaskLimits) -> TaskBuf {
         let artifacts_max = limits.artifacts_max.min(LIMITS.artifacts_max);
@@ -115,7 +115,7 @@ impl TaskBuf {
         self.task.heap_bytes()
     }
 
-    /// Applies one event after all others.
+    /// Applies one more event.
     ///
     /// # Errors
     /// [`Refusal`]; the task is then unchanged.
@@ -184,7 +184,7 @@ mod tag {
 #[derive(Clone)]
 pub struct CallBuf {
     kind: CallKind,
-    /// Its text, packed.
+    /// Its text fields, packed.
     fields: Box<[u8]>,
 }
 

@@ -3,7 +3,7 @@
 //! Tags are the field numbers of `lf.a2a.v1`. String fields hold the text *between* the quotes of a
 //! JSON string with its escapes; `metadata` and `data` hold a whole JSON value, verbatim. A view is
 //! created only over bytes that a [`Packer`] of this crate wrote or `from_packed` checked, so
-//! reading never fails; on other bytes it would end early instead of panicking.
+//! reading never fails; with other bytes, reading would end early, without a panic.
 
 use std::ops::Range;
 
@@ -126,7 +126,7 @@ impl<'a> Iterator for PackedFields<'a> {
 }
 
 impl<'a> PackedFields<'a> {
-    /// True when there are no more.
+    /// True when no field remains.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -203,7 +203,7 @@ impl<'a> Message<'a> {
         self.fields().text(message_tag::MESSAGE_ID).unwrap_or_default()
     }
 
-    /// Its author; without the field, the agent.
+    /// Its author; the agent if the field is missing.
     pub fn role(self) -> Role {
         match self.fields().first(message_tag::ROLE) {
             Some([1]) => Role::User,
@@ -254,13 +254,13 @@ pub struct Artifact<'a> {
 /// Parts of an artifact that are not stored among its fields.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum MoreParts<'a> {
-    /// There are none.
+    /// No further parts.
     #[default]
     None,
     /// The parts of a message. The slice may contain only its parts, so other fields must not be
     /// read.
     OfMessage(Message<'a>),
-    /// This part.
+    /// One part.
     One(Part<'a>),
 }
 

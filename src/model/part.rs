@@ -37,7 +37,7 @@ impl<'a> Part<'a> {
         PackedFields(self.0)
     }
 
-    /// Its text, if it has nothing else.
+    /// Its text, if it has no other field.
     #[inline]
     pub fn as_text(self) -> Option<RawText<'a>> {
         let mut fields = self.fields();

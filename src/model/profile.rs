@@ -18,7 +18,7 @@ pub struct Profile {
     pub provider: Option<Provider>,
     /// Absolute URL of its documentation.
     pub documentation_url: Option<String>,
-    /// Absolute URL of a picture of it.
+    /// Absolute URL of a picture of the agent.
     pub icon_url: Option<String>,
     /// Media types it reads; a message part with another declared type is refused (-32005). `*/*`
     /// accepts anything.
@@ -34,16 +34,17 @@ pub struct Profile {
     /// Its security requirements; `None`: those of the server for all agents (`Setup::security`).
     pub security: Option<CardSecurity>,
     /// Names of the header fields of a request that the agent sees, such as `traceparent`. For gRPC
-    /// they are metadata. Cards do not list them. At most [`AGENT_FIELDS_MAX`], and no fields of
-    /// the connection.
+    /// they are metadata. Cards do not list them. At most [`AGENT_FIELDS_MAX`]; fields of the
+    /// connection are not allowed.
     pub fields: Vec<String>,
     /// True: anonymous callers may call it, even if the server authenticates callers.
     pub anonymous: bool,
     /// Scopes that a caller needs for each of its operations.
     pub scopes: Vec<String>,
     /// True: the agent sees all scopes of its callers. Otherwise the server retains only those
-    /// scopes of a JWT or a proxy's header that an agent or skill requires, and its own (`a2a:read`
-    /// and so on). With this setting cached tokens take more room, so fewer are cached.
+    /// scopes of a JWT or a proxy's header that an agent or skill requires, and the server's own
+    /// scopes (`a2a:read` and so on). With this setting cached tokens take more room, so fewer are
+    /// cached.
     pub reads_all_scopes: bool,
     /// The name of a quota in `Quotas::named`, which limits each caller's use of this agent in
     /// addition to other quotas. `None`, or an unknown name: no such limit.
@@ -129,15 +130,16 @@ pub struct Skill {
     pub tags: Vec<String>,
     /// Messages that show what it does.
     pub examples: Vec<String>,
-    /// Media types it reads; empty: those of the agent. They are only shown on the card; a message
-    /// is checked against those of the agent, since it names no skill.
+    /// Media types it reads; empty: those of the agent. The card shows them, but messages are
+    /// checked against the media types of the agent, since a message names no skill.
     pub input_modes: Vec<String>,
     /// Media types it writes; empty: those of the agent.
     pub output_modes: Vec<String>,
-    /// Its additional security requirements: one of these is enough; empty: none, or `scopes`.
+    /// Its additional security requirements: one of these is enough; empty: only `scopes`, if any.
     pub security: Vec<CardRequirement>,
-    /// Scopes that a caller needs to see it, on the extended card only; empty: it is on every card.
-    /// A message names no skill, so any caller of the agent may request it.
+    /// Scopes that a caller needs to see the skill, which is then on the extended card only; empty:
+    /// the skill is on every card. A message names no skill, so any caller of the agent may request
+    /// it.
     pub scopes: Vec<String>,
 }
 
@@ -179,8 +181,8 @@ impl Profile {
         }
     }
 
-    /// The first invalid name in its own security settings; `of_server` are the server's, `None` if
-    /// unknown.
+    /// The first invalid name in its own security settings; `of_server` are the settings of the
+    /// server, `None` if unknown.
     pub(crate) fn wrong_security(&self, of_server: Option<&CardSecurity>) -> Option<&str> {
         let own = self.security.as_ref();
         let schemes = own.or(of_server)?;

@@ -1,7 +1,7 @@
 //! Push configurations, and the four operations on them (A2A 1.0 §3.1.7 to §3.1.10).
 //!
-//! Invariant: as with messages, a view is over packed fields with text in the form between the
-//! quotes of a JSON string. A configuration holds secrets, which `Debug` does not print.
+//! Invariant: as for messages, a view reads packed fields; each text is stored as between the
+//! quotes of a JSON string. A configuration contains secrets, which `Debug` does not print.
 
 use std::fmt;
 
@@ -13,8 +13,8 @@ use super::{
     text::{RawText, Text},
 };
 
-/// Field numbers of a packed configuration: those of `lf.a2a.v1.TaskPushNotificationConfig`, 7 and
-/// 8 of its `authentication`, and then members of Evo AI.
+/// Field numbers of a packed configuration: those of `lf.a2a.v1.TaskPushNotificationConfig`; 7 and
+/// 8 belong to its `authentication`, 9 to 11 to Evo AI, higher ones to this crate.
 pub(crate) mod push_tag {
     pub const ID: u8 = 2;
     pub const TASK_ID: u8 = 3;
@@ -27,10 +27,10 @@ pub(crate) mod push_tag {
     pub const HEADER_VALUE: u8 = 11;
     /// One byte.
     pub const FILTER: u8 = 12;
-    /// The `traceparent` of the call that set it; internal.
+    /// The `traceparent` of the call that set the configuration; internal.
     #[cfg(feature = "push")]
     pub const TRACE: u8 = 13;
-    /// The number of this setting of a scope's webhook, 8 bytes; internal.
+    /// The number of the operation that set a scope's webhook, 8 bytes; internal.
     #[cfg(feature = "push")]
     pub const SETTING: u8 = 14;
 }
@@ -44,7 +44,7 @@ impl<'a> PushConfig<'a> {
         PackedFields(self.0).text(tag).filter(|text| !text.is_empty())
     }
 
-    /// The task; `None` in a configuration within a message's call.
+    /// The task; `None` in a configuration that is sent with a message.
     pub fn task_id(self) -> Option<RawText<'a>> {
         self.text(push_tag::TASK_ID)
     }
@@ -85,7 +85,7 @@ impl<'a> PushConfig<'a> {
         texts(push_tag::HEADER_NAME).zip(texts(push_tag::HEADER_VALUE))
     }
 
-    /// The events it gets, if it specifies them.
+    /// The events that the webhook gets, if the configuration specifies them.
     pub fn filter(self) -> Option<PushFilter> {
         let bits = PackedFields(self.0).first(push_tag::FILTER)?;
         bits.first().map(|bits| PushFilter::of_bits(*bits))
@@ -103,7 +103,7 @@ impl<'a> PushConfig<'a> {
         self.with(push_tag::TRACE, traceparent)
     }
 
-    /// The number of this setting of a scope's webhook.
+    /// The number of the operation that set a scope's webhook.
     #[cfg(feature = "push")]
     pub(crate) fn setting(self) -> Option<u64> {
         let bytes = PackedFields(self.0).first(push_tag::SETTING)?;
@@ -125,7 +125,7 @@ impl<'a> PushConfig<'a> {
     }
 
     /// A copy with this raw id, and without its task.
-    #[cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone keep them"))]
+    #[cfg_attr(not(feature = "push"), allow(dead_code, reason = "only webhooks use it"))]
     pub(crate) fn under(self, id: &[u8]) -> Box<[u8]> {
         let mut packed = Vec::with_capacity(self.0.len() + id.len() + 8);
         let mut packer = Packer(&mut packed);
@@ -210,7 +210,8 @@ impl PushConfigBuf {
     }
 
     /// Selects the events, if the agent has the extension
-    /// [`PUSH_EVENTS`](super::Extension::PUSH_EVENTS); other agents ignore it. Not over gRPC.
+    /// [`PUSH_EVENTS`](super::Extension::PUSH_EVENTS); other agents ignore the filter. Not possible
+    /// over gRPC.
     #[must_use]
     pub fn filter(mut self, filter: PushFilter) -> PushConfigBuf {
         super::build::remove(&mut self.packed, push_tag::FILTER);
@@ -247,12 +248,12 @@ impl PushConfigBuf {
 pub enum PushCall<'a> {
     /// Creates or replaces a configuration, which names its task.
     Set(PushConfig<'a>),
-    /// Reads one.
+    /// Reads a configuration.
     Get {
         /// The task.
         task_id: RawText<'a>,
-        /// Which of its configurations; `None`, before 1.0: the one without a chosen id, or else
-        /// the first.
+        /// The id of the configuration; `None` (before 1.0): the configuration without a chosen id,
+        /// or else the first.
         id: Option<RawText<'a>>,
     },
     /// Lists the configurations of a task.
@@ -264,11 +265,12 @@ pub enum PushCall<'a> {
         /// The page token; 1.0 and the proto of 0.3 have pages.
         page_token: Option<RawText<'a>>,
     },
-    /// Deletes one.
+    /// Deletes a configuration.
     Delete {
         /// The task.
         task_id: RawText<'a>,
-        /// Which of its configurations; `None`, in 0.1: the one that a get without an id returns.
+        /// The id of the configuration; `None` (in 0.1): the configuration that a get without an id
+        /// returns.
         id: Option<RawText<'a>>,
     },
 }

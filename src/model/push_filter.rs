@@ -7,17 +7,17 @@ const COALESCE_BIT: u8 = 8;
 const SAYS_COALESCE_BIT: u8 = 16;
 const SAYS_KINDS_BIT: u8 = 32;
 
-/// Which events a webhook gets, and whether they are coalesced: each of the two may be left to the
-/// server. The default leaves both.
+/// Which events a webhook gets, and whether they are coalesced. The server decides a setting that
+/// is unset; by default both are unset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PushFilter {
-    /// A bit for each selected kind; none: all kinds.
+    /// A bit for each selected kind; no bit: all kinds.
     kinds: Option<u8>,
     coalesce: Option<bool>,
 }
 
 impl PushFilter {
-    /// Everything.
+    /// All events.
     pub const ALL: PushFilter = PushFilter::kind(0);
     /// Each status.
     pub const STATUS: PushFilter = PushFilter::kind(1);
@@ -42,7 +42,7 @@ impl PushFilter {
         PushFilter::KINDS.into_iter().find(|(kind, _)| *kind == name).map(|(_, filter)| filter)
     }
 
-    /// This filter with the kinds of both.
+    /// This filter with the kinds of both filters.
     #[must_use]
     pub fn with(self, other: PushFilter) -> PushFilter {
         let kinds = self.kinds.zip(other.kinds).map(|(own, others)| own | others);

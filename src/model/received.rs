@@ -1,8 +1,8 @@
 //! A server's answer in canonical form, from any generation and binding.
 //!
-//! Invariant: one holder is filled repeatedly and reuses its memory, so steady-state reading
-//! allocates nothing. A task is read into its own log: its history as messages in order, of all
-//! authors, its artifacts, and then its status.
+//! Invariant: one [`Received`] is filled repeatedly and reuses its memory, so steady-state reading
+//! allocates nothing. A task is read into a task log: first the messages of its history, of all
+//! authors in order, then its artifacts, then its status.
 
 mod error;
 mod fill;
@@ -66,13 +66,13 @@ mod tag {
 #[derive(Clone, Default)]
 pub struct Received {
     kind: ReceivedKind,
-    /// All but tasks, packed.
+    /// All data except tasks, packed.
     fields: Vec<u8>,
-    /// The first `tasks_len` were received, the others are memory for reuse.
+    /// The first `tasks_len` tasks were received, the others are memory for reuse.
     tasks: Vec<ReceivedTask>,
     tasks_len: usize,
     numbers: Numbers,
-    /// A message or an artifact of a task, before it is part of its log.
+    /// A message or an artifact of a task, before it is added to the task's log.
     scratch: Vec<u8>,
     span: Range<usize>,
 }
@@ -93,7 +93,7 @@ struct Numbers {
 #[derive(Clone)]
 struct ReceivedTask {
     task: TaskBuf,
-    /// Empty: there is none.
+    /// Empty: no metadata.
     metadata: Vec<u8>,
 }
 
@@ -169,7 +169,7 @@ impl<'a> TaskPage<'a> {
 }
 
 impl Received {
-    /// An empty holder.
+    /// An empty value.
     pub fn new() -> Received {
         Received::default()
     }
@@ -267,7 +267,7 @@ impl Received {
         self.first(ReceivedKind::PushConfig, tag::CONFIG).map(PushConfig)
     }
 
-    /// All push configurations of a list, or the one.
+    /// All push configurations of a list, or the single one.
     pub fn push_configs(&self) -> impl Iterator<Item = PushConfig<'_>> {
         let configs = PackedFields(&self.fields).filter(|(tag, _)| *tag == tag::CONFIG);
         configs.map(|(_, config)| PushConfig(config))

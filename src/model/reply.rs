@@ -54,7 +54,7 @@ pub enum PushReply<'a> {
         /// The configuration.
         config: PushConfig<'a>,
     },
-    /// There is none; only 0.1 and Evo AI can express that.
+    /// There is no configuration; only 0.1 and Evo AI can express that.
     NoConfig {
         /// The task.
         task_id: RawText<'a>,
@@ -73,6 +73,6 @@ pub enum PushReply<'a> {
         /// Token of the next page, ASCII; empty on the last page.
         next: &'a str,
     },
-    /// It was deleted, or did not exist.
+    /// The configuration was deleted, or did not exist.
     Deleted,
 }

@@ -70,7 +70,7 @@ pub enum CardSchemeKind {
 /// authentication is required.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CardRequirement {
-    /// Name and scopes of each.
+    /// Name and scopes of each scheme.
     pub schemes: Vec<(String, Vec<String>)>,
 }
 
@@ -120,7 +120,7 @@ impl CardSecurity {
         wrong.or_else(|| self.unknown(&self.requirements))
     }
 
-    /// The first name in `requirements` that is undefined, or duplicate within one of them.
+    /// The first name in `requirements` that is undefined, or duplicate within a requirement.
     pub fn unknown<'r>(&self, requirements: &'r [CardRequirement]) -> Option<&'r str> {
         requirements.iter().find_map(|requirement| {
             let asked = || requirement.schemes.iter().map(|(name, _)| name.as_str());

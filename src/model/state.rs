@@ -53,7 +53,7 @@ impl TaskState {
         }
     }
 
-    /// The state with this name that an agent can set; `None`: there is none, or it is `unknown`.
+    /// The state with this name that an agent can set; `None`: no such state, or `unknown`.
     #[cfg(any(feature = "gateway", feature = "internals", feature = "script"))]
     pub(crate) fn of_word(word: &str) -> Option<TaskState> {
         let named = TaskState::ALL.into_iter().filter(|state| *state != TaskState::Unspecified);
@@ -96,7 +96,7 @@ pub enum Role {
     Agent = 2,
 }
 
-/// Wire family of a call, and of the call that created a task.
+/// The family of protocol versions of a call, or of the call that created a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Generation {

@@ -1,10 +1,10 @@
 //! A task is the log of its events; its state, history and artifacts are derived from that log.
 //!
 //! Only `store/door.rs` creates and changes the tasks of the store: by `Task::submitted`, by
-//! `Task::apply`, and by `Task::apply_at_once` for many events. A copy outside is a `TaskBuf`,
-//! which changes independently. Replaced entries are marked dead with the sequence number of the
-//! replacing event and stay as long as the replay window needs them; compaction then drops them:
-//! the log holds at most the living entries, the window, and as much again.
+//! `Task::apply`, and by `Task::apply_at_once` for many events. A copy outside the store is a
+//! `TaskBuf`, which changes independently. A replaced entry is marked dead with the sequence number
+//! of the event that replaced it. It stays while the replay window needs it; then compaction drops
+//! it. The log is at most twice as large as the living entries and the window.
 
 use smallvec::SmallVec;
 
@@ -37,7 +37,7 @@ pub enum Refusal {
     Terminal,
     /// The log would exceed [`TaskLimits::bytes_max`].
     TooLarge,
-    /// One artifact more than [`TaskLimits::artifacts_max`].
+    /// The task would have more artifacts than [`TaskLimits::artifacts_max`].
     TooManyArtifacts,
 }
 
@@ -48,22 +48,22 @@ pub(crate) struct FirstMessage<'m> {
     pub(crate) at_ms: u64,
 }
 
-/// Allocators place larger blocks on pages of their own, or nearly so.
+/// Larger blocks share their pages with few others, or none, in usual allocators.
 const RELOCATED_MAX: usize = 512 * 1024;
 
-/// First and last entry of one artifact.
+/// Offsets of the first and the last entry of one artifact.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ArtifactChunks {
     pub first: u32,
     pub last: u32,
 }
 
-/// One task in its store: readers read it, or take a copy ([`TaskBuf::of`](super::TaskBuf::of)).
+/// One task in its store, to be read or copied ([`TaskBuf::of`](super::TaskBuf::of)).
 ///
 /// ```compile_fail
 /// use peregrine::model::{Refusal, Task, TaskEvent, TaskLimits};
 ///
-/// // The store alone changes it.
+/// // Only the store changes it.
 /// fn change(
 ///     task: &mut Task,
 ///     event: &TaskEvent<'_>,
@@ -87,9 +87,9 @@ pub struct Task {
     pub(super) dead_bytes: u32,
     pub(super) compactions: u32,
     pub(super) messages: u32,
-    /// No message before this offset can be trimmed from the history.
+    /// The search for a message to trim from the history begins at this offset.
     pub(super) trimmed_at: u32,
-    /// The only entry that repeats the first message; 0: there is none.
+    /// The offset of the only entry that repeats the first message; 0: there is none.
     pub(super) repeats_at: u32,
     pub(super) artifacts: SmallVec<[ArtifactChunks; 1]>,
 }
@@ -143,7 +143,7 @@ impl Task {
     }
 
     /// A task after a client's message and then `submitted`; see also [`Task::new`].
-    #[inline(always)] // A task is long to copy: it is made in its slot.
+    #[inline(always)] // A task is expensive to copy: it is created in its slot.
     pub(crate) fn submitted(
         id: &[u8],
         context_id: &[u8],
@@ -255,7 +255,7 @@ impl Task {
         self.log_growth(Task::cost(event)) + artifacts
     }
 
-    /// A vector grows to twice its size, or to the required size.
+    /// Bytes by which the log grows: a vector grows to twice its size, or to the required size.
     fn log_growth(&self, more: usize) -> usize {
         let (held, need) = (self.log.capacity(), self.log.len() + more);
         if need > held { held.max(need - held) } else { 0 }
@@ -315,8 +315,8 @@ impl Task {
         TaskView::new(self, seq.min(self.seq()))
     }
 
-    /// Applies one event: the only way to change a task. The store's `Door` calls it, and a
-    /// [`TaskBuf`](super::TaskBuf) for its own task.
+    /// Applies one event. Only the store's `Door`, and a [`TaskBuf`](super::TaskBuf) for its own
+    /// task, call this function.
     ///
     /// Returns the task's new sequence number.
     ///
@@ -332,7 +332,7 @@ impl Task {
         }
         let cost = Task::cost(event);
         let (length, dead) = (self.length() + cost, self.dead_bytes as usize);
-        // Compaction of a full log must free a sixteenth, since it copies all of it.
+        // Compaction of a full log must free a sixteenth, since it copies the whole log.
         let is_worth_it = dead >= limits.bytes_max / 16;
         if length > limits.bytes_max && (!is_worth_it || length - dead > limits.bytes_max) {
             return Err(Refusal::TooLarge);
@@ -351,8 +351,9 @@ impl Task {
     /// Applies the first events of a list at once, with the same result as [`Task::apply`] for
     /// each.
     ///
-    /// Returns their number, and whether a status was among them. It applies none if the list comes
-    /// near a limit, and stops before an event that is refused. Use `apply` for the rest.
+    /// Returns the number of applied events, and whether a status was among them. Applies none if
+    /// the list comes near a limit, and stops before an event that is refused. Use `apply` for the
+    /// rest.
     pub(crate) fn apply_at_once(
         &mut self,
         events: &EventBuf,
@@ -391,8 +392,9 @@ impl Task {
         self.log.shrink_to_fit();
     }
 
-    /// Moves the log to newly allocated memory of the same size; returns its bytes. A large log is
-    /// not moved, and returns 0: it shares its memory with few others.
+    /// Moves the log to newly allocated memory of the same size; returns the number of bytes moved.
+    /// Returns 0 for a large log, which is not moved: it shares its pages with few other
+    /// allocations.
     pub(crate) fn relocate(&mut self) -> usize {
         let bytes = self.log.capacity();
         if bytes > RELOCATED_MAX {
@@ -578,7 +580,7 @@ mod tests {
             assert!((0..50).contains(&(fast.length() - slow.log.len())));
             for step in 0..60usize {
                 let reply = MessageBuf::agent(&text("z")).id(&step.to_string());
-                // The repeating artifact is appended to, and replaced sooner or later.
+                // Some events append to the repeating artifact, and some later event replaces it.
                 let (append, id) = ((step + round) % 20 != 0, (step * round % 3).to_string());
                 let artifact = ArtifactBuf::new(&id, &text(&"w".repeat(round * 150)));
                 let artifact = artifact.view();

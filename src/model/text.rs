@@ -1,6 +1,6 @@
 //! Text in JSON form, and ordinary text: two types, so that they cannot be confused.
 //!
-//! A peer's text is stored and returned as it stood between its quotes, escapes included. A
+//! A peer's text is stored and returned as received between its quotes, escapes included. A
 //! [`RawText`] is therefore never escaped again, and a `str` always is; a builder takes a [`Text`],
 //! which is either.
 
@@ -14,8 +14,8 @@ use crate::json::{
 
 /// The text between the quotes of a JSON string, with its original escapes.
 ///
-/// It compares, prints and decodes as the unescaped text; [`RawText::raw`] is the original. A
-/// builder copies it byte for byte.
+/// Comparison, output and decoding use the unescaped text; [`RawText::raw`] is the original, which
+/// builders copy byte for byte.
 ///
 /// ```
 /// use peregrine::model::{PartBuf, RawText};
@@ -30,7 +30,7 @@ use crate::json::{
 pub struct RawText<'a>(&'a [u8]);
 
 impl<'a> RawText<'a> {
-    /// Checks that `raw` can stand between quotes (RFC 8259 §7); linear, for cold paths.
+    /// Checks that `raw` is valid between quotes (RFC 8259 §7); linear, for cold paths.
     ///
     /// # Errors
     /// [`ValueError::NotRawText`] for a bare quote or control character, an invalid escape, and
@@ -109,8 +109,8 @@ impl fmt::Debug for RawText<'_> {
     }
 }
 
-/// What a builder takes where text goes: a `str`, which is escaped on the way in, or a [`RawText`],
-/// which is not.
+/// A text for a builder: a `str`, which the builder escapes, or a [`RawText`], which is escaped
+/// already.
 #[derive(Clone, Copy)]
 pub struct Text<'a>(TextForm<'a>);
 
@@ -130,7 +130,7 @@ impl Text<'_> {
         }
     }
 
-    /// Bytes of it as raw text, at least: escapes make it longer.
+    /// Minimum length as raw text, since escapes can make it longer.
     #[inline]
     pub(super) fn raw_len_min(self) -> usize {
         match self.0 {
@@ -141,7 +141,7 @@ impl Text<'_> {
 }
 
 impl<'a> Text<'a> {
-    /// It as raw text in its one spelling, which ids have, so that equal ids are equal bytes.
+    /// The canonical raw form of the text. Ids use it, so that equal ids have equal bytes.
     #[inline]
     pub(crate) fn canonical(self) -> Cow<'a, [u8]> {
         match self.0 {

@@ -11,7 +11,7 @@ thread_local! {
 /// `2026-01-01T00:00:00.000Z` for milliseconds since the Unix epoch (years 1970 to 9999).
 #[inline]
 pub fn rfc3339(unix_ms: u64) -> [u8; 24] {
-    // There is no such text beyond the year 9999; `as` is safe below.
+    // The format ends with the year 9999, so the `as` below cannot truncate.
     let unix_ms = unix_ms.min(LAST_MS);
     let (minute, ms) = (unix_ms / 60_000, (unix_ms % 60_000) as u32);
     let (last_minute, mut text) = LAST_WRITTEN.get();
@@ -72,7 +72,7 @@ fn civil(days: u32) -> (u32, u32, u32) {
     let (year, of_year) = ((of_four_years >> 32) as u32, of_four_years as u32 / 2_939_745 / 4);
     let month_and_day = 2_141 * of_year + 197_913;
     let (month, day) = (month_and_day >> 16, (month_and_day & 0xffff) / 2_141 + 1);
-    // The year begins in March: January and February belong to the next one.
+    // This year begins in March: January and February belong to the next calendar year.
     let is_next = of_year >= 306;
     let (year, month) = (100 * century + year, month);
     if is_next { (year + 1, month - 12, day) } else { (year, month, day) }

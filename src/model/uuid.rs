@@ -1,6 +1,6 @@
 //! Identifiers of the server.
 
-/// Random bits as the text of a version 4 UUID (RFC 9562 §5.4); six of them become constants.
+/// Random bits as the text of a version 4 UUID (RFC 9562 §5.4); six of the bits become constants.
 #[inline]
 pub fn uuid(bits: u128) -> [u8; 36] {
     let digits = uuid_digits(bits);
@@ -14,7 +14,7 @@ pub fn uuid(bits: u128) -> [u8; 36] {
     text
 }
 
-/// The digits of that UUID, two for each of its bytes.
+/// The hexadecimal digits of such a UUID, two for each byte.
 #[inline]
 pub(crate) fn uuid_digits(bits: u128) -> [[u8; 2]; 16] {
     const VERSION: u128 = 0xf000 << 64;
@@ -26,7 +26,7 @@ pub(crate) fn uuid_digits(bits: u128) -> [[u8; 2]; 16] {
 }
 
 /// Two hexadecimal digits for each byte.
-#[inline(never)] // Alone it is made of vector instructions; inlined it is not.
+#[inline(never)] // The compiler uses vector instructions only without inlining.
 fn hex(bytes: &[u8; 16], digits: &mut [[u8; 2]; 16]) {
     for (pair, byte) in digits.iter_mut().zip(bytes) {
         let both = u16::from(*byte);

@@ -113,7 +113,7 @@ impl<'a> TaskView<'a> {
 
     /// The newest `most` messages of the history (`None`: all), oldest first.
     ///
-    /// The message of the current status is not part of it (A2A 1.0 §4.1.1).
+    /// The message of the current status is not part of the history (A2A 1.0 §4.1.1).
     #[inline]
     pub fn history(&self, most: Option<u32>) -> impl Iterator<Item = Message<'a>> + use<'a> {
         let mut walk = self.messages();
@@ -126,7 +126,7 @@ impl<'a> TaskView<'a> {
         walk
     }
 
-    /// The newest message a client sent.
+    /// The newest message that a client sent.
     pub fn last_user_message(&self) -> Option<Message<'a>> {
         let seq = self.seq;
         let messages =
@@ -233,7 +233,8 @@ impl<'a> ArtifactView<'a> {
 /// Iterates over the parts of an artifact and of its chunks.
 pub struct AllParts<'a> {
     log: &'a [u8],
-    /// The rest of the chunk, or of the message that it repeats, and the tag of its parts.
+    /// The remaining fields of the chunk, or of the message that it repeats, and the tag of the
+    /// parts.
     fields: PackedFields<'a>,
     tag: u8,
     /// Further parts, after the fields of the chunk.
@@ -278,7 +279,7 @@ impl AllParts<'_> {
     }
 }
 
-/// A position in a task's events, with its last known offset in the log.
+/// A position in a task's events: an offset in the log, valid until the next compaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplayPosition {
     offset: u32,
@@ -291,7 +292,7 @@ impl ReplayPosition {
         u64::from(self.compactions) << 32 | u64::from(self.offset)
     }
 
-    /// The position from a number; 0: none yet.
+    /// The position from a number; 0: no position yet.
     pub fn from_bits(bits: u64) -> ReplayPosition {
         ReplayPosition { offset: bits as u32, compactions: (bits >> 32) as u32 }
     }
@@ -308,10 +309,10 @@ pub struct Replayed<'a> {
 }
 
 impl Task {
-    /// Gives the events after `seq` to `each`, oldest first, until it returns false.
+    /// Calls `each` with the events after `seq`, oldest first, until it returns false.
     ///
     /// `position` remembers the position between calls, so that following N events costs O(N).
-    /// Returns the sequence number up to which events were given.
+    /// Returns the sequence number of the last event passed to `each`, or `seq`.
     #[inline]
     pub fn replay<'a>(
         &'a self,

@@ -1,9 +1,10 @@
 //! Accepts connections within `connections_max` and the available file descriptors.
 //!
-//! At `connections_max` a connection takes the slot of one of the peer with the most connections,
-//! see `peer_table`. If no connection ends for it, it gets 503 and is closed; with TLS it is only
-//! closed, since an answer would need a handshake. When the system runs out of descriptors or
-//! memory, accepting pauses: connections in the backlog are served afterwards.
+//! At `connections_max`, a new connection takes the slot of a connection of the peer with the most
+//! connections, see `peer_table`. If no connection can be ended for it, the new connection gets 503
+//! and is closed; with TLS it gets no answer, which would need a handshake. When the system runs
+//! out of descriptors or memory, accepting pauses: connections in the backlog are served
+//! afterwards.
 
 use std::{
     io,
@@ -29,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\
     retry-after: 1\r\nconnection: close\r\n\r\n";
 
-/// Accepts until it is dropped.
+/// Accepts connections until the future is dropped.
 pub(super) async fn accept(listener: TcpListener, local: Rc<WorkerState>) {
     let (local_addr, _listening) = (LocalAddr::of(&listener), local.server.listens());
     loop {
@@ -41,9 +42,9 @@ pub(super) async fn accept(listener: TcpListener, local: Rc<WorkerState>) {
     }
 }
 
-/// Accepts on a socket that has a path, until it is dropped together with `_file`. Its clients run
-/// as the user of this process: they are one peer, that of the loopback interface, and speak no
-/// TLS.
+/// Accepts connections on a Unix socket until the future is dropped together with `_file`. The
+/// clients run as the user of this process: they count as one peer, that of the loopback interface,
+/// and use no TLS.
 pub(super) async fn accept_unix(listener: UnixListener, _file: SocketFile, local: Rc<WorkerState>) {
     let (address, _listening) = (IpAddr::V4(Ipv4Addr::LOCALHOST), local.server.listens());
     loop {
@@ -65,12 +66,12 @@ pub(super) async fn accept_unix(listener: UnixListener, _file: SocketFile, local
 fn admit(stream: TcpStream, address: IpAddr, local_addr: LocalAddr, local: &Rc<WorkerState>) {
     let Some(permit) = ConnectionPermit::take(local, address) else {
         if local.server.tls.is_none() {
-            // Best effort: a peer that does not read it sees a closed connection.
+            // Best effort: a peer that does not read the answer sees a closed connection.
             let _ = SockRef::from(&stream).send(REFUSAL);
         }
         return;
     };
-    // A socket that refuses the option is closed already, which its first read will show.
+    // The option fails only on a closed socket; the first read reports the close.
     let _ = stream.set_nodelay(true);
     let is_checked = local.server.engine.config.hosts.are_checked(false);
     let local_addr = local.local_addrs.place(local_addr.accepted(&stream, is_checked));

@@ -1,9 +1,9 @@
 //! The listener for the operator: health, readiness and metrics, without agents.
 //!
-//! Its connections do not count among `connections_max`, so that a full server can still report
-//! why, and a drain does not wait for them; the listener exists until the drain is over. A listener
-//! that other machines reach speaks TLS if the server does; one of loopback, or a unix socket, does
-//! not.
+//! The connections of this listener do not count towards `connections_max`, so a full server can
+//! still report its state, and a drain does not wait for them. The listener is open until the drain
+//! ends. A listener that other machines can reach uses TLS if the server does; a listener on a
+//! loopback address or a Unix socket does not.
 
 use std::{
     io,
@@ -26,7 +26,7 @@ use super::{
 /// How long accepting pauses when the system is out of resources.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A socket that listens, and is not served yet.
+/// A listening socket that is not served yet.
 pub(super) enum AdminSocket {
     Tcp(std::net::TcpListener),
     Unix(UnixSocket),
@@ -69,7 +69,7 @@ impl AdminListener {
     /// Must be called within a runtime.
     ///
     /// # Errors
-    /// The system does not register it.
+    /// The system does not register the socket.
     pub(super) fn new(socket: AdminSocket) -> io::Result<AdminListener> {
         Ok(match socket {
             AdminSocket::Tcp(socket) => AdminListener::Tcp(TcpListener::from_std(socket)?),
@@ -91,7 +91,7 @@ pub(super) async fn accept(listener: AdminListener, local: Rc<WorkerState>) {
                 let accepted = listener.accept().await;
                 let accepted = accepted.map(|(stream, peer)| (stream, Some(peer.ip())));
                 let Some((stream, permit)) = admit(accepted, &local).await else { continue };
-                // A socket that refuses the option is closed already.
+                // The option fails only on a closed socket.
                 let _ = stream.set_nodelay(true);
                 let local_addr = local.local_addrs.place(local_addr.accepted(&stream, true));
                 match tls {
@@ -111,7 +111,7 @@ pub(super) async fn accept(listener: AdminListener, local: Rc<WorkerState>) {
     }
 }
 
-/// A connection with its permit; `None`: it failed, or there is no permit.
+/// Returns a connection with its permit; `None`: accepting failed, or no permit is free.
 async fn admit<S>(
     accepted: io::Result<(S, Option<IpAddr>)>,
     local: &Rc<WorkerState>,

@@ -1,7 +1,7 @@
 //! Tasks of all callers for the operator: `/tasks` and the paths below it, only on `--admin`.
 //!
-//! A page shows ids, states, names and sizes, and no content of a task. It has at most 100 tasks;
-//! an id may be as long as a client may choose it.
+//! A page shows ids, states, names and sizes of tasks, but no content. It has at most 100 tasks;
+//! the length of their ids is limited where a client sends them.
 
 use crate::{
     fault::Fault,
@@ -19,7 +19,7 @@ use crate::{
 
 const JSON: &str = "application/json";
 
-/// Their path.
+/// The path of the tasks.
 const PATH: &str = "/tasks";
 
 /// The text of a task that was failed without a reason.
@@ -32,7 +32,7 @@ const SEVERAL: &str = "several tasks have this id: also name an owner or an agen
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TaskPath {
     All,
-    /// `None`: the task's id is in the query, since a path cannot hold it (`http::path`).
+    /// `None`: the query has the task's id, since a path cannot hold every id (`http::path`).
     Cancel(Option<String>),
     Fail(Option<String>),
 }
@@ -66,7 +66,7 @@ impl TaskPath {
     }
 }
 
-/// The members of a query.
+/// The parameters of a query.
 #[derive(Default)]
 struct TaskQuery {
     owner: Option<String>,
@@ -78,7 +78,7 @@ struct TaskQuery {
 
 impl TaskQuery {
     /// # Errors
-    /// The sentence for a 400.
+    /// The error text for a 400.
     fn read(query: &str) -> Result<TaskQuery, String> {
         let mut read = TaskQuery::default();
         for pair in http::query::pairs(query) {
@@ -103,7 +103,7 @@ impl TaskQuery {
         match (in_path, &self.id) {
             (Some(id), None) | (None, Some(id)) => Ok(id),
             (None, None) => Err("name the task: in the path, or as ?id="),
-            (Some(_), Some(_)) => Err("the path and the query each name a task"),
+            (Some(_), Some(_)) => Err("the task is named twice: use the path or ?id=, not both"),
         }
     }
 
@@ -113,7 +113,7 @@ impl TaskQuery {
     }
 }
 
-/// The state of this name of 0.3 or 1.0, in any case.
+/// The state with this name in A2A 0.3 or 1.0, in any letter case.
 fn state(name: &str) -> Option<TaskState> {
     let plain = name.to_ascii_lowercase().replace('_', "-");
     let plain = plain.strip_prefix("task-state-").unwrap_or(&plain);
@@ -158,7 +158,7 @@ pub(super) fn answer(
     AdminAnswer::Page(PageAnswer { status, media: JSON })
 }
 
-/// An id in JSON.
+/// An id as escaped JSON text.
 fn raw(id: &str) -> Vec<u8> {
     let mut raw = Vec::new();
     json::write::push_escaped(&mut raw, id);
@@ -204,7 +204,7 @@ fn write(agents: &Agents, task: &SurveyedTask, out: &mut Vec<u8>) {
     out.push(b'{');
     for (name, raw) in [("id", &task.id), ("contextId", &task.context_id)] {
         out.extend_from_slice(format!("\"{name}\":\"").as_bytes());
-        // Raw JSON text.
+        // The ids are escaped JSON text.
         out.extend_from_slice(raw);
         out.extend_from_slice(b"\",");
     }

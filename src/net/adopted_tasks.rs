@@ -1,6 +1,6 @@
-//! Tasks that a remote agent continues after its configuration was changed. A change is made
-//! outside of the workers, so these tasks have a thread of their own, which ends after the agent
-//! and the last of its tasks.
+//! Tasks that a remote agent continues after its configuration was changed. The change happens
+//! outside of the workers, so these tasks run on a separate thread, which ends after the agent and
+//! the last of its tasks.
 
 use std::{
     future::Future,
@@ -14,7 +14,7 @@ use tokio::{
     task::{LocalSet, spawn_local},
 };
 
-/// Makes the future that continues one task, on the thread.
+/// Creates, on the thread, the future that continues one task.
 type AdoptedWork = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 /// The sender to the thread; `None`: the thread is not started yet.
@@ -22,8 +22,8 @@ type AdoptedWork = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()>>> + Send>
 pub(super) struct AdoptedTasks(Mutex<Option<UnboundedSender<AdoptedWork>>>);
 
 impl AdoptedTasks {
-    /// Runs the future of `work` on the thread. Without a thread, `work` is dropped with its task,
-    /// which fails.
+    /// Runs the future of `work` on the thread. If no thread can be started, `work` is dropped and
+    /// its task fails.
     pub fn run<F: Future<Output = ()> + 'static>(&self, work: impl FnOnce() -> F + Send + 'static) {
         let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if sender.is_none() {
@@ -33,7 +33,7 @@ impl AdoptedTasks {
             *sender = thread.spawn(move || run_all(waiting)).ok().map(|_| to_thread);
         }
         if let Some(sender) = &*sender {
-            // A thread that has ended drops it.
+            // If the thread has ended, this drops the work.
             let _ = sender.send(Box::new(|| Box::pin(work())));
         }
     }

@@ -1,12 +1,11 @@
-//! Async agents: an `async fn` that owns its task, or a turn that may become one. It runs on a
-//! worker, together with the worker's connections.
+//! Async agents: an `async fn` that owns its task, or a turn that may become a task. The function
+//! runs on a worker, together with the worker's connections.
 //!
 //! The future starts on the worker that got the message and stays there, so it need not be `Send`;
 //! it must not block. The number of futures on a worker is bounded, whether or not their tasks have
-//! ended; further messages are refused before any data of them is stored. When a future ends or
-//! panics without a last status, its task fails. Without an answer to a deferred turn, the call
-//! fails with the future's error or panic, if any. A future with a result that no client will see
-//! is dropped.
+//! ended; further messages are refused before any of their data is stored. When a future ends or
+//! panics without a last status, its task fails. A deferred turn without an answer fails its call
+//! with the future's error or panic, if any. A future whose result no client will see is dropped.
 
 use std::{
     cell::Cell,
@@ -24,22 +23,23 @@ use crate::{
     service::AgentIndex,
 };
 
-/// An agent made by [`async_agent`].
+/// An agent created by [`async_agent`].
 pub struct AsyncAgent<T, F> {
     run: F,
     takes: PhantomData<fn(T)>,
 }
 
-/// Makes an agent of an async function. The function takes a [`Job`](crate::agent::Job), so that
-/// each message creates or continues a task; or a [`Deferred`](crate::agent::Deferred), to decide
-/// that itself. It returns nothing or a result of any type; an error or a panic fails the task or
-/// call that has not ended, as [`Job::fail_for`](crate::agent::Job::fail_for) does.
+/// Creates an agent from an async function. The function takes a [`Job`](crate::agent::Job), so
+/// that each message creates or continues a task; or a [`Deferred`](crate::agent::Deferred), to
+/// decide this itself. The function returns nothing or a result of any type; an error or a panic
+/// fails the unfinished task or call, as [`Job::fail_for`](crate::agent::Job::fail_for) does.
 ///
-/// It runs under [`crate::net::Server`] only: the pure engine has no runtime for its futures.
+/// The agent runs only under [`crate::net::Server`]: the pure engine has no runtime for its
+/// futures.
 ///
-/// A future that has a `Deferred` is dropped at its next `await` when its caller leaves before
-/// there is an answer or a task: no client would see either, and the slot among
-/// `deferred_calls_max` is free for another call. Work that must continue then belongs to a task
+/// If the caller disconnects before there is an answer or a task, a future with a `Deferred` is
+/// dropped at its next `await`: no client would see the result, and its slot of
+/// `deferred_calls_max` becomes free. Work that must continue in this case belongs to a task
 /// ([`Deferred::into_job`](crate::agent::Deferred::into_job)). The future of a task that was
 /// canceled, or of a message to an existing task, continues:
 /// [`Job::canceled`](crate::agent::Job::canceled) reports the cancel. At most `async_futures_max`
@@ -96,7 +96,7 @@ where
     }
 }
 
-/// Runs a future of an agent that has no turn, with this permit.
+/// Runs a future without a turn for an agent, with this permit.
 #[cfg(feature = "gateway")]
 pub(super) fn run_future(
     agent: AgentIndex,
@@ -117,7 +117,7 @@ pub(super) fn set_room(futures: usize) {
     ROOM.set(futures);
 }
 
-/// The permit of a future on its worker; dropping it returns it.
+/// The permit of a future on its worker; dropping the permit returns it.
 pub(super) struct FutureSlot(());
 
 impl FutureSlot {
@@ -135,25 +135,26 @@ impl Drop for FutureSlot {
     }
 }
 
-/// A future of an agent. It is in a box: the runtime copies a task's future several times before it
+/// A future of an agent, boxed because the runtime copies a task's future several times before it
 /// runs.
 struct RunningFuture<F> {
     agent: AgentIndex,
     slot: FutureSlot,
-    /// `None`: it has no turn.
+    /// `None`: the future has no turn.
     turn: Option<TurnKey>,
-    /// Ready when no client will see its result.
+    /// Ready when no client will see the result.
     unseen: Option<Canceled>,
     run: Pin<Box<F>>,
 }
 
 impl<F: Future<Output: AgentOutcome>> RunningFuture<F> {
-    /// Runs it until it ends, or is of no use any more.
+    /// Runs the future until it ends, or until no client will see its result.
     async fn end(self) {
         let RunningFuture { agent, slot, turn, mut unseen, mut run } = self;
         let _slot = slot;
         poll_fn(|cx| {
-            // First, so that work that the future has started gets its poll.
+            // Checked before the poll, so that the future is not dropped in the poll in which it
+            // starts work.
             if unseen.as_mut().is_some_and(|unseen| Pin::new(unseen).poll(cx).is_ready()) {
                 return Poll::Ready(());
             }

@@ -1,4 +1,5 @@
-//! A separate thread for work that mostly waits. It ends with its owner, and drops unfinished work.
+//! A separate thread for work that mostly waits. The thread ends with its owner and drops
+//! unfinished work.
 
 use std::{
     future::Future,
@@ -26,7 +27,7 @@ pub(crate) struct BackgroundState {
 }
 
 impl BackgroundState {
-    /// True when the owner is gone: then the work ends.
+    /// True after the owner was dropped; the work must then end.
     pub fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Acquire)
     }
@@ -36,7 +37,7 @@ impl BackgroundState {
         *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
     }
 
-    /// Wakes the work, once.
+    /// Wakes the work once; the next poll of the work sets the waker again.
     pub fn wake(&self) {
         let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
         waker.into_iter().for_each(Waker::wake);
@@ -44,11 +45,11 @@ impl BackgroundState {
 }
 
 impl BackgroundThread {
-    /// Starts a thread with this name. The work sets its waker whenever it is polled, and ends when
-    /// [`BackgroundState::is_stopped`].
+    /// Starts a thread with this name. The work must set its waker at each poll, and must end when
+    /// [`BackgroundState::is_stopped`] is true.
     ///
     /// # Errors
-    /// The system gives no runtime or no thread.
+    /// The system provides no runtime or no thread.
     pub fn start<F: Future<Output = ()> + Send + 'static>(
         name: &str,
         work: impl FnOnce(Arc<BackgroundState>) -> F + Send + 'static,
@@ -57,10 +58,10 @@ impl BackgroundThread {
         let state = Arc::<BackgroundState>::default();
         let shared = Arc::clone(&state);
         let run = move || {
-            // Waking a task does not poll the sockets, as waking the runtime's own future does.
+            // A spawned task, because waking the future of `block_on` would also poll the sockets.
             let work = runtime.spawn(work(shared));
             let _ = runtime.block_on(work);
-            // Does not wait for a name that is being resolved.
+            // Does not wait for a name resolution in progress.
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
@@ -70,10 +71,10 @@ impl BackgroundThread {
 
 #[cfg(feature = "cli")]
 impl BackgroundThread {
-    /// Starts a thread with this name; the owner's end drops the work where it waits.
+    /// Starts a thread with this name; dropping the owner drops the work at its current `await`.
     ///
     /// # Errors
-    /// The system gives no runtime or no thread.
+    /// The system provides no runtime or no thread.
     pub fn start_droppable(
         name: &str,
         work: impl Future<Output = ()> + Send + 'static,

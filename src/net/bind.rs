@@ -1,13 +1,13 @@
 //! Listening sockets: one per worker and address, all on one port.
 //!
-//! `SO_REUSEPORT` lets the workers share a port, and would let a second server share it as well, so
-//! a port is first tried without it: a taken port is an error and never half of the traffic.
+//! `SO_REUSEPORT` lets the workers share a port, but would also let a second server share it. So
+//! the port is first bound without this option: a port in use is an error, and the two servers
+//! never share the connections.
 //!
-//! Sockets that the caller has bound are shared as they are: the caller's options stay, except
-//! those of the next paragraph.
+//! Sockets that the caller has bound keep the caller's options, except those of the next paragraph.
 //!
-//! The kernel's send buffer is outside of our limits, so it is small here, and it is freed when the
-//! peer does not read: connections inherit both options from their listener.
+//! The kernel's send buffer does not count towards our limits, so it is small here, and the kernel
+//! frees it when the peer does not read: connections inherit both options from their listener.
 
 #[cfg(target_os = "linux")]
 use std::time::Duration;
@@ -20,7 +20,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::ServerError;
 
-/// Bytes that the kernel queues for a peer that has no room for them yet. By default it takes
+/// Unsent bytes that the kernel queues for a peer whose receive window is full. The default is
 /// megabytes, which costs more time than anything else when thousands of peers do not read.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES: u32 = 64 * 1024;
@@ -36,7 +36,7 @@ pub(super) struct Listeners {
     pub(super) sockets: Vec<TcpListener>,
 }
 
-/// Listens on `addr`; the kernel, too, ends connections of peers that take nothing for `stall_ms`.
+/// Listens on `addr`; the kernel also ends connections of peers that read nothing for `stall_ms`.
 pub(super) fn bind(
     addr: SocketAddr,
     workers: usize,
@@ -52,15 +52,15 @@ pub(super) fn bind(
     let mut listeners = Listeners { addr, sockets: Vec::with_capacity(workers) };
     for _ in 0..workers {
         let socket = socket(listeners.addr, true, stall_ms).map_err(fail)?;
-        // Port 0: the first socket finds a port, the others follow it.
+        // Port 0: the first socket finds a port, the others use the same port.
         listeners.addr = local_addr(&socket).map_err(fail)?;
         listeners.sockets.push(socket.into());
     }
     Ok(listeners)
 }
 
-/// Listens on sockets that are bound already. Each address gets at least as many as there are
-/// workers: workers share a socket through duplicates.
+/// Listens on bound sockets. Each address gets at least one socket for each worker: if there are
+/// fewer sockets, workers share them through duplicates.
 pub(super) fn take_over(
     given: Vec<TcpListener>,
     workers: usize,
@@ -99,10 +99,10 @@ pub(super) fn resolve(text: &str) -> Result<SocketAddr, ServerError> {
 fn socket(addr: SocketAddr, reuse_port: bool, stall_ms: u64) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
-    // Connections of an earlier server in TIME_WAIT do not keep its port; a listener does.
+    // An earlier server's connections in TIME_WAIT do not block the port; a listener does.
     socket.set_reuse_address(true)?;
     if addr.is_ipv6() {
-        // IPv6 sockets take no IPv4: `[::]` is IPv6 alone.
+        // IPv6 sockets accept no IPv4 connections: `[::]` is IPv6 only.
         socket.set_only_v6(true)?;
     }
     if reuse_port {
@@ -117,7 +117,7 @@ fn socket(addr: SocketAddr, reuse_port: bool, stall_ms: u64) -> io::Result<Socke
 #[cfg(target_os = "linux")]
 fn bound_queue(socket: SockRef<'_>, stall_ms: u64) -> io::Result<()> {
     socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
-    // Also after we have closed the connection, when only the kernel knows of it.
+    // Also applies after we have closed the connection, while the kernel still sends our output.
     let stall_ms = stall_ms.min(i32::MAX as u64);
     socket.set_tcp_user_timeout(Some(Duration::from_millis(stall_ms)))
 }

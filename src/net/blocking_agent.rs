@@ -1,8 +1,8 @@
-//! Agents of ordinary blocking code, which runs on threads of its own and not on a worker's.
+//! Agents with ordinary blocking code, which runs on separate threads instead of a worker.
 //!
 //! Invariants: threads and waiting messages are bounded, and further messages are refused before
-//! any data of them is stored. Code that panics or returns without an answer fails its task or
-//! call. A server that ends waits for calls, and not for threads.
+//! any of their data is stored. Code that panics or returns without an answer fails its task or
+//! call. A shutdown waits for calls, but not for threads.
 
 use std::{marker::PhantomData, sync::Arc};
 
@@ -17,27 +17,27 @@ use super::{
     owned_turn::OwnedTurn,
 };
 
-/// An agent made by [`blocking_agent`], with threads of its own.
+/// An agent created by [`blocking_agent`], with its own threads.
 pub struct BlockingAgent<T, F> {
     run: Arc<F>,
     pool: BlockingPool,
     takes: PhantomData<fn(T)>,
 }
 
-/// Makes an agent of a function that may block: read files, query a database, compute for long. The
-/// function takes a [`Job`](crate::agent::Job), so that each message creates or continues a task;
-/// or a [`Deferred`](crate::agent::Deferred), to decide that itself. It returns nothing or a result
-/// of any type; an error or a panic fails the task or call that has not ended, as
+/// Creates an agent from a function that may block: read files, query a database, compute for long.
+/// The function takes a [`Job`](crate::agent::Job), so that each message creates or continues a
+/// task; or a [`Deferred`](crate::agent::Deferred), to decide this itself. The function returns
+/// nothing or a result of any type; an error or a panic fails the unfinished task or call, as
 /// [`Job::fail_for`](crate::agent::Job::fail_for) does.
 ///
-/// It runs on a thread of a pool that grows to [`BLOCKING_THREADS_MAX`] threads. When all are busy
-/// up to [`BLOCKING_QUEUE_MAX`] messages wait, first come first served; the next is refused
-/// (-32000, `blocking_queue_max`). A message is dropped and not run if, before it gets a thread, a
-/// client has canceled its task or has left before there was a task.
+/// The function runs on a thread of a pool that grows to [`BLOCKING_THREADS_MAX`] threads. When all
+/// threads are busy, up to [`BLOCKING_QUEUE_MAX`] messages wait in order of arrival; the next
+/// message is refused (-32000, `blocking_queue_max`). A waiting message is dropped if a client
+/// cancels its task, or disconnects before there is a task.
 ///
-/// A function that panics, or returns without a last status or an answer, fails its task or call,
-/// and harms no other. A server that ends does not wait for functions: running and waiting ones
-/// continue on their threads until they return or the process ends.
+/// A function that panics, or returns without a last status or an answer, fails its task or call
+/// and does not affect others. A shutdown does not wait for functions: running and waiting
+/// functions continue on their threads until they return or the process ends.
 ///
 /// ```
 /// use peregrine::{agent::{Deferred, Job}, model::{MessageBuf, PartsBuf, TaskState}, net};
@@ -63,14 +63,14 @@ where
 }
 
 impl<T, F> BlockingAgent<T, F> {
-    /// Sets how many threads it has at most; at least one.
+    /// Sets the maximum number of threads, at least one.
     #[must_use]
     pub fn threads(mut self, threads_max: usize) -> Self {
         self.pool.threads_max = threads_max.max(1);
         self
     }
 
-    /// Sets how many messages wait at most while all threads are busy; 0: none.
+    /// Sets the maximum number of messages that wait while all threads are busy; 0: none.
     #[must_use]
     pub fn queue(mut self, queue_max: usize) -> Self {
         self.pool.queue_max = queue_max;

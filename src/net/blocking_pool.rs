@@ -1,9 +1,9 @@
 //! A bounded pool of threads for code that blocks.
 //!
-//! Invariants: a call with a [`WorkPermit`] gets a thread, now or later; there are as many permits
-//! as threads and slots of the queue. A thread is started on demand, and ends after a time without
-//! work. Work that panics does not affect other work. The pool does not wait for its threads to
-//! end.
+//! Invariants: a call with a [`WorkPermit`] gets a thread, at once or later; there is one permit
+//! for each thread and each slot of the queue. A thread is started on demand and ends after a time
+//! without work. A panic of one work item does not affect others. The pool does not wait for its
+//! threads to end.
 
 use std::{
     collections::VecDeque,
@@ -21,9 +21,9 @@ type Work = Box<dyn FnOnce() + Send>;
 
 /// The threads of one agent.
 pub(super) struct BlockingPool {
-    /// Threads at most; at least one.
+    /// Maximum number of threads, at least one.
     pub(super) threads_max: usize,
-    /// Work items that may wait for a thread.
+    /// Maximum number of work items that wait for a thread.
     pub(super) queue_max: usize,
     shared: Arc<PoolShared>,
 }
@@ -37,21 +37,21 @@ struct PoolShared {
 #[derive(Default)]
 struct PoolState {
     queue: VecDeque<(Work, WorkPermit)>,
-    /// Issued permits: work that will come, waits or runs.
+    /// Issued permits: their work is expected, waits or runs.
     permits: usize,
     threads: usize,
-    /// No more work will come.
+    /// The pool was dropped: no new permits are issued.
     is_closed: bool,
 }
 
-/// The permit of a work item, until that is over.
+/// The permit of a work item, until the work ends.
 pub(super) struct WorkPermit(Arc<PoolShared>);
 
 /// Why there is no permit.
 pub(super) enum NoWorker {
     /// All threads are busy, and the queue is full.
     Full,
-    /// There is no thread, and the system cannot start one.
+    /// The pool has no thread, and the system cannot start one.
     NoThread,
 }
 
@@ -66,12 +66,12 @@ impl BlockingPool {
         if state.permits >= self.threads_max.saturating_add(self.queue_max) {
             return Err(NoWorker::Full);
         }
-        // Each permit needs one thread at every stage of its work.
+        // A permit counts as one thread, whether its work is expected, waits or runs.
         if state.threads < self.threads_max.min(state.permits + 1) {
             match start_thread(&self.shared) {
                 Ok(()) => state.threads += 1,
                 Err(_) if state.threads == 0 => return Err(NoWorker::NoThread),
-                // The existing threads run it later.
+                // The existing threads run the work later.
                 Err(_) => {}
             }
         }
@@ -81,7 +81,7 @@ impl BlockingPool {
 }
 
 impl Drop for BlockingPool {
-    /// Queued work is still done.
+    /// Queued work still runs.
     fn drop(&mut self) {
         self.shared.lock().is_closed = true;
         self.shared.changed.notify_all();
@@ -89,7 +89,7 @@ impl Drop for BlockingPool {
 }
 
 impl WorkPermit {
-    /// Runs it on a thread of the pool.
+    /// Runs the work on a thread of the pool.
     pub(super) fn run(self, work: Work) {
         let shared = Arc::clone(&self.0);
         shared.lock().queue.push_back((work, self));
@@ -108,7 +108,7 @@ impl PoolShared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next work item; `None`: the thread is not needed any more, and is not counted.
+    /// Returns the next work item; `None`: the thread must end, and is no longer counted.
     fn next(&self) -> Option<(Work, WorkPermit)> {
         let mut state = self.lock();
         let mut is_idle = false;
@@ -116,7 +116,7 @@ impl PoolShared {
             if let Some(next) = state.queue.pop_front() {
                 return Some(next);
             }
-            // Each issued permit has its thread.
+            // Afterwards there is still a thread for each issued permit.
             if (is_idle || state.is_closed) && state.threads > state.permits {
                 state.threads -= 1;
                 return None;
@@ -132,7 +132,7 @@ fn start_thread(shared: &Arc<PoolShared>) -> io::Result<()> {
     let shared = Arc::clone(shared);
     let work = move || {
         while let Some((work, permit)) = shared.next() {
-            // A panic was reported when it happened; its turn is dropped, which fails its call.
+            // A panic was reported when it happened; dropping the turn fails its call.
             let _ = catch_unwind(AssertUnwindSafe(work));
             drop(permit);
         }

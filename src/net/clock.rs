@@ -2,10 +2,10 @@
 //!
 //! The runtime marks the time stale when it has waited for events; a busy loop refreshes it every
 //! few polls. The time does not change between two readings. The wall clock is read ten times a
-//! second, and advances with the monotonic one in between.
+//! second, and advances with the monotonic clock in between.
 //!
-//! The time between two readings is work, except for waits, which the runtime measures anyway. Long
-//! work blocks everything else on the worker.
+//! The time between two readings counts as work, except for waits, which the runtime measures
+//! anyway. Long work blocks everything else on the worker.
 
 use std::{
     cell::Cell,
@@ -22,21 +22,21 @@ use tokio::runtime::RuntimeMetrics;
 use super::observers::Turned;
 use crate::service::Now;
 
-/// Polls that may share one reading.
+/// Maximum number of polls that share one reading.
 const POLLS_MAX: u32 = 16;
 
 /// Milliseconds after which the wall clock is read again, in case it was set.
 const WALL_MS: u64 = 100;
 
-/// The duration from which work counts as blocking its worker.
+/// Longer work counts as blocking its worker.
 pub(super) const HELD_UP: Duration = Duration::from_millis(50);
 
 /// Work that took long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldUp {
-    /// The reading after which it began.
+    /// The time of the reading after which the work began.
     pub(super) since_ms: u64,
-    /// How long it took.
+    /// The duration of the work.
     pub(super) ms: u64,
 }
 
@@ -46,19 +46,19 @@ pub(super) struct Clock {
     stale: Arc<AtomicBool>,
     polls: Cell<u32>,
     now: Cell<Now>,
-    /// The offset of the wall clock from the monotonic one, and when to read it again.
+    /// The offset of the wall clock from the monotonic clock, and the time of its next reading.
     wall: Cell<(u64, u64)>,
     metrics: RuntimeMetrics,
-    /// The listener of each reading in nanoseconds, and the offset from the time since the epoch.
+    /// Receives each reading in nanoseconds of the monotonic clock; the number is the epoch.
     #[cfg(feature = "metrics")]
     turned: Option<(Turned, u64)>,
-    /// Milliseconds of work until the last reading, or until the wait before it.
+    /// Milliseconds of work until the last reading, or until the wait before that reading.
     worked_ms: Cell<u64>,
     held_up: Cell<Option<HeldUp>>,
 }
 
 impl Clock {
-    /// A clock that starts with `epoch`, common to all workers, in a runtime of one thread.
+    /// Creates a clock in a runtime of one thread; `epoch` is common to all workers.
     pub(super) fn new(epoch: Instant, stale: Arc<AtomicBool>, metrics: RuntimeMetrics) -> Clock {
         let (polls, now, wall) = (Cell::new(0), Cell::default(), Cell::default());
         let (worked_ms, held_up) = (Cell::default(), Cell::default());
@@ -79,7 +79,7 @@ impl Clock {
         clock
     }
 
-    /// The same clock; it reports its readings to `turned`.
+    /// Sets the receiver of the readings.
     #[cfg(feature = "metrics")]
     pub(super) fn heard_by(mut self, turned: Turned) -> Clock {
         let elapsed_ns = self.epoch.elapsed().as_nanos() as u64;
@@ -97,7 +97,7 @@ impl Clock {
         self.now.get()
     }
 
-    /// The time now.
+    /// Reads the clocks and returns the current time.
     pub(super) fn refresh(&self) -> Now {
         let has_waited = self.stale.load(Ordering::Relaxed);
         self.stale.store(false, Ordering::Relaxed);
@@ -112,8 +112,8 @@ impl Clock {
         let (mut ahead_ms, due_ms) = self.wall.get();
         if mono_ms >= due_ms {
             let ahead = unix_ms().saturating_sub(mono_ms);
-            // Both are rounded: a difference of a millisecond is ignored, so that the time does not
-            // go back.
+            // Both clocks are rounded to milliseconds: a difference of one is ignored, so that the
+            // time does not go back.
             if ahead.abs_diff(ahead_ms) > 1 {
                 ahead_ms = ahead;
             }
@@ -138,19 +138,19 @@ impl Clock {
         }
     }
 
-    /// The last long work, once.
+    /// Takes the record of the last long work.
     #[inline]
     pub(super) fn held_up(&self) -> Option<HeldUp> {
         self.held_up.get().inspect(|_| self.held_up.set(None))
     }
 
-    /// The moment at which `mono_ms` will read `at_ms`.
+    /// The instant at which `mono_ms` is `at_ms`.
     pub(super) fn instant(&self, at_ms: u64) -> Instant {
         self.epoch + Duration::from_millis(at_ms)
     }
 }
 
-/// Milliseconds since the Unix epoch; 0 on a clock before it.
+/// Milliseconds since the Unix epoch; 0 if the clock is before the epoch.
 pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)
@@ -163,8 +163,8 @@ pub(super) fn unix_ns() -> u64 {
     since.map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Nanoseconds of the clock of [`Instant`], which never goes back. It is read directly, since
-/// differences of [`Instant`] cost more than the reading.
+/// Nanoseconds of the monotonic clock that [`Instant`] uses, read directly: differences of
+/// [`Instant`] cost more than the reading.
 #[cfg(all(any(feature = "metrics", feature = "gateway"), target_os = "linux"))]
 #[inline]
 pub(super) fn monotonic_ns() -> u64 {
@@ -172,7 +172,7 @@ pub(super) fn monotonic_ns() -> u64 {
     (now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The same where [`Instant`] reads another clock.
+/// The same for systems where [`Instant`] uses another clock.
 #[cfg(all(any(feature = "metrics", feature = "gateway"), not(target_os = "linux")))]
 pub(super) fn monotonic_ns() -> u64 {
     use std::sync::LazyLock;
@@ -225,7 +225,7 @@ mod tests {
         let clock = Clock::new(Instant::now(), Arc::default(), metrics());
         let off = |now: Now| now.unix_ms.abs_diff(unix_ms());
         assert!(off(clock.refresh()) < 1000);
-        // As if it had been an hour ahead at the last reading.
+        // As if the wall clock had been an hour ahead at the last reading.
         let (ahead_ms, due_ms) = clock.wall.get();
         clock.wall.set((ahead_ms + 3_600_000, due_ms));
         std::thread::sleep(Duration::from_millis(WALL_MS + 5));

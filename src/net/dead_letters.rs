@@ -1,7 +1,7 @@
 //! Dead letters for the operator: `/push/dead` and the paths below it.
 //!
-//! Invariants: an answer lists all retained letters, which are bounded. A letter has ids, an origin
-//! and an error, and no secret part of a URL.
+//! Invariants: an answer lists all retained letters, whose number is bounded. A letter has ids, an
+//! origin and an error, but no secret part of a URL.
 
 use crate::{
     json::write::push_string,
@@ -16,12 +16,12 @@ use crate::{
 
 const JSON: &str = "application/json";
 
-/// Their path.
+/// The path of the dead letters.
 const PATH: &str = "/push/dead";
 
 const NO_LETTER: &str = "no dead letter has this number";
 const NO_WEBHOOK: &str =
-    "its configuration or its task is gone, and no copy of the task is retained";
+    "the configuration or the task of the letter is gone, and no copy of the task is retained";
 
 /// The meaning of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ fn write(letter: &DeadLetter, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("{{\"number\":{number}").as_bytes());
     for (name, raw) in [("taskId", task_id), ("configId", config_id)] {
         out.extend_from_slice(format!(",\"{name}\":\"").as_bytes());
-        // Raw JSON text.
+        // The ids are escaped JSON text.
         out.extend_from_slice(raw);
         out.push(b'"');
     }
@@ -133,7 +133,7 @@ fn write(letter: &DeadLetter, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("\",\"replayable\":{is_replayable}}}").as_bytes());
 }
 
-/// The actions, and their counts.
+/// Writes the actions with their counts.
 fn count(out: &mut Vec<u8>, counts: &[(&str, usize)]) -> u16 {
     let rows: Vec<String> = counts.iter().map(|(name, n)| format!("\"{name}\":{n}")).collect();
     out.extend_from_slice(format!("{{{}}}", rows.join(",")).as_bytes());

@@ -1,4 +1,4 @@
-//! A transport that can be moved to another driver: that of HTTP/2.
+//! A transport that can be moved to the driver of HTTP/2.
 
 use std::{
     io,
@@ -12,7 +12,7 @@ use crate::service::Peer;
 
 use super::{transport::Transport, worker_state::ConnectionPermit};
 
-/// A transport until it is moved; then every operation fails as on a closed one.
+/// Holds a transport until it is moved; then every operation fails, as on a closed transport.
 pub(super) struct Detachable<S>(Option<S>);
 
 impl<S> Detachable<S> {
@@ -33,7 +33,7 @@ impl<S: Transport + 'static> Detachable<S> {
         if let Some(stream) = self.0.take() {
             super::http2::spawn(stream, read, permit, local_addr);
         }
-        // Without the feature the engine never requests it.
+        // Without the feature the engine never requests HTTP/2.
         #[cfg(not(feature = "grpc"))]
         let _ = (read, permit, local_addr);
     }

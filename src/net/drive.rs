@@ -1,11 +1,11 @@
 //! One connection: read, advance, write.
 //!
-//! A poll reads the available input, lets the engine advance over it and writes its answers with
-//! one call, until the socket is drained. Between polls a quiet connection owns no buffer: it reads
-//! into its worker's. A peer that reads too little of our output in a window of `write_stall_ms` is
-//! cut off, and so is the one with the largest share of all buffers when they are full; after a
-//! close the peer gets `linger_ms` to read our last output. A connection that ends for another one
-//! (`peer_table`) ends at once.
+//! A poll reads the available input, lets the engine process it and writes the answers with one
+//! call, and repeats this until the socket has no more input. An idle connection owns no buffer: it
+//! reads into the buffer of its worker. A connection ends if its peer reads too little of our
+//! output in a window of `write_stall_ms`, or if its buffers have the largest cost when all buffers
+//! are full (`share`). After a close the peer has `linger_ms` to read our last output. A connection
+//! that must free its slot for another connection (`peer_table`) ends at once.
 
 mod sending;
 
@@ -36,11 +36,12 @@ use super::{
 /// Rounds of one poll before other connections are polled.
 const ROUNDS_MAX: usize = 8;
 
-/// Milliseconds between checks of a peer with much input after a waiting call, or that waits for
-/// room: it may have left, and a task that leaves bytes in a socket is not woken.
+/// Milliseconds between checks whether a peer has disconnected, while its connection does not read
+/// because of a waiting call or full buffers: with unread bytes in the socket, the connection is
+/// not woken.
 const LOOK_MS: u64 = 1_000;
 
-/// The future of one connection, for each kind of transport a type of its own.
+/// The future of one connection, generic over its transport.
 pub(super) struct Drive<S: Transport> {
     local: ConnectionPermit,
     io: Io<S>,
@@ -53,9 +54,9 @@ struct Io<S> {
     output: OutputBuffer,
     need: u32,
     due_ms: u64,
-    /// The start of the current window of waiting output, in the lower bits of its milliseconds.
+    /// The start of the current window of waiting output: the lower bits of its milliseconds.
     waits_ms: u32,
-    /// Bytes that the peer has read in it.
+    /// Bytes that the peer has read in this window.
     taken: u32,
     /// The bytes counted in `ServerState::buffers`.
     share: Share,
@@ -82,17 +83,17 @@ enum Phase {
 enum PollEnd {
     /// Every event that can advance the connection wakes it.
     Wait,
-    /// All buffers are full: the connection that frees memory wakes it.
+    /// All buffers are full: the connection that frees memory wakes this one.
     Full,
-    /// There is more to do after other connections.
+    /// There is more to do, after other connections were polled.
     Yield,
-    /// The connection is over.
+    /// The connection has ended.
     Done,
     /// Another driver takes over the connection.
     ToHttp2,
 }
 
-/// The connection failed, or must go at once.
+/// The connection failed, or must end at once.
 struct Hangup;
 
 impl From<io::Error> for Hangup {
@@ -102,7 +103,7 @@ impl From<io::Error> for Hangup {
 }
 
 impl<S: Transport + 'static> Drive<S> {
-    /// A connection that was just accepted on this side.
+    /// Drives a connection that was just accepted.
     pub(super) fn new(stream: S, local: ConnectionPermit, local_addr: u8) -> Drive<S> {
         let io = Io {
             stream: Detachable::new(stream),
@@ -168,7 +169,7 @@ impl<S: Transport> Drop for Drive<S> {
             self.local.wheel.borrow_mut().remove(slot);
         }
         if !self.io.is_drained() {
-            // The peer does not read: a reset frees the kernel's buffers for it.
+            // The peer has not read all output: a reset frees the kernel's buffers.
             self.io.stream.reset_on_close();
         }
         if let Ok(mut scratch) = self.local.scratch.try_borrow_mut() {
@@ -180,7 +181,7 @@ impl<S: Transport> Drop for Drive<S> {
 }
 
 impl<S: Transport> Io<S> {
-    /// No output waits to be sent.
+    /// True if no output waits to be sent.
     fn is_drained(&self) -> bool {
         self.output.is_empty() && self.stream.is_flushed()
     }
@@ -197,8 +198,8 @@ impl<S: Transport + 'static> Io<S> {
         if self.share.is_cut() {
             return Err(Hangup);
         }
-        // The reason of the poll is unknown: unless a body is awaited, the engine may have been
-        // woken.
+        // The reason of the poll is unknown: the engine may have been woken, unless it only waits
+        // for input.
         let mut due = !self.needs_input() || now.mono_ms >= self.due_ms;
         for _ in 0..ROUNDS_MAX {
             let moved = self.flush(scratch, local, now, cx)?;
@@ -223,7 +224,7 @@ impl<S: Transport + 'static> Io<S> {
                     0
                 }
                 Poll::Pending => {
-                    // A buffer that grew for expected input counts from now on, too.
+                    // Also charges a buffer that has grown for expected input.
                     self.charge(local, now, cx)?;
                     return Ok(PollEnd::Wait);
                 }
@@ -248,13 +249,13 @@ impl<S: Transport + 'static> Io<S> {
         if stays { Ok(()) } else { Err(Hangup) }
     }
 
-    /// More input is needed before the engine can do anything.
+    /// True if the engine needs more input before it can advance.
     fn needs_input(&self) -> bool {
         self.need as usize > self.input.len()
     }
 
-    /// The engine waits for a task and wants no input meanwhile: reading would not show that the
-    /// peer has left.
+    /// True if the engine waits for a task and takes no input, so that no read can show that the
+    /// peer has disconnected.
     fn reads_paused(&self, local: &WorkerState) -> bool {
         !self.read && !self.eof && self.output.len() < local.bounds.output_bytes_max
     }
@@ -277,8 +278,8 @@ impl<S: Transport + 'static> Io<S> {
         if self.is_drained() { due_ms } else { due_ms.min(stalled) }
     }
 
-    /// Reads once. Ready: the number of bytes in the worker's buffer; 0: the connection's own
-    /// buffer grew, or the peer has closed its side.
+    /// Reads once. Ready: the number of bytes in the worker's buffer; 0: the bytes are in the
+    /// connection's own buffer, or the peer has closed its side.
     fn fill(
         &mut self,
         scratch: &mut WorkerScratch,
@@ -309,7 +310,8 @@ impl<S: Transport + 'static> Io<S> {
     }
 
     /// Lets the engine process the waiting input, or `fresh` bytes of the worker's buffer, and
-    /// writes its output. True: it stopped for lack of room and there is room now.
+    /// writes its output. True: the caller must continue at once, because there is room again for
+    /// output, or the phase has changed.
     fn advance(
         &mut self,
         fresh: usize,
@@ -319,7 +321,7 @@ impl<S: Transport + 'static> Io<S> {
         cx: &mut Context<'_>,
     ) -> Result<bool, Hangup> {
         let WorkerScratch { worker, out, read, inputs, outputs } = scratch;
-        // Empty already, unless an agent panicked in the middle of another connection's answer.
+        // The buffer is empty, unless an agent panicked during another connection's answer.
         out.clear();
         let input = if fresh > 0 { Source::roomy(read, fresh) } else { self.input.source() };
         let (engine, wake) = (&*local.server.engine, cx.waker());
@@ -340,7 +342,7 @@ impl<S: Transport + 'static> Io<S> {
         let said = out.len();
         if said > 0 {
             let first = self.is_drained();
-            // Output after held-back output waits, too.
+            // Output after held-back output must wait as well.
             let waits = self.output.held_back().is_some_and(|held| held.is_some())
                 || engine.tap().is_some_and(|tap| tap.durable() < progress.record);
             let is_next = self.output.is_empty() && !waits;
@@ -435,7 +437,7 @@ mod tests {
             )
             .unwrap();
             let mut answer = Vec::new();
-            // If the agent panics and the task runs on, the call gets no answer.
+            // If the agent panics and the task continues, the call gets no answer.
             let _ = stream.read_to_end(&mut answer);
             String::from_utf8(answer).unwrap()
         };

@@ -7,11 +7,11 @@ use chacha20::{
 
 use crate::{engine::Worker, limits::Limits, net::ServerError, service::Entropy};
 
-/// A worker that makes ids of random bits of this machine, for a program that drives an
-/// [`Engine`](crate::engine::Engine) in a runtime of its own.
+/// Creates a worker whose ids are random bits of this machine, for a program that drives an
+/// [`Engine`](crate::engine::Engine) in its own runtime.
 ///
 /// # Errors
-/// [`ServerError::System`]: there are no random bits.
+/// [`ServerError::System`]: the system provides no random bits.
 pub fn worker(index: usize, limits: &Limits) -> Result<Worker, ServerError> {
     let entropy = Chacha::new().map_err(ServerError::System)?;
     Ok(Worker::new(index, limits, Box::new(entropy)))
@@ -20,7 +20,7 @@ pub fn worker(index: usize, limits: &Limits) -> Result<Worker, ServerError> {
 /// Random bits of this machine.
 ///
 /// # Errors
-/// The system has none.
+/// The system provides no random bits.
 #[cfg(feature = "embed")]
 pub(crate) fn entropy() -> std::io::Result<Box<dyn Entropy + Send>> {
     Ok(Box::new(Chacha::new()?))
@@ -30,10 +30,10 @@ pub(crate) fn entropy() -> std::io::Result<Box<dyn Entropy + Send>> {
 pub(super) struct Chacha(ChaCha20Rng);
 
 impl Chacha {
-    /// A generator with a seed of its own.
+    /// Creates a generator with a fresh seed.
     ///
     /// # Errors
-    /// When the system has no randomness to give.
+    /// The system provides no random bits.
     pub(super) fn new() -> std::io::Result<Chacha> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|error| std::io::Error::other(error.to_string()))?;

@@ -1,21 +1,22 @@
-//! Why a server does not start: one line for its operator.
+//! The errors of a server's start: one line each for the operator.
 
 use std::{fmt, io, net::SocketAddr, path::PathBuf};
 
 use crate::{engine::BuildError, limits::TooLittleMemory};
 
-/// Why a server did not start. `Debug` is the same as `Display`, so that `main` can return it.
+/// Why a server did not start. `Debug` prints the same text as `Display`, so that `main` can return
+/// the error.
 pub enum ServerError {
-    /// Not an address and a port.
+    /// The text is not an address and a port.
     Address(String),
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     Bind {
         /// The address.
         addr: SocketAddr,
         /// The system's error.
         source: io::Error,
     },
-    /// A socket with a path cannot be listened on.
+    /// The server cannot listen on a Unix socket.
     UnixSocket {
         /// `unix:PATH`, as configured.
         address: String,
@@ -26,20 +27,20 @@ pub enum ServerError {
     Tls {
         /// The file.
         file: PathBuf,
-        /// Why, in one line.
+        /// The reason, in one line.
         reason: String,
     },
-    /// Other machines reach the address, and this was not allowed: see
+    /// Other machines can reach the address, and anonymous callers were not allowed: see
     /// [`Server::allow_anonymous`](super::Server::allow_anonymous).
     Public(String),
     /// The setup contradicts itself.
     Build(BuildError),
     /// The memory of [`Server::memory`](super::Server::memory) is not enough.
     Memory(TooLittleMemory),
-    /// The collector of traces cannot be reached by a client of this machine.
+    /// The HTTP client for the collector of traces cannot be created.
     #[cfg(feature = "otlp")]
     Traces(super::HttpClientError),
-    /// The system gives no thread, event queue or randomness.
+    /// The system provides no thread, event queue or random bits.
     System(io::Error),
 }
 
@@ -55,7 +56,8 @@ impl fmt::Display for ServerError {
             ServerError::Address(text) => {
                 write!(
                     f,
-                    "cannot listen on {text:?}: not an address and a port, such as 127.0.0.1:3000"
+                    "cannot listen on {text:?}: must be an address and a port, such as \
+                     127.0.0.1:3000"
                 )
             }
             ServerError::Bind { addr, source } if source.kind() == io::ErrorKind::AddrInUse => {
@@ -82,7 +84,7 @@ impl fmt::Display for ServerError {
             ServerError::Build(error) => error.fmt(f),
             ServerError::Memory(error) => error.fmt(f),
             #[cfg(feature = "otlp")]
-            ServerError::Traces(error) => write!(f, "cannot trace: {error}"),
+            ServerError::Traces(error) => write!(f, "cannot send traces: {error}"),
             ServerError::System(error) => write!(f, "cannot start: {error}"),
         }
     }

@@ -1,4 +1,4 @@
-//! Tests of connections while all buffers are full: they wait, without polls.
+//! Tests: while all buffers are full, connections wait without being polled.
 
 use std::{
     cell::Cell,
@@ -23,8 +23,8 @@ use super::{
 
 const MB: usize = 1024 * 1024;
 
-/// Serves a connection that has received a request for the card, at first with full buffers, then
-/// until the answer; returns the number of polls until there was room.
+/// Serves a connection with a request for the card, first while the buffers are full, then until
+/// the answer; returns the number of polls while they were full.
 fn polls_while_full<F: Future<Output = ()>>(
     request: &[u8],
     drive: impl FnOnce(TcpStream, &Rc<WorkerState>) -> F,
@@ -36,7 +36,7 @@ fn polls_while_full<F: Future<Output = ()>>(
     let buffers = &local.server.buffers;
     let [mut cut, mut other] = [(); 2].map(|()| Share::default());
     assert!(buffers.charge(&mut cut, 10 * MB, 1, Waker::noop()));
-    // It frees its own memory, and the first one is not notified.
+    // The waker does nothing: the cut share is not notified, and the buffers stay full.
     assert!(buffers.charge(&mut other, 9 * MB, 1, Waker::noop()) && cut.is_cut());
 
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -53,7 +53,7 @@ fn polls_while_full<F: Future<Output = ()>>(
             polls.set(polls.get() + 1);
             driven.as_mut().poll(cx)
         });
-        // It is not over.
+        // The connection has not ended.
         tokio::time::timeout(Duration::from_millis(500), &mut counted).await.unwrap_err();
         let polls_before = polls.get();
         buffers.release(&mut cut);

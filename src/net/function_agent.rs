@@ -1,8 +1,8 @@
-//! Agents that are HTTP functions: each turn is a POST, and its answer contains the events.
+//! Agents that are HTTP functions: each turn is a POST, and the answer contains the events.
 //!
-//! Invariants: a turn is posted once. It is repeated only if the function cannot have read it, and
-//! once with another OAuth token after a 401. Redirects are not followed, and credentials are sent
-//! only to https or to this machine.
+//! Invariants: a turn is posted once. The POST is repeated only if the function cannot have read
+//! it, and once with another OAuth token after a 401. Redirects are not followed, and credentials
+//! are sent only to https or to this machine.
 
 use std::{
     fmt,
@@ -38,7 +38,7 @@ use crate::{
     service::upstream::{UpstreamCall, UpstreamMeter, UpstreamOutcome},
 };
 
-/// Milliseconds until an answer begins.
+/// Default milliseconds until an answer begins.
 const CALL_MS: u64 = 120_000;
 /// Bytes of a function's error answer that a client sees.
 const REFUSAL_BYTES: usize = 4 * 1024;
@@ -48,19 +48,20 @@ const REFUSAL_BYTES: usize = 4 * 1024;
 pub struct FunctionOptions {
     /// An API key is sent in `X-API-Key`, a bearer token, an OAuth token or a password in
     /// `Authorization`; only to https or to this machine. A caller's credential is passed on if the
-    /// agent's profile names its field.
+    /// agent's profile names its header field.
     pub credentials: Credentials,
     /// Milliseconds until the answer begins.
     pub call_ms: u64,
-    /// Milliseconds without a byte of an answer that has begun, after which the turn fails.
+    /// Milliseconds after which the turn fails if no further byte of a started answer arrives.
     pub silence_ms: u64,
-    /// Requests at a time.
+    /// Maximum number of concurrent requests.
     pub turns_max: usize,
-    /// Turns that wait for their request; the next is refused (-32000, `turns_queued_max`).
+    /// Maximum number of turns that wait to be sent; the next turn is refused (-32000,
+    /// `turns_queued_max`).
     pub queue_max: usize,
-    /// A turn that continues a task has the earlier messages of the task.
+    /// True: a turn that continues a task contains the earlier messages of the task.
     pub history: bool,
-    /// A client sees the first 4 KiB of an answer with another status than 2xx.
+    /// True: a client sees the first 4 KiB of an answer with a status other than 2xx.
     pub show_errors: bool,
 }
 
@@ -81,11 +82,11 @@ impl Default for FunctionOptions {
 /// Errors of the configuration of a function agent.
 #[derive(Debug)]
 pub enum FunctionAgentError {
-    /// Its URL.
+    /// The URL is invalid.
     Url(UrlError),
-    /// Its credentials.
+    /// The credentials cannot be used.
     Credentials(CredentialsError),
-    /// The client that calls it.
+    /// The HTTP client cannot be created.
     Client(HttpClientError),
 }
 
@@ -103,10 +104,11 @@ impl std::error::Error for FunctionAgentError {}
 
 /// An agent that posts its turns to an HTTP function.
 ///
-/// The body of a request is the line of a turn, and the answer is one event or several: as JSON, as
-/// JSON lines or as an event stream; see `docs/guide/any-language.md`. A complete answer completes
-/// the task, unless its events ended the task. A task that is canceled, or has ended, has its
-/// connection closed. It runs under [`Server`](crate::net::Server) only.
+/// The body of a request is the JSON line of a turn, and the answer has one event or several: as
+/// JSON, as JSON lines or as an event stream; see `docs/guide/any-language.md`. The end of the
+/// answer completes the task, unless its events ended the task. If the task is canceled or has
+/// ended, the connection of the answer is closed. The agent runs only under
+/// [`Server`](crate::net::Server).
 pub struct FunctionAgent {
     function: Arc<HttpFunction>,
     queue: Arc<TurnQueue>,
@@ -123,14 +125,14 @@ struct HttpFunction {
     /// The template for the workers' clients.
     client: HttpClient,
     clients: WorkerClients<HttpClient>,
-    /// The OAuth token, of all workers.
+    /// The OAuth token, shared by all workers.
     tokens: TokenCache,
     turns: AtomicU64,
     meter: Arc<UpstreamMeter>,
 }
 
 impl FunctionAgent {
-    /// The function at `url`. Nothing is requested before the first message.
+    /// Creates the agent of the function at `url`. No request is sent before the first message.
     ///
     /// # Errors
     /// [`FunctionAgentError`]
@@ -204,12 +206,13 @@ impl HttpFunction {
         let Ok(first) = next_event(&mut answer, &mut deferred.canceled()).await else { return };
         match first {
             NextEvent::Event(_) => {
-                // A task that has ended takes no more, and the connection is closed.
+                // On an error the task has ended or was canceled; dropping the answer closes its
+                // connection.
                 let _ = publish_events(first, &mut answer, deferred, call).await;
             }
             NextEvent::Failed(reason) => wrong_answer(reason).refuse(deferred, call),
             NextEvent::End => {
-                let reason = "the function gave no answer".to_owned();
+                let reason = "the answer of the function has no event".to_owned();
                 wrong_answer(reason).refuse(deferred, call);
             }
         }
@@ -262,7 +265,7 @@ impl HttpFunction {
         }
     }
 
-    /// The OAuth token, if the function gets one.
+    /// The OAuth token; `None`: the function needs none.
     async fn token(&self, client: &HttpClient) -> Result<Option<Arc<HeldToken>>, OAuthError> {
         match &self.oauth {
             Some(oauth) => self.tokens.token(client, oauth, &self.limits).await.map(Some),
@@ -279,7 +282,7 @@ impl HttpFunction {
         Ok(client)
     }
 
-    /// The error for an answer with another status than 2xx.
+    /// The error for an answer with a status other than 2xx.
     async fn refusal(&self, mut response: HttpClientResponse) -> NoAnswer {
         let status = response.status();
         let mut text = format!("the function answered with HTTP {status}");
@@ -326,7 +329,7 @@ fn not_called(kind: FaultKind, error: &dyn fmt::Display, outcome: UpstreamOutcom
     NoAnswer { fault, outcome }
 }
 
-/// The error without an OAuth token.
+/// The error if there is no OAuth token.
 fn no_token(error: OAuthError) -> NoAnswer {
     let kind = match error {
         OAuthError::Transport(_) => FaultKind::ShuttingDown,

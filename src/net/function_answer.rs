@@ -18,7 +18,7 @@ use crate::{
     sse::SseParser,
 };
 
-/// Bytes that are read at a time.
+/// Maximum number of bytes per read.
 const READ_BYTES: usize = 16 * 1024;
 
 /// The events of an answer with a status of 2xx.
@@ -27,7 +27,7 @@ pub(super) struct FunctionAnswer {
     form: AnswerForm,
     /// The bytes of an incomplete event.
     bytes: Vec<u8>,
-    /// Events that were read; an error is the last item.
+    /// Parsed events; an error is the last item.
     ready: VecDeque<Result<LineEvent, String>>,
     /// The answer was read to its end.
     is_read: bool,
@@ -39,17 +39,17 @@ enum AnswerForm {
     Json,
     /// One text, which is a message.
     Text,
-    /// One JSON value a line.
+    /// One JSON value per line.
     Lines,
     /// One JSON value in the data of each event.
     Sse(Box<SseParser>),
 }
 
 impl FunctionAnswer {
-    /// An answer with a complete head.
+    /// Reads an answer with a complete head.
     ///
     /// # Errors
-    /// The reason, if it cannot be read.
+    /// The reason why the answer cannot be read.
     pub fn new(response: HttpClientResponse) -> Result<FunctionAnswer, String> {
         let media_type = String::from_utf8_lossy(response.field("content-type").unwrap_or(b""));
         let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -62,7 +62,7 @@ impl FunctionAnswer {
             | "application/x-jsonlines" => AnswerForm::Lines,
             "text/event-stream" => AnswerForm::Sse(Box::new(SseParser::new(AGENT_LINE_BYTES_MAX))),
             "text/plain" => AnswerForm::Text,
-            // The answer 204 has no media type.
+            // An answer with status 204 has no media type.
             "" if response.status() == 204 => AnswerForm::Json,
             "" => return Err("the function answered without a Content-Type".to_owned()),
             other if other.ends_with("+json") => AnswerForm::Json,
@@ -93,7 +93,8 @@ impl FunctionAnswer {
             }
             AnswerForm::Sse(parser) => {
                 if *is_read {
-                    // The last event may have no blank line; half of one is a wrong event.
+                    // The last event may lack its blank line; the JSON of an incomplete event is an
+                    // error.
                     bytes.extend_from_slice(b"\n\n");
                 }
                 read_stream(parser, bytes, ready);
@@ -105,7 +106,7 @@ impl FunctionAnswer {
     }
 }
 
-/// A text as a message.
+/// Returns a text as a message.
 fn text(bytes: &[u8]) -> Result<LineEvent, String> {
     if bytes.len() > AGENT_LINE_BYTES_MAX {
         return Err(oversized());
@@ -119,7 +120,7 @@ fn oversized() -> String {
     format!("the function sent an event of more than {AGENT_LINE_BYTES_MAX} bytes")
 }
 
-/// Reads the events of a stream; all bytes are used up.
+/// Reads the events of a stream, and consumes all bytes.
 fn read_stream(
     parser: &mut SseParser,
     bytes: &mut Vec<u8>,
@@ -144,7 +145,7 @@ fn read_stream(
     bytes.clear();
 }
 
-/// Appends the events of a JSON value, or why it holds none.
+/// Appends the events of a JSON value, or the reason why it has none.
 fn push_all(ready: &mut VecDeque<Result<LineEvent, String>>, json: &[u8]) {
     if json.trim_ascii().is_empty() {
         return;

@@ -1,14 +1,14 @@
 //! Output that must not be sent yet, because the state it shows is not durable.
 //!
 //! Invariant: `free | first | second`, in the order of the output. Free bytes may be sent; the
-//! first part waits for its record, and all later output for another record. So even endless output
-//! is sent part by part.
+//! first part waits for one record, and the second part, all later output, for a newer record. So
+//! even endless output is sent part by part.
 
 use std::{sync::Arc, task::Context};
 
 use crate::service::tap::{DurableWait, Tap};
 
-/// The part of a connection's unsent output that waits.
+/// The part of a connection's unsent output that waits for durable records.
 #[derive(Default)]
 pub(super) struct HeldBack {
     parts: [HeldPart; 2],
@@ -19,7 +19,7 @@ pub(super) struct HeldBack {
 #[derive(Clone, Copy, Default)]
 struct HeldPart {
     bytes: usize,
-    /// The record that it waits for.
+    /// The record that this part waits for.
     record: u64,
 }
 
@@ -32,13 +32,13 @@ impl HeldBack {
         part.record = part.record.max(record);
     }
 
-    /// True when something waits.
+    /// True if output waits.
     pub(super) fn is_some(&self) -> bool {
         self.parts[0].bytes > 0
     }
 
-    /// How many of `unsent` bytes may be sent now; if not all, the task of `cx` is woken when more
-    /// may.
+    /// Returns how many of `unsent` bytes may be sent now. If these are not all, the task of `cx`
+    /// is woken when more may be sent.
     pub(super) fn free(
         &mut self,
         unsent: usize,
@@ -64,7 +64,7 @@ mod tests {
 
     use super::*;
 
-    /// Unlike [`Waker::noop`], clones of it always compare equal.
+    /// A waker with clones that always compare equal, unlike clones of [`Waker::noop`].
     struct NoWake;
 
     impl Wake for NoWake {
@@ -100,7 +100,7 @@ mod tests {
         let mut held = HeldBack::default();
         assert_eq!(held.free(10, tap, cx), 10);
         held.hold(10, 5);
-        // Newer records come faster than they are durable.
+        // New records arrive faster than they become durable.
         let mut unsent = 20;
         for record in 6..100 {
             durable.newest.store(record - 3, Relaxed);
@@ -109,7 +109,7 @@ mod tests {
             unsent -= held.free(unsent, tap, cx);
             assert!(unsent <= 70, "{unsent}");
         }
-        // Durable output waits for the output before it.
+        // Output with a durable record waits for the output before it.
         held.hold(10, 1);
         assert!(held.free(unsent + 10, tap, cx) < unsent);
         durable.newest.store(99, Relaxed);

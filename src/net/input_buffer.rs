@@ -9,9 +9,9 @@ use crate::json::Source;
 
 use super::pool::Pool;
 
-/// Input of known length gets room for so many times the received bytes plus as many times
-/// [`FIRST`] bytes: a client that announces a body without sending it reserves little, and a body
-/// of 1 MiB is moved once, after its first 64 KiB.
+/// Input of known length gets room for at most this many times the received bytes, or this many
+/// times [`FIRST`] bytes: a client that announces a body without sending it reserves little, and a
+/// body of 1 MiB is moved once, after its first 64 KiB.
 const AHEAD: usize = 16;
 /// See [`AHEAD`].
 const FIRST: usize = 4 * 1024;
@@ -22,7 +22,7 @@ const ROOM: usize = 64;
 /// The largest step by which an input of unknown length grows.
 const GROW_MAX: usize = 1024 * 1024;
 
-/// Waiting input. One word, for the many connections that hold nothing.
+/// Waiting input; one word in size, for the many connections without waiting input.
 #[derive(Default)]
 pub(super) struct InputBuffer(Option<Box<InputBytes>>);
 
@@ -62,7 +62,7 @@ impl InputBuffer {
         self.0.is_none()
     }
 
-    /// Room for more, up to `need` bytes in all; empty when that would exceed `bytes_max`.
+    /// Returns room for more input, up to `need` bytes in all; empty when `bytes_max` bytes wait.
     pub(super) fn room(&mut self, need: usize, bytes_max: usize, pool: &mut Pool) -> &mut [u8] {
         let waiting = self.len();
         if waiting >= bytes_max {
@@ -96,7 +96,7 @@ impl InputBuffer {
         }
     }
 
-    /// Stores the bytes that the engine did not consume and that were read elsewhere.
+    /// Stores unconsumed bytes that were read into another buffer.
     pub(super) fn keep(&mut self, left: &[u8], need: usize, pool: &mut Pool) {
         debug_assert!(self.is_quiet());
         if left.is_empty() {
@@ -108,7 +108,7 @@ impl InputBuffer {
         self.0 = Some(held);
     }
 
-    /// Drops the first `count` bytes, and returns the buffer when nothing is left.
+    /// Drops the first `count` bytes; returns the buffer to the pool when no bytes remain.
     pub(super) fn consume(&mut self, count: usize, pool: &mut Pool) {
         let Some(held) = &mut self.0 else { return };
         pool.wipe(&mut held.bytes[held.start..held.start + count]);
@@ -119,7 +119,7 @@ impl InputBuffer {
         }
     }
 
-    /// Drops everything.
+    /// Drops the waiting input, and returns the buffer to the pool.
     pub(super) fn release(&mut self, pool: &mut Pool) {
         if let Some(mut held) = self.0.take() {
             pool.wipe(&mut held.bytes[held.start..held.end]);
@@ -128,7 +128,8 @@ impl InputBuffer {
     }
 }
 
-/// How much of `need` bytes is reserved when `waiting` were received, with room for the parser.
+/// The bytes to reserve for `need` bytes of which `waiting` were received, with room for the
+/// parser.
 fn ahead(need: usize, waiting: usize) -> usize {
     need.saturating_add(ROOM).min(AHEAD * waiting.max(FIRST))
 }
@@ -170,7 +171,7 @@ mod tests {
             places.push(input.waiting().as_ptr());
             assert!(input.len() == sent && input.held_bytes() <= most);
         }
-        // It moves a few times, for any length.
+        // The input moves a few times, for any length.
         assert!(input.waiting() == body && places.len() <= 4, "{}", places.len());
         input.consume(body.len(), &mut pool);
         assert!(input.is_quiet());
@@ -197,7 +198,7 @@ mod tests {
         let (mut input, mut pool) = (InputBuffer::default(), Pool::new(1 << 25).wiping(true));
         let secret = vec![7; 200_000];
         let mut wrote = 0;
-        // It grows, moves to the front, is partly consumed, and is dropped.
+        // The input grows, moves to the front, is partly consumed, and is dropped.
         while wrote < secret.len() {
             wrote +=
                 read(&mut input, 0, &secret[wrote..(wrote + 999).min(secret.len())], &mut pool);

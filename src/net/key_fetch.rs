@@ -1,6 +1,6 @@
-//! Fetches the keys of issuers, on a thread of its own.
+//! Fetches the keys of issuers, on a separate thread.
 //!
-//! Invariants: [`Callers`] decides what to fetch, and when; this thread requests it with the
+//! Invariants: [`Callers`] decides what to fetch, and when; this thread sends the requests with the
 //! client's transport. A fetch ends by its deadline and holds at most the size limit of a document.
 //! The thread ends with its owner and drops unfinished fetches.
 
@@ -36,13 +36,13 @@ use super::{
 
 const FIELDS: FieldLines<'static> = field_lines!("Accept": "application/json");
 
-/// The longest duration of one timer; then it is checked again.
+/// The longest wait until the next fetch is determined again.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
 
-/// Fetches the keys of the issuers that some callers trust. Dropping it ends the fetching.
+/// Fetches the keys of the issuers that [`Callers`] trusts. Dropping this value ends all fetches.
 ///
-/// A server has one through [`Running::fetch_keys`](super::Running::fetch_keys); this is for a
-/// program that serves without a server.
+/// [`Running::fetch_keys`](super::Running::fetch_keys) starts one for a server; a program without a
+/// server starts it directly.
 pub struct KeyFetcher {
     _thread: BackgroundThread,
 }
@@ -81,7 +81,7 @@ struct Fetching {
 }
 
 impl Fetching {
-    /// Runs until its owner is gone. Each issuer has at most one fetch in flight.
+    /// Runs until the owner was dropped. Each issuer has at most one fetch in flight.
     async fn run(self) {
         let mut timer = pin!(sleep(Duration::ZERO));
         poll_fn(|cx| {
@@ -131,7 +131,7 @@ async fn fetch(client: &HttpClient, next: KeyFetch, mono_ms: &(dyn Fn() -> u64 +
     }
 }
 
-/// The content of a 200 within the time, or the error.
+/// Returns the content of an answer with status 200, or the error.
 async fn get(
     client: &HttpClient,
     fetch: &KeyFetch,

@@ -1,7 +1,7 @@
-//! Webhooks of tasks that are ended by the end of the server, and deliveries that wait then.
+//! Webhooks in a drain: the tasks that the server ends, and their last deliveries.
 //!
-//! A drain waits for tasks with webhooks within its time; then they fail, and their deliveries have
-//! the rest of `drain_ms`. One check by any worker serves all of them.
+//! A drain waits for tasks with webhooks until a part of `drain_ms` remains; then the tasks fail,
+//! and the rest of the time is for their deliveries. A check by one worker is valid for all.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,14 +11,14 @@ use crate::service::Now;
 /// Milliseconds between two checks.
 const LOOK_MS: u64 = 50;
 
-/// Consecutive checks without a delivery: between two deliveries of a webhook one check may find
-/// none.
+/// Consecutive checks without a delivery until the wait ends: a single check may fall between two
+/// deliveries of a webhook.
 const QUIET_LOOKS: u32 = 2;
 
-/// The last deliveries get this fraction of `drain_ms`.
+/// The last deliveries get `drain_ms` divided by this.
 const POSTS_PART: u64 = 4;
 
-/// The state of this phase.
+/// The state of the wait for webhooks.
 #[derive(Default)]
 pub(super) struct LastPosts(Mutex<Looks>);
 
@@ -29,7 +29,7 @@ struct Looks {
     quiet: u32,
 }
 
-/// When calls and streams are cut, and how long the drain is in all.
+/// When calls and streams are ended, and the duration of the whole drain.
 #[derive(Clone, Copy)]
 pub(super) struct DrainTimes {
     pub cut_ms: u64,
@@ -37,8 +37,8 @@ pub(super) struct DrainTimes {
 }
 
 impl ServerState {
-    /// When a draining worker checks again whether it has to wait for webhooks; `None`: it need
-    /// not.
+    /// Returns when a draining worker must check the webhooks again; `None`: it need not wait for
+    /// webhooks.
     pub(super) fn stays_for_webhooks(&self, now: Now, times: DrainTimes) -> Option<u64> {
         let webhooks = self.engine.webhooks()?;
         let mut looks = self.last_posts.0.lock().unwrap_or_else(PoisonError::into_inner);

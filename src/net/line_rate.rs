@@ -12,7 +12,7 @@ pub(super) struct LineRate {
 
 /// The decision on a line.
 pub(super) struct LineVerdict {
-    /// True: it is written.
+    /// True: the line is written.
     pub is_written: bool,
     /// Lines of the previous second that were not written; report them now.
     pub skipped: u64,
@@ -22,7 +22,7 @@ impl LineRate {
     /// No lines so far.
     pub const NEW: LineRate = LineRate { since: None, lines: 0, skipped: 0 };
 
-    /// Decides on a line; each second has at most `most`.
+    /// Decides on a line; each second has at most `most` lines.
     pub fn take(&mut self, now: Instant, most: u32) -> LineVerdict {
         let skipped = if self.is_over(now) { self.restart(now) } else { 0 };
         let is_written = self.lines < most;
@@ -33,7 +33,8 @@ impl LineRate {
         LineVerdict { is_written, skipped }
     }
 
-    /// Lines that were neither written nor reported, once their second is over, or `at_end`.
+    /// Takes the number of lines that were neither written nor reported, if their second is over or
+    /// `at_end`.
     #[cfg(feature = "logs")]
     pub fn take_skipped(&mut self, now: Instant, at_end: bool) -> u64 {
         if at_end || self.is_over(now) { std::mem::take(&mut self.skipped) } else { 0 }

@@ -23,7 +23,7 @@ pub(super) enum NextEvent {
     Event(LineEvent),
     /// The turn failed for this reason, which the client sees.
     Failed(String),
-    /// The turn ended regularly.
+    /// The turn ended without an error.
     End,
 }
 
@@ -31,7 +31,7 @@ pub(super) enum NextEvent {
 pub(super) trait TurnEvents {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<NextEvent>;
 
-    /// The turn is over: dropping the source must not cancel it.
+    /// The turn has ended: dropping the source must not cancel the turn.
     fn end(&mut self);
 }
 
@@ -43,7 +43,7 @@ pub(super) fn write_turn(number: u64, deferred: &Deferred, has_history: bool, li
         deferred.read(&mut |task| {
             let id = message.message_id().raw();
             let earlier = |other: &Message<'_>| other.message_id().raw() != id;
-            // The task's last question is not in its history yet.
+            // The message of the task's status is not in its history yet.
             let messages = task.history(None).filter(earlier).chain(task.status().message);
             messages.for_each(|message| push_history(&mut history, message));
         });
@@ -74,7 +74,7 @@ pub(super) async fn next_event(
     canceled.race(pin!(poll_fn(|cx| source.poll_next(cx)))).await
 }
 
-/// Publishes the events of a turn, beginning with `first`, until it is over.
+/// Publishes the events of a turn, beginning with `first`, until the turn ends.
 ///
 /// # Errors
 /// [`Closed`]: the turn is canceled, or its task has ended.

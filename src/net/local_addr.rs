@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::service::Peer;
 
-/// The local address of a connection, and whether a loopback listener accepted it.
+/// The local address of a connection, and whether a loopback or an admin listener accepted it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LocalAddr {
     local: Option<IpAddr>,
@@ -20,24 +20,24 @@ pub(super) struct LocalAddr {
 impl LocalAddr {
     /// Our side of connections of this listener; an unspecified address counts as no address.
     pub(super) fn of(listener: &TcpListener) -> LocalAddr {
-        // Without an address the listener grants no access.
+        // If its address is unknown, the listener does not count as a loopback listener.
         let bound = listener.local_addr().ok().map(|addr| addr.ip().to_canonical());
         let is_loopback = bound.is_some_and(|address| address.is_loopback());
         let local = bound.filter(|address| !address.is_unspecified());
         LocalAddr { local, is_loopback, is_admin: false }
     }
 
-    /// That of a socket with a path instead of an address: only this machine reaches it.
+    /// The local address of a Unix socket, which only this machine can reach.
     pub(super) fn of_machine() -> LocalAddr {
         LocalAddr { local: None, is_loopback: true, is_admin: false }
     }
 
-    /// Whether its listener is bound to a loopback address, or to a path.
+    /// Whether the listener has a loopback address, or is a Unix socket.
     pub(super) fn is_loopback(self) -> bool {
         self.is_loopback
     }
 
-    /// Whether it is a listener for the operator.
+    /// Whether the listener is for the operator.
     #[cfg(feature = "tls")]
     pub(super) fn is_admin(self) -> bool {
         self.is_admin
@@ -48,7 +48,7 @@ impl LocalAddr {
         LocalAddr { is_admin: true, ..self }
     }
 
-    /// Our side of one connection; its address is read only if it can matter.
+    /// Our side of one connection; the address is read from the socket only if it can matter.
     pub(super) fn accepted(self, stream: &TcpStream, is_checked: bool) -> LocalAddr {
         if self.local.is_some() || !is_checked {
             return self;
@@ -56,7 +56,7 @@ impl LocalAddr {
         LocalAddr { local: stream.local_addr().ok().map(|addr| addr.ip().to_canonical()), ..self }
     }
 
-    /// Adds it to the engine's description of a connection.
+    /// Adds this address to the engine's description of a connection.
     #[inline]
     pub(super) fn known_to<'a>(self, peer: Peer<'a>) -> Peer<'a> {
         let LocalAddr { local, is_loopback, is_admin } = self;
@@ -64,8 +64,8 @@ impl LocalAddr {
     }
 }
 
-/// The list of a worker. Its first four entries have no address: they stand for connections without
-/// room for their address.
+/// The addresses of a worker. The first four entries have no address: they are for connections
+/// whose address does not fit into the list.
 pub(super) struct LocalAddrs(RefCell<Vec<LocalAddr>>);
 
 impl Default for LocalAddrs {
@@ -78,7 +78,7 @@ impl Default for LocalAddrs {
 }
 
 impl LocalAddrs {
-    /// The index of this address.
+    /// The index of this address, which is added if it is new.
     pub(super) fn place(&self, local_addr: LocalAddr) -> u8 {
         let mut all = self.0.borrow_mut();
         let found = all.iter().position(|known| *known == local_addr);

@@ -1,8 +1,8 @@
 //! The tokio driver: sockets, threads, time and randomness for the pure engine.
 //!
 //! In scope: listening, accepting within limits, one read, one `advance` and one write per event,
-//! timers, back-pressure, signals and the drain. Out of scope: what the bytes mean. Every worker is
-//! a thread with a runtime of its own; connections never move between workers.
+//! timers, back-pressure, signals and the drain. Out of scope: the meaning of the bytes. Every
+//! worker is a thread with its own runtime; connections never move between workers.
 
 mod accept;
 mod admin;

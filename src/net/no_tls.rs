@@ -1,10 +1,10 @@
-//! Substitutes for TLS without the feature `tls`: values that cannot be made.
+//! Substitutes for TLS without the feature `tls`: types without values.
 
 use tokio::net::TcpStream;
 
 use super::{error::ServerError, worker_state::ConnectionPermit};
 
-/// No files.
+/// The files of TLS: never present.
 #[derive(Clone)]
 pub(super) enum Tls {}
 
@@ -22,7 +22,7 @@ impl Tls {
     }
 }
 
-/// Nothing to accept with.
+/// The loaded TLS state: never present.
 pub(super) enum Current {}
 
 impl Current {

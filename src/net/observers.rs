@@ -37,7 +37,7 @@ pub(super) struct Observers {
 }
 
 impl Observers {
-    /// For so many workers, without an observer.
+    /// The observer of a server with this many workers, without metrics and logs.
     pub(super) fn new(workers: usize) -> Observers {
         let turned = || Turned::new(CachePadded::new(AtomicU64::new(monotonic_ns())));
         Observers {
@@ -54,7 +54,7 @@ impl Observers {
         self.turned.get(worker).unwrap_or(&self.turned[0])
     }
 
-    /// The worker's current reading of the time.
+    /// Reads the clock for a worker, and stores the reading.
     #[inline]
     fn read(&self, worker: usize) -> u64 {
         let now_ns = monotonic_ns();
@@ -62,7 +62,7 @@ impl Observers {
         now_ns
     }
 
-    /// Whether there is an observer.
+    /// Whether there are metrics or logs.
     pub(super) fn hear(&self) -> bool {
         #[cfg(feature = "logs")]
         let logs = self.log.is_some();
@@ -168,7 +168,7 @@ impl Observers {
         let _ = refused;
     }
 
-    /// Writes how many refused requests had no line, once their second is over, or `at_end`.
+    /// Writes the number of refused requests without a line, if their second is over or `at_end`.
     pub(super) fn tell_unlogged(&self, at_end: bool) {
         #[cfg(feature = "logs")]
         if let Some(log) = &self.log {

@@ -1,4 +1,4 @@
-//! The operator's settings of a server's reports.
+//! The settings of a server's operator pages, logs, metrics and traces.
 
 #[cfg(feature = "metrics")]
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::service::trace::Tracer;
 
 impl Server {
     /// Serves `/healthz`, `/readyz` and `/metrics` on a separate listener, and no longer together
-    /// with the agents: an IP address or host name, and port, or `unix:PATH`, to which only the
-    /// user of this process may connect. Every client that reaches it sees all of these pages. Dead
-    /// letters and tasks are served there, too: to every client if the address is of loopback or a
-    /// path, else to callers with the scope [`ScopeSet::ADMIN`](crate::auth::ScopeSet::ADMIN), and
-    /// with the server's TLS, if it has it.
+    /// with the agents. The address is an IP address or host name and a port, or `unix:PATH`, to
+    /// which only the user of this process may connect. Every client of the listener sees these
+    /// pages. The listener also serves dead letters and tasks: to every client if the address is a
+    /// loopback address or a path, otherwise to callers with the scope
+    /// [`ScopeSet::ADMIN`](crate::auth::ScopeSet::ADMIN), and with the server's TLS, if configured.
     #[must_use]
     pub fn admin(mut self, address: impl Into<String>) -> Server {
         self.admin = Some(address.into());
@@ -34,7 +34,7 @@ impl Server {
     }
 
     /// Adds a readiness check to `/readyz`: its name, one word, and a function that returns the
-    /// error in one sentence. It is called at each request, so it must not wait.
+    /// error in one sentence. The function is called at each request, so it must not wait.
     #[must_use]
     pub fn ready_check(
         mut self,
@@ -46,8 +46,8 @@ impl Server {
     }
 
     /// Writes the log of the process to stderr: lines of this level, and a line for one call in
-    /// `one_of`; 0: for none. It is text if stderr is a terminal, and JSON otherwise. A program
-    /// that has a subscriber of `tracing` keeps it, and that one receives the lines. Another
+    /// `one_of`; 0: for none. The log is text if stderr is a terminal, otherwise JSON. If the
+    /// program has a `tracing` subscriber, that subscriber receives the lines instead. A
     /// [`Setup::observer`] is then not notified of calls.
     ///
     /// [`Setup::observer`]: crate::engine::Setup::observer
@@ -58,7 +58,7 @@ impl Server {
         self
     }
 
-    /// Sets how the lines of calls show callers; by default each process has hashes of its own.
+    /// Sets how the lines of calls show callers; by default as hashes under a key of each process.
     #[cfg(feature = "logs")]
     #[must_use]
     pub fn logged_principal(mut self, shown: LoggedPrincipal) -> Server {
@@ -66,7 +66,7 @@ impl Server {
         self
     }
 
-    /// Counts calls, for `/metrics`. Another [`Setup::observer`] is then not notified of them.
+    /// Counts calls, for `/metrics`. A [`Setup::observer`] is then not notified of calls.
     ///
     /// [`Setup::observer`]: crate::engine::Setup::observer
     #[cfg(feature = "metrics")]
@@ -76,10 +76,10 @@ impl Server {
         self
     }
 
-    /// Sends the spans of traced calls, and of the turns of agents in them, to a collector of
-    /// OpenTelemetry. A caller's `traceparent` decides whether its call is traced, or
-    /// [`TraceCollector::sample_one_of`] without one. Agents that receive `traceparent` receive the
-    /// span of their turn. Another [`Setup::observer`] is then not notified of calls.
+    /// Sends the spans of traced calls, and of the agents' turns in these calls, to an
+    /// OpenTelemetry collector. A caller's `traceparent` decides whether its call is traced;
+    /// without it, [`TraceCollector::sample_one_of`] decides. Agents that receive `traceparent`
+    /// receive the span of their turn. A [`Setup::observer`] is then not notified of calls.
     ///
     /// [`Setup::observer`]: crate::engine::Setup::observer
     #[cfg(feature = "otlp")]
@@ -134,7 +134,7 @@ impl Server {
     }
 }
 
-/// The observer of calls; `None`: there is none.
+/// The observers of calls, if any.
 #[cfg(feature = "metrics")]
 pub(super) struct Observing {
     pub(super) observers: Option<Arc<Observers>>,
@@ -142,7 +142,7 @@ pub(super) struct Observing {
     pub(super) traces: Option<Arc<Traces>>,
 }
 
-/// Opens the log of the process, and makes the access log.
+/// Opens the log of the process, and creates the access log.
 #[cfg(feature = "logs")]
 fn open_log(
     level: LogLevel,

@@ -1,17 +1,17 @@
-//! The bytes of a connection that its socket has not taken yet.
+//! The bytes of a connection that its socket has not accepted yet.
 //!
 //! `start <= bytes.len()`: sent | unsent. Only a connection with a slow reader owns a buffer.
 
 use super::{held_back::HeldBack, pool::Pool};
 
-/// Waiting output. One word, for the many connections that hold nothing.
+/// Waiting output; one word in size, for the many connections without waiting output.
 #[derive(Default)]
 pub(super) struct OutputBuffer(Option<Box<OutputBytes>>);
 
 struct OutputBytes {
     bytes: Vec<u8>,
     start: usize,
-    /// The part of it that must not be sent yet.
+    /// The part of the output that must not be sent yet.
     held: HeldBack,
 }
 
@@ -38,13 +38,15 @@ impl OutputBuffer {
 
     /// Stores the bytes of `fresh` that the socket did not accept, and empties `fresh`.
     ///
-    /// A large rest takes the buffer itself; a small one is copied, so that it retains little.
+    /// A large rest takes over the buffer; a small rest is copied, so that it occupies little
+    /// memory.
     pub(super) fn keep(&mut self, fresh: &mut Vec<u8>, sent: usize, pool: &mut Pool) {
         let left = fresh.len() - sent;
         match &mut self.0 {
             None if left == 0 => {}
             None if left > fresh.capacity() / 4 => {
-                // The next large answer finds a buffer of this size, and its pages, in the pool.
+                // The replacement has the same size, so that the next large answer needs no growth
+                // and no new pages.
                 let next = pool.take_empty(fresh.capacity());
                 let bytes = std::mem::replace(fresh, next);
                 self.0 =
@@ -71,7 +73,7 @@ impl OutputBuffer {
         self.0.as_mut().map(|output| &mut output.held)
     }
 
-    /// Drops the sent bytes, and returns the buffer when nothing is left.
+    /// Drops the sent bytes; returns the buffer to the pool when no bytes remain.
     pub(super) fn sent(&mut self, count: usize, pool: &mut Pool) {
         let Some(held) = &mut self.0 else { return };
         held.start += count;
@@ -81,7 +83,7 @@ impl OutputBuffer {
         }
     }
 
-    /// Drops everything.
+    /// Drops the waiting output, and returns the buffer to the pool.
     pub(super) fn release(&mut self, pool: &mut Pool) {
         if let Some(held) = self.0.take() {
             pool.give(held.bytes);

@@ -9,23 +9,23 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 const NOBODYS_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const NOBODYS_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
 
-/// Any port: nothing is sent there.
+/// An arbitrary port, because nothing is sent.
 const DISCARD: u16 = 9;
 
-/// Whether an address is one of this host's, by which it would reach itself.
+/// Whether an address belongs to this host.
 pub(super) fn is_own(address: IpAddr) -> bool {
     let address = address.to_canonical();
-    // Linux treats the unspecified address as this host, too.
+    // Linux also treats the unspecified address as this host.
     if address.is_loopback() || address.is_unspecified() {
         return true;
     }
     let nobodys = if address.is_ipv4() { NOBODYS_V4 } else { NOBODYS_V6 };
-    // Some hosts can bind foreign addresses (ip_nonlocal_bind), so that a successful bind proves
-    // nothing. The other test does not find a second address of the same network.
+    // Some hosts can bind foreign addresses (ip_nonlocal_bind): there, a successful bind proves
+    // nothing. The first test does not find a second address of the same network.
     is_reached_from_itself(address) || can_bind(address) && !can_bind(nobodys)
 }
 
-/// Whether a socket that is connected to the address has it as its local address.
+/// Whether a socket that is connected to the address has the same local address.
 fn is_reached_from_itself(address: IpAddr) -> bool {
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -1,21 +1,21 @@
 //! The arguments of the functions from which [`async_agent`](super::async_agent) and
-//! [`blocking_agent`](super::blocking_agent) make agents.
+//! [`blocking_agent`](super::blocking_agent) create agents.
 
 use crate::agent::{Canceled, Closed, Deferred, Job, Turn, TurnKey};
 
 /// A turn that a function owns: a [`Job`], so that each message creates or continues a task; or a
-/// [`Deferred`], to decide that itself.
+/// [`Deferred`], to decide this itself.
 pub trait OwnedTurn: sealed::Sealed + Send + Sized + 'static {
-    /// Makes it from a turn.
+    /// Takes over the turn.
     #[doc(hidden)]
     fn take(turn: Turn<'_>) -> Result<Self, Closed>;
     /// The key of the turn.
     #[doc(hidden)]
     fn key(&self) -> TurnKey;
-    /// Whether its result is of no use.
+    /// True: the result would be discarded.
     #[doc(hidden)]
     fn is_in_vain(&self) -> bool;
-    /// Ready when no client will ever see its result; `None`: a client may.
+    /// Ready when no client will see the result; `None`: a client may always see it.
     #[doc(hidden)]
     fn unseen(&self) -> Option<Canceled>;
 }

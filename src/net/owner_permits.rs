@@ -1,5 +1,5 @@
-//! Permits of one remote agent. No caller has more than half of them, so that a caller with tasks
-//! that run for days, or wait for a login, leaves room for others.
+//! Permits of one remote agent. A caller has at most half of the permits, so that a caller whose
+//! tasks run for days, or wait for a login, leaves room for others.
 
 use std::{
     collections::HashMap,
@@ -25,20 +25,20 @@ struct PermitState {
     has_authenticated: bool,
 }
 
-/// One permit, as long as it lives.
+/// One permit, until it is dropped.
 pub(super) struct OwnerPermit {
     owner: OwnerIndex,
     state: Arc<Mutex<PermitState>>,
 }
 
 impl OwnerPermits {
-    /// At most `most` permits.
+    /// Issues at most `most` permits.
     pub fn new(most: usize) -> OwnerPermits {
         OwnerPermits { most, state: Arc::default() }
     }
 
-    /// A permit for this owner; `None`: all are issued, or the owner has half of them. Anonymous
-    /// callers together are one owner.
+    /// A permit for this owner; `None`: all permits are issued, or the owner has half of them. All
+    /// anonymous callers together are one owner.
     pub fn permit(&self, owner: OwnerIndex) -> Option<OwnerPermit> {
         let mut state = lock(&self.state);
         state.has_authenticated |= owner != OwnerIndex(0);

@@ -1,4 +1,4 @@
-//! The server's pages about itself: `/healthz`, `/readyz`, `/metrics`.
+//! The server's status pages: `/healthz`, `/readyz`, `/metrics`.
 
 use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
@@ -21,9 +21,9 @@ const JSON: &str = "application/json";
 
 /// A readiness check of a server.
 pub(super) struct ReadyCheck {
-    /// Its name, one word.
+    /// The name of the check, one word.
     pub(super) name: &'static str,
-    /// Returns its error in one sentence; it is called at each request, so it never waits.
+    /// Returns the error in one sentence; called at each request, so it must not wait.
     pub(super) check: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
 }
 
@@ -36,18 +36,18 @@ pub(super) struct Pages {
     has_room: Mutex<Option<(Instant, bool)>>,
 }
 
-/// How long that is cached: the check scans the whole store, and any client may cause it.
+/// How long the result is cached: the check scans the whole store, and any client may request it.
 const ROOM_LOOK: Duration = Duration::from_secs(1);
 
 impl Pages {
-    /// Pages without their server yet.
+    /// Creates pages that have no server yet.
     pub(super) fn new(checks: Vec<ReadyCheck>, are_beside_agents: bool) -> Pages {
         Pages { server: OnceLock::new(), checks, are_beside_agents, has_room: Mutex::default() }
     }
 
-    /// Sets their server.
+    /// Sets the server of the pages.
     pub(super) fn belong_to(&self, server: &Arc<ServerState>) {
-        // There is one server.
+        // There is only one server.
         let _ = self.server.set(Arc::downgrade(server));
     }
 

@@ -1,11 +1,11 @@
 //! The connections that count against one limit, by peer.
 //!
-//! Below the limit every connection is accepted. At the limit a newcomer takes the slot of a
-//! connection of the peer with the most connections, if that peer still has no fewer than the
-//! newcomer's afterwards; otherwise the newcomer is refused. An idle connection ends first, then
-//! one without an authenticated request, then the oldest.
-//! Invariant: at most [`ENDING_MAX`] connections exist beyond the limit, and each of them ends when
-//! it is polled next.
+//! Below the limit every connection is accepted. At the limit a new connection takes the slot of a
+//! connection of the peer with the most connections, if that peer then still has at least as many
+//! connections as the new one's peer; otherwise the new connection is refused. Of that peer's
+//! connections an idle one ends first, then one without an authenticated request, then the oldest.
+//! Invariant: at most [`ENDING_MAX`] connections exist beyond the limit, and each of these ends
+//! when it is polled next.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -19,21 +19,21 @@ use std::{
 
 use crate::engine::Activity;
 
-/// Connections that are to end and have not ended yet, at most.
+/// Maximum number of connections that must end and have not ended yet.
 const ENDING_MAX: usize = 64;
-/// How many of a peer's oldest connections are searched for the one to end.
+/// How many of a peer's oldest connections are searched for the connection to end.
 const SEARCHED_MAX: usize = 1_024;
 
-/// A peer as it is counted: an address of IPv4, or a network of 64 bits of IPv6.
+/// The unit that is counted as a peer: an IPv4 address, or an IPv6 network of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PeerKey(u64);
 
 impl PeerKey {
-    /// A peer without a known address. Its connections are counted for no peer, and never end for a
-    /// newcomer.
+    /// A peer without a known address. Its connections count for no peer, and are never ended for a
+    /// new connection.
     pub(super) const UNKNOWN: PeerKey = PeerKey(u64::MAX);
 
-    /// The key of an address. One of IPv4 gets a number that is reserved in IPv6 (0::/8).
+    /// The key of an address. IPv4 addresses get numbers that are reserved in IPv6 (0::/8).
     pub(super) fn of(address: IpAddr) -> PeerKey {
         match address.to_canonical() {
             IpAddr::V4(address) => PeerKey(u64::from(address.to_bits())),
@@ -54,7 +54,7 @@ struct Connections {
     by_peer: BTreeMap<(PeerKey, u64), Arc<ListedConnection>>,
     /// The number of connections of each known peer.
     counts: HashMap<PeerKey, usize>,
-    /// The same, by count.
+    /// The known peers, ordered by their number of connections.
     ranking: BTreeSet<(usize, PeerKey)>,
     numbers_given: u64,
     ending: usize,
@@ -80,7 +80,7 @@ pub(super) struct PeerEntry(Arc<ListedConnection>);
 /// A connection that was accepted.
 pub(super) struct Accepted {
     pub(super) entry: PeerEntry,
-    /// True: another connection ends for it.
+    /// True: another connection ends for this one.
     pub(super) evicts: bool,
 }
 
@@ -90,8 +90,8 @@ impl PeerTable {
         Arc::new(PeerTable { most, connections: Mutex::default() })
     }
 
-    /// Adds a connection that counts for a peer and comes from the address `remote`; `None`: the
-    /// table is full, and no peer has at least two connections more than this one.
+    /// Adds a connection that counts for `peer` and comes from the address `remote`; `None`: the
+    /// table is full, and no other connection may end.
     pub(super) fn accept(
         self: &Arc<PeerTable>,
         peer: PeerKey,
@@ -152,7 +152,7 @@ impl Connections {
         }
     }
 
-    /// Ends a connection for a newcomer of `own`; `None`: no connection may end.
+    /// Ends a connection for a new connection of the peer `own`; `None`: no connection may end.
     fn evict(&mut self, own: PeerKey) -> Option<()> {
         let &(most, peer) = self.ranking.last()?;
         let own = self.counts.get(&own).copied().unwrap_or_default();
@@ -224,7 +224,7 @@ impl PeerEntry {
         }
     }
 
-    /// True: it is in this table.
+    /// True: the connection is in this table.
     pub(super) fn is_in(&self, table: &Arc<PeerTable>) -> bool {
         Arc::ptr_eq(&self.0.table, table)
     }
@@ -252,7 +252,7 @@ mod tests {
         PeerKey::of(IpAddr::from([192, 0, 2, last]))
     }
 
-    /// Accepts so many connections of a peer.
+    /// Accepts `count` connections of a peer.
     fn fill(table: &Arc<PeerTable>, last: u8, count: usize) -> Vec<PeerEntry> {
         (0..count).map(|_| table.accept(peer(last), None).unwrap().entry).collect()
     }
@@ -306,7 +306,7 @@ mod tests {
         let second = fill(&table, 2, 2);
         assert_eq!(ending(&first).len(), 2);
         first.retain(|entry| !entry.is_ending());
-        // Now there are two of one and the two of the other: neither takes from the other.
+        // Both peers have two connections now: neither takes a slot of the other.
         assert!(table.accept(peer(1), None).is_none() && table.accept(peer(2), None).is_none());
         assert!(table.accept(peer(3), None).is_some() && ending(&second).len() <= 1);
     }

@@ -5,12 +5,12 @@
 
 use crate::http;
 
-/// Buffers that a pool retains.
+/// Maximum number of buffers that a pool retains.
 const BUFFERS_MAX: usize = 64;
 /// The smallest buffer that is retained.
 const SIZE_MIN: usize = 1024;
 
-/// Buffers of one kind, of one worker.
+/// Buffers of one kind, for one worker.
 pub(super) struct Pool {
     free: Vec<Vec<u8>>,
     bytes: usize,
@@ -25,7 +25,7 @@ impl Pool {
         Pool { free: Vec::new(), bytes: 0, bytes_max, wipes: false }
     }
 
-    /// The same pool; `wipes`: its buffers may hold secrets.
+    /// Sets whether the buffers may hold secrets, and are wiped.
     pub(super) fn wiping(self, wipes: bool) -> Pool {
         Pool { wipes, ..self }
     }
@@ -37,12 +37,12 @@ impl Pool {
         }
     }
 
-    /// A buffer of input: at least `size` bytes long, every one initialised with anything.
+    /// A buffer for input: at least `size` bytes long, with arbitrary initialised content.
     pub(super) fn take_filled(&mut self, size: usize) -> Vec<u8> {
         self.take(size).unwrap_or_else(|| vec![0; round(size)])
     }
 
-    /// A buffer of output: empty, with room for at least `size` bytes.
+    /// A buffer for output: empty, with room for at least `size` bytes.
     pub(super) fn take_empty(&mut self, size: usize) -> Vec<u8> {
         let mut buffer = self.take(size).unwrap_or_else(|| Vec::with_capacity(round(size)));
         buffer.clear();
@@ -59,8 +59,8 @@ impl Pool {
         }
     }
 
-    /// The smallest buffer that is large enough and at most twice too large: the connection that
-    /// gets it counts as holding all of it.
+    /// Takes the smallest buffer that is large enough, up to about twice the size: its whole
+    /// capacity is charged to the connection.
     fn take(&mut self, size: usize) -> Option<Vec<u8>> {
         let fitting = size..=round(size).max(size.saturating_mul(2));
         let best = (0..self.free.len())
@@ -72,7 +72,7 @@ impl Pool {
     }
 }
 
-/// Powers of two for small buffers, whole 64 KiB for large ones.
+/// Rounds small sizes up to a power of two, large ones to a multiple of 64 KiB.
 fn round(size: usize) -> usize {
     let step = 64 * 1024;
     if size > step { size.next_multiple_of(step) } else { size.max(SIZE_MIN).next_power_of_two() }

@@ -1,8 +1,8 @@
 //! Reloading while a server runs: on SIGHUP, and when the configuration has changed.
 //!
-//! Invariant: reloads run on a thread of their own, which no worker waits for: a file system that
-//! hangs blocks only that thread, not even the end of the process. One reload runs at a time, and
-//! signals during it cause one more reload after it.
+//! Invariant: reloads run on a separate thread, for which no worker waits: a hanging file system
+//! blocks only this thread, and not the end of the process. One reload runs at a time, and signals
+//! during a reload cause one more reload afterwards.
 
 use std::{
     io,
@@ -33,21 +33,21 @@ use super::{
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The names of the limits that [`Controls::set_limits`] changes; workers, the store and the sum of
-/// the memory use the initial values of all others.
+/// the memory use the initial values of all other limits.
 pub const LIVE_LIMITS: &[&str] = &["drain_ms", "tls_handshake_timeout_ms"];
 
 /// Reads the configuration of a running server again.
 pub trait Reload: Send {
-    /// Called once a second, on a thread that may block: true requests a reload, as a signal does.
+    /// Called once a second, on a thread that may block: true requests a reload, like a signal.
     fn has_changed(&mut self) -> bool {
         false
     }
 
-    /// Reads everything again, and applies all changes that are possible, or none. Returns messages
-    /// for the operator, each one line.
+    /// Reads the whole configuration again, and applies all possible changes, or none. Returns
+    /// messages for the operator, each one line.
     ///
     /// # Errors
-    /// Why nothing has changed, in one line: a warning.
+    /// The reason why nothing has changed, in one line, for a warning.
     fn reload(&mut self, server: &Controls) -> Result<Vec<String>, String>;
 }
 
@@ -62,13 +62,13 @@ impl Controls {
         Controls(Arc::clone(server))
     }
 
-    /// The agents; `None`: a service answers in place of agents.
+    /// The agents; `None`: a service answers instead of agents.
     pub fn agents(&self) -> Option<&Agents> {
         self.0.engine.agents()
     }
 
-    /// Reads files of TLS, for [`Controls::set_tls`]. Client certificates stay optional or
-    /// required.
+    /// Reads files of TLS, for [`Controls::set_tls`]. Whether client certificates are optional or
+    /// required does not change.
     ///
     /// # Errors
     /// [`ServerError::Tls`].
@@ -81,7 +81,7 @@ impl Controls {
         })
     }
 
-    /// Accepts new connections with these files, if the server speaks TLS; open connections keep
+    /// Accepts new connections with these files, if the server uses TLS; open connections keep
     /// their files.
     #[cfg(feature = "tls")]
     pub fn set_tls(&self, tls: UsableTls) {
@@ -90,13 +90,13 @@ impl Controls {
         }
     }
 
-    /// Sets the quotas of callers; slots and bytes in use stay.
+    /// Sets the quotas of callers; slots and bytes in use remain counted.
     pub fn set_quotas(&self, quotas: Quotas) {
         self.0.engine.config.access.accounts.set_quotas(quotas);
     }
 
-    /// Sets the level of the log of [`Server::logs`](super::Server::logs), and that one call in
-    /// `one_of` has a line; 0: none.
+    /// Sets the level of the log of [`Server::logs`](super::Server::logs), and logs one call in
+    /// `one_of`; 0: none.
     #[cfg(feature = "logs")]
     pub fn set_logs(&self, level: LogLevel, one_of: u32) {
         log::set_level(level);
@@ -146,17 +146,17 @@ impl LiveLimits {
 pub(super) struct ReloadRequests(SyncSender<()>);
 
 impl ReloadRequests {
-    /// Requests a reload; a waiting request covers it.
+    /// Requests a reload, unless a request is already waiting.
     pub(super) fn ask(&self) {
         let _ = self.0.try_send(());
     }
 }
 
-/// Starts the reload thread; it is never joined, and ends after its current reload when the server
-/// does.
+/// Starts the reload thread. When the server ends, the thread ends after its current reload; it is
+/// never joined.
 ///
 /// # Errors
-/// When the system has no thread.
+/// The system cannot start a thread.
 pub(super) fn start(
     server: Arc<ServerState>,
     reload: Box<dyn Reload>,

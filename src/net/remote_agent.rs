@@ -31,8 +31,8 @@ use crate::{
 
 /// An agent that passes its messages to a remote A2A agent.
 ///
-/// Each message becomes one call of the upstream agent, and its answer a task of this server, or a
-/// direct message. It runs under [`Server`](super::Server) only.
+/// Each message becomes one call of the upstream agent, and the answer becomes a task of this
+/// server or a direct message. The agent runs only under [`Server`](super::Server).
 pub struct RemoteAgent {
     upstream: Arc<Upstream>,
     calls: Arc<TurnQueue>,
@@ -43,12 +43,13 @@ pub struct RemoteAgent {
 /// Limits of one remote agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamLimits {
-    /// Concurrent calls without the beginning of an answer.
+    /// Maximum number of concurrent calls without the beginning of an answer.
     pub calls_max: usize,
-    /// Messages that wait for such a call; the next is refused (-32000, `turns_queued_max`).
+    /// Maximum number of messages that wait for their call; the next message is refused (-32000,
+    /// `turns_queued_max`).
     pub queue_max: usize,
-    /// Messages with an answer or task that the gateway follows, half of them of one caller at
-    /// most; the next is refused (-32000, `upstream_streams_max`).
+    /// Maximum number of answers and tasks that the gateway follows, at most half of them for one
+    /// caller; the next message is refused (-32000, `upstream_streams_max`).
     pub streams_max: usize,
 }
 
@@ -62,7 +63,7 @@ impl Default for UpstreamLimits {
     }
 }
 
-/// The upstream agent, and a client of it for each worker.
+/// The upstream agent, and a client for each worker.
 struct Upstream {
     url: String,
     /// Clones share one OAuth token.
@@ -85,14 +86,14 @@ struct CardClient {
 }
 
 impl RemoteAgent {
-    /// The agent at `url`: its origin, or the URL of its card. Nothing is requested before the
-    /// first message.
+    /// The agent at `url`: its origin, or the URL of its card. No request is sent before the first
+    /// message.
     ///
     /// With [`Credentials::passes_authorization`](crate::client::credentials::Credentials) the
     /// `Authorization` of callers is passed on, if the agent's profile names that field.
     ///
     /// # Errors
-    /// [`HttpClientError`]: no client can be made with these options.
+    /// [`HttpClientError`]: no client can be created with these options.
     pub fn new(
         url: impl Into<String>,
         builder: ClientBuilder,
@@ -120,7 +121,7 @@ impl RemoteAgent {
         Ok(agent.limits(UpstreamLimits::default()))
     }
 
-    /// The same agent with other limits.
+    /// Sets the limits.
     #[must_use]
     pub fn limits(self, limits: UpstreamLimits) -> RemoteAgent {
         let UpstreamLimits { calls_max, queue_max, streams_max } = limits;
@@ -129,9 +130,9 @@ impl RemoteAgent {
         RemoteAgent { calls, streams, ..self }
     }
 
-    /// The same agent; calls pass the tenant of their caller, in place of the tenant in the client
-    /// or the card. A caller without a tenant gets the latter. An agent before A2A 1.0, which has
-    /// no tenants, refuses a caller with one (`UnsupportedOperation`).
+    /// Passes the tenant of each caller to the upstream agent, instead of the tenant in the client
+    /// or the card, which is used for callers without a tenant. An upstream agent before A2A 1.0
+    /// has no tenants: callers with a tenant are refused (`UnsupportedOperation`).
     #[must_use]
     pub fn pass_tenant(self) -> RemoteAgent {
         self.upstream.passes_tenant.store(true, Relaxed);
@@ -139,17 +140,18 @@ impl RemoteAgent {
     }
 }
 
-/// The card.
+/// The card of the upstream agent.
 impl RemoteAgent {
-    /// The same agent; its card is read again every `ms` milliseconds. The default is the lifetime
-    /// from its server (`Cache-Control`; once a minute at most), or 5 min without one.
+    /// Reads the card again every `ms` milliseconds. The default is the lifetime from the card's
+    /// server (`Cache-Control`; at least one minute), or 5 min without a lifetime.
     #[must_use]
     pub fn card_every(self, ms: u64) -> RemoteAgent {
         self.upstream.card.set_every(ms);
         self
     }
 
-    /// The last readable card, which determines how messages are sent; `None`: none yet.
+    /// The last readable card, which determines how messages are sent; `None`: no card was read
+    /// yet.
     pub fn card(&self) -> Option<Arc<AgentCard>> {
         self.upstream.card.last().map(|last| Arc::clone(last.known.card()))
     }
@@ -159,21 +161,21 @@ impl RemoteAgent {
         self.upstream.card.is_due()
     }
 
-    /// Reads the card if it has changed; it blocks, and must not be called inside of a runtime.
-    /// True: messages are sent by another card from now on.
+    /// Reads the card if it has changed. This blocks, and must not be called inside of a runtime.
+    /// True: messages are sent with another card from now on.
     ///
     /// # Errors
-    /// [`ClientError`]: no usable card was read within 5 s; the last one stays in use.
+    /// [`ClientError`]: no usable card was read within 5 s; the last card stays in use.
     pub fn refresh_card(&self) -> Result<bool, ClientError> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| TransportError::Io(error.to_string()))?;
         runtime.block_on(self.read_card())
     }
 
-    /// As [`RemoteAgent::refresh_card`], inside of a runtime.
+    /// Like [`RemoteAgent::refresh_card`], for use inside of a runtime.
     ///
     /// # Errors
-    /// As from [`RemoteAgent::refresh_card`].
+    /// The errors of [`RemoteAgent::refresh_card`].
     pub async fn read_card(&self) -> Result<bool, ClientError> {
         let (upstream, transport) = (&self.upstream, self.upstream.transport.apart()?);
         let before = upstream.card.revision();
@@ -183,8 +185,8 @@ impl RemoteAgent {
 }
 
 impl Upstream {
-    /// The client for a call on behalf of a request: it passes the request's `Authorization`, if
-    /// the credentials of the agent allow that, and its tenant.
+    /// The client for a call on behalf of `request`, with the request's `Authorization`, if the
+    /// credentials of the agent allow this, and with the request's tenant.
     async fn client_for(&self, request: &RequestInfo) -> Result<Client<HttpClient>, ClientError> {
         let mut client = self.client().await?;
         let is_plain = |value: &&str| value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
@@ -197,12 +199,13 @@ impl Upstream {
         }
     }
 
-    /// The client of the worker, made from the last card, which is read first if there is none yet.
+    /// The client of the worker, created from the last card; if there is no card yet, it is read
+    /// first.
     async fn client(&self) -> Result<Client<HttpClient>, ClientError> {
         let (revision, own) = (self.card.revision(), self.clients.own());
         match own {
             Some(own) if own.made_of == revision => Ok(own.client),
-            // Boxed, since few messages need it.
+            // Boxed, since few messages need a new client.
             own => Box::pin(self.make_client(own)).await,
         }
     }
@@ -266,7 +269,7 @@ impl Agent for RemoteAgent {
                 Err(error) => {
                     call.end(gateway::outcome_of(&error));
                     let text = gateway::fault_of(&error).message().to_owned();
-                    // A task that has ended needs no end.
+                    // On an error the task has already ended.
                     let _ = task.into_job().fail(&text);
                 }
             }
@@ -284,7 +287,7 @@ impl Agent for RemoteAgent {
         let upstream = Arc::clone(&self.upstream);
         run_future(agent, place, async move {
             let mut call = upstream.meter.cancel().logged(logged);
-            // With the credential of this request, never of the message.
+            // Uses the credential of this request, never that of the message.
             match upstream.client_for(deferred.request()).await {
                 Ok(client) => gateway::cancel(&client, deferred, &upstream.tasks, call).await,
                 Err(error) => {

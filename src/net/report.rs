@@ -1,5 +1,5 @@
-//! Messages to the operator of a server on stderr while it runs and when it ends: one line each,
-//! and only under `Server::run`.
+//! Messages to the operator on stderr while a server runs and when it ends: one line each, and only
+//! under `Server::run`.
 
 #[cfg(any(feature = "tls", feature = "metrics"))]
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ use super::{
     slow_turn::SlowTurn,
 };
 
-/// Writes one line: to the log, if there is one.
+/// Writes one line to the log, or to stderr without a log.
 pub(crate) fn say(line: &dyn Display) {
     #[cfg(feature = "logs")]
     if tracing::dispatcher::has_been_set() {
@@ -33,7 +33,7 @@ pub(crate) fn say(line: &dyn Display) {
     let _ = writeln!(io::stderr(), "peregrine: {line}");
 }
 
-/// Writes one warning: to the log, if there is one.
+/// Writes one warning to the log, or to stderr without a log.
 pub(super) fn warn(line: &dyn Display) {
     #[cfg(feature = "logs")]
     if tracing::dispatcher::has_been_set() {
@@ -42,7 +42,7 @@ pub(super) fn warn(line: &dyn Display) {
     say(line);
 }
 
-/// Writes one line only to the log; without a log it is dropped.
+/// Writes one line only to the log; without a log the line is dropped.
 #[cfg(feature = "logs")]
 fn note(line: &dyn Display) {
     tracing::warn!(target: "peregrine", "{line}");
@@ -51,8 +51,8 @@ fn note(line: &dyn Display) {
 #[cfg(not(feature = "logs"))]
 fn note(_: &dyn Display) {}
 
-/// Refusals by limits: a line of the log at most once a second for each limit, and the limits with
-/// recent refusals, for `/readyz`.
+/// Refusals by limits: at most one log line a second for each limit, and the limits with recent
+/// refusals, for `/readyz`.
 #[derive(Default)]
 pub(super) struct LimitReports(Mutex<BTreeMap<&'static str, LimitReport>>);
 
@@ -147,8 +147,8 @@ pub(super) fn keys_not_fetched(url: &str, why: &dyn Display) {
     FAILED.note(&format_args!("cannot fetch keys from {url}: {why}"));
 }
 
-/// Reports that a delivery to a webhook has failed, or that its receiver refuses more, at most once
-/// a second; it shows only the origin of its URL.
+/// Reports that a delivery to a webhook has failed, or that its receiver refuses further
+/// deliveries, at most once a second; only the origin of the URL is shown.
 #[cfg(feature = "push")]
 pub(super) fn not_posted(origin: &str, why: &dyn Display) {
     static FAILED: LineGate = LineGate::new();
@@ -166,14 +166,14 @@ pub(super) fn webhook_stopped(letter: &crate::push::DeadLetter) {
     ));
 }
 
-/// Reports that the collector of traces does not take spans, at most once a second.
+/// Reports that the collector of traces did not accept spans, at most once a second.
 #[cfg(feature = "otlp")]
 pub(super) fn traces_lost(why: &dyn Display) {
     static LOST: LineGate = LineGate::new();
     LOST.note(&format_args!("the collector of traces did not accept spans, which are lost: {why}"));
 }
 
-/// Waits, but not for long, until the log is written.
+/// Waits for a limited time until the log is written.
 pub(super) fn flush() {
     #[cfg(feature = "logs")]
     super::log::flush();
@@ -198,7 +198,7 @@ struct OncePerSecond {
 impl OncePerSecond {
     const NEVER: OncePerSecond = OncePerSecond { last: None, others: 0 };
 
-    /// Whether a line is allowed now; if so, the number of suppressed lines since the last one.
+    /// Returns the number of suppressed lines since the last line, if a line is allowed now.
     fn lets_pass(&mut self, now: Instant) -> Option<u64> {
         let is_soon = |last: Instant| now.duration_since(last) < Duration::from_secs(1);
         if self.last.is_some_and(is_soon) {
@@ -245,7 +245,7 @@ pub(super) fn slow_turn(slow: &SlowTurn) {
     say(&format_args!("the agent {agent:?} blocked a worker for {ms} ms; other calls waited"));
 }
 
-/// Lines for failures of agents in one second at most: clients can cause them.
+/// Maximum lines for failures of agents in one second, because clients can cause failures.
 const FAILURE_LINES_MAX: u32 = 100;
 
 /// Reports that an agent has returned an error, or has panicked.
@@ -293,7 +293,7 @@ pub(super) fn drained(server: &ServerState) {
     }
 }
 
-/// Reports that a drain has ended tasks, of which their webhooks are notified.
+/// Reports that a drain has ended tasks, and that the webhooks of these tasks are notified.
 #[cfg(feature = "push")]
 pub(super) fn ended_for_webhooks(tasks: usize) {
     if tasks > 0 {

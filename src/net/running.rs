@@ -1,4 +1,4 @@
-//! A running server: its caller's controls, and its end.
+//! A running server: the controls for the embedding program, and the end of the server.
 
 #[cfg(feature = "embed")]
 use std::time::Instant;
@@ -24,7 +24,7 @@ use super::{
     worker,
 };
 
-/// A running server. Dropping it ends it at once; [`Running::join`] waits instead.
+/// A running server. Dropping this value ends the server at once; [`Running::join`] waits instead.
 pub struct Running {
     pub(super) addrs: Vec<SocketAddr>,
     pub(super) paths: Vec<String>,
@@ -37,17 +37,17 @@ pub struct Running {
 }
 
 impl Running {
-    /// Its addresses, with the ports that the system chose.
+    /// The addresses of the server, with the ports that the system chose.
     pub fn addrs(&self) -> &[SocketAddr] {
         &self.addrs
     }
 
-    /// The sockets with a path that it listens on as well, each as `unix:PATH`.
+    /// The Unix sockets that the server listens on as well, each as `unix:PATH`.
     pub fn paths(&self) -> &[String] {
         &self.paths
     }
 
-    /// A URL under which this machine reaches it, without a slash at the end.
+    /// A URL at which this machine can reach the server, without a slash at the end.
     pub fn base_url(&self) -> &str {
         &self.base_url
     }
@@ -65,29 +65,29 @@ impl Running {
         log::set_level(level);
     }
 
-    /// Sets that one call in `one_of` has a line from now on, if there is a log; 0: none.
+    /// Logs one call in `one_of` from now on, if there is a log; 0: none.
     #[cfg(feature = "logs")]
     pub fn set_access_log(&self, one_of: u32) {
         self.server.set_access_log(one_of);
     }
 
     /// Reads the files of [`tls`](crate::net::Server::tls) again, for new connections; open
-    /// connections keep their files. Without TLS it does nothing.
+    /// connections keep their files. Does nothing without TLS.
     ///
     /// # Errors
-    /// [`ServerError::Tls`]; everything stays as it was.
+    /// [`ServerError::Tls`]; the current files stay in use.
     pub fn reload_tls(&self) -> Result<(), ServerError> {
         self.server.tls.as_ref().map_or(Ok(()), Current::reload)
     }
 
-    /// Failed handshakes of TLS since the start: the peer spoke another protocol, sent no
-    /// acceptable certificate, took too long, or left.
+    /// Failed TLS handshakes since the start: the peer spoke another protocol, sent no acceptable
+    /// certificate, took too long, or disconnected.
     pub fn tls_handshakes_failed(&self) -> u64 {
         self.server.tls.as_ref().map_or(0, Current::failed)
     }
 
     /// Fetches the keys of the issuers that these callers trust, until the server ends, on a
-    /// separate thread and with connections of its own. An earlier fetcher ends.
+    /// separate thread with its own connections. An earlier fetcher ends.
     ///
     /// # Errors
     /// [`HttpClientError`](super::HttpClientError)
@@ -104,20 +104,20 @@ impl Running {
         Ok(())
     }
 
-    /// The controls for changes while it runs.
+    /// The controls for changes while the server runs.
     #[cfg(feature = "embed")]
     pub(crate) fn controls(&self) -> Controls {
         Controls::of(&self.server)
     }
 
-    /// The engine, and the start of its monotonic clock: for calls of this process.
+    /// The engine, and the start of its monotonic clock: for calls from this process.
     #[cfg(feature = "embed")]
     pub(crate) fn engine(&self) -> (Arc<Engine>, Instant) {
         (Arc::clone(&self.server.engine), self.server.epoch)
     }
 
     /// The agents, to add, replace and remove some while the server runs; `None`: a service answers
-    /// in place of agents.
+    /// instead of agents.
     pub fn agents(&self) -> Option<&Agents> {
         self.server.engine.agents()
     }
@@ -161,7 +161,7 @@ impl Running {
         }
     }
 
-    /// Starts a thread for each of the last workers.
+    /// Starts the last workers, with one thread for each element of `sockets`.
     pub(super) fn spawn(&mut self, sockets: Vec<Vec<TcpListener>>) -> Result<(), ServerError> {
         let (tell, hear) = mpsc::channel();
         let first = self.workers - sockets.len();
@@ -170,7 +170,7 @@ impl Running {
             let life = WorkerEnd(Arc::clone(&server));
             let work = move || {
                 let _life = life;
-                // The receiver is gone only if another worker has failed to start.
+                // The receiver was dropped only if another worker has failed to start.
                 let ready = move |outcome| drop(tell.send(outcome));
                 worker::run(worker::WorkerThread::Own(index), server, sockets, ready);
             };

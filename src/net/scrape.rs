@@ -1,4 +1,4 @@
-//! The page `/metrics`: the counted calls, and the figures of the server, its service and the
+//! The page `/metrics`: the counted calls, and the metrics of the server, its service and the
 //! system.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,7 +13,7 @@ use super::{
     server_state::ServerState,
 };
 
-/// The page of a server that counts calls; `None`: it does not.
+/// Returns the page; `None`: the server does not count calls.
 pub(super) fn text(server: &ServerState) -> Option<String> {
     let metrics = server.observers.as_ref()?.metrics.as_ref()?;
     let engine = &server.engine;
@@ -118,7 +118,8 @@ fn of_webhooks(stats: &crate::push::PushStats) -> Vec<Family> {
         stopped = stopped.with(vec![("reason", reason.to_owned())], count);
     }
     let gauge = |name, help, number| Family::one(FamilyKind::Gauge, name, help, number);
-    let help = "Tasks without the webhook of their scope because a limit was reached";
+    let help = "Tasks that did not get the webhook of their scope, because a limit of \
+                configurations was reached";
     let (kind, count) = (FamilyKind::Counter, stats.outcomes.left_out);
     let left_out = Family::one(kind, "peregrine_push_left_out", help, count);
     vec![
@@ -139,12 +140,12 @@ fn of_webhooks(stats: &crate::push::PushStats) -> Vec<Family> {
         gauge("peregrine_push_in_flight", "Posts in flight", stats.in_flight as u64),
         gauge(
             "peregrine_push_oldest_pending_seconds",
-            "Longest time a webhook has waited to post",
+            "Longest wait of a webhook with undelivered events",
             stats.oldest_pending_ms / 1_000,
         ),
         gauge(
             "peregrine_push_lag_events",
-            "Most events by which a webhook is behind its task",
+            "Largest number of undelivered events of a webhook",
             stats.lag_events,
         ),
         gauge("peregrine_push_dead_letters", "Dead letters", stats.dead_letters as u64),

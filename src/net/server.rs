@@ -1,7 +1,7 @@
 //! A server of agents: its settings, and its life from `start` to the end of the drain.
 //!
-//! It checks and reads files before it binds, binds before it builds, builds before it starts a
-//! thread, and starts every worker or none.
+//! The start checks the settings and reads files, then binds, then builds the engine, and then
+//! starts the threads: every worker or none.
 
 mod prepare;
 
@@ -93,14 +93,14 @@ impl Server {
         Server { setup, ..Server::default() }
     }
 
-    /// Adds an agent; the first one is the default, which answers at `/`.
+    /// Adds an agent; the first agent is the default, which answers at `/`.
     #[must_use]
     pub fn agent(mut self, profile: Profile, agent: impl Agent + 'static) -> Server {
         self.setup.agents.push((profile, Arc::new(agent)));
         self
     }
 
-    /// Sets the service that answers in place of agents; see [`Setup::service`].
+    /// Sets the service that answers instead of agents; see [`Setup::service`].
     #[must_use]
     pub fn service(mut self, service: Arc<dyn Service>) -> Server {
         self.setup.service = Some(service);
@@ -121,15 +121,15 @@ impl Server {
         self
     }
 
-    /// Sets the [`Start::secret`]; the default is a fresh one: 128 random bits that no other
-    /// process knows.
+    /// Sets the [`Start::secret`]; the default is 128 fresh random bits that no other process
+    /// knows.
     #[must_use]
     pub fn secret(mut self, secret: u128) -> Server {
         self.secret = Some(secret);
         self
     }
 
-    /// Adds an address to listen on: IP address or host name, and port; port 0: any free one. Or
+    /// Adds an address to listen on: an IP address or host name and a port (0: any free port), or
     /// `unix:PATH`: a socket to which only the user of this process may connect, without TLS.
     #[must_use]
     pub fn listen(mut self, address: impl Into<String>) -> Server {
@@ -137,20 +137,21 @@ impl Server {
         self
     }
 
-    /// Adds a socket that is bound already, for instance to a port that was chosen before, by
-    /// another process, or for longer than the process. Call it once for each socket, also together
-    /// with [`Server::listen`].
+    /// Adds a socket that is already bound, for instance to a port that was chosen before, by
+    /// another process, or for longer than the process. Call this once for each socket, also
+    /// together with [`Server::listen`].
     ///
-    /// The sockets of one address are distributed. If there are as many as workers, each worker
-    /// accepts from a socket of its own, as with [`Server::listen`]; then the caller must have set
-    /// `SO_REUSEPORT` on all of them before binding. If there are fewer, workers share a socket
-    /// through duplicates: a new connection wakes all of its workers, and one accepts it. If there
-    /// are more, workers have several.
+    /// The sockets of one address are distributed. If there are as many sockets as workers, each
+    /// worker accepts from a separate socket, as with [`Server::listen`]; then the caller must have
+    /// set `SO_REUSEPORT` on all sockets before binding. If there are fewer sockets, workers share
+    /// a socket through duplicates: a new connection wakes all workers of the socket, and one
+    /// worker accepts it. If there are more sockets, a worker has several.
     ///
     /// The server makes the sockets nonblocking, lets them listen, and sets the same options as on
-    /// its own, so that the kernel queues little for a peer that does not read; `SO_REUSEPORT` and
-    /// the address stay as they are. Earlier connections wait in the socket's queue. At the end the
-    /// sockets are closed: a duplicate of the caller's accepts nothing from then on.
+    /// its own sockets, so that the kernel queues little for a peer that does not read;
+    /// `SO_REUSEPORT` and the address do not change. Earlier connections wait in the socket's
+    /// queue. At its end the server closes the sockets: a duplicate of the caller accepts nothing
+    /// from then on.
     #[must_use]
     pub fn listener(mut self, socket: TcpListener) -> Server {
         self.listeners.push(socket);
@@ -158,8 +159,8 @@ impl Server {
     }
 
     /// Allows every client that reaches the port to call the agents. Without this,
-    /// [`Server::authenticator`] or `Tls::client_ca`, a server listens only on addresses of this
-    /// machine's loopback, because other clients are not authenticated.
+    /// [`Server::authenticator`] or `Tls::client_ca`, a server listens only on loopback addresses,
+    /// because clients are not authenticated.
     #[must_use]
     pub fn allow_anonymous(mut self) -> Server {
         self.anonymous = true;
@@ -174,10 +175,10 @@ impl Server {
     }
 
     /// Serves push notifications: a separate thread delivers them, with the TLS settings and limits
-    /// of `options`; proxies are not used. If an address is not of loopback, and callers are not
-    /// authenticated (no authenticator, no [`Tls`] that demands certificates), push notifications
-    /// need [`PushSettings::anonymous`]. Without it they are off: cards do not declare them, and
-    /// calls about them are `PushNotificationNotSupported`.
+    /// of `options`; proxies are not used. If an address is not a loopback address, and callers are
+    /// not authenticated (no authenticator, and no [`Tls`] that requires certificates), push
+    /// notifications need [`PushSettings::anonymous`]. Without this setting they are off: cards do
+    /// not declare them, and their operations fail with `PushNotificationNotSupported`.
     ///
     /// [`Server::start`] fails with [`ServerError::System`] if `options` cannot be used, or the
     /// thread cannot be started.
@@ -203,8 +204,8 @@ impl Server {
         self
     }
 
-    /// Divides `bytes` of memory among the limits that depend on it, in place of their values in
-    /// [`Server::limits`]; [`Limits::for_memory`] leaves some as they are.
+    /// Divides `bytes` of memory among the limits that [`Limits::for_memory`] sets, instead of
+    /// their values in [`Server::limits`]; other limits do not change.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Server {
         self.memory = Some(bytes);
@@ -218,14 +219,14 @@ impl Server {
         self
     }
 
-    /// Adds an allowed host, as [`Setup::allow_hosts`] does.
+    /// Adds an allowed host, like [`Setup::allow_hosts`].
     #[must_use]
     pub fn allow_host(mut self, host: impl Into<String>) -> Server {
         self.setup.allow_hosts.push(host.into());
         self
     }
 
-    /// Speaks TLS on every address.
+    /// Uses TLS on every address except `unix:PATH`.
     ///
     /// The files are read when the server starts, again on SIGHUP under [`Server::run`] (an error
     /// is then a line on stderr), and on [`Running::reload_tls`].
@@ -236,12 +237,12 @@ impl Server {
         self
     }
 
-    /// Sets the function that is called, once a minute at most, when an agent has blocked a worker
-    /// for more than 50 ms. It runs on that worker, which serves no call meanwhile. The measured
-    /// time is elapsed time: on an overloaded machine, the reported agent may itself have had to
-    /// wait.
+    /// Sets the function that is called, at most once a minute, when an agent has blocked a worker
+    /// for more than 50 ms. The function runs on that worker, which serves no call during this
+    /// time. The measured time is elapsed time: on an overloaded machine, the reported agent may
+    /// itself have had to wait.
     ///
-    /// Without it each report is a line of the log, or on stderr.
+    /// Without this function each report is a line of the log, or on stderr.
     #[must_use]
     pub fn on_slow_turn(mut self, tell: impl Fn(&SlowTurn) + Send + Sync + 'static) -> Server {
         self.slow_turns = Some(Box::new(tell));
@@ -249,8 +250,8 @@ impl Server {
     }
 
     /// Sets whether clients receive the texts of errors and panics of agents. By default they do if
-    /// every address is of this machine's loopback; otherwise they receive a reference, which is
-    /// reported together with the text: see [`Server::on_agent_failure`].
+    /// every address is a loopback address; otherwise they receive a reference, which is reported
+    /// together with the text: see [`Server::on_agent_failure`].
     #[must_use]
     pub fn show_errors(mut self, shows_errors: bool) -> Server {
         self.setup.failures.shows_errors = Some(shows_errors);
@@ -258,8 +259,8 @@ impl Server {
     }
 
     /// Sets the function that is called for each error or panic that has failed a turn, a cancel or
-    /// a lookup of an agent, on the thread on which it happened. Without it each report is a line
-    /// of the log, or on stderr.
+    /// a lookup of an agent, on the thread of the failure. Without this function each report is a
+    /// line of the log, or on stderr.
     #[must_use]
     pub fn on_agent_failure(
         mut self,
@@ -270,7 +271,7 @@ impl Server {
     }
 
     /// Sets the function that reads the server's whole configuration again, under [`Server::run`]:
-    /// on SIGHUP, which then does nothing else, and whenever it has changed.
+    /// on SIGHUP, which then does nothing else, and when the configuration has changed.
     #[must_use]
     pub fn reload(mut self, reload: impl Reload + 'static) -> Server {
         self.reload = Some(Box::new(reload));
@@ -280,8 +281,8 @@ impl Server {
     /// Starts the workers and returns. The workers do not need the calling thread, which may belong
     /// to a runtime.
     ///
-    /// The system may allow a process fewer files than `connections_max` and the server's own need.
-    /// Then the soft limit of the system is raised, at most to the hard one, and
+    /// If the system allows the process fewer files than `connections_max` and the server itself
+    /// need, the soft limit of the system is raised, at most to the hard limit, and
     /// [`Running::limits`] returns the possible number of connections.
     ///
     /// # Errors
@@ -293,22 +294,22 @@ impl Server {
     }
 
     /// Serves on the calling thread and others until SIGTERM or SIGINT, drains, and returns. A
-    /// second signal ends the process at once, with code 1. The work that a drain waits for, and
-    /// the work that it has cut, are lines on stderr.
+    /// second signal ends the process at once, with code 1. A drain reports on stderr the work that
+    /// it waits for, and the work that it has cut.
     ///
-    /// In an async function it blocks the thread of that function until then, so it belongs at the
-    /// end of `main`: with other work of a runtime use [`Server::start`].
+    /// In an async function this blocks the thread of that function until the end, so the call
+    /// belongs at the end of `main`: with other work of a runtime use [`Server::start`].
     ///
     /// # Errors
-    /// As [`Server::start`].
+    /// The errors of [`Server::start`].
     pub fn run(self) -> Result<(), ServerError> {
         self.run_then(|_| ())
     }
 
-    /// As [`Server::run`]; calls `ready` when connections are accepted and signals are handled.
+    /// Like [`Server::run`]; calls `ready` when connections are accepted and signals are handled.
     ///
     /// # Errors
-    /// As [`Server::run`].
+    /// The errors of [`Server::run`].
     pub fn run_then(self, ready: impl FnOnce(&Running) + Send) -> Result<(), ServerError> {
         if tokio::runtime::Handle::try_current().is_ok() {
             // A worker has its own runtime, which cannot run on a thread of another runtime.
@@ -350,17 +351,17 @@ impl Server {
     }
 }
 
-/// The inputs for starting one's own core for `workers` workers: a fresh secret, and the clock of
-/// this machine. See [`local_core`](crate::engine::local_core).
+/// Returns the inputs of a core with its own store, for `workers` workers: a fresh secret, and the
+/// clock of this machine. See [`local_core`](crate::engine::local_core).
 ///
 /// # Errors
-/// [`ServerError::System`]: there are no random bits.
+/// [`ServerError::System`]: the system provides no random bits.
 pub fn start(workers: usize) -> Result<Start, ServerError> {
     let secret = Chacha::new().map_err(ServerError::System)?.bits();
     Ok(Start { secret, unix_ms: Arc::new(unix_ms), workers, base_url: String::new() })
 }
 
-/// A worker per core.
+/// The default number of workers: one per core.
 pub fn workers_default() -> usize {
     thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

@@ -25,23 +25,23 @@ use super::{
 #[cfg(feature = "metrics")]
 use super::{observers::Observers, operating::Observing};
 
-/// How far a server is from its end.
+/// The stages of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
-    /// It serves.
+    /// The server accepts and serves.
     Serving,
-    /// It accepts no more and drains.
+    /// The server accepts no new connections, and drains.
     Draining,
-    /// It ends now.
+    /// The server ends now.
     Ending,
 }
 
 /// Counters of connections since the start.
 #[derive(Default)]
 pub(super) struct ServerCounts {
-    /// Accepted ones.
+    /// Accepted connections.
     pub(super) accepted: AtomicU64,
-    /// Completed handshakes.
+    /// Completed TLS handshakes.
     #[cfg_attr(
         not(any(feature = "tls", feature = "metrics")),
         expect(dead_code, reason = "the server has no TLS")
@@ -57,31 +57,31 @@ pub(super) struct ServerState {
     pub(super) epoch: Instant,
     /// Open connections.
     pub(super) connections: Arc<PeerTable>,
-    /// Connections to `--admin`, which are not among the open ones.
+    /// Connections to `--admin`, which do not count as open connections.
     pub(super) admin_connections: Arc<PeerTable>,
     /// Counters since the start.
     pub(super) counts: ServerCounts,
     /// Refusals by limits.
     pub(super) limits: Arc<LimitReports>,
-    /// The observer of calls; `None`: there is none.
+    /// The observers of calls, if any.
     #[cfg(feature = "metrics")]
     pub(super) observers: Option<Arc<Observers>>,
-    /// The sender of spans; it ends with the last worker.
+    /// The sender of spans, which ends with the last worker.
     #[cfg(feature = "otlp")]
     pub(super) traces: Option<Arc<super::traces::Traces>>,
     /// The listener for the operator, until a worker serves it.
     pub(super) admin: Mutex<Option<AdminSocket>>,
-    /// The sockets with a path that agents are served on, until the first worker takes them.
+    /// The Unix sockets that agents are served on, until the first worker takes them.
     pub(super) unix_sockets: Mutex<Vec<UnixSocket>>,
     listening: AtomicUsize,
-    /// Open connections that speak HTTP/2.
+    /// Open HTTP/2 connections.
     #[cfg(feature = "grpc")]
     pub(super) http2: Arc<PeerTable>,
     /// Buffers that connections hold.
     pub(super) buffers: AllBuffers,
-    /// The TLS configuration of accepted connections; `None`: plain.
+    /// The TLS configuration of accepted connections; `None`: no TLS.
     pub(super) tls: Option<Current>,
-    /// The work that was still running when `drain_ms` were over.
+    /// The work that was still running when `drain_ms` had passed.
     pub(super) cut: OnceLock<Waiting>,
     /// The tasks that failed because the worker of their agent ended.
     lost: Mutex<usize>,
@@ -91,10 +91,10 @@ pub(super) struct ServerState {
     pub(super) asking: OnceLock<ReloadRequests>,
     /// Reports agents that block their workers.
     pub(super) slow_turns: SlowTurns,
-    /// The fetcher of the keys of issuers; it ends with the last worker.
+    /// The fetcher of the keys of issuers, which ends with the last worker.
     #[cfg(feature = "auth")]
     key_fetcher: Mutex<Option<super::KeyFetcher>>,
-    /// The webhook worker; it ends with the last worker.
+    /// The webhook worker, which ends with the last worker.
     #[cfg(feature = "push")]
     webhook_worker: Mutex<Option<super::WebhookWorker>>,
     #[cfg(feature = "push")]
@@ -108,7 +108,7 @@ pub(super) struct ServerState {
 }
 
 impl ServerState {
-    /// For `workers` workers.
+    /// The state of a server with `workers` workers.
     pub(super) fn new(
         engine: Arc<Engine>,
         tls: Option<Current>,
@@ -158,8 +158,8 @@ impl ServerState {
         }
     }
 
-    /// The counted peer of a connection from this address; behind a trusted proxy it is unknown
-    /// until a request names its client.
+    /// The peer that a connection from this address counts for; behind a trusted proxy the peer is
+    /// unknown until a request names the client.
     pub(super) fn peer_of(&self, address: IpAddr) -> PeerKey {
         let proxies = &self.engine.config.access.trusted_proxies;
         match proxies.iter().any(|hops| hops.contains(address.to_canonical())) {
@@ -168,17 +168,17 @@ impl ServerState {
         }
     }
 
-    /// Sets that one call in `one_of` has a line from now on, if there is a log; 0: none.
+    /// Logs one call in `one_of` from now on, if there is a log; 0: none.
     #[cfg(feature = "logs")]
     pub(super) fn set_access_log(&self, one_of: u32) {
         let log = self.observers.as_ref().and_then(|observers| observers.log.as_ref());
         log.into_iter().for_each(|log| log.set_one_of(one_of));
     }
 
-    /// Sets the observer of calls.
+    /// Sets the observers of calls.
     ///
     /// # Errors
-    /// The system cannot start a thread for it.
+    /// The system cannot start the thread of the traces.
     #[cfg(feature = "metrics")]
     pub(super) fn observed_by(&mut self, observing: Observing) -> std::io::Result<()> {
         let observers = observing.observers;
@@ -213,12 +213,12 @@ impl ServerState {
         self.epoch.elapsed().as_millis() as u64
     }
 
-    /// The sockets with a path, for the worker that serves them.
+    /// Takes the Unix sockets, for the worker that serves them.
     pub(super) fn take_unix_sockets(&self) -> Vec<UnixSocket> {
         std::mem::take(&mut *self.unix_sockets.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The listener for the operator, for the worker that serves it.
+    /// Takes the listener for the operator, for the worker that serves it.
     pub(super) fn take_admin(&self) -> Option<AdminSocket> {
         self.admin.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -290,7 +290,7 @@ impl ServerState {
         }
     }
 
-    /// True when one worker is left.
+    /// True when at most one worker runs.
     pub(super) fn has_one_worker(&self) -> bool {
         self.workers.load(Ordering::Acquire) <= 1
     }
@@ -306,7 +306,7 @@ impl ServerState {
         if _before == 1 {
             let webhook_worker =
                 self.webhook_worker.lock().unwrap_or_else(PoisonError::into_inner).take();
-            // Dropping it waits for its thread; the lock is released.
+            // Dropping the webhook worker waits for its thread, so the lock was released before.
             drop(webhook_worker);
         }
         #[cfg(feature = "otlp")]
@@ -336,14 +336,14 @@ impl ServerState {
         Ok(())
     }
 
-    /// Stores the fetcher of keys until the last worker has ended; an earlier one ends now.
+    /// Stores the fetcher of keys until the last worker has ended; an earlier fetcher ends now.
     #[cfg(feature = "auth")]
     pub(super) fn keep_key_fetcher(&self, fetcher: Option<super::KeyFetcher>) {
         let mut kept = self.key_fetcher.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = self.workers.load(Ordering::Acquire) == 0;
         let before = std::mem::replace(&mut *kept, fetcher.filter(|_| !is_over));
         drop(kept);
-        // Dropping it waits for its thread.
+        // Dropping the fetcher waits for its thread.
         drop(before);
     }
 
@@ -353,7 +353,7 @@ impl ServerState {
     }
 }
 
-/// A listener that accepts.
+/// Counts a listener that accepts, until this value is dropped.
 pub(super) struct Listening(Arc<ServerState>);
 
 impl Drop for Listening {

@@ -1,15 +1,15 @@
-//! Each connection's share of all buffers, and the choice of connections to cut when they run
+//! Each connection's share of all buffers, and the choice of connections to cut when buffers run
 //! short.
 //!
-//! Invariants: the connection with the largest cost for the others is cut first, not the one that
-//! happens to need more. The cost is bytes times the time that they were held; of two connections
-//! that began together the larger one has more. The time is that of an average byte: new bytes
-//! lower it, freed bytes leave it as it is. So the age of a busy connection is that of its bytes,
-//! and a connection that reads a little now and then grows old. Half of an equal part of
-//! `buffers_bytes_max` is each connection's own: no connection is cut for it, and the sum is half
-//! of the limit. Cutting begins a little below the limit. At the limit all connections wait,
-//! without a poll, until the cut ones are gone, so one poll of each worker at most exceeds the
-//! limit.
+//! Invariants: the connection with the largest cost for the others is cut first, not the connection
+//! that happens to need more. The cost is the held bytes times the time for which they were held:
+//! of two connections that began together the larger one has the larger cost. The time is the
+//! average of all bytes: new bytes lower it, freed bytes do not change it. So a busy connection is
+//! as old as its bytes, and a connection that reads a little now and then grows old. Each
+//! connection owns half of an equal part of `buffers_bytes_max`: no connection is cut for this
+//! part, and the sum of the parts is half of the limit. Cutting begins a little below the limit. At
+//! the limit all connections wait, without a poll, until the cut connections have ended, so at most
+//! one poll of each worker exceeds the limit.
 
 use std::{
     collections::BTreeMap,
@@ -25,16 +25,16 @@ use crate::limits::Limits;
 /// Microseconds that are added to the age of all bytes, so that in a shortage many new bytes cost
 /// more than a few old ones.
 const HEAD_START_US: u64 = 250_000;
-/// Corrected positions of one class in one search, at most, which bounds the search.
+/// Maximum number of corrected positions of one class in one search, which bounds the search.
 const CORRECTIONS_MAX: usize = 32;
-/// Bits of a position below those of the class: microseconds of 2,000 years.
+/// Bits of a position below the bits of the class: microseconds of 2,000 years.
 const TIME_BITS: u32 = 56;
 
 /// The buffers of all connections.
 pub(super) struct AllBuffers {
-    /// Bytes of them.
+    /// Bytes of all buffers.
     bytes: Arc<AtomicUsize>,
-    /// The part of `bytes` of connections that were cut and are not gone yet.
+    /// The part of `bytes` of connections that were cut and have not ended yet.
     leaving: AtomicUsize,
     /// Connections that were cut.
     cuts: AtomicU64,
@@ -51,11 +51,11 @@ pub(super) struct AllBuffers {
 /// The connections that wait for room, and some that no longer wait.
 struct RoomWaiters {
     wakers: Vec<Waker>,
-    /// The number of times that all of them were woken, plus one.
+    /// How often all waiting connections were woken, plus one.
     round: u32,
 }
 
-/// All connections that hold more than their own, by class, then by time, then by number.
+/// All connections that hold more than their own part, by class, then by time, then by number.
 #[derive(Default)]
 struct ListedShares {
     by_place: BTreeMap<(u64, u64), Arc<ListedShare>>,
@@ -66,29 +66,29 @@ struct ListedShares {
 struct ListedShare {
     waker: Waker,
     held: AtomicUsize,
-    /// The average time at which its bytes arrived; it never decreases.
+    /// The average time at which the bytes arrived, which never decreases.
     since_us: AtomicU64,
-    /// Its position in the list, changed under the lock: its class, which may be too high, and its
+    /// The position in the list, changed under the lock: the class, which may be too high, and the
     /// time, which may be too early.
     place: AtomicU64,
-    /// Of two entries at one position the lower number is the older entry.
+    /// Of two entries at one position, the entry with the lower number is older.
     number: u64,
-    /// Bytes that it held when it was cut; 0: it was not.
+    /// Bytes that the connection held when it was cut; 0: it was not cut.
     cut: AtomicUsize,
 }
 
 impl ListedShare {
-    /// Its correct position.
+    /// The correct position.
     fn place(&self) -> u64 {
         place(self.held.load(Relaxed), self.since_us.load(Relaxed))
     }
 
-    /// Its position in the list.
+    /// The position in the list.
     fn key(&self) -> (u64, u64) {
         (self.place.load(Relaxed), self.number)
     }
 
-    /// Its cost for the others, in bytes times microseconds.
+    /// The cost for the other connections, in bytes times microseconds.
     fn taken(&self, now_us: u64) -> u128 {
         let us = now_us.saturating_sub(self.since_us.load(Relaxed)) + HEAD_START_US;
         self.held.load(Relaxed) as u128 * u128::from(us)
@@ -103,7 +103,7 @@ impl ListedShare {
     }
 }
 
-/// A position: a class and a time in it.
+/// A position: a class and a time.
 fn place(held: usize, since_us: u64) -> u64 {
     class(held) << TIME_BITS | since_us
 }
@@ -126,7 +126,7 @@ impl ListedShares {
         self.by_place.remove(&entry.key());
     }
 
-    /// The entry with the largest cost: only the oldest of each class is compared.
+    /// The entry with the largest cost: only the oldest entry of each class is compared.
     fn first(&mut self, now_us: u64) -> Option<Arc<ListedShare>> {
         let (mut first, mut most, mut above) = (None, 0, u64::MAX);
         while let Some((&(place, _), _)) = self.by_place.range(..(above, 0)).next_back() {
@@ -140,9 +140,9 @@ impl ListedShares {
         first
     }
 
-    /// The oldest entry from this position on, after moving smaller or younger entries before it to
-    /// their correct positions. If that empties a class, the entry is of a later class, which is
-    /// then compared twice.
+    /// The oldest entry from this position on, after entries that have become smaller or younger
+    /// were moved to their correct positions. If this empties a class, the entry is of a later
+    /// class, which is then compared twice.
     fn oldest(&mut self, from: u64) -> Option<Arc<ListedShare>> {
         for _ in 0..CORRECTIONS_MAX {
             let (_, entry) = self.by_place.range((from, 0)..).next()?;
@@ -157,7 +157,7 @@ impl ListedShares {
     }
 }
 
-/// The round in which a connection began to wait for room; 0: it has never done so.
+/// The round in which a connection began to wait for room; 0: it has never waited.
 #[derive(Default)]
 pub(super) struct WaitRound(u32);
 
@@ -188,7 +188,7 @@ impl RoomWaiters {
 }
 
 impl AllBuffers {
-    /// No buffers yet; `bytes` counts all of them.
+    /// Starts without buffers; `bytes` counts the bytes of all buffers.
     pub(super) fn new(limits: &Limits, bytes: &Arc<AtomicUsize>) -> AllBuffers {
         let bytes_max = limits.buffers_bytes_max;
         AllBuffers {
@@ -200,12 +200,12 @@ impl AllBuffers {
             own: bytes_max / 2 / limits.connections_max,
             list: Mutex::default(),
             waiting: Mutex::new(RoomWaiters { wakers: Vec::new(), round: 1 }),
-            // Of so many wakers at least half no longer wait.
+            // At least half of this many wakers belong to connections that no longer wait.
             waiting_max: 2 * limits.connections_max,
         }
     }
 
-    /// True: no connection may take more until the cut ones are gone; `waker` is woken then.
+    /// True: no connection may take more until the cut connections have ended, which wakes `waker`.
     pub(super) fn must_wait(&self, since: &mut WaitRound, waker: &Waker) -> bool {
         self.is_full() && self.wait(since, waker)
     }
@@ -213,7 +213,7 @@ impl AllBuffers {
     #[cold]
     fn wait(&self, since: &mut WaitRound, waker: &Waker) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        // Checked under the lock: the connection that frees memory takes it afterwards.
+        // Checked under the lock, which a connection takes after it has freed memory.
         if !self.is_full() {
             return false;
         }
@@ -252,9 +252,9 @@ impl AllBuffers {
         self.bytes.load(Relaxed) > self.bytes_max && self.leaving.load(Relaxed) > 0
     }
 
-    /// Notes that a connection, which `waker` wakes, holds `held` bytes now. Cuts the connections
-    /// with the largest cost when the sum is too large. False: the new bytes must be freed, because
-    /// this connection was cut, or would be, or because no connection can be cut.
+    /// Counts `held` bytes for a connection, which `waker` wakes. Cuts the connections with the
+    /// largest cost if the sum is too large. False: the new bytes must be freed, because this
+    /// connection was cut, or is the next to be cut, or because no connection can be cut.
     #[must_use]
     pub(super) fn charge(
         &self,
@@ -294,7 +294,7 @@ impl AllBuffers {
         }
     }
 
-    /// Notes that a connection holds nothing any more.
+    /// Notes that a connection holds no bytes any more.
     pub(super) fn release(&self, share: &mut Share) {
         if share.is_cut() {
             self.cuts.fetch_add(1, Relaxed);
@@ -357,7 +357,7 @@ impl AllBuffers {
     }
 
     /// Cuts the connections with the largest cost until the sum is small enough; false: the
-    /// caller's, `own`, is next.
+    /// caller's connection, `own`, is next.
     #[cold]
     fn make_room(&self, own: Option<&Arc<ListedShare>>, now_us: u64) -> bool {
         let mut list = self.lock();
@@ -410,7 +410,8 @@ mod tests {
             }
         }
 
-        /// Opens a connection that holds `held`; returns whether it may. Its number is the next.
+        /// Opens a connection with the next number and `held` bytes; returns whether it may hold
+        /// them.
         fn open(&mut self, held: usize) -> bool {
             self.shares.push(Share::default());
             self.hold(self.shares.len() - 1, held)
@@ -425,7 +426,8 @@ mod tests {
             (0..self.shares.len()).filter(|at| self.shares[*at].is_cut()).collect()
         }
 
-        /// Opens `count` others, which read nothing; false: connection `at` is cut for them.
+        /// Opens `count` other connections, which read nothing; false: connection `at` was cut for
+        /// them.
         fn outlives(&mut self, at: usize, count: usize, held: usize, each_ms: u64) -> bool {
             (0..count).all(|_| {
                 self.now_ms += each_ms;
@@ -436,7 +438,7 @@ mod tests {
         }
     }
 
-    /// Nothing is held or listed any more.
+    /// Asserts that nothing is held or listed any more.
     fn assert_empty(buffers: &AllBuffers) {
         let left = [&*buffers.bytes, &buffers.leaving].map(|bytes| bytes.load(Relaxed));
         assert_eq!((left, buffers.lock().by_place.len()), ([0, 0], 0));
@@ -459,7 +461,7 @@ mod tests {
             assert!(rig.open(96 * KB));
         }
         assert!(rig.cut().is_empty());
-        // It holds more than any of them, but is new.
+        // The new connection holds more than any of the others, but is younger.
         assert!(rig.open(200 * KB));
         assert_eq!(rig.cut(), [0, 1, 2]);
         // A connection that has released everything is new again.
@@ -480,12 +482,12 @@ mod tests {
     fn a_slow_upload_outlives_large_answers_that_nobody_reads() {
         let mut rig = Rig::new();
         assert!(rig.open(KB));
-        // 200 KB in three seconds; each reader is there for less than one.
+        // An upload of 200 KB in three seconds; each reader is connected for less than one second.
         for part in 1..=60 {
             assert!(rig.hold(0, part * 200 * KB / 60));
             assert!(rig.outlives(0, 1, 900 * KB, 50));
         }
-        // Nor do larger answers that arrive together take its room.
+        // Larger answers that arrive together do not take the room of the upload either.
         assert!(rig.outlives(0, 10, 7 * MB, 0));
         // A connection that never releases its bytes is cut in the end, however few they are.
         rig.now_ms += 1_000_000;
@@ -496,7 +498,7 @@ mod tests {
     fn a_busy_connection_is_as_old_as_its_bytes() {
         let mut rig = Rig::new();
         assert!(rig.open(400 * KB) && rig.open(400 * KB));
-        // One of them releases a part of it every tenth of a second and takes as much.
+        // The first connection releases some bytes every tenth of a second and takes as many again.
         for _ in 0..600 {
             rig.now_ms += 100;
             assert!(rig.hold(0, 340 * KB) && rig.hold(0, 400 * KB));
@@ -520,7 +522,7 @@ mod tests {
             rig.now_ms += 100;
             assert!(rig.hold(0, left * KB));
         }
-        // It is the newest, and holds little less than the first one did.
+        // The new connection holds little less than the first one did.
         assert!(rig.open(500 * KB));
         rig.now_ms += 100;
         assert!(rig.open(14 * MB));
@@ -530,7 +532,7 @@ mod tests {
     #[test]
     fn shrunk_and_younger_entries_move_to_their_correct_positions() {
         let mut rig = Rig::new();
-        // More than the corrections of one search, in a class that they leave.
+        // More entries than one search corrects, in a class that they leave.
         assert!((0..4 * CORRECTIONS_MAX).all(|_| rig.open(100 * KB)));
         rig.now_ms += 5_000;
         assert!((0..4 * CORRECTIONS_MAX).all(|at| rig.hold(at, 10 * KB)));
@@ -552,7 +554,7 @@ mod tests {
         assert!((0..1023).all(|_| rig.open(8 * KB)));
         rig.now_ms += 1_000_000;
         assert!(rig.open(7 * MB));
-        // With all the others cut, a connection that needs everything must itself end.
+        // The others hold only their own part, so the connection that needs more must end.
         assert!(!rig.hold(1023, 9 * MB));
         assert!(rig.cut().is_empty());
     }
@@ -566,7 +568,7 @@ mod tests {
         assert_eq!(rig.cut(), [0]);
         rig.buffers.release(&mut rig.shares[0]);
         assert!(!rig.buffers.is_full());
-        // With everything released, nothing is left.
+        // After everything was released, nothing is counted.
         rig.shares.iter_mut().for_each(|share| rig.buffers.release(share));
         assert_empty(&rig.buffers);
     }
@@ -586,7 +588,7 @@ mod tests {
         let waker = Waker::from(Arc::clone(&woken));
         let mut waiting = WaitRound::default();
         assert!(!rig.buffers.must_wait(&mut waiting, &waker));
-        // The cut ones are gone.
+        // First case: the cut connection ends.
         assert!((0..5).all(|_| rig.open(3 * MB)) && rig.open(2 * MB));
         for _ in 0..10_000 {
             assert!(rig.buffers.must_wait(&mut waiting, &waker));
@@ -594,7 +596,7 @@ mod tests {
         rig.buffers.release(&mut rig.shares[0]);
         assert_eq!(woken.0.load(Relaxed), 1);
         assert!(!rig.buffers.must_wait(&mut waiting, &waker));
-        // Another one releases something.
+        // Second case: another connection releases bytes.
         assert!(rig.open(3 * MB));
         assert!(rig.buffers.must_wait(&mut waiting, &waker));
         assert!(rig.hold(5, 1) && !rig.cut().is_empty());

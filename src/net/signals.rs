@@ -1,10 +1,11 @@
 //! SIGTERM and SIGINT: the first drains the server, the second ends the process. SIGHUP reloads the
-//! configuration through [`Server::reload`](super::Server::reload). Without that, a server with TLS
-//! reads its files again, and a server without TLS reports that there is nothing to reload.
+//! configuration through [`Server::reload`](super::Server::reload). Without this function, a server
+//! with TLS reads its files again, and a server without TLS reports that there is nothing to
+//! reload.
 //!
-//! Reloads run on a thread of their own: a file system that hangs blocks only that thread, not even
-//! the end of the process. One reload runs at a time, and signals during it cause one more reload
-//! after it.
+//! Reloads run on a separate thread: a hanging file system blocks only this thread, and not the end
+//! of the process. One reload runs at a time, and signals during a reload cause one more reload
+//! afterwards.
 
 use std::{
     future::poll_fn,
@@ -25,7 +26,7 @@ use super::{
     tls::Current,
 };
 
-/// The signals that a server handles, from the moment this exists.
+/// The signals that a server handles, from the creation of this value on.
 pub(super) struct Signals {
     ends: [Signal; 2],
     hangup: Signal,
@@ -45,7 +46,7 @@ impl Signals {
         })
     }
 
-    /// Handles signals as long as it is polled.
+    /// Handles signals while the future is polled.
     pub(super) async fn hear(mut self, server: Arc<ServerState>) {
         poll_fn(|cx: &mut Context<'_>| {
             for signal in &mut self.ends {
@@ -72,13 +73,13 @@ impl Signals {
 struct Readings(AtomicUsize);
 
 impl Readings {
-    /// Counts a signal, and returns the number before it; at 0, a reload must begin.
+    /// Counts a signal, and returns the number before it; at 0, the caller must start a reload.
     fn ask(&self) -> usize {
         self.0.fetch_add(1, Ordering::AcqRel)
     }
 
     /// Reloads until there are no more requests. The first reload answers only the first signal: a
-    /// later signal gets another one, however late the thread begins.
+    /// later signal gets another reload, however late the thread starts.
     fn run(&self, mut read: impl FnMut()) {
         let mut answered = 1;
         loop {
@@ -90,7 +91,7 @@ impl Readings {
         }
     }
 
-    /// Drops them: no reload could begin.
+    /// Drops the requests, because no reload could start.
     fn give_up(&self) {
         self.0.store(0, Ordering::Release);
     }
@@ -116,7 +117,7 @@ fn reload(server: &Arc<ServerState>, readings: &Arc<Readings>) {
             all.run(|| read_again(tls));
         }
     };
-    // It is never joined: the process may end while it reads.
+    // The thread is never joined: the process may end while the thread reads.
     if let Err(error) = thread::Builder::new().name("peregrine-files".to_owned()).spawn(read) {
         readings.give_up();
         warn(&format_args!("SIGHUP: cannot read the files again: {error}"));

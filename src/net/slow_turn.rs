@@ -13,11 +13,11 @@ use crate::{engine::Engine, service::AgentIndex};
 const EVERY_MS: u64 = 60_000;
 
 /// An agent that has blocked its worker for more than 50 ms, by a turn, another call, or a future:
-/// that worker served no other call meanwhile.
+/// the worker served no other call during this time.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SlowTurn {
-    /// The name of the agent; if several were called meanwhile, the last one.
+    /// The name of the agent; if several were called in this time, the last one.
     pub agent: String,
     /// The duration in milliseconds.
     pub ms: u64,
@@ -26,7 +26,7 @@ pub struct SlowTurn {
 /// The receiver of reports.
 pub(super) type SlowTurnListener = Box<dyn Fn(&SlowTurn) + Send + Sync>;
 
-/// The reports of a server's workers, and the time of the next one.
+/// The reports of a server's workers, and the earliest time of the next report.
 pub(super) struct SlowTurns {
     listener: Option<SlowTurnListener>,
     due_ms: AtomicU64,

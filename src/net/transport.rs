@@ -1,7 +1,8 @@
-//! The transport of a connection's bytes: the socket itself, or a session on top of one.
+//! The transport of a connection's bytes: the socket itself, or a session on top of a socket.
 //!
-//! The driver is generic over it, so that a plain connection compiles without any overhead.
-//! [`Transport::is_flushed`] reports bytes that a transport buffers; these count as waiting output.
+//! The driver is generic over the transport, so that a plain connection compiles without any
+//! overhead. [`Transport::is_flushed`] reports bytes that a transport buffers; these count as
+//! waiting output.
 
 use std::{
     future::Future,
@@ -25,16 +26,16 @@ pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin {
     /// True: the peer has ended its side or reset the connection, even with unread input.
     fn has_left(&self) -> bool;
 
-    /// False: it has accepted bytes that the socket has not, and `poll_flush` sends them.
+    /// False: the transport has accepted bytes that the socket has not; `poll_flush` sends them.
     fn is_flushed(&self) -> bool;
 
-    /// Bytes of output that it buffers, as far as they are to be counted.
+    /// Bytes of buffered output that are charged to the limit of all buffers.
     fn held_bytes(&self) -> usize;
 
-    /// True: ending it sends a message, even to a peer that has ended its own side.
+    /// True: the shutdown sends a message, even to a peer that has closed its own side.
     fn sends_close_notify(&self) -> bool;
 
-    /// Makes closing reset the connection, which frees the kernel's buffers for it.
+    /// Makes the close reset the connection, which frees the kernel's buffers.
     fn reset_on_close(&self);
 
     /// Writes as much as possible, as `poll_write` does.
@@ -97,11 +98,11 @@ impl Transport for TcpStream {
     }
 
     fn reset_on_close(&self) {
-        // A socket that refuses the option is closed already.
+        // The option fails only on a closed socket.
         let _ = self.set_zero_linger();
     }
 
-    /// Fast path: a socket usually has room, and then needs nothing of the runtime.
+    /// Fast path: a socket usually has room, and then the runtime is not needed.
     #[inline]
     fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.try_write(bytes) {
@@ -113,7 +114,7 @@ impl Transport for TcpStream {
     }
 }
 
-/// A socket with a path has no address, and only this machine reaches it.
+/// A Unix socket has no address, and only this machine can reach it.
 impl Transport for UnixStream {
     fn peer(&self) -> Peer<'_> {
         Peer::default()
@@ -228,7 +229,7 @@ mod tests {
         }
 
         fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            assert!(self.held.is_empty(), "ended before all was said");
+            assert!(self.held.is_empty(), "shut down before all output was flushed");
             Pin::new(&mut self.stream).poll_shutdown(cx)
         }
     }

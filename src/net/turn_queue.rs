@@ -1,7 +1,8 @@
-//! Permits of an agent in another language: a bounded number of turns hold one, the others wait.
+//! Permits for calls of a process, an HTTP function or a remote agent: a bounded number of turns
+//! hold a permit, other turns wait.
 //!
-//! Invariants: waiting owners get permits in turn, and the turns of an owner in their order. A turn
-//! that stops waiting passes its permit on.
+//! Invariants: waiting owners get permits round robin, and the turns of an owner in their order.
+//! The permit of a turn that no longer waits goes to the next turn.
 
 use std::{
     collections::VecDeque,
@@ -13,11 +14,11 @@ use tokio::sync::oneshot::{self, Receiver, Sender};
 
 use crate::{agent::Canceled, service::OwnerIndex};
 
-/// The permits of one agent, and the turns that wait for one.
+/// The permits of one agent, and the turns that wait for a permit.
 pub(super) struct TurnQueue {
-    /// Permits that may be issued; at least one.
+    /// Maximum number of issued permits; at least one.
     running_max: usize,
-    /// Turns that wait at most.
+    /// Maximum number of waiting turns.
     waiting_max: usize,
     state: Mutex<QueueState>,
 }
@@ -26,14 +27,14 @@ pub(super) struct TurnQueue {
 struct QueueState {
     running: usize,
     waiting: usize,
-    /// The owners with turns that wait; the first one is next.
+    /// The owners with waiting turns; the first owner is next.
     owners: VecDeque<(OwnerIndex, VecDeque<Sender<TurnPermit>>)>,
 }
 
-/// The permit for a process, or for a request to an HTTP function or a remote agent, as long as it
-/// lives.
+/// The permit for a process, or for a request to an HTTP function or a remote agent, until it is
+/// dropped.
 pub(super) struct TurnPermit {
-    /// `None` once it was passed on.
+    /// `None` after the permit was passed on.
     queue: Option<Arc<TurnQueue>>,
 }
 
@@ -87,7 +88,7 @@ impl TurnQueue {
 }
 
 impl QueueState {
-    /// The turn that is next.
+    /// Takes the next turn.
     fn next(&mut self) -> Option<Sender<TurnPermit>> {
         let (owner, mut turns) = self.owners.pop_front()?;
         let next = turns.pop_front()?;
@@ -123,7 +124,7 @@ impl Drop for TurnPermit {
             let Some(next) = next else { return };
             match next.send(TurnPermit { queue: Some(Arc::clone(&queue)) }) {
                 Ok(()) => return,
-                // This turn no longer waits: another one gets the permit.
+                // This turn no longer waits: the next turn gets the permit.
                 Err(mut permit) => permit.queue = None,
             }
         }

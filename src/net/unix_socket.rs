@@ -1,4 +1,4 @@
-//! A listening socket with a path: `unix:PATH`. Only the user of the process may connect to it.
+//! A listening Unix socket: `unix:PATH`. Only the user of the process may connect to it.
 
 use std::{
     io,
@@ -14,7 +14,7 @@ use super::error::ServerError;
 /// The prefix of an address that is the path of a socket.
 const SCHEME: &str = "unix:";
 
-/// A socket that listens, and is not served yet.
+/// A listening socket that is not served yet.
 pub(super) struct UnixSocket {
     socket: std::os::unix::net::UnixListener,
     file: SocketFile,
@@ -28,7 +28,7 @@ pub(super) struct SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Another process may have replaced the file, and listen there.
+        // Another process may have replaced the file, and may listen there.
         if std::fs::symlink_metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -45,8 +45,8 @@ impl UnixSocket {
     /// machine.
     ///
     /// # Errors
-    /// [`ServerError::UnixSocket`]: the path is empty or invalid, its folder does not exist, or it
-    /// is another kind of file.
+    /// [`ServerError::UnixSocket`]: the path is empty or invalid, its folder does not exist, or
+    /// another kind of file exists there.
     pub(super) fn check(address: &str) -> Result<(), ServerError> {
         let check = |path: &Path| {
             SockAddr::unix(path)?;
@@ -60,8 +60,8 @@ impl UnixSocket {
         with_path(address, check)
     }
 
-    /// Listens at a path. A socket file without a listener was left by a server that had no time to
-    /// remove it, and is replaced.
+    /// Listens at a path. A socket file without a listener is replaced: its server had no time to
+    /// remove the file.
     ///
     /// # Errors
     /// [`ServerError::UnixSocket`], also if another process listens there.
@@ -70,10 +70,10 @@ impl UnixSocket {
             let at = SockAddr::unix(path)?;
             if is_socket(path)? {
                 let client = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-                // A listener with a full backlog does not block the start.
+                // A listener with a full backlog must not block the start.
                 client.set_nonblocking(true)?;
-                // No other error proves that there is no listener: a socket of another user refuses
-                // the connection, and so does a socket for datagrams.
+                // Only this error proves that there is no listener: sockets of other users, and
+                // sockets for datagrams, return other errors.
                 match client.connect(&at) {
                     Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                         std::fs::remove_file(path)?;
@@ -85,7 +85,7 @@ impl UnixSocket {
             socket.bind(&at)?;
             let inode = std::fs::symlink_metadata(path)?.ino();
             let file = SocketFile { path: path.to_owned(), inode };
-            // No client can connect before it listens, so other users never can.
+            // No client can connect before the socket listens, so other users can never connect.
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
             socket.set_nonblocking(true)?;
             socket.listen(128)?;
@@ -96,16 +96,16 @@ impl UnixSocket {
     /// Registers the socket with the runtime. Dropping the second result removes the file.
     ///
     /// # Errors
-    /// The system does not register it.
+    /// The system does not register the socket.
     pub(super) fn into_listener(self) -> io::Result<(UnixListener, SocketFile)> {
         Ok((UnixListener::from_std(self.socket)?, self.file))
     }
 }
 
-/// Whether a socket is at a path; false: no file is.
+/// Whether a socket exists at a path; false: no file exists.
 ///
 /// # Errors
-/// Another kind of file is there, or the system does not show it.
+/// Another kind of file exists there, or the system does not allow access to it.
 fn is_socket(path: &Path) -> io::Result<bool> {
     match std::fs::symlink_metadata(path) {
         Ok(file) if file.file_type().is_socket() => Ok(true),

@@ -18,14 +18,14 @@ use crate::{
 
 /// Milliseconds for one request for a card.
 const REQUEST_MS: u64 = 5_000;
-/// Milliseconds between two requests at most: a day.
+/// Maximum milliseconds between two requests: a day.
 const EVERY_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
 
 /// The last usable card of an upstream agent.
 pub(super) struct UpstreamCard {
     /// The configured milliseconds between two requests; 0: the card's server decides.
     every_ms: AtomicU64,
-    /// The revision of the last card; 0: there is none yet.
+    /// The revision of the last card; 0: no card yet.
     revision: AtomicU64,
     state: Mutex<CardState>,
 }
@@ -43,18 +43,18 @@ pub(super) struct CardRevision {
 }
 
 impl UpstreamCard {
-    /// No card yet; it is due at once.
+    /// Starts without a card; the card is due at once.
     pub fn new() -> UpstreamCard {
         let state = Mutex::new(CardState { last: None, due: Instant::now() });
         UpstreamCard { every_ms: AtomicU64::new(0), revision: AtomicU64::new(0), state }
     }
 
-    /// Sets the milliseconds after which it is read again.
+    /// Sets the milliseconds after which the card is read again.
     pub fn set_every(&self, ms: u64) {
         self.every_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// The number of the last card; 0: there is none yet.
+    /// The revision of the last card; 0: no card yet.
     pub fn revision(&self) -> u64 {
         self.revision.load(Ordering::Acquire)
     }
@@ -69,10 +69,10 @@ impl UpstreamCard {
         Instant::now() >= self.lock().due
     }
 
-    /// Reads the card if it has changed; returns the current one.
+    /// Reads the card if it has changed; returns the current card.
     ///
     /// # Errors
-    /// [`ClientError`]: the last card stays, and is due again after a while.
+    /// [`ClientError`]: the last card stays in use, and is due again after a while.
     pub async fn read(
         &self,
         builder: &ClientBuilder,
@@ -96,7 +96,7 @@ impl UpstreamCard {
         }
     }
 
-    /// Stores a card with a lifetime of `fresh_ms` from its server; 0: without one.
+    /// Stores a card; `fresh_ms` is the lifetime from its server, or 0 without a lifetime.
     fn put(&self, known: KnownCard, fresh_ms: u64) -> CardRevision {
         let every_ms = match fresh_ms {
             0 => UPSTREAM_CARD_MS,
@@ -113,7 +113,7 @@ impl UpstreamCard {
         last
     }
 
-    /// The time at which it is due: after `ms`, or as configured.
+    /// The time at which the card is due: after `ms`, or as configured.
     fn after(&self, ms: u64) -> Instant {
         let ms = match self.every_ms.load(Ordering::Relaxed) {
             0 => ms,

@@ -1,22 +1,22 @@
 //! Deadlines of a worker's connections, in slots of [`TICK_MS`].
 //!
 //! Every connection has at most one entry, linked in place: no deadline allocates. A later deadline
-//! leaves the entry where it is (it is moved when it fires), an earlier one moves it at once. An
-//! entry never fires early, and at most one slot late.
+//! does not move the entry until the entry fires, an earlier one moves it at once. An entry never
+//! fires early, and at most one slot late.
 
 use std::{num::NonZeroU32, task::Waker};
 
-/// Width of a slot in milliseconds: the coarseness of every timeout.
+/// Width of a slot in milliseconds: the resolution of every timeout.
 pub(super) const TICK_MS: u64 = 64;
-/// Slots; deadlines beyond `TICK_MS * BUCKETS` (65 s) are checked again in between.
+/// Number of slots; deadlines beyond `TICK_MS * BUCKETS` (65 s) are checked again in between.
 const BUCKETS: usize = 1024;
 /// No entry.
 const NONE: u32 = u32::MAX;
 /// No deadline.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// Identifies a connection in the wheel of its worker: one more than its index, so that an optional
-/// slot is no larger.
+/// Identifies a connection in the wheel of its worker. The number is the index plus one, so that an
+/// optional slot has the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimerSlot(NonZeroU32);
 
@@ -33,7 +33,7 @@ impl TimerSlot {
 struct TimerEntry {
     waker: Option<Waker>,
     due_ms: u64,
-    /// The slot's number since the start while linked, [`NEVER`] otherwise.
+    /// The number of the slot since the start while the entry is linked, [`NEVER`] otherwise.
     tick: u64,
     next: u32,
     prev: u32,
@@ -84,7 +84,7 @@ impl Wheel {
         self.free = slot.index();
     }
 
-    /// Sets the one deadline of a connection; true when its entry moved forward.
+    /// Sets the deadline of a connection; true if its entry was linked or moved to an earlier slot.
     pub(super) fn set(&mut self, slot: TimerSlot, due_ms: u64) -> bool {
         let entry = &mut self.entries[slot.index() as usize];
         entry.due_ms = due_ms;
@@ -97,7 +97,7 @@ impl Wheel {
         true
     }
 
-    /// Fires due entries and moves the others.
+    /// Fires due entries, and moves the other entries of the same slots.
     pub(super) fn expire(&mut self, now_ms: u64) {
         let end = now_ms / TICK_MS;
         let first = (self.cursor + 1).max(end.saturating_sub(BUCKETS as u64 - 1));

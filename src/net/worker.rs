@@ -1,7 +1,7 @@
 //! A worker: one thread, one `current_thread` runtime, its listeners, connections and ticker.
 //!
 //! The ticker is the worker's only timer. It sleeps until the next deadline of a connection or the
-//! next resume of an agent, whichever is first, and a second at most.
+//! next resume of an agent, whichever is first, and at most for a second.
 
 use std::{
     cell::RefCell,
@@ -40,7 +40,7 @@ use super::{
     worker_state::WorkerState,
 };
 
-/// Milliseconds that the ticker sleeps at most, so how often tasks are checked for expiry.
+/// Maximum milliseconds that the ticker sleeps, and so the interval of checks for expired tasks.
 const SLEEP_MS_MAX: u64 = 1_000;
 /// Milliseconds that calls and streams get after `drain_ms` to send their last output.
 const LAST_WORDS_MS: u64 = 500;
@@ -50,13 +50,14 @@ const PANIC_PAUSE: Duration = Duration::from_millis(10);
 /// The thread of a worker.
 #[derive(Clone, Copy)]
 pub(super) enum WorkerThread {
-    /// Worker 0 on the thread that started the server; it handles the signals and ends last.
+    /// Worker 0 on the thread that started the server; this worker handles the signals and ends
+    /// last.
     Main,
-    /// Any worker on a thread of its own.
+    /// Any worker on its own thread.
     Own(usize),
 }
 
-/// Runs a worker until the server ends; `ready` receives once whether it serves.
+/// Runs a worker until the server ends; `ready` is called once with the result of the start.
 pub(super) fn run(
     thread: WorkerThread,
     server: Arc<ServerState>,
@@ -124,7 +125,7 @@ pub(super) fn run(
         }
         let drain = Drain { accepting, cut_ms: None, end_ms: None };
         let drain = Rc::new(RefCell::new(drain));
-        // A task of its own: waking it from this thread is a push to a queue, not a system call.
+        // A separate task: waking it from this thread is a push to a queue, not a system call.
         let ticker = || tokio::task::spawn_local(tick(index, Rc::clone(&local), drain.clone()));
         while ticker().await.is_err() {
             // An agent panicked, which was reported; the others are still served.
@@ -146,7 +147,7 @@ fn runtime(stale: &Arc<AtomicBool>) -> io::Result<LocalRuntime> {
         .build_local(LocalOptions::default())
 }
 
-/// Fires deadlines and agents until the server ends.
+/// Fires deadlines and resumes agents until the server ends.
 async fn tick(index: usize, local: Rc<WorkerState>, drain: Rc<RefCell<Drain>>) {
     let mut sleep = pin!(tokio::time::sleep_until(local.clock.instant(0).into()));
     poll_fn(|cx: &mut Context<'_>| {
@@ -181,7 +182,7 @@ async fn tick(index: usize, local: Rc<WorkerState>, drain: Rc<RefCell<Drain>>) {
     .await;
 }
 
-/// The worker that serves the signals, or the operator, stays until the others have ended.
+/// Waits until the other workers have ended, in a worker that serves the signals or the operator.
 async fn others_ended(server: &ServerState) {
     poll_fn(|cx: &mut Context<'_>| {
         server.listen_for_end(cx.waker());
@@ -190,7 +191,7 @@ async fn others_ended(server: &ServerState) {
     .await;
 }
 
-/// The stages of a worker's end: no more connections, after `drain_ms` no more calls and streams,
+/// The stages of a worker's end: no new connections, after `drain_ms` no more calls and streams,
 /// then the end.
 struct Drain {
     accepting: Vec<JoinHandle<()>>,
@@ -199,7 +200,8 @@ struct Drain {
 }
 
 impl Drain {
-    /// Advances the end, if any; returns when to call again, or `None` when it is over.
+    /// Advances the end, if it has started; returns when to call again, or `None` if the worker
+    /// ends.
     fn advance(&mut self, local: &WorkerState, now: Now) -> Option<u64> {
         match local.server.stage() {
             Stage::Serving => return Some(u64::MAX),

@@ -22,7 +22,7 @@ impl<C: Clone> WorkerClients<C> {
         clients.iter().find(|(thread, _)| *thread == own).map(|(_, client)| client.clone())
     }
 
-    /// Stores a client for this worker, in place of its previous one.
+    /// Stores a client for this worker, instead of its previous client.
     pub fn keep(&self, client: C) {
         let own = thread::current().id();
         let mut clients = self.lock();

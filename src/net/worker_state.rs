@@ -20,10 +20,10 @@ use super::{
     wheel::{TimerSlot, Wheel},
 };
 
-/// Bytes that one read of a connection without leftover takes at most.
+/// Maximum bytes of one read on a connection without unconsumed input.
 const READ_BYTES: usize = 64 * 1024;
 
-/// The limits that the driver uses, copied.
+/// Copies of the limits that the driver uses.
 pub(super) struct DriverLimits {
     /// See [`Limits`].
     pub(super) output_bytes_max: usize,
@@ -33,10 +33,10 @@ pub(super) struct DriverLimits {
     pub(super) write_progress_bytes_min: usize,
     /// See [`Limits`].
     pub(super) linger_ms: u64,
-    /// This worker's part of [`Limits::reuse_bytes_max`] for each kind of buffer: of input, of
-    /// output, and the answer buffer.
+    /// This worker's part of [`Limits::reuse_bytes_max`] for each kind of buffer: input buffers,
+    /// output buffers, and the answer buffer.
     pub(super) reuse_bytes_max: usize,
-    /// Unconsumed bytes of a connection: a whole request, and one read.
+    /// Maximum unconsumed bytes of a connection: a whole request, and one read.
     pub(super) input_bytes_max: usize,
 }
 
@@ -49,15 +49,15 @@ impl DriverLimits {
     }
 }
 
-/// The memory that a poll of a connection uses; free between polls.
+/// The memory that a poll of a connection uses; unused between polls.
 pub(super) struct WorkerScratch {
     /// The engine's scratch.
     pub(super) worker: Worker,
     /// The output of one poll; empty between polls.
     pub(super) out: Vec<u8>,
-    /// The read buffer of connections without leftover.
+    /// The read buffer of connections without unconsumed input.
     pub(super) read: Vec<u8>,
-    /// Buffers of connections with leftover.
+    /// Buffers of connections with unconsumed input.
     pub(super) inputs: Pool,
     /// Buffers of connections with slow readers.
     pub(super) outputs: Pool,
@@ -77,7 +77,7 @@ pub(super) struct WorkerState {
     pub(super) scratch: RefCell<WorkerScratch>,
     /// Deadlines.
     pub(super) wheel: RefCell<Wheel>,
-    /// Our sides of its connections.
+    /// Our sides of the worker's connections.
     pub(super) local_addrs: LocalAddrs,
     /// Open connections of this worker.
     pub(super) open: Cell<usize>,
@@ -144,7 +144,7 @@ impl WorkerState {
         now
     }
 
-    /// Reports it if an agent has blocked the worker before this reading of the clock.
+    /// Reports an agent that has blocked the worker before this reading of the clock.
     #[inline]
     pub(super) fn look_back(&self, now: Now) {
         if let Some(held_up) = self.clock.held_up() {
@@ -162,7 +162,7 @@ impl WorkerState {
         }
     }
 
-    /// Sets a connection's deadline, and wakes the ticker if it would sleep past it.
+    /// Sets a connection's deadline, and wakes the ticker if the ticker would sleep longer.
     pub(super) fn arm(&self, slot: TimerSlot, due_ms: u64) {
         if self.wheel.borrow_mut().set(slot, due_ms) && due_ms < self.planned_ms.get() {
             self.planned_ms.set(due_ms);
@@ -185,7 +185,7 @@ impl WorkerState {
     }
 }
 
-/// An open connection; dropping it returns its slot.
+/// The permit of an open connection; dropping it returns the slot.
 pub(super) struct ConnectionPermit {
     local: Rc<WorkerState>,
     /// `None`: another driver has the connection.
@@ -193,8 +193,8 @@ pub(super) struct ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// A slot for a new connection from this address; `None`: `connections_max` are open, and none
-    /// of them ends for this one.
+    /// Takes a slot for a new connection from this address; `None`: `connections_max` connections
+    /// are open, and none of these can be ended.
     pub(super) fn take(local: &Rc<WorkerState>, address: IpAddr) -> Option<ConnectionPermit> {
         let server = &local.server;
         let remote = Some(address.to_canonical());
@@ -208,8 +208,8 @@ impl ConnectionPermit {
         Some(ConnectionPermit { local: Rc::clone(local), entry })
     }
 
-    /// A slot for a connection to `--admin` from this address, unless it has none; `None`: there
-    /// are `admin_connections_max`.
+    /// Takes a slot for a connection to `--admin`; `remote` is the address of the peer, if it has
+    /// one. `None`: `admin_connections_max` connections are open.
     pub(super) fn take_admin(
         local: &Rc<WorkerState>,
         remote: Option<IpAddr>,
@@ -233,13 +233,13 @@ impl ConnectionPermit {
         self.entry.as_ref()
     }
 
-    /// The address of the peer; `None`: a socket with a path.
+    /// The address of the peer; `None`: a Unix socket, or another driver has the connection.
     #[inline]
     pub(super) fn remote(&self) -> Option<IpAddr> {
         self.entry.as_ref()?.remote()
     }
 
-    /// True: the connection has to end now, for another one.
+    /// True: the connection has to end now, to free its slot for another connection.
     #[inline]
     pub(super) fn is_ending(&self) -> bool {
         self.entry.as_ref().is_some_and(PeerEntry::is_ending)

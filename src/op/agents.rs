@@ -1,8 +1,8 @@
 //! The agents of a core, by index and by name. Agents are added, replaced and removed at run time.
 //!
-//! Invariant: an index names one agent for ever. Each worker has its own list of agents, as new as
-//! the last change, so a call writes no memory that other workers write. A program is dropped when
-//! no worker's list and no turn refers to it.
+//! Invariant: an index belongs to the same agent for ever. Each worker has its own copy of the
+//! list, updated after each change, so a call writes no memory that other workers write. A program
+//! is dropped when no worker's list and no turn refers to it.
 
 use std::{
     collections::HashSet,
@@ -30,20 +30,19 @@ use crate::{
 pub(super) struct RegisteredAgent {
     pub profile: Arc<Profile>,
     pub agent: Arc<dyn Agent>,
-    /// Which program of the agent this is: 0 for the first, counted up.
+    /// The number of this program among the programs of its agent, from 0.
     pub incarnation: u32,
-    /// True: it was removed.
+    /// True: the agent was removed.
     pub is_removed: bool,
-    /// True when every media type is accepted, which skips the check of each part.
+    /// True: every media type is accepted, so the parts are not checked.
     pub any_media: bool,
-    /// True when clients must support an extension, which skips the check of the extensions they
-    /// list.
+    /// True: clients must support an extension, so the list of their extensions is checked.
     pub needs_extension: bool,
     /// Earlier programs, oldest first, which continue their unfinished tasks.
     older: Vec<Arc<RegisteredAgent>>,
 }
 
-/// The program of an agent that was removed: it does nothing.
+/// The program of a removed agent; it does nothing.
 struct Removed;
 
 impl Agent for Removed {
@@ -94,7 +93,7 @@ impl RegisteredAgent {
         kept.chain([Arc::new(self.with_older(|_| false))]).collect()
     }
 
-    /// The same agent, removed.
+    /// The same agent, marked as removed.
     fn removed(&self) -> RegisteredAgent {
         RegisteredAgent {
             profile: Arc::clone(&self.profile),
@@ -116,11 +115,11 @@ pub(super) struct AllAgents {
     /// The number of additions, replacements and removals; changes with `listed`.
     changes: CachePadded<AtomicU64>,
     workers: Box<[CachePadded<RwLock<WorkerList>>]>,
-    /// Receives the spans of their turns, if spans are recorded.
+    /// Records the spans of the turns, if spans are recorded.
     tracer: OnceLock<Arc<dyn Tracer>>,
-    /// True: an agent has at some time required scopes of its own.
+    /// True: some agent, now or earlier, required scopes of its own.
     have_own_scopes: AtomicBool,
-    /// The scopes that all agents require; changes with `changes`.
+    /// The scopes that all agents require; updated with `changes`.
     scopes: RwLock<Arc<ScopesAskedFor>>,
 }
 
@@ -134,9 +133,9 @@ pub(super) struct WorkerList {
 
 /// The program that answers for an agent now; this value keeps it alive.
 pub(super) enum CurrentAgent<'a> {
-    /// In the worker's list, which does not change meanwhile.
+    /// An entry of the worker's list, which does not change meanwhile.
     Listed(RwLockReadGuard<'a, WorkerList>, usize),
-    /// Not in that list: an agent changed while a turn of the same worker runs.
+    /// Not in that list: an agent was changed during a turn of the same worker.
     Unlisted(Arc<RegisteredAgent>),
 }
 
@@ -153,8 +152,8 @@ impl Deref for CurrentAgent<'_> {
 }
 
 impl AllAgents {
-    /// These agents, of which the first answers at the root; at most `most` names over the core's
-    /// life. The caller has checked that the names differ.
+    /// The core's agents; the first one answers at the root. `most`: the maximum number of names
+    /// over the life of the core. The caller has checked that the names differ.
     pub fn new(
         agents: Vec<(Profile, Arc<dyn Agent>)>,
         workers: usize,
@@ -199,7 +198,7 @@ impl AllAgents {
         (0..self.workers.len()).for_each(|worker| self.refresh(worker));
     }
 
-    /// The agent, with its turns traced if spans are recorded.
+    /// The agent, wrapped to trace its turns if spans are recorded.
     fn traced(&self, profile: &Profile, agent: Arc<dyn Agent>) -> Arc<dyn Agent> {
         match self.tracer.get() {
             Some(tracer) => Arc::new(TracedAgent::new(agent, &profile.name, Arc::clone(tracer))),
@@ -207,18 +206,18 @@ impl AllAgents {
         }
     }
 
-    /// The agent of this name, unless it was removed and has no tasks left.
+    /// The agent of this name, unless the agent was removed and has no tasks.
     #[inline]
     pub fn find(&self, name: &str) -> Option<AgentIndex> {
         self.names.find(name)
     }
 
-    /// True when an agent has ever had this name.
+    /// True if any agent, present or removed, has this name.
     pub fn had(&self, name: &str) -> bool {
         self.names.find_ever(name).is_some()
     }
 
-    /// False when no agent has ever required scopes of its own.
+    /// False if no agent has ever required scopes of its own.
     #[inline]
     pub fn have_own_scopes(&self) -> bool {
         self.have_own_scopes.load(Ordering::Acquire)
@@ -247,7 +246,7 @@ impl AllAgents {
         *self.scopes.write().unwrap_or_else(PoisonError::into_inner) = asked;
     }
 
-    /// True when exactly one agent is not removed.
+    /// True if exactly one agent is not removed.
     #[cold]
     pub fn is_one(&self) -> bool {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
@@ -257,7 +256,7 @@ impl AllAgents {
     /// The program that answers for an agent, from the worker's list.
     #[inline]
     pub fn of_worker(&self, worker: usize, agent: AgentIndex) -> Option<CurrentAgent<'_>> {
-        // Avoids a division.
+        // Avoids the division of `worker % workers`.
         let list = self.workers.get(worker).unwrap_or(&self.workers[0]);
         // `refresh` never waits for the write lock, so a turn within a turn can take this read
         // lock.
@@ -289,7 +288,7 @@ impl AllAgents {
         older.map(CurrentAgent::Unlisted)
     }
 
-    /// Drops an agent's earlier programs, except these incarnations.
+    /// Drops an agent's earlier programs, except those with the incarnations in `used`.
     pub fn forget_older(&self, agent: AgentIndex, used: &HashSet<u32>) {
         let mut listed = self.listed.write().unwrap_or_else(PoisonError::into_inner);
         let Some(one) = listed.get_mut(usize::from(agent.0)).filter(|one| one.has_older()) else {
@@ -302,22 +301,22 @@ impl AllAgents {
         drop(before);
     }
 
-    /// Whether this program answers for an agent now.
+    /// Whether the program with this incarnation answers for the agent now.
     pub fn is_current(&self, agent: AgentIndex, incarnation: u32) -> bool {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
         let current = listed.get(usize::from(agent.0));
         current.is_some_and(|one| one.incarnation == incarnation && !one.is_removed)
     }
 
-    /// The profile on the card of an agent, unless the agent was removed.
+    /// The profile on an agent's card, unless the agent was removed.
     pub fn profile(&self, agent: AgentIndex) -> Option<Arc<Profile>> {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
         let current = listed.get(usize::from(agent.0)).filter(|current| !current.is_removed)?;
         Some(Arc::clone(&current.profile))
     }
 
-    /// How long an unfinished task of each agent may go without an event, by agent index; empty:
-    /// all agents use the limits' times.
+    /// The maximum time without an event for the unfinished tasks of each agent, by agent index;
+    /// empty: all agents use the times of the limits.
     pub fn idle_times(&self, limits: &Limits) -> Vec<IdleTimes> {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
         let of_limits = IdleTimes::of(limits);
@@ -335,7 +334,7 @@ impl AllAgents {
         }
     }
 
-    /// True when another program may answer for the agent by now.
+    /// True if a newer program may answer for the agent.
     #[inline]
     pub fn has_changed(&self, current: &CurrentAgent<'_>) -> bool {
         match current {
@@ -344,7 +343,7 @@ impl AllAgents {
         }
     }
 
-    /// Updates a worker's list to the last change, unless a turn of that worker uses it.
+    /// Applies all changes to a worker's list, unless a turn of that worker uses the list.
     pub fn refresh(&self, worker: usize) {
         let list = self.workers.get(worker).unwrap_or(&self.workers[0]);
         let is_new = |list: &WorkerList| list.changes == self.changes.load(Ordering::Acquire);
@@ -364,8 +363,8 @@ impl AllAgents {
         drop(fresh);
     }
 
-    /// Makes all of these changes, each about a different agent, or none of them; returns the
-    /// changed agents. `first` is called once all changes are valid, before the first is made.
+    /// Applies all of these changes, each to a different agent, or none of them. Returns the
+    /// changed agents. `first` is called after all checks, before the first change is applied.
     ///
     /// # Errors
     /// [`AgentError`]; nothing has changed.
@@ -426,7 +425,7 @@ impl AllAgents {
         indexes
     }
 
-    /// Checks whether these changes can be made.
+    /// Checks whether these changes can be applied.
     fn check(
         &self,
         listed: &[Arc<RegisteredAgent>],
@@ -459,7 +458,7 @@ impl AllAgents {
         if fresh > self.names.left() { Err(AgentError::TooMany) } else { Ok(()) }
     }
 
-    /// The removed agents that keep their names because they may have tasks.
+    /// The removed agents that may have tasks, so that their names are not free yet.
     pub fn leaving(&self) -> Vec<AgentIndex> {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
         let agents = (0..=u16::MAX).map(AgentIndex).zip(&*listed);
@@ -467,7 +466,7 @@ impl AllAgents {
         removed.map(|(index, _)| index).collect()
     }
 
-    /// Frees or takes back the name of a removed agent without tasks.
+    /// Frees the name of a removed agent without tasks, or reserves it again.
     pub fn set_gone(&self, agent: AgentIndex, is_gone: bool) {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
         if listed.get(usize::from(agent.0)).is_some_and(|one| one.is_removed) {
@@ -483,7 +482,7 @@ impl AllAgents {
         present.filter_map(|(index, one)| Some((index, one.agent.upstream()?))).collect()
     }
 
-    /// The names of the agents that were not removed, in order of their index.
+    /// The names of the agents that are not removed, in order of their index.
     pub fn names(&self) -> Vec<String> {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
         let present = listed.iter().filter(|one| !one.is_removed);

@@ -29,7 +29,7 @@ const REPLACED: &str = "the agent was replaced before the task was canceled; ask
 
 /// An agent's answer to a cancel.
 enum AgentWord {
-    /// The agent agrees, or no agent needs to be asked; other calls may wait for the outcome.
+    /// The agent agrees, or does not have to be asked; other calls may wait for the outcome.
     Agreed(Option<OpenCancel>),
     /// The agent decides later; the call waits.
     Later(CallLink),
@@ -81,7 +81,7 @@ impl Core {
         done.map(|()| Outcome::Answered)
     }
 
-    /// Asks the agent of a running task, unless it is already being asked. Returns the incarnation
+    /// Asks the agent of a running task, unless it has already been asked. Returns the incarnation
     /// that was asked, and its answer.
     fn ask_to_cancel(
         &self,
@@ -107,7 +107,7 @@ impl Core {
             CancelRole::First(open) => open,
             CancelRole::Joined(link) => return Ok((incarnation, AgentWord::Later(link))),
         };
-        // Another cancel may have ended the task just before.
+        // Another cancel may have ended the task in the meantime.
         if !runs() {
             return Ok((incarnation, AgentWord::Agreed(Some(open))));
         }
@@ -161,7 +161,7 @@ impl Core {
     }
 }
 
-/// Rejects a program's decision about a task that was handed to a later program.
+/// Rejects the decision of a program if the task was handed to a later program.
 fn check_asked(edit: &Edit<'_>, asked: u32) -> Result<(), Fault> {
     match edit.incarnation() > asked && !edit.task().state().is_terminal() {
         true => Err(Fault::because(FaultKind::TaskNotCancelable, REPLACED)),
@@ -203,7 +203,7 @@ impl CancelHost for Asking<'_, '_> {
         let metadata: Option<JsonObjectBuf> = self.metadata.map(Into::into);
         let own = metadata.as_ref().map_or(0, |metadata| metadata.view().as_str().len());
         let held_bytes = held_bytes + own + open.held_bytes();
-        // A caller that leaves may cancel again while the agent still decides.
+        // A caller that disconnects may cancel again while the agent is still deciding.
         let permit = match DeferredPermit::take(open.core(), self.cx, held_bytes) {
             Ok(permit) => permit,
             Err(fault) => {
@@ -226,7 +226,7 @@ impl CancelHost for Asking<'_, '_> {
 pub(super) struct Deciding {
     open: OpenCancel,
     metadata: Option<JsonObjectBuf>,
-    /// Bytes that the store counts for it.
+    /// Bytes of this value that are charged to the store.
     held_bytes: usize,
     _permit: DeferredPermit,
 }
@@ -251,7 +251,7 @@ impl Deciding {
         let now = core.now();
         let canceled = canceled(self.metadata.as_ref().map(JsonObjectBuf::view), now);
         let done = core.store.update(key, now, |edit| {
-            // Another call or the agent may have canceled it.
+            // Another call or the agent may have canceled the task.
             if edit.task().state() == TaskState::Canceled {
                 return Ok(());
             }

@@ -8,23 +8,22 @@ use crate::{
 
 /// The agents of a local core, from any thread.
 ///
-/// A change takes effect for all callers at once: a call that begins after a function has returned
-/// uses the changed agents. A turn that began earlier finishes with the old program, which stays
-/// alive until then.
+/// A change takes effect for all callers at once: a call that begins after the function has
+/// returned uses the changed agents. A turn that began earlier finishes with the old program, which
+/// is not dropped before.
 ///
-/// A change treats an agent's unfinished tasks as follows. Some are being worked at, others wait
-/// for their client:
+/// A change affects the unfinished tasks of an agent as follows:
 ///
 /// - A replaced agent: the new program is asked to adopt each task that does not wait for its
-///   client ([`Agent::adopt`]), on the calling thread, before `replace` returns; a task that it
-///   does not adopt fails. Tasks that wait for their client stay as they are, and their next
-///   message goes to the new program.
+///   client ([`Agent::adopt`]), on the calling thread, before `replace` returns; a task that is
+///   not adopted fails. A task that waits for its client does not change, and its next message
+///   goes to the new program.
 /// - A removed agent: all of its tasks fail.
 /// - A renewed agent ([`AgentChange::Renew`]): its tasks continue with the program that they began
 ///   with.
 ///
-/// Except after a renewal, the old program's [`Job`](crate::agent::Job)s are closed and its resume
-/// timers are dropped.
+/// Except after a renewal, the [`Job`](crate::agent::Job)s of the old program are closed and its
+/// resume timers are dropped.
 #[derive(Clone)]
 pub struct Agents(pub(super) Arc<Core>);
 
@@ -42,11 +41,11 @@ pub enum AgentChange {
     Add(Profile, Arc<dyn Agent>),
     /// See [`Agents::replace`].
     Replace(Profile, Arc<dyn Agent>),
-    /// The program answers for new tasks, and the card shows this profile, both at once. Unfinished
-    /// tasks continue with the program that they began with, which also receives their next
-    /// messages and stays until they have ended. At most
-    /// [`OLDER_PROGRAMS_MAX`](crate::limits::OLDER_PROGRAMS_MAX) earlier programs stay; the tasks
-    /// of the oldest are then treated as after a replacement.
+    /// The program answers for new tasks and the card shows this profile, both from the same
+    /// moment. Unfinished tasks continue with the program that they began with: it also receives
+    /// their next messages, and is dropped when they have ended. At most
+    /// [`OLDER_PROGRAMS_MAX`](crate::limits::OLDER_PROGRAMS_MAX) earlier programs are retained; the
+    /// tasks of a dropped one are then treated as after a replacement.
     Renew(Profile, Arc<dyn Agent>),
     /// The card shows this profile from then on. The program and its tasks do not change.
     Describe(Profile),
@@ -66,7 +65,7 @@ impl AgentChange {
         }
     }
 
-    /// The profile on its card after the change.
+    /// The profile on the agent's card after the change.
     pub(super) fn profile(&self) -> Option<&Profile> {
         match self {
             AgentChange::Add(profile, _)
@@ -93,7 +92,7 @@ pub enum AgentError {
     Tenant {
         /// The name.
         name: String,
-        /// The number of its tasks; 0: a call that names the tenant runs, or is deferred.
+        /// The number of its tasks; 0: a call that names the tenant is running or deferred.
         tasks: usize,
         /// The number of its unfinished tasks.
         unfinished: usize,
@@ -113,14 +112,12 @@ impl std::fmt::Display for AgentError {
                 write!(f, "the agent name {name:?} may only have letters, digits, '-', '_', '.'")
             }
             AgentError::Field(name) => {
-                write!(f, "the agent cannot receive the header field {name:?}: ")?;
-                write!(f, "it must be a request header, and one of at most {AGENT_FIELDS_MAX}")
+                write!(f, "the agent cannot receive the header field {name:?}: it is not a ")?;
+                write!(f, "request header, or the agent has more than {AGENT_FIELDS_MAX} of them")
             }
             AgentError::Security(name) => {
-                write!(
-                    f,
-                    "the security scheme {name:?} is declared twice, or required and not declared"
-                )
+                write!(f, "the security scheme {name:?} must be declared exactly once: it is ")?;
+                write!(f, "declared twice, or required without a declaration")
             }
             AgentError::Taken(name) => write!(f, "the agent name {name:?} is already in use"),
             AgentError::Tenant { name, tasks, unfinished } => {
@@ -141,20 +138,20 @@ impl std::fmt::Display for AgentError {
 impl std::error::Error for AgentError {}
 
 impl Agents {
-    /// Notes the time for jobs, which have no monotonic clock.
+    /// Stores the time for jobs, which have no monotonic clock.
     #[cfg(feature = "embed")]
     pub(crate) fn note_time(&self, now: crate::service::Now) {
         self.0.store.note_time(now);
     }
 
-    /// The name of an agent, unless it was removed.
+    /// The name of an agent, unless the agent was removed.
     #[cfg(feature = "net")]
     pub(crate) fn name_of(&self, agent: AgentIndex) -> Option<String> {
         self.0.agents.profile(agent).map(|profile| profile.name.clone())
     }
 
-    /// Adds an agent under the name of its profile, at `/agents/{name}`. It takes over the index
-    /// and the tasks of a removed agent of this name.
+    /// Adds an agent under the name of its profile, at `/agents/{name}`. If a removed agent had
+    /// this name, the new one takes over its index and tasks.
     ///
     /// A server with one agent accepts any tenant name by default
     /// ([`Setup::tenants`](crate::engine::Setup::tenants)), so a tenant may already have the name.
@@ -166,7 +163,7 @@ impl Agents {
         self.change_one(AgentChange::Add(profile, agent))
     }
 
-    /// Replaces the program and the profile of the agent that has the profile's name, both at once.
+    /// Replaces the program and the profile of the agent with the profile's name, both at once.
     ///
     /// # Errors
     /// [`AgentError::Field`], [`AgentError::Unknown`].
@@ -179,8 +176,8 @@ impl Agents {
     }
 
     /// Removes an agent. Its card is gone at once. Its path rejects messages with
-    /// `UnsupportedOperation` and serves its tasks until they have left the store; then the path
-    /// gives 404. The first agent answers at the root and cannot be removed.
+    /// `UnsupportedOperation` and serves its tasks until all are evicted; then the path returns
+    /// 404. The first agent answers at the root and cannot be removed.
     ///
     /// # Errors
     /// [`AgentError::Unknown`], [`AgentError::Default`].
@@ -188,17 +185,18 @@ impl Agents {
         self.change_one(AgentChange::Remove(name.to_owned())).map(drop)
     }
 
-    /// Makes all of these changes at once, each about a different agent, or none of them.
+    /// Applies all of these changes at once, each to a different agent, or none of them.
     ///
     /// # Errors
-    /// Every [`AgentError`], for the first change that cannot be made; [`AgentError::Taken`] also
-    /// where two are about one agent. Nothing has changed.
+    /// Any [`AgentError`], for the first change that cannot be applied; [`AgentError::Taken`] also
+    /// if two changes name the same agent. Nothing has changed.
     pub fn change(&self, changes: Vec<AgentChange>) -> Result<(), AgentError> {
         self.change_all(changes, || ()).map(drop)
     }
 
-    /// The same; `first` is called once all changes are valid, before the first is made: it
-    /// releases the callers that must not see the new agents. It must not use these agents.
+    /// As [`Agents::change`]. `first` is called after all checks, before the first change is
+    /// applied: it releases the callers that must not see the new agents. `first` must not use
+    /// these agents.
     ///
     /// # Errors
     /// As [`Agents::change`]; `first` was not called.
@@ -212,7 +210,7 @@ impl Agents {
 
     fn change_one(&self, change: AgentChange) -> Result<AgentIndex, AgentError> {
         let indexes = self.change_all(vec![change], || ())?;
-        // There is one index for each change.
+        // `change_all` returns one index for each change.
         indexes.first().copied().ok_or(AgentError::TooMany)
     }
 
@@ -228,7 +226,7 @@ impl Agents {
             never.for_each(|name| self.0.unclaim_name(name));
         };
         for (at, name) in added.iter().enumerate() {
-            // From here on no call can use the name for a tenant, not even one that was decoded
+            // From here on no call can use the name for a tenant, not even a call that was decoded
             // before.
             if !self.0.claim_name(name) {
                 unclaim(&added[..at]);
@@ -249,18 +247,18 @@ impl Agents {
         Ok(indexes)
     }
 
-    /// Ends a tenant, so that an agent can have its name: its unfinished tasks fail, and new ones
-    /// are rejected, since no tenant may have this name from now on. Its tasks can be read until
-    /// they leave the store, after `task_ttl_ms` at the latest; then [`Agents::add`] accepts the
-    /// name. Returns how many tasks the tenant has left.
+    /// Ends a tenant, so that an agent can have its name. The unfinished tasks of the tenant fail,
+    /// and new ones are rejected, since no tenant may have this name from now on. The tasks can be
+    /// read until they are evicted, after `task_ttl_ms` at the latest; then [`Agents::add`] accepts
+    /// the name. Returns the number of tasks that are still stored.
     ///
-    /// A call that named the tenant and began earlier may still make a task, which the next
-    /// `end_tenant` ends.
+    /// A call that names the tenant and began earlier may still create a task; the next
+    /// `end_tenant` ends that task.
     pub fn end_tenant(&self, name: &str) -> usize {
         self.0.end_tenant(name)
     }
 
-    /// The names of the agents that were not removed, in order of their index.
+    /// The names of the agents that are not removed, in order of their index.
     pub fn names(&self) -> Vec<String> {
         self.0.agents.names()
     }

@@ -6,7 +6,7 @@ use crate::{
     op::agents::RegisteredAgent,
 };
 
-/// The fault of an agent that was removed while its tasks are still stored.
+/// The fault for a message to a removed agent that still has stored tasks.
 #[cold]
 pub(super) fn removed(registered: &RegisteredAgent) -> Fault {
     let name = &registered.profile.name;

@@ -1,8 +1,8 @@
-//! Turns that are answered later, from any thread.
+//! Turns that an agent answers later, from any thread.
 //!
-//! Invariant: a deferred turn that would start a task has stored nothing: it holds the task's
-//! reserved slot. The memory that a deferred turn holds of its call is charged to the store until
-//! the turn is over. The memory of its answer, and its permit among deferred calls, are released
+//! Invariant: a deferred turn that would start a task has only the reserved slot of the task, and
+//! has stored nothing. The memory that a deferred turn holds of its call is charged to the store
+//! until the turn ends. The memory of its answer, and its permit for a deferred call, are released
 //! when the call has taken the answer.
 
 use std::sync::Arc;
@@ -44,9 +44,9 @@ pub(super) struct DeferredTurn {
     pub events: EventBuf,
     /// The bytes charged to the store, until they are released.
     pub held: Option<HeldBytes>,
-    /// One of `deferred_calls_max`.
+    /// One of the `deferred_calls_max` permits.
     pub permit: Option<Permit>,
-    /// The key of the first of equal sends, until it is settled.
+    /// The key of the first of equal sends, until its outcome is settled.
     pub first: Option<SendKey>,
 }
 
@@ -62,13 +62,12 @@ pub(super) struct AnswerCharge {
 /// A permit for a deferred call.
 pub(super) struct DeferredPermit {
     _permit: Permit,
-    /// A permit of the caller's account, unless something else bounds its deferred calls.
+    /// A permit of the caller's account, unless another limit bounds its deferred calls.
     _of_caller: Option<AskedPermit>,
 }
 
 impl DeferredPermit {
-    /// A permit for a call that makes no task and holds so many bytes, also charged to its caller's
-    /// share.
+    /// A permit for a call that creates no task. The bytes are also charged to its caller's share.
     ///
     /// # Errors
     /// `RateLimited`, `Overloaded`.
@@ -82,7 +81,7 @@ impl DeferredPermit {
     }
 }
 
-/// A permit of the caller's account, if the share has one.
+/// A permit of the caller's account; `None`: the share has no account.
 fn asked_permit(share: &RunningShare, bytes: usize) -> Result<Option<AskedPermit>, Fault> {
     let Some(account) = &share.account else { return Ok(None) };
     let place = AskedPermit::take(account, share).ok_or_else(|| {
@@ -101,14 +100,14 @@ fn asked_permit(share: &RunningShare, bytes: usize) -> Result<Option<AskedPermit
 }
 
 impl From<Permit> for DeferredPermit {
-    /// The permit of a turn; the turn's task has its own slot.
+    /// The permit of a turn; the task of the turn already has a slot.
     fn from(permit: Permit) -> DeferredPermit {
         DeferredPermit { _permit: permit, _of_caller: None }
     }
 }
 
 impl AnswerCharge {
-    /// Charges so many bytes and takes over the permit among deferred calls.
+    /// Charges the bytes to the store and takes over the permit for a deferred call.
     ///
     /// # Errors
     /// [`Refused::OutOfBytes`].
@@ -135,14 +134,14 @@ pub(super) enum DeferredTask {
     New(ReservedBuf),
     /// Stored; the turn's message follows this event.
     Next { seq: u64 },
-    /// Stored; a resume timer started the turn, so no caller waits for it.
+    /// Stored; no caller waits, because a resume timer started the turn.
     Resumed,
     /// Released.
     Left,
 }
 
 impl DeferredTurn {
-    /// How the call continues with the task.
+    /// How the call continues after the task is stored.
     fn begun(&self, seq: u64, after: u64) -> LateAnswer {
         let (handle, generation) = (self.key.handle(), self.generation);
         match self.mode {
@@ -168,7 +167,7 @@ impl DeferredTurn {
         }
     }
 
-    /// Settles the send with its task.
+    /// Settles the outcome with the task of this send.
     fn settle_task(&mut self, seq: u64, after: u64, is_next: bool) {
         self.settle(|turn| {
             let (key, generation) = (turn.key, turn.generation);
@@ -176,8 +175,8 @@ impl DeferredTurn {
         });
     }
 
-    /// Applies `events` to the task, which exists and must not have ended. If a limit is exceeded,
-    /// the task fails and the call shows the failed task.
+    /// Applies `events` to the stored task, which must not have ended. If a limit is exceeded, the
+    /// task fails and the call returns the failed task.
     fn apply(&self, events: &EventBuf, now: Now) -> Result<(), Fault> {
         let applied = self.core.store.update(self.key, now, |edit| {
             if edit.task().state().is_terminal() || edit.incarnation() != self.incarnation {
@@ -253,7 +252,7 @@ impl DeferredHost for DeferredTurn {
         message: Message<'_>,
     ) -> Result<(Handle, Arc<dyn JobHost>), Closed> {
         let (core, now) = (Arc::clone(&self.core), self.core.now());
-        // The bytes held for the call become the task's.
+        // The bytes held for the call are now part of the task.
         self.release();
         let mut start = (0, 0, true);
         let (stored, answer) = match std::mem::replace(&mut self.place, DeferredTask::Left) {
@@ -279,7 +278,7 @@ impl DeferredHost for DeferredTurn {
                 self.settle_task(seq, after, is_next);
                 self.call.answer(answer);
                 if !core.agents.is_current(self.agent, self.incarnation) {
-                    // A program that was replaced meanwhile has made a task for its successor.
+                    // A program that was replaced meanwhile has created a task for its successor.
                     core.hand_over(self.agent, self.key, By::Turn(&Ending::Detached));
                 }
                 Ok((self.key.job_handle(self.incarnation), core))

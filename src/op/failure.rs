@@ -1,4 +1,4 @@
-//! Errors and panics of agents: their tasks or calls fail, and the operator gets the text.
+//! Errors and panics of agents: the task or call fails, and the operator receives the text.
 
 use std::sync::atomic::Ordering;
 
@@ -21,7 +21,7 @@ pub(super) struct BrokenTurn<'b> {
 }
 
 impl Core {
-    /// Sets how failures of agents are reported, once.
+    /// Sets how failures of agents are reported; only the first call has an effect.
     pub fn report_failures(&self, rules: FailureRules) {
         self.failures.get_or_init(|| rules);
     }
@@ -30,14 +30,14 @@ impl Core {
     #[cold]
     pub(super) fn failure_text(&self, failed: FailureNote) -> String {
         let name = self.profile(failed.agent).map(|profile| profile.name.clone());
-        // The time tells the references of two processes apart.
+        // The time distinguishes the references of two processes.
         let (ms, number) = ((self.unix_ms)(), self.failed.fetch_add(1, Ordering::Relaxed));
         let failure = failed.named(name.unwrap_or_default(), format!("{ms:x}-{number:x}"));
         self.failures.get_or_init(FailureRules::default).tell(&failure)
     }
 
-    /// Fails the task of a turn. A turn that detached its task has already ended it when the agent
-    /// dropped the job.
+    /// Fails the task of a turn. If the turn detached its task, the drop of its job has already
+    /// ended the task.
     #[cold]
     #[inline(never)]
     pub(super) fn fail_turn(&self, panicked: FailureNote, turn: BrokenTurn<'_>) {

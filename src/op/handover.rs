@@ -1,9 +1,9 @@
 //! Hands over the tasks of an agent that was replaced or removed.
 //!
-//! Invariant: a task belongs to one incarnation of its agent, and only that incarnation's jobs and
-//! timers continue it. Each unfinished task is handed over once per change: by the thread that
-//! changed the agent, or by a turn of the old program that ends later. A task that an earlier
-//! program of a renewed agent continues stays with that incarnation.
+//! Invariant: a task belongs to one incarnation of its agent, and only the jobs and timers of that
+//! incarnation continue it. Each unfinished task is handed over once per change: by the thread that
+//! changed the agent, or by a turn of the old program when it ends. A task that an earlier program
+//! of a renewed agent continues stays with that incarnation.
 
 use std::{
     collections::HashSet,
@@ -28,9 +28,9 @@ const REMOVED: &str = "the agent was removed before the task was done";
 /// Why a task is handed over.
 #[derive(Clone, Copy)]
 pub(super) enum By<'e> {
-    /// Its agent was changed. A running turn hands the task over when it ends.
+    /// Its agent was changed. If a turn of the task is running, the end of the turn hands it over.
     Change,
-    /// A turn of the old program has ended like this.
+    /// A turn of the old program has ended with this ending.
     Turn(&'e Ending),
     /// A message for the current program has arrived.
     Call,
@@ -78,7 +78,7 @@ impl Core {
         }
     }
 
-    /// The same for a turn that panicked.
+    /// As `hand_over_late`, for a turn that panicked.
     #[cold]
     pub(super) fn hand_over_broken(
         &self,
@@ -91,7 +91,7 @@ impl Core {
         }
     }
 
-    /// Hands a task over to its agent's current program, unless it already belongs to that.
+    /// Hands a task over to its agent's current program, unless it already belongs to that program.
     #[cold]
     pub(super) fn hand_over(&self, agent: AgentIndex, key: TaskKey, by: By<'_>) {
         let Some(current) = self.agents.current(agent) else { return };
@@ -121,7 +121,7 @@ impl Core {
             })
         });
         if current.is_removed {
-            // A turn of the old program has made a task under a freed name.
+            // A turn of the old program has created a task under a freed name.
             self.agents.set_gone(agent, false);
         }
         if let (Some(Some((task, kept, scope, names))), Some(host)) = (taken, self.job_host()) {
@@ -131,8 +131,8 @@ impl Core {
             let request = RequestView::without_caller(scope, names);
             let job = Job::of_adopted(&task, &request, handle, host, bits);
             let adopted = Adopted::new(task, kept, job);
-            // A panic fails this task as it is dropped, and was reported where it happened; the
-            // remaining tasks are still handed over.
+            // A panic drops the task, which fails it, and was already reported. The remaining tasks
+            // are still handed over.
             let _ = catch_unwind(AssertUnwindSafe(|| current.agent.adopt(adopted)));
         }
     }
@@ -146,7 +146,7 @@ impl Core {
         for agent in self.agents.leaving() {
             if !self.store.has_tasks_of(agent) {
                 self.agents.set_gone(agent, true);
-                // A turn of the old program may have made a task between the two.
+                // A turn of the old program may have created a task just before the name was freed.
                 if self.store.has_tasks_of(agent) {
                     self.agents.set_gone(agent, false);
                 }
@@ -154,7 +154,7 @@ impl Core {
         }
     }
 
-    /// The time, for callers that were given none.
+    /// The time, for callers without a time of their own.
     pub(super) fn now(&self) -> Now {
         Now { mono_ms: self.store.swept_ms(), unix_ms: (self.unix_ms)() }
     }

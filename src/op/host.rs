@@ -22,7 +22,7 @@ use crate::{
 
 /// The call that a turn answers.
 pub(super) struct TurnCall {
-    /// `None`: no call, a resume timer started the turn.
+    /// `None`: a resume timer started the turn, so there is no call.
     mode: Option<SendMode>,
     worker: usize,
     agent: AgentIndex,
@@ -55,7 +55,7 @@ impl TurnCall {
         TurnCall { mode: None, worker, agent, incarnation, link, refused, first: None }
     }
 
-    /// Ends the turn's use of the call; returns whether it is deferred, and the call's link.
+    /// Ends the turn's use of the call. Returns whether the call is deferred, and its link.
     ///
     /// # Errors
     /// The server or the agent has rejected the call.
@@ -80,7 +80,7 @@ impl TurnCall {
         }
     }
 
-    /// The call's side of a deferral, which is notified when its caller leaves.
+    /// The call's side of a deferral; it is notified when its caller disconnects.
     fn watched(&mut self) -> Option<Arc<LateCall>> {
         self.mode.filter(|mode| *mode != SendMode::Return)?;
         let (link, call) = CallLink::of_task();
@@ -158,7 +158,7 @@ pub(super) struct NextTurn<'t> {
     pub now: Now,
     /// The last event before the turn.
     pub seq: u64,
-    /// The wire family of the call that made the task.
+    /// The wire family of the call that created the task.
     pub generation: Generation,
     pub call: TurnCall,
     /// The program that runs the turn.
@@ -199,7 +199,7 @@ impl TurnHost for NextTurn<'_> {
         held_bytes: usize,
     ) -> Result<(Arc<LateCall>, Box<dyn DeferredHost>), Closed> {
         let (key, generation, seq) = (self.key, self.generation, self.seq);
-        // It is stored, with its owner.
+        // The store has the task, with its owner.
         let deferral = Deferral { key, owner: OwnerIndex(0), generation, events, held_bytes };
         let place = match self.call.mode {
             Some(_) => DeferredTask::Next { seq },
@@ -219,7 +219,7 @@ impl Drop for NewTurn<'_> {
 }
 
 impl Drop for NextTurn<'_> {
-    /// A panic ends the turn, too.
+    /// A panic also ends the turn.
     fn drop(&mut self) {
         if !self.is_over {
             self.core.store.update(self.key, self.now, |edit| edit.end_turn());
@@ -235,7 +235,7 @@ struct Deferral<'e> {
     generation: Generation,
     /// The events so far.
     events: &'e mut EventBuf,
-    /// Bytes to hold for the call.
+    /// Bytes of the call to hold.
     held_bytes: usize,
 }
 
@@ -262,7 +262,7 @@ impl Core {
             }
         };
         let (link, late) = CallLink::late();
-        // No caller waits for the other side of a resumed turn.
+        // No caller waits for a resumed turn.
         let mode = call.mode.inspect(|_| call.link = link).unwrap_or(SendMode::Return);
         self.bound_turn(events, self.now());
         let events = events.take_exact();

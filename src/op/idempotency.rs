@@ -1,8 +1,8 @@
 //! Sends that are safe to repeat: a send that equals an earlier one runs only once.
 //!
-//! Invariant: of equal sends one runs, and the others receive its outcome, each in the mode that it
-//! requests. A failed send counts as not made. A send is not made again after its outcome is gone.
-//! Decision: `docs/adr/0022-a-repeated-send-is-recognised.md`.
+//! Invariant: of equal sends only the first runs. The others receive its outcome, each in the mode
+//! that it requests. A failed send is forgotten. A repeated send is rejected, not run again, if its
+//! task is gone. Decision: `docs/adr/0022-a-repeated-send-is-recognised.md`.
 
 mod content;
 mod owners;
@@ -30,7 +30,7 @@ use table::{JoinedSend, NamedSend, SendLook, SendTable};
 
 pub(super) use table::{SendKey, Sent, SentMessage, SentTask};
 
-/// How often a send looks again when an equal one arrives and fails meanwhile.
+/// How often a send repeats the lookup if an equal send arrives and fails meanwhile.
 const LOOKS_MAX: u32 = 8;
 
 /// The recognised sends, and the rules for which callers' sends are recognised.
@@ -44,23 +44,23 @@ pub(super) struct KnownSends {
 pub(super) struct FirstSend<'c> {
     core: &'c Core,
     key: SendKey,
-    /// True: it has no outcome yet.
+    /// True: the outcome is not settled yet.
     is_open: bool,
 }
 
 impl FirstSend<'_> {
-    /// Its key, for a turn that settles it later.
+    /// The key of this send, for a turn that settles the outcome later.
     pub fn key(&self) -> SendKey {
         self.key
     }
 
-    /// It was answered with a direct message.
+    /// Settles the outcome: a direct message.
     pub fn note_message(&mut self, message: &MessageBuf, context_id: &[u8]) {
         self.is_open = false;
         self.core.settle_send(self.key, Ok(Sent::message(message, context_id)));
     }
 
-    /// It has made or continued a task.
+    /// Settles the outcome: a task that the send has created or continued.
     #[inline(always)]
     pub fn note_task(&mut self, sent: SentTask) {
         self.is_open = false;
@@ -69,12 +69,13 @@ impl FirstSend<'_> {
         }
     }
 
-    /// Its agent was deferred and settles it later.
+    /// Leaves the outcome open: the turn was deferred and settles it later.
     pub fn defer(&mut self) {
         self.is_open = false;
     }
 
-    /// It has failed, unless another outcome was recorded: waiting calls receive the fault.
+    /// Settles the outcome as a failure, unless another one was recorded: waiting calls receive the
+    /// fault.
     #[cold]
     #[inline(never)]
     pub fn fail(&mut self, fault: &Fault) {
@@ -95,7 +96,7 @@ impl Drop for FirstSend<'_> {
 }
 
 impl SentTask {
-    /// The last event of the turn, if it is over.
+    /// The last event of the turn, if the turn has ended.
     fn end_in(&self, task: &Task) -> Option<u64> {
         if self.end.is_some() {
             return self.end;
@@ -150,7 +151,7 @@ impl KnownSends {
     }
 
     /// Whether a message id identifies its send: by default only if the client activates the
-    /// extension for it (A2A 1.0 §4.6), since other clients reuse ids for equal messages.
+    /// extension for that (A2A 1.0 §4.6), since other clients reuse ids for equal messages.
     #[inline(always)]
     fn names_by_id(&self, caller: &Caller<'_>) -> bool {
         match (self.callers, caller.extensions) {
@@ -162,7 +163,7 @@ impl KnownSends {
         }
     }
 
-    /// Drops the outcomes of a holder's sends: its number will be given to another caller.
+    /// Drops the outcomes of a holder's sends, before its number is assigned to another caller.
     #[cold]
     pub fn forget_all_of(&self, holder: Holder) {
         self.table.forget_all_of(holder);
@@ -232,7 +233,7 @@ impl Core {
         Some(Err(Fault::at_limit("idempotency_entries_max")))
     }
 
-    /// Waits for the outcome of an equal send; `None`: it was settled just now.
+    /// Waits for the outcome of an equal send; `None`: the outcome has just been settled.
     fn join_send(
         &self,
         cx: &CallCx<'_>,
@@ -250,7 +251,8 @@ impl Core {
         Ok(is_joined.then(|| WaitHandle { handle, history, link, ..WaitHandle::default() }))
     }
 
-    /// Gives the outcome of the first of equal sends to all waiting calls and to later duplicates.
+    /// Passes the outcome of the first of equal sends to all waiting calls, and stores it for later
+    /// duplicates.
     pub(super) fn settle_send(&self, key: SendKey, sent: Result<Sent, Fault>) {
         let joined = match &sent {
             Ok(Sent::Task(task)) => self.sends.table.settle_task(key, *task),
@@ -289,7 +291,7 @@ impl Core {
         }
     }
 
-    /// Answers with the task that an equal send has made or continued.
+    /// Answers with the task that an equal send has created or continued.
     #[cold]
     fn repeat(
         &self,

@@ -1,11 +1,11 @@
 //! Calls about tasks that are not stored: the agent may answer now, later or not at all.
 //!
 //! Invariant: agents are never asked for stored tasks, nor for other callers' tasks under ids that
-//! the store has made. Ids that clients choose are looked up within their scope only, so a caller
-//! cannot find out whether another caller's task has an id. The store keeps no data of such a
-//! lookup: it only holds a permit of its caller's share. The memory that it holds of the call is
-//! charged to the store until the answer is given. The memory of the answer, and the permit among
-//! deferred calls, are released when the call has taken the answer.
+//! the store has created. Ids that clients choose are looked up within their scope only, so a
+//! caller cannot find out whether another caller's task has an id. The store has no entry for such
+//! a lookup, which only holds a permit of its caller's share. The memory of the waiting call is
+//! charged to the store until the lookup is answered. The memory of the answer, and the permit for
+//! a deferred call, are released when the call has taken the answer.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Core {
     ) -> Result<Outcome, Fault> {
         let caller = &cx.caller;
         if self.store.has_made(missing.id.raw()) {
-            // An agent with a copy would have to know the task's owner.
+            // The agent would have to know the owner of each task that it stores.
             return Err(FaultKind::TaskNotFound.into());
         }
         let registered = self.registered(caller.worker, caller.scope.agent)?;
@@ -91,7 +91,7 @@ struct LookingUp<'t, 'c> {
     cx: &'t CallCx<'c>,
     missing: MissingTask<'t>,
     link: CallLink,
-    /// Why the call cannot wait.
+    /// The fault if the call cannot wait.
     full: Option<Fault>,
 }
 
@@ -128,7 +128,7 @@ impl LookupHost for LookingUp<'_, '_> {
 /// A lookup that an agent answers later.
 struct Lookup {
     core: Arc<Core>,
-    /// The task key to which its bytes are charged.
+    /// The task key to which the bytes of this lookup are charged.
     key: TaskKey,
     call: Arc<LateCall>,
     id: Box<[u8]>,

@@ -1,7 +1,7 @@
-//! The local core: the [`Service`] that runs agents in this process and keeps tasks in memory.
+//! The local core: the [`Service`] that runs agents in this process and stores tasks in memory.
 //!
-//! Each operation is a file, except that get and list share `read`. Nothing here sees HTTP,
-//! JSON-RPC or a wire format; time and entropy come with the call.
+//! Each operation has its own file, except that get and list share `read`. Nothing here sees HTTP,
+//! JSON-RPC or a wire format; the caller passes time and entropy.
 
 mod agents;
 mod cancel;
@@ -78,14 +78,14 @@ pub struct Core {
     looked_ms: AtomicU64,
     /// Permits of calls that wait for their agents.
     deferred: Permits,
-    /// The cancels among them.
+    /// The cancels among these calls.
     undecided: UndecidedCancels,
     /// Sends that are recognised when repeated.
     sends: KnownSends,
-    /// Its webhooks, if enabled.
+    /// The webhooks, if enabled.
     #[cfg(feature = "push")]
     push: OnceLock<push::CorePush>,
-    /// How failures of its agents are reported.
+    /// How failures of the agents are reported.
     failures: OnceLock<FailureRules>,
     /// The number of failures.
     failed: AtomicU64,
@@ -131,12 +131,12 @@ impl Core {
         core
     }
 
-    /// Traces the turns of its agents.
+    /// Traces the turns of the agents.
     pub fn trace(&self, tracer: Arc<dyn Tracer>) {
         self.agents.trace(tracer);
     }
 
-    /// Its agents, for changes.
+    /// The agents, for changes.
     pub fn agents(self: &Arc<Core>) -> Agents {
         Agents(Arc::clone(self))
     }
@@ -160,7 +160,7 @@ impl Core {
         Fault { task: id, ..Fault::because(FaultKind::ShuttingDown, detail) }
     }
 
-    #[inline(always)] // A call is long to copy.
+    #[inline(always)] // A call is large, and copying it is slow.
     fn call_in_scope(
         &self,
         cx: &mut CallCx<'_>,
@@ -249,7 +249,7 @@ impl Service for Core {
         answer: &mut Answer<'_>,
     ) -> Poll<Result<Outcome, Fault>> {
         if let Some(look) = &mut wait.look {
-            // A server that ends has no waiting callers.
+            // When the server ends, waiting calls are answered at once.
             look.is_due |= self.cut.load(Ordering::Relaxed);
         }
         let polled = match wait.link.is_late() {

@@ -1,6 +1,6 @@
-//! The names of agents: added one by one, and found without a lock and without a write.
+//! The names of agents. They are added one by one, and found without a lock and without a write.
 //!
-//! Invariant: a name keeps its index for ever, and the number of both is fixed.
+//! Invariant: a name belongs to the same index for ever, and the number of both is fixed.
 
 use std::sync::{
     OnceLock,
@@ -15,7 +15,7 @@ use crate::service::AgentIndex;
 pub(super) struct Names {
     places: Box<[OnceLock<KnownName>]>,
     hash: SipHasher13,
-    /// By index: true when an agent is gone and only its name remains.
+    /// By index: true if the agent is gone and only its name remains.
     gone: Box<[AtomicBool]>,
     /// The number of names.
     count: AtomicU16,
@@ -27,7 +27,7 @@ struct KnownName {
 }
 
 impl Names {
-    /// A table for so many names; the secret prevents chosen collisions.
+    /// A table for up to `most` names; the secret prevents chosen collisions.
     pub fn new(most: usize, secret: u128) -> Names {
         let most = most.clamp(1, usize::from(u16::MAX));
         Names {
@@ -44,19 +44,20 @@ impl Names {
         self.find_ever(name).filter(|index| !self.is_gone(*index))
     }
 
-    /// The agent that this name was ever given to.
+    /// The agent with this name, also if it is gone.
     pub fn find_ever(&self, name: &str) -> Option<AgentIndex> {
         let taken = self.places_of(name).map_while(|place| place.get());
         taken.into_iter().find(|named| *named.name == *name).map(|named| named.index)
     }
 
-    /// The slots where a name may be, in probing order.
+    /// The slots where a name may be stored, in probing order.
     fn places_of(&self, name: &str) -> impl Iterator<Item = &OnceLock<KnownName>> {
         let (first, mask) = (self.hash.hash(name.as_bytes()) as usize, self.places.len() - 1);
         (0..self.places.len()).map(move |step| &self.places[(first + step) & mask])
     }
 
-    /// Gives a new name the next index; `None`: the table is full. One thread at a time calls it.
+    /// Assigns the next index to a new name; `None`: the table is full. Only one thread at a time
+    /// may call this.
     pub fn add(&self, name: &str) -> Option<AgentIndex> {
         let index = AgentIndex(self.count.load(Ordering::Relaxed));
         self.gone.get(usize::from(index.0))?;
@@ -72,7 +73,7 @@ impl Names {
         self.gone.len() - usize::from(self.count.load(Ordering::Relaxed))
     }
 
-    /// True when the agent is gone and only its name remains.
+    /// True if the agent is gone and only its name remains.
     pub fn is_gone(&self, index: AgentIndex) -> bool {
         self.gone.get(usize::from(index.0)).is_some_and(|gone| gone.load(Ordering::Relaxed))
     }

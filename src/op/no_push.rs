@@ -14,10 +14,10 @@ pub(super) use NoWebhook as CheckedWebhook;
 
 enum Never {}
 
-/// Never exists.
+/// A type without values.
 pub(super) struct NoWebhook<'p>(Never, PhantomData<&'p ()>);
 
-/// Never exists.
+/// A type without values.
 pub(super) enum NoWatch {}
 
 impl Core {

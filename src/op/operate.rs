@@ -15,7 +15,7 @@ use crate::{
     store::{AnyTask, SurveyFilter, SurveyPage, TaskKey},
 };
 
-/// Why an operation was not done.
+/// Why an operation was rejected.
 pub enum NotOperated {
     /// No task has this id.
     Unknown,
@@ -25,7 +25,7 @@ pub enum NotOperated {
     Refused(Fault),
 }
 
-/// The outcome.
+/// The outcome of an operation.
 pub struct Operated {
     /// The state of the task afterwards.
     pub state: TaskState,
@@ -36,7 +36,7 @@ pub struct Operated {
 /// Selects an agent's tasks, in addition to [`SurveyFilter::owner`].
 #[derive(Clone, Copy, Default)]
 pub struct OperatorFilter<'a> {
-    /// The owner's name; empty: without an owner.
+    /// The owner's name; empty: tasks without an owner.
     pub owner: Option<&'a str>,
     /// The agent's name.
     pub agent: Option<&'a str>,
@@ -44,7 +44,7 @@ pub struct OperatorFilter<'a> {
     pub state: Option<TaskState>,
 }
 
-/// These operations never make an id.
+/// An entropy source for these operations, which never create an id.
 struct NoEntropy;
 
 impl Entropy for NoEntropy {
@@ -54,7 +54,7 @@ impl Entropy for NoEntropy {
 }
 
 impl Agents {
-    /// One page of the tasks that match, of all owners.
+    /// One page of the matching tasks, of all owners.
     ///
     /// # Errors
     /// Invalid parameters: an unknown agent, or an invalid page token.
@@ -190,7 +190,7 @@ impl Core {
         })?;
         match outcome {
             Outcome::Pending(mut wait) => {
-                // The operator does not wait for the answer, but still wants the decision.
+                // The operator does not wait for the answer, but the agent must still decide.
                 wait.link.finish();
                 let state = state().ok_or(FaultKind::TaskNotFound)?;
                 Ok(Operated { state, is_pending: !state.is_terminal() })

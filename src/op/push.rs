@@ -1,6 +1,6 @@
 //! Push configurations (A2A 1.0 §3.1.7 to §3.1.10), and the deliveries that they cause.
 //!
-//! A webhook is a position in its task's events. The registry holds the webhooks (`crate::push`),
+//! A webhook is a position in its task's events. The registry stores the webhooks (`crate::push`),
 //! the store notifies it when their tasks change, and a webhook worker takes the next delivery and
 //! reports its outcome.
 
@@ -68,9 +68,9 @@ impl Core {
         self.push.get().ok_or_else(|| FaultKind::PushNotificationNotSupported.into())
     }
 
-    /// Enables webhooks; once.
+    /// Enables webhooks; only the first call has an effect.
     pub fn serve_push(&self, settings: PushSettings) {
-        // The first settings stay in effect.
+        // Fails only if webhooks are already enabled.
         let _ = self.push.set(CorePush::new(&self.limits, settings));
     }
 
@@ -121,7 +121,7 @@ impl Core {
             PushCall::Delete { id, .. } => {
                 push.webhooks.delete(task, id.map(RawText::raw));
                 answer(Reply::Push(match request.form {
-                    // 0.1 deletes by setting no configuration, and answers as for none (wire §1.5).
+                    // 0.1 deletes by setting no configuration, and the answer has none (wire §1.5).
                     PushForm::Task01 => PushReply::NoConfig { task_id },
                     _ => PushReply::Deleted,
                 }));
@@ -143,19 +143,19 @@ impl Core {
         let start = PushStart { seq, snapshot: false };
         self.watch(push, key, &webhook.of_task(cx, key, &task_id, start))?;
         if push.settings.challenge == PushChallenge::Always {
-            // The webhook worker looks at it at once, even if nothing is new.
+            // Wakes the webhook worker to send the challenge at once, even without a new event.
             push.webhooks.note(key.handle().key);
         }
         Ok(())
     }
 
-    /// Adds a webhook of this task, and has the store notify it.
+    /// Adds a webhook of this task, and registers it with the store for notifications.
     fn watch(&self, push: &CorePush, key: TaskKey, new: &NewWebhook<'_>) -> Result<(), Fault> {
         let watch = push.webhooks.set(new).map_err(refusal)?;
         self.watch_task(push, key, new.start, watch)
     }
 
-    /// Makes the store notify a watch of a task.
+    /// Registers a watch of a task with the store.
     fn watch_task(
         &self,
         push: &CorePush,
@@ -175,7 +175,7 @@ impl Core {
         Ok(())
     }
 
-    /// Drops the webhooks of a task that will not be made, or has none left.
+    /// Drops all webhooks of a task.
     pub(super) fn forget_webhooks(&self, key: TaskKey) {
         if let Some(push) = self.push.get() {
             push.webhooks.delete_all(key.handle().key);
@@ -186,13 +186,13 @@ impl Core {
 /// A configuration that passed the checks.
 pub(super) struct CheckedWebhook<'p> {
     id: Cow<'p, [u8]>,
-    /// Packed.
+    /// In packed form.
     config: Cow<'p, [u8]>,
     url: WebhookUrl,
     form: PushForm,
 }
 
-/// A packed configuration, with the trace of its call.
+/// The packed configuration, with the trace of its call.
 fn traced<'p>(cx: &CallCx<'_>, config: PushConfig<'p>) -> Cow<'p, [u8]> {
     match ParentSpan::of(cx.caller.fields) {
         Some(span) => config.in_trace(&span.text()).into(),
@@ -228,7 +228,7 @@ impl CorePush {
     }
 
     /// Checks a configuration: its URL, the values of its header fields, and its id; `is_inline`:
-    /// it comes with a message.
+    /// the configuration comes with a message.
     fn check<'p>(
         &self,
         cx: &mut CallCx<'_>,
@@ -246,7 +246,7 @@ impl CorePush {
         }
         let id = match (config.id().filter(|id| !id.is_empty()), form) {
             (Some(id), _) => Cow::Borrowed(id.raw()),
-            // A webhook that is repeated with each message of a task counts as one.
+            // A webhook that a client repeats with each message of a task counts as one.
             (None, PushForm::StreamResponse) if is_inline => {
                 Cow::Owned(uuid(self.id_of(cx, config)).to_vec())
             }
@@ -331,12 +331,12 @@ fn refusal(refused: PushRefused) -> Fault {
     }
 }
 
-/// The fault for `what` at its limit of configurations.
+/// The fault for a reached limit of configurations, with the text `what`.
 fn full(what: &str, limit: &'static str) -> Fault {
     Fault::because(FaultKind::Overloaded, format!("{what} ({limit})")).of_limit(limit)
 }
 
-/// The fault for a caller at its limit of configurations.
+/// The fault for a caller that has reached its limit of configurations.
 fn owner_full(share: &str, limit: &'static str) -> Fault {
     let detail = format!("the caller has too many push configurations ({share})");
     Fault::because(FaultKind::RateLimited, detail).of_limit(limit)

@@ -45,7 +45,7 @@ impl Core {
         }
     }
 
-    /// The wait of a reader for news of a task; `None`: it is answered at once.
+    /// The wait of a reader for news of a task; `None`: the call is answered at once.
     #[cold]
     fn look(&self, wait: &TaskWait, task: &Task, now: Now) -> Option<TaskLook> {
         let after = wait.after.unwrap_or_else(|| task.seq());
@@ -78,7 +78,7 @@ impl Core {
     }
 }
 
-/// A task outside the conversation that the caller named is treated as not found.
+/// False for a task outside the conversation that the caller named: it is treated as not found.
 pub(super) fn is_in(task: &Task, context_id: Option<RawText<'_>>) -> bool {
     context_id.is_none_or(|context_id| context_id.raw() == task.context_id())
 }

@@ -1,8 +1,9 @@
 //! Sending a message (A2A 1.0 §3.1.1, §3.1.2): to a new task, or to one that waits or runs.
 //!
-//! The agent runs first, on this thread, with its events in a list; then a new task and all of them
-//! are stored under one lock, and the answer is written under the same. A direct message leaves no
-//! new task behind. A message to a task that exists joins its history before its agent runs.
+//! The agent runs first, on this thread, and its events are collected in a list. Then the new task
+//! and all events are stored under one lock, and the answer is written under the same lock. A
+//! direct message creates no task. A message to an existing task joins its history before the agent
+//! runs.
 
 use crate::{
     agent::{Ending, FailureNote, RequestView, Turn, panic_of},
@@ -24,7 +25,7 @@ use crate::{
     store::{NewTask, StoredTask, TaskKey},
 };
 
-/// The event after which a new task is shown to the subscriber that made it: `submitted`.
+/// The event after which a new task is shown to the subscriber that created it: `submitted`.
 pub(super) const FIRST_SEQ: u64 = 1;
 
 impl Core {
@@ -53,7 +54,7 @@ impl Core {
         match self.store.find(cx.caller.scope, id.raw()) {
             Some(key) => self.send_next(cx, target, key, send, answer),
             None if send.client_chooses_id => self.send_new(cx, target, send, answer),
-            // A2A 1.0 §3.4.2: clients use only ids that a server made.
+            // A2A 1.0 §3.4.2: clients use only ids that a server has created.
             None => Err(FaultKind::TaskNotFound.into()),
         }
     }
@@ -88,7 +89,7 @@ impl Core {
         let (key, context_id) = (reserved.key(), RawText::known(reserved.context_id()));
         let (generation, message, now) = (send.generation, send.message, cx.now);
         let (core, incarnation, mut ending) = (self, registered.incarnation, Ending::Returned);
-        // A turn that panicked or was rejected leaves no events for the next one.
+        // A turn that panicked or was rejected leaves no events for the next turn.
         cx.events.clear();
         let call = TurnCall::of(send, &cx.caller, incarnation, first);
         let (began, is_over) = (current, false);
@@ -118,7 +119,7 @@ impl Core {
         }
         host.is_over = true;
         if let (false, Ending::Replied(message)) = (reserved.is_kept(), &ending) {
-            // Dropping the reservation frees its slot: no trace is left.
+            // Dropping the reservation frees its slot, so nothing of the task is stored.
             cx.events.clear();
             first.iter_mut().for_each(|first| first.note_message(message, reserved.context_id()));
             answer(Reply::Message { message: message.view(), context_id });
@@ -144,7 +145,7 @@ impl Core {
         Ok(outcome(send, key, shown.0, start, link))
     }
 
-    /// Sends to a task that belongs to another program than the current one.
+    /// Sends to a task that does not belong to the current program.
     #[cold]
     #[inline(never)]
     fn send_after_change(
@@ -160,7 +161,7 @@ impl Core {
             let target = SendTarget { current: &older, registered: &older, webhook };
             return self.send_next(cx, target, key, send, answer);
         }
-        // The agent changed, and the task or this call does not know yet.
+        // The agent changed, but the task or this call still has the earlier incarnation.
         self.hand_over(agent, key, By::Call);
         self.send_again(cx, send, answer.answer, answer.first)
     }
@@ -235,8 +236,8 @@ impl Core {
         Ok(outcome(send, key, shown.0, start, link))
     }
 
-    /// Adds the message to the history of a task that still accepts messages; `None`: the task
-    /// belongs to another incarnation of its agent.
+    /// Adds the message to the history of a task that accepts messages; `None`: the task belongs to
+    /// another incarnation of its agent.
     fn continue_task(
         &self,
         cx: &CallCx<'_>,
@@ -265,7 +266,7 @@ impl Core {
         continued.unwrap_or(Err(FaultKind::TaskNotFound.into()))
     }
 
-    /// A draining server begins no task.
+    /// A draining server creates no task.
     #[inline]
     fn check_begins(&self) -> Result<(), Fault> {
         match self.draining.load(std::sync::atomic::Ordering::Relaxed) {
@@ -275,7 +276,7 @@ impl Core {
     }
 }
 
-/// The program that a message goes to, and the webhook that comes with the message.
+/// The program that receives a message, and the webhook that comes with the message.
 struct SendTarget<'c> {
     current: &'c CurrentAgent<'c>,
     /// The agent in `current`.
@@ -291,7 +292,7 @@ pub(super) struct SendAnswer<'f, 'a, 'c> {
 }
 
 /// The agent's view of a send.
-#[inline(always)] // It is long to copy.
+#[inline(always)] // The view is large, and copying it is slow.
 fn request_of<'a>(
     caller: &Caller<'a>,
     registered: &'a RegisteredAgent,
@@ -300,8 +301,9 @@ fn request_of<'a>(
     RequestView::of(caller, &registered.profile, send.metadata, send.accepted_output_modes)
 }
 
-/// Records where the turn of the first of equal sends began; `end`: the last event, if it is over.
-#[inline(always)] // Most sends are not asked for that.
+/// Records where the turn of the first of equal sends began; `end`: its last event, if it has
+/// ended.
+#[inline(always)] // Most sends are not recorded.
 fn note(
     first: &mut Option<FirstSend<'_>>,
     key: TaskKey,
@@ -321,7 +323,7 @@ fn ends_turn(ending: &Ending) -> bool {
 }
 
 /// The reservation of a message's task.
-#[inline(always)] // It is long to copy.
+#[inline(always)] // The reservation is large, and copying it is slow.
 fn new_task<'a>(
     caller: &Caller<'a>,
     send: &Send<'a>,
@@ -341,7 +343,7 @@ fn new_task<'a>(
     }
 }
 
-/// A task that accepted another message.
+/// A task that accepted a further message.
 struct ContinuedTask {
     /// The last event before the message.
     seq: u64,
@@ -354,7 +356,7 @@ struct ContinuedTask {
 struct StreamStart {
     /// The event after which a stream first shows the task.
     seq: u64,
-    /// A waiting call is answered by an interruption after this event.
+    /// A waiting call is answered by the first interruption after this event.
     after: u64,
     generation: Generation,
 }
@@ -386,16 +388,16 @@ fn outcome(
     }
 }
 
-/// The wait of a call with a deferred turn.
+/// The wait of a call for its deferred turn.
 fn deferred(send: &Send<'_>, key: TaskKey, link: CallLink) -> WaitHandle {
     let (handle, history) = (key.handle(), send.history);
     WaitHandle { handle, history, link, ..WaitHandle::default() }
 }
 
-/// Answers a unary send with the task as it is, unless it must wait (A2A 1.0 §3.2.2). Returns
-/// whether it answered, the task's last record, and its last event.
+/// Answers a unary send with the current task, unless the call must wait (A2A 1.0 §3.2.2). Returns
+/// whether it answered, the last record of the task, and its last event.
 ///
-/// A turn that ended without a result never waits.
+/// A call never waits for a turn that ended without a result.
 fn show(
     send: &Send<'_>,
     task: StoredTask<'_>,

@@ -1,5 +1,5 @@
-//! Calls that name a tenant or an owner: their scope is looked up once, and stays reserved until
-//! they have ended.
+//! Calls that name a tenant or an owner: the scope is looked up once, and stays reserved until the
+//! call has ended.
 
 use crate::{
     fault::Fault,
@@ -13,7 +13,7 @@ use crate::{
 const ENDED: &str = "the operator has ended the tenant before the task was done";
 
 impl Core {
-    /// Makes a call in the scope that it names. The owner's number is usually cached.
+    /// Executes a call in the scope that it names. The owner's number is usually cached.
     #[inline(never)]
     pub(super) fn call_in_space(
         &self,
@@ -29,7 +29,7 @@ impl Core {
         let before = cx.caller.scope.owner;
         cx.caller.scope.owner = number.owner();
         let outcome = self.call_in_scope(cx, call, answer);
-        // Another core would have other numbers.
+        // Another core has other numbers for the owners.
         cx.caller.scope.owner = before;
         outcome
     }
@@ -58,8 +58,8 @@ impl Core {
         outcome
     }
 
-    /// Reserves this name for an agent: no tenant may use it from now on; false: a tenant of this
-    /// name has tasks, or a call that names it runs.
+    /// Reserves this name for an agent, so that no tenant may use it from now on. False: a tenant
+    /// of this name has tasks, or a call that names it is running.
     pub fn claim_name(&self, name: &str) -> bool {
         self.store.claim_tenant(name)
     }
@@ -69,8 +69,8 @@ impl Core {
         self.store.tasks_of_tenant(name)
     }
 
-    /// Fails the unfinished tasks of a tenant and rejects new ones; returns how many tasks it has
-    /// left.
+    /// Fails the unfinished tasks of a tenant and rejects new ones; returns the number of tasks
+    /// that are still stored.
     pub fn end_tenant(&self, name: &str) -> usize {
         let now = self.now();
         self.store.close_tenant(name, |key| {
@@ -79,7 +79,7 @@ impl Core {
         self.store.tasks_of_tenant(name).0
     }
 
-    /// Allows tenants to use this name again, which no agent was given.
+    /// Allows tenants to use this name again, after `claim_name` if no agent got it.
     pub fn unclaim_name(&self, name: &str) {
         self.store.unclaim_tenant(name);
     }

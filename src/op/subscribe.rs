@@ -9,8 +9,9 @@ use crate::{
 };
 
 impl Core {
-    /// A new subscriber gets a snapshot and the events that follow; a resuming one gets the events
-    /// that it missed. A finished task rejects a new subscriber (§3.1.6: UnsupportedOperation).
+    /// A new subscriber gets a snapshot and the events that follow; a resuming subscriber gets the
+    /// events that it missed. A finished task rejects a new subscriber (§3.1.6:
+    /// UnsupportedOperation).
     pub(super) fn subscribe(&self, cx: &CallCx<'_>, target: &Target<'_>) -> Result<Outcome, Fault> {
         let registered = self.registered(cx.caller.worker, cx.caller.scope.agent)?;
         // The events of a removed agent can still be read.

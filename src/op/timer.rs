@@ -1,9 +1,8 @@
-//! Resume timers of agents: a heap per worker, ordered by time; the sum over all workers is
-//! bounded.
+//! Resume timers of agents: one heap per worker, ordered by time; the limit applies to the sum of
+//! all workers.
 //!
-//! A finished task leaves its entry behind until the entry's time comes, and each message to a
-//! running task may add one. When the limit for all timers is reached, a heap drops the entries of
-//! finished tasks.
+//! The timer of a finished task stays in the heap until its time comes, and each message to a
+//! running task may add one. When the limit is reached, the timers of finished tasks are dropped.
 
 use std::{
     cmp::Reverse,
@@ -20,11 +19,12 @@ use crate::{op::Core, permits::Permits, service::TickCx, store::TaskKey};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ResumeTimer {
     pub due_ms: u64,
-    /// It wraps; then two timers of the same moment run in the wrong order.
+    /// The position among timers of the same time. It wraps around; then two of them run in the
+    /// wrong order.
     pub number: u32,
     pub position: u32,
     pub check: u32,
-    /// The incarnation that set it; later programs do not get it.
+    /// The incarnation that set the timer; later programs do not receive it.
     pub incarnation: u32,
     pub token: u64,
 }
@@ -44,22 +44,22 @@ struct TimerHeap {
     heap: BinaryHeap<Reverse<ResumeTimer>>,
     wake: Option<Waker>,
     count: u32,
-    /// Before this time, finished tasks are not searched for again.
+    /// The time of the next search for timers of finished tasks.
     look_ms: u64,
 }
 
-/// Timers that one tick runs before connections are polled again.
+/// Maximum number of timers that one tick runs before connections are polled again.
 const TIMERS_PER_TICK: usize = 256;
 
 /// Milliseconds between sweeps of expired tasks.
 const SWEEP_EVERY_MS: u64 = 1_000;
 
-/// Timers for which a worker's heap always retains memory.
+/// Number of timers for which a worker's heap always retains memory.
 const TIMERS_KEPT: usize = 64;
 
 impl TimerHeap {
     /// Releases memory. All timers may move from one worker to another, and all heaps together hold
-    /// at most two and a half times what the timers need.
+    /// at most two and a half times the memory that the timers need.
     fn shrink(&mut self) {
         let (len, room) = (self.heap.len(), self.heap.capacity());
         if room > TIMERS_KEPT && 2 * room > 5 * len {
@@ -79,7 +79,7 @@ impl Timers {
         if now_ms < inner.look_ms {
             return 0;
         }
-        // A search costs as much as the heap is large, so it runs at most once a sweep.
+        // The cost of a search grows with the heap, so it runs at most once per sweep interval.
         inner.look_ms = now_ms.saturating_add(SWEEP_EVERY_MS);
         let before = inner.heap.len();
         inner.heap.retain(|Reverse(timer)| runs(timer.key()));
@@ -109,7 +109,7 @@ impl Timers {
         timer
     }
 
-    /// The time of the first timer; `wake` is woken when an earlier one is added.
+    /// The time of the first timer; `wake` is woken when an earlier timer is added.
     fn next(&self, wake: &Waker) -> Option<u64> {
         let mut inner = self.lock();
         inner.wake = Some(wake.clone());
@@ -125,14 +125,14 @@ pub(super) struct AllTimers {
 }
 
 impl AllTimers {
-    /// For so many workers, and at most so many timers.
+    /// Timers for `workers` workers, at most `most` of them.
     pub fn new(workers: usize, most: usize) -> AllTimers {
         let timers = (0..workers.max(1)).map(|_| CachePadded::new(Timers::default()));
         AllTimers { workers: timers.collect(), permits: Permits::new(most, workers) }
     }
 
-    /// Adds a timer for this worker; false: the limit is reached, as far as running tasks are
-    /// known.
+    /// Adds a timer for this worker; false: the limit is reached, even without the timers of tasks
+    /// that were found finished.
     pub fn push(
         &self,
         worker: usize,
@@ -164,15 +164,15 @@ impl AllTimers {
 }
 
 impl Core {
-    /// Resumes agents of `cx.worker` that are due, ends idle tasks and evicts expired ones; returns
-    /// when to run again. `wake` is woken when that becomes earlier.
+    /// Resumes agents of `cx.worker` that are due, ends idle tasks and evicts expired ones. Returns
+    /// when to run again; `wake` is woken when an earlier time becomes known.
     pub(super) fn run_due(&self, cx: &mut TickCx<'_>, wake: &Waker) -> u64 {
         for _ in 0..TIMERS_PER_TICK {
             let Some(timer) = self.timers.pop(cx.worker, cx.now.mono_ms) else { break };
             self.resume(cx, &timer);
         }
-        // Each worker evicts the expired tasks of its own shards: memory is freed cheapest by the
-        // thread that allocated it.
+        // Each worker evicts the expired tasks of its own shards, because freeing memory is
+        // cheapest on the thread that allocated it.
         let is_more = self.store.sweep_of(cx.worker, cx.now);
         let times = || self.agents.idle_times(&self.limits);
         let is_more = self.store.end_idle(cx.worker, cx.now, times) | is_more;
@@ -205,7 +205,7 @@ mod tests {
         assert!((0..4).all(|worker| push(worker, 7, 0, 0)));
         assert!((0..100).all(|worker| !push(worker, 7, 0, 0)));
         assert_eq!(timers.permits.count(), 4);
-        // It ends; not every push checks that.
+        // The task ends. Not every push searches for finished tasks.
         assert!(!push(2, 9, 0, 8) && push(2, 9, SWEEP_EVERY_MS, 8));
         assert_eq!(timers.permits.count(), 1);
         assert!(timers.pop(0, 600_000).is_none() && timers.pop(2, 600_000).is_some());

@@ -1,4 +1,5 @@
-//! The common part of every turn: bounds and applies its events, and sets its agent's resume timer.
+//! The common part of every turn: it bounds and applies the events, and sets the agent's resume
+//! timer.
 
 use crate::{
     agent::{Ending, FailureNote, RequestView, Turn, panic_of},
@@ -22,7 +23,7 @@ pub(super) struct TurnTask {
 }
 
 impl Core {
-    /// Resumes an agent after its timer expired, unless its task has ended or was handed over.
+    /// Resumes the agent of an expired timer, unless its task has ended or was handed over.
     pub(super) fn resume(&self, cx: &mut TickCx<'_>, timer: &ResumeTimer) {
         let (key, incarnation) = (timer.key(), timer.incarnation);
         let known = self.store.update(key, cx.now, |edit| {
@@ -42,7 +43,7 @@ impl Core {
         let registered = registered.filter(|one| one.incarnation == incarnation);
         let registered = registered.or_else(|| self.agents.older(agent, incarnation));
         let Some(registered) = registered else {
-            // The agent was changed just now.
+            // The agent was changed in the meantime.
             self.store.update(key, cx.now, |edit| edit.end_turn());
             return self.hand_over(agent, key, By::Turn(&Ending::Resume { after_ms: 0, token: 0 }));
         };
@@ -72,7 +73,7 @@ impl Core {
             self.fail_turn(FailureNote::of(agent, &task_id, cause), turn);
         }
         host.is_over = true;
-        // No caller waits for it.
+        // No caller waits for a resumed turn.
         if let Err(fault) = host.call.end(&ending) {
             cx.events.clear();
             let message = message_of(fault.message());
@@ -86,13 +87,13 @@ impl Core {
         self.hand_over_late(&registered, agent, key, &ending);
     }
 
-    /// Applies an agent's events to a task that exists, and shows it; `first` as in
+    /// Applies an agent's events to a stored task, and shows the task; `first` as in
     /// [`Edit::apply_all`](crate::store::Edit::apply_all).
     ///
-    /// The turn that makes a task is not counted as a running turn of the task.
+    /// The turn that creates a task is not counted as a running turn of the task.
     ///
-    /// A task that ended meanwhile, or belongs to another program, rejects the events: its agent's
-    /// work is lost, its clients see the task unchanged.
+    /// If the task ended meanwhile, or belongs to another program, it rejects the events: the work
+    /// of the agent is lost, and clients see the task unchanged.
     pub(super) fn commit(
         &self,
         task: TurnTask,
@@ -112,7 +113,7 @@ impl Core {
         });
     }
 
-    #[inline(always)] // Most turns end in another way.
+    #[inline(always)] // Most turns do not ask for a resume.
     pub(super) fn schedule_resume(&self, worker: usize, task: TurnTask, now: Now, ending: &Ending) {
         if let Ending::Resume { after_ms, token } = *ending {
             let TurnTask { key: TaskKey { position, check }, incarnation } = task;
@@ -132,9 +133,10 @@ impl Core {
         }
     }
 
-    /// Fails a task without a resume timer after a rejected one: no code would ever continue it.
+    /// Fails a task after its resume timer was rejected: no code would ever continue it.
     fn refuse_resume(&self, key: TaskKey, now: Now) {
-        let text = PartsBuf::new().text("too many agents are waiting to be called again");
+        let why = "too many tasks are waiting for their agent to be called again (tasks_max)";
+        let text = PartsBuf::new().text(why);
         let message = MessageBuf::agent(&text).id("resume-limit");
         let (state, at_ms, message) = (TaskState::Failed, now.unix_ms, Some(message.view()));
         let failed = TaskEvent::Status { state, at_ms, message, metadata: None };
@@ -142,7 +144,7 @@ impl Core {
         let _ = self.store.update(key, now, |edit| edit.apply(&failed));
     }
 
-    /// Bounds what a turn published; true: it exceeded the limit, and fails the task.
+    /// Bounds the events of a turn. Returns true if they exceeded the limit, which fails the task.
     #[inline]
     pub(super) fn bound_turn(&self, events: &mut EventBuf, now: Now) -> bool {
         let is_beyond = events.len() > self.limits.turn_events_max;
@@ -152,12 +154,12 @@ impl Core {
         is_beyond
     }
 
-    /// Bounds what a turn published, and adds the event of its ending.
+    /// Bounds the events of a turn, and adds the event of its ending.
     #[inline]
     pub(super) fn finish_turn(&self, events: &mut EventBuf, ending: &Ending, now: Now) {
         self.bound_turn(events, now);
         if let Ending::Replied(message) = ending {
-            // A2A 1.0 §3.1.1: once a task exists, a direct message is how it completes.
+            // A2A 1.0 §3.1.1: if the task exists, a direct message completes it.
             push_status(events, TaskState::Completed, message, now);
         }
     }
@@ -167,7 +169,8 @@ impl Core {
 #[cold]
 fn fail_beyond(events: &mut EventBuf, now: Now) {
     events.clear();
-    let text = PartsBuf::new().text("the agent published too many events in one invocation");
+    let why = "the agent published too many events in one invocation (turn_events_max)";
+    let text = PartsBuf::new().text(why);
     let message = MessageBuf::agent(&text).id("turn-limit");
     push_status(events, TaskState::Failed, &message, now);
 }

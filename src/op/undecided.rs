@@ -1,8 +1,8 @@
 //! Undecided cancels, by task.
 //!
 //! Invariant: for each task and each caller identity that the agent sees, one cancel at a time asks
-//! the agent. Others that arrive before its decision wait for it, and are charged as bytes of the
-//! store; the cancel that asked also holds a permit among deferred calls from when it waits.
+//! the agent. Cancels that arrive before its decision wait for it, and are charged as bytes of the
+//! store. The cancel that asked also holds a permit for a deferred call while it waits.
 
 use std::{
     collections::BTreeMap,
@@ -17,17 +17,17 @@ use crate::{
     store::TaskKey,
 };
 
-/// Bytes of a call that waits with another: it, its charge, and its entry in a list.
+/// Bytes of a call that waits with another: the call, its charge, and its entry in a list.
 pub(super) const JOINED_CALL_BYTES: usize = size_of::<LateCall>() + size_of::<AnswerCharge>() + 48;
 
 /// All undecided cancels.
 #[derive(Default)]
 pub(super) struct UndecidedCancels(Mutex<ByTask>);
 
-/// By slot and check of the task.
+/// By position and check of the task.
 type ByTask = BTreeMap<(u32, u32), Vec<Arc<UndecidedCancel>>>;
 
-/// Cancels of one task that one answer of one program decides.
+/// The cancels of one task that wait for the same answer of one program.
 struct UndecidedCancel {
     calls: Arc<JoinedCalls>,
     /// The incarnation of the program that decides.
@@ -38,7 +38,7 @@ struct UndecidedCancel {
 }
 
 impl UndecidedCancel {
-    /// True when other cancels may join, and the agent would see `own` as equal.
+    /// True if other cancels may join, and the agent would see `own` as equal.
     fn is_joined_by(&self, own: &UndecidedCancel) -> bool {
         self.incarnation == own.incarnation
             && self.identity == own.identity
@@ -47,11 +47,11 @@ impl UndecidedCancel {
     }
 }
 
-/// A cancel that asks the agent: others may join it until it is settled.
+/// A cancel that has asked the agent. Others may join it until it is settled.
 pub(super) struct OpenCancel {
     core: Arc<Core>,
     key: TaskKey,
-    /// The link of the call that asks; taken when that call waits for the decision, too.
+    /// The link of the call that asked; taken when that call waits for the decision, too.
     pub link: CallLink,
     cancel: Arc<UndecidedCancel>,
 }
@@ -75,14 +75,14 @@ impl OpenCancel {
         self.cancel.incarnation
     }
 
-    /// Bytes behind pointers.
+    /// Bytes on the heap.
     pub fn held_bytes(&self) -> usize {
         let identity = self.cancel.identity.as_ref().map_or(0, |identity| identity.len());
         identity + self.cancel.headers.held_bytes()
     }
 
-    /// Answers all waiting callers: the task is canceled, or why it is not. The task has changed
-    /// before, so a caller too late to join finds it canceled.
+    /// Answers all waiting callers: the task is canceled, or why it is not. The task has already
+    /// changed, so a caller too late to join finds it canceled.
     pub fn settle(&self, done: &Result<(), Fault>) {
         self.core.undecided.remove(self.key, &self.cancel);
         self.cancel.calls.answer(|| match done {
@@ -104,7 +104,8 @@ impl UndecidedCancels {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds `own` so that others may join it, unless it could join another; then false. Atomic.
+    /// Adds `own`, so that others may join it; returns false without adding if it could join
+    /// another. Atomic.
     fn add(&self, key: TaskKey, own: &Arc<UndecidedCancel>) -> bool {
         let mut all = self.lock();
         let of_task = all.entry((key.position, key.check)).or_default();
@@ -146,15 +147,15 @@ impl UndecidedCancels {
 
 /// The role of a cancel.
 pub(super) enum CancelRole {
-    /// It asks the agent.
+    /// This cancel asks the agent.
     First(OpenCancel),
-    /// It waits for the decision on another one.
+    /// This cancel waits for the decision on another one.
     Joined(CallLink),
 }
 
 impl Core {
     /// Lets a cancel wait for the decision on another if the agent would see both as equal;
-    /// otherwise it asks the agent itself.
+    /// otherwise this cancel asks the agent.
     ///
     /// # Errors
     /// The store has no memory for one more waiting call.

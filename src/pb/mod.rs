@@ -1,8 +1,9 @@
-//! Protocol buffers, the wire format alone: fields out of bytes, fields into bytes.
+//! The wire format of protocol buffers: reads fields from bytes, and writes fields to bytes.
 //!
 //! Invariant: reading borrows and never copies, writing appends, and a length is filled in after
-//! the content. A message follows the encoding guide of proto3 or it is [`Malformed`]; no code here
-//! recurses, allocates or panics on bytes. Field numbers and types belong to the reader.
+//! the content. Bytes that do not follow the encoding guide of proto3 are [`Malformed`]; no code
+//! here recurses, allocates or panics on received bytes. Field numbers and types are left to the
+//! caller.
 //!
 //! In scope: varints, fixed 32 and 64 bits, lengths, groups (which proto3 skips). Out of scope:
 //! descriptors, packed lists, JSON.

@@ -33,7 +33,7 @@ impl<'a> Value<'a> {
     /// The text of a string.
     ///
     /// # Errors
-    /// [`Malformed`] on any other wire type and on text that is not UTF-8, as proto3 asks.
+    /// [`Malformed`] on any other wire type and on text that is not UTF-8, as proto3 requires.
     #[inline]
     pub fn text(self) -> Result<&'a str, Malformed> {
         std::str::from_utf8(self.bytes()?).map_err(|_| Malformed)
@@ -132,7 +132,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// At most ten bytes, the last with a single bit.
+    /// A varint of at most ten bytes; a tenth byte has a single bit.
     #[inline]
     fn varint(&mut self) -> Option<u64> {
         let (&first, rest) = self.0.split_first()?;
@@ -154,9 +154,10 @@ impl<'a> Fields<'a> {
         None
     }
 
-    /// Skips to the end of the group, including nested ones.
+    /// Skips to the end of the group, including nested groups.
     fn skip_group(&mut self, number: u32) -> Option<()> {
-        // The nesting is in the bytes themselves, too: only the outermost number is compared.
+        // Starts and ends are only counted: of the group numbers, only the outermost one is
+        // compared.
         let mut depth = 1_usize;
         loop {
             match self.key()? {

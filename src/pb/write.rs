@@ -1,7 +1,7 @@
 //! Writes fields to bytes.
 //!
-//! The length of a nested message is known only after its content. Space for it is reserved by a
-//! guess; after a wrong guess the message moves by a byte or two.
+//! The length of a nested message is known only after its content. Space for the length is reserved
+//! by a guess; after a wrong guess the content moves by a few bytes.
 
 /// Appends fields to a buffer.
 pub struct Writer<'v>(pub &'v mut Vec<u8>);
@@ -12,7 +12,7 @@ pub struct Writer<'v>(pub &'v mut Vec<u8>);
 pub struct Nested {
     /// The start of its content.
     start: usize,
-    /// Bytes reserved for its length, just before.
+    /// Bytes reserved for its length, just before its content.
     reserved: usize,
 }
 
@@ -64,7 +64,7 @@ impl Writer<'_> {
     #[inline]
     pub fn bytes(&mut self, number: u32, bytes: &[u8]) {
         match (number, bytes.len()) {
-            // Usually each is one byte, and both are written at once.
+            // Usually key and length are one byte each, and are written at once.
             (..16, length @ ..0x80) => {
                 self.0.extend_from_slice(&[(number << 3 | 2) as u8, length as u8]);
             }
@@ -76,7 +76,8 @@ impl Writer<'_> {
         self.0.extend_from_slice(bytes);
     }
 
-    /// Opens a message of about `guess` bytes: fields until [`Writer::close`] are in it.
+    /// Opens a nested message of about `guess` bytes, which contains the fields appended until
+    /// [`Writer::close`].
     #[inline]
     pub fn open(&mut self, number: u32, guess: usize) -> Nested {
         self.key(number, 2);
@@ -89,7 +90,7 @@ impl Writer<'_> {
         Nested { start: self.0.len(), reserved }
     }
 
-    /// The message that [`Writer::open`] has opened at this offset with this number and guess.
+    /// The message that [`Writer::open`] opened at this offset, with this number and guess.
     pub fn opened_at(at: usize, number: u32, guess: usize) -> Nested {
         let reserved = varint_len(guess as u64);
         Nested { start: at + varint_len(u64::from(number << 3)) + reserved, reserved }

@@ -11,30 +11,30 @@ use crate::network::Network;
 /// Why an address is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressKind {
-    /// It identifies no host (RFC 1122 §3.2.1.3, RFC 4291 §2.5.2).
+    /// An address that identifies no host (RFC 1122 §3.2.1.3, RFC 4291 §2.5.2).
     Unspecified,
-    /// This host by itself.
+    /// The connecting host itself.
     Loopback,
     /// A private network (RFC 1918, RFC 4193, RFC 3879).
     Private,
-    /// Behind the translator of a provider (RFC 6598).
+    /// A host behind the translator of a provider (RFC 6598).
     SharedByProvider,
     /// Hosts on the same link (RFC 3927, RFC 4291 §2.5.6), including cloud services.
     LinkLocal,
-    /// Many hosts (RFC 5771, RFC 4291 §2.7).
+    /// Several hosts (RFC 5771, RFC 4291 §2.7).
     Multicast,
     /// All hosts (RFC 919).
     Broadcast,
-    /// For documentation, benchmarks and experiments.
+    /// Reserved for documentation, benchmarks and experiments.
     Documentation,
-    /// Reserved by IANA for protocols, or for later.
+    /// Reserved by IANA for protocols or future use.
     Reserved,
-    /// An IPv4 address in a form that is not routed: mapped, compatible, 6to4, Teredo, or behind a
-    /// private translator.
+    /// An IPv4 address in an IPv6 form that is not routed: mapped, compatible, 6to4, Teredo, or
+    /// behind a private translator.
     Embedded,
     /// A metadata service of a cloud.
     CloudMetadata,
-    /// An address of this host, as determined by the connecting driver.
+    /// An address of this machine, as determined by the connecting driver.
     Own,
 }
 
@@ -52,7 +52,7 @@ impl AddressKind {
             Documentation => "for documentation or tests",
             Reserved => "reserved",
             Embedded => "an IPv4 address inside an IPv6 address",
-            CloudMetadata => "reserved for a cloud's own machines",
+            CloudMetadata => "reserved for a cloud's internal services",
             AddressKind::Own => "an address of this server",
         }
     }
@@ -64,9 +64,9 @@ use AddressKind::{
 };
 
 /// Ranges of IANA's IPv4 registry that are not globally reachable, and multicast; the first
-/// matching row counts. `None`: globally reachable, within a later row.
+/// matching row applies. `None`: globally reachable, although a later row contains it.
 const V4: &[(Ipv4Addr, u32, Option<AddressKind>)] = &[
-    // Azure's, in no registry.
+    // Azure's service address, which is in no registry.
     (Ipv4Addr::new(168, 63, 129, 16), 32, Some(CloudMetadata)),
     (Ipv4Addr::new(169, 254, 169, 254), 32, Some(CloudMetadata)),
     (Ipv4Addr::new(100, 100, 100, 200), 32, Some(CloudMetadata)),
@@ -77,7 +77,7 @@ const V4: &[(Ipv4Addr, u32, Option<AddressKind>)] = &[
     (Ipv4Addr::new(127, 0, 0, 0), 8, Some(Loopback)),
     (Ipv4Addr::new(169, 254, 0, 0), 16, Some(LinkLocal)),
     (Ipv4Addr::new(172, 16, 0, 0), 12, Some(Private)),
-    // Anycast of PCP and TURN.
+    // Anycast addresses of PCP and TURN.
     (Ipv4Addr::new(192, 0, 0, 9), 32, None),
     (Ipv4Addr::new(192, 0, 0, 10), 32, None),
     (Ipv4Addr::new(192, 0, 0, 0), 24, Some(Reserved)),
@@ -92,11 +92,11 @@ const V4: &[(Ipv4Addr, u32, Option<AddressKind>)] = &[
     (Ipv4Addr::new(240, 0, 0, 0), 4, Some(Reserved)),
 ];
 
-/// The same for IPv6. Addresses without a row are reserved, except 2000::/3, which is allocated.
+/// As `V4`, for IPv6. Addresses without a row are reserved; 2000::/3 is allocated.
 const V6: &[(Ipv6Addr, u32, Option<AddressKind>)] = &[
     (Ipv6Addr::UNSPECIFIED, 128, Some(Unspecified)),
     (Ipv6Addr::LOCALHOST, 128, Some(Loopback)),
-    // Compatible and mapped.
+    // Compatible and mapped addresses.
     (Ipv6Addr::UNSPECIFIED, 96, Some(Embedded)),
     (Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96, Some(Embedded)),
     (Ipv6Addr::new(0, 0, 0, 0, 0xffff, 0, 0, 0), 96, Some(Embedded)),
@@ -124,14 +124,14 @@ const V6: &[(Ipv6Addr, u32, Option<AddressKind>)] = &[
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, Some(Multicast)),
 ];
 
-/// The well-known prefix of translators (RFC 6052 §2.1): it reaches the same hosts as the embedded
-/// IPv4 address.
+/// The well-known prefix of translators (RFC 6052 §2.1): an address with it reaches the same host
+/// as the embedded IPv4 address.
 const NAT64: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0);
 
 /// Why an address must not be connected to; `None`: it is globally reachable.
 ///
 /// `translators` are the operator's translator networks in addition to the well-known prefix (RFC
-/// 6052 §2.2): the IPv4 address inside is checked.
+/// 6052 §2.2): of their addresses, the embedded IPv4 address is checked.
 pub fn refused_kind(address: IpAddr, translators: &[Network]) -> Option<AddressKind> {
     match address {
         IpAddr::V4(address) => v4_kind(address),
@@ -155,7 +155,8 @@ pub fn refused_kind(address: IpAddr, translators: &[Network]) -> Option<AddressK
 const LOCAL_NAT64: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0);
 
 /// The IPv4 addresses that may be reached through an address: mapped, compatible, translated (RFC
-/// 2765, RFC 6052, RFC 8215), 6to4, and both of Teredo. `translators`: see [`refused_kind`].
+/// 2765, RFC 6052, RFC 8215), 6to4, and both addresses of Teredo. `translators`: see
+/// [`refused_kind`].
 pub fn carried(address: IpAddr, translators: &[Network]) -> Vec<Ipv4Addr> {
     let IpAddr::V6(address) = address else { return Vec::new() };
     let bits = address.to_bits();
@@ -188,7 +189,7 @@ fn v4_kind(address: Ipv4Addr) -> Option<AddressKind> {
 /// The IPv4 address after a prefix of this many bits (RFC 6052 §2.2), which skips bits 64 to 71.
 fn inside(bits: u128, prefix: u32) -> Ipv4Addr {
     let (high, low) = ((bits >> 64) as u64, bits as u64);
-    // Without the skipped octet, 120 bits are in a row.
+    // Without the skipped octet, the remaining 120 bits are contiguous.
     let row = u128::from(high) << 56 | u128::from(low & (u64::MAX >> 8));
     let v4 = match prefix {
         96.. => low as u32,

@@ -1,7 +1,7 @@
 //! Dead letters: records of stopped webhooks.
 //!
-//! Invariants: a letter holds no payload, only the position in its task's events at which its
-//! webhook stopped. When there are too many, the owner furthest above its equal share loses its
+//! Invariants: a letter has no payload, only the position in its task's events at which its webhook
+//! stopped. If there are too many letters, the owner furthest above its equal share loses its
 //! oldest letter.
 
 use std::collections::{HashMap, VecDeque};
@@ -14,11 +14,11 @@ use crate::shares::{Holder, Newcomer};
 /// Why a webhook has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyDead {
-    /// Its retries reached the deadline.
+    /// The retries reached the deadline.
     GivenUp,
-    /// Its task was evicted before everything was delivered.
+    /// The task was evicted before everything was delivered.
     TaskLeft,
-    /// Its owner has no valid credential any more.
+    /// The owner has no valid credential any more.
     CredentialWithdrawn,
 }
 
@@ -36,29 +36,30 @@ impl WhyDead {
 /// A webhook that has stopped.
 #[derive(Clone, Debug)]
 pub struct DeadLetter {
-    /// Its number, the key to replay or drop it.
+    /// The number of the letter, which identifies it for replay and removal.
     pub number: u64,
     /// The webhook, while it exists.
     pub slot: WebhookSlot,
-    /// The owner that it is charged to.
+    /// The owner that the letter is charged to.
     pub(super) holder: Holder,
     /// The task, as its service names it.
     pub(super) task: u64,
-    /// Raw id of its task.
+    /// Raw id of the task.
     pub task_id: Box<[u8]>,
     /// Raw id of the configuration.
     pub config_id: Box<[u8]>,
-    /// Scheme, host and port of its URL.
+    /// Scheme, host and port of the URL.
     pub origin: Box<str>,
     /// The last event that was delivered.
     pub seq: u64,
-    /// Why it has stopped.
+    /// Why the webhook has stopped.
     pub why: WhyDead,
-    /// Why the latest delivery failed; empty: none failed.
+    /// Why the latest delivery failed; empty: no delivery failed.
     pub error: Box<str>,
-    /// When it has stopped, in ms since the Unix epoch.
+    /// When the webhook stopped, in ms since the Unix epoch.
     pub unix_ms: u64,
-    /// Whether it can be replayed: its configuration exists, and its task or the retained copy.
+    /// Whether the letter can be replayed: its configuration exists, and its task or a retained
+    /// copy of the task.
     pub is_replayable: bool,
 }
 
@@ -76,13 +77,13 @@ impl DeadLetters {
         DeadLetters { letters: VecDeque::new(), by_holder: HashMap::default(), most, last: 0 }
     }
 
-    /// The next number.
+    /// The next number for a letter.
     pub fn number(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    /// Adds a letter with the newest number; returns the letter that is displaced, perhaps itself.
+    /// Adds the newest letter. Returns the letter that is evicted, possibly the new one.
     pub fn push(&mut self, letter: DeadLetter) -> Option<DeadLetter> {
         let holder = letter.holder;
         let gone = match self.has_room(holder) {
@@ -145,13 +146,13 @@ impl DeadLetters {
         self.slot(number).and_then(|at| self.remove_at(at))
     }
 
-    /// Removes all.
+    /// Removes and returns all letters.
     pub fn clear(&mut self) -> VecDeque<DeadLetter> {
         self.by_holder.clear();
         std::mem::take(&mut self.letters)
     }
 
-    /// The letters are sorted by number.
+    /// The position of the letter with this number; the letters are sorted by number.
     fn slot(&self, number: u64) -> Option<usize> {
         self.letters.binary_search_by_key(&number, |letter| letter.number).ok()
     }

@@ -1,7 +1,7 @@
-//! Header fields of a configuration: which it may set, and their checks.
+//! Header fields of a configuration: which fields it may set, and their checks.
 //!
-//! Invariant: no configured value ends a line, or sets a field that determines where a request goes
-//! or where it ends. All header fields of webhook posts are built here.
+//! Invariant: a configured value cannot end a line, and cannot set a field that determines the
+//! target or the end of a request. All header fields of webhook posts are created here.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ use crate::{
     model::{PushConfig, RawText},
 };
 
-/// Names that only the sender may set, in lower case, as names that begin with one of
+/// Names in lower case that only the sender may set, in addition to names that begin with one of
 /// [`OWN_PREFIXES`]. Many receivers treat `_` and `-` as the same.
 const OWN: &[&str] = &[
     "host",
@@ -35,10 +35,10 @@ const OWN: &[&str] = &[
 ];
 const OWN_PREFIXES: &[&str] = &["content-", "proxy-", "x-forwarded-", "webhook-", "a2a-", "x-a2a-"];
 
-/// Which member of a configuration cannot be a header field, and why.
+/// The member of a configuration that cannot become a header field, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// The member by its name in 1.0, or `headers` of Evo AI.
+    /// The name of the member in 1.0, or `headers` of Evo AI.
     pub member: &'static str,
     /// The requirement, as the end of an error message.
     pub must: &'static str,
@@ -79,7 +79,7 @@ fn check_headers(config: PushConfig<'_>) -> Result<(), FieldError> {
     let wrong = |must| Err(FieldError { member: "headers", must });
     let is_authorized = config.scheme().is_some() && config.credentials().is_some();
     if is_authorized && has(config, "authorization") {
-        return wrong("must not have an Authorization header in addition to an authentication");
+        return wrong("must not have an Authorization header if authentication is set");
     }
     let (mut names, mut bytes) = (Vec::new(), 0);
     for (name, value) in config.headers() {
@@ -89,7 +89,7 @@ fn check_headers(config: PushConfig<'_>) -> Result<(), FieldError> {
         }
         let name = name.to_ascii_lowercase().replace('_', "-");
         if OWN.contains(&&*name) || OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
-            return wrong("must not have a field that the server itself writes");
+            return wrong("must not have a header that the server writes, such as Host or X-A2A-*");
         }
         if !is_value(&value) {
             return wrong("must have values of visible ASCII and spaces");
@@ -109,9 +109,9 @@ fn check_headers(config: PushConfig<'_>) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// Appends the fields of a configuration: `Authorization` by its scheme, its token, and its own
-/// fields; returns whether it has any of its own. A Standard Webhooks secret is used for signing
-/// only ([`signature::put`](super::signature::put)).
+/// Appends the fields of a configuration: `Authorization` according to its scheme, its token, and
+/// its own header fields. Returns whether it has own header fields. A Standard Webhooks secret is
+/// only used to sign ([`signature::put`](super::signature::put)).
 pub fn put(out: &mut FieldLinesBuf, config: PushConfig<'_>) -> bool {
     let pair = (config.scheme(), config.credentials());
     if let (Some(scheme), Some(credentials), false) = (pair.0, pair.1, is_standard_webhooks(config))
@@ -130,20 +130,20 @@ pub fn put(out: &mut FieldLinesBuf, config: PushConfig<'_>) -> bool {
     has_own
 }
 
-/// Whether a configuration sets a header field with this name; `_` and `-` are the same, as for
-/// many receivers.
+/// Whether a configuration sets a header field with this name. `_` and `-` count as the same, as
+/// many receivers treat them.
 pub fn has(config: PushConfig<'_>, name: &str) -> bool {
     config.headers().any(|(own, _)| plain(own).replace('_', "-").eq_ignore_ascii_case(name))
 }
 
-/// Whether a configuration authenticates the sender to its receiver: by a scheme with credentials,
+/// Whether a configuration authenticates the sender to the receiver: by a scheme with credentials,
 /// or by its own `Authorization` field.
 pub fn is_authenticated(config: PushConfig<'_>) -> bool {
     config.scheme().is_some() && config.credentials().is_some() || has(config, "authorization")
 }
 
-/// The signing secret of a configuration, possibly invalid if it was not checked; `None`: it has
-/// none.
+/// The signing secret of a configuration, which may be invalid if it was not checked; `None`: the
+/// configuration has no signing secret.
 pub fn webhook_secret(config: PushConfig<'_>) -> Option<Zeroizing<String>> {
     let credentials = config.credentials().filter(|_| is_standard_webhooks(config))?;
     Some(Zeroizing::new(plain(credentials).into_owned()))
@@ -289,7 +289,7 @@ mod tests {
                 assert_eq!(refused(&config), "authentication.credentials", "{bad}");
             }
         }
-        // With another scheme they are ordinary credentials.
+        // With another scheme the same text is an ordinary credential.
         assert_eq!(check(config().bearer("secret").view()), Ok(()));
     }
 

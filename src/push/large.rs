@@ -1,10 +1,11 @@
 //! Large deliveries in flight: one owner cannot hold all of the memory.
 //!
 //! Invariant: small deliveries have a bounded number and are not counted here; they may hold half
-//! of the bytes. Large ones hold the other half, at most half of that for one owner and a quarter
-//! for one host. An owner without a large one in flight may start one of any size if there are
-//! bytes left, and if none is in flight at all, one may always start. The delivery that has waited
-//! longest for bytes of all comes before later ones, and a resumed delivery has its bytes.
+//! of the bytes. Large deliveries hold the other half: at most half of it for one owner (all of it
+//! for anonymous callers together) and a quarter for one host. The first large delivery of an owner
+//! or host may exceed that share, but not the free bytes. If no large delivery is in flight, any
+//! delivery may start. The delivery that has waited longest for free bytes starts before later
+//! ones; a resumed delivery has its bytes reserved.
 
 use std::collections::HashMap;
 
@@ -19,20 +20,20 @@ use super::{
 /// The size of a large delivery, with its owner and host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostSize {
-    /// Its owner; 0: all anonymous callers.
+    /// The owner of its webhook; 0: all anonymous callers.
     pub owner: u32,
     host: Box<str>,
     bytes: usize,
 }
 
-/// Whether there are bytes for a post.
+/// Whether a delivery has room for its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostRoom {
-    /// Yes.
+    /// The bytes are free.
     Free,
-    /// Not within the share of its owner or its host.
+    /// The bytes exceed the share of its owner or its host.
     ShareHeld,
-    /// Not within the bytes of all.
+    /// The bytes exceed the free bytes of all large deliveries.
     AllHeld,
 }
 
@@ -41,18 +42,18 @@ pub enum PostRoom {
 pub struct LargePosts {
     small_max: usize,
     large_max: usize,
-    /// Bytes in flight and promised.
+    /// Bytes of deliveries in flight and of promised ones.
     held: usize,
-    /// Bytes that the delivery needs that has waited longest for bytes of all; 0: none waits.
+    /// Bytes of the delivery that has waited longest for free bytes; 0: none waits.
     waiting: usize,
-    /// Resumed deliveries, which have reserved bytes until they start.
+    /// Resumed deliveries: their bytes are reserved until they start.
     promised: Vec<(WebhookSlot, PostSize)>,
     by_owner: HashMap<u32, usize, RandomState>,
     by_host: HashMap<Box<str>, usize, RandomState>,
 }
 
 impl LargePosts {
-    /// Limits for this many bytes and deliveries in all.
+    /// Limits for this total of bytes and deliveries.
     pub fn new(bytes_max: usize, posts_max: u32) -> LargePosts {
         let large_max = bytes_max / 2;
         let small_max = large_max / (posts_max as usize).max(1);
@@ -67,17 +68,17 @@ impl LargePosts {
         (bytes > self.small_max).then(|| PostSize { owner: request.owner, host: host(), bytes })
     }
 
-    /// Whether there are bytes for a delivery.
+    /// Whether a delivery has room for its bytes.
     pub fn room(&self, size: &PostSize) -> PostRoom {
         self.room_beside(size, self.waiting)
     }
 
-    /// The same while `others` bytes are reserved.
+    /// As [`LargePosts::room`], while `others` bytes are reserved.
     fn room_beside(&self, size: &PostSize, others: usize) -> PostRoom {
         let share = |held: Option<&usize>, most: usize| {
             held.is_none_or(|held| held.saturating_add(size.bytes) <= most)
         };
-        // All anonymous callers are one owner.
+        // All anonymous callers count as one owner.
         let of_owner = self.large_max / if size.owner == 0 { 1 } else { 2 };
         let needed = self.held.saturating_add(size.bytes).saturating_add(others);
         if self.held == 0 {
@@ -93,8 +94,8 @@ impl LargePosts {
         }
     }
 
-    /// Counts a delivery that starts; false: there are no bytes for it. A promised one may also use
-    /// the bytes of the waiting one, which came after it.
+    /// Counts a delivery that starts; false: it has no room. A promised delivery may also use the
+    /// bytes that are reserved for the waiting one, which came later.
     pub fn begin(&mut self, slot: WebhookSlot, size: &PostSize) -> bool {
         let others = if self.keep_promise(slot) { 0 } else { self.waiting };
         let has_room = self.room_beside(size, others) == PostRoom::Free;
@@ -104,7 +105,7 @@ impl LargePosts {
         has_room
     }
 
-    /// Whether none is in flight, promised ones excepted.
+    /// Whether no delivery is in flight, except promised ones.
     pub fn is_idle(&self) -> bool {
         self.held == self.promised.iter().map(|(_, size)| size.bytes).sum::<usize>()
     }
@@ -115,7 +116,7 @@ impl LargePosts {
         self.promised.push((slot, size));
     }
 
-    /// Releases the reserved bytes of a delivery that starts; false: none were reserved.
+    /// Releases the reserved bytes of a delivery that starts; false: no bytes were reserved.
     pub fn keep_promise(&mut self, slot: WebhookSlot) -> bool {
         let at = self.promised.iter().position(|(promised, _)| *promised == slot);
         let promise = at.map(|at| self.promised.swap_remove(at));
@@ -131,7 +132,7 @@ impl LargePosts {
         self.waiting = 0;
     }
 
-    /// Notes a delivery that waits for bytes of all: it comes before later ones.
+    /// Records a delivery that waits for free bytes: it starts before later ones.
     pub fn wait(&mut self, size: &PostSize) {
         self.waiting = size.bytes;
     }
@@ -179,7 +180,7 @@ mod tests {
         let mut posts = LargePosts::new(16_000, 8);
         assert_eq!(posts.size(&request(1, "https://a/", 1_000)), None);
         let size = |owner, url, bytes| posts.size(&request(owner, url, bytes)).unwrap();
-        // Two of the first owner at hosts of their own, and one of the second.
+        // Two deliveries of the first owner at different hosts, and one of the second owner.
         let huge = size(1, "https://a/1", 20_000);
         let [a, b, c, d, e] = [
             size(1, "https://a/2?x", 1_900),
@@ -216,15 +217,15 @@ mod tests {
         assert!(posts.begin(slot(1), &a) && posts.begin(slot(2), &b));
         assert_eq!(posts.room(&next), AllHeld);
         posts.wait(&next);
-        assert!(!posts.begin(slot(3), &c), "what is left is for the one that waits");
+        assert!(!posts.begin(slot(3), &c), "the free bytes are reserved for the waiting one");
         posts.leave(&a);
         assert!(!posts.begin(slot(3), &c));
         posts.review(|_| true);
         assert_eq!(posts.room(&next), Free);
         posts.promise(slot(4), next.clone());
-        assert!(!posts.begin(slot(3), &c), "it has its bytes before it is made");
+        assert!(!posts.begin(slot(3), &c), "a resumed delivery has its bytes before it starts");
         posts.leave(&b);
-        assert!(posts.is_idle(), "none is under way");
+        assert!(posts.is_idle(), "none is in flight");
         posts.wait(&c);
         assert!(posts.begin(slot(4), &next) && !posts.is_idle());
         // A delivery that will not start holds no bytes.

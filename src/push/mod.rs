@@ -1,4 +1,4 @@
-//! Webhooks: delivery of task events, and the targets that are refused (A2A 1.0 §4.3.3, §13.2).
+//! Webhooks: the delivery of task events, and the check of targets (A2A 1.0 §4.3.3, §13.2).
 
 pub mod address;
 mod dead;

@@ -9,22 +9,22 @@ use crate::{http::FieldLinesBuf, service::Now};
 /// A prepared request: a `POST`, or the `GET` of a challenge.
 #[derive(Debug, Default)]
 pub struct PostRequest {
-    /// Its webhook.
+    /// The webhook of the request.
     pub slot: WebhookSlot,
-    /// Its owner; 0: all anonymous callers.
+    /// The owner of the webhook; 0: all anonymous callers.
     pub owner: u32,
-    /// The URL, as [`WebhookUrl`](super::WebhookUrl) has written it.
+    /// The URL as normalised by [`WebhookUrl`](super::WebhookUrl).
     pub url: String,
-    /// Header fields without `Host` and `Content-Length`.
+    /// Header fields except `Host` and `Content-Length`.
     pub fields: FieldLinesBuf,
     /// The content.
     pub body: Vec<u8>,
-    /// The content with which a challenged receiver confirms that it wants posts; empty: this is a
-    /// post, not a challenge.
+    /// The content with which a challenged receiver confirms that it wants posts; empty: the
+    /// request is a post, not a challenge.
     pub expects: String,
-    /// The last event that it contains.
+    /// The last event in the content.
     pub upto: u64,
-    /// True: another request follows when it has arrived.
+    /// True: another request follows after this one is delivered.
     pub has_more: bool,
 }
 
@@ -34,7 +34,7 @@ impl PostRequest {
         self.url.len() + self.fields.get().lines().len() + self.body.len()
     }
 
-    /// Empties it for the next request.
+    /// Clears the request for the next one.
     pub fn clear(&mut self) {
         let PostRequest { url, fields, body, expects, .. } = self;
         url.clear();
@@ -58,12 +58,12 @@ pub enum NextRequest {
 /// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PostOutcome {
-    /// A 2xx status in time, and to a challenge the expected answer.
+    /// A 2xx status in time; for a challenge also the expected content.
     Delivered,
     /// 410: the receiver wants no more posts.
     Gone,
-    /// The receiver refuses this post, though its host responds: 3xx, and 4xx except 408, 410 and
-    /// 429; or a wrong answer to a challenge.
+    /// The receiver refuses this post, but its host responds: 3xx, or 4xx except 408, 410 and 429;
+    /// or the wrong content in answer to a challenge.
     Refused {
         /// The reason, in one line and without secret parts of the URL.
         why: String,
@@ -93,16 +93,17 @@ pub trait Outbox: Send + Sync {
     /// request may be ready earlier than the returned time.
     fn next(&self, now: Now, wake: &Waker, request: &mut PostRequest) -> NextRequest;
 
-    /// Takes the outcome of a request of [`Outbox::next`], unchanged: exactly once for each, since
-    /// its bytes count as in flight until then. The outcome is ignored if the webhook was deleted
-    /// or replaced meanwhile. `random`: fresh bits.
+    /// Reports the outcome of a request of [`Outbox::next`], exactly once for each unchanged
+    /// request, since its bytes count as in flight until then. The outcome is ignored if the
+    /// webhook was deleted or replaced meanwhile. `random`: fresh bits.
     fn done(&self, request: &PostRequest, outcome: PostOutcome, now: Now, random: u64);
 
-    /// Checks whether a host may be connected to at an address. Called at each connect for each
-    /// address of the host; `is_own` returns whether an address belongs to this machine.
+    /// Checks whether a host may be connected to at an address. The driver calls this at each
+    /// connect, for each address of the host; `is_own` returns whether an address belongs to this
+    /// machine.
     ///
     /// # Errors
-    /// [`TargetError`]: why not.
+    /// [`TargetError`]: why the address is refused.
     fn check_address(
         &self,
         host: &str,

@@ -1,4 +1,4 @@
-//! A queue in which owners take turns; the items of each owner are first in, first out.
+//! A queue in which owners take turns; the items of each owner are served first in, first out.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 
 /// Waiting items by owner.
 pub(super) struct OwnerLine<T> {
-    /// The owners of waiting items, the next one first.
+    /// The owners of waiting items, in the order of their turns.
     owners: VecDeque<u32>,
     by_owner: HashMap<u32, VecDeque<T>, RandomState>,
     len: usize,
@@ -20,12 +20,12 @@ impl<T> Default for OwnerLine<T> {
 }
 
 impl<T> OwnerLine<T> {
-    /// Waiting items.
+    /// The number of waiting items.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Appends an item to those of its owner.
+    /// Appends an item to the items of its owner.
     pub fn push_back(&mut self, owner: u32, item: T) {
         let own = self.by_owner.entry(owner).or_default();
         if own.is_empty() {
@@ -43,7 +43,7 @@ impl<T> OwnerLine<T> {
         self.len += 1;
     }
 
-    /// Takes the next item.
+    /// Removes and returns the next item.
     pub fn pop_front(&mut self) -> Option<(u32, T)> {
         let owner = self.owners.pop_front()?;
         let own = self.by_owner.get_mut(&owner)?;
@@ -56,7 +56,7 @@ impl<T> OwnerLine<T> {
         Some((owner, item))
     }
 
-    /// Retains only the items that still wait, and shrinks the queues.
+    /// Removes items for which `waits` returns false, and shrinks the queues.
     pub fn retain(&mut self, waits: impl Fn(u32, &T) -> bool) {
         self.by_owner.retain(|owner, own| {
             own.retain(|item| waits(*owner, item));

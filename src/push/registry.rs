@@ -1,8 +1,8 @@
 //! The webhooks of all tasks: their configurations and their positions in the events.
 //!
-//! Invariants: undelivered events are in the log of their task and nowhere else. A task with
-//! webhooks that changes is noted once until it is examined, so the notes are bounded by the
-//! configurations. Everything is counted in bytes, which are released with its task.
+//! Invariants: undelivered events are only in the log of their task. A task with webhooks that
+//! changes is listed once until it is examined, so the list is bounded by the configurations. All
+//! memory is counted in bytes, which are released with the task.
 
 mod counts;
 mod deferred;
@@ -47,23 +47,23 @@ pub use withdrawn::WithdrawnWebhook;
 /// entries of its task and its holder.
 pub const CONFIG_BYTES: usize = 300;
 
-/// Limits on configurations.
+/// Maximum numbers of configurations, and of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PushBounds {
-    /// Of one task.
+    /// For one task.
     pub per_task: usize,
-    /// Of one task at one host that the operator does not allow by name.
+    /// For one task at one host, unless the operator allows the host by name.
     pub per_task_host: usize,
-    /// Of one owner.
+    /// For one owner.
     pub per_owner: usize,
-    /// Of one host, over all ports.
+    /// For one host, over all ports.
     pub per_host: usize,
-    /// Bytes of all, each with [`CONFIG_BYTES`], and of their hosts and owners. One owner has at
-    /// most a quarter, including the hosts that it was the first to register, and so has the
-    /// address of an anonymous caller. All anonymous callers have at most half; so has one address
-    /// where no caller is authenticated.
+    /// Bytes of all configurations, each with [`CONFIG_BYTES`], and of their hosts and owners. One
+    /// owner, or the address of one anonymous caller, has at most a quarter, including the hosts
+    /// that it was the first to register. All anonymous callers together have at most half. If no
+    /// caller is authenticated, one address has at most half.
     pub bytes_max: usize,
-    /// Dead letters that are retained.
+    /// Number of retained dead letters.
     pub dead_max: usize,
     /// Bytes of evicted tasks that are retained for dead letters.
     pub dead_bytes_max: usize,
@@ -72,21 +72,21 @@ pub struct PushBounds {
 /// Why a configuration is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushRefused {
-    /// The task has its maximum.
+    /// The task has its maximum of configurations.
     TaskFull,
-    /// The task has its maximum at this host.
+    /// The task has its maximum of configurations at this host.
     TaskHostFull,
-    /// The owner has its maximum.
+    /// The owner has its maximum of configurations.
     OwnerFull,
     /// The owner has its maximum of bytes.
     OwnerBytesFull,
-    /// The host has its maximum.
+    /// The host has its maximum of configurations.
     HostFull,
     /// The registry is full.
     Full,
 }
 
-/// A page of a list begins with a configuration that was deleted.
+/// The error of a page that begins with a deleted configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoPage;
 
@@ -95,7 +95,7 @@ pub struct NoPage;
 pub struct PushStart {
     /// The last event before the first delivery.
     pub seq: u64,
-    /// True: the first delivery is the task as it was then.
+    /// True: the first delivery is the task as it was at `seq`.
     pub snapshot: bool,
 }
 
@@ -106,19 +106,20 @@ pub struct NewWebhook<'a> {
     pub task: u64,
     /// The id of the task, raw.
     pub task_id: &'a [u8],
-    /// The name of the owner that it is charged to; `None`: it is charged to the holder.
+    /// The name of the owner that the configuration is charged to; `None`: it is charged to
+    /// `holder`.
     pub owner: Option<&'a str>,
-    /// The anonymous caller that it is charged to.
+    /// The anonymous caller that the configuration is charged to.
     pub holder: Holder,
-    /// Its id, unique within the task; it replaces the webhook with this id.
+    /// The id of the configuration, unique within the task; a webhook with this id is replaced.
     pub id: &'a [u8],
-    /// Its URL and its credentials.
+    /// The URL and the credentials.
     pub config: PushConfig<'a>,
-    /// Its URL, parsed.
+    /// The parsed URL.
     pub url: &'a WebhookUrl,
-    /// The form of its deliveries.
+    /// The form of the deliveries.
     pub form: PushForm,
-    /// Where it begins.
+    /// Where the webhook begins.
     pub start: PushStart,
 }
 
@@ -137,8 +138,8 @@ pub struct Post {
     pub form: PushForm,
     /// Whether the URL has answered its challenge.
     pub is_proven: bool,
-    /// Whether the rate of its owner at its host has delayed it: then all events of the task become
-    /// one delivery.
+    /// Whether its owner's rate at its host has delayed it: then all undelivered events of the task
+    /// become one delivery.
     pub is_limited: bool,
     /// Whether the URL may be sent a challenge now, for a higher rate.
     pub may_challenge: bool,
@@ -166,7 +167,7 @@ struct PushState {
     owners: PushOwners,
     bounds: PushBounds,
     dead: DeadLetters,
-    /// Called with each letter.
+    /// Called with each new letter.
     told: Option<fn(&DeadLetter)>,
     outcomes: PushOutcomes,
     deferred: DeferredWebhooks,
@@ -209,7 +210,7 @@ impl Webhooks {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks that there is room for a configuration.
+    /// Checks whether a configuration fits the limits.
     ///
     /// # Errors
     /// [`PushRefused`]
@@ -219,8 +220,8 @@ impl Webhooks {
         state.make_room(&new)
     }
 
-    /// Adds or replaces a configuration. A replacement resumes at the old one's position. From now
-    /// on the store of the task notifies the watcher; the caller reports events since
+    /// Adds or replaces a configuration. A replacement resumes at the old one's position. The store
+    /// of the task notifies the returned watch from now on; the caller reports events since
     /// [`NewWebhook::start`] ([`Webhooks::note`]).
     ///
     /// # Errors
@@ -232,16 +233,16 @@ impl Webhooks {
         Ok(state.put(&new))
     }
 
-    /// The same after [`Webhooks::check`] has found room. Concurrent checks may exceed the limits
-    /// by their number.
+    /// As [`Webhooks::set`], after [`Webhooks::check`] has accepted the configuration. Concurrent
+    /// checks may exceed the limits by their number.
     pub fn set_checked(&self, new: &NewWebhook<'_>) -> Arc<TaskWatch> {
         let mut state = self.lock();
         let new = state.charged(new);
         state.put(&new)
     }
 
-    /// Shows a configuration of a task; without an id the one without an id of its own, or else the
-    /// first. False: there is none.
+    /// Shows a configuration of a task; without an id the configuration with the default id, or
+    /// else the first one. False: the task has no such configuration.
     pub fn get(&self, task: u64, id: Option<&[u8]>, show: impl FnOnce(PushConfig<'_>)) -> bool {
         let state = self.lock();
         let slot = state.meant(task, id);
@@ -253,7 +254,7 @@ impl Webhooks {
     }
 
     /// Shows at most `most` configurations of a task, the oldest first, starting at `from`; returns
-    /// the start of the next page, if there is one.
+    /// the start of the next page, if any.
     ///
     /// # Errors
     /// [`NoPage`]: the page begins with a deleted configuration.
@@ -280,14 +281,14 @@ impl Webhooks {
         Ok(at)
     }
 
-    /// Deletes the configuration that [`Webhooks::get`] shows; false: there was none.
+    /// Deletes the configuration that [`Webhooks::get`] would show; false: no such configuration.
     pub fn delete(&self, task: u64, id: Option<&[u8]>) -> bool {
         let mut state = self.lock();
         let Some(slot) = state.meant(task, id) else { return false };
         state.remove(task, slot);
         state.settle(task);
         drop(state);
-        // A delivery that waited for its slot resumes.
+        // A delivery that waited for the freed slot starts.
         self.changes.wake();
         true
     }
@@ -299,22 +300,22 @@ impl Webhooks {
         }
     }
 
-    /// The task of a watch from [`Webhooks::set`] does not exist. If it was evicted meanwhile, its
-    /// webhooks end as those of any evicted task, otherwise at once.
+    /// Handles a watch from [`Webhooks::set`] if its task is not stored. If the task was evicted
+    /// meanwhile, its webhooks end as those of any evicted task, otherwise at once.
     pub fn unwatched(&self, task: u64, watch: &TaskWatch) {
         if watch.left().is_none() {
             self.delete_all(task);
         }
     }
 
-    /// Notes that a task has changed.
+    /// Records that a task has changed.
     pub fn note(&self, task: u64) {
         let watch = self.lock().tasks.get(&task).map(|task| Arc::clone(&task.watch));
         watch.into_iter().for_each(Wake::wake);
     }
 
-    /// The next delivery, which is in flight until [`Webhooks::delivered`] or [`Webhooks::failed`]
-    /// is called for it.
+    /// The next delivery, which is in flight until its outcome is reported, for example to
+    /// [`Webhooks::delivered`] or [`Webhooks::failed`].
     pub fn next(&self, now: Now, wake: &Waker) -> NextPost {
         loop {
             let changed = self.changes.take(wake);
@@ -335,7 +336,7 @@ impl Webhooks {
         }
     }
 
-    /// Tasks that have webhooks.
+    /// The tasks with webhooks.
     pub fn tasks(&self) -> Vec<u64> {
         self.lock().tasks.keys().copied().collect()
     }
@@ -361,11 +362,11 @@ impl Webhooks {
     }
 }
 
-/// The id of a configuration without a chosen one before 1.0, when a task had one.
+/// The id before 1.0 of a configuration without an id, from when a task had only one configuration.
 pub const DEFAULT_ID: &[u8] = b"default";
 
 impl PushState {
-    /// Makes room for a configuration: removes its owner's dead letters with evicted tasks.
+    /// Makes room for a configuration by removing its owner's dead letters with evicted tasks.
     fn make_room(&mut self, new: &NewWebhook<'_>) -> Result<(), PushRefused> {
         let (origin, bytes) = (new.url.origin(), Webhook::new(new).bytes());
         loop {
@@ -380,7 +381,7 @@ impl PushState {
         }
     }
 
-    /// Updates whether a task is still needed, and whether any of its webhooks is stopped.
+    /// Updates whether webhooks still need a task, and whether any of them is stopped.
     fn settle(&mut self, key: u64) {
         let Some(task) = self.tasks.get(&key) else { return };
         let (mut at, mut is_needed, mut has_letters) = (task.first, false, false);
@@ -396,7 +397,7 @@ impl PushState {
     fn note_changed(&mut self, changed: &[u64], now: Now) {
         for key in changed {
             let Some(task) = self.tasks.get(key) else { continue };
-            // Before the task is read: later changes are noted again.
+            // Before the task is read, so that later changes are listed again.
             task.watch.look();
             if task.watch.left().is_some() {
                 self.end_left(*key, now.unix_ms);
@@ -409,7 +410,7 @@ impl PushState {
             }
             self.settle(*key);
         }
-        // Tasks that were dropped meanwhile cannot be posted any more.
+        // The events of tasks that were dropped meanwhile cannot be posted.
         for key in self.changes.left.take_dropped() {
             self.end_left(key, now.unix_ms);
         }
@@ -441,7 +442,7 @@ mod tests {
         Webhooks::new(BOUNDS, Pace::default())
     }
 
-    /// The holder of an owner; 0: an anonymous caller where no caller is authenticated.
+    /// The holder of an owner; 0: an anonymous caller on a server without authentication.
     pub fn holder(owner: u32) -> Holder {
         if owner == 0 { Holder::default() } else { Holder::owner(owner) }
     }
@@ -457,7 +458,7 @@ mod tests {
         set_for(webhooks, task, holder(owner), id, url, "k")
     }
 
-    /// The same for a holder.
+    /// As `set`, for a holder.
     fn set_for(
         webhooks: &Webhooks,
         task: u64,
@@ -529,7 +530,7 @@ mod tests {
             set(&webhooks, 7, 0, "d", "https://h.example/").err(),
             Some(PushRefused::TaskFull)
         );
-        // A replaced webhook becomes the youngest.
+        // A replaced webhook becomes the newest.
         set(&webhooks, 7, 0, "a", "https://other.example/x").unwrap();
         assert_eq!(ids(&webhooks, 7), ["b", "c", "a"]);
         let mut url = String::new();
@@ -591,7 +592,7 @@ mod tests {
         set(&webhooks, 9, 4, "a", "https://h.example/").unwrap();
         let before = webhooks.counted();
         assert_eq!(before.0, 6);
-        // The bytes of an owner, and of an anonymous caller.
+        // The limit on the bytes of an owner, and of an anonymous caller.
         let refused = |task, owner, id, bytes| {
             let (url, token) = ("https://h.example/", "x".repeat(bytes));
             let refused = set_for(&webhooks, task, holder(owner), id, url, &token).err();
@@ -602,7 +603,7 @@ mod tests {
         assert_eq!(refused(9, 4, "a", 2_300), Some(PushRefused::OwnerBytesFull));
         assert_eq!(refused(8, 0, "a", 4_800), Some(PushRefused::OwnerBytesFull));
         assert_eq!(ids(&webhooks, 9), ["a"]);
-        // Per host over all ports; a replacement needs no further slot.
+        // The limit per host covers all ports; a replacement needs no further slot.
         set(&webhooks, 8, 0, "a", "https://h.example:8443/").unwrap();
         let full = set(&webhooks, 8, 0, "b", "https://H.example:9443/").err();
         assert_eq!(full, Some(PushRefused::HostFull));
@@ -615,7 +616,7 @@ mod tests {
         let bounds = PushBounds { bytes_max: 40_000, ..BOUNDS };
         let webhooks = Webhooks::new(bounds, Pace::default());
         let stranger = |last: u8| Holder::peer(Some([192, 0, 2, last].into()), true);
-        // Each configuration takes more than a fifth of a quarter, and less than a third.
+        // Each configuration has more than a fifth and less than a third of a quarter.
         let set = |task, holder| {
             let url = format!("https://h{task}.example/");
             set_for(&webhooks, task, holder, "a", &url, &"x".repeat(1_500)).err()
@@ -706,7 +707,7 @@ mod tests {
         changed.wake_by_ref();
         let again = next(&webhooks, 1).unwrap();
         assert_eq!((again.slot, again.start.seq), (posts[0].slot, 5));
-        // The other delivery is in flight, and its webhook has new events when it ends.
+        // The other delivery is in flight; its webhook has new events when the delivery ends.
         assert!(next(&webhooks, 1).is_none());
         webhooks.delivered(posts[1].slot, 3, at(1), false);
         assert_eq!(next(&webhooks, 1).unwrap().start.seq, 3);
@@ -755,7 +756,7 @@ mod tests {
 
     #[test]
     fn configuration_fits_its_counted_bytes() {
-        // The entry and its queue position; the shares of its task and its holder in maps, which
+        // The entry and its queue position; the entries of its task and its holder in maps, which
         // are partly empty; and its waker.
         let entry = Schedule::<Webhook>::ENTRY_BYTES + 2 * size_of::<WebhookSlot>();
         let task = (size_of::<(u64, TaskWebhooks)>() + 1) * 7 / 4 + size_of::<TaskWatch>() + 16;

@@ -1,12 +1,12 @@
-//! The order in which webhooks are posted to: which are ready, which wait after a failure, and
-//! which origins rest.
+//! The order of deliveries: which webhooks are ready, which wait after a failure, and which origins
+//! rest.
 //!
 //! Invariants: a webhook has at most one delivery in flight, so its events arrive in order; a
 //! webhook that replaces it waits until that delivery has ended. A host and an owner have a bounded
-//! number of deliveries at a time, and a delivery counts until it has ended, even if its webhook is
-//! deleted. Owners take turns at a host, and so do the origins of each owner and the owners of an
-//! origin, so a slow or failing webhook delays no other. When an origin fails repeatedly, one
-//! delivery at a time probes it; all others wait in its queue without a timer.
+//! number of concurrent deliveries, and a delivery counts until it has ended, even if its webhook
+//! is deleted. Owners take turns at a host, and so do the origins of each owner and the owners of
+//! an origin, so a slow or failing webhook delays no other webhook. If an origin fails repeatedly,
+//! one delivery at a time probes it; all others wait in its queue without a timer.
 
 mod host_line;
 mod hosts;
@@ -36,26 +36,28 @@ use crate::shares::Holder;
 pub use self::pace::{Pace, WebhookSlot};
 pub(super) use self::{hosts::host_name, origins::origin_bytes};
 
-/// Stale entries of deleted webhooks that queues and timers may hold before they are swept.
+/// Number of stale entries of deleted webhooks that queues and timers may have before they are
+/// swept.
 const SPARE: usize = 64;
 
-/// What became of a post that failed.
+/// The result of a failed delivery for its webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It will be retried.
+    /// The webhook will retry it.
     Repeated,
-    /// It was retried for [`Pace::give_up_ms`].
+    /// The webhook has stopped after retries for [`Pace::give_up_ms`].
     GivenUp,
 }
 
-/// Why a post has not arrived.
+/// Why a delivery has not arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The receiver refused it; its origin responds, so other webhooks there are not affected.
+    /// The receiver refused it; the origin responds, so other webhooks of the origin are not
+    /// affected.
     Refused,
     /// The origin responded with a temporary error.
     Unwell,
-    /// There was no answer.
+    /// The origin did not answer.
     NoAnswer,
 }
 
@@ -65,9 +67,9 @@ enum PostStage {
     Idle,
     /// Waits in its owner queue, a queue per owner and origin.
     Ready,
-    /// Has a slot of its host and its owner; waits for one of all.
+    /// Has a slot of its host and its owner, and waits for a slot of all deliveries.
     Granted,
-    /// In flight; true: new events have arrived since it began.
+    /// In flight; true: new events have arrived since the delivery began.
     Posting(bool),
     /// Waits until the delivery of the webhook that it replaces has ended.
     Behind,
@@ -83,25 +85,25 @@ enum PostStage {
 struct Scheduled<T> {
     value: T,
     origin: u32,
-    /// Its owner; 0: all anonymous callers.
+    /// The owner of the webhook; 0: all anonymous callers.
     owner: u32,
     check: u32,
     stage: PostStage,
     failures: u32,
-    /// When its oldest undelivered event occurred.
+    /// When the oldest undelivered event occurred.
     since_ms: u64,
-    /// When its pause is over.
+    /// The end of the pause.
     due_ms: u64,
-    /// A hash of its URL if its deliveries are rate limited; 0: they are not.
+    /// A hash of the URL if deliveries are rate limited; 0: no rate limit.
     url: u32,
-    /// True: its next delivery has been counted in its rate.
+    /// True: the next delivery was already counted in the rate.
     is_paid: bool,
     /// True: the rate has delayed a delivery since the last one that arrived.
     is_limited: bool,
 }
 
 impl<T> Scheduled<T> {
-    /// The queue it waits in.
+    /// The owner queue of the webhook.
     fn queue(&self) -> QueueKey {
         QueueKey { origin: self.origin, owner: self.owner, is_tried: self.failures > 0 }
     }
@@ -110,15 +112,15 @@ impl<T> Scheduled<T> {
 /// A delivery in flight; its webhook may have been deleted.
 struct OpenPost {
     queue: QueueKey,
-    /// The webhook that replaces its own and waits for its end.
+    /// The webhook that replaces this delivery's webhook and waits for the end of the delivery.
     successor: Option<WebhookSlot>,
 }
 
-/// What a timer is for.
+/// The purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     Pause(u32, u32),
-    /// The circuit of an origin lets one post through.
+    /// The circuit of an origin lets one delivery through.
     Probe(u32),
 }
 
@@ -129,7 +131,7 @@ pub struct Schedule<T> {
     free: Vec<u32>,
     checks: u32,
     origins: PostOrigins,
-    /// Owners with a delivery in flight, now or lately.
+    /// Owners with a delivery in flight, now or until the last sweep.
     owners: HashMap<u32, OwnerPosts, RandomState>,
     /// The queue of each owner at each origin.
     queues: OwnerQueues,
@@ -162,7 +164,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// The hash of a webhook's URL if its deliveries are rate limited; 0: they are not.
+    /// The hash of a webhook's URL if its deliveries are rate limited; 0: no rate limit.
     pub fn limit_of(&self, slot: WebhookSlot) -> u32 {
         let entry = self.entries.get(slot.index as usize).and_then(Option::as_ref);
         entry.filter(|entry| entry.check == slot.check).map_or(0, |entry| entry.url)
@@ -181,14 +183,14 @@ impl<T> Schedule<T> {
         entry.is_some_and(|entry| entry.check == slot.check && entry.is_limited)
     }
 
-    /// Whether a webhook is rate limited and its URL, not confirmed yet, may be sent a challenge.
+    /// Whether a webhook is rate limited, and a challenge may be sent to its unconfirmed URL.
     pub fn may_challenge(&mut self, slot: WebhookSlot, now_ms: u64) -> bool {
         let Some((url, queue)) = self.limited(slot) else { return false };
         let share = self.origins.share(queue);
         share.is_some_and(|share| !share.is_confirmed(url) && share.may_challenge(now_ms))
     }
 
-    /// Notes that a challenge is sent to the URL of a webhook.
+    /// Records that a challenge is sent to the URL of a webhook.
     pub fn challenged(&mut self, slot: WebhookSlot, now_ms: u64) {
         let pace = self.pace;
         if let Some((_, queue)) = self.limited(slot)
@@ -198,7 +200,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Notes that the URL of a webhook has answered its challenge.
+    /// Records that the URL of a webhook has answered its challenge.
     pub fn confirm(&mut self, slot: WebhookSlot) {
         if let Some((url, queue)) = self.limited(slot)
             && let Some(share) = self.origins.share(queue)
@@ -224,7 +226,7 @@ impl<T> Schedule<T> {
         self.origins.number(origin).is_some()
     }
 
-    /// Webhooks of a host, over all schemes and ports.
+    /// The number of webhooks of a host, over all schemes and ports.
     pub fn entries_of_host(&self, name: &str) -> usize {
         self.origins.entries_of_host(name)
     }
@@ -244,7 +246,7 @@ impl<T> Schedule<T> {
         self.origins.bytes_of_strangers()
     }
 
-    /// Adds an entry that has nothing to post yet, at an origin such as `https://a.example:443`,
+    /// Adds a webhook without undelivered events, at an origin such as `https://a.example:443`,
     /// charged to a holder. All anonymous holders take turns as one owner, 0.
     pub fn add(&mut self, origin: &str, holder: Holder, value: T) -> WebhookSlot {
         let origin = self.origins.enter(origin, holder);
@@ -278,8 +280,8 @@ impl<T> Schedule<T> {
         WebhookSlot { index, check }
     }
 
-    /// Adds a webhook that replaces another, which the caller removes next. It waits while a
-    /// delivery of the other one is in flight.
+    /// Adds a webhook that replaces another one, which the caller removes next. The new webhook
+    /// waits while a delivery of the other one is in flight.
     pub fn add_behind(
         &mut self,
         before: WebhookSlot,
@@ -303,7 +305,7 @@ impl<T> Schedule<T> {
         slot
     }
 
-    /// Removes a webhook in any stage. Its delivery in flight counts until it has ended.
+    /// Removes a webhook in any stage. Its delivery in flight counts until the delivery has ended.
     pub fn remove(&mut self, slot: WebhookSlot) -> Option<T> {
         self.entry(slot)?;
         let entry = self.entries[slot.index as usize].take()?;
@@ -327,7 +329,7 @@ impl<T> Schedule<T> {
         (entry.check == slot.check).then_some(&entry.value)
     }
 
-    /// The same, to change it.
+    /// The value of a webhook, to change it; `None`: the webhook was deleted.
     pub fn get_mut(&mut self, slot: WebhookSlot) -> Option<&mut T> {
         self.entry(slot).map(|entry| &mut entry.value)
     }
@@ -349,12 +351,12 @@ impl<T> Schedule<T> {
         self.get(slot).is_some() && self.under_way.contains_key(&slot)
     }
 
-    /// Whether a webhook waits for the last delivery of the one that it replaces.
+    /// Whether a webhook waits for the last delivery of the webhook that it replaces.
     pub fn is_behind(&self, slot: WebhookSlot) -> bool {
         is_at(&self.entries, slot, PostStage::Behind)
     }
 
-    /// The replacement of a webhook that is gone and has a delivery in flight.
+    /// The replacement of a deleted webhook, while a delivery of the deleted one is in flight.
     pub fn successor(&self, slot: WebhookSlot) -> Option<WebhookSlot> {
         match self.get(slot) {
             Some(_) => None,
@@ -367,7 +369,7 @@ impl<T> Schedule<T> {
         is_at(&self.entries, slot, PostStage::Stopped)
     }
 
-    /// Notes that a webhook has new events.
+    /// Records that a webhook has new events.
     pub fn note(&mut self, slot: WebhookSlot, now_ms: u64) {
         let Some(entry) = self.entry(slot) else { return };
         match entry.stage {
@@ -376,7 +378,7 @@ impl<T> Schedule<T> {
                 self.make_ready(slot);
             }
             PostStage::Posting(_) => entry.stage = PostStage::Posting(true),
-            // The delivery takes all events that exist when it begins.
+            // The next delivery includes all events that exist when it begins.
             PostStage::Ready
             | PostStage::Granted
             | PostStage::Behind
@@ -386,8 +388,8 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Schedules a stopped or waiting webhook at once; if its origin rests, its delivery is the
-    /// probe.
+    /// Schedules a stopped or waiting webhook at once; if its origin rests, its delivery probes the
+    /// origin.
     pub fn resume(&mut self, slot: WebhookSlot, now_ms: u64) {
         let Some(entry) = self.entry(slot) else { return };
         if matches!(entry.stage, PostStage::Idle | PostStage::Paused | PostStage::Stopped) {
@@ -396,30 +398,30 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Stops a webhook that has nothing to post, until [`Schedule::resume`].
+    /// Stops a webhook without undelivered events, until [`Schedule::resume`].
     pub fn stop(&mut self, slot: WebhookSlot) {
         if let Some(entry) = self.entry(slot).filter(|entry| entry.stage == PostStage::Idle) {
             entry.stage = PostStage::Stopped;
         }
     }
 
-    /// When [`Schedule::next`] may return a webhook, unless another event comes first.
+    /// When [`Schedule::next`] may return a webhook, unless another event occurs first.
     pub fn due_ms(&self) -> Option<u64> {
         self.timers.peek().map(|Reverse((due_ms, _))| *due_ms)
     }
 
-    /// Deliveries in flight.
+    /// The number of deliveries in flight.
     pub fn posting(&self) -> u32 {
         self.under_way.len() as u32
     }
 
-    /// Webhooks, and origins.
+    /// The numbers of webhooks and of origins.
     pub fn len(&self) -> (usize, usize) {
         (self.entries.len() - self.free.len(), self.origins.len())
     }
 }
 
-/// Whether one is at a stage.
+/// Whether a webhook is in a stage.
 fn is_at<T>(entries: &[Option<Scheduled<T>>], slot: WebhookSlot, stage: PostStage) -> bool {
     let entry = entries.get(slot.index as usize).and_then(Option::as_ref);
     entry.is_some_and(|entry| entry.check == slot.check && entry.stage == stage)

@@ -1,8 +1,8 @@
-//! Signatures of posts: the JWT of 0.1's sample (wire §6), and Standard Webhooks.
+//! Signatures of posts: the JWT of the sample of 0.1 (wire §6), and Standard Webhooks.
 //!
-//! Invariant: a signature covers one post, to one origin, at one time; each attempt has new ones.
-//! `Authorization` belongs to the authentication of the configuration (A2A 1.0 §13.2); if there is
-//! any, the JWT has a separate field.
+//! Invariant: a signature is for one post, to one origin, at one time; each attempt has new
+//! signatures. `Authorization` is for the authentication of the configuration (A2A 1.0 §13.2); if
+//! the configuration has any, the JWT is in a separate field.
 
 use super::{
     fields,
@@ -10,22 +10,22 @@ use super::{
 };
 use crate::{http::FieldLinesBuf, model::PushConfig};
 
-/// The field of the JWT if `Authorization` is the configuration's.
+/// The field of the JWT if the configuration uses `Authorization`.
 pub const JWT_FIELD: &str = "X-A2A-Notification-JWT";
 
 /// The signed parts of a post.
 #[derive(Clone, Copy, Debug)]
 pub struct SignedPost<'p> {
-    /// The same for each attempt: visible ASCII without a full stop, which separates the signed
+    /// The same id for each attempt: visible ASCII without a full stop, which separates the signed
     /// parts.
     pub id: &'p str,
     /// The time of the attempt.
     pub unix_ms: u64,
     /// The task.
     pub task_id: &'p str,
-    /// The origin of the webhook, as `https://hooks.example`.
+    /// The origin of the webhook, such as `https://hooks.example`.
     pub audience: &'p str,
-    /// The content, as it is sent.
+    /// The content as it is sent.
     pub body: &'p [u8],
 }
 
@@ -38,16 +38,16 @@ impl SignedPost<'_> {
 
 /// Signs posts with the operator's keys.
 ///
-/// The webhook worker calls it once for each attempt, from several threads at a time.
+/// The webhook worker calls it once for each attempt, possibly from several threads at once.
 pub trait PostSigner: Send + Sync {
-    /// A JWT about the post (RFC 7519); `None`: there is no key for one.
+    /// A JWT about the post (RFC 7519); `None`: the signer has no key for it.
     fn jwt(&self, post: &SignedPost<'_>) -> Option<String>;
 
-    /// A signature of Standard Webhooks over this content, as `v1a,` and base64; `None`: there is
-    /// no key for one.
+    /// A signature of Standard Webhooks over this content, as `v1a,` and base64; `None`: the signer
+    /// has no key for it.
     fn signature(&self, content: &[u8]) -> Option<String>;
 
-    /// The public keys, as a JWK set (RFC 7517 §5), which stays the same.
+    /// The public keys, as a JWK set (RFC 7517 §5), which never changes.
     fn jwks(&self) -> &[u8];
 }
 
@@ -56,8 +56,7 @@ pub fn is_asked_for(config: PushConfig<'_>, signer: Option<&dyn PostSigner>) -> 
     signer.is_some() || fields::is_standard_webhooks(config)
 }
 
-/// Appends the signature fields of a post; none if neither the operator nor the configuration
-/// requires any.
+/// Appends the signature fields of a post, if the operator or the configuration requires any.
 pub fn put(
     out: &mut FieldLinesBuf,
     config: PushConfig<'_>,
@@ -78,14 +77,14 @@ pub fn put(
     }
 }
 
-/// The signature of the configuration's secret, then the operator's.
+/// The signatures with the configuration's secret and with the operator's key, in this order.
 fn signatures(
     config: PushConfig<'_>,
     post: &SignedPost<'_>,
     signer: Option<&dyn PostSigner>,
 ) -> Vec<String> {
     let head = format!("{}.{}.", post.id, post.unix_s());
-    // It was checked when the webhook was configured.
+    // The secret was checked when the webhook was configured.
     let secret: Option<WebhookSecret> =
         fields::webhook_secret(config).and_then(|text| standard_webhooks::secret(&text).ok());
     let own = secret.map(|secret| secret.sign(&[head.as_bytes(), post.body]));
@@ -164,7 +163,7 @@ mod tests {
         let signer = Signer { jwt: true, ed25519: false };
         let all = |config: &PushConfigBuf| lines(config, Some(&signer));
         assert_eq!(all(&config()), ["Authorization: Bearer jwt-t-1"]);
-        // A scheme alone requests the server's own credentials (wire §6).
+        // A scheme without credentials requests the server's own credentials (wire §6).
         let scheme = config().authentication("Bearer", "");
         assert_eq!(all(&scheme), ["Authorization: Bearer jwt-t-1"]);
         let jwt = format!("{JWT_FIELD}: jwt-t-1");

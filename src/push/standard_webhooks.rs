@@ -2,7 +2,7 @@
 //! (<https://www.standardwebhooks.com>, "Symmetric", HMAC with SHA-256).
 //!
 //! Invariant: each configuration has its own secret, chosen by its owner. The secret is never sent,
-//! and it signs nothing but posts of its configuration.
+//! and signs only posts of its configuration.
 
 use ring::hmac;
 use zeroize::Zeroizing;
@@ -25,8 +25,8 @@ pub struct WebhookSecret(hmac::Key);
 /// Reads a secret.
 ///
 /// # Errors
-/// [`FieldError`]: it is not padded base64 (RFC 4648 §4), or it is too short or too long. Libraries
-/// of Standard Webhooks decode other forms to other secrets.
+/// [`FieldError`]: the text is not padded base64 (RFC 4648 §4), or the secret is too short or too
+/// long. Libraries of Standard Webhooks decode other forms to different secrets.
 pub fn secret(credentials: &str) -> Result<WebhookSecret, FieldError> {
     let credentials = credentials.trim();
     let text = credentials.strip_prefix(PREFIX).unwrap_or(credentials);
@@ -42,7 +42,7 @@ pub fn secret(credentials: &str) -> Result<WebhookSecret, FieldError> {
 }
 
 impl WebhookSecret {
-    /// A signature over a content in pieces, in the form of `webhook-signature`.
+    /// A signature over a content in pieces, in the format of `webhook-signature`.
     pub fn sign(&self, pieces: &[&[u8]]) -> String {
         let mut context = hmac::Context::with_key(&self.0);
         pieces.iter().for_each(|piece| context.update(piece));
@@ -55,7 +55,7 @@ impl WebhookSecret {
 mod tests {
     use super::*;
 
-    /// The vector of the reference libraries; Python's `hmac` agrees.
+    /// The test vector of the reference libraries; Python's `hmac` has the same result.
     #[test]
     fn the_vector_of_the_libraries() {
         for prefix in ["", PREFIX] {
@@ -84,7 +84,7 @@ mod tests {
             &url,
             &format!("whsec_whsec_{plain}"),
             &format!("whsk_{plain}"),
-            // The last digit has bits beyond the last byte.
+            // The last digit has bits after the last byte.
             &plain.replace("w==", "x=="),
         ] {
             let error = secret(bad).err().unwrap();

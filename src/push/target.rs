@@ -1,9 +1,9 @@
-//! Allowed targets of webhooks: conditions on a URL when it is configured, and on an address when
+//! Allowed targets of webhooks: conditions on a URL when it is configured, and on an address before
 //! it is connected to.
 //!
-//! Invariants: only the parser of the URL Standard reads a URL, and the driver that connects
-//! receives its result. No name is resolved here. A target that the operator denies is denied even
-//! if it is also allowed.
+//! Invariants: only the parser of the URL Standard reads a URL, and the connecting driver uses the
+//! result of this parser. Names are not resolved here. A target that the operator denies is refused
+//! even if it is also allowed.
 
 use std::{
     fmt,
@@ -19,9 +19,9 @@ use crate::{limits::webhooks::PUSH_URL_BYTES_MAX, network::Network};
 /// A host or a network that the operator names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostRule {
-    /// A host by its name, in lower case, in ASCII, without a final dot.
+    /// A host name in lower case, in ASCII, without a final dot.
     Name(Box<str>),
-    /// All names below one, excluding that name itself: `*.example.com`.
+    /// All names below a name, without the name itself: `*.example.com`.
     Below(Box<str>),
     /// Addresses.
     Network(Network),
@@ -33,7 +33,7 @@ pub struct NoHostRule;
 
 impl fmt::Display for NoHostRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a host, *.host, an address, or a network such as 10.0.0.0/8")
+        f.write_str("must be a host, *.host, an address, or a network such as 10.0.0.0/8")
     }
 }
 
@@ -66,7 +66,7 @@ impl FromStr for HostRule {
 }
 
 impl HostRule {
-    /// `localhost` is a name, in addition to the loopback addresses.
+    /// Whether a host name matches; the name `localhost` also matches addresses, see `has`.
     fn is_name(&self, host: &str) -> bool {
         match self {
             HostRule::Name(name) => **name == *host,
@@ -104,7 +104,7 @@ fn is_localhost(name: &str) -> bool {
 pub enum PortRule {
     /// 443, 80 and all above 1023.
     Usual,
-    /// These.
+    /// Only these ports.
     Only(Vec<u16>),
 }
 
@@ -119,22 +119,22 @@ impl PortRule {
 
 /// Allowed targets of webhooks; by default all public hosts, over https.
 ///
-/// Ports are checked first, for all hosts. Then [`PushTargets::deny`] refuses what it names, even
-/// if it is also allowed, and [`PushTargets::allow`] accepts what it names, public or not. Of other
-/// targets, [`PushTargets::only_allowed`] refuses all; otherwise public ones are accepted. Names
-/// are checked when a webhook is configured, addresses also at each connect.
+/// Ports are checked first, for all hosts. Then [`PushTargets::deny`] refuses matching targets,
+/// even if they are also allowed, and [`PushTargets::allow`] accepts matching targets, public or
+/// not. Other targets are all refused with [`PushTargets::only_allowed`]; otherwise public ones are
+/// accepted. Names are checked when a webhook is configured, addresses also at each connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushTargets {
     /// Hosts that may have any address and use plain http, and addresses that may be connected to.
-    /// A host named here may not resolve to an address of [`PushTargets::deny`].
+    /// A host in this list must not resolve to an address of [`PushTargets::deny`].
     pub allow: Vec<HostRule>,
     /// Hosts and addresses that are refused, even if they are also allowed.
     pub deny: Vec<HostRule>,
-    /// True: only allowed hosts, by their names or by the addresses that they resolve to.
+    /// True: only allowed hosts, by name or by the addresses that they resolve to.
     pub only_allowed: bool,
-    /// True: plain http to every host, not only to allowed ones.
+    /// True: plain http is accepted for every host, not only for allowed ones.
     pub plain_http: bool,
-    /// Ports.
+    /// Allowed ports.
     pub ports: PortRule,
     /// Networks of translators between IPv6 and IPv4 in addition to 64:ff9b::/96 (RFC 6052).
     pub translators: Vec<Network>,
@@ -153,23 +153,23 @@ impl Default for PushTargets {
     }
 }
 
-/// Why a webhook is refused, or not connected to.
+/// Why a webhook is refused, or its address is not connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetError {
-    /// It is not an absolute http or https URL, or has forbidden characters: white space, controls,
-    /// a backslash.
+    /// The text is not an absolute http or https URL, or has forbidden characters: white space,
+    /// control characters, a backslash.
     NoUrl(&'static str),
-    /// It is longer than [`PUSH_URL_BYTES_MAX`].
+    /// The URL is longer than [`PUSH_URL_BYTES_MAX`].
     Long,
-    /// It is not https.
+    /// The URL is not https.
     PlainHttp,
-    /// It has a user name or a password.
+    /// The URL has a user name or a password.
     UserInfo,
-    /// Its port is not allowed.
+    /// The port is not allowed.
     Port(u16),
-    /// The operator denies it.
+    /// The operator denies the target.
     Denied,
-    /// Its address is not allowed.
+    /// The address is not allowed.
     Address(AddressKind),
 }
 
@@ -180,7 +180,9 @@ impl fmt::Display for TargetError {
             TargetError::Long => write!(f, "must have at most {PUSH_URL_BYTES_MAX} bytes"),
             TargetError::PlainHttp => f.write_str("must be https"),
             TargetError::UserInfo => f.write_str("must have no user name and no password"),
-            TargetError::Port(port) => write!(f, "must not have the port {port}"),
+            TargetError::Port(port) => {
+                write!(f, "must not have the port {port}; the operator may allow it (push.ports)")
+            }
             TargetError::Denied => f.write_str("has a host that this server may not send to"),
             TargetError::Address(kind) => {
                 use AddressKind::{CloudMetadata, Documentation, Embedded, Own, SharedByProvider};
@@ -210,7 +212,7 @@ pub struct WebhookUrl {
 }
 
 impl WebhookUrl {
-    /// Whether the operator allows its host by name or address: then its deliveries have no rate
+    /// Whether the operator allows the host by name or address: then its deliveries have no rate
     /// limit.
     pub fn is_allowed(&self) -> bool {
         self.is_allowed
@@ -246,7 +248,7 @@ impl WebhookUrl {
     }
 }
 
-/// A host in the form that rules match.
+/// A host in the form that rules are compared with.
 #[derive(Clone, Copy)]
 enum HostView<'u> {
     Name(&'u str),
@@ -258,7 +260,7 @@ fn without_dot(name: &str) -> &str {
 }
 
 impl PushTargets {
-    /// Parses the URL of a webhook, and makes all checks that need no connection.
+    /// Parses the URL of a webhook, and does all checks that need no connection.
     ///
     /// # Errors
     /// [`TargetError`]
@@ -266,7 +268,7 @@ impl PushTargets {
         if text.len() > PUSH_URL_BYTES_MAX {
             return Err(TargetError::Long);
         }
-        // Browsers' URL parser drops these or converts them.
+        // The parser of the URL Standard drops or converts these characters.
         if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f || byte == b'\\') {
             return Err(TargetError::NoUrl("must not have white space, controls or backslashes"));
         }
@@ -328,10 +330,10 @@ impl PushTargets {
         self.allow.iter().any(|rule| matches!(rule, HostRule::Network(_)))
     }
 
-    /// Checks an address before a connect to it, for the host `name`; `None`: the URL has the
-    /// address itself. `is_own` returns whether an address belongs to this machine, public or not;
-    /// it is called only for addresses that pass the other checks. Denied and own addresses are
-    /// also refused behind a translator.
+    /// Checks an address before a connect for the host `name`; `None`: the URL has the address
+    /// itself. `is_own` returns whether an address belongs to this machine, public or not; it is
+    /// called only for addresses that pass the other checks. Denied and own addresses are also
+    /// refused behind a translator.
     ///
     /// # Errors
     /// [`TargetError::Denied`], [`TargetError::Address`].
@@ -361,8 +363,8 @@ impl PushTargets {
     }
 }
 
-/// Whether exactly two slashes precede the authority of a URL: browsers' URL parser accepts any
-/// number of them.
+/// Whether exactly two slashes precede the authority of a URL: the parser of the URL Standard
+/// accepts any number of slashes.
 fn has_authority(text: &str) -> bool {
     let behind = text.split_once(':').and_then(|(_, rest)| rest.strip_prefix("//"));
     behind.is_some_and(|rest| !rest.starts_with(['/', '?', '#']))
@@ -514,7 +516,7 @@ mod tests {
         assert!(targets.read("https://a.example.com/").is_ok());
         assert!(targets.read("https://8.8.8.8/").is_ok());
         assert_eq!(targets.read("https://9.9.9.9/"), Err(TargetError::Denied));
-        // It may resolve to that address, which is checked at the connect.
+        // The name may resolve to that address, which is checked at the connect.
         assert!(targets.read("https://other.example/").is_ok());
         let other = "9.9.9.9".parse().unwrap();
         assert_eq!(
@@ -535,7 +537,7 @@ mod tests {
             assert_eq!(targets.check_address(name, own, &|_| true), is_own);
             assert!(targets.check_address(name, own, &|_| false).is_ok());
         }
-        // Also behind a translator.
+        // An address behind a translator is refused, too.
         let translated = "64:ff9b::9.9.9.9".parse().unwrap();
         assert_eq!(targets.check_address(None, translated, &|address| address == own), is_own);
         let targets = allowing(&["a.example", "9.9.9.0/24"]);

@@ -13,26 +13,26 @@ use crate::{
     watch::TaskWatch,
 };
 
-/// Characters of a failure reason that are stored.
+/// Maximum characters of a failure reason that are stored.
 const ERROR_CHARS_MAX: usize = 80;
 
 /// A webhook of a task.
 pub(super) struct Webhook {
-    /// The key of its task.
+    /// The key of the task.
     pub task: u64,
     /// The last event that was posted.
     seq: u64,
     snapshot: bool,
     form: PushForm,
-    /// False: it has not answered a challenge.
+    /// False: the URL has not answered a challenge.
     is_proven: bool,
-    /// Whether its receiver is that of the webhook it replaces.
+    /// Whether the webhook that it replaces has the same receiver.
     is_same_receiver: bool,
-    /// The holder that it is charged to.
+    /// The holder that the webhook is charged to.
     pub holder: Holder,
-    /// The next one of its task; the last one refers to none.
+    /// The next webhook of the task; `NONE` for the last one.
     next: WebhookSlot,
-    /// Packed, without its task.
+    /// The packed configuration, without its task.
     config: Box<[u8]>,
     rest: Option<Box<RareParts>>,
 }
@@ -70,8 +70,8 @@ impl Webhook {
         }
     }
 
-    /// Resumes at the position of the webhook that it replaces. `is_behind`: that one itself waits
-    /// for the end of an earlier delivery.
+    /// Resumes at the position of the webhook that it replaces. `is_behind`: the replaced webhook
+    /// itself waits for the end of an earlier delivery.
     pub fn go_on_for(&mut self, before: &Webhook, is_behind: bool) {
         (self.seq, self.snapshot) = (before.seq, before.snapshot);
         let url = |webhook: &Webhook| webhook.url().map(str::to_owned);
@@ -82,7 +82,7 @@ impl Webhook {
         self.is_same_receiver = is_same && self.form == before.form && is_its;
     }
 
-    /// Whether its receiver is that of the webhook it replaces.
+    /// Whether the webhook that it replaces has the same receiver.
     pub fn is_same_receiver(&self) -> bool {
         self.is_same_receiver
     }
@@ -97,7 +97,7 @@ impl Webhook {
         self.rest.get_or_insert_default().is_replayed = true;
     }
 
-    /// Notes that its URL has answered its challenge.
+    /// Records that the URL has answered its challenge.
     pub fn prove(&mut self) {
         self.is_proven = true;
         self.forget_error();
@@ -111,7 +111,7 @@ impl Webhook {
         self.rest.as_ref()?.url.as_deref()
     }
 
-    /// The bytes charged for it in any stage.
+    /// The bytes charged for the webhook, in any stage.
     pub fn bytes(&self) -> usize {
         let url = self.url().map_or(0, |url| url.len() + size_of::<RareParts>());
         CONFIG_BYTES + self.config.len() + url
@@ -125,7 +125,7 @@ impl Webhook {
         self.next = next.unwrap_or(WebhookSlot::NONE);
     }
 
-    /// Its next delivery; `slot` is its key.
+    /// The next delivery of the webhook; `slot` is its key.
     pub fn post(&self, slot: WebhookSlot) -> Post {
         let start = PushStart { seq: self.seq, snapshot: self.snapshot };
         let (task, form, is_proven) = (self.task, self.form, self.is_proven);
@@ -150,7 +150,7 @@ impl Webhook {
         self.snapshot || self.seq < last_seq
     }
 
-    /// Notes that its events were delivered up to this one.
+    /// Records that the events were delivered up to this one.
     pub fn posted(&mut self, seq: u64) {
         (self.seq, self.snapshot) = (seq, false);
         self.forget_error();
@@ -162,13 +162,13 @@ impl Webhook {
         }
     }
 
-    /// Stores why its last delivery failed.
+    /// Stores why the last delivery failed.
     pub fn set_error(&mut self, why: &str) {
         let rest = self.rest.get_or_insert_default();
         rest.error = why.chars().take(ERROR_CHARS_MAX).collect();
     }
 
-    /// Its dead letter.
+    /// The dead letter of the webhook.
     pub fn letter(&self, new: NewLetter) -> DeadLetter {
         let NewLetter { number, slot, task_id, holder, why, unix_ms } = new;
         let config = self.config();
@@ -192,13 +192,13 @@ impl Webhook {
 
 /// The fields of a dead letter that its webhook does not have.
 pub struct NewLetter {
-    /// Its number.
+    /// The number of the letter.
     pub number: u64,
     /// The key of the webhook.
     pub slot: WebhookSlot,
     /// The raw id of the task; empty: unknown.
     pub task_id: Box<[u8]>,
-    /// The holder that it is charged to.
+    /// The holder that the letter is charged to.
     pub holder: Holder,
     /// Why the webhook has stopped.
     pub why: WhyDead,
@@ -213,7 +213,7 @@ pub fn url_origin(url: &str) -> &str {
     &url[..end]
 }
 
-/// The webhooks of one task: a list, the oldest first.
+/// The webhooks of one task: a list, oldest first.
 pub(super) struct TaskWebhooks {
     pub first: Option<WebhookSlot>,
     pub count: u32,

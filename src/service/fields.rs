@@ -1,4 +1,4 @@
-//! Header fields of a request, for agents that request some of them.
+//! Header fields of a request, for agents that name some of them in their profiles.
 
 use std::{borrow::Cow, fmt, net::IpAddr};
 
@@ -35,8 +35,8 @@ impl<'a> RequestFields<'a> {
         RequestFields(Some(source))
     }
 
-    /// The value of a field; several are one list (RFC 9110 §5.3). A value that is not UTF-8 counts
-    /// as absent.
+    /// The value of a field; several values are joined to a list (RFC 9110 §5.3). A value that is
+    /// not UTF-8 counts as absent.
     pub fn value(self, name: &str) -> Option<Cow<'a, str>> {
         let mut found: Option<Cow<'a, str>> = None;
         self.0?.each_value(name, &mut |value| {
@@ -53,7 +53,7 @@ impl<'a> RequestFields<'a> {
         found
     }
 
-    /// Passes each value of a field to `each`, with any bytes.
+    /// Passes each value of a field to `each`; a value may have any bytes.
     pub fn each_value(self, name: &str, each: &mut dyn FnMut(&'a [u8])) {
         if let Some(source) = self.0 {
             source.each_value(name, each);
@@ -75,8 +75,8 @@ impl<'a> RequestFields<'a> {
         self.0?.upstream_log()
     }
 
-    /// How often a field occurs, with any values: if a proxy's field occurs twice, one may come
-    /// from its client.
+    /// How often a field occurs, with any values: if the field of a proxy occurs twice, one of them
+    /// may come from the client.
     pub fn count(self, name: &str) -> usize {
         let mut count = 0;
         self.each_value(name, &mut |_| count += 1);

@@ -1,4 +1,4 @@
-//! The grant that a caller was admitted by, which can be withdrawn.
+//! The withdrawable grant by which a caller was admitted.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
     task::Waker,
 };
 
-/// The withdrawable basis of a principal: a key in the configuration, the key of an issuer, the
+/// The withdrawable basis of a principal: a key in the configuration, the key of an issuer, or the
 /// authorities of certificates.
 #[derive(Debug, Default)]
 pub struct Grant {
@@ -24,8 +24,8 @@ struct Watchers {
 }
 
 impl Grant {
-    /// Stops admitting callers by it. The streams, WebSockets and waiting calls of callers that it
-    /// admitted are woken, and end.
+    /// Ends the grant: it admits no more callers. The streams, WebSockets and waiting calls of its
+    /// callers are woken, and end.
     pub fn withdraw(&self) {
         self.withdrawn.store(true, Ordering::Release);
         let watchers = std::mem::take(&mut self.watchers().wakers);
@@ -42,7 +42,7 @@ impl Grant {
     }
 }
 
-/// Wakes a task when its grant is withdrawn, until it is dropped.
+/// Wakes a waker when its grant is withdrawn; dropping the watch ends this.
 #[derive(Debug)]
 pub(crate) struct GrantWatch {
     grant: Arc<Grant>,
@@ -51,7 +51,7 @@ pub(crate) struct GrantWatch {
 }
 
 impl GrantWatch {
-    /// Wakes `waker` when `grant` is withdrawn. Check [`Grant::is_withdrawn`] after making it.
+    /// Wakes `waker` when `grant` is withdrawn. Check [`Grant::is_withdrawn`] after this call.
     pub fn new(grant: &Arc<Grant>, waker: &Waker) -> GrantWatch {
         let mut watchers = grant.watchers();
         let number = watchers.next;
@@ -61,7 +61,7 @@ impl GrantWatch {
         GrantWatch { grant: Arc::clone(grant), number, waker: waker.clone() }
     }
 
-    /// Whether it would wake the same task.
+    /// Whether it would wake the same task as `waker`.
     pub fn will_wake(&self, waker: &Waker) -> bool {
         self.waker.will_wake(waker)
     }

@@ -1,8 +1,9 @@
-//! Calls that share one answer: while the first is being decided, equal calls wait for the same
-//! decision.
+//! Calls that share one answer: while the first call waits for a decision, equal calls wait for the
+//! same decision.
 //!
-//! Invariant: all of them get the same answer, and none joins after it. They count as left when the
-//! last caller has left. A silent call, which wants the decision but no answer, never leaves.
+//! Invariant: all joined calls get the same answer, and no call joins after the answer. The callers
+//! count as disconnected when the last of them has disconnected. A silent call, which wants the
+//! decision but no answer, never disconnects.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,7 +12,7 @@ use std::{
 
 use super::{CallLink, LateAnswer, LateCall, Waiter, late::Charge};
 
-/// The side that answers several calls.
+/// The answering side of several calls.
 pub struct JoinedCalls(Mutex<Joined>);
 
 struct Joined {
@@ -19,7 +20,7 @@ struct Joined {
     is_answered: bool,
 }
 
-/// The call that is watched, among several, to detect when all callers have left.
+/// The one of several calls that is watched to detect when all callers have disconnected.
 #[derive(Default)]
 pub(crate) struct WatchedCall {
     call: Option<Arc<LateCall>>,
@@ -32,12 +33,12 @@ pub(crate) enum WantedBy {
     Caller(Arc<LateCall>),
     /// Only silent callers, which want the effect but no answer.
     Silent,
-    /// All callers have left or are answered.
+    /// All callers have disconnected or are answered.
     NoCaller,
 }
 
 impl JoinedCalls {
-    /// A waiting call, and the answering side, which more calls may join.
+    /// A waiting call and its answering side, which more calls may join.
     pub fn first() -> (CallLink, Arc<JoinedCalls>) {
         let (link, call) = CallLink::late();
         let joined = Joined { calls: vec![call], is_answered: false };
@@ -48,8 +49,8 @@ impl JoinedCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Joins a waiting call, which `charge` accounts for meanwhile; `None`: the calls are answered,
-    /// or all callers have left.
+    /// Adds a waiting call, and holds `charge` for it until it ends; `None`: the calls are
+    /// answered, or all callers have disconnected.
     pub(crate) fn join(&self, charge: Charge) -> Option<CallLink> {
         let mut joined = self.lock();
         if joined.is_answered || joined.calls.iter().all(|call| call.has_left()) {
@@ -57,7 +58,7 @@ impl JoinedCalls {
         }
         if joined.calls.len() == joined.calls.capacity() {
             joined.forget();
-            // Reserves as many again, so that the scan is amortised.
+            // Doubles the capacity, so that the cost of the scan is amortized.
             let stay = joined.calls.len();
             joined.calls.reserve(stay);
         }
@@ -67,7 +68,7 @@ impl JoinedCalls {
         Some(link)
     }
 
-    /// Answers all of them.
+    /// Answers all joined calls.
     pub fn answer(&self, answer: impl Fn() -> LateAnswer) {
         let mut joined = self.lock();
         joined.is_answered = true;
@@ -76,7 +77,7 @@ impl JoinedCalls {
         calls.iter().for_each(|call| call.answer(answer()));
     }
 
-    /// True when all callers have left without their answer.
+    /// True when all callers have disconnected without their answer.
     pub fn have_left(&self) -> bool {
         self.lock().calls.iter().all(|call| call.has_left())
     }
@@ -95,7 +96,7 @@ impl JoinedCalls {
     }
 
     /// Ready when no caller waits for the answer any more; otherwise registers `wake`. True: a
-    /// caller still wants the decision.
+    /// silent caller still wants the decision.
     pub(crate) fn poll_left(&self, watched: &mut WatchedCall, wake: &Waker) -> Poll<bool> {
         loop {
             let WatchedCall { call, waiter } = watched;
@@ -115,8 +116,7 @@ impl JoinedCalls {
 }
 
 impl Joined {
-    /// Drops finished calls. The first of the silent calls stays and never leaves, since it still
-    /// wants the decision.
+    /// Drops finished calls, except the first silent call, which still wants the decision.
     fn forget(&mut self) {
         let mut has_silent = false;
         self.calls.retain(|call| match call.is_answered() {
@@ -221,7 +221,7 @@ mod tests {
         assert!(woken.0.load(Relaxed));
         assert_eq!(calls.poll_left(&mut watched, &wake), Poll::Ready(true));
         assert!(matches!(calls.wanted_by(), WantedBy::Silent) && !calls.have_left());
-        // Another waiting caller takes its place.
+        // Another waiting caller is watched instead.
         let second = join(&calls).unwrap();
         assert_eq!(calls.poll_left(&mut watched, &wake), Poll::Pending);
         drop(second);
@@ -243,7 +243,7 @@ mod tests {
                     link.finish();
                 }
             });
-            // At the end the other side learns that no more calls follow.
+            // Dropping `give` ends the loop of the other thread.
             let give = give;
             for round in 0..ROUNDS {
                 let (first, calls) = JoinedCalls::first();
@@ -257,7 +257,7 @@ mod tests {
                 while !matches!(calls.wanted_by(), WantedBy::Silent) {
                     std::thread::yield_now();
                 }
-                // It is woken immediately after that, if at all.
+                // A wake-up comes immediately after that, if at all.
                 let since = Instant::now();
                 while polled.is_pending() && !woken.0.load(Relaxed) {
                     assert!(since.elapsed() < Duration::from_secs(20), "{round}");
@@ -273,7 +273,7 @@ mod tests {
         let charge = Arc::new(());
         for _ in 0..1_000 {
             calls.join(Box::new(Arc::clone(&charge))).unwrap().finish();
-            // Its charge is released.
+            // The charge of the call is released.
             assert_eq!(Arc::strong_count(&charge), 1);
         }
         assert!(calls.lock().calls.len() <= 8);

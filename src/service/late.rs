@@ -1,8 +1,8 @@
 //! A call that is answered later: the shared state of the waiting and the answering side.
 //!
-//! Invariant: at most one answer is given, from any thread, and wakes the waiting call. A caller
-//! that leaves before its answer is reported to the watchers at once. The charge of an answer lives
-//! until the answer is taken, or can no longer be taken.
+//! Invariant: at most one answer is accepted, from any thread, and wakes the waiting call. Watchers
+//! are notified at once of a caller that disconnects before its answer. The charge of an answer
+//! lives until the answer is taken, or can no longer be taken.
 
 use std::{
     any::Any,
@@ -18,11 +18,12 @@ use crate::{
     waiter::{SharedWaker, Waiter},
 };
 
-/// The waiting side of a call. Dropping it before the answer means that the caller has left.
+/// The waiting side of a call. Dropping it before the answer means that the caller has
+/// disconnected.
 #[derive(Default)]
 pub struct CallLink(Option<WaitingSide>);
 
-/// Boxed because most calls have none: dropping a link checks one pointer.
+/// Behind one pointer because most calls have none: dropping a link checks only that pointer.
 struct WaitingSide(Arc<LateCall>);
 
 /// The answering side.
@@ -34,16 +35,16 @@ pub enum LateAnswer {
     Message {
         /// The message.
         message: MessageBuf,
-        /// Raw id of the conversation.
+        /// Raw id of the context.
         context_id: Box<[u8]>,
     },
     /// The call fails.
     Fault(Fault),
     /// The task as it is now.
     Task(Handle),
-    /// A task that is in no store: sent alone, even if a stream was requested.
+    /// A task that no store has: the only item of the answer, even if a stream was requested.
     Copy(Box<TaskBuf>),
-    /// The task, when it ends or is interrupted.
+    /// The task, once it has ended or is interrupted.
     Wait {
         /// The task.
         handle: Handle,
@@ -52,14 +53,14 @@ pub enum LateAnswer {
     },
     /// A stream of the task.
     Stream {
-        /// Its start.
+        /// The position at which the stream begins.
         cursor: Cursor,
-        /// The wire family of the call that made the task.
+        /// The wire family of the call that created the task.
         generation: Generation,
     },
 }
 
-/// Accounts for something as long as it lives.
+/// A charge on an account or limit, released on drop.
 pub(crate) type Charge = Box<dyn Any + Send>;
 
 struct CallState {
@@ -67,18 +68,18 @@ struct CallState {
     /// The charge of the answer.
     charge: Option<Charge>,
     waiting: Option<Waker>,
-    /// Woken when the caller leaves.
+    /// Woken when the caller disconnects.
     watchers: Vec<Arc<SharedWaker>>,
 }
 
 enum CallStage {
-    /// [`LateCall::answer`] answers it, or has answered it.
+    /// [`LateCall::answer`] answers the call; `Some`: the answer is not taken yet.
     Late(Option<LateAnswer>),
-    /// Its task answers it.
+    /// The task answers the call.
     Task,
     Answered,
     Left {
-        /// True: it was never answered, neither before nor after.
+        /// True: the call was never answered, neither before nor after the disconnect.
         unanswered: bool,
     },
 }
@@ -89,7 +90,7 @@ impl CallLink {
         CallLink::of(CallStage::Late(None))
     }
 
-    /// A call that its task answers, and the side that is notified when its caller leaves.
+    /// A call that its task answers, and the side that is notified when the caller disconnects.
     pub fn of_task() -> (CallLink, Arc<LateCall>) {
         CallLink::of(CallStage::Task)
     }
@@ -100,7 +101,7 @@ impl CallLink {
         (CallLink(Some(WaitingSide(Arc::clone(&call)))), call)
     }
 
-    /// True when it has an answering side.
+    /// True when the call has an answering side.
     #[inline]
     pub fn is_some(&self) -> bool {
         self.0.is_some()
@@ -136,7 +137,7 @@ impl CallLink {
         Poll::Pending
     }
 
-    /// The call is answered, so its caller can no longer leave.
+    /// The call is answered; a later drop does not count as a disconnect.
     #[inline]
     pub fn finish(&mut self) {
         if let Some(side) = self.0.take() {
@@ -166,7 +167,8 @@ impl Drop for WaitingSide {
 }
 
 impl Outcome {
-    /// The answer is not wanted: no caller can leave before it.
+    /// Drops the outcome of a call if its client wants no answer; this does not count as a
+    /// disconnect.
     pub(crate) fn finish(self) {
         match self {
             Outcome::Answered => {}
@@ -218,7 +220,7 @@ impl LateCall {
         self.lock().charge = Some(charge);
     }
 
-    /// True when the caller has left without its answer.
+    /// True when the caller has disconnected without its answer.
     pub fn has_left(&self) -> bool {
         matches!(self.lock().stage, CallStage::Left { .. })
     }
@@ -228,7 +230,7 @@ impl LateCall {
         matches!(self.lock().stage, CallStage::Answered)
     }
 
-    /// Ready when the caller has left without its answer; otherwise registers `wake`.
+    /// Ready when the caller has disconnected without its answer; otherwise registers `wake`.
     pub fn poll_left(&self, waiter: &mut Waiter, wake: &Waker) -> Poll<()> {
         match self.poll_over(waiter, wake) {
             Poll::Ready(true) => Poll::Ready(()),
@@ -236,8 +238,9 @@ impl LateCall {
         }
     }
 
-    /// Ready when the call has ended, with true if its caller left without its answer; otherwise
-    /// registers `wake`. Atomic: no waker is called for an end that came earlier.
+    /// Ready when the call has ended, with true if its caller disconnected without its answer;
+    /// otherwise registers `wake`. Check and registration are atomic: a waker is never called for
+    /// an earlier end.
     pub(crate) fn poll_over(&self, waiter: &mut Waiter, wake: &Waker) -> Poll<bool> {
         let mut state = self.lock();
         match state.stage {
@@ -249,7 +252,7 @@ impl LateCall {
         Poll::Pending
     }
 
-    /// Ready when the caller has left without an answer; otherwise registers `wake`.
+    /// Ready when the caller has disconnected before any answer; otherwise registers `wake`.
     pub fn poll_left_unanswered(&self, waiter: &mut Waiter, wake: &Waker) -> Poll<()> {
         let mut state = self.lock();
         match state.stage {
@@ -284,7 +287,7 @@ fn wake_all(watchers: &[Arc<SharedWaker>]) {
 }
 
 impl CallState {
-    /// Notifies a watcher when the caller leaves.
+    /// Registers a watcher for the disconnect of the caller.
     fn watch(&mut self, waiter: &mut Waiter, wake: &Waker) {
         if let Some(waker) = waiter.arm(wake) {
             self.watchers.retain(SharedWaker::is_awaited);

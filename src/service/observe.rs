@@ -1,10 +1,11 @@
-//! The events that a server reports to metrics and logs: how each call has ended, and which
-//! credentials requests had.
+//! The events that a server reports to metrics and logs: the end of each call, and the result of
+//! each authentication.
 //!
 //! Invariant: each call is reported once, at its end, on the thread that answered it: immediately,
-//! after waiting, or when its stream has ended. Reports contain no secrets. `Now` is read once a
-//! poll, and most calls end in the poll in which they begin, so the observer has its own clock. It
-//! is read when a call ends; the start of a call needs no reading ([`CallObserver::turned_ns`]).
+//! after waiting, or when its stream has ended. Reports contain no secrets. `Now` is read once per
+//! poll, and most calls end in the poll in which they begin, so the observer has its own clock. The
+//! server reads that clock when a call ends; the start of a call needs no reading
+//! ([`CallObserver::turned_ns`]).
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -22,38 +23,39 @@ pub trait CallObserver: Send + Sync {
     /// The time in nanoseconds on a monotonic clock of fine resolution.
     fn clock_ns(&self) -> u64;
 
-    /// The last reading of that clock by this worker: when a call begins, the worker has just been
-    /// polled, or has just ended another call.
+    /// This worker's last reading of that clock, used as the start time of a call: the worker was
+    /// polled, or has ended another call, just before.
     fn turned_ns(&self, _worker: usize) -> u64 {
         self.clock_ns()
     }
 
-    /// Whether the value of [`CallObserver::turned_ns`] for a worker stays the same from the
-    /// beginning of a call until it is answered or left waiting. It is then read at the end, and
-    /// not at the beginning.
+    /// Whether [`CallObserver::turned_ns`] of a worker stays the same from the beginning of a call
+    /// until it is answered or starts to wait. The server then reads it at the end instead of at
+    /// the beginning.
     fn keeps_turns(&self) -> bool {
         false
     }
 
-    /// Whether it wants [`CallRecord::details`], which cost an allocation for each call.
+    /// Whether the observer wants [`CallRecord::details`], which cost an allocation for each call.
     fn wants_details(&self) -> bool {
         false
     }
 
-    /// Whether it wants [`CallRecord::details`] of a refused call, even if
-    /// [`CallObserver::wants_details`] was false, and [`CallObserver::request_refused`].
+    /// Whether the observer wants [`CallRecord::details`] of refused calls even if
+    /// [`CallObserver::wants_details`] is false, and calls of [`CallObserver::request_refused`].
     fn wants_refusals(&self) -> bool {
         false
     }
 
-    /// Called for a request with a status of 400 or above that is not a call.
+    /// Called for each refused request (status 400 or above) that is not a call.
     fn request_refused(&self, _refused: &RefusedRequest<'_>) {}
 
     /// Called when a call has ended.
     fn call_ended(&self, call: &CallRecord);
 
-    /// Called instead of [`CallObserver::call_ended`] for a call that ended in the usual way. If
-    /// the observer keeps turns, the start time is not passed and is read from its own clock.
+    /// Called instead of [`CallObserver::call_ended`] for an [`AnsweredCall`]. With
+    /// [`CallObserver::keeps_turns`] the record has no start time, which is then
+    /// [`CallObserver::turned_ns`].
     fn call_answered(&self, call: &AnsweredCall) {
         let mut record = CallRecord::from(call);
         if self.keeps_turns() {
@@ -62,20 +64,20 @@ pub trait CallObserver: Send + Sync {
         self.call_ended(&record);
     }
 
-    /// Called when a limit refused a request or a connection that is not a call: for a call, its
-    /// record names the limit ([`CallRefusal::limit`]).
+    /// Called when a limit refuses a connection, or a request that is not a call. The record of a
+    /// refused call names the limit ([`CallRefusal::limit`]).
     fn limit_hit(&self, _hit: &LimitHit<'_>) {}
 
-    /// Called with the name of an unknown filter of ListTasks that was ignored: once for each name,
-    /// and for few of them.
+    /// Called with the name of an unknown, ignored filter of ListTasks: once for each name, for a
+    /// limited number of names.
     fn filter_ignored(&self, _name: &str) {}
 
-    /// Called when an address has sent too many wrong credentials and is slowed from now on: once
-    /// each time.
+    /// Called once each time an address has sent too many wrong credentials: its answers are then
+    /// delayed.
     fn peer_slowed(&self, _address: IpAddr) {}
 
     /// Called with the result of authentication, if callers are authenticated: once for each
-    /// request that may be a call, and for each that is refused.
+    /// request that may be a call, and for each refused request.
     fn caller_asked(&self, _worker: usize, _outcome: AuthOutcome) {}
 }
 
@@ -93,7 +95,7 @@ pub enum CallBinding {
 }
 
 impl CallBinding {
-    /// All of them, in order of their numbers.
+    /// All bindings, in order of their numbers.
     pub const ALL: [CallBinding; 4] =
         [CallBinding::JsonRpc, CallBinding::HttpJson, CallBinding::Grpc, CallBinding::WebSocket];
 
@@ -105,7 +107,7 @@ impl CallBinding {
         }
     }
 
-    /// Its name in logs and metrics.
+    /// The name in logs and metrics.
     pub const fn word(self) -> &'static str {
         match self {
             CallBinding::JsonRpc => "jsonrpc",
@@ -119,22 +121,22 @@ impl CallBinding {
 /// Why a call has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallEnd {
-    /// It was answered completely: a result, a fault, or the end of a stream.
+    /// The answer was complete: a result, a fault, or the end of a stream.
     Complete,
-    /// Its client has disconnected before that.
+    /// The client disconnected before the end of the answer.
     ClientLeft,
-    /// The server ends.
+    /// The server terminated.
     Cut,
-    /// The credential that opened the stream has ended.
+    /// The credential of the caller has expired or was withdrawn.
     Expired,
-    /// Its deadline has passed.
+    /// The deadline of the call has passed.
     DeadlineExceeded,
     /// The task of the stream was evicted, or its subscriber fell behind the retained events.
     Gone,
 }
 
 impl CallEnd {
-    /// All of them, in order of their numbers.
+    /// All ends, in order of their numbers.
     pub const ALL: [CallEnd; 6] = [
         CallEnd::Complete,
         CallEnd::ClientLeft,
@@ -144,7 +146,7 @@ impl CallEnd {
         CallEnd::Gone,
     ];
 
-    /// Its name in logs and metrics.
+    /// The name in logs and metrics.
     pub const fn word(self) -> &'static str {
         match self {
             CallEnd::Complete => "complete",
@@ -160,7 +162,7 @@ impl CallEnd {
 /// A refusal by a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitHit<'a> {
-    /// The worker that refused it.
+    /// The worker that refused the request.
     pub worker: usize,
     /// The name of the limit, or of the share of a caller.
     pub limit: &'static str,
@@ -168,13 +170,13 @@ pub struct LimitHit<'a> {
     pub owner: Option<&'a str>,
 }
 
-/// A refused request that is not a call: its caller is not admitted, its path is unknown, or its
+/// A refused request that is not a call: the caller is not admitted, the path is unknown, or the
 /// head or body is rejected.
 #[derive(Clone, Copy, Debug)]
 pub struct RefusedRequest<'a> {
     /// The client address; `None`: unknown, as over a Unix socket.
     pub peer: Option<IpAddr>,
-    /// Its caller, if known.
+    /// The caller, if known.
     pub principal: Option<&'a Principal>,
     /// The HTTP status of the refusal, also over gRPC.
     pub status: u16,
@@ -187,7 +189,7 @@ pub struct RefusedRequest<'a> {
 /// Why a call was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallRefusal {
-    /// The fault of its answer.
+    /// The fault in the answer.
     pub kind: FaultKind,
     /// The limit that was reached, if any.
     pub limit: Option<&'static str>,
@@ -202,21 +204,21 @@ impl From<&Fault> for CallRefusal {
 /// A call that was answered in the poll in which it arrived, without details.
 #[derive(Clone, Copy, Debug)]
 pub struct AnsweredCall {
-    /// The worker that answered it.
+    /// The worker that answered the call.
     pub worker: usize,
-    /// Its binding.
+    /// The binding.
     pub binding: CallBinding,
-    /// Its operation.
+    /// The operation.
     pub op: Op,
-    /// Its generation.
+    /// The generation.
     pub generation: Generation,
     /// The agent.
     pub agent: AgentIndex,
-    /// When it began, on [`CallObserver::clock_ns`]; 0 if the observer keeps turns.
+    /// When the call began, on [`CallObserver::clock_ns`]; 0 with [`CallObserver::keeps_turns`].
     pub began_ns: u64,
-    /// Bytes of its body or message; for a batch, counted for its first call.
+    /// Bytes of the body or message; for a batch, counted for its first call.
     pub bytes_in: u64,
-    /// Bytes of its answer, over HTTP/1.1 including the head.
+    /// Bytes of the answer, over HTTP/1.1 including the head.
     pub bytes_out: u64,
 }
 
@@ -246,33 +248,33 @@ impl From<&AnsweredCall> for CallRecord {
 /// The record of an ended call.
 #[derive(Clone, Debug)]
 pub struct CallRecord {
-    /// The worker that answered it.
+    /// The worker that answered the call.
     pub worker: usize,
-    /// Its binding.
+    /// The binding.
     pub binding: CallBinding,
-    /// Its operation; `None`: unknown.
+    /// The operation; `None`: unknown.
     pub op: Option<Op>,
-    /// Its generation.
+    /// The generation.
     pub generation: Generation,
     /// The agent.
     pub agent: AgentIndex,
-    /// Why it was refused; `None`: it was not.
+    /// Why the call was refused; `None`: not refused.
     pub refusal: Option<CallRefusal>,
-    /// The HTTP status of its answer, or the gRPC code.
+    /// The HTTP status of the answer, or the gRPC code.
     pub status: u16,
-    /// When it began, on [`CallObserver::clock_ns`].
+    /// When the call began, on [`CallObserver::clock_ns`].
     pub began_ns: u64,
-    /// True: it was not answered in the poll in which it arrived.
+    /// True: the call was not answered in the poll in which it arrived.
     pub waited: bool,
-    /// Bytes of its body or message; for a batch, counted for its first call.
+    /// Bytes of the body or message; for a batch, counted for its first call.
     pub bytes_in: u64,
-    /// Bytes of its answer, over HTTP/1.1 including the head.
+    /// Bytes of the answer, over HTTP/1.1 including the head.
     pub bytes_out: u64,
-    /// The record of its stream; `None`: it requested none, or got none.
+    /// The record of the stream; `None`: the answer was not a stream.
     pub stream: Option<StreamRecord>,
-    /// Why it has ended.
+    /// Why the call has ended.
     pub end: CallEnd,
-    /// Its log details, if an observer wants them.
+    /// The log details, if an observer wants them.
     pub details: Option<Box<CallDetails>>,
     /// The caller of a call that a limit refused, if known.
     pub refused: Option<Arc<Principal>>,
@@ -285,16 +287,16 @@ pub struct StreamRecord {
     pub first_event_ns: Option<u64>,
     /// The number of written events.
     pub events: u64,
-    /// The largest number of events that it had to catch up at once.
+    /// The largest value of `behind`.
     pub behind_max: u64,
-    /// The number of events since it had last caught up.
+    /// The number of events written since the stream had last caught up with its task.
     pub behind: u64,
-    /// True: its subscriber resumed, and named the last event that it had.
+    /// True: the subscriber resumed, and named the last event that it had received.
     pub resumed: bool,
 }
 
 impl StreamRecord {
-    /// Adds the events of one poll; `has_all`: no event is left.
+    /// Adds the events of one poll; `has_all`: no event remains.
     pub fn wrote(&mut self, events: u64, has_all: bool, clock: impl FnOnce() -> u64) {
         if events > 0 {
             self.first_event_ns.get_or_insert_with(clock);
@@ -308,34 +310,34 @@ impl StreamRecord {
     }
 }
 
-/// The log details of a call, in addition to its numbers.
+/// The log details of a call, in addition to its [`CallRecord`].
 #[derive(Clone, Debug, Default)]
 pub struct CallDetails {
-    /// The raw JSON text of its task id; empty: unknown.
+    /// The raw JSON text of the task id; empty: unknown.
     pub task: Vec<u8>,
-    /// Its caller.
+    /// The caller.
     pub principal: Option<Arc<Principal>>,
     /// The client address; `None`: unknown, as over a Unix socket.
     pub peer: Option<IpAddr>,
-    /// Why it was refused, in one sentence; empty: only [`CallRefusal::kind`] is known.
+    /// Why the call was refused, in one sentence; empty: only [`CallRefusal::kind`] is known.
     pub reason: String,
-    /// Its trace id (W3C Trace Context §3.2.2.3), in lower-case hex.
+    /// The trace id (W3C Trace Context §3.2.2.3), in lower-case hex.
     pub trace_id: Option<[u8; 32]>,
-    /// Its span, if it is traced.
+    /// The span, if the call is traced.
     pub span: Option<CallSpan>,
-    /// The upstream that it was passed to.
+    /// The upstream to which the call was forwarded.
     pub upstream: Option<Arc<LoggedUpstream>>,
 }
 
 impl CallDetails {
-    /// Records the shown task, if none is recorded yet.
+    /// Records the task of an answer, if no task is recorded yet.
     pub fn note(&mut self, id: RawText<'_>) {
         if self.task.is_empty() {
             self.task.extend_from_slice(id.raw());
         }
     }
 
-    /// Records the task of an answer.
+    /// Records the task of a reply.
     pub fn note_reply(&mut self, reply: &Reply<'_>) {
         if let Reply::Task { view, .. } = reply {
             self.note(view.id());
@@ -369,15 +371,15 @@ impl CallDetails {
 pub enum AuthOutcome {
     /// The caller is authenticated by this kind of credential.
     Admitted(CredentialKind),
-    /// It is anonymous, and may call.
+    /// The caller is anonymous, and may call.
     Anonymous,
-    /// It has no credential, and needs one.
+    /// The caller has no credential, and needs one.
     Missing,
-    /// Its credential is wrong.
+    /// The credential is wrong.
     Wrong,
     /// The authenticator cannot decide now.
     Unavailable,
-    /// Too many wrong credentials came from its address.
+    /// Too many wrong credentials came from the caller's address.
     TooMany,
 }
 
@@ -385,7 +387,7 @@ impl AuthOutcome {
     /// The number of outcomes.
     pub const COUNT: usize = CredentialKind::ALL.len() + 5;
 
-    /// Its number, below [`AuthOutcome::COUNT`].
+    /// The number of the outcome, below [`AuthOutcome::COUNT`].
     pub const fn index(self) -> usize {
         match self {
             AuthOutcome::Anonymous => 0,
@@ -397,7 +399,7 @@ impl AuthOutcome {
         }
     }
 
-    /// All of them, in order of their numbers.
+    /// All outcomes, in order of their numbers.
     pub fn all() -> impl Iterator<Item = AuthOutcome> {
         let others = [
             AuthOutcome::Anonymous,
@@ -409,7 +411,7 @@ impl AuthOutcome {
         others.into_iter().chain(CredentialKind::ALL.map(AuthOutcome::Admitted))
     }
 
-    /// Its name in metrics, and the kind of credential.
+    /// The name of the outcome in metrics, and the kind of credential.
     pub const fn words(self) -> (&'static str, &'static str) {
         match self {
             AuthOutcome::Admitted(kind) => ("admitted", kind.word()),

@@ -1,4 +1,4 @@
-//! Pages about the server itself: liveness, readiness and counters; and the operator's requests.
+//! Pages about the server (liveness, readiness, counters), and other requests of the operator.
 
 use std::net::IpAddr;
 
@@ -35,7 +35,7 @@ pub struct PageAnswer {
     pub media: &'static str,
 }
 
-/// A request of the operator in addition to the pages; no other client can make it.
+/// A request to the admin interface that is not a page; only the operator can send it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdminRequest<'a> {
     /// The method.
@@ -48,18 +48,19 @@ pub struct AdminRequest<'a> {
     pub content: &'a [u8],
     /// The address of the operator; `None`: a unix socket.
     pub peer: Option<IpAddr>,
-    /// The authenticated operator, as tasks name their owners; `None`: no credential.
+    /// The authenticated operator ([`Principal::owner`](super::Principal::owner)); `None`: no
+    /// credential.
     pub operator: Option<&'a str>,
 }
 
 /// The methods of an admin resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdminMethod {
-    /// GET or HEAD: reads it.
+    /// GET or HEAD: reads the resource.
     Get,
-    /// POST: acts on it.
+    /// POST: performs an action.
     Post,
-    /// DELETE: removes it.
+    /// DELETE: removes the resource.
     Delete,
     /// Any other method, which is rejected: the error lists the allowed methods.
     Other,
@@ -72,23 +73,23 @@ pub enum AdminAnswer {
     Page(PageAnswer),
     /// The path only allows these methods.
     Allows(&'static [AdminMethod]),
-    /// Unknown path.
+    /// The path is unknown.
     Nowhere,
 }
 
 /// Writes the pages of a server.
 pub trait PageSource: Send + Sync {
-    /// Whether the pages are also served next to the agents; otherwise only on the admin listener
-    /// ([`Peer::is_admin`](super::Peer::is_admin)).
+    /// Whether the listeners of the agents also serve the pages; otherwise only the admin listener
+    /// does ([`Peer::is_admin`](super::Peer::is_admin)).
     fn are_beside_agents(&self) -> bool;
 
     /// Appends a page, with details only if the client may see them. `None`: the page does not
     /// exist.
     fn write(&self, page: ServerPage, details: bool, out: &mut Vec<u8>) -> Option<PageAnswer>;
 
-    /// Handles a request of the operator in addition to the pages, and appends the answer's
-    /// content. Called only for the admin listener ([`Peer::is_admin`](super::Peer::is_admin)), and
-    /// never for a change that a browser page requests.
+    /// Handles a request of the operator that is not a page, and appends the content of the answer.
+    /// Called only for the admin listener ([`Peer::is_admin`](super::Peer::is_admin)), and never
+    /// for a change that a web page requests.
     fn administer(&self, request: AdminRequest<'_>, out: &mut Vec<u8>) -> AdminAnswer {
         let _ = (request, out);
         AdminAnswer::Nowhere

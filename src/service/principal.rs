@@ -10,20 +10,20 @@ use super::scope::NumberHint;
 /// The kind of a caller's credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CredentialKind {
-    /// A key in its own header field.
+    /// A key in a header field (API key).
     ApiKey,
     /// A bearer token in the configuration.
     Bearer,
     /// A signed bearer token of an issuer.
     Jwt,
-    /// A certificate of TLS.
+    /// A TLS client certificate.
     Certificate,
-    /// The fields of a trusted proxy.
+    /// The header fields of a trusted proxy.
     Proxy,
 }
 
 impl CredentialKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [CredentialKind; 5] = [
         CredentialKind::ApiKey,
         CredentialKind::Bearer,
@@ -32,7 +32,7 @@ impl CredentialKind {
         CredentialKind::Proxy,
     ];
 
-    /// Its name in owners, logs and metrics.
+    /// The name of the kind in owners, logs and metrics.
     pub const fn word(self) -> &'static str {
         match self {
             CredentialKind::ApiKey => "key",
@@ -47,12 +47,12 @@ impl CredentialKind {
 /// The tenants that a principal's calls may name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TenantGrant {
-    /// None: its calls have no tenant.
+    /// No tenant may be named.
     #[default]
     None,
-    /// Any that the server allows.
+    /// Any tenant that the server allows.
     Any,
-    /// These; a call that names none gets the first.
+    /// These tenants; a call without a tenant gets the first.
     Named(Vec<Box<str>>),
 }
 
@@ -66,7 +66,7 @@ impl TenantGrant {
         }
     }
 
-    /// The tenant of a call that names none.
+    /// The tenant of a call that does not name one.
     pub fn home(&self) -> Option<&str> {
         match self {
             TenantGrant::None | TenantGrant::Any => None,
@@ -84,9 +84,9 @@ pub struct ScopeSet(Box<[Arc<str>]>);
 pub struct ScopesAskedFor {
     /// Grows with each change.
     pub number: u64,
-    /// Their names, including the server's own.
+    /// The names of the scopes, including the scopes that the server itself defines.
     pub names: ScopeSet,
-    /// True: an agent reads all scopes of its callers, so none may be dropped.
+    /// True: an agent reads all scopes of its callers, so no scope may be dropped.
     pub all: bool,
 }
 
@@ -100,7 +100,7 @@ impl ScopeSet {
     /// To administer the server.
     pub const ADMIN: &'static str = "a2a:admin";
 
-    /// These scopes, in any order; repeated ones count once.
+    /// A set of these scopes, in any order; duplicates are dropped.
     pub fn new(names: impl IntoIterator<Item = impl Into<Arc<str>>>) -> ScopeSet {
         let mut names: Vec<Arc<str>> = names.into_iter().map(Into::into).collect();
         names.sort_unstable();
@@ -113,18 +113,18 @@ impl ScopeSet {
         ScopeSet(names.0.iter().filter(|name| self.has(name)).map(Arc::clone).collect())
     }
 
-    /// Bytes behind pointers; `is_shared`: the texts are shared.
+    /// Bytes on the heap; `is_shared`: without the texts, which are shared.
     fn held_bytes(&self, is_shared: bool) -> usize {
         let texts = self.0.iter().filter(|_| !is_shared).map(|name| allocation(16 + name.len()));
         allocation(size_of_val(&*self.0)) + texts.sum::<usize>()
     }
 
-    /// Whether it contains this scope.
+    /// Whether the set contains this scope.
     pub fn has(&self, name: &str) -> bool {
         self.0.binary_search_by(|known| (**known).cmp(name)).is_ok()
     }
 
-    /// All of them, sorted.
+    /// All scopes, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|name| &**name)
     }
@@ -133,17 +133,17 @@ impl ScopeSet {
 /// The fields of a principal.
 #[derive(Clone, Debug)]
 pub struct PrincipalBuf {
-    /// The kind of its credential.
+    /// The kind of the credential.
     pub kind: CredentialKind,
     /// The issuer of the name: `iss` of a JWT; empty for the configuration.
     pub issuer: String,
-    /// Its name: `sub` of a JWT, the name of a key.
+    /// The name: `sub` of a JWT, or the name of a key.
     pub name: String,
-    /// The tenants that its calls may name.
+    /// The tenants that calls of the principal may name.
     pub tenants: TenantGrant,
-    /// Its scopes.
+    /// The scopes of the principal.
     pub scopes: ScopeSet,
-    /// The name of its quota; `None`: the default quota.
+    /// The name of the quota; `None`: the default quota.
     pub quota: Option<String>,
 }
 
@@ -161,7 +161,7 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// A principal of this name.
+    /// A principal with these fields.
     pub fn new(of: PrincipalBuf) -> Principal {
         let PrincipalBuf { kind, issuer, name, tenants, scopes, quota } = of;
         Principal {
@@ -176,7 +176,7 @@ impl Principal {
         }
     }
 
-    /// The kind of its credential.
+    /// The kind of the credential.
     pub fn kind(&self) -> CredentialKind {
         self.kind
     }
@@ -192,7 +192,8 @@ impl Principal {
         self
     }
 
-    /// Its bytes, as an allocator rounds them; `are_shared`: count only pointers for its scopes.
+    /// Bytes of the principal, as an allocator rounds them; `are_shared`: without the texts of its
+    /// scopes.
     pub(crate) fn held_bytes(&self, are_shared: bool) -> usize {
         let tenants = match &self.tenants {
             TenantGrant::None | TenantGrant::Any => 0,
@@ -207,43 +208,45 @@ impl Principal {
         own + texts.iter().sum::<usize>() + quota + tenants + self.scopes.held_bytes(are_shared)
     }
 
-    /// Its name, which is unique only together with the kind and the issuer.
+    /// The name, which is unique only together with the kind and the issuer.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The name under which its tasks are stored; unique.
+    /// The unique name under which the tasks of the principal are stored.
     pub fn owner(&self) -> &str {
         &self.owner
     }
 
-    /// The service's cached number of [`Principal::owner`], if that is the owner of a call.
+    /// The cached number of [`Principal::owner`] in a service; `None`: `owner` is a different
+    /// string.
     pub(crate) fn hint_of(&self, owner: &str) -> Option<&NumberHint> {
         std::ptr::eq(owner, &*self.owner).then_some(&self.owner_hint)
     }
 
-    /// The tenants that its calls may name.
+    /// The tenants that calls of the principal may name.
     pub fn tenants(&self) -> &TenantGrant {
         &self.tenants
     }
 
-    /// Its scopes.
+    /// The scopes of the principal.
     pub fn scopes(&self) -> &ScopeSet {
         &self.scopes
     }
 
-    /// The name of its quota.
+    /// The name of the quota.
     pub fn quota(&self) -> Option<&str> {
         self.quota.as_deref()
     }
 }
 
-/// The size of an allocation: 8 bytes of overhead, in steps of 16, at least 32.
+/// The size of an allocation: with 8 bytes of overhead, in steps of 16, at least 32.
 fn allocation(bytes: usize) -> usize {
     if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16).max(32) }
 }
 
-/// The kind, the issuer and the name in an owner; `None`: it is not a principal's.
+/// The credential kind, the issuer and the name in an owner; `None`: the owner is not that of a
+/// principal.
 #[cfg(any(feature = "auth", test))]
 pub(crate) fn read_owner(owner: &str) -> Option<(CredentialKind, String, &str)> {
     let (word, rest) = owner.split_once(' ')?;
@@ -266,7 +269,8 @@ fn owner(kind: CredentialKind, issuer: &str, name: &str) -> String {
     owner
 }
 
-/// Whether an operator's `wanted` names this owner: completely, or by the principal's name alone.
+/// Whether `wanted` of an operator names this owner: by the full owner, or by the name of the
+/// principal alone.
 #[cfg(feature = "net")]
 pub(crate) fn is_owner_named(owner: &str, wanted: &str) -> bool {
     owner == wanted || owner.splitn(3, ' ').nth(2) == Some(wanted)

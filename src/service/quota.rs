@@ -1,8 +1,8 @@
 //! The quotas of a caller: rates and permits, and the account on which they are counted.
 //!
-//! Invariant: a rate is one word, the time at which all charges are paid off (GCRA, ITU-T I.371):
-//! it is compared and updated atomically, so no caller exceeds it by using two threads. Dropping a
-//! permit returns it.
+//! Invariant: the state of a rate is one word, the time at which all charges are paid off (GCRA,
+//! ITU-T I.371). The word is compared and updated atomically, so concurrent calls of a caller
+//! cannot exceed the rate. Dropping a permit returns it.
 
 mod running;
 
@@ -30,33 +30,33 @@ const MINUTE_NS: u64 = 60_000_000_000;
 pub struct Rate {
     /// The number per minute; at least 1.
     pub per_minute: u32,
-    /// The number at once, after a pause; at least 1.
+    /// The maximum burst after a pause; at least 1.
     pub burst: u32,
 }
 
 /// The limits of one caller; `None`: unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// Calls; each of a batch counts.
+    /// Calls; each call of a batch counts.
     pub calls: Option<Rate>,
     /// KiB of requests, heads included.
     pub request_kib: Option<Rate>,
     /// Open streams.
     pub streams: Option<u32>,
-    /// Tasks that are neither finished nor waiting for their client; and, counted separately, the
-    /// same number of calls for which an agent looks up a task that is not stored, or decides on a
+    /// Tasks that are neither finished nor waiting for their client. Counted separately with the
+    /// same limit: calls for which an agent looks up a task that is not stored, or decides on a
     /// cancel.
     pub running_tasks: Option<u32>,
-    /// KiB that these tasks hold together; the calls may hold the same.
+    /// KiB of all these tasks together; counted separately with the same limit: KiB of these calls.
     pub running_kib: Option<u32>,
-    /// Waiting calls; the rest of a batch counts as one.
+    /// Waiting calls; the remaining calls of a batch count as one.
     pub waiting_calls: Option<u32>,
 }
 
 impl Quota {
-    /// The default limits of each caller if callers are authenticated: one of [`CALLER_SHARES`]
-    /// parts of the server's streams, tasks, bytes of tasks and waiting calls. A task may be a
-    /// deferred call, so the smaller of both limits counts.
+    /// The default limits of each caller if callers are authenticated: the server's streams, tasks,
+    /// bytes of tasks and waiting calls, divided by [`CALLER_SHARES`]. Deferred calls count as
+    /// running tasks, so the smaller of `tasks_max` and `deferred_calls_max` is divided.
     pub fn share_of(limits: &Limits) -> Quota {
         let share = |all: usize| u32::try_from(all / CALLER_SHARES).unwrap_or(u32::MAX).max(1);
         Quota {
@@ -68,15 +68,15 @@ impl Quota {
         }
     }
 
-    /// The streams and waiting calls of all anonymous callers together, where `self` is each
-    /// caller's share: half of all.
+    /// The streams and waiting calls of all anonymous callers together: half of the server's, if
+    /// `self` is [`Quota::share_of`].
     pub(crate) fn of_strangers(self) -> Quota {
         let half = |share: u32| share.saturating_mul(CALLER_SHARES as u32 / 2);
         let (streams, waiting_calls) = (self.streams.map(half), self.waiting_calls.map(half));
         Quota { streams, waiting_calls, ..Quota::default() }
     }
 
-    /// These limits; those that are not set come from `other`.
+    /// These limits; missing limits come from `other`.
     fn or(self, other: Quota) -> Quota {
         Quota {
             calls: self.calls.or(other.calls),
@@ -88,7 +88,8 @@ impl Quota {
         }
     }
 
-    /// These concurrency limits, and at most the ones of another quota.
+    /// This quota, with its limits on streams, running tasks and their bytes reduced to those of
+    /// another quota.
     pub(crate) fn permits_of(self, other: Quota) -> Quota {
         let least = |own: Option<u32>, other: Option<u32>| match (own, other) {
             (Some(own), Some(other)) => Some(own.min(other)),
@@ -110,19 +111,19 @@ impl Quota {
 /// The quotas of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quotas {
-    /// For authenticated callers that name no other quota.
+    /// The quota of authenticated callers without a named quota.
     pub known: Quota,
-    /// For anonymous callers, by address: an IPv4 address, or an IPv6 network of 64 bits.
+    /// The quota of each anonymous caller: an IPv4 address, or an IPv6 network of 64 bits.
     pub anonymous: Quota,
-    /// By name ([`Principal::quota`](super::Principal::quota)).
+    /// Quotas by name ([`Principal::quota`](super::Principal::quota)).
     pub named: BTreeMap<String, Quota>,
-    /// For all callers of a tenant together, by its name, in addition to each caller's own quota.
-    /// `running_kib` has no effect there.
+    /// Quotas of all callers of a tenant together, by the name of the tenant, in addition to each
+    /// caller's own quota. Their `running_kib` has no effect.
     pub tenants: BTreeMap<String, Quota>,
 }
 
 impl Quotas {
-    /// These quotas; those that are not set come from `other`.
+    /// These quotas; missing limits come from `other`.
     pub(crate) fn or(self, other: Quota) -> Quotas {
         let named = self.named.into_iter().map(|(name, quota)| (name, quota.or(other)));
         Quotas {
@@ -140,36 +141,36 @@ impl Quotas {
             || self.named.values().chain(self.tenants.values()).any(Quota::has_rate)
     }
 
-    /// The quota of this name; an unknown name gives the default of authenticated callers.
+    /// The quota with this name; for an unknown name the default of authenticated callers.
     pub(crate) fn of(&self, name: Option<&str>) -> Quota {
         let named = name.and_then(|name| self.named.get(name));
         *named.unwrap_or(&self.known)
     }
 }
 
-/// The rest of a caller's rate.
+/// The unused part of a caller's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLeft {
     /// The number that may be used now.
     pub remaining: u32,
-    /// Seconds until all of it may be used.
+    /// Seconds until the whole burst may be used.
     pub reset_s: u32,
 }
 
-/// The rate is used up; seconds until it is available again.
+/// The rate is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsedUp {
-    /// The seconds.
+    /// Seconds until the charge fits the rate.
     pub retry_s: u32,
 }
 
 impl Rate {
-    /// A rate with a minute's number as its burst.
+    /// A rate with the number per minute as its burst.
     pub const fn per_minute(per_minute: u32) -> Rate {
         Rate { per_minute, burst: per_minute }
     }
 
-    /// The smaller of each number.
+    /// The smaller of each of the two numbers.
     pub(crate) fn at_most(self, other: Rate) -> Rate {
         Rate {
             per_minute: self.per_minute.min(other.per_minute),
@@ -181,8 +182,8 @@ impl Rate {
         MINUTE_NS / u64::from(self.per_minute.max(1))
     }
 
-    /// Charges `count` to the rate with the state `paid_ns`; more than a burst is allowed when
-    /// nothing else is charged.
+    /// Charges `count` to the rate with the state `paid_ns`; a `count` above the burst is accepted
+    /// when all other charges are paid off.
     fn take(self, paid_ns: &AtomicU64, count: u32, now: Now) -> Result<RateLeft, UsedUp> {
         let (now_ns, interval_ns) = (now.mono_ms.saturating_mul(1_000_000), self.interval_ns());
         let burst_ns = interval_ns.saturating_mul(self.burst.max(1).into());
@@ -213,14 +214,14 @@ fn seconds(ns: u64) -> u32 {
     u32::try_from(ns.div_ceil(1_000_000_000)).unwrap_or(u32::MAX)
 }
 
-/// The use of one caller.
+/// The quota usage of one caller.
 #[derive(Debug, Default)]
 pub struct CallerAccount {
     calls: AtomicU64,
     bytes: AtomicU64,
     /// Bytes of unfinished tasks without an owner.
     running_bytes: RunningBytes,
-    /// Bytes of its calls for which an agent looks up a task, or decides on a cancel.
+    /// Bytes of calls for which an agent looks up a task, or decides on a cancel.
     asked_bytes: RunningBytes,
     streams: AtomicU32,
     /// Unfinished tasks without an owner.
@@ -252,17 +253,17 @@ impl CallerAccount {
         &self.running_bytes
     }
 
-    /// Whether nothing is held and all charges are paid off.
+    /// Whether no permit is taken, no byte is charged and all rates are paid off.
     fn is_idle(&self, now_ns: u64) -> bool {
         let is_paid = |word: &AtomicU64| word.load(Relaxed) <= now_ns;
         let permits = [&self.streams, &self.running, &self.asked, &self.waiting];
         let has_permits = permits.iter().any(|word| word.load(Relaxed) > 0);
         let holds = has_permits || self.running_bytes.count() > 0;
-        // Calls hold bytes only as long as their permits.
+        // Calls in `asked` hold bytes only as long as their permits.
         !holds && is_paid(&self.calls) && is_paid(&self.bytes)
     }
 
-    /// The cost of evicting it.
+    /// The cost of evicting the account.
     pub fn worth(&self, now: Now) -> u64 {
         let now_ns = now.mono_ms.saturating_mul(1_000_000);
         match self.is_idle(now_ns) {
@@ -273,7 +274,7 @@ impl CallerAccount {
     }
 }
 
-/// Takes one of `most` permits; false: all are taken.
+/// Takes one of `most` permits; false: no permit is free.
 fn take_one(taken: &AtomicU32, most: u32) -> bool {
     let more = |taken: u32| (taken < most).then(|| taken + 1);
     taken.fetch_update(Relaxed, Relaxed, more).is_ok()
@@ -305,7 +306,7 @@ impl PermitKind {
     }
 }
 
-/// A permit of a caller, returned on drop.
+/// A permit of a caller; dropping it returns it.
 #[derive(Debug)]
 pub struct CallerPermit {
     kind: PermitKind,
@@ -315,14 +316,15 @@ pub struct CallerPermit {
 }
 
 impl CallerPermit {
-    /// Takes a permit, if fewer than `most` are taken; `None`: all are taken.
+    /// Takes a permit; `None`: `most` are taken already.
     pub fn take(kind: PermitKind, account: &Arc<CallerAccount>, most: u32) -> Option<CallerPermit> {
         let is_taken = take_one(kind.taken(account), most);
         let (strangers, tenant) = (None, None);
         is_taken.then(|| CallerPermit { kind, account: Arc::clone(account), strangers, tenant })
     }
 
-    /// The same permit, which also counts among the permits that all anonymous callers share.
+    /// The same permit, which also counts among those of all anonymous callers; `None`: `most` of
+    /// these are taken already.
     pub(crate) fn of_strangers(
         mut self,
         all: &Arc<CallerAccount>,
@@ -332,7 +334,8 @@ impl CallerPermit {
         self.strangers.is_some().then_some(self)
     }
 
-    /// The same permit, which also counts among the tenant's.
+    /// The same permit, which also counts among those of the tenant; `None`: `most` of these are
+    /// taken already.
     pub(crate) fn of_tenant(mut self, all: &Arc<CallerAccount>, most: u32) -> Option<CallerPermit> {
         self.tenant = take_one(self.kind.taken(all), most).then(|| Arc::clone(all));
         self.tenant.is_some().then_some(self)

@@ -1,4 +1,4 @@
-//! The scope of a task: the key of everything that is stored.
+//! The scope of a task, the key of all stored data.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AgentIndex(pub u16);
 
-/// Index of a tenant of an agent; 0: none was named.
+/// Index of a tenant of an agent; 0: no tenant was named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TenantIndex(pub u16);
 
@@ -14,10 +14,10 @@ pub struct TenantIndex(pub u16);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OwnerIndex(pub u32);
 
-/// The scope of a task: the key of everything that is stored. Tasks in other scopes are invisible.
+/// The scope of a task, the key of all stored data. Tasks in other scopes are invisible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scope {
-    /// The agent behind the path.
+    /// The agent at the path of the request.
     pub agent: AgentIndex,
     /// The tenant that the caller named.
     pub tenant: TenantIndex,
@@ -42,8 +42,8 @@ impl Scope {
     }
 }
 
-/// The number that a service has given a name, cached with the name: for one generation of that
-/// service's numbers. Other services use other generations.
+/// The number that a service has assigned to a name, cached with the name and with the generation
+/// of the service's numbers. Each service uses other generations.
 #[derive(Debug, Default)]
 pub struct NumberHint(AtomicU64);
 
@@ -68,7 +68,7 @@ impl NumberHint {
 }
 
 impl Clone for NumberHint {
-    /// Caches nothing: a clone may get another name.
+    /// Returns an empty cache: a clone may get another name.
     fn clone(&self) -> NumberHint {
         NumberHint::default()
     }

@@ -10,20 +10,19 @@ use super::{Caller, Now, RunningShare};
 /// State that all calls of a server share.
 #[derive(Default)]
 pub struct SharedByCalls {
-    /// Bytes of all connections' buffers: the more there are, the smaller is a page.
+    /// Bytes of all connections' buffers: the more bytes, the smaller a page of tasks.
     pub held_bytes: Arc<AtomicUsize>,
     /// Looks up the limits of callers; `None`: unlimited.
     pub shares: Option<Box<dyn CallerShares>>,
-    /// Whether proxies are trusted: a caller's address may then be a forwarded one.
+    /// Whether proxies are trusted: the address of a caller may then come from a header field.
     pub has_proxies: bool,
 }
 
-/// Looks up the limits of each caller, for calls that seldom need them.
+/// Looks up the limits of a caller on demand, since few calls need them.
 pub trait CallerShares: Send + Sync {
-    /// The limits of a caller beyond the tasks that it owns: permits on its account; `None`:
-    /// unlimited.
+    /// The limits on the running tasks of a caller, with its account; `None`: unlimited.
     fn running(&self, caller: &Caller<'_>, now: Now) -> Option<RunningShare>;
 
-    /// The client address of a caller: the one that trusted proxies have forwarded, if any.
+    /// The client address of a caller: the address that trusted proxies have forwarded, if any.
     fn address(&self, caller: &Caller<'_>) -> Option<IpAddr>;
 }

@@ -2,7 +2,7 @@
 
 use crate::model::TaskState;
 
-/// Stored, evicted and ended tasks.
+/// Counts of stored, evicted and failed tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServiceStats {
     /// Tasks by state, in the order of [`TaskState::ALL`].
@@ -12,8 +12,8 @@ pub struct ServiceStats {
     /// Finished tasks that were evicted because of `task_ttl_ms`, `tasks_max`, `store_bytes_max`
     /// and `owners_max`.
     pub evicted: [u64; 4],
-    /// Unfinished tasks that failed because of `unfinished_idle_ms` and `input_required_ttl_ms`,
-    /// and because the store was full and their owner had used its share.
+    /// Unfinished tasks that failed because of `unfinished_idle_ms` and `input_required_ttl_ms`, or
+    /// because the store was full and their owner had used its share.
     pub ended: [u64; 3],
 }
 
@@ -26,7 +26,7 @@ impl ServiceStats {
     pub const ENDED_BY: [&'static str; 3] =
         ["unfinished_idle_ms", "input_required_ttl_ms", "owner_share"];
 
-    /// All tasks.
+    /// The number of all stored tasks.
     pub fn count(&self) -> u64 {
         self.tasks.iter().sum()
     }

@@ -1,7 +1,7 @@
 //! The journal hook: receives every change of a task, for a journal or a replica.
 //!
 //! Invariant: each change of a task is recorded, in order and before a caller sees it. An answer
-//! that shows a task is held back until the last record that it shows is durable; other answers
+//! that shows a task is held back until the task's last record in it is durable; other answers
 //! never wait.
 
 use std::task::Waker;
@@ -15,34 +15,34 @@ use crate::{
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub enum Record<'a> {
-    /// A client's message made it, in state `submitted`.
+    /// A client's message created the task, in state `submitted`.
     Created {
-        /// Its id, chosen by a client or the store.
+        /// The id of the task, chosen by a client or the store.
         id: RawText<'a>,
-        /// The id of its conversation.
+        /// The id of its context.
         context_id: RawText<'a>,
-        /// True: a client chose the id, so it does not encode the task's slot.
+        /// True: a client chose the id, so the id does not encode the task's slot.
         is_chosen: bool,
-        /// Its scope. The numbers of tenant and owner are valid for this run, and as long as the
-        /// task exists.
+        /// The scope of the task. The numbers of tenant and owner are valid in this process, as
+        /// long as the task exists.
         scope: Scope,
         /// The name of the tenant.
         tenant: Option<&'a str>,
         /// The name of the owner.
         owner: Option<&'a str>,
-        /// The wire family of the call that made it.
+        /// The wire family of the call that created the task.
         generation: Generation,
         /// The time in milliseconds since the Unix epoch.
         at_ms: u64,
         /// The message.
         message: Message<'a>,
     },
-    /// An event was applied.
+    /// An event was applied to the task.
     Changed(TaskEvent<'a>),
-    /// Its agent stores these bytes with it, replacing the previous ones; see
+    /// The agent stores these bytes with the task, and replaces the previous bytes; see
     /// [`Job::keep`](crate::agent::Job::keep).
     Kept(&'a [u8]),
-    /// It was evicted; its handle will never refer to another task.
+    /// The task was evicted; its handle will never refer to another task.
     Evicted,
 }
 
@@ -59,23 +59,24 @@ impl Record<'_> {
     }
 }
 
-/// Records changes of tasks. A server without a tap pays nothing; with one, the store uses 8 bytes
+/// Records changes of tasks. A server without a tap has no cost; with a tap, the store uses 8 bytes
 /// more for each slot.
 ///
-/// Numbers count records of all tasks, from 1 on.
+/// Record numbers start at 1 and count the records of all tasks.
 pub trait Tap: Send + Sync {
     /// Stores a record of a task and returns its number. Called under the lock of the task, so it
     /// must be quick and must not call the service. A task's records have increasing numbers.
     fn record(&self, task: Handle, record: Record<'_>) -> u64;
 
-    /// Records up to this number are durable.
+    /// The number up to which all records are durable.
     fn durable(&self) -> u64;
 
-    /// Wakes `wake` once the record of this number is durable; immediately if it already is.
+    /// Wakes `wake` once the record with this number is durable; immediately if it is durable
+    /// already.
     fn wait(&self, number: u64, wake: &Waker);
 }
 
-/// The waker that a tap was given for a record, so that it is registered only once.
+/// The waker that is registered with a tap for a record, to register it only once.
 #[derive(Debug, Default)]
 pub(crate) struct DurableWait(Option<Waker>);
 

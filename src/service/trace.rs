@@ -1,9 +1,9 @@
 //! The trace of a call (W3C Trace Context), and its spans: one for the call, and one for each turn
 //! of an agent.
 //!
-//! Invariant: whether a call is traced is decided once, when it begins: by its caller's flag, or by
-//! its fresh trace id if the caller is in no trace. The agent of a traced call sees the span that
-//! it works in, so that its own calls become children of that.
+//! Invariant: whether a call is traced is decided once, when the call begins: by the caller's flag,
+//! or by a fresh trace id if the request has no trace. The agent of a traced call sees the span of
+//! its turn, so that its own calls become children of that span.
 
 use std::net::IpAddr;
 
@@ -19,34 +19,34 @@ const PARENT_BYTES: usize = 55;
 /// Receives spans. It is called on the threads that serve and on threads of agents, so it never
 /// blocks.
 pub trait Tracer: Send + Sync {
-    /// The time in nanoseconds on a monotonic clock, the one of the call observer.
+    /// The time in nanoseconds on the monotonic clock of the call observer.
     fn clock_ns(&self) -> u64;
 
-    /// Whether to trace a call, if its caller is in no trace, by its new trace id.
+    /// Whether to trace a call with this fresh trace id, if its request has no trace.
     fn samples(&self, trace_id: u128) -> bool;
 
-    /// Called when a turn has ended, that is when its agent has dropped it.
+    /// Called when a turn has ended: its agent has dropped it.
     fn turn_ended(&self, turn: TurnRecord);
 }
 
-/// The span in which a call was made.
+/// The span from which a call was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParentSpan {
     /// The trace.
     pub trace_id: u128,
     /// The span.
     pub span_id: u64,
-    /// Whether the caller records it.
+    /// Whether the caller records the span.
     pub is_sampled: bool,
 }
 
 impl ParentSpan {
-    /// The parent in the fields of a call; for a traced call its own span.
+    /// The parent span in the fields of a call; if the call is traced, its own span.
     pub fn of(fields: RequestFields<'_>) -> Option<ParentSpan> {
         ParentSpan::parse(&fields.value(TRACEPARENT)?)
     }
 
-    /// As `traceparent` in version 00.
+    /// The value of `traceparent`, in version 00.
     pub fn text(&self) -> [u8; PARENT_BYTES] {
         let ParentSpan { trace_id, span_id, is_sampled } = *self;
         let text = format!("00-{trace_id:032x}-{span_id:016x}-{:02x}", u8::from(is_sampled));
@@ -63,7 +63,8 @@ impl ParentSpan {
         let mut part = |digits| parts.next().filter(|part| part.len() == digits).filter(is_hex);
         let (version, trace_id, span_id) = (part(2)?, part(32)?, part(16)?);
         let flags = u8::from_str_radix(part(2)?, 16).ok()?;
-        // W3C Trace Context §4.3: later versions may have more after the flags, 00 may not.
+        // W3C Trace Context §4.3: later versions may have further fields after the flags, version
+        // 00 may not.
         if version == "ff" || (version == "00" && parts.next().is_some()) {
             return None;
         }
@@ -80,13 +81,13 @@ pub struct CallSpan {
     pub trace_id: u128,
     /// The span.
     pub span_id: u64,
-    /// The span of its caller; `None`: it is the first of its trace.
+    /// The span of the caller; `None`: this span is the first of its trace.
     pub parent_id: Option<u64>,
 }
 
 impl CallSpan {
-    /// Begins the span of a call, if it is traced; `fields` has the caller's span, if that caller
-    /// may decide about tracing.
+    /// Begins the span of a call, if the call is traced. `fields` contains the caller's span, if
+    /// the caller may decide about tracing.
     pub fn begin(
         fields: Option<RequestFields<'_>>,
         entropy: &mut dyn Entropy,
@@ -124,17 +125,17 @@ pub(crate) fn fresh_id(entropy: &mut dyn Entropy) -> u64 {
 /// The record of an agent's turn.
 #[derive(Clone, Debug)]
 pub struct TurnRecord {
-    /// The span of its call.
+    /// The span of the call.
     pub call: CallSpan,
-    /// Its own span.
+    /// The span of the turn.
     pub span_id: u64,
     /// The name of the agent.
     pub agent: std::sync::Arc<str>,
-    /// Scheme, host and port of the upstream that answers, if it has a URL.
+    /// Scheme, host and port of the agent's upstream, if it has a URL.
     pub upstream: Option<std::sync::Arc<str>>,
-    /// When it began, on [`Tracer::clock_ns`].
+    /// When the turn began, on [`Tracer::clock_ns`].
     pub began_ns: u64,
-    /// Its outcome.
+    /// The outcome of the turn.
     pub end: TurnEnd,
 }
 
@@ -143,18 +144,18 @@ pub struct TurnRecord {
 pub enum TurnEnd {
     /// A direct message.
     Replied,
-    /// A task, new or continued, in this state as far as the turn has published one.
+    /// A task, new or continued; with the last state that the turn has published, if any.
     Task(Option<TaskState>),
     /// The agent wants to resume later.
     Resumes,
     /// The agent has rejected the message, for this reason.
     Refused(&'static str),
-    /// None: its agent has panicked, or has dropped it without an answer.
+    /// No outcome: the agent has panicked, or has dropped the turn without an answer.
     Lost,
 }
 
 impl TurnEnd {
-    /// Its name in traces.
+    /// The name of the outcome in traces.
     pub const fn word(self) -> &'static str {
         match self {
             TurnEnd::Replied => "replied",
@@ -166,8 +167,8 @@ impl TurnEnd {
     }
 }
 
-/// The fields of a request as the agent of a traced call sees them: `traceparent` names one of our
-/// spans, and `tracestate` is unchanged.
+/// The fields of a request as the agent of a traced call sees them: `traceparent` names a span of
+/// this server, and `tracestate` is unchanged.
 pub struct SpanFields<'f> {
     fields: RequestFields<'f>,
     call: CallSpan,
@@ -175,7 +176,7 @@ pub struct SpanFields<'f> {
 }
 
 impl<'f> SpanFields<'f> {
-    /// The fields of a call with this span, as the inner span with this id sees them.
+    /// The fields of a call with this span, for an agent in the inner span `span_id`.
     pub fn new(fields: RequestFields<'f>, call: CallSpan, span_id: u64) -> SpanFields<'f> {
         let parent = ParentSpan { trace_id: call.trace_id, span_id, is_sampled: true }.text();
         SpanFields { fields, call, parent }

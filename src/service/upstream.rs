@@ -1,8 +1,8 @@
 //! The metrics of an agent's upstream: a remote agent, an HTTP function or programs.
 //!
-//! Invariants: each message or cancel has one outcome, and so has a stream that follows an answer;
-//! a dropped call counts as canceled. The gauges return to zero. All workers share the counters: an
-//! upstream call costs a hundred times as much as these additions.
+//! Invariants: each message, cancel, and stream after an answer has one outcome; a dropped call
+//! counts as canceled. The gauges return to zero. All workers share the counters: an upstream call
+//! costs a hundred times as much as these additions.
 
 use std::{
     cell::OnceCell,
@@ -23,18 +23,18 @@ use crate::histogram::{Histogram, TIMES_NS};
 pub enum UpstreamCallKind {
     /// Sending a message, until its answer begins.
     Message,
-    /// Following the events after that.
+    /// Following the events of the answer.
     Stream,
     /// Canceling a task.
     Cancel,
 }
 
 impl UpstreamCallKind {
-    /// All of them, in order of their numbers.
+    /// All kinds, in order of their numbers.
     pub const ALL: [UpstreamCallKind; 3] =
         [UpstreamCallKind::Message, UpstreamCallKind::Stream, UpstreamCallKind::Cancel];
 
-    /// Its name in metrics.
+    /// The name in metrics.
     pub const fn word(self) -> &'static str {
         match self {
             UpstreamCallKind::Message => "message",
@@ -53,22 +53,22 @@ pub enum UpstreamOutcome {
     Fault,
     /// The upstream rejects the server's credentials, or the server has none for it.
     Unauthorized,
-    /// The connection failed, or ended before the answer; or a program does not start.
+    /// The connection failed or ended before the answer, or a program did not start.
     Unreachable,
     /// The answer did not begin in time, or stopped for too long.
     Timeout,
-    /// The answer is not understood, or is incomplete.
+    /// The answer is invalid or incomplete.
     InvalidAnswer,
     /// The upstream's version, binding or card does not support the message; nothing was sent.
     Unsupported,
     /// A limit of this server rejected the message; nothing was sent.
     Limit,
-    /// The caller left, or the task ended here first.
+    /// The caller disconnected, or the task ended in this server first.
     Canceled,
 }
 
 impl UpstreamOutcome {
-    /// All of them, in order of their numbers.
+    /// All outcomes, in order of their numbers.
     pub const ALL: [UpstreamOutcome; 9] = [
         UpstreamOutcome::Ok,
         UpstreamOutcome::Fault,
@@ -81,7 +81,7 @@ impl UpstreamOutcome {
         UpstreamOutcome::Canceled,
     ];
 
-    /// Its name in metrics.
+    /// The name in metrics.
     pub const fn word(self) -> &'static str {
         match self {
             UpstreamOutcome::Ok => "ok",
@@ -137,8 +137,8 @@ pub struct UpstreamGauges {
 }
 
 impl UpstreamMeter {
-    /// Counts from zero. `origin`: scheme, host and port of the upstream, if it has a URL;
-    /// `clock_ns` returns nanoseconds on a monotonic clock.
+    /// A meter with all counters at zero. `origin`: scheme, host and port of the upstream, if it
+    /// has a URL; `clock_ns` returns nanoseconds on a monotonic clock.
     pub fn new(origin: Option<String>, clock_ns: fn() -> u64) -> Arc<UpstreamMeter> {
         Arc::new(UpstreamMeter {
             origin: origin.map(Into::into),
@@ -152,12 +152,12 @@ impl UpstreamMeter {
         })
     }
 
-    /// Scheme, host and port of the upstream, without credentials; `None`: it has no URL.
+    /// Scheme, host and port of the upstream, without credentials; `None`: the upstream has no URL.
     pub fn origin(&self) -> Option<&str> {
         self.origin.as_deref()
     }
 
-    /// The log data of a request for this upstream; `None`: no log wants it.
+    /// The log data of a request for this upstream; `None`: the request is not logged.
     pub fn log(
         self: &Arc<UpstreamMeter>,
         fields: RequestFields<'_>,
@@ -168,14 +168,14 @@ impl UpstreamMeter {
         Some(Arc::clone(logged))
     }
 
-    /// A message that waits until it may be sent.
+    /// Counts a message that waits for a permit.
     pub fn message(self: &Arc<UpstreamMeter>) -> UpstreamCall {
         self.queued.fetch_add(1, Relaxed);
         let (meter, kind) = (Arc::clone(self), UpstreamCallKind::Message);
         UpstreamCall { meter, kind, stage: UpstreamStage::Queued, logged: None }
     }
 
-    /// A cancel that is sent now.
+    /// Counts a cancel that is sent now.
     pub fn cancel(self: &Arc<UpstreamMeter>) -> UpstreamCall {
         let mut call = self.message();
         call.kind = UpstreamCallKind::Cancel;
@@ -183,7 +183,8 @@ impl UpstreamMeter {
         call
     }
 
-    /// A stream of a task that the previous program relayed, and that is still followed.
+    /// Counts a stream that the previous program followed, and that this program continues to
+    /// follow.
     pub fn resume(self: &Arc<UpstreamMeter>) -> UpstreamCall {
         self.streams.fetch_add(1, Relaxed);
         let (meter, kind) = (Arc::clone(self), UpstreamCallKind::Stream);
@@ -219,7 +220,7 @@ impl UpstreamMeter {
         self.processes.load(Relaxed)
     }
 
-    /// Times from the sending of a call until its answer began.
+    /// Histogram of the times from the sending of a call until its answer began.
     #[cfg(feature = "metrics")]
     pub(crate) fn answers(&self) -> Sums {
         let mut sums = Sums::default();
@@ -239,7 +240,7 @@ pub struct LoggedUpstream {
     answer_ns: AtomicU64,
 }
 
-/// Receives a request's log data, empty until an agent passes the request on.
+/// Holds the log data of a request; empty until an agent forwards the request.
 pub type UpstreamLog = OnceCell<Arc<LoggedUpstream>>;
 
 impl LoggedUpstream {
@@ -261,7 +262,7 @@ impl fmt::Debug for LoggedUpstream {
     }
 }
 
-/// An upstream call, until its outcome is known; dropping it counts it as canceled.
+/// An upstream call until its outcome is known; dropping an unfinished call counts it as canceled.
 pub struct UpstreamCall {
     meter: Arc<UpstreamMeter>,
     kind: UpstreamCallKind,
@@ -271,13 +272,13 @@ pub struct UpstreamCall {
 
 #[derive(Clone, Copy)]
 enum UpstreamStage {
-    /// It waits for a permit.
+    /// The call waits for a permit.
     Queued,
-    /// It was sent at this time.
+    /// The call was sent at this time.
     Sent { at_ns: u64 },
-    /// The events of its answer are followed.
+    /// The events of the answer are followed.
     Followed,
-    /// It is counted.
+    /// The outcome is counted.
     Counted,
 }
 
@@ -289,7 +290,7 @@ impl UpstreamCall {
         self
     }
 
-    /// It is sent now.
+    /// Notes that the call is sent now.
     pub fn send(&mut self) {
         if let UpstreamStage::Queued = self.stage {
             self.meter.queued.fetch_sub(1, Relaxed);
@@ -298,12 +299,12 @@ impl UpstreamCall {
         }
     }
 
-    /// Its answer has begun.
+    /// Counts an answer that has begun.
     pub fn answered(&mut self) {
         self.end(UpstreamOutcome::Ok);
     }
 
-    /// The events of its answer are followed from now on.
+    /// Counts the start of a stream after an answer.
     pub fn follow(&mut self) {
         if let UpstreamStage::Counted = self.stage {
             self.meter.streams.fetch_add(1, Relaxed);
@@ -311,7 +312,7 @@ impl UpstreamCall {
         }
     }
 
-    /// Counts its outcome; a later one is ignored.
+    /// Counts the outcome of the current stage; a second outcome of the stage is ignored.
     pub fn end(&mut self, outcome: UpstreamOutcome) {
         let meter = &self.meter;
         match self.stage {

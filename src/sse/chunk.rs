@@ -1,15 +1,15 @@
 //! Chunked framing (RFC 9112 §7.1) around bytes that are rendered in place.
 //!
 //! The size is written afterwards into eight reserved digits: `chunk-size` is `1*HEXDIG`, so
-//! leading zeros are legal. An empty chunk would end the body (its size is the last-chunk), so it
-//! is taken back instead.
+//! leading zeros are legal. An empty chunk would end the body (the last chunk has size 0), so it is
+//! removed instead.
 
 /// Bytes in front of a chunk's data: eight digits and CRLF.
 const HEAD: &[u8; 10] = b"00000000\r\n";
 
-/// An open chunk: where its size is to be written.
+/// An open chunk: the position of its size.
 #[derive(Debug)]
-#[must_use = "an open chunk is ended"]
+#[must_use = "end the chunk with chunk_end"]
 pub struct ChunkMark {
     start: usize,
 }
@@ -31,7 +31,7 @@ pub fn chunk_begin(out: &mut Vec<u8>) -> ChunkMark {
     ChunkMark { start }
 }
 
-/// Ends the chunk and returns the size of its data, less than 4 GiB. When it is 0 the chunk is
+/// Ends the chunk and returns the size of its data, less than 4 GiB. If the size is 0, the chunk is
 /// removed from `out`.
 pub fn chunk_end(out: &mut Vec<u8>, mark: ChunkMark) -> usize {
     let size = out.len().saturating_sub(mark.start + HEAD.len());
@@ -50,7 +50,7 @@ pub fn chunk_end(out: &mut Vec<u8>, mark: ChunkMark) -> usize {
     size
 }
 
-/// Ends the body: the last chunk, no trailers.
+/// Ends the body with the last chunk, without trailers.
 pub fn chunk_last(out: &mut Vec<u8>) {
     out.extend_from_slice(b"0\r\n\r\n");
 }

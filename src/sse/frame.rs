@@ -1,7 +1,7 @@
 //! Event frames: `id` and one `data` line, rendered in place, ended by a blank line.
 //!
-//! A frame is opened, its payload appended by the caller, then closed or taken back. The payload is
-//! JSON; a peer's own JSON may have line breaks between its tokens.
+//! The caller opens a frame, appends its payload, then finishes or cancels the frame. The payload
+//! is JSON; JSON of a peer may have line breaks between its tokens.
 
 use crate::json::write::push_u64;
 
@@ -11,9 +11,9 @@ pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 /// Bytes that are scanned together.
 const BLOCK: usize = 64;
 
-/// An open frame: where it begins and where its payload does.
+/// An open frame: the positions of its start and of its payload.
 #[derive(Debug)]
-#[must_use = "an open frame is finished or cancelled"]
+#[must_use = "finish the frame or cancel it"]
 pub struct EventMark {
     start: usize,
     payload: usize,
@@ -44,8 +44,8 @@ pub fn error_event(out: &mut Vec<u8>, id: Option<u64>) -> EventMark {
 
 /// Closes the frame.
 ///
-/// The payload is JSON: a line break in it can only stand between two tokens, where a space means
-/// the same and does not end the line.
+/// Line breaks in the payload become spaces. The payload is JSON, which has line breaks only
+/// between two tokens, where a space means the same.
 #[inline]
 pub fn finish(out: &mut Vec<u8>, mark: EventMark) {
     debug_assert!(mark.start < mark.payload && mark.payload <= out.len());
@@ -54,7 +54,7 @@ pub fn finish(out: &mut Vec<u8>, mark: EventMark) {
 }
 
 /// As [`finish`], for a payload without line breaks.
-#[inline(always)] // Every piece of text has one.
+#[inline(always)] // Called for every piece of text.
 pub fn finish_line(out: &mut Vec<u8>, mark: EventMark) {
     debug_assert!(!out[mark.payload..].iter().any(|byte| matches!(byte, b'\r' | b'\n')));
     out.extend_from_slice(b"\n\n");
@@ -90,11 +90,11 @@ pub fn cancel(out: &mut Vec<u8>, mark: EventMark) {
     out.truncate(mark.start);
 }
 
-#[inline(always)] // Most of a head is one copy.
+#[inline(always)] // Most heads are one copy.
 fn open(out: &mut Vec<u8>, start: usize, id: Option<u64>) -> EventMark {
     let digit = |value: u64| b'0' + (value % 10) as u8;
     match id {
-        // Most streams are short, and their heads one copy.
+        // Most streams are short: their heads are one copy.
         Some(id @ 0..=9) => {
             let mut head = *b"id: 0\ndata: ";
             head[4] = digit(id);

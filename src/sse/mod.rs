@@ -1,11 +1,11 @@
 //! The Server-Sent Events codec: frames appended to a buffer, and an incremental parser.
 //!
-//! Invariant: output is all or nothing, begun with a mark that can roll back, and a payload is
-//! rendered directly into the output buffer. Input is bounded, may be cut anywhere, and is read as
-//! the WHATWG event-stream standard defines.
+//! Invariant: output is all or nothing: it starts with a mark that can roll back. A payload is
+//! rendered directly into the output buffer. Input is bounded, may be cut at any byte, and is read
+//! as the WHATWG event-stream standard defines.
 //!
-//! In scope: event frames, comments, chunked framing around them, parsing. Out of scope: what
-//! the payload is, when to send, reconnecting.
+//! In scope: event frames, comments, chunked framing around them, parsing. Out of scope: the
+//! content of payloads, the time of sending, reconnecting.
 
 pub mod chunk;
 pub mod frame;

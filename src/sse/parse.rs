@@ -1,8 +1,8 @@
 //! Reads an event stream (WHATWG HTML §9.2.5–9.2.6) that may be cut at any byte.
 //!
 //! Invariants: the events do not depend on where the stream was cut. Memory is bounded by one limit
-//! on a line and on the data of an event; a stream beyond it ends with an error. An event not ended
-//! by a blank line is never delivered. Data is given as bytes, unchecked, since a JSON parser
+//! on a line and on the data of an event; a stream beyond it ends with an error. An event without a
+//! final blank line is never delivered. Data is returned as unchecked bytes, since a JSON parser
 //! checks whether it is UTF-8.
 
 use std::mem;
@@ -31,23 +31,23 @@ impl std::error::Error for SseError {}
 pub struct SseEvent<'p> {
     /// The event type, `message` when the stream names none.
     pub kind: &'p str,
-    /// The data lines joined by LF, which may not be UTF-8.
+    /// The data lines joined by LF; possibly invalid UTF-8.
     pub data: &'p [u8],
-    /// The last event id that the stream has set, empty when none; it may not be UTF-8.
+    /// The last event id that the stream has set, empty when none; possibly invalid UTF-8.
     pub id: &'p [u8],
     /// True: the id has changed since the previous event.
     pub is_new_id: bool,
 }
 
-/// Digits of an id that is a number, as most are.
+/// Maximum digits of a numeric id, which is the usual kind.
 const ID_DIGITS_MAX: usize = 20;
 
 /// The result of [`SseParser::advance`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct ParsedStep<'p> {
-    /// Bytes of the input that were used up; all of them when there is no event.
+    /// Consumed bytes of the input; all bytes if no event is complete.
     pub ate: usize,
-    /// The event these bytes completed.
+    /// The event that these bytes completed.
     pub event: Option<SseEvent<'p>>,
 }
 
@@ -73,14 +73,14 @@ pub struct SseParser {
     id_next: Vec<u8>,
     sets_id: bool,
     id: Vec<u8>,
-    /// The id has changed since the last event.
+    /// True: the id has changed since the last event.
     is_new_id: bool,
     retry_ms: Option<u64>,
-    /// The byte before was a CR: an LF now belongs to it.
+    /// True: the previous byte was a CR; an LF now belongs to the same line end.
     after_cr: bool,
-    /// No line has ended yet: a byte order mark may lead.
+    /// True: no line has ended yet, so a byte order mark may come first.
     at_start: bool,
-    /// The event in the buffers was delivered and is to be forgotten.
+    /// True: the event in the buffers was delivered, and the next step clears it.
     delivered: bool,
     failed: bool,
 }
@@ -106,12 +106,12 @@ impl SseParser {
         }
     }
 
-    /// Reads on until an event is complete or `input` is used up. An event of one data line that
-    /// lies whole in `input` is not copied.
+    /// Reads until an event is complete or `input` is consumed. An event with one data line is not
+    /// copied if it is whole in `input`.
     ///
     /// # Errors
     ///
-    /// [`SseError::TooLarge`], from then on always.
+    /// [`SseError::TooLarge`], also in every later call.
     pub fn advance<'p>(&'p mut self, input: &'p [u8]) -> Result<ParsedStep<'p>, SseError> {
         if mem::take(&mut self.delivered) {
             self.forget();
@@ -167,8 +167,8 @@ impl SseParser {
         is_fresh && self.line.is_empty() && self.data.is_empty() && self.kind.is_empty()
     }
 
-    /// Fast path for the common event: a numeric id or none, one line of data, LF after each, and
-    /// all of it in the input. Returns its length and its data.
+    /// Fast path for the common event: an optional numeric id and one line of data, each with LF,
+    /// all of it in the input. Returns the length and the data of the event.
     #[inline]
     fn plain_event<'p>(&mut self, input: &'p [u8]) -> Option<(usize, &'p [u8])> {
         let (id, behind) = match input.strip_prefix(b"id: ") {
@@ -194,7 +194,7 @@ impl SseParser {
         Some((input.len() - rest.len(), data))
     }
 
-    /// The last event id in force, for `Last-Event-ID` when connecting again.
+    /// The current last event id, for `Last-Event-ID` when reconnecting.
     #[must_use]
     #[cfg_attr(not(feature = "internals"), allow(dead_code))]
     pub fn last_event_id(&self) -> &[u8] {
@@ -213,7 +213,7 @@ impl SseParser {
     fn end_line(&mut self, part: &[u8], only: &mut Option<&[u8]>) -> bool {
         let mut line = mem::take(&mut self.line);
         line.extend_from_slice(part);
-        // The data of such a line is not in the input.
+        // The data of this line is not in the input.
         let mut copied = None;
         self.keep(only.take());
         let is_ready = self.line(&line, &mut copied);
@@ -223,7 +223,7 @@ impl SseParser {
         is_ready
     }
 
-    /// Interprets one line; yields whether an event is ready.
+    /// Interprets one line; returns whether an event is ready.
     fn line<'p>(&mut self, line: &'p [u8], only: &mut Option<&'p [u8]>) -> bool {
         let mut line = line;
         if mem::take(&mut self.at_start) {
@@ -234,7 +234,7 @@ impl SseParser {
         }
         // "If value starts with a U+0020 SPACE character, remove it from value."
         let value = |behind: &'p [u8]| behind.strip_prefix(b" ").unwrap_or(behind);
-        // Nearly every line.
+        // Fast path for nearly every line.
         if let Some(behind) = line.strip_prefix(b"data:") {
             self.data(value(behind), only);
             return false;
@@ -261,7 +261,7 @@ impl SseParser {
         self.failed |= self.data.len() - 1 > self.bytes_max;
     }
 
-    /// Copies data that will not stay where it lies.
+    /// Copies data before its input buffer changes.
     fn keep(&mut self, only: Option<&[u8]>) {
         if let Some(data) = only {
             self.data.extend_from_slice(data);
@@ -269,7 +269,7 @@ impl SseParser {
         }
     }
 
-    /// "Process the field"; names are case-sensitive, unknown ones ignored.
+    /// "Process the field"; names are case-sensitive, unknown names are ignored.
     fn field(&mut self, name: &[u8], value: &[u8]) {
         match name {
             b"event" => replace(&mut self.kind, value),
@@ -287,7 +287,7 @@ impl SseParser {
         }
     }
 
-    /// "Dispatch the event"; yields whether there is one.
+    /// "Dispatch the event"; returns whether an event is ready.
     fn blank(&mut self, has_data: bool) -> bool {
         if mem::take(&mut self.sets_id) && self.id != self.id_next {
             mem::swap(&mut self.id, &mut self.id_next);

@@ -1,8 +1,8 @@
-//! The limits of the whole store: amounts are counted before they are held.
+//! The limits of the whole store: an amount is counted before it is used.
 //!
-//! Invariant: the free part of a limit is in the pool or with one group of shards, and is taken
-//! before use: no limit is exceeded, even for a moment. A group takes a portion at a time from the
-//! pool and returns a portion at a time, so workers seldom write shared memory.
+//! Invariant: each free unit of a limit is in the pool or with one group of shards, and is taken
+//! before use, so no limit is exceeded, even for a moment. A group takes portions from the pool and
+//! returns portions, so workers seldom write shared memory.
 
 use crossbeam_utils::CachePadded;
 
@@ -14,14 +14,13 @@ use super::{
 };
 use crate::limits::Limits;
 
-/// A group that gathers its maximum of a limit leaves the other groups this many times the amount
-/// that each of them may cache.
+/// With several groups, a portion is at most 1 / `PORTIONS` of a group's equal part of a limit.
 const PORTIONS: usize = 32;
-/// Maximum tasks and bytes that a group takes from the pool at a time.
+/// Maximum tasks and bytes in a portion.
 const PORTION_TASKS: usize = 64;
 const PORTION_BYTES: usize = 256 * 1024;
 
-/// The limits of a store, and the clock of code without one.
+/// The limits of a store, and the last known time for code without a clock.
 pub(super) struct Budget {
     pub tasks: SharedLimit,
     pub bytes: SharedLimit,
@@ -41,14 +40,15 @@ pub(super) struct SharedLimit {
     portion: isize,
 }
 
-/// The unused amount that a group has taken of a limit. Below zero for bytes of final statuses.
+/// The unused amount that a group has taken of a limit. Negative while final statuses hold bytes
+/// that were not taken.
 #[derive(Default)]
 pub(super) struct Spare(AtomicIsize);
 
 impl Budget {
     pub fn new(limits: &Limits, sharding: Sharding) -> Budget {
-        // Bytes for the final statuses of tasks that reach a limit. One task at a time in each
-        // shard can use them: it has finished then and can be evicted.
+        // Bytes reserved for the final statuses of tasks that reach a limit. One task at a time in
+        // each shard can use them: this task has finished and can be evicted.
         let kept_back = (sharding.shards() * LAST_WORDS).min(limits.store_bytes_max / 2);
         let groups = sharding.groups();
         Budget {
@@ -70,8 +70,8 @@ impl Budget {
     }
 }
 
-/// Maximum slots of a store: one and a half times the tasks, since one task keeps its chunk, and
-/// the spare chunks of each shard. `limits/memory.rs` counts them.
+/// Maximum slots of a store: one and a half times the tasks, since one task keeps its whole chunk
+/// allocated, and the spare chunks of each shard. `limits/memory.rs` counts them.
 pub(super) fn slots_max(limits: &Limits, sharding: Sharding) -> usize {
     let tasks = limits.tasks_max.saturating_add(limits.tasks_max / 2);
     tasks.saturating_add(sharding.shards() * CHUNK * (SPARE_CHUNKS as usize + 1))
@@ -90,7 +90,7 @@ impl SharedLimit {
         self.most as usize
     }
 
-    /// The amount taken at a time; a store with one group needs no smaller one.
+    /// The amount that a group takes beyond its need; the whole limit if there is only one group.
     pub fn portion(&self) -> usize {
         self.portion as usize
     }
@@ -115,7 +115,7 @@ impl SharedLimit {
         }
     }
 
-    /// Lends a group the missing amount, and a portion more if available.
+    /// Moves the missing amount from the pool to a group, and up to a portion more.
     #[inline(never)]
     fn lend(&self, spare: &Spare, need: isize) -> bool {
         let wanted = need.saturating_add(self.portion);
@@ -145,7 +145,7 @@ impl SharedLimit {
         }
     }
 
-    /// Gives a group the unused amounts of all others.
+    /// Moves the unused amounts of all other groups to one group.
     #[cold]
     pub fn gather<'s>(&self, spare: &Spare, others: impl Iterator<Item = &'s Spare>) {
         for other in others {
@@ -156,7 +156,8 @@ impl SharedLimit {
         }
     }
 
-    /// Corrects the taken amount to the held one; only final statuses are held without being taken.
+    /// Corrects the taken amount to the held amount. Only bytes of final statuses are held without
+    /// being taken.
     #[inline]
     pub fn settle(&self, spare: &Spare, taken: usize, held: usize) {
         if held > taken {
@@ -194,7 +195,7 @@ mod tests {
                 (used(), pool.could_hold(most), pool.could_hold(most + 1)),
                 (0, true, false)
             );
-            // In turns until nothing is left except the groups' caches.
+            // The groups take in turns until only their caches remain.
             let mut taken = 0;
             for spare in spares.iter().cycle().take(3 * groups) {
                 if pool.take(spare, most / groups / 3 + 1) {
@@ -203,7 +204,7 @@ mod tests {
                 assert_eq!(used(), taken as u64);
             }
             assert!(taken <= most && most - taken <= most / 3 + most / groups + groups);
-            // A group that needs the rest gets the caches of the others.
+            // A group that needs the rest gets the caches of the other groups.
             pool.gather(&spares[0], spares[1..].iter());
             assert!(pool.take(&spares[0], most - taken));
             assert!(spares.iter().all(|spare| !pool.take(spare, 1)));

@@ -1,7 +1,7 @@
-//! The tasks of a shard by the charge of their holder, and of each charge in three lists: finished
-//! tasks by their end, waiting ones by the start of their wait, running ones by their last event.
+//! The tasks of a shard by the charge of their holder. Each charge has three lists: finished tasks
+//! by their end, waiting tasks by the start of their wait, running tasks by their last event.
 //!
-//! Invariant: a charge is in this table while the shard has a task of its holder, or room for one.
+//! Invariant: a charge is in this table while the shard has a task or a reservation of its holder.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -41,8 +41,8 @@ struct Ends {
 }
 
 impl ShardCharge {
-    /// The stamp of the newest finished task; `None`: there is an unfinished task, or a
-    /// reservation.
+    /// The stamp of the newest finished task; `None`: there is an unfinished task, or no stored
+    /// task.
     fn end(&self, slab: &Slab) -> Option<u64> {
         let [finished, waiting, running] = self.lists;
         let is_finished = waiting.first == NONE && running.first == NONE;
@@ -74,8 +74,7 @@ impl ChargedTasks {
             Some(row) => *row,
             None => {
                 let charge = charges.enter(holder);
-                // Very many anonymous callers have tasks: the charge is a shared bucket under
-                // another name.
+                // Very many anonymous callers have tasks: the charge is that of a shared bucket.
                 match self.rows.get(&charge.holder) {
                     Some(row) => {
                         charges.leave(&charge);
@@ -142,14 +141,14 @@ impl ChargedTasks {
         (first != NONE).then_some(first)
     }
 
-    /// The stamp of a holder's newest finished task; `Some(None)`: it has an unfinished task here,
-    /// or a reservation.
+    /// The stamp of a holder's newest finished task; `Some(None)`: the holder has an unfinished
+    /// task here, or only reservations.
     pub fn end_of(&self, slab: &Slab, holder: Holder) -> Option<Option<u64>> {
         let row = *self.rows.get(&holder)?;
         Some(self.all[row as usize].end(slab))
     }
 
-    /// The same for each holder in this shard.
+    /// Each holder in this shard, with its newest stamp as in [`ChargedTasks::end_of`].
     pub fn ends(&self, slab: &Slab) -> impl Iterator<Item = (Holder, Option<u64>)> {
         let charged = self.all.iter().filter_map(|one| Some((one.charge.as_ref()?.holder, one)));
         charged.map(|(holder, one)| (holder, one.end(slab)))
@@ -204,7 +203,7 @@ impl ChargedTasks {
         }
     }
 
-    /// Removes a task from its list of its charge.
+    /// Removes a task from a list of its charge.
     #[inline]
     pub fn remove_from(&mut self, slab: &mut Slab, index: u32, list: TaskList, at: usize) {
         let slot = &slab[index];

@@ -1,8 +1,7 @@
-//! The share of each holder in a group of shards, and the choice of the charge that gives way.
+//! The share of each holder in a group of shards, and the choice of the charge that loses a task.
 //!
 //! Invariants: a charge is in the table of its group while a shard of the group has a task of its
-//! holder, or a reservation for one. A charge that holds no more than its share is never chosen to
-//! give way.
+//! holder, or a reservation for one. A charge that holds no more than its share is never chosen.
 
 use std::{
     collections::HashMap,
@@ -21,7 +20,7 @@ use super::{
 };
 use crate::{limits::charged_peers_max, model::TaskState, shares::Holder};
 
-/// Charges up to which a table keeps its memory.
+/// Charges up to which a table releases no memory.
 const KEPT: usize = 64;
 
 /// The lists of a charge in a shard: each stored task is in one of them.
@@ -59,12 +58,12 @@ pub(super) enum Resource {
     Bytes = 1,
 }
 
-/// The charge of one holder in one group.
+/// The charge of one holder in one group: the tasks and bytes that the holder has there.
 pub(super) struct Charge {
     pub holder: Holder,
-    /// Whether the holder is a stranger.
+    /// The result of [`Holder::is_stranger`].
     is_stranger: bool,
-    /// Tasks including reservations, and their bytes.
+    /// Tasks, including reservations, and their bytes.
     held: [AtomicUsize; 2],
     /// Stored tasks by list.
     listed: [AtomicUsize; TaskList::COUNT],
@@ -86,7 +85,7 @@ impl Charge {
         }
     }
 
-    /// The amount that the holder holds of a limit.
+    /// The amount of a limit that the holder has.
     pub fn held(&self, resource: Resource) -> usize {
         self.held[resource as usize].load(Relaxed)
     }
@@ -131,13 +130,13 @@ impl Charge {
 /// The charges of a group.
 pub(super) struct Charges {
     table: Mutex<ChargeTable>,
-    /// Holders other than strangers, and strangers.
+    /// Number of holders without and with [`Holder::is_stranger`].
     holders: [AtomicUsize; 2],
-    /// Amounts held by all charges, and by those of strangers.
+    /// Amounts held by all charges, and by those with [`Holder::is_stranger`].
     held: [[AtomicUsize; 2]; 2],
     /// The group's equal part of each limit.
     capacity: [usize; 2],
-    /// Anonymous callers with their own charge; further ones share one.
+    /// Maximum anonymous callers with a charge of their own; further ones share buckets.
     peers_max: usize,
 }
 
@@ -145,7 +144,7 @@ pub(super) struct Charges {
 struct ChargeTable {
     all: Vec<ChargeEntry>,
     rows: HashMap<Holder, usize, RandomState>,
-    /// Where the search for a charge to give way continues.
+    /// The row of the charge that was chosen last: the next search begins there.
     hand: usize,
     /// Charges of anonymous callers.
     peers: usize,
@@ -163,7 +162,7 @@ pub(super) struct GroupShares {
     resource: Resource,
     /// The amount to share.
     room: usize,
-    /// The divisors of the room for a holder other than a stranger, and for a stranger.
+    /// The divisors of the room, for a holder without and with [`Holder::is_stranger`].
     parts: [usize; 2],
 }
 
@@ -189,16 +188,16 @@ impl GroupShares {
     }
 }
 
-/// The conditions for a charge that gives way.
+/// The conditions for a charge that loses a task.
 #[derive(Clone, Copy)]
 pub(super) struct Above<'s> {
     pub shares: &'s GroupShares,
-    /// It has tasks in this list.
+    /// The charge has tasks in this list.
     pub list: TaskList,
-    /// It belongs to a stranger.
+    /// True: only charges with [`Holder::is_stranger`].
     pub is_stranger: bool,
-    /// It does not belong to this holder, which needs the room and evicts its own tasks by other
-    /// rules.
+    /// The charge does not belong to this holder, which needs the room; its own tasks are evicted
+    /// by other rules.
     pub needs: Holder,
 }
 
@@ -219,7 +218,7 @@ impl Charges {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The charge of a holder, created if there is none; it stays until [`Charges::leave`].
+    /// The charge of a holder, created if it does not exist; it stays until [`Charges::leave`].
     pub fn enter(&self, holder: Holder) -> Arc<Charge> {
         let mut table = self.table();
         let mut row = table.rows.get(&holder).copied();
@@ -309,12 +308,12 @@ impl Charges {
         }
     }
 
-    /// The amount of a limit that strangers hold.
+    /// The amount of a limit that holders with [`Holder::is_stranger`] have.
     pub fn held_by_strangers(&self, resource: Resource) -> usize {
         self.held[1][resource as usize].load(Relaxed)
     }
 
-    /// The equal shares of a limit: strangers have at most half of it.
+    /// The equal shares of a limit; anonymous callers have at most half of it together.
     pub fn shares(&self, resource: Resource) -> GroupShares {
         let [owners, strangers] = [0, 1].map(|kind: usize| self.holders[kind].load(Relaxed));
         let held = self.held[0][resource as usize].load(Relaxed);
@@ -327,16 +326,16 @@ impl Charges {
         GroupShares { resource, room, parts }
     }
 
-    /// The shares of the group's part of the limit, even if the group has more: for holders in
-    /// another group.
+    /// The shares of the group's equal part of the limit, even if the group has more: for holders
+    /// in another group.
     pub fn least_shares(&self, resource: Resource) -> GroupShares {
         GroupShares { room: self.capacity[resource as usize], ..self.shares(resource) }
     }
 
-    /// The shares by which the group makes room. When strangers hold their half of the limit, they
-    /// share half of the group's part, not of its current amount: otherwise the shares of all
-    /// groups would exceed the half, and no stranger might be above its share while another is
-    /// below.
+    /// The shares used when the group makes room. When anonymous callers hold their half of the
+    /// limit, they share half of the group's equal part, not half of its current amount. Otherwise
+    /// the shares of all groups would exceed that half, and no anonymous caller might be above its
+    /// share while another is below.
     pub fn shares_at(&self, resource: Resource, is_half_full: bool) -> GroupShares {
         match is_half_full {
             true => self.least_shares(resource),
@@ -344,8 +343,8 @@ impl Charges {
         }
     }
 
-    /// A charge above its share: the same one as long as it is above. With `next`, the following
-    /// one.
+    /// A charge above its share: the same charge in each call as long as it is above. With `next`,
+    /// the following charge above its share.
     pub fn above(&self, above: Above<'_>, next: bool) -> Option<Arc<Charge>> {
         let mut table = self.table();
         let (count, first) = (table.all.len(), table.hand + usize::from(next));

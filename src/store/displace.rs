@@ -1,5 +1,5 @@
-//! Displacement of names: when all owner numbers are in use, an owner with finished tasks only
-//! gives its number up to a newcomer, the least recently used one first.
+//! Displacement of names: when all owner numbers are in use, a new owner takes the number of an
+//! owner that has only finished tasks, the least recently used one first.
 //!
 //! Invariants: an owner with a running or waiting task, a reservation, or a call in flight keeps
 //! its number. A number is reassigned only when nothing is charged to it: its tasks were evicted,
@@ -16,13 +16,14 @@ use super::{
 };
 use crate::{service::OwnerIndex, shares::Holder};
 
-/// Maximum finished tasks that one newcomer evicts: the table of names is locked meanwhile.
+/// Maximum finished tasks that are evicted for one new owner: the table of names is locked
+/// meanwhile.
 const EVICTIONS_MAX: usize = 4_096;
 
-/// A search gathers one of this many numbers, the least recently used ones.
+/// A search collects 1 / `PART` of all numbers: the least recently used idle ones.
 const PART: usize = 16;
 
-/// Minimum idle numbers that a search gathers.
+/// A search collects at least this many idle numbers, if they exist.
 const GATHERED_MIN: usize = 16;
 
 /// A number to which only finished tasks refer.
@@ -46,15 +47,15 @@ pub(super) enum Release {
 
 /// The references to the numbers of one kind of names.
 pub(super) trait NumberUses {
-    /// Adds the numbers with references; returns those that may be displaced, the least recently
-    /// used one first. Numbers that calls use are in the set already.
+    /// Adds the referenced numbers to `used`; returns those that may be displaced, the least
+    /// recently used one first. Numbers that calls use are in `used` already.
     fn note(&mut self, used: &mut NumberSet) -> VecDeque<IdleNumber>;
 
-    /// Removes all references to a number, which no call uses.
+    /// Removes all references to a number that no call uses.
     fn release(&mut self, idle: IdleNumber) -> Release;
 }
 
-/// References to names that are never displaced: it adds the numbers with references.
+/// References to names that are never displaced; the function adds the referenced numbers.
 pub(super) struct NeverDisplaced<F>(pub F);
 
 impl<F: FnMut(&mut NumberSet)> NumberUses for NeverDisplaced<F> {
@@ -83,8 +84,8 @@ impl IdleNumbers {
         IdleNumbers { queue, is_many }
     }
 
-    /// Whether the search found many and all are used up: another search costs each newcomer
-    /// little.
+    /// Whether the search found many idle numbers and all are used up: then another search costs
+    /// little per new name.
     pub fn are_spent(&self) -> bool {
         self.is_many && self.queue.is_empty()
     }
@@ -93,7 +94,7 @@ impl IdleNumbers {
 /// The references to the numbers of owners.
 pub(super) struct OwnerUses<'s> {
     pub store: &'s Store,
-    /// The number of numbers.
+    /// The maximum number of owners.
     pub owners_max: usize,
     /// Called with the previous holder of a number before the number is reassigned.
     pub forget: &'s dyn Fn(Holder),
@@ -115,7 +116,7 @@ impl NumberUses for OwnerUses<'_> {
             }
         }
         ends.remove(&0);
-        // An agent may still have a call after its task was evicted.
+        // An agent may still run a call after its task was evicted.
         self.store.spaces.running.each_counted(|number| _ = ends.insert(number, None));
         let mut idle = Vec::new();
         for (number, end) in ends {
@@ -136,7 +137,7 @@ impl NumberUses for OwnerUses<'_> {
         if store.spaces.running.is_counted(OwnerIndex(idle.number)) {
             return Release::InUse;
         }
-        // It may have been used since the search.
+        // The owner may have been active since the search.
         if store.newest_end(holder).is_none_or(|end| end > idle.end) {
             return Release::InUse;
         }
@@ -149,8 +150,8 @@ impl NumberUses for OwnerUses<'_> {
 }
 
 impl Store {
-    /// The stamp of a holder's newest finished task, 0 without any; `None`: it has an unfinished
-    /// task or a reservation.
+    /// The stamp of a holder's newest finished task, 0 without any; `None`: the holder has an
+    /// unfinished task, or a shard with only reservations.
     fn newest_end(&self, holder: Holder) -> Option<u64> {
         let mut newest = 0;
         for at in self.shards_of(holder) {

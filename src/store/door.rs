@@ -1,8 +1,8 @@
 //! The only code that creates, changes and evicts tasks: no other module can change a
 //! [`TaskInSlot`].
 //!
-//! Invariant: the tap, if there is one, records each change under the task's lock, so in the task's
-//! order. A refused change leaves no record and an unchanged task.
+//! Invariant: the tap, if there is one, records each change under the task's lock, so the records
+//! of a task are in order. A refused change is not recorded and leaves the task unchanged.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use crate::{
     service::tap::{Record, Tap},
 };
 
-/// The task of a slot, if it has one. Other modules read it, and may move it to other memory.
+/// The task of a slot, if there is one. Other modules can read the task, and move it to other
+/// memory.
 #[derive(Default)]
 pub(super) struct TaskInSlot(Option<Task>);
 
@@ -55,9 +56,9 @@ pub(super) enum Change<'a> {
     /// One event is applied.
     Event(&'a TaskEvent<'a>, &'a TaskLimits),
     /// The first events of a list are applied, up to the first that needs [`Change::Event`]; some
-    /// may repeat the message that began the task.
+    /// events may repeat the first message of the task.
     Events(&'a EventBuf, Option<Message<'a>>, &'a TaskLimits),
-    /// The agent keeps bytes with the task, replacing the previous ones.
+    /// The agent stores private bytes with the task, replacing the previous ones.
     Keep(&'a [u8]),
     /// The task is evicted: see [`Door::evict`].
     Evict,
@@ -88,7 +89,7 @@ pub(super) struct Entered {
     pub status_ms: Option<u64>,
 }
 
-/// The door, with the tap that records its changes.
+/// Changes tasks, and records each change in the tap.
 pub(super) struct Door {
     pub tap: Option<Arc<dyn Tap>>,
     pub sharding: Sharding,
@@ -129,7 +130,8 @@ impl Door {
             (Change::Events(..) | Change::Evict, _) => {}
         }
         if let Some(tap) = &self.tap {
-            // By value, so that without a tap a change of constant kind needs no memory.
+            // `change` is passed by value, so that without a tap a change of constant kind needs no
+            // memory.
             self.record(&**tap, slot_at, slab, change, entered.applied);
         }
         Ok(entered)

@@ -1,9 +1,9 @@
-//! One task during a call: changes to it, and their effects on the store.
+//! Changes to one task during a call, and their effects on the store.
 //!
-//! Invariants: bytes are taken from the store's budget before an event is applied. An agent's event
-//! beyond a limit ends the task as failed, for which room is reserved; a client's leaves it
-//! unchanged. A task that waits for its client does not count as running; continuing it takes a
-//! running slot first.
+//! Invariants: bytes are taken from the store's budget before an event is applied. If an agent's
+//! event exceeds a limit, the task fails; room for that final status is reserved. If a client's
+//! message exceeds a limit, the task is unchanged. A task that waits for its client does not count
+//! as running; it takes a running slot before it continues.
 
 use std::sync::Arc;
 
@@ -34,15 +34,16 @@ pub struct Edit<'e> {
     index: u32,
     now: Now,
     wakes: &'e mut Wakes,
-    /// Sequence number of the task when it was opened.
+    /// Sequence number of the task when this edit was opened.
     seq: u64,
     /// Bytes taken from the store's budget for the task: at least the held bytes.
     charged: usize,
-    /// Bytes that are counted in its charge.
+    /// Bytes of the task that are counted in the charge of its holder.
     held: usize,
-    /// True: the task has a running slot of its caller, if it counts for one.
+    /// True: the task counts as running. If it counts for a caller, it has a running slot of that
+    /// caller.
     has_permit: bool,
-    /// Bytes counted for its caller, if it has such a slot: also at least the held bytes.
+    /// Bytes counted in the share of the caller while the task runs: at least the held bytes.
     share_charged: usize,
     /// The time of the last new status.
     status_ms: Option<u64>,
@@ -57,7 +58,7 @@ pub(super) struct EditedSlot<'e> {
 }
 
 impl<'e> Edit<'e> {
-    /// Opens the task of a slot that holds one.
+    /// Opens the task of a slot; `None`: the slot has no task.
     pub(super) fn open(
         store: &'e Store,
         shard: &'e mut Shard,
@@ -87,8 +88,7 @@ impl<'e> Edit<'e> {
         })
     }
 
-    /// Opens the task of a slot that was just created, submitted, after `charged` bytes were taken
-    /// for it.
+    /// Opens a task that was just created as submitted, after `charged` bytes were taken for it.
     #[inline]
     pub(super) fn begun(
         edited: EditedSlot<'e>,
@@ -131,7 +131,7 @@ impl<'e> Edit<'e> {
         }
     }
 
-    /// The same, with its record.
+    /// The current task, with the number of its last record.
     ///
     /// # Panics
     /// Never, as [`Edit::task`].
@@ -157,13 +157,13 @@ impl<'e> Edit<'e> {
         self.shard.slab[self.index].scope.agent
     }
 
-    /// The number of its agent's program that the task belongs to.
+    /// The incarnation of its agent that the task belongs to.
     #[inline]
     pub fn incarnation(&self) -> u32 {
         self.shard.slab[self.index].incarnation
     }
 
-    /// Assigns the task to this program; wakes the previous program, if it waits.
+    /// Assigns the task to this incarnation; wakes the previous incarnation if it waits.
     pub fn set_incarnation(&mut self, incarnation: u32) {
         self.slot().incarnation = incarnation;
         self.shard.wake(self.index, self.wakes);
@@ -186,12 +186,12 @@ impl<'e> Edit<'e> {
         self.shard.slab[self.index].turns > 0
     }
 
-    /// The bytes that its agent keeps with the task until it is evicted.
+    /// The agent's private bytes, stored with the task until it is evicted.
     pub fn kept(&self) -> &[u8] {
         self.shard.slab[self.index].kept()
     }
 
-    /// Keeps the agent's private bytes with the task, replacing the previous ones.
+    /// Stores the agent's private bytes with the task, replacing the previous ones.
     ///
     /// # Errors
     /// [`Refused::Terminal`]; [`Refused::OutOfBytes`], [`Refused::ShareBytesTaken`]. The task is
@@ -200,7 +200,7 @@ impl<'e> Edit<'e> {
         if self.task().state().is_terminal() {
             return Err(Refused::Terminal);
         }
-        // The previous bytes are counted already, and are dropped.
+        // The previous bytes are counted already, and will be replaced.
         let (before, held) = (self.slot().kept_bytes(), kept_bytes(bytes));
         self.take_bytes(held, held.saturating_sub(before))?;
         let (door, slot_at) = (&self.store.door, self.slot_at());
@@ -208,7 +208,7 @@ impl<'e> Edit<'e> {
         kept.map(drop).map_err(|_| Refused::Terminal)
     }
 
-    /// Keeps the first private bytes with a task; without room for them it fails.
+    /// Stores the first private bytes with a task; the task fails if they have no room.
     pub(super) fn keep_first(&mut self, bytes: &[u8]) {
         if !bytes.is_empty()
             && let Err(refused) = self.keep(bytes)
@@ -217,8 +217,8 @@ impl<'e> Edit<'e> {
         }
     }
 
-    /// Adds a client's message to the history. A task that has waited for it takes a running slot
-    /// of the caller again.
+    /// Adds a client's message to the history. A task that has waited for the message takes a
+    /// running slot of the caller again.
     ///
     /// # Errors
     /// [`Refused::Terminal`], [`Refused::TooLarge`], [`Refused::OutOfBytes`],
@@ -238,13 +238,13 @@ impl<'e> Edit<'e> {
     ///
     /// # Errors
     /// [`Refused::Terminal`]; [`Refused::TooLarge`], [`Refused::OutOfBytes`],
-    /// [`Refused::ShareTaken`] and [`Refused::ShareBytesTaken`] when a limit was reached, which has
-    /// ended the task as failed.
+    /// [`Refused::ShareTaken`] and [`Refused::ShareBytesTaken`] when a limit was reached: the task
+    /// has then failed.
     pub fn apply(&mut self, event: &TaskEvent<'_>) -> Result<u64, Refused> {
         self.put(event).inspect_err(|refused| self.fail_at(refused))
     }
 
-    /// Ends the task as failed at the limit behind a refusal.
+    /// Fails the task with the message for the limit that caused a refusal.
     #[cold]
     fn fail_at(&mut self, refused: &Refused) {
         match refused {
@@ -277,12 +277,12 @@ impl<'e> Edit<'e> {
         events.iter(first).skip(applied).try_for_each(|event| self.apply(&event).map(drop))
     }
 
-    /// Applies the first events of a list at once, as far as possible; returns how many.
+    /// Applies the first events of a list at once, as far as possible; returns their number.
     fn apply_at_once(&mut self, events: &EventBuf, first: Option<Message<'_>>) -> usize {
         let (store, slot_at) = (self.store, self.slot_at());
         let Some(task) = self.shard.slab[self.index].task.get() else { return 0 };
         if !self.has_permit {
-            // An event may continue it.
+            // An event may continue the waiting task, which needs a running slot.
             return 0;
         }
         let growth = task.growth_at_once(events);
@@ -343,8 +343,8 @@ impl<'e> Edit<'e> {
         Ok(())
     }
 
-    /// Takes a running slot and the held bytes from the share of the task's caller; `None`: its
-    /// agent continues it without a message.
+    /// Takes a running slot and the held bytes from the share of the task's caller. `by` is the
+    /// share given with the client's message; `None`: the agent continues the task without one.
     #[cold]
     fn take_permit(&mut self, by: Option<Option<&RunningShare>>) -> Result<(), Refused> {
         let slot = &mut self.shard.slab[self.index];
@@ -357,8 +357,7 @@ impl<'e> Edit<'e> {
         }
         own?;
         self.has_permit = true;
-        // Without room for the bytes the task still waits, and the edit returns the slot at its
-        // end.
+        // If the bytes have no room, the task still waits, and dropping the edit returns the slot.
         self.take_share(held)
     }
 
@@ -384,8 +383,8 @@ impl<'e> Edit<'e> {
         Ok(())
     }
 
-    /// Takes free bytes from the store's budget; false: there are too few, or strangers hold their
-    /// half.
+    /// Takes free bytes from the store's budget; false: there are too few, or anonymous callers
+    /// hold their half.
     #[inline]
     fn take_free_bytes(&self, bytes: usize) -> bool {
         let charge = self.shard.charged.charge(self.shard.slab[self.index].charge);
@@ -451,7 +450,7 @@ impl<'e> Edit<'e> {
         Ok(seq)
     }
 
-    /// Ends an unfinished task as failed with this message, even without room.
+    /// Fails an unfinished task with this message, even without room.
     pub(super) fn end(&mut self, why: &MessageBuf) {
         let ended = self.put(&failed(why, self.now));
         if ended.is_err_and(|refused| refused != Refused::Terminal) {
@@ -459,8 +458,8 @@ impl<'e> Edit<'e> {
         }
     }
 
-    /// Ends the task to make room for others; false: its final status has only the room reserved
-    /// for one task of the shard.
+    /// Fails the task to make room for others; false: its final status uses the room reserved for
+    /// one task of the shard.
     #[cold]
     pub(super) fn end_evicted(&mut self) -> bool {
         let has_room = self.take_free_bytes(LAST_WORDS);
@@ -471,7 +470,7 @@ impl<'e> Edit<'e> {
         has_room
     }
 
-    /// Ends the task with a message for which its log and the store have reserved room.
+    /// Fails the task with a message for which its log and the store have reserved room.
     fn fail(&mut self, why: &MessageBuf) {
         let event = failed(why, self.now);
         self.slot().task.make_room(&event);
@@ -506,7 +505,8 @@ impl Drop for Edit<'_> {
         if has_ended && status_ms.is_some() {
             slot.task.fit();
             if slot.listed.is_some() {
-                // Tasks stored with it may have been evicted, and it stays as long as new ones do.
+                // Tasks stored next to it may be evicted already, and it stays as long as new
+                // tasks: its log moves to their memory.
                 slot.task.relocate();
             }
         }
@@ -544,7 +544,10 @@ impl Edit<'_> {
         let Some(counted_for) = slot.counted_for() else { return };
         let task = slot.task.get().filter(|task| runs(task));
         let held = task.map_or(0, |task| task.heap_bytes() + slot.kept_bytes());
-        debug_assert!(held <= self.share_charged, "a task that runs holds what was taken");
+        debug_assert!(
+            held <= self.share_charged,
+            "a running task holds at most the bytes that its share was charged"
+        );
         let unused = self.share_charged.saturating_sub(held);
         if unused > 0 {
             running.give_back_bytes(group_of(self.at), counted_for, unused);
@@ -575,7 +578,7 @@ impl Edit<'_> {
         match (is_news, is_over) {
             (false, _) => {}
             (true, false) => self.shard.wake(self.index, self.wakes),
-            // There will be no further change to wait for.
+            // No further change follows.
             (true, true) => self.shard.end_waits(self.index, self.wakes),
         }
     }

@@ -1,17 +1,17 @@
 //! Making room: which task is evicted, and when.
 //!
-//! Room is made before it is used, for the group of the shard that needs it. A holder that needs
-//! more than its equal share of the group makes room from its own tasks, the oldest first. For a
-//! holder below its share, the oldest task of a holder above its share is evicted. So no holder
-//! below its share loses a task to another holder or is refused a task.
+//! Tasks are evicted before their room is used, for the group of the shard that needs the room. If
+//! a holder needs more than its equal share of the group, its own tasks are evicted, the oldest
+//! first. For a holder below its share, the oldest task of a holder above its share is evicted. So
+//! no holder below its share loses a task to another holder or is refused a task.
 //!
-//! If no finished task may be evicted, a waiting one fails and is evicted. As the last resort, for
-//! a holder below its share, the running task of a holder above its share with the oldest last
-//! event fails.
+//! If no finished task may be evicted, a waiting task fails and is evicted. As the last resort, and
+//! only for a holder below its share, a running task of a holder above its share fails: the task
+//! with the oldest last event.
 //!
-//! Other groups are compared from time to time: if a task of the same holder ended there
-//! [`LEAD_MS`] before any of this group, or this group has none, the unused room of other groups is
-//! taken first, then the holder's oldest task in any group is evicted.
+//! The groups are compared from time to time. If a task of the holder in another group ended
+//! [`LEAD_MS`] before all its tasks in this group, or this group has none, then the unused room of
+//! other groups is used first, and after that the holder's oldest task in any group is evicted.
 
 use std::sync::{Arc, PoisonError, TryLockError};
 
@@ -32,7 +32,8 @@ use crate::{service::Now, shares::Holder};
 /// Maximum finished tasks that one [`Store::sweep`] evicts from one shard.
 const SWEEP: usize = 64;
 
-/// Spared tasks of a shard that one sweep examines: a host that is down for a day may spare many.
+/// Spared tasks of a shard that one sweep examines: if a webhook's host is down for a day, many
+/// tasks can be spared.
 const SPARED_LOOKS: usize = 64;
 
 /// How much earlier a task of another group must have ended to be evicted before those of this
@@ -42,14 +43,14 @@ const LEAD_MS: u64 = 1_000;
 /// Maximum charges above their share that are tried if the shard of a task is locked.
 const TRIES: usize = 4;
 
-/// Tasks of one holder that are examined to find one without listening clients.
+/// Tasks of one holder that are examined to find a task without listening clients.
 const LISTENED_LOOKS: usize = 64;
 
 /// Selects tasks of other holders for eviction.
 #[derive(Clone, Copy)]
 struct OthersTasks {
     list: TaskList,
-    /// Only tasks of strangers.
+    /// Only tasks of anonymous callers.
     is_stranger: bool,
 }
 
@@ -66,15 +67,15 @@ pub(super) struct NewRoom {
 
 /// A need for room.
 pub(super) struct Need<'n> {
-    /// The group that needs it.
+    /// The group that needs the room.
     pub group: usize,
-    /// The charge that needs it, in that group.
+    /// The charge that needs the room, in that group.
     pub charge: &'n Arc<Charge>,
     pub resource: Resource,
     pub wanted: usize,
     /// The shard that the caller has locked.
     pub held: Option<(usize, &'n mut Shard)>,
-    /// The task that the caller edits, which is not evicted: its shard and slot.
+    /// The shard and slot of the task that the caller edits: it is not evicted.
     pub edited: Option<SlotAt>,
     pub now: Now,
     pub wakes: &'n mut Wakes,
@@ -87,8 +88,8 @@ fn why(resource: Resource) -> Eviction {
     }
 }
 
-/// The tasks in a list of a charge in a shard that may be ended: without the edited one, and
-/// without waiting ones that have just received an answer for their agent.
+/// The tasks that may be ended in one list of a charge in a shard: not the edited task, and no
+/// waiting task with an answer of its client (its turn is in progress).
 fn ending(
     at: usize,
     shard: &Shard,
@@ -120,7 +121,8 @@ impl Store {
         let mut is_more = false;
         for number in (worker..self.groups.len()).step_by(self.workers) {
             let group = &self.groups[number];
-            // After the wall clock was set back, some groups' tasks would look older than others'.
+            // Otherwise tasks of some groups would look older than others after the wall clock was
+            // set back.
             group.catch_up(latest);
             for at in (number * GROUP..).take(GROUP) {
                 let mut wakes = Wakes::default();
@@ -169,7 +171,7 @@ impl Store {
         }
     }
 
-    /// Whether strangers stay within their half of a resource with `more` for a holder.
+    /// Whether anonymous callers stay within their half of a resource if the holder gets `more`.
     #[inline]
     pub(super) fn is_within_half(&self, holder: Holder, resource: Resource, more: usize) -> bool {
         !holder.is_stranger() || self.strangers_have_room(resource, more)
@@ -181,7 +183,7 @@ impl Store {
         held.sum::<usize>().saturating_add(more) <= self.limit(resource).most() / 2
     }
 
-    /// Takes room that is available only by evictions.
+    /// Takes room for a holder by evicting tasks.
     #[inline(never)]
     pub(super) fn make_room_of(
         &self,
@@ -223,7 +225,8 @@ impl Store {
         is_grown
     }
 
-    /// Evicts a finished task of a shard: one of the holder, else one of a holder above its share.
+    /// Evicts a finished task of a shard: a task of the holder, or else of a holder above its
+    /// share.
     #[cold]
     fn evict_in(&self, at: usize, shard: &mut Shard, holder: Holder, wakes: &mut Wakes) -> bool {
         let shares = self.group(at).charges.shares(Resource::Tasks);
@@ -242,11 +245,11 @@ impl Store {
         }
     }
 
-    /// Evicts until the wanted amount could be taken.
+    /// Evicts tasks until the wanted amount is free, and takes it.
     ///
     /// # Errors
-    /// [`Refused::Full`], [`Refused::OutOfBytes`]; [`Refused::OwnShareFull`] if the holder has its
-    /// share, and other holders have theirs.
+    /// [`Refused::Full`], [`Refused::OutOfBytes`]; [`Refused::OwnShareFull`] if the holder is at
+    /// its share and other holders have tasks, or if anonymous callers are at their half.
     pub(super) fn make_room(&self, mut need: Need<'_>) -> Result<(), Refused> {
         let (limit, resource, wanted) = (self.limit(need.resource), need.resource, need.wanted);
         let full = match resource {
@@ -269,7 +272,8 @@ impl Store {
         }
     }
 
-    /// Whether a holder has its share while other holders have tasks, too.
+    /// Whether a holder is at its share and other holders have tasks, or anonymous callers are at
+    /// their half.
     #[cold]
     fn is_own_share_full(&self, need: &Need<'_>) -> bool {
         let holder = need.charge.holder;
@@ -281,7 +285,8 @@ impl Store {
         has_share && (is_over || self.groups.iter().any(others))
     }
 
-    /// The refusal of a holder at its share, with the latest time at which one of its tasks ends.
+    /// The refusal for a holder at its share, with the time until the first of its running tasks
+    /// fails as idle.
     #[cold]
     fn own_share_full(&self, need: &mut Need<'_>) -> Refused {
         let (charge, mut oldest_ms) = (need.charge, None::<u64>);
@@ -298,19 +303,19 @@ impl Store {
             Some(_) => self.idle_times.unfinished_idle_ms.saturating_sub(idle_ms),
             None => 0,
         };
-        // The sweep that ends it runs once a second.
+        // The sweep that ends idle tasks runs once a second.
         let retry_s = u32::try_from(left_ms.div_ceil(1_000)).unwrap_or(u32::MAX);
         Refused::OwnShareFull { retry_s: retry_s.saturating_add(1) }
     }
 
-    /// Frees some of a limit; false: no more tasks may be evicted for the holder.
+    /// Frees a part of a limit; false: no more tasks may be evicted for the holder.
     fn make_some(&self, need: &mut Need<'_>, has_gathered: &mut bool) -> bool {
         use TaskList::{Finished, Running, Waiting};
         let (number, charge, resource) = (need.group, need.charge, need.resource);
         let is_stranger = !self.is_within_half(charge.holder, resource, need.wanted);
         let shares = self.groups[number].charges.shares_at(resource, is_stranger);
         let mut gather = || {
-            // Other groups have no unused room for strangers.
+            // Anonymous callers at their half may not use the unused room of other groups.
             let is_first = !is_stranger && !std::mem::replace(has_gathered, true);
             if is_first {
                 let spares = self.groups.iter().map(|group| group.spare(resource));
@@ -330,7 +335,7 @@ impl Store {
         if goes_first && self.evict_of(number, charge, need) {
             return true;
         }
-        // Unused room of other groups comes before their tasks.
+        // Unused room of other groups is used before tasks there are evicted.
         if gather() || self.evict_oldest(need) {
             return true;
         }
@@ -342,8 +347,8 @@ impl Store {
             || below(Running, need)
     }
 
-    /// True when the tasks of a charge are to be evicted before those of its holder in other
-    /// groups, by the last comparison.
+    /// True if, by the last comparison, tasks of this charge are evicted before those of the same
+    /// holder in other groups.
     fn goes_first(&self, charge: &Charge) -> bool {
         if self.groups.len() == 1 {
             return true;
@@ -451,9 +456,9 @@ impl Store {
         })
     }
 
-    /// Ends and evicts the first task in a list of a charge in a shard. If clients listen to it, it
-    /// stays as finished until the next eviction, and another task without listeners is evicted
-    /// instead, if there is one.
+    /// Ends and evicts the first task in a list of a charge in a shard. If clients listen to that
+    /// task, it stays as a finished task until the next eviction; if another task has no listeners,
+    /// that task is ended and evicted instead.
     #[cold]
     fn end_in(
         &self,
@@ -466,7 +471,7 @@ impl Store {
         let tasks = || ending(at, shard, charge, list, need.edited).take(LISTENED_LOOKS);
         let Some(first) = tasks().next() else { return false };
         let leaves = tasks().find(|index| !shard.slab[*index].is_listened_to());
-        // If its final status has only the room reserved for one task, it cannot stay.
+        // If the final status uses the room reserved for one task, the task cannot stay.
         let slot_at = |index| SlotAt { at, index };
         let may_stay = self.end_task(slot_at(first), shard, need);
         let leaves = leaves.filter(|leaves| may_stay && *leaves != first);
@@ -476,7 +481,7 @@ impl Store {
         self.evict_ended(slot_at(leaves.unwrap_or(first)), shard, need)
     }
 
-    /// Ends a task; false: there is no room for its final status.
+    /// Ends a task; false: its final status uses the room reserved for one task of the shard.
     fn end_task(&self, slot_at: SlotAt, shard: &mut Shard, need: &mut Need<'_>) -> bool {
         let edit = Edit::open(self, shard, slot_at, need.now, need.wakes);
         let ended = edit.map(|mut edit| edit.end_evicted());
@@ -493,7 +498,7 @@ impl Store {
         true
     }
 
-    /// Evicts the task of a charge of a group that ended first.
+    /// Evicts the first-ended task of a charge in a group.
     fn evict_of(&self, number: usize, charge: &Charge, need: &mut Need<'_>) -> bool {
         let mut skipped = 0u32;
         while let Some((_, at)) = charge.oldest(skipped) {
@@ -508,8 +513,8 @@ impl Store {
         false
     }
 
-    /// Calls `with` with a shard; false: another thread holds its lock, and the caller holds that
-    /// of another shard.
+    /// Calls `with` with a shard; false: another thread holds its lock, and the caller has locked
+    /// another shard.
     fn in_shard(
         &self,
         at: usize,
@@ -535,7 +540,8 @@ impl Store {
         }
     }
 
-    /// Evicts the task of a charge in a shard that ended first, and gives its room to a group.
+    /// Evicts the first-ended task of a charge in a shard, and moves its room to the group that
+    /// needs it.
     fn evict_from(
         &self,
         at: usize,
@@ -562,7 +568,7 @@ impl Store {
         self.evict_task(slot_at, shard, group_of(slot_at.at), why, wakes);
     }
 
-    /// Evicts a task that was removed from the finished ones, and gives its room to a group.
+    /// Evicts a task that was removed from the finished tasks, and moves its room to a group.
     #[inline(never)]
     fn evict_task(
         &self,

@@ -1,8 +1,8 @@
-//! The finished tasks of a shard, by their end: the candidates for eviction.
+//! The finished tasks of a shard, in the order of their ends: the candidates for eviction.
 //!
-//! Invariants: to make room, any of them may be evicted, as [`super::evict`] chooses. An expired
-//! task is evicted unless a webhook needs it: then it is spared until no webhook does; a bounded
-//! number of spared tasks is examined at a time. Each task is spared once.
+//! Invariants: to make room, [`super::evict`] may choose any finished task. An expired task is
+//! evicted unless a webhook needs it: then it is spared until no webhook needs it. A bounded number
+//! of spared tasks is examined at a time. Each task is spared once.
 
 use std::{
     collections::BTreeMap,
@@ -11,8 +11,8 @@ use std::{
 
 use super::slab::{NONE, Slab};
 
-/// Finished tasks in the order of their ends: first the spared ones, then a list through their
-/// slots.
+/// Finished tasks in the order of their ends: first the spared ones, then the others in a list
+/// through their slots.
 pub(super) struct FinishedTasks {
     oldest: u32,
     youngest: u32,
@@ -79,7 +79,7 @@ impl FinishedTasks {
         oldest.is_some_and(|slot| mono_ms.saturating_sub(slot.event_ms) > ttl_ms)
     }
 
-    /// Removes the first expired task; `None`: it is spared, since a watcher needs it.
+    /// Removes the first expired task; `None`: it is now spared, because a watcher needs it.
     pub fn take_expired(&mut self, slab: &mut Slab) -> Option<u32> {
         let index = self.take_listed(slab)?;
         let slot = &slab[index];

@@ -2,7 +2,7 @@
 //!
 //! Examination and registration happen under one lock, so no change is missed in between. A
 //! subscriber that fell behind the replay window gets the current task, then later events: it never
-//! waits for an event that is gone and never sees one twice.
+//! waits for a dropped event and never gets an event twice.
 
 use std::{
     sync::Arc,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Store {
-    /// Gives new items to `each`, oldest first, and registers `wake` if there are no more.
+    /// Calls `each` with the new items, oldest first, and registers `wake` if none remains.
     ///
     /// An item on which `each` returns false counts as taken.
     pub fn follow(&self, cursor: &mut Cursor, wake: &Waker, each: &mut Each<'_>) -> Follow {
@@ -65,9 +65,9 @@ impl Store {
         Poll::Pending
     }
 
-    /// Sets the watch of a stored task or a reservation, replacing the previous one; returns its
-    /// last event, or 0. `None`: the task is gone.
-    #[cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone watch tasks"))]
+    /// Sets the watch of a stored task or a reservation, replacing the previous one; returns the
+    /// last event of the task, or 0. `None`: neither is stored any more.
+    #[cfg_attr(not(feature = "push"), allow(dead_code, reason = "only webhooks watch tasks"))]
     pub fn watch(&self, key: TaskKey, watch: Arc<TaskWatch>) -> Option<u64> {
         let index = self.sharding.split(key.position).index;
         let mut shard = self.lock_key(key)?;
@@ -75,8 +75,8 @@ impl Store {
         Some(shard.task(index).map_or(0, Task::seq))
     }
 
-    /// Ready when the task has ended, was evicted, or belongs to a later program than the given
-    /// one; registers `wake` otherwise.
+    /// Ready when the task has ended, was evicted, or belongs to a later incarnation of its agent
+    /// than the given one; registers `wake` otherwise.
     pub fn poll_ended(
         &self,
         key: TaskKey,

@@ -1,8 +1,8 @@
 //! The shards of one worker, and their shared state: room, a clock, the charges of holders with
-//! tasks in them.
+//! tasks in these shards.
 //!
-//! Invariant: apart from its shard, a call writes only to its group, which belongs to one worker as
-//! long as clients choose no contexts; state of all groups is read occasionally, and written
+//! Invariant: apart from its shard, a call writes only to its group. Only one worker uses a group,
+//! unless clients choose context ids. The state of all groups is read occasionally and written
 //! rarely.
 
 use std::sync::PoisonError;
@@ -25,9 +25,9 @@ use super::{
 pub enum Eviction {
     /// `task_ttl_ms` after it ended.
     Ttl = 0,
-    /// It made room when `tasks_max` was reached.
+    /// Its room was needed when `tasks_max` was reached.
     Count = 1,
-    /// It made room when `store_bytes_max` was reached.
+    /// Its room was needed when `store_bytes_max` was reached.
     Bytes = 2,
     /// Its owner's name was displaced when `owners_max` was reached.
     Owners = 3,
@@ -53,7 +53,7 @@ pub(super) struct Group {
     pub tasks: Spare,
     pub bytes: Spare,
     pub slots: Spare,
-    /// Its number, and the number of groups: no two groups produce the same stamp.
+    /// Its number, and the number of groups: no two groups create the same stamp.
     number: u64,
     groups: u64,
     stamp: AtomicU64,
@@ -72,7 +72,7 @@ impl Group {
             slots: Spare::default(),
             number: number as u64,
             groups: groups as u64,
-            // All its stamps have the same remainder.
+            // All stamps of a group are equal modulo the number of groups.
             stamp: AtomicU64::new(number as u64),
             evicted: [const { AtomicU64::new(0) }; Eviction::COUNT],
             charges: Charges::new(capacity),
@@ -85,10 +85,10 @@ impl Group {
         self.shards[shard % GROUP].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A stamp above all stamps of the group before it, of `unix_ms` or, if that has been passed,
-    /// close to it.
+    /// A stamp above all earlier stamps of the group. Its time is `unix_ms`, or that of the last
+    /// stamp if that is later.
     ///
-    /// Taken under a shard's lock it keeps the shard's orders sorted without a comparison.
+    /// A stamp created under a shard's lock keeps the shard's orders sorted without a comparison.
     pub fn stamp(&self, unix_ms: u64) -> u64 {
         let now = floor_of(unix_ms.min(u64::MAX >> (TIE_BITS + 1))) | self.number;
         let next = |last: u64| Some(now.max(last + self.groups));
@@ -97,17 +97,17 @@ impl Group {
         }
     }
 
-    /// The time of its last stamp.
+    /// The time of the group's last stamp.
     pub fn last_ms(&self) -> u64 {
         self.last_stamp() >> TIE_BITS
     }
 
-    /// Its last stamp.
+    /// The group's last stamp.
     pub fn last_stamp(&self) -> u64 {
         self.stamp.load(Relaxed)
     }
 
-    /// From now on its stamps are not before the millisecond of `stamp`.
+    /// Prevents later stamps before the millisecond of `stamp`.
     pub fn catch_up(&self, stamp: u64) {
         self.stamp.fetch_max(stamp >> TIE_BITS << TIE_BITS | self.number, Relaxed);
     }

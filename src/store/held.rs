@@ -1,5 +1,5 @@
-//! Bytes counted without a stored task: those of calls with deferred answers, and those of tasks
-//! that are about to begin.
+//! Bytes that are counted without a stored task: for calls with deferred answers, and for tasks
+//! that are about to be created.
 //!
 //! Invariant: the bytes of a turn that waits for its agent are counted as if its task held them.
 
@@ -21,10 +21,10 @@ pub struct HeldBytes {
     held_for: HeldFor,
 }
 
-/// The bytes of a task's beginning.
+/// The bytes that the creation of a task needs.
 #[derive(Clone, Copy)]
 pub(super) struct BeginBytes {
-    /// Its first message: the minimum.
+    /// The first message of the task: the minimum.
     pub first: usize,
     /// The message and the events of its first turn, if the share of its caller has room.
     pub log: usize,
@@ -56,7 +56,7 @@ impl Store {
         }
     }
 
-    /// Counts bytes outside the store at this key, for no caller.
+    /// Counts bytes outside the store at this key, in no caller's share.
     ///
     /// # Errors
     /// [`Refused::OutOfBytes`].
@@ -71,8 +71,8 @@ impl Store {
         self.budget.bytes.release(&self.group(at).bytes, bytes);
     }
 
-    /// Counts bytes outside the store for a task, also in its caller's share for unfinished tasks;
-    /// `owner` is its owner, if it is not stored yet.
+    /// Counts bytes outside the store for a task, also in the share of its caller. `owner` is the
+    /// owner of a task that is not stored yet.
     ///
     /// # Errors
     /// [`Refused::ShareBytesTaken`], [`Refused::OutOfBytes`].
@@ -116,7 +116,7 @@ impl Store {
         }
     }
 
-    /// Takes bytes for a reserved task that counts for a caller; returns how many.
+    /// Takes bytes for a reserved task that counts for a caller; returns their number.
     ///
     /// # Errors
     /// [`Refused::ShareBytesTaken`], [`Refused::OutOfBytes`].
@@ -166,14 +166,14 @@ impl Store {
         }
     }
 
-    /// The time of the last change in a task's group: for the rare case that a call which only
-    /// holds bytes ends a task.
+    /// The time of the last change in a task's group. It is used in the rare case that counting
+    /// bytes ends another task.
     fn last_now(&self, key: TaskKey) -> Now {
         let group = self.group(self.sharding.split(key.position).at);
         Now { mono_ms: self.swept_ms(), unix_ms: group.last_ms() }
     }
 
-    /// The holder that a task is charged to; an unknown one, if there is no such task.
+    /// The holder that a task is charged to; the default holder, if the task does not exist.
     fn holder_of(&self, key: TaskKey) -> Holder {
         let shard = self.lock_key(key);
         let charge = shard.as_ref().and_then(|shard| {
@@ -183,8 +183,8 @@ impl Store {
         charge.map_or(Holder::default(), |charge| charge.holder)
     }
 
-    /// Calls `with` with the account of a task's caller, or of the future task's caller: this
-    /// owner, or that of the running slot.
+    /// Calls `with` with the account of the caller of a task or a reservation: the account of this
+    /// owner, or of the running slot.
     fn counted_for<R>(
         &self,
         key: TaskKey,

@@ -1,19 +1,19 @@
-//! Identifiers that contain their task's location (shard and slot), and the keyed hash of all
-//! indexes.
+//! Identifiers that contain their task's location (shard and slot), and the keyed hash that all
+//! indexes use.
 //!
 //! An id of the store is a UUIDv4 as text: its first and its last 32 bits are the location and 32
 //! random bits, sealed by a permutation with the store's secret ([`super::permute`]); its other 58
-//! free bits are random. A lookup opens the location and compares the whole text, so an id is as
-//! unguessable as its 90 random bits, and neither its distance to another one nor its order reveals
-//! the number of tasks. The id of a context contains the location of the context's first task in
-//! the same way, with another permutation.
+//! free bits are random. A lookup decodes the location and compares the whole text, so a guessed id
+//! must match 90 random bits. Neither the distance between two ids nor their order reveals the
+//! number of tasks. The id of a context contains the location of the context's first task in the
+//! same way, with another permutation.
 //!
-//! In the store of a numbered node, 16 of the random bits are the node's number, which is readable,
-//! and the UUID has version 8 (RFC 9562 §5.8), which distinguishes such ids:
+//! In the store of a numbered node, the readable number of the node replaces 16 of the random bits,
+//! and the UUID has version 8 (RFC 9562 §5.8):
 //!
 //! ```text
-//! xxxxxxxx-rrrr-4rrr-yrrr-rrrrxxxxxxxx   x: sealed, place and 32 random bits; r: random; y: 8 to b
-//! xxxxxxxx-nnnn-8rrr-yrrr-rrrrxxxxxxxx   n: the node; 74 random bits are left
+//! xxxxxxxx-rrrr-4rrr-yrrr-rrrrxxxxxxxx  x: sealed (location, 32 random bits); r: random; y: 8 to b
+//! xxxxxxxx-nnnn-8rrr-yrrr-rrrrxxxxxxxx  n: the node; 74 random bits remain
 //! ```
 
 use siphasher::sip::{SipHasher13, SipHasher24};
@@ -36,8 +36,8 @@ const VERSION_AT: usize = 14;
 const INNER: u128 = (u128::MAX >> 64) << 32;
 const NODE_BIT: u32 = 80;
 
-/// The number of the node that made an id of a task or a context; `None` if no numbered node did.
-/// The number is not authenticated: a forged id can name any node.
+/// The number of the node that created an id of a task or a context; `None` if no numbered node
+/// did. The number is not authenticated: a forged id can name any node.
 pub fn node_of(id: RawText<'_>) -> Option<u16> {
     let id: &[u8; ID_LEN] = id.raw().try_into().ok()?;
     let is_ours = id.iter().enumerate().all(|(at, byte)| match at {
@@ -51,7 +51,7 @@ pub fn node_of(id: RawText<'_>) -> Option<u16> {
 
 /// Bits of a shard's number within its group.
 const GROUP_BITS: u32 = 4;
-/// Shards of one worker: a group. Each context is in one shard.
+/// Number of shards in a group: the shards of one worker. Each context is in one shard.
 pub(super) const GROUP: usize = 1 << GROUP_BITS;
 /// Maximum number of groups: further workers share them.
 const GROUPS_MAX: usize = 64;
@@ -59,7 +59,7 @@ const GROUPS_MAX: usize = 64;
 /// The number of shards, and the encoding of a location.
 #[derive(Clone, Copy)]
 pub(super) struct Sharding {
-    /// Low bits of a location, which are the shard; the others are the slot.
+    /// Number of low bits of a location that are the shard; the other bits are the slot.
     bits: u32,
     /// The mask of these bits.
     mask: usize,
@@ -117,7 +117,7 @@ impl Sharding {
 pub(super) struct SlotAt {
     /// Its shard.
     pub at: usize,
-    /// Its number there.
+    /// Its index in the shard.
     pub index: u32,
 }
 
@@ -182,8 +182,8 @@ impl Keys {
 
     /// A SipHash-1-3 for the indexes: peers can neither predict nor see it.
     ///
-    /// `domain` separates uses: a name has a different hash in each, and two names collide no more
-    /// often across domains than within one.
+    /// `domain` separates uses: a name has a different hash in each domain, and two names collide
+    /// no more often across domains than within one.
     #[inline]
     pub fn hash(&self, domain: u64, bytes: &[u8]) -> u64 {
         self.index.hash(bytes) ^ domain
@@ -199,7 +199,8 @@ impl Keys {
         seal(&self.tasks, &self.form, position, bits)
     }
 
-    /// The location in a task's id of this store; `None` for any other id.
+    /// The location in an id that this store created for a task. Any other text of that length
+    /// gives an arbitrary location; other lengths give `None`.
     #[inline]
     pub fn position(&self, id: &[u8]) -> Option<u32> {
         open(&self.tasks, id)
@@ -210,7 +211,7 @@ impl Keys {
         seal(&self.contexts, &self.form, position, bits)
     }
 
-    /// The location in a context's id of this store; `None` for any other id.
+    /// The location in an id that this store created for a context; else as [`Keys::position`].
     pub fn context_position(&self, id: &[u8]) -> Option<u32> {
         open(&self.contexts, id)
     }
@@ -224,8 +225,8 @@ fn code(secret: u128, domain: u32, [first, second]: [u64; 2]) -> u64 {
     SipHasher24::new_with_keys(secret as u64, (secret >> 64) as u64).hash(&bytes)
 }
 
-/// The id of a location: version and variant stand between the sealed halves.
-#[inline(never)] // Two of them side by side have too few registers.
+/// The id of a location: version and variant are between the sealed halves.
+#[inline(never)] // Two inlined calls side by side would run out of registers.
 fn seal(permutation: &Permutation, form: &Form, position: u32, bits: u128) -> [u8; ID_LEN] {
     let Block { left: first, right: last } =
         permutation.seal(Block { left: position, right: bits as u32 });
@@ -298,7 +299,7 @@ mod tests {
                 );
             }
         }
-        // 42 bits are unchanged, and 32 are sealed with the location.
+        // 42 random bits are unchanged, and 32 are sealed with the location.
         let (none, all) = (keys.id(3, 0), keys.id(3, u128::MAX));
         assert_eq!(&none[8..28], b"-ffff-8000-8000-0000");
         assert_eq!(&all[8..28], b"-ffff-8fff-bfff-ffff");

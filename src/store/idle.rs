@@ -1,8 +1,8 @@
-//! Unfinished tasks without an event for too long: they fail.
+//! Fails unfinished tasks that had no event for too long.
 //!
-//! Each slot stores the time of its task's last event, which costs a call one write. Once a second
-//! the sweep of a worker examines a bounded number of slots in each of its shards, and continues
-//! from there a second later: a full store is examined within two minutes, a small one every
+//! Each slot stores the time of its task's last event, which costs one write per call. Once a
+//! second each worker sweeps a bounded number of slots in each of its shards; the next sweep
+//! continues after them. So a full store is examined within two minutes, a small store every
 //! second.
 
 use crossbeam_utils::CachePadded;
@@ -35,7 +35,7 @@ pub enum EndReason {
     UnfinishedIdle = 0,
     /// It was in input-required or auth-required for `input_required_ttl_ms` without an event.
     InputRequired = 1,
-    /// It made room that its owner, or an owner below its share, needed.
+    /// The owner of the task, or an owner below its share, needed the room.
     OwnerShare = 2,
 }
 
@@ -53,17 +53,17 @@ impl EndReason {
     }
 }
 
-/// Milliseconds that an unfinished task of an agent may have no event.
+/// Maximum milliseconds without an event for an agent's unfinished tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleTimes {
-    /// While it is submitted or working.
+    /// While a task is submitted or working.
     pub unfinished_idle_ms: u64,
-    /// While it is in input-required or auth-required.
+    /// While a task is in input-required or auth-required.
     pub input_required_ttl_ms: u64,
 }
 
 impl IdleTimes {
-    /// The times of the limits.
+    /// The idle times in the limits of the server.
     pub fn of(limits: &Limits) -> IdleTimes {
         let Limits { unfinished_idle_ms, input_required_ttl_ms, .. } = *limits;
         IdleTimes { unfinished_idle_ms, input_required_ttl_ms }
@@ -85,7 +85,7 @@ impl IdleTimes {
 /// The state of one group's sweeps.
 #[derive(Default)]
 pub(super) struct IdleSweep {
-    /// When the next one is due, by the monotonic clock.
+    /// When the next sweep is due, by the monotonic clock.
     due_ms: AtomicU64,
     /// Tasks that the store ended, by reason.
     ended: [AtomicU64; EndReason::COUNT],
@@ -97,7 +97,7 @@ pub(super) type IdleSweeps = Box<[CachePadded<IdleSweep>]>;
 impl Store {
     /// Ends unfinished tasks of one worker that were idle for too long, at most 1,024 of each of
     /// its groups; true when it should be called again soon. Call it about once a second. `times`
-    /// are the idle times of each agent by its index; other agents have those of the limits.
+    /// returns the idle times by agent index; further agents have those of the limits.
     pub fn end_idle(
         &self,
         worker: usize,
@@ -120,7 +120,7 @@ impl Store {
         is_more
     }
 
-    /// The same for one shard; true when it has reached its maximum of ends.
+    /// Ends idle tasks of one shard; true when it has ended [`ENDS`] of them.
     fn end_idle_in(&self, at: usize, now: Now, times: &[IdleTimes]) -> bool {
         let mut wakes = Wakes::default();
         let mut shard = self.lock(at);

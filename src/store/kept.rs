@@ -1,13 +1,13 @@
-//! The private bytes that agents keep with their tasks, found by the ids that clients use.
+//! The private bytes that agents store with their tasks, by task id and by context id.
 
 use super::{Store, id::SlotAt};
 use crate::service::Scope;
 
-/// Tasks of a context that are examined, newest first.
+/// Maximum tasks of a context that are examined, newest first.
 const CONTEXT_TASKS_MAX: usize = 32;
 
 impl Store {
-    /// The bytes kept with a task of a scope; empty: there are none, or no such task.
+    /// The private bytes of a task of a scope; empty if it has none, or does not exist.
     pub fn kept_with(&self, scope: Scope, id: &[u8]) -> Vec<u8> {
         let Some(key) = self.find(scope, id) else { return Vec::new() };
         let Some(shard) = self.lock_key(key) else { return Vec::new() };
@@ -15,8 +15,8 @@ impl Store {
         shard.slab.slot(index).map_or_else(Vec::new, |slot| slot.kept().to_vec())
     }
 
-    /// Of a context's newest [`CONTEXT_TASKS_MAX`] tasks, the bytes kept with the newest one that
-    /// has any.
+    /// The private bytes of the newest task that has any, among the newest [`CONTEXT_TASKS_MAX`]
+    /// tasks of a context.
     pub fn kept_in_context(&self, scope: Scope, context_id: &[u8]) -> Vec<u8> {
         let (at, context) = self.context(scope, context_id);
         let shard = self.lock(at);

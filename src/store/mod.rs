@@ -1,12 +1,14 @@
-//! Tasks in memory: 16 shards for each worker, each with a lock; the location of a task in its id;
-//! bounded in three ways.
+//! Tasks in memory, in 16 shards per worker; each shard has a lock. A task's id contains its
+//! location. The number of tasks, their bytes and the lifetime of finished ones are limited.
 //!
-//! Invariant: a task is changed and read only under its shard's lock; callbacks run under it and
-//! must not call the store. Only finished tasks are evicted; an unfinished one fails first. No
-//! limit is exceeded, even for a moment. Wakers are woken after the lock is released.
+//! Invariant: a task is changed and read only under its shard's lock; callbacks run under that lock
+//! and must not call the store. Only finished tasks are evicted; an unfinished task fails before
+//! its eviction. No limit is exceeded, even for a moment. Wakers are woken after the lock is
+//! released.
 //!
-//! Lock order: a table of names, one shard (others only by `try_lock`), then one map of chosen ids,
-//! one list of names by number, or the table of charges of one group.
+//! Locks are acquired in this order: a table of names; one shard (further shards only by
+//! `try_lock`); then a map of chosen ids, a list of names by number, or the table of charges of a
+//! group.
 
 mod budget;
 mod charged;
@@ -75,14 +77,14 @@ pub use self::{
 #[cfg(feature = "internals")]
 pub use self::{group::Eviction, page::PageToken};
 
-/// Domains of [`Keys::hash`]: the bits of a scope for the ids that its clients chose, and this bit
-/// in addition for its contexts.
+/// Separates the hashes of a scope's contexts from those of the task ids that its clients chose:
+/// both are domains of [`Keys::hash`].
 const CONTEXT: u64 = 1 << 48 | 1 << 16;
 
 /// Domain of [`Keys::code`] for a task's random bits.
 const FRESH: u32 = u32::MAX - 6;
 
-/// Bytes of a task's log reserved for the final status of a task that reaches a limit.
+/// Bytes of each task's log that are reserved for its final status if it reaches a limit.
 const LAST_WORDS: usize = 256;
 
 /// Tasks in memory.
@@ -91,25 +93,25 @@ pub struct Store {
     sharding: Sharding,
     door: Door,
     workers: usize,
-    /// From the hash of an id that a client chose to its location.
+    /// The location of a task, by the hash of the id that a client chose for it.
     chosen: Box<[Mutex<HashedMap>]>,
     keys: Keys,
     budget: Budget,
     spaces: Spaces,
     idle: IdleSweeps,
-    /// The times of agents without their own.
+    /// The idle times of agents that set none.
     idle_times: IdleTimes,
-    /// The limits of a task, and those before its final status.
+    /// The limits of a task with its final status, and the lower ones before that status.
     limits: TaskLimits,
     agent_limits: TaskLimits,
-    /// The size limit of a page, its last task excepted.
+    /// The size limit of a page; only its last task may exceed it.
     page_bound: Bound,
-    /// The final messages of tasks that reach a limit (of the task, of the store, of their caller's
-    /// share), and of those that make room for others.
+    /// The messages of tasks that the store ends: at a limit of the task, of the store, of the
+    /// caller's share (bytes, tasks), or to make room for other tasks.
     last_words: [MessageBuf; 5],
 }
 
-/// A task in a store: its location, and a check against later occupants of the slot.
+/// A task in a store: its location, and a check that no later task in the same slot has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TaskKey {
     /// Location in the store.
@@ -126,7 +128,7 @@ impl TaskKey {
         Handle { service: 0, key, hint: 0 }
     }
 
-    /// The same for a job of one incarnation of its agent.
+    /// The task's handle for a job of one incarnation of its agent.
     pub fn job_handle(self, incarnation: u32) -> Handle {
         Handle { hint: u64::from(incarnation), ..self.handle() }
     }
@@ -167,9 +169,8 @@ impl Store {
         Store::for_workers(limits, secret, 1)
     }
 
-    /// An empty store with shards for each worker; `secret` must be random, and constant for the
-    /// store's life. It may be reused by a later store: ids and page tokens depend only on it and
-    /// on the number of workers.
+    /// An empty store with shards for each worker; `secret` must be random. A later store may use
+    /// the same one: ids and page tokens depend only on the secret and on the number of workers.
     pub fn for_workers(limits: &Limits, secret: u128, workers: usize) -> Store {
         let say = |text| MessageBuf::agent(&PartsBuf::new().text(text)).id("limit-reached");
         let index_max = u32::try_from(limits.tasks_max).unwrap_or(u32::MAX);
@@ -202,7 +203,7 @@ impl Store {
             limits: task_limits,
             agent_limits: TaskLimits { bytes_max, ..task_limits },
             last_words: [
-                say("the task has reached a limit and was ended"),
+                say("the task has reached a limit (task_bytes_max or artifacts_max) and was ended"),
                 say("the server has no room for more output and ended the task"),
                 say("running tasks of the caller hold too many bytes: the task was ended"),
                 say("the caller has too many running tasks: the task was ended"),
@@ -211,7 +212,7 @@ impl Store {
         }
     }
 
-    /// The same store with the number of its node in the ids that it makes.
+    /// The same store, with the number of its node in the ids that it creates.
     #[must_use]
     pub fn of_node(mut self, node: Option<u16>) -> Store {
         self.keys.set_node(node);
@@ -225,9 +226,9 @@ impl Store {
         self
     }
 
-    /// Calls `change` with a stored task; `None` when it is gone.
+    /// Calls `change` with a stored task; `None`: the task is not stored any more.
     ///
-    /// The only way to change a task: it updates the lists and wakes the waiters.
+    /// Only this function changes tasks: it also updates the lists and wakes the waiters.
     pub fn update<R>(
         &self,
         key: TaskKey,
@@ -246,7 +247,7 @@ impl Store {
         self.read_id(scope, id, |key, _| key)
     }
 
-    /// Whether a task of any scope has this raw id, which the store has made.
+    /// Whether a task of any scope has this raw id. Ids that clients chose are not found.
     pub fn has_made(&self, id: &[u8]) -> bool {
         self.keys.position(id).is_some_and(|position| {
             let SlotAt { at, index } = self.sharding.split(position);
@@ -254,13 +255,13 @@ impl Store {
         })
     }
 
-    /// Calls `read` with a task; `None` when it is gone.
+    /// Calls `read` with a task; `None`: the task is not stored any more.
     pub fn read<R>(&self, key: TaskKey, read: impl FnOnce(StoredTask<'_>) -> R) -> Option<R> {
         let shard = self.lock_key(key)?;
         shard.slab.stored(self.sharding.split(key.position).index).map(read)
     }
 
-    /// Calls `read` with a scope's task by its raw id; `None` when there is none.
+    /// Calls `read` with a scope's task by its raw id; `None`: the scope has no such task.
     pub fn read_id<R>(
         &self,
         scope: Scope,
@@ -283,13 +284,13 @@ impl Store {
         None
     }
 
-    /// Calls `each` with every unfinished task of an agent, shard by shard, as of the visit to the
-    /// shard. It may call the store.
+    /// Calls `each` with every task of an agent that is unfinished when its shard is visited.
+    /// `each` may call the store.
     pub fn each_unfinished_of(&self, agent: AgentIndex, each: impl FnMut(TaskKey)) {
         self.each_unfinished(|scope| scope.agent == agent, each);
     }
 
-    /// The same for the tasks of scopes.
+    /// As [`Store::each_unfinished_of`], for the scopes that `is_of` selects.
     fn each_unfinished(&self, is_of: impl Fn(Scope) -> bool, mut each: impl FnMut(TaskKey)) {
         for at in 0..self.sharding.shards() {
             let shard = self.lock(at);
@@ -308,15 +309,15 @@ impl Store {
         (0..self.sharding.shards()).any(|at| self.lock(at).has_tasks_of(agent))
     }
 
-    /// Unguessable bits for the ids that an incarnation of its agent makes for a task, when there
-    /// is no random source.
+    /// Unguessable bits for ids that an incarnation of the agent creates in a task, for use without
+    /// a random source.
     pub fn bits_of(&self, key: TaskKey, incarnation: u32) -> u128 {
         let position = u64::from(key.position) << 32 | u64::from(key.check);
         let half = |half| self.keys.code(FRESH, [position, u64::from(incarnation) << 1 | half]);
         u128::from(half(0)) << 64 | u128::from(half(1))
     }
 
-    /// Notes the time for changes without a clock.
+    /// Stores the time for later changes by callers without a clock.
     #[cfg(feature = "embed")]
     pub fn note_time(&self, now: Now) {
         if self.budget.swept_ms() < now.mono_ms {
@@ -324,7 +325,8 @@ impl Store {
         }
     }
 
-    /// The monotonic clock, no older than the last [`Store::sweep`]: for changes without a clock.
+    /// The monotonic time of the last [`Store::sweep`] or later, for changes by callers without a
+    /// clock.
     pub fn swept_ms(&self) -> u64 {
         self.budget.swept_ms()
     }
@@ -352,9 +354,9 @@ impl Store {
         stats
     }
 
-    /// The shard and the context of a scope: contexts of two scopes are unrelated. An id of this
-    /// store determines its shard; of any other id the hash does, with other bits than the map
-    /// uses.
+    /// The shard and the context for a context id in a scope; contexts of two scopes are unrelated.
+    /// An id created by this store contains its shard. For any other id the hash selects the shard,
+    /// by other bits than the map uses.
     fn context(&self, scope: Scope, context_id: &[u8]) -> (usize, Context) {
         let hash = self.keys.hash(CONTEXT ^ spread(scope), context_id);
         let named =
@@ -368,8 +370,8 @@ impl Store {
         }
     }
 
-    /// The shard for a scope in the group of another shard: a scope with a tenant or an owner has
-    /// one in each group, since each stores lists for it.
+    /// The shard for a scope in the group of shard `at`. A scope with a tenant or an owner uses one
+    /// shard per group, since each used shard stores lists for it.
     #[inline]
     fn own_shard(&self, scope: Scope, at: usize) -> usize {
         if scope.is_plain() { at } else { self.sharding.in_group_of(at, spread(scope)) }

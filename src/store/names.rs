@@ -1,14 +1,15 @@
-//! Numbers of the names that peers choose: tenants' and owners'.
+//! Numbers for the names that peers choose: names of tenants and of owners.
 //!
-//! Invariant: names and numbers correspond one to one while a call that named it runs, a task or a
-//! reservation of it exists, or an agent has a call of its owner. When all numbers are in use,
-//! unreferenced ones are searched for, at most once in [`LOOK_MS`]. If none is found, an idle name
-//! gives its number up, if its kind allows it (`displace.rs`); another search follows at once when
-//! the last one gathered many idle names and they are used up.
+//! Invariant: a name keeps its number, which no other name has, while a call with the name runs, a
+//! task or a reservation of the name exists, or an agent runs a call of that owner. When all
+//! numbers are in use, the store searches for unreferenced ones, at most once in [`LOOK_MS`]. If
+//! the search finds none, an idle name loses its number, if its kind allows that (`displace.rs`).
+//! Another search follows at once if the last one found many idle names and all of them are used
+//! up.
 //!
-//! Each worker caches the names that it used last, and which of them its calls use now: a call
-//! writes no shared memory unless its name is new to its worker. A cache of a name may hold a
-//! [`NumberHint`] in addition, which saves the lookup; it is valid for one generation, and a
+//! Each worker caches the names that it used last, and the numbers that its calls use now. So a
+//! call writes shared memory only if its name is new to its worker. Code that caches a name can
+//! store a [`NumberHint`] with it, which saves the lookup. A hint is valid for one generation; a
 //! generation ends when numbers are freed.
 
 use std::{
@@ -28,7 +29,7 @@ use super::{
 };
 use crate::service::{Now, NumberHint};
 
-/// Milliseconds between two searches for unreferenced numbers: each visits all shards.
+/// Milliseconds between two searches for unreferenced numbers: each search visits all shards.
 const LOOK_MS: u64 = 1_000;
 
 /// Names that a worker caches.
@@ -39,10 +40,10 @@ pub(super) struct SpaceNames {
     /// Maximum number of numbers, which start at 1.
     most: u32,
     table: Mutex<Table>,
-    /// The name of each number, from 1; locked after the table or a shard, and before no other
-    /// lock.
+    /// The names by number, from 1. This lock may be acquired under that of the table or of a
+    /// shard; no other lock is acquired under it.
     by_number: Mutex<Vec<Option<Arc<str>>>>,
-    /// The generation in which hints are valid; each core has its own.
+    /// The generation in which hints are valid; no two cores use the same one.
     generation: AtomicU32,
     workers: Box<[CachePadded<WorkerNames>]>,
 }
@@ -50,15 +51,15 @@ pub(super) struct SpaceNames {
 #[derive(Default)]
 struct Table {
     numbers: BTreeMap<Arc<str>, u32>,
-    /// Numbers that were freed: the first has been free for the longest.
+    /// Freed numbers, the longest free one first.
     free: VecDeque<u32>,
     /// The highest number in use so far.
     highest: u32,
-    /// Names that get no number.
+    /// Names that get no new number.
     claimed: BTreeSet<Box<str>>,
     /// The creator of each number's name, if known.
     makers: BTreeMap<u32, Arc<str>>,
-    /// Numbers of the names that each caller has created.
+    /// How many of the current names each caller has created.
     made: BTreeMap<Arc<str>, u32>,
     /// The time of the last search for unreferenced numbers.
     looked_ms: Option<u64>,
@@ -70,7 +71,7 @@ struct Table {
 #[derive(Default)]
 struct WorkerNames {
     known: Mutex<KnownSpaces>,
-    /// The number that one of its calls uses by a hint; 0: none.
+    /// The number that one of the worker's calls uses by a hint; 0: none.
     held: AtomicU32,
 }
 
@@ -78,7 +79,7 @@ struct WorkerNames {
 #[derive(Default)]
 struct KnownSpaces {
     numbers: BTreeMap<Box<str>, u32>,
-    /// The numbers that its calls use, once for each use.
+    /// The numbers that the worker's calls use, once for each use.
     used: SmallVec<[u32; 4]>,
 }
 
@@ -99,7 +100,7 @@ impl Table {
         self.looked_ms.is_none_or(has_waited) || self.idle.are_spent()
     }
 
-    /// Numbers of the names that a caller has created.
+    /// How many of the current names a caller has created.
     fn made_by(&self, maker: &str) -> u32 {
         self.made.get(maker).copied().unwrap_or(0)
     }
@@ -128,7 +129,7 @@ pub(super) struct SaidName<'a> {
     pub name: &'a str,
     /// The caller that creates the name, if known: it may create at most half of the names.
     pub maker: Option<&'a str>,
-    /// The hint in a cache of the name.
+    /// The hint that is cached with the name.
     pub hint: Option<&'a NumberHint>,
 }
 
@@ -139,7 +140,7 @@ impl<'a> SaidName<'a> {
     }
 }
 
-/// A number that is not reassigned before this is dropped.
+/// A number that is not reassigned while this value exists.
 pub(super) struct Number<'n> {
     worker: &'n WorkerNames,
     number: u32,
@@ -185,7 +186,7 @@ impl NumberSet {
 }
 
 impl SpaceNames {
-    /// No names; at most `most` at a time, for `workers` workers.
+    /// An empty table for at most `most` names at a time, used by `workers` workers.
     pub fn new(most: usize, workers: usize) -> SpaceNames {
         SpaceNames {
             most: u32::try_from(most).unwrap_or(u32::MAX),
@@ -212,20 +213,20 @@ impl SpaceNames {
 
     /// The number in a hint, if it is still valid.
     ///
-    /// A search that frees numbers begins a generation and then reads the held numbers: either it
-    /// sees this one, or this call sees that the hint is old.
+    /// A search that frees numbers starts a generation and then reads the held numbers. So either
+    /// the search sees this number, or this call sees that the hint is old.
     #[inline]
     pub fn recall(&self, worker: usize, hint: Option<&NumberHint>) -> Option<Number<'_>> {
         let (generation, number) = hint?.get()?;
         let worker = self.of(worker);
-        // Another call may hold one: an outer call, or one on another thread.
+        // Another call of the worker may hold a number: an outer call, or a call on another thread.
         worker.held.compare_exchange(0, number, Ordering::SeqCst, Ordering::Relaxed).ok()?;
         let held = Number { worker, number, is_held: true };
         (self.generation.load(Ordering::SeqCst) == generation).then_some(held)
     }
 
-    /// The number of a name, assigned if it has none; `uses` finds the other references to numbers,
-    /// and the names that may be displaced.
+    /// The number of a name; a name without a number gets one. `uses` finds the other references to
+    /// numbers, and the names that may be displaced.
     pub fn enter(
         &self,
         worker: usize,
@@ -247,7 +248,7 @@ impl SpaceNames {
         let share = (self.most / 2).max(1);
         let has_share = |table: &Table| maker.is_some_and(|maker| table.made_by(maker) >= share);
         let is_full = |table: &Table| table.free.is_empty() && table.highest == self.most;
-        // All numbers of the last search may be in use again: then one more search follows.
+        // All idle numbers of the last search may be in use again; then one more search runs.
         for _ in 0..2 {
             if (is_full(&table) || has_share(&table)) && table.is_look_due(now) {
                 self.look(&mut table, now, &mut uses);
@@ -290,7 +291,7 @@ impl SpaceNames {
         lock(&self.by_number).get(at)?.clone()
     }
 
-    /// From now on a name gets no number; false: it has a referenced one.
+    /// Reserves a name, so that it gets no number; false: the name has a referenced number.
     pub fn claim(&self, name: &str, note_tasks: impl FnOnce(&mut NumberSet)) -> bool {
         let mut table = lock(&self.table);
         if table.numbers.contains_key(name) {
@@ -302,12 +303,12 @@ impl SpaceNames {
         }
     }
 
-    /// From now on no call that may create a task may use a name; other calls still find it.
-    /// Returns its number, if it has one.
+    /// Closes a name to calls that may create a task; other calls still find it. Returns the number
+    /// of the name, if it has one.
     pub fn close(&self, name: &str) -> Option<u32> {
         let mut table = lock(&self.table);
         table.claimed.insert(name.into());
-        // A worker that caches it later asks the table.
+        // No worker caches the name again, since the table has the claim.
         for worker in &self.workers {
             lock(&worker.known).numbers.remove(name);
         }
@@ -333,7 +334,7 @@ impl SpaceNames {
         lock(&self.table).claimed.remove(name);
     }
 
-    /// Frees unreferenced numbers, and gathers those that may be displaced.
+    /// Frees unreferenced numbers, and collects those that may be displaced.
     #[cold]
     fn look(&self, table: &mut Table, now: Now, uses: &mut impl NumberUses) {
         table.looked_ms = Some(now.mono_ms);
@@ -364,7 +365,7 @@ impl SpaceNames {
         }
     }
 
-    /// Whether a call uses the number of a name. If not, no later call does before the caller
+    /// Whether a call uses the number of a name. If not, no call can use it before the caller
     /// unlocks the table.
     fn is_in_call(&self, name: &str, number: u32) -> bool {
         let mut is_used = false;
@@ -380,8 +381,8 @@ impl SpaceNames {
 
     /// Frees unreferenced numbers.
     ///
-    /// The caches of workers are cleared first: a later call waits for the table, and an earlier
-    /// one has stored its task where `note_tasks` finds it.
+    /// The caches of workers are cleared first: a later call waits for the table, and the task of
+    /// an earlier call is stored where `note_tasks` finds it.
     fn free_unused(&self, table: &mut Table, note_tasks: impl FnOnce(&mut NumberSet)) {
         let mut used = NumberSet(vec![0; table.highest as usize / 64 + 1]);
         for worker in &self.workers {
@@ -389,7 +390,7 @@ impl SpaceNames {
             known.numbers.clear();
             known.used.iter().for_each(|number| used.insert(*number));
         }
-        // Later hints come from the table, which is locked.
+        // New hints are set only under the lock of the table, which is held here.
         self.generation.store(NumberHint::next_generation(), Ordering::SeqCst);
         let held = self.workers.iter().map(|worker| worker.held.load(Ordering::SeqCst));
         held.filter(|number| *number != 0).for_each(|number| used.insert(number));
@@ -408,20 +409,21 @@ impl SpaceNames {
         table.numbers = numbers;
     }
 
-    /// The number of a name in the worker's cache, which is stored in the hint.
+    /// The number of a name in the worker's cache; also stores the number in the hint.
     fn known(&self, worker: usize, named: SaidName<'_>) -> Option<Number<'_>> {
         let worker = self.of(worker);
         let mut known = lock(&worker.known);
         let number = *known.numbers.get(named.name)?;
         known.used.push(number);
         if let Some(hint) = named.hint {
-            // No generation begins before the lock is released.
+            // No generation can start before the lock is released.
             hint.set(self.generation.load(Ordering::SeqCst), number);
         }
         Some(Number { worker, number, is_held: false })
     }
 
-    /// Adds a name to a worker's cache, unless it was claimed: claimed names create no tasks.
+    /// Adds a name to a worker's cache, unless the name is claimed: a claimed name must create no
+    /// task.
     fn learn(&self, table: &Table, worker: usize, name: &str, number: u32) -> Number<'_> {
         let worker = self.of(worker);
         let mut known = lock(&worker.known);
@@ -500,7 +502,7 @@ mod tests {
             (true, true)
         );
         assert_eq!(names.name(2).as_deref(), Some("d"));
-        // All are in use, and a search visits all shards: it is not repeated at once.
+        // All numbers are in use. A search visits all shards, so it is not repeated at once.
         assert_eq!(enter(&names, "b", 999, &[3]), Err(NoNumber::Full));
         assert_eq!(enter(&names, "b", 1_000, &[2, 3]), Err(NoNumber::Full));
         drop(call);
@@ -522,10 +524,11 @@ mod tests {
         let is_held = || names.workers[0].held.load(Ordering::SeqCst) != 0;
         assert_eq!((enter(&names, "a", 0, &[]), enter(&names, "b", 0, &[])), (Ok(1), Ok(2)));
         assert_eq!((get("a", &one), get("b", &other)), (Some(1), Some(2)));
-        // With a hint the name does not matter, and nothing is locked or noted.
+        // With a hint the name is ignored, no lock is taken and no list is written.
         let call = find(0, "a", &one).unwrap();
         assert!(call.is_held && is_held() && lock(&names.workers[0].known).used.is_empty());
-        // A nested call, or one on another thread, looks it up; another worker's does not.
+        // A nested call, or a call on another thread, looks the name up; a call of another worker
+        // uses the hint.
         let inner = find(0, "b", &other).unwrap();
         assert!(!inner.is_held && find(1, "b", &other).unwrap().is_held);
         drop(inner);
@@ -558,11 +561,11 @@ mod tests {
         };
         assert_eq!((enter("a", "one", 0, &[]), enter("b", "one", 0, &[])), (Ok(1), Ok(2)));
         assert_eq!(enter("c", "one", 0, &[1, 2]), Err(NoNumber::ShareTaken(2)));
-        // A numbered name may belong to any caller; others create their own names.
+        // Any caller may use an existing name; other callers create names of their own.
         assert_eq!((enter("a", "one", 0, &[]), enter("a", "two", 0, &[])), (Ok(1), Ok(1)));
         assert_eq!((enter("d", "two", 0, &[]), enter("e", "two", 0, &[])), (Ok(3), Ok(4)));
         assert_eq!(enter("f", "three", 999, &[]), Err(NoNumber::Full));
-        // An unreferenced name is free.
+        // The number of an unreferenced name is freed.
         assert_eq!(enter("c", "one", 1_000, &[1, 3, 4]), Ok(2));
         assert_eq!(enter("g", "one", 2_000, &[1, 2, 3, 4]), Err(NoNumber::ShareTaken(2)));
         assert_eq!(enter("g", "three", 3_000, &[2, 4]), Ok(1));
@@ -578,7 +581,7 @@ mod tests {
         assert_eq!(enter(&names, "agent", 0, &[]), Err(NoNumber::Claimed));
         names.unclaim("agent");
         assert_eq!(enter(&names, "agent", 0, &[]), Ok(1));
-        // It is a live tenant's while a call or a task refers to it.
+        // The name cannot be claimed while a call or a task refers to it.
         assert!(!names.claim("agent", |set| set.insert(1)));
         let call = names.find(0, SaidName::plain("agent")).unwrap();
         assert!(!names.claim("agent", |_| ()));

@@ -1,15 +1,15 @@
 //! Slots in the order of their stamps: append at the new end, remove anywhere, count and iterate.
 //!
-//! Entries are in chunks; a removed entry leaves a tombstone, an empty chunk is dropped, a sparse
-//! one is compacted and joined with its neighbour. So a chunk holds 16 live entries on average or
-//! more, and all operations are O(log n), except [`Order::since`], which sums one small number per
-//! chunk.
+//! Entries are in chunks. A removed entry leaves a tombstone, an empty chunk is dropped, a sparse
+//! chunk is compacted and joined with a neighbour. So chunks hold at least 16 live entries on
+//! average, and all operations are O(log n), except [`Order::since`], which sums one small number
+//! per chunk.
 
 use std::collections::VecDeque;
 
 const CHUNK: usize = 128;
 const DEAD: u32 = u32::MAX;
-/// Chunks up to which an order keeps its memory.
+/// Chunks up to which an order releases no memory.
 const CHUNKS_KEPT: usize = 4;
 
 /// 12 bytes: a stamp in two halves and its slot.
@@ -30,9 +30,9 @@ impl OrderEntry {
     }
 }
 
-/// Has at least one live entry.
+/// Entries with adjacent stamps, at least one of them live.
 struct OrderChunk {
-    /// Its first stamp ever; all stamps of the preceding chunk are below.
+    /// The first stamp that the chunk ever had; all stamps of the preceding chunk are lower.
     first: u64,
     entries: Vec<OrderEntry>,
 }
@@ -58,7 +58,7 @@ impl Order {
         self.live
     }
 
-    /// Appends a slot; `stamp` must be above all stamps before it.
+    /// Appends a slot; `stamp` must be above all earlier stamps.
     pub fn push(&mut self, stamp: u64, slot: u32) {
         if self.chunks.back().is_none_or(|last| last.entries.len() >= CHUNK) {
             self.add_chunk(stamp);
@@ -81,7 +81,7 @@ impl Order {
         self.lives.push_back(0);
     }
 
-    /// Removes the slot with this stamp; false when there is none.
+    /// Removes the slot with this stamp; false: no slot has it.
     pub fn remove(&mut self, stamp: u64) -> bool {
         let Some(at) = self.chunk_of(stamp) else { return false };
         let chunk = &mut self.chunks[at];
@@ -112,7 +112,7 @@ impl Order {
         let left = if at > 0 && fits(at - 1) {
             at - 1
         } else if at + 2 < self.chunks.len() && fits(at) {
-            // Not with the newest chunk, which still grows.
+            // Never with the newest chunk, which still grows.
             at
         } else {
             let is_newest = at + 1 == self.chunks.len();
@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// A generator good enough to mix a test.
+    /// A pseudo-random generator, good enough for tests.
     struct Lcg(u64);
 
     impl Lcg {
@@ -221,7 +221,7 @@ mod tests {
                 stamp += 1 + lcg.next(3);
                 order.push(stamp, round);
                 twin.insert(stamp, round);
-                // Some live long, most go soon, some go from the old end.
+                // Some entries stay long, most are removed soon, some are removed at the old end.
                 let gone = match lcg.next(keep) {
                     0 => twin.range(stamp - lcg.next(600)..).next().map(|e| *e.0),
                     1 => twin.keys().next().copied(),

@@ -1,10 +1,10 @@
 //! Paging through a scope's tasks, newest status change first (A2A 1.0 §3.1.4).
 //!
 //! A page token is the stamp of the page's last task, so a task keeps its position until its status
-//! changes; then it moves to the front, before any cursor. Unchanged tasks are neither lost nor
-//! repeated nor reordered. A page ends early when its tasks are large, and earlier while many
-//! answers are pending. Its cost depends on its own size, not on that of the store or the context:
-//! only small contexts are scanned.
+//! changes; then it moves to the front, before the position of every token. Unchanged tasks are
+//! neither lost nor repeated nor reordered. A page ends early when its tasks are large, and earlier
+//! while many answers are pending. The cost of a page depends on its own size, not on the size of
+//! the store or the context: only small contexts are scanned.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -56,14 +56,15 @@ pub struct Page {
     pub page_size: u32,
     /// Matching tasks before paging.
     pub total: u64,
-    /// The newest record of the tasks that were shown; 0: there is no journal.
+    /// The newest record of the tasks on the page; 0: there is no journal.
     pub record: u64,
 }
 
-/// The size limit of a page, its last task excepted.
+/// The size limit of a page; only its last task may exceed it.
 ///
-/// A small request makes the server hold the page for a client that may not read it. All pages
-/// together fill a quarter of `buffers_bytes_max`; each may take an eighth of the free part.
+/// The limit is needed because a small request makes the server hold a page for a client that may
+/// not read it. All pages together fill at most a quarter of `buffers_bytes_max`; each page may
+/// take an eighth of the free part.
 pub(super) struct Bound {
     answer_bytes_max: usize,
     pages_bytes_max: usize,
@@ -91,7 +92,7 @@ pub(super) struct Best {
 }
 
 impl Best {
-    /// False when neither this stamp nor a lower one can be among the best.
+    /// False when neither this stamp nor a lower one can be among the newest.
     fn add(&mut self, stamp: u64, at: usize, index: u32) -> bool {
         let task = Reverse((stamp, at as u32, index));
         if self.heap.len() < self.most {
@@ -122,11 +123,11 @@ struct NamedContext<'c> {
 }
 
 impl Store {
-    /// Gives one page of a scope's tasks to `each`, newest status change first.
+    /// Calls `each` with the tasks of one page of a scope, newest status change first.
     ///
     /// Shards are read one after another: the total is not a snapshot. Only `context_id`, `status`,
-    /// `after_ms`, `page_size` and `page_token` of `list` are used. The page is smaller while more
-    /// bytes of buffers are held.
+    /// `after_ms`, `page_size` and `page_token` of `list` are used. `held_bytes` are the bytes of
+    /// buffers in use: the more, the smaller the page.
     ///
     /// # Errors
     /// Invalid parameters when the token is not from this store, or the page size is 0.
@@ -174,8 +175,8 @@ impl Store {
         let mut record = 0;
         for Reverse((stamp, at, index)) in found {
             let shard = self.lock(at as usize);
-            // Since its shard was read, its status may have changed, or another task may be in its
-            // slot: if it matches, it is shown.
+            // After its shard was read, the task may have a new status, or its slot may have
+            // another task. The current task of the slot is shown if it matches.
             let slot = shard.slab.slot(index).filter(|slot| slot.scope == scope);
             let task = slot.and_then(|_| shard.slab.stored(index)).filter(|task| {
                 list.status.is_none_or(|status| status == task.state())
@@ -198,7 +199,7 @@ impl Store {
         Ok(Page { next, page_size, total, record })
     }
 
-    /// The newest tasks of one context: from its orders if it has many, else by a scan.
+    /// The newest tasks of one context: from its orders if it has many tasks, else by a scan.
     fn best_of_context(&self, context_id: &[u8], filter: &Filter, best: &mut Best) -> u64 {
         let (at, context) = self.context(filter.scope, context_id);
         let shard = self.lock(at);
@@ -232,8 +233,8 @@ impl Store {
         self.keys.code(TOKEN, [stamp, scope.bits()])
     }
 
-    /// The mask that hides a stamp, which would reveal the number of status changes: derived from
-    /// its check, as in RFC 5297.
+    /// The mask that hides a stamp, since a stamp would reveal the number of status changes. It is
+    /// derived from the check, as in RFC 5297.
     fn veil(&self, check: u64) -> u64 {
         self.keys.code(VEIL, [check, 0])
     }

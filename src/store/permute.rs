@@ -7,11 +7,11 @@
 //!
 //! Peers see more blocks, for which there is an argument but no proof: they see only sealed blocks,
 //! and half of the sealed bits are random bits that no client knows or can choose. A client that
-//! broke it would learn the number of tasks; an id would still have 58 bits to guess, or 42 if it
-//! names a node.
+//! broke the permutation would learn the number of tasks; it would still have to guess 58 bits of
+//! an id, or 42 if the id names a node.
 
-/// Four suffice for two blocks, as a mean over all keys: with four, a few keys let some bits change
-/// others too seldom; with a fifth, no tested key does.
+/// Four rounds suffice for two blocks as a mean over all keys, but with a few keys some input bits
+/// then change some output bits too seldom. With a fifth round, no tested key has this fault.
 const ROUNDS: usize = 5;
 
 /// A permutation; its keys are pairs of a factor and a summand.
@@ -104,7 +104,7 @@ mod tests {
                 let sealed = permutation.seal(input);
                 assert_eq!(sealed, slow(&permutation, input));
                 assert_eq!(permutation.open(sealed), input);
-                // A forged block opens to something, too.
+                // A forged block can be opened, too.
                 assert_eq!(permutation.seal(permutation.open(input)), input);
             }
         }

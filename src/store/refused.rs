@@ -2,16 +2,17 @@
 
 use crate::fault::{Fault, FaultKind};
 
-/// Why the store refused a change; it is then unchanged, unless stated otherwise.
+/// Why the store refused a change. Nothing is changed then, unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// A limit of the store is reached and no task has finished.
+    /// `tasks_max` is reached and no task may be evicted.
     Full,
-    /// The same for the bytes of tasks.
+    /// `store_bytes_max` is reached and no task may be evicted.
     OutOfBytes,
     /// The caller holds its share of the store, and has no finished tasks.
     OwnShareFull {
-        /// Seconds until the first of its running tasks fails, if it has no event before.
+        /// Seconds until the first of its running tasks fails, unless that task has an event
+        /// before.
         retry_s: u32,
     },
     /// The message, or the task with this event, exceeds a limit of one task.

@@ -1,8 +1,8 @@
-//! Creating a task: first room and an id, then the agent's turn, then the complete task, or no
-//! trace.
+//! Creating a task: first room and an id are reserved, then the agent's turn runs, then the
+//! complete task is stored, or nothing.
 //!
-//! Invariant: an id has at most one task. A dropped reservation returns everything. A task counts
-//! as running from its reservation on, its bytes from when it is stored.
+//! Invariant: an id has at most one task. A dropped reservation returns its room and its id. A task
+//! counts as running from its reservation on; its bytes count from the time it is stored.
 
 use std::{cell::Cell, sync::PoisonError};
 
@@ -34,14 +34,13 @@ pub struct NewTask<'a> {
     pub scope: Scope,
     /// The number of the agent's program that creates it.
     pub incarnation: u32,
-    /// Raw context id; `None`: the store makes one.
+    /// Raw context id; `None`: the store creates one.
     pub context_id: Option<&'a [u8]>,
-    /// Raw id that a client chose; `None`: the store makes one.
+    /// Raw id that a client chose; `None`: the store creates one.
     pub chosen_id: Option<&'a [u8]>,
-    /// Fresh random bits for the id, and for the context's.
+    /// Fresh random bits for the id of the task, and for that of the context.
     pub bits: [u128; 2],
-    /// The worker: tasks in new contexts are stored together for one worker, and apart for
-    /// different workers.
+    /// The worker: a task in a new context is stored in this worker's group of shards.
     pub worker: usize,
     /// The limits on the caller's running tasks and their bytes; `None`: only the limits of the
     /// store.
@@ -61,7 +60,7 @@ impl NewTask<'_> {
     }
 }
 
-/// Room for one task that outlives its call. [`Store::give_back`] returns it, or [`Store::reopen`]
+/// A reservation that outlives its call. [`Store::give_back`] returns its room, [`Store::reopen`]
 /// uses it.
 pub struct ReservedBuf {
     key: TaskKey,
@@ -78,7 +77,7 @@ pub struct ReservedBuf {
 }
 
 impl ReservedBuf {
-    /// Sets the agent's private bytes for the task; without room for them it fails.
+    /// Sets the agent's private bytes for the task, which fails later if they have no room.
     pub fn keep(&mut self, bytes: Box<[u8]>) {
         self.kept = bytes;
     }
@@ -89,7 +88,7 @@ impl ReservedBuf {
     }
 }
 
-/// Room for one task, and its id. Dropping it leaves no trace.
+/// Room for one task, and its id. Dropping the reservation returns both.
 pub struct Reserved<'a> {
     store: &'a Store,
     key: TaskKey,
@@ -103,14 +102,15 @@ pub struct Reserved<'a> {
     context_id: Option<&'a [u8]>,
     /// True: the task counts among the running tasks of its caller.
     is_counted: bool,
-    /// The agent's private bytes for it.
+    /// The agent's private bytes for the task.
     kept: &'a [u8],
     /// True: the task is stored, or the reservation is retained for later.
     is_kept: Cell<bool>,
 }
 
 impl Reserved<'_> {
-    /// True when the task was stored: it owns the slot now.
+    /// True when the task was stored or the reservation retained: dropping this value returns
+    /// nothing.
     pub fn is_kept(&self) -> bool {
         self.is_kept.get()
     }
@@ -131,7 +131,7 @@ impl Reserved<'_> {
         self.key
     }
 
-    /// Retains the reservation for later; this one is used up.
+    /// Retains the reservation for later; this value is used up.
     #[cold]
     pub fn keep(&self) -> ReservedBuf {
         self.is_kept.set(true);
@@ -161,7 +161,7 @@ impl Reserved<'_> {
     }
 }
 
-/// A shard with a slot that was taken.
+/// The shard to take a slot from, and its group.
 struct SlotShard<'g> {
     group: &'g Group,
     at: usize,
@@ -190,9 +190,10 @@ impl Store {
     /// Reserves room for a task and creates its id.
     ///
     /// # Errors
-    /// [`Refused::Full`]; [`Refused::Taken`] when there is a task or a reservation with the chosen
-    /// id; [`Refused::ShareTaken`]; [`Refused::ShareBytesTaken`] when that share of bytes is used
-    /// up.
+    /// [`Refused::Full`], [`Refused::OwnShareFull`], [`Refused::OutOfBytes`]; [`Refused::Taken`]
+    /// when a task or a reservation has the chosen id; [`Refused::ShareTaken`],
+    /// [`Refused::TenantShareTaken`]; [`Refused::ShareBytesTaken`] when the caller's share of bytes
+    /// is used up.
     #[inline]
     pub fn reserve<'a>(&'a self, new: NewTask<'a>, now: Now) -> Result<Reserved<'a>, Refused> {
         let (at, named) = self.shard_for(&new, now);
@@ -202,7 +203,7 @@ impl Store {
         }
     }
 
-    /// The shard for a task, or one of its group; and its context, if it names one.
+    /// The shard for a task, or any shard of its group; and the context, if the call names one.
     #[inline]
     fn shard_for(&self, new: &NewTask<'_>, now: Now) -> (usize, Option<Context>) {
         match new.context_id.map(|id| self.context(new.scope, id)) {
@@ -226,7 +227,7 @@ impl Store {
         if owner.0 != 0 {
             let group = group_of(at);
             running.take(group, owner, new.share)?;
-            // Changed in place: it is expensive to copy.
+            // Changed in place, since a reservation is expensive to copy.
             let mut outcome = self.reserve_slot(new, at, named, now);
             match &mut outcome {
                 Ok(reserved) => {
@@ -275,7 +276,8 @@ impl Store {
             let room = NewRoom { at, holder, resource: Resource::Tasks, wanted: 1 };
             self.make_room_of(room, now, &mut wakes)?;
         }
-        // A new context can be in any shard of the group, unless its scope has names.
+        // A new context can be in any shard of the group, unless its scope has a tenant or an
+        // owner.
         let shards = if named.is_none() && new.scope.is_plain() { GROUP } else { 1 };
         let mut taken = (0..shards).map(|step| {
             self.take_slot(SlotShard { group, at: at ^ step }, new.scope, holder, now, &mut wakes)
@@ -301,7 +303,7 @@ impl Store {
             }
             chosen = Some((id, hash));
         }
-        // Built in its return slot: it is expensive to copy.
+        // Built in its return slot, since a reservation is expensive to copy.
         Ok(Reserved {
             store: self,
             key,
@@ -319,7 +321,7 @@ impl Store {
         })
     }
 
-    /// Calls `with` with a retained reservation; unless a task was stored in it, it is returned.
+    /// Calls `with` with a retained reservation. If `with` stores no task, the room is returned.
     pub fn reopen<R>(&self, kept: ReservedBuf, with: impl FnOnce(&Reserved<'_>) -> R) -> R {
         with(&Reserved {
             store: self,
@@ -343,7 +345,7 @@ impl Store {
         self.reopen(kept, |_| ());
     }
 
-    /// Takes a free slot of a shard of a group; true: bytes must be taken for the scope.
+    /// Takes a free slot of a shard; true: bytes must be taken for the scope, too.
     #[inline]
     fn take_slot(
         &self,
@@ -364,9 +366,9 @@ impl Store {
         Some((TaskKey { position: self.sharding.position(at, index), check }, scopes.join(scope)))
     }
 
-    /// Takes the bytes of a scope in the shard of its first task there. They are charged to its
-    /// owner; a scope without an owner has no holder for them, since its tasks may belong to
-    /// several callers.
+    /// Takes the bytes of a scope when a shard gets its first task of the scope. The bytes are
+    /// charged to the owner of the scope; without an owner to no holder, since the tasks of the
+    /// scope may belong to several callers.
     #[cold]
     fn charge_scope(
         &self,
@@ -381,7 +383,7 @@ impl Store {
         let group = self.group(at);
         let mut shard = group.lock(at);
         if !shard.scopes.charge(scope) {
-            // Another call has charged it meanwhile.
+            // Another call has charged the scope meanwhile.
             drop(shard);
             self.budget.bytes.release(&group.bytes, SCOPE_BYTES);
         } else if scope.owner != OwnerIndex(0)
@@ -416,8 +418,8 @@ impl Store {
     /// later events are dropped.
     ///
     /// # Errors
-    /// [`Refused::OutOfBytes`]; [`Refused::TooLarge`] when the message alone is too large, and
-    /// [`Refused::ShareBytesTaken`] when it alone exceeds the rest of the caller's share;
+    /// [`Refused::OutOfBytes`]; [`Refused::TooLarge`] when the message alone is too large;
+    /// [`Refused::ShareBytesTaken`] when the message alone exceeds the rest of the caller's share;
     /// [`Refused::Taken`] when the reservation is used up.
     pub fn commit_new<R>(
         &self,
@@ -453,7 +455,7 @@ impl Store {
             (reserved.context.context_slot, reserved.context_id.is_none());
         let (at_ms, spaces) = (now.unix_ms, &self.spaces);
         let begin = Begin { id, context_id, generation, message, at_ms, log, spaces };
-        // The beginning of a task is never refused.
+        // The creation of a task is never refused.
         let _ = self.door.enter(SlotAt { at, index }, &mut shard.slab, Change::Begin(begin));
         reserved.is_kept.set(true);
         // If a limit was reached, the task has failed, and `read` sees that.
@@ -465,7 +467,7 @@ impl Store {
         shard.slab.stored(index).map(read).ok_or(Refused::Full)
     }
 
-    /// The key of an id that a client chose, in the map.
+    /// The hash of an id that a client chose: its key in the map.
     pub(super) fn chosen_hash(&self, scope: Scope, id: &[u8]) -> u64 {
         self.keys.hash(spread(scope), id)
     }
@@ -494,7 +496,7 @@ impl Store {
     }
 
     /// The shard for new contexts of `worker`: it stays the same for some milliseconds, so that
-    /// consecutive writes are close together.
+    /// consecutive writes are close together in memory.
     pub(super) fn shard_now(&self, worker: usize, now: Now) -> usize {
         self.sharding.shard_of_worker(worker, now.mono_ms >> 3)
     }

@@ -2,11 +2,12 @@
 //! its client does not run: it is not counted here until a message or its agent continues it.
 //!
 //! Invariants: bytes are taken from a share before they are taken from the store, since a caller at
-//! its share must not evict tasks of others. The count of a running task is at least its size, and
-//! equal to it between two edits. A share is never exceeded, except after a reload has reduced it.
+//! its share must not evict tasks of others. The bytes counted for a running task are at least its
+//! size, and equal to it between two edits. A share is never exceeded, except after a reload has
+//! reduced it.
 //!
-//! The taken part of a share is with the groups of shards: a group takes a portion more than it
-//! needs and returns its surplus, so that workers that serve one owner seldom write shared memory.
+//! The groups of shards hold the taken part of a share. A group takes a portion more than it needs
+//! and returns its surplus, so workers that serve the same owner seldom write shared memory.
 
 use super::{
     Refused,
@@ -32,7 +33,8 @@ pub(super) struct RunningTasks {
     /// group.
     spares: Box<[SpareOfOwner]>,
     groups: usize,
-    /// A portion is a share shifted right by this number of bits: [`PORTIONS`] for each group.
+    /// A portion is a share shifted right by this number of bits, so that a share has [`PORTIONS`]
+    /// portions per group.
     portion_bits: u32,
 }
 
@@ -94,8 +96,8 @@ impl<'r> Count<'r> {
     #[inline]
     fn take(&self, group: usize, wanted: u64, most: u64) -> bool {
         let less = |free: u64| free.checked_sub(wanted);
-        // The group's cache counts as taken: while that is within the share, using the cache is,
-        // too.
+        // The group's cache counts as taken. While the taken amount is within the share, so is any
+        // use of the cache.
         let is_within = self.taken.load(Relaxed) <= most;
         (is_within && self.spare(group).fetch_update(Relaxed, Relaxed, less).is_ok())
             || self.take_more(group, wanted, most)
@@ -108,8 +110,8 @@ impl<'r> Count<'r> {
             self.spare(group).fetch_add(portion, Relaxed);
             return true;
         }
-        // Near the end of a share no group caches an amount that another could use. Others may take
-        // a portion meanwhile, so a few rounds are needed.
+        // Near the end of a share the caches are collected, so that no group caches what another
+        // could use. Other threads may take portions meanwhile, so a few rounds are needed.
         for _ in 0..ROUNDS {
             let mut gathered = 0;
             for of_group in 0..self.of.groups {
@@ -147,7 +149,7 @@ impl<'r> Count<'r> {
 
     /// The used amount.
     fn used(&self) -> u64 {
-        // In this order: an amount that a group takes between the two reads counts as used.
+        // In this order, an amount that is taken from a cache between the two reads counts as used.
         let taken = self.taken.load(Relaxed);
         let kept = (0..self.of.groups).map(|group| self.spare(group).load(Relaxed));
         taken.saturating_sub(kept.sum())
@@ -157,9 +159,9 @@ impl<'r> Count<'r> {
 /// The account in which a task counts as running.
 #[derive(Clone, Copy)]
 pub(super) enum CountedFor<'s> {
-    /// That of its owner, with the part in this group.
+    /// The account of its owner.
     Owner(OwnerIndex),
-    /// That of a caller without an owner.
+    /// The account of a caller without an owner number.
     Permit(&'s RunningPermit),
 }
 
@@ -186,7 +188,7 @@ fn tasks_of(most: u32) -> u64 {
 }
 
 impl RunningTasks {
-    /// For owners up to this index, in `groups` groups of shards.
+    /// Counts for owners up to this index, in `groups` groups of shards.
     pub fn new(owners_max: usize, groups: usize) -> RunningTasks {
         let spares = (owners_max + 1) * groups;
         RunningTasks {
@@ -226,8 +228,8 @@ impl RunningTasks {
         }
     }
 
-    /// Counts a task of an owner that its agent continues without a message, by the share of the
-    /// owner's last new task.
+    /// Counts a task that its agent continues without a message, within the share of the owner's
+    /// last new task.
     ///
     /// # Errors
     /// [`Refused::ShareTaken`].
@@ -287,15 +289,15 @@ impl RunningTasks {
         }
     }
 
-    /// Calls `each` with the number of each owner with a count. If more is taken for an owner
-    /// meanwhile, a task or a call protects its number as well.
+    /// Calls `each` with the number of each owner with a count above 0. An owner counted meanwhile
+    /// may be missed, but then a task or a call protects its number.
     pub fn each_counted(&self, mut each: impl FnMut(u32)) {
         (1..self.owners.len() as u32)
             .filter(|number| self.is_counted(OwnerIndex(*number)))
             .for_each(&mut each);
     }
 
-    /// Whether an owner has a count.
+    /// Whether an owner has a count above 0.
     pub fn is_counted(&self, owner: OwnerIndex) -> bool {
         self.of(owner).is_some_and(|of_owner| {
             let is_taken = of_owner.taken.iter().any(|taken| taken.load(Relaxed) > 0);

@@ -1,7 +1,9 @@
-//! The tasks of one shard by scope: in orders, and counted for scopes with a tenant or an owner.
+//! The tasks of one shard by scope: sorted in orders; for a scope with a tenant or an owner they
+//! are also counted.
 //!
-//! Invariants: such a scope has an entry while it has a task or a reservation in the shard. It
-//! holds [`SCOPE_BYTES`] of `store_bytes_max` from its first task in the shard to its last.
+//! Invariants: a scope with a tenant or an owner has an entry while it has a task or a reservation
+//! in the shard. The entry holds [`SCOPE_BYTES`] of `store_bytes_max` from the first task of the
+//! scope in the shard to the last.
 
 use super::shard::{HashedMap, Orders, remove, spread};
 #[cfg(feature = "net")]
@@ -103,7 +105,7 @@ impl Scopes {
     }
 
     /// Subtracts a task or a reservation of a scope; returns the bytes of the store that the scope
-    /// frees. The orders of an agent stay, since its callers return.
+    /// frees. The orders of a scope without names stay, since its callers return.
     #[inline]
     pub fn leave(&mut self, scope: Scope) -> usize {
         if scope.is_plain() {
@@ -132,7 +134,7 @@ mod tests {
     #[test]
     fn a_scope_takes_no_more_memory_than_it_is_charged_for() {
         let mut orders = Orders::default();
-        // Each state has had many tasks, and one is left in one state.
+        // Each state has had many tasks; one task remains, in one state.
         for (state, order) in orders.iter_mut().enumerate() {
             (1..=5_000).for_each(|stamp| order.push(stamp, 7));
             (1..5_000).rev().for_each(|stamp| assert!(order.remove(stamp)));

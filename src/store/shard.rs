@@ -1,11 +1,12 @@
 //! The tasks under one lock and their indexes: by state and stamp, by context, by end.
 //!
-//! A task is in all indexes or in none. Its indexes change once per change of status, under the
+//! A task is in all indexes or in none. The indexes change once per change of status, under the
 //! shard's lock, and every new stamp is above all stamps of the shard.
 //!
 //! A context is a chain of its tasks, newest first, and belongs to one scope. A context with
-//! [`MANY`] tasks also has its own orders, until it has shrunk below [`FEW`]. A context with an id
-//! of the store is found by that id, not by a map, as long as it has only its first task.
+//! [`MANY`] tasks also has its own orders, until it has fewer than [`FEW`] tasks. A context with an
+//! id created by the store is found by that id, not by a map, as long as it has only its first
+//! task.
 
 use std::{
     collections::HashMap,
@@ -34,7 +35,7 @@ use crate::{
     watch::TaskWatch,
 };
 
-/// Passes on a keyed hash.
+/// A hasher for keys that are keyed hashes already: it returns them unchanged.
 #[derive(Default)]
 pub(super) struct Hashed(u64);
 
@@ -44,7 +45,7 @@ impl Hasher for Hashed {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        debug_assert!(false, "{bytes:?} is no keyed hash");
+        debug_assert!(false, "{bytes:?} is not a keyed hash");
     }
 
     fn write_u64(&mut self, value: u64) {
@@ -52,13 +53,13 @@ impl Hasher for Hashed {
     }
 }
 
-/// Entries up to which a list or a map keeps its memory.
+/// Entries up to which a list or a map releases no memory.
 pub(super) const KEPT: usize = 256;
 
 /// The bits of a scope mixed into all positions, for maps and hashes; unique for each scope.
 #[inline]
 pub(super) fn spread(scope: Scope) -> u64 {
-    // Both steps are invertible. Indexes are assigned in order and not chosen by clients.
+    // Both steps are invertible. Clients do not choose the indexes, so no keyed hash is needed.
     let bits = scope.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits ^ bits >> 32
 }
@@ -77,9 +78,9 @@ pub(super) fn remove<V>(map: &mut HashedMap<V>, hash: u64) {
 /// Tasks of one scope or of one context, by state.
 pub(super) type Orders = [Order; TaskState::ALL.len()];
 
-/// Tasks of a context that are too many to scan: it gets orders.
+/// A context with this many tasks gets orders, because a scan would take too long.
 pub(super) const MANY: u32 = 32;
-/// A context with fewer tasks has no orders; the gap avoids repeated sorting at the threshold.
+/// A context with fewer tasks loses its orders; the gap avoids repeated sorting at the threshold.
 pub(super) const FEW: u32 = MANY / 2;
 
 /// A context of the shard.
@@ -87,13 +88,13 @@ pub(super) const FEW: u32 = MANY / 2;
 pub(super) struct Context {
     /// Keyed hash of its id, unless it has only its first task.
     pub hash: u64,
-    /// The slot in its id: that of its first task, if the store made the id.
+    /// The slot in its id, if the store created the id: that of its first task.
     pub context_slot: u32,
 }
 
 /// The remains of an evicted task.
 pub(super) struct Evicted {
-    /// Bytes that it held, with those of its scope if that was removed with it.
+    /// Bytes of the task, and of its scope if the scope was removed with it.
     pub bytes: usize,
     /// Slots that were released.
     pub slots: usize,
@@ -104,7 +105,7 @@ pub(super) struct Evicted {
 pub(super) struct Shard {
     pub slab: Slab,
     pub scopes: Scopes,
-    /// From a context's hash to its newest task; a single task is not in it.
+    /// The newest task of a context, by the context's hash; not for a context found by its id.
     contexts: HashedMap,
     /// Orders of the contexts with many tasks.
     large_contexts: HashedMap<Box<Orders>>,
@@ -140,7 +141,7 @@ impl Shard {
         self.slab.slot(index)?.task.get()
     }
 
-    /// The unfinished tasks of scopes.
+    /// The unfinished tasks of the scopes that `is_of` selects.
     pub fn unfinished_of(&self, is_of: impl Fn(Scope) -> bool) -> impl Iterator<Item = u32> {
         let states = TaskState::ALL.iter().filter(|state| !state.is_terminal());
         let states = states.map(|state| *state as usize);
@@ -150,7 +151,7 @@ impl Shard {
         slots.filter(move |slot| is_of(self.slab[*slot].scope))
     }
 
-    /// True when an agent has tasks here, of any owner.
+    /// True when an agent has tasks of any owner in this shard.
     pub fn has_tasks_of(&self, agent: AgentIndex) -> bool {
         let firsts = self.scopes.all_orders().filter_map(|orders| {
             orders.iter().find_map(|order| order.newest(u64::MAX).next()).map(|(_, slot)| slot)
@@ -160,7 +161,7 @@ impl Shard {
         agents.any(|one| one == agent)
     }
 
-    /// The tasks of a context, and of others with the same hash, newest first.
+    /// The tasks of a context, and of other contexts with the same hash, newest first.
     pub fn context(&self, context: Context, id: &[u8]) -> impl Iterator<Item = u32> + use<'_> {
         let mut next = self.contexts.get(&context.hash).copied();
         if next.is_none() {
@@ -173,8 +174,8 @@ impl Shard {
         })
     }
 
-    /// The task at `context_slot` if it is the only one of a context with this id, and not in the
-    /// map.
+    /// The task at `context_slot`, if it is the only task of a context with this id that is not in
+    /// the map.
     fn only_task(&self, context_slot: u32, id: &[u8]) -> Option<u32> {
         let slot = self.slab.slot(context_slot).filter(|slot| slot.is_only_task)?;
         slot.task.get().is_some_and(|task| task.context_id() == id).then_some(context_slot)
@@ -185,8 +186,8 @@ impl Shard {
         self.large_contexts.get(&hash).map(Box::as_ref)
     }
 
-    /// Moves the task of a slot to the position of a status with `stamp` in every index; `at` is
-    /// the shard.
+    /// Moves the task of a slot to the position of `stamp` in every index, after a new status; `at`
+    /// is the shard.
     pub fn list(&mut self, index: u32, at: usize, stamp: u64) {
         let slot = &mut self.slab[index];
         let Some(state) = slot.task.get().map(Task::state) else { return };
@@ -250,8 +251,8 @@ impl Shard {
         (slot.newer, slot.older, slot.context_len) = (NONE, older, context_len);
     }
 
-    /// Moves the newest task of a context to its position in the context's orders, if it has or
-    /// needs any; `before` is its old position.
+    /// Moves the newest task of a context to its position in the context's orders, if the context
+    /// has or needs orders; `before` is the old position of the task.
     #[inline(never)]
     fn sort(&mut self, index: u32, before: Option<(TaskState, u64)>) {
         let slot = &self.slab[index];
@@ -319,7 +320,7 @@ impl Shard {
         self.charged.first(holder, TaskList::Finished)
     }
 
-    /// Evicts a task that was removed from the finished ones.
+    /// Evicts a task that was removed from the finished tasks.
     pub fn evict(
         &mut self,
         slot_at: SlotAt,
@@ -366,7 +367,7 @@ impl Shard {
     }
 
     /// Wakes and removes the waiters of a task that has ended, or is evicted. Its watch, and the
-    /// agent's private bytes, stay until it is evicted.
+    /// agent's private bytes, stay until the eviction.
     pub fn end_waits(&mut self, index: u32, wakes: &mut Wakes) {
         let slot = &mut self.slab[index];
         slot.wake_watch(wakes);
@@ -380,9 +381,9 @@ impl Shard {
         }
     }
 
-    /// Sets the watch of a task. An ended watch replaces no other: it may come late, from a call
-    /// that another has overtaken.
-    #[cfg_attr(not(feature = "push"), allow(dead_code, reason = "webhooks alone watch tasks"))]
+    /// Sets the watch of a task. An ended watch does not replace another one: it may arrive late,
+    /// from a call that a later call has overtaken.
+    #[cfg_attr(not(feature = "push"), allow(dead_code, reason = "only webhooks watch tasks"))]
     pub fn watch(&mut self, index: u32, watch: Arc<TaskWatch>) {
         let before = &mut self.slab[index].watch;
         if before.is_none() || !watch.is_over() {

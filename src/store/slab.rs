@@ -1,8 +1,8 @@
 //! Slots in chunks: growth copies nothing, a slot never moves, and free chunks are released.
 //!
-//! Invariant: a chunk is held while one of its slots is taken, and a few more are retained for new
-//! tasks. A slot's check is above all earlier checks of the same slot, even if its chunk was
-//! released in between.
+//! Invariant: a chunk stays allocated while one of its slots is taken, and a few free chunks are
+//! retained for new tasks. A slot's check is above all earlier checks of the same slot, even if its
+//! chunk was released in between.
 
 use std::{
     ops::{Deref, Index, IndexMut},
@@ -19,17 +19,17 @@ use crate::{
     watch::TaskWatch,
 };
 
-/// Slots that are allocated and released together: one remaining task holds this many.
+/// Slots that are allocated and released together: one remaining task keeps this many allocated.
 pub(super) const CHUNK: usize = 32;
 /// Free chunks that a shard retains.
 pub(super) const SPARE_CHUNKS: u32 = 2;
 
-/// No slot, and no chunk.
+/// The index that stands for no slot, or no chunk.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A slot for a task, and its links in the shard's indexes.
 pub(super) struct Slot {
-    /// `None` when free, and while reserved or being changed.
+    /// `None` while the slot is free or reserved.
     pub task: TaskInSlot,
     /// Position in the order of status changes.
     pub stamp: u64,
@@ -38,11 +38,12 @@ pub(super) struct Slot {
     pub event_ms: u64,
     /// Keyed hash of the context id.
     pub context: u64,
-    /// The slot of this shard in the context id; [`NONE`] if it contains none.
+    /// The slot of this shard in the context id; [`NONE`] if the context id contains none.
     pub context_slot: u32,
-    /// True: the only task of a context that was created with it, which is not in a map.
+    /// True: the task is the only one of the context that was created with it. Such a context is
+    /// not in a map.
     pub is_only_task: bool,
-    /// True: a client chose the id, which is in a map.
+    /// True: a client chose the id of the task. Such an id is in a map.
     pub is_chosen: bool,
     /// The wakers of the task, and the agent's private bytes.
     pub waiters: Option<Box<Waiters>>,
@@ -51,33 +52,34 @@ pub(super) struct Slot {
     /// Neighbours among the tasks of the context.
     pub newer: u32,
     pub older: u32,
-    /// Tasks of the context, if this is its newest.
+    /// Number of tasks of the context, if this task is its newest.
     pub context_len: u32,
-    /// The next finished task, or the next free slot of the chunk; and the preceding one.
+    /// Neighbours in the list of finished tasks. In a free slot, `next` is the next free slot of
+    /// the chunk.
     pub next: u32,
     pub before: u32,
-    /// The index of its charge in the shard, and its neighbours in the list of that.
+    /// The index of its charge in the shard, and its neighbours in a list of that charge.
     pub charge: u32,
     pub charge_next: u32,
     pub charge_before: u32,
     /// Changes whenever the slot is freed.
     pub check: u32,
     pub scope: Scope,
-    /// The number of its agent's program that the task belongs to.
+    /// The incarnation of its agent that the task belongs to.
     pub incarnation: u32,
-    /// Turns of its agent in progress since it was stored.
+    /// Turns of its agent in progress that began after the task was stored.
     pub turns: u8,
     /// The state under which the task is listed.
     pub listed: Option<TaskState>,
 }
 
 impl Slot {
-    /// The bytes that its agent keeps with the task.
+    /// The agent's private bytes.
     pub fn kept(&self) -> &[u8] {
         self.waiters.as_ref().map_or(&[], |waiters| &waiters.kept)
     }
 
-    /// Memory of these bytes.
+    /// Memory of the agent's private bytes.
     #[inline]
     pub fn kept_bytes(&self) -> usize {
         self.waiters.as_ref().map_or(0, |waiters| kept_bytes(&waiters.kept))
@@ -130,9 +132,10 @@ impl Slot {
     }
 }
 
-/// Memory of an agent's private bytes: they are alone in their block when the task has ended.
+/// Memory of an agent's private bytes, with the [`Waiters`] that hold them: after the end of the
+/// task these hold nothing else.
 pub(super) fn kept_bytes(kept: &[u8]) -> usize {
-    // Two blocks of an allocator, with its own 16 bytes each.
+    // Two allocated blocks, each with 16 bytes of the allocator.
     if kept.is_empty() { 0 } else { kept.len() + size_of::<Waiters>() + 32 }
 }
 
@@ -163,7 +166,7 @@ impl Deref for StoredTask<'_> {
 /// The number of the last record of each slot's task in a chunk.
 type RecordNumbers = [u64; CHUNK];
 
-/// Neighbouring slots.
+/// Slots in one allocation.
 struct Chunk {
     slots: [Slot; CHUNK],
     /// The first free slot.
@@ -172,7 +175,7 @@ struct Chunk {
     /// Neighbours among the chunks with a free slot.
     before: u32,
     after: u32,
-    /// Only with a tap.
+    /// `None`: the store has no tap.
     records: Option<Box<RecordNumbers>>,
 }
 
@@ -181,11 +184,11 @@ pub(super) struct Slab {
     chunks: Vec<Option<Box<Chunk>>>,
     /// The first chunk with a free slot: the one with the most recently freed slot.
     open: u32,
-    /// Chunks of free slots.
+    /// Number of chunks without a taken slot.
     spare: u32,
     /// All chunks below this index exist.
     first_gap: usize,
-    /// All checks of released slots are below it.
+    /// The check of new slots: above the checks in all keys to released slots.
     check: u32,
     index_max: u32,
 }
@@ -202,7 +205,7 @@ impl Slab {
         self.open != NONE
     }
 
-    /// Adds a chunk of free slots; false when there can be no more.
+    /// Adds a chunk of free slots; false: the slab has its maximum of slots.
     #[inline(never)]
     pub fn grow(&mut self) -> bool {
         let mut chunks = self.chunks.iter().enumerate().skip(self.first_gap);
@@ -219,7 +222,7 @@ impl Slab {
         let chunk = Chunk { slots, free: first, taken: 0, before, after, records: None };
         if gap.is_none() {
             if self.chunks.len() == self.chunks.capacity() {
-                // By a sixteenth: the list has the largest length that the shard ever had.
+                // Only by a sixteenth: the list shrinks only when three quarters of it are unused.
                 self.chunks.reserve_exact(self.chunks.len() / 16 + 8);
             }
             self.chunks.push(None);
@@ -231,7 +234,8 @@ impl Slab {
         true
     }
 
-    /// Takes a free slot, the last freed first, and returns its check; `None` when there is none.
+    /// Takes a free slot, the last freed first; returns its index and check. `None`: no slot is
+    /// free.
     #[inline]
     pub fn take(&mut self) -> Option<(u32, u32)> {
         let number = self.open;
@@ -248,8 +252,7 @@ impl Slab {
         Some((index, check))
     }
 
-    /// Frees a slot: keys to it are invalid from now on. Returns the number of slots that were
-    /// released.
+    /// Frees a slot: keys to it become invalid. Returns the number of slots released from memory.
     #[inline]
     pub fn release(&mut self, index: u32) -> usize {
         let number = index / CHUNK as u32;
@@ -265,7 +268,7 @@ impl Slab {
         if is_spare { self.shrink(number) } else { 0 }
     }
 
-    /// Releases a chunk of free slots if enough others remain.
+    /// Releases a chunk of free slots if enough other free chunks remain.
     #[inline(never)]
     fn shrink(&mut self, number: u32) -> usize {
         if self.spare < SPARE_CHUNKS {
@@ -286,7 +289,7 @@ impl Slab {
         CHUNK
     }
 
-    /// Makes a chunk the first of those with a free slot.
+    /// Moves a chunk to the front of the chunks with a free slot.
     fn link(&mut self, number: u32) {
         let after = std::mem::replace(&mut self.open, number);
         if let Some(Some(chunk)) = self.chunks.get_mut(after as usize) {
@@ -309,14 +312,14 @@ impl Slab {
         }
     }
 
-    /// The slot, if there is one.
+    /// The slot with an index, if its chunk exists.
     #[inline]
     pub fn slot(&self, index: u32) -> Option<&Slot> {
         let chunk = self.chunks.get(index as usize / CHUNK)?.as_ref()?;
         Some(&chunk.slots[index as usize % CHUNK])
     }
 
-    /// As [`Slab::slot`], to change it.
+    /// As [`Slab::slot`], mutable.
     #[inline]
     pub fn slot_mut(&mut self, index: u32) -> Option<&mut Slot> {
         let chunk = self.chunks.get_mut(index as usize / CHUNK)?.as_mut()?;
@@ -362,7 +365,7 @@ impl Index<u32> for Slab {
     fn index(&self, index: u32) -> &Slot {
         match self.slot(index) {
             Some(slot) => slot,
-            None => unreachable!("a slot that is taken is there"),
+            None => unreachable!("the slot is taken, so its chunk exists"),
         }
     }
 }
@@ -372,7 +375,7 @@ impl IndexMut<u32> for Slab {
     fn index_mut(&mut self, index: u32) -> &mut Slot {
         match self.slot_mut(index) {
             Some(slot) => slot,
-            None => unreachable!("a slot that is taken is there"),
+            None => unreachable!("the slot is taken, so its chunk exists"),
         }
     }
 }
@@ -410,7 +413,7 @@ mod tests {
         let mut counted = 0;
         for round in 0..40_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            // It fills, empties, and fills again.
+            // The slab fills, empties, and fills again.
             let is_filling = (random >> 33) % 10 < if round / 4_000 % 2 == 0 { 8 } else { 2 };
             if is_filling {
                 counted += if slab.has_free() || !slab.grow() { 0 } else { CHUNK };

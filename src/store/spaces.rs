@@ -49,15 +49,15 @@ impl Spaces {
 /// The names of the numbers in a scope.
 #[derive(Default)]
 pub struct ScopeNames {
-    /// The tenant's.
+    /// The name of the tenant.
     pub tenant: Option<Arc<str>>,
-    /// The owner's.
+    /// The name of the owner.
     pub owner: Option<Arc<str>>,
 }
 
 impl Spaces {
-    /// The numbers of the owners that an operator's name refers to; several if callers with one
-    /// name have different kinds of credentials, or issuers.
+    /// The numbers of all owners with a name as the operator writes it: callers with the same name
+    /// are several owners if their kinds of credentials or their issuers differ.
     #[cfg(feature = "net")]
     pub fn owners_named(&self, name: &str) -> BTreeSet<u32> {
         self.owners.numbers_of(|owner| is_owner_named(owner, name))
@@ -84,7 +84,8 @@ pub struct SpaceName<'a> {
     pub owner: Option<&'a str>,
     /// The hint of the owner's name.
     pub owner_hint: Option<&'a NumberHint>,
-    /// True: callers are authenticated, so a call without an owner is from a stranger.
+    /// True: the server authenticates callers, so a call without an owner is from an anonymous
+    /// caller.
     pub knows_callers: bool,
 }
 
@@ -93,8 +94,8 @@ impl<'a> SpaceName<'a> {
         self.tenant.map(|name| SaidName { maker: self.maker(), ..SaidName::plain(name) })
     }
 
-    /// The creator of the tenant's name. All strangers are one creator, under a name that no owner
-    /// has: they must not take the owners' half.
+    /// The creator of the tenant's name. All anonymous callers are one creator, under a name that
+    /// no owner has, so that they cannot create more than half of the names.
     fn maker(&self) -> Option<&'a str> {
         self.owner.or(self.knows_callers.then_some(""))
     }
@@ -104,14 +105,14 @@ impl<'a> SpaceName<'a> {
     }
 }
 
-/// A scope with numbers that are not reassigned while this lives.
+/// A scope with numbers that are not reassigned while this value exists.
 pub struct Space<'s> {
     /// The scope.
     pub scope: Scope,
     _numbers: [Option<Number<'s>>; 2],
 }
 
-/// The number of an owner, which is not reassigned while this lives.
+/// The number of an owner, which is not reassigned while this value exists.
 pub struct OwnerNumber<'s>(Number<'s>);
 
 impl OwnerNumber<'_> {
@@ -123,7 +124,7 @@ impl OwnerNumber<'_> {
 }
 
 impl Store {
-    /// The names of the scope of a task that is stored.
+    /// The names of the scope of a stored task.
     #[cfg(feature = "net")]
     pub fn names_of(&self, scope: Scope) -> ScopeNames {
         self.spaces.names(scope)
@@ -156,13 +157,14 @@ impl Store {
 
     /// The scope for a call of `worker` that may create a task.
     ///
-    /// A newcomer may displace the name of an owner with finished tasks only: its tasks are
-    /// evicted, and `forget` is called with their holder.
+    /// A new owner may displace an owner that has only finished tasks: these tasks are evicted, and
+    /// `forget` is called with their holder.
     ///
     /// # Errors
-    /// `Overloaded` when the maximum of tenants have tasks, or of owners unfinished ones;
-    /// `RateLimited` when the owner, or strangers together, have named half of the tenants; invalid
-    /// parameters when the name of the tenant is claimed, see [`Store::claim_tenant`].
+    /// `Overloaded` when `tenants_max` tenants have tasks, or `owners_max` owners unfinished tasks;
+    /// `RateLimited` when the owner, or all anonymous callers together, created half of the
+    /// tenants; invalid parameters when the name of the tenant is claimed, see
+    /// [`Store::claim_tenant`].
     pub fn enter_space(
         &self,
         worker: usize,
@@ -194,18 +196,18 @@ impl Store {
         Ok(space(named.scope, tenant, owner))
     }
 
-    /// From now on no tenant can have this name; false: a tenant with this name has tasks, or is in
-    /// use by a call.
+    /// Reserves a name, so that no tenant can have it; false: a tenant with this name has tasks, or
+    /// is in use by a call.
     pub fn claim_tenant(&self, name: &str) -> bool {
         self.spaces.tenants.claim(name, |set| self.note_tenants(set))
     }
 
-    /// From now on tenants may have a claimed name again.
+    /// Allows tenants to have a claimed name again.
     pub fn unclaim_tenant(&self, name: &str) {
         self.spaces.tenants.unclaim(name);
     }
 
-    /// The number of a tenant's tasks, and of the unfinished ones among them.
+    /// The numbers of a tenant's tasks and of its unfinished tasks.
     pub fn tasks_of_tenant(&self, name: &str) -> (usize, usize) {
         let Some(number) = self.spaces.tenants.number(name) else { return (0, 0) };
         let (mut tasks, mut unfinished) = (0, 0);
@@ -221,8 +223,8 @@ impl Store {
         (tasks, unfinished)
     }
 
-    /// From now on calls with this tenant create no tasks; calls `each` with each of its unfinished
-    /// ones. It may call the store.
+    /// Prevents new tasks of a tenant, and calls `each` with each of its unfinished tasks. `each`
+    /// may call the store.
     pub fn close_tenant(&self, name: &str, each: impl FnMut(TaskKey)) {
         if let Some(number) = self.spaces.tenants.close(name) {
             let tenant = TenantIndex(number as u16);
@@ -241,7 +243,7 @@ impl Store {
     }
 }
 
-/// The error for an owner that has named its half of the tenants; `None`: for anonymous callers.
+/// The error for an owner that created half of the tenants; `None`: for anonymous callers.
 #[cold]
 fn share_taken(owner: Option<&str>, most: u32) -> Fault {
     let holder = owner.map_or("anonymous callers have", |_| "the caller has");

@@ -1,7 +1,7 @@
-//! The tasks of all scopes, for the operator: pages of them, and one by its id.
+//! The tasks of all scopes, for the operator: in pages, or one task by its id.
 //!
-//! Pages are ordered as those of a scope (`page.rs`): the newest status change first, with a token
-//! that no scope's list accepts. Only the operator's interface uses this.
+//! Pages have the order of a scope's pages (`page.rs`), the newest status change first; no scope's
+//! list accepts their tokens. Only the admin interface uses this module.
 
 use std::{
     cmp::Reverse,
@@ -27,16 +27,16 @@ const ALL: Scope = Scope {
     owner: OwnerIndex(u32::MAX),
 };
 
-/// The operator's filter for tasks; `None`: any.
+/// The operator's filter for tasks; `None`: any value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SurveyFilter<'a> {
-    /// Of owners with this name ([`is_owner_named`]); empty: without an owner.
+    /// Only tasks of owners with this name ([`is_owner_named`]); empty: tasks without an owner.
     ///
     /// [`is_owner_named`]: crate::service::principal::is_owner_named
     pub owner: Option<&'a str>,
-    /// Of this agent.
+    /// Only tasks of this agent.
     pub agent: Option<AgentIndex>,
-    /// In this state.
+    /// Only tasks in this state.
     pub state: Option<TaskState>,
 }
 
@@ -74,7 +74,7 @@ pub enum AnyTask {
     None,
     /// One task, and its scope.
     One(TaskKey, Scope),
-    /// Several: clients of several scopes have chosen it.
+    /// Several tasks: clients of several scopes have chosen this id.
     Several,
 }
 
@@ -111,7 +111,7 @@ impl Store {
         };
         let task = |Reverse((_, at, index)): Reverse<(u64, u32, u32)>| {
             let shard = self.lock(at as usize);
-            // Since its shard was read, its status may have changed, or it was evicted.
+            // After its shard was read, the task may have a new status, or may be evicted.
             let scope = shard.slab.slot(index).map(|slot| slot.scope)?;
             let task = shard.slab.stored(index)?;
             let matches = wanted.state.is_none_or(|state| state == task.state());
@@ -141,7 +141,7 @@ impl Store {
                 return AnyTask::One(TaskKey { position, check: slot.check }, slot.scope);
             }
         }
-        // A client has chosen it: each scope may have one.
+        // Clients have chosen the id: each scope may have a task with it.
         let mut scopes = Vec::new();
         for at in 0..self.sharding.shards() {
             let shard = self.lock(at);

@@ -1,9 +1,9 @@
-//! Relocation of unfinished tasks, so that they hold no memory but their own.
+//! Relocation of unfinished tasks, so that none of them holds memory of evicted tasks.
 //!
-//! An allocator hands out memory in pages, and a page is reusable when all of its blocks are free.
-//! Of tasks that were stored together, the finished ones are evicted together; a remaining
-//! unfinished one would hold their whole page. So each eviction of a finished task moves older
-//! unfinished ones to a page that is filled now: each once per refill of the store.
+//! An allocator can reuse a page when all of its blocks are free. Tasks that were stored together
+//! share pages. Their finished tasks are evicted together, but one remaining unfinished task would
+//! hold a whole page. So each eviction of a finished task moves older unfinished tasks to a page
+//! that is being filled: each task once per refill of the store.
 
 use std::collections::VecDeque;
 
@@ -31,7 +31,7 @@ pub(super) struct Survivors {
 }
 
 impl Survivors {
-    /// Notes a task that was listed at `stamp`; `is_unfinished`: as unfinished for the first time.
+    /// Notes a task that was listed at `stamp`; `is_unfinished`: the task is new and unfinished.
     #[inline]
     pub fn listed(&mut self, is_unfinished: bool, slab: &Slab, index: u32, stamp: u64) {
         self.newest = stamp;
@@ -40,7 +40,7 @@ impl Survivors {
         }
     }
 
-    /// Notes that a task with this stamp was evicted.
+    /// Moves older unfinished tasks after a task with this stamp was evicted.
     #[inline]
     pub fn left(&mut self, slab: &mut Slab, stamp: u64) {
         if self.queue.front().is_some_and(|first| first.stamp < stamp) {

@@ -87,7 +87,7 @@ impl Wake for Counter {
     }
 }
 
-/// Follows until nothing is left; the sequence numbers of snapshots are negative.
+/// Follows until no item remains; the sequence numbers of snapshots are negative.
 fn follow(store: &Store, cursor: &mut Cursor, wake: &Waker) -> (Follow, Vec<i64>, bool) {
     let (mut seen, mut is_last) = (Vec::new(), false);
     let follow = store.follow(cursor, wake, &mut |item| {
@@ -169,7 +169,7 @@ fn an_evicted_id_can_be_chosen_again() {
     events.push(&status(TaskState::Completed));
     let mut last = None;
     for _ in 0..3 {
-        // The first call finds the old task; making room for another evicts it.
+        // This reservation evicts the old task, so that its id is free.
         let _ = store.reserve(new(4), NOW).unwrap();
         let reserved = store.reserve(chosen, NOW).unwrap();
         let key = reserved.key();
@@ -210,7 +210,7 @@ fn what_is_outside_a_scope_is_not_there() {
         Scope::of(AgentIndex(1)),
     ];
     let mut ids = Vec::new();
-    // Each scope uses the same context id, and chooses the same task id.
+    // Each scope uses the same context id and the same chosen task id.
     for (bits, scope) in scopes.into_iter().enumerate() {
         let new = NewTask { scope, chosen_id: Some(b"mine"), ..new(bits as u128) };
         let reserved = store.reserve(new, NOW).unwrap();
@@ -260,12 +260,12 @@ fn the_time_of_a_task_is_that_of_the_monotonic_clock() {
     let now = |mono_ms, unix_ms| Now { mono_ms, unix_ms };
     let keys =
         [1, 2, 3].map(|bits| make(&store, bits, TaskState::Completed, now(50, 1_000_000)).unwrap());
-    // A day forward, then years back: no task is evicted for it.
+    // The wall clock is set a day forward, then years back: no task is evicted.
     for unix_ms in [86_401_000_000, 5, 0] {
         store.sweep(now(150, unix_ms));
         assert!(keys.iter().all(|key| state(&store, *key).is_some()), "{unix_ms}");
     }
-    // Nor retained: they expire.
+    // And no task is retained: all expire.
     store.sweep(now(151, 0));
     assert!(keys.iter().all(|key| state(&store, *key).is_none()));
 }
@@ -282,7 +282,7 @@ fn stream_ends_at_input_required_but_not_at_auth_required() {
     assert_eq!(follow(&store, &mut live, waker), (Follow::End, vec![3], true));
     let mut stays = Cursor { ends_at_input: false, ..cursor(key, 2, false) };
     assert_eq!(follow(&store, &mut stays, waker), (Follow::Pending, vec![3], false));
-    // The client answers: a stream that begins now waits for later events.
+    // The client answers. A stream that is opened now waits for later events.
     store.update(key, NOW, |edit| edit.user_message(said(1).view(), None)).unwrap().unwrap();
     let mut next = cursor(key, 3, true);
     assert_eq!(follow(&store, &mut next, waker), (Follow::Pending, vec![-3], false));

@@ -1,8 +1,8 @@
 //! The wakers of a task, called when it changes.
 //!
-//! Wakers are collected under the task's lock and woken after it is released: a waker registered
-//! before a change is woken by it, once. Abandoned wakers are dropped when the list has doubled, so
-//! it holds at most about twice the awaited ones.
+//! Wakers are collected under the task's lock and woken after its release. A change wakes each
+//! waker that was registered before it, once. Abandoned wakers are dropped when the list has
+//! doubled, so the list holds at most about twice as many wakers as are awaited.
 
 use std::{sync::Arc, task::Waker};
 
@@ -14,14 +14,14 @@ use crate::{
     watch::TaskWatch,
 };
 
-/// Wakers that may be registered before abandoned ones are swept.
+/// Wakers that a list may hold beyond twice the awaited ones before abandoned ones are dropped.
 const SPARE: usize = 8;
 
 /// The wakers of one task.
 #[derive(Default)]
 pub(super) struct Waiters {
     wakers: SmallVec<[Arc<SharedWaker>; 2]>,
-    /// Awaited wakers at the last sweep.
+    /// Awaited wakers when abandoned ones were last dropped.
     awaited: usize,
     /// The agent's private bytes, until the task is evicted.
     pub kept: Box<[u8]>,
@@ -38,7 +38,7 @@ impl Waiters {
         self.wakers.len()
     }
 
-    /// Arms the waker of `waiter`, and registers it if it is new.
+    /// Arms the waker of `waiter`, and registers a new waker.
     pub fn register(&mut self, waiter: &mut Waiter, wake: &Waker) {
         let Some(waker) = waiter.arm(wake) else { return };
         if self.wakers.len() >= 2 * self.awaited + SPARE {
@@ -62,9 +62,10 @@ impl Waiters {
     }
 }
 
-/// Wakers to wake when this is dropped: declare it before the lock, so that it is dropped after.
+/// Wakers that are woken when this list is dropped. Declare the list before the lock guard, so that
+/// it is dropped after the guard.
 ///
-/// Most changes wake no waker, and need no list.
+/// Most changes wake no waker: then nothing is allocated.
 #[derive(Default)]
 pub(super) struct Wakes(Option<SmallVec<[Waker; 4]>>);
 

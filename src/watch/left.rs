@@ -1,8 +1,8 @@
-//! Tasks that were evicted before all of their webhooks had received them.
+//! Tasks that were evicted before all of their webhooks had received all events.
 //!
-//! Invariants: all retained tasks together hold no more than the limit. A full limit drops tasks of
-//! the owner furthest above its equal share, oldest first. A retained task is identified by its
-//! key.
+//! Invariants: all retained tasks together hold no more than the limit. If the limit is full, tasks
+//! of the owner furthest above its equal share are dropped, oldest first. A retained task is
+//! identified by its key.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -14,13 +14,13 @@ use crate::{
     shares::{Holder, Newcomer},
 };
 
-/// Bytes charged for a task in addition to its log: its entries.
+/// Bytes charged for a task in addition to its log: its entries in the tables.
 const ENTRY_BYTES: usize = 256;
 
 /// A log up to this size is copied.
 const SMALL_BYTES: usize = 64 * 1024;
 
-/// Maximum number of tasks: each is charged at least that part of the limit.
+/// Maximum number of tasks: each task is charged at least 1 / `TASKS_MAX` of the limit.
 const TASKS_MAX: usize = 1_024;
 
 /// The retained tasks, see the module.
@@ -47,13 +47,13 @@ struct LeftTask {
 #[derive(Default)]
 struct OwnerLeft {
     bytes: usize,
-    /// The oldest first; some are gone already.
+    /// The oldest first; some of these tasks are not retained any more.
     keys: VecDeque<u64>,
     tasks: usize,
 }
 
 impl LeftTasks {
-    /// No tasks, with this limit on their bytes.
+    /// An empty set, with this limit on the bytes of its tasks.
     pub fn new(bytes_max: usize) -> LeftTasks {
         LeftTasks(Mutex::new(Left { bytes_max, ..Left::default() }))
     }
@@ -64,7 +64,7 @@ impl LeftTasks {
 
     /// Retains a task, unless it is too large.
     pub fn keep(&self, key: u64, holder: Holder, task: Task) {
-        // A small log would keep a whole page of the store's memory allocated.
+        // Without a copy, a small log would keep a whole page of the store's memory allocated.
         let task = if task.heap_bytes() <= SMALL_BYTES { task.clone() } else { task };
         let mut left = self.lock();
         let most = left.bytes_max;
@@ -99,12 +99,12 @@ impl LeftTasks {
         self.lock().remove(key);
     }
 
-    /// Takes the keys of tasks that were dropped for others, each once.
+    /// Takes the keys of tasks that were dropped or not retained for lack of room, each once.
     pub fn take_dropped(&self) -> Vec<u64> {
         std::mem::take(&mut self.lock().dropped)
     }
 
-    /// Bytes charged for all of them.
+    /// Bytes charged for all retained tasks.
     pub fn bytes(&self) -> usize {
         self.lock().bytes
     }

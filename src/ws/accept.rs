@@ -24,7 +24,7 @@ pub fn accept(key: &[u8]) -> Option<[u8; 28]> {
     })
 }
 
-/// RFC 4648 §4, for a digest: 18 bytes are six whole groups, two are left.
+/// RFC 4648 §4, for a digest: 18 bytes are six whole groups, and two bytes remain.
 fn base64(digest: [u8; 20]) -> [u8; 28] {
     let mut padded = [0; 21];
     padded[..20].copy_from_slice(&digest);
@@ -34,7 +34,7 @@ fn base64(digest: [u8; 20]) -> [u8; 28] {
     text
 }
 
-/// Groups of three bytes as four letters each.
+/// Encodes groups of three bytes as four letters each.
 pub(super) fn encode(bytes: &[u8], text: &mut [u8]) {
     let groups = bytes.as_chunks::<3>().0.iter().zip(text.as_chunks_mut::<4>().0);
     for (&[a, b, c], four) in groups {

@@ -1,7 +1,6 @@
-//! The client's side of WebSocket: the key of a handshake, and frames that are masked (RFC 6455
-//! §4.1, §5.3).
+//! The client's side of WebSocket: the key of a handshake, and masked frames (RFC 6455 §4.1, §5.3).
 //!
-//! Invariant: random bits are arguments, from a generator that the peer cannot foresee: a page or
+//! Invariant: random bits are arguments, from a generator that the peer cannot predict: a page or
 //! an intermediate proxy that can guess a key can choose the bytes of a frame. A payload is
 //! rendered into the output buffer, and masked there.
 
@@ -12,7 +11,7 @@ use super::{
     mask::MaskingKey,
 };
 
-/// Bytes reserved for a header: that of payloads from 126 bytes to 64 KiB, and the key.
+/// Bytes reserved for a header: 4 bytes for payloads from 126 bytes to 64 KiB, and the key.
 const ROOM: usize = 8;
 
 /// `Sec-WebSocket-Key`: 16 random bytes in base64 (RFC 6455 §4.1 (7)).
@@ -26,18 +25,18 @@ pub fn key(bits: u128) -> [u8; 24] {
     padded[..16].copy_from_slice(&bits.to_be_bytes());
     let mut text = [0; 24];
     encode(&padded, &mut text);
-    // One byte is left of the last group: two letters, and `==`.
+    // The last group has one byte: two letters, and `==`.
     text[22..].copy_from_slice(b"==");
     text
 }
 
 /// Whether a server's `Sec-WebSocket-Accept` is the one for `key` (RFC 6455 §4.1, of the response,
-/// (4)); white space around it is ignored.
+/// (4)). `value` has no white space around it.
 pub fn is_accept_of(key: &[u8; 24], value: &[u8]) -> bool {
     accept(key).is_some_and(|expected| value == expected)
 }
 
-/// A frame that was begun: give it back to [`finish`] or [`cancel`].
+/// An open frame: pass it to [`finish`] or [`cancel`].
 #[derive(Debug)]
 #[must_use = "finish the frame or cancel it"]
 pub struct MaskedMark {
@@ -51,8 +50,8 @@ pub fn begin(out: &mut Vec<u8>) -> MaskedMark {
     MaskedMark { start }
 }
 
-/// Masks the payload with `key`, which no other frame has had, and fills in the header of a whole
-/// message of this kind.
+/// Masks the payload with `key`, which must be new for each frame, and fills in the header of a
+/// whole message of this kind.
 pub fn finish(out: &mut Vec<u8>, mark: MaskedMark, opcode: OpCode, key: [u8; 4]) {
     let Some(length) = out.len().checked_sub(mark.start + ROOM) else {
         debug_assert!(false, "the buffer shrank below the mark");
@@ -80,7 +79,7 @@ pub fn cancel(out: &mut Vec<u8>, mark: MaskedMark) {
     out.truncate(mark.start);
 }
 
-/// Writes a control frame: a pong to a ping, a ping. A payload beyond 125 bytes is truncated.
+/// Writes a control frame, such as a ping or a pong. A payload beyond 125 bytes is truncated.
 pub fn control(out: &mut Vec<u8>, opcode: OpCode, payload: &[u8], key: [u8; 4]) {
     let mark = begin(out);
     out.extend_from_slice(&payload[..payload.len().min(CONTROL_BYTES_MAX)]);
@@ -89,9 +88,9 @@ pub fn control(out: &mut Vec<u8>, opcode: OpCode, payload: &[u8], key: [u8; 4]) 
 
 /// Writes a close frame; without a code it is empty (RFC 6455 §7.1.5: 1005).
 ///
-/// RFC 6455 §5.5.1: nothing is sent after it; a server's close frame is answered with one of the
-/// same code, unless one was sent before. §7.1.1: the server closes the connection, the client
-/// waits for that.
+/// RFC 6455 §5.5.1: no frame may follow. A server's close frame is answered with a close frame of
+/// the same code, unless the client has already sent a close frame. §7.1.1: the server closes the
+/// connection, and the client waits for this.
 pub fn close(out: &mut Vec<u8>, code: Option<u16>, key: [u8; 4]) {
     let code = code.map(u16::to_be_bytes);
     control(out, OpCode::Close, code.as_ref().map_or(&[], |code| &code[..]), key);

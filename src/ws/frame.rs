@@ -1,7 +1,7 @@
-//! Frames (RFC 6455 §5.2): headers are read, and frames written after a mark.
+//! Frames (RFC 6455 §5.2): reads headers, and writes frames after a mark.
 //!
 //! Output is all or nothing: a payload is rendered directly after the bytes reserved for its
-//! header, and the header is filled in, or everything is removed.
+//! header; then the header is filled in, or the whole frame is removed.
 
 use super::{WsError, mask::MaskingKey};
 
@@ -14,17 +14,17 @@ const ROOM: usize = 4;
 /// The opcode of a frame (RFC 6455 §5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpCode {
-    /// More of a message.
+    /// A further part of a message.
     Continuation,
-    /// A message of text, or its beginning.
+    /// A text message, or its first part.
     Text,
-    /// A message of bytes, or its beginning.
+    /// A binary message, or its first part.
     Binary,
     /// The last frame of its sender.
     Close,
-    /// A request for a sign of life.
+    /// A request for a pong.
     Ping,
-    /// The answer to it, or a sign of life.
+    /// The answer to a ping, or an unsolicited sign of life.
     Pong,
 }
 
@@ -74,11 +74,11 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the header at the start of `bytes`; `None` while some of it is missing. `masked`: the
-    /// frame is a client's, not a server's.
+    /// Reads the header at the start of `bytes`; `None`: the header is incomplete. `masked`: the
+    /// frame is from a client, not from a server.
     ///
     /// # Errors
-    /// [`WsError`], as soon as the bytes that show it are there.
+    /// [`WsError`], as soon as `bytes` show the error.
     #[inline]
     pub fn read(bytes: &[u8], masked: bool) -> Result<Option<Header>, WsError> {
         let Some(&[first, second]) = bytes.first_chunk() else { return Ok(None) };
@@ -125,7 +125,7 @@ impl Header {
     }
 }
 
-/// A frame that was begun: give it back to [`finish`] or [`cancel`].
+/// An open frame: pass it to [`finish`] or [`cancel`].
 #[derive(Debug)]
 #[must_use = "finish the frame or cancel it"]
 pub struct FrameMark {
@@ -142,7 +142,7 @@ pub fn begin(out: &mut Vec<u8>) -> FrameMark {
 
 /// Fills in the header of a whole, unmasked message of this kind.
 ///
-/// False: its header is not of the usual length, and the payload was moved to make it fit.
+/// False: the header does not have the usual length, so the payload was moved.
 #[inline]
 pub fn finish(out: &mut Vec<u8>, mark: FrameMark, opcode: OpCode) -> bool {
     let Some(length) = out.len().checked_sub(mark.start + ROOM) else {

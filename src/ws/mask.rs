@@ -1,4 +1,4 @@
-//! Masking (RFC 6455 §5.3): a payload is XORed with four bytes, over and over.
+//! Masking (RFC 6455 §5.3): a payload is XORed with four bytes, repeatedly.
 //!
 //! Masking twice is the identity, so one function serves both directions.
 
@@ -15,7 +15,7 @@ impl MaskingKey {
         MaskingKey(key)
     }
 
-    /// The key `count` bytes further on.
+    /// The key at the offset that is `count` bytes later.
     #[must_use]
     pub fn after(self, count: usize) -> MaskingKey {
         let mut key = self.0;

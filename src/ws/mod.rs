@@ -1,10 +1,10 @@
-//! WebSocket frames as a strict, pure codec (RFC 6455): bytes to messages, payloads to frames; a
-//! server's frames here, a client's in `client`.
+//! WebSocket frames as a strict, pure codec (RFC 6455): reads messages from bytes, and writes
+//! frames with payloads. `client` writes a client's frames, the other modules a server's.
 //!
-//! Invariant: input that RFC 6455 allows an endpoint to refuse is refused, as early as the bytes
-//! show it, and every refusal ([`WsError`]) has the close code that is sent to the peer. Nothing
-//! here knows HTTP, JSON, a clock or a socket; no bytes can make it panic, and memory is bounded by
-//! the [`ReaderRules`].
+//! Invariant: input that RFC 6455 allows an endpoint to refuse is refused as soon as its bytes show
+//! the error, and every refusal ([`WsError`]) has the close code that is sent to the peer. The
+//! codec uses no HTTP, JSON, clock or socket; no input makes it panic, and [`ReaderRules`] bound
+//! its memory.
 //!
 //! In scope: the accept key, frames, masking, messages cut into fragments, UTF-8 across fragments,
 //! close codes. Out of scope: the handshake's heads (`binding`, `crate::client`), when to ping and
@@ -24,33 +24,33 @@ pub use reader::{Reader, ReaderRules, WsEvent};
 /// Why a peer's frames are refused; each reason has a close code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WsError {
-    /// RFC 6455 §5.2: a reserved bit without an extension that gives it a meaning.
+    /// RFC 6455 §5.2: a reserved bit is set, and no extension defines it.
     ReservedBit,
-    /// RFC 6455 §5.2: an opcode that is reserved.
+    /// RFC 6455 §5.2: the opcode is reserved.
     OpCode,
-    /// RFC 6455 §5.1: a client masks every frame.
+    /// RFC 6455 §5.1: a frame of a client is not masked.
     Unmasked,
-    /// RFC 6455 §5.1: a server masks no frame.
+    /// RFC 6455 §5.1: a frame of a server is masked.
     Masked,
-    /// RFC 6455 §5.5: a control frame is not cut into fragments.
+    /// RFC 6455 §5.5: a control frame is fragmented.
     ControlFragment,
-    /// RFC 6455 §5.5: a control frame carries at most 125 bytes.
+    /// RFC 6455 §5.5: a control frame carries more than 125 bytes.
     ControlLength,
-    /// RFC 6455 §5.2: a length is below 2^63, and in its shortest form.
+    /// RFC 6455 §5.2: a length is 2^63 or more, or not in its shortest form.
     Length,
     /// RFC 6455 §5.4: there is no message to continue.
     NothingToContinue,
-    /// RFC 6455 §5.4: a message begins inside of another one.
+    /// RFC 6455 §5.4: a message begins inside another message.
     Interleaved,
-    /// RFC 6455 §7.4: a close code that no peer may send, or half of one.
+    /// RFC 6455 §7.4: a close code that must not be sent, or only one byte of a code.
     CloseCode,
     /// RFC 6455 §8.1: text, or the reason of a close, is not UTF-8.
     Utf8,
-    /// A message of bytes where only text is taken (RFC 6455 §7.4.1, 1003).
+    /// A binary message where only text is accepted (RFC 6455 §7.4.1, 1003).
     Binary,
-    /// A frame or a message is beyond [`ReaderRules`].
+    /// A frame or a message is larger than [`ReaderRules`] allow.
     TooLarge {
-        /// The limit that it exceeds.
+        /// The exceeded limit.
         limit: &'static str,
     },
 }
@@ -75,7 +75,7 @@ impl WsError {
         }
     }
 
-    /// One line for a human; it fits a close frame.
+    /// The reason in one line, short enough for a close frame.
     pub const fn reason(self) -> &'static str {
         match self {
             WsError::ReservedBit => "a reserved bit is set",

@@ -1,22 +1,22 @@
 //! Messages (RFC 6455 §5.4 to §5.6, §8.1) from frames that may be cut at any byte.
 //!
 //! Invariants: the result does not depend on where the bytes were cut. A message that arrives in
-//! one piece is unmasked once, into the caller's scratch; any other is gathered here, and bytes
-//! that cannot become valid text any more are refused at once.
+//! one piece is unmasked once, into the caller's scratch; other messages are gathered here. Bytes
+//! that cannot become valid text are refused at once.
 
 use super::{Header, OpCode, WsError, is_close_code, mask::MaskingKey};
 
 /// The rules for a peer's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReaderRules {
-    /// Bytes of the payload of a frame; else 1009.
+    /// Maximum payload bytes of a frame; beyond: 1009.
     pub frame_bytes_max: usize,
-    /// Bytes of a message over all its frames; else 1009.
+    /// Maximum bytes of a message over all its frames; beyond: 1009.
     pub message_bytes_max: usize,
-    /// False: messages of bytes are refused with 1003.
+    /// False: binary messages are refused with 1003.
     pub binary: bool,
-    /// True: the peer is a client, which masks every frame; false: a server, which masks none
-    /// (RFC 6455 §5.1).
+    /// True: the peer is a client, which masks every frame; false: a server, which masks none (RFC
+    /// 6455 §5.1).
     pub masked: bool,
 }
 
@@ -29,22 +29,22 @@ pub enum WsEvent {
     Text,
     /// A message of bytes.
     Binary,
-    /// To be answered by a pong of the same payload.
+    /// A ping, to be answered by a pong with the same payload.
     Ping,
-    /// A sign of life.
+    /// A pong, which shows that the peer is alive.
     Pong,
-    /// The last frame of the peer, with its code. The reason is left out.
+    /// The last frame of the peer, with its code. The reason is omitted.
     Close(Option<u16>),
 }
 
-/// One peer's frames on their way to messages.
+/// Reads the messages of one peer from its frames.
 #[derive(Debug, Default)]
 pub struct Reader {
     /// The unmasked beginning of an incomplete message.
     message: Vec<u8>,
-    /// Bytes of `message` that were validated as UTF-8: all but three at most.
+    /// Bytes of `message` that were validated as UTF-8: all except at most three.
     valid: usize,
-    /// The kind of that message.
+    /// The kind of the incomplete message.
     kind: Option<MessageKind>,
     /// The data frame that the next byte belongs to.
     frame: Option<OpenFrame>,
@@ -58,20 +58,21 @@ enum MessageKind {
 
 #[derive(Clone, Copy, Debug)]
 struct OpenFrame {
-    /// Bytes that are missing.
+    /// Missing bytes of the payload.
     left: u64,
     key: MaskingKey,
     fin: bool,
 }
 
 impl Reader {
-    /// Reads at most one event from `input`, everything received and not yet consumed; returns how
-    /// many bytes it used up. On [`WsEvent::Partial`] more input is needed; else call it again.
+    /// Reads at most one event from `input`, which is all received and unconsumed bytes; returns
+    /// the number of consumed bytes. After [`WsEvent::Partial`] more input is needed; otherwise
+    /// call it again.
     ///
     /// `scratch` is cleared, and holds the payload of the event.
     ///
     /// # Errors
-    /// [`WsError`]; nothing may be read after it.
+    /// [`WsError`]; nothing may be read after an error.
     pub fn advance(
         &mut self,
         input: &[u8],
@@ -128,7 +129,7 @@ impl Reader {
         self.message.len()
     }
 
-    /// Bytes of the held buffer.
+    /// The size of the retained buffer in bytes.
     pub fn held_bytes(&self) -> usize {
         self.message.capacity()
     }
@@ -164,7 +165,7 @@ impl Reader {
         let count = usize::try_from(frame.left).map_or(rest.len(), |left| left.min(rest.len()));
         let gathered = self.message.len();
         if gathered + count > self.message.capacity() {
-            // It doubles, and never exceeds the largest message.
+            // The buffer doubles, and never exceeds the largest message.
             let room = (2 * (gathered + count)).min(rules.message_bytes_max);
             self.message.reserve_exact(room.saturating_sub(gathered));
         }
@@ -179,12 +180,12 @@ impl Reader {
         Ok((count, is_whole))
     }
 
-    /// RFC 6455 §8.1: text is UTF-8 as a whole, wherever its fragments are cut.
+    /// RFC 6455 §8.1: the whole text is UTF-8, but a fragment may end inside a character.
     fn check(&mut self, is_whole: bool) -> Result<(), WsError> {
         let fresh = &self.message[self.valid..];
         match str::from_utf8(fresh) {
             Ok(_) => self.valid = self.message.len(),
-            // The beginning of a character; its rest may follow.
+            // An incomplete character at the end; its rest may follow.
             Err(error) if error.error_len().is_none() && !is_whole => {
                 self.valid += error.valid_up_to();
             }
@@ -210,7 +211,7 @@ impl MessageKind {
     }
 }
 
-/// RFC 6455 §5.5: a control frame, once all of it is there.
+/// RFC 6455 §5.5: reads a control frame, once it is complete.
 #[cold]
 fn control(rest: &[u8], header: &Header, scratch: &mut Vec<u8>) -> Result<WsEvent, WsError> {
     let body = &rest[header.header_len..];
@@ -223,7 +224,8 @@ fn control(rest: &[u8], header: &Header, scratch: &mut Vec<u8>) -> Result<WsEven
     })
 }
 
-/// RFC 6455 §5.5.1 and §7.4: nothing, or a code that may be sent and a reason in UTF-8.
+/// RFC 6455 §5.5.1 and §7.4: the payload is empty, or a code that may be sent and a reason in
+/// UTF-8.
 fn close_code(payload: &[u8]) -> Result<Option<u16>, WsError> {
     let Some((code, reason)) = payload.split_first_chunk() else {
         return if payload.is_empty() { Ok(None) } else { Err(WsError::CloseCode) };
@@ -344,7 +346,7 @@ mod tests {
     #[test]
     fn what_cannot_become_text_is_refused_at_once() {
         let mut bytes = frame(0x01, b"a\xf4\x90 and more");
-        // The header, and the three bytes that prove it.
+        // The header, and the three bytes that show the error.
         bytes.truncate(9);
         check(&bytes, &[], Some(WsError::Utf8));
         bytes.truncate(8);

@@ -787,7 +787,7 @@ fn a_server_is_ready_when_it_has_the_keys_of_its_issuers() {
     // No server answers yet.
     let (status, body) = ready();
     assert_eq!(status, 503, "{body}");
-    assert!(body.contains(&format!("no keys of {url}: ")), "{body}");
+    assert!(body.contains(&format!("the keys of {url} are missing: ")), "{body}");
     let keys = include_str!("../data/tokens/keys.json");
     thread::spawn(move || {
         for asks in issuer.incoming() {
@@ -859,10 +859,10 @@ fn config_show_hides_secrets() {
             "[[auth.issuers]]\nissuer = \"http://a.example\"\n",
             "p.toml:2: auth.issuers.1.issuer: the keys of",
         ),
-        ("[auth.proxy]\nnetworks = [\"10.0.0.1/8\"]\n", "not an address, or a network"),
+        ("[auth.proxy]\nnetworks = [\"10.0.0.1/8\"]\n", "must be an address, or a network"),
         ("[quotas.known]\ncall_burst = 3\n", "needs calls_per_minute"),
         ("[quotas.known]\nrunning_bytes = \"8TiB\"\n", "p.toml:2: quotas.known.running_bytes"),
-        ("trusted_proxies = [\"x\"]\n", "not an address"),
+        ("trusted_proxies = [\"x\"]\n", "must be an address"),
     ] {
         let (code, _, err) = config(&user_with(text), &["check", "--config", "p.toml"]);
         assert_eq!((code, err.lines().count()), (Some(2), 1), "{text}: {err}");

@@ -115,7 +115,7 @@ fn progress_is_shown_nowhere_else() {
 /// At the prompt of a `chat`, before any turn.
 fn chat(user: &User) -> Terminal {
     let mut terminal = Terminal::run(user, "chat");
-    terminal.until("Chat with clerk; Ctrl-C ends a turn, Ctrl-D the chat\r\n");
+    terminal.until("Chat with clerk; Ctrl-C ends a turn, Ctrl-D ends the chat\r\n");
     terminal.until(PROMPT);
     terminal
 }

@@ -329,9 +329,9 @@ fn answers_have_limits() {
         (
             Op::Get,
             made(&format!(r#","parts":[{text},{text},{text}]"#)),
-            "artifacts[0].parts[2] is one more than 2",
+            "artifacts[0].parts[2] exceeds the limit of 2 parts",
         ),
-        (Op::Get, made(r#"},{"artifactId":"b""#), "artifacts[1] is one more than 1"),
+        (Op::Get, made(r#"},{"artifactId":"b""#), "artifacts[1] exceeds the limit of 1 artifacts"),
         (
             Op::Get,
             said(&format!(r#","parts":[{text},{text},{text}]"#)),
@@ -342,7 +342,11 @@ fn answers_have_limits() {
             said(r#","referenceTaskIds":["a","b"]"#),
             "history[0].referenceTaskIds must not have more than 1 elements",
         ),
-        (Op::List, format!("{list}{},{}]}}", task(""), task("")), "tasks[1] is one more than 1"),
+        (
+            Op::List,
+            format!("{list}{},{}]}}", task(""), task("")),
+            "tasks[1] exceeds the limit of 1 tasks",
+        ),
         (
             Op::Get,
             task(r#","metadata":{"a":[[[[[[[[]]]]]]]]}"#),

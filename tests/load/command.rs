@@ -207,10 +207,12 @@ fn the_generator_measures_itself() {
     let output = Command::new(PATH).args(["bench", "--self-test"]).output().unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // The head, three lines for the timer, three for each of three servers, and the closed loop.
-    assert_eq!(told.lines().count(), 14, "{told}");
+    // The head, three lines for the timer, three for each of three servers, the closed loop, and the
+    // verdict.
+    assert_eq!(told.lines().count(), 15, "{told}");
     // The measured deviation is not tested: other processes delay this one.
     assert!(told.lines().skip(1).all(|line| line.split_whitespace().count() > 3), "{told}");
+    assert!(told.lines().last().unwrap().contains("timer error p99"), "{told}");
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn plots_without_values_are_left_out() {
     let all = [
         "Latency by percentile",
         "Latency by rate",
-        "Rate reached by rate wanted",
+        "Reached rate against wanted rate",
         "Latency over time",
         "Calls a second over time",
         "Errors a second over time",

@@ -413,8 +413,8 @@ fn follow_list(plain: &mut Plain, list: &[Event], seq: u64, is_failed: bool) {
         let refused = &list[applied];
         // A refusal has a reason.
         assert!(plain.is_too_much(refused) || plain.bytes_max < 1 << 20);
-        let said =
-            MessageBuf::agent(&PartsBuf::new().text("the task has reached a limit and was ended"));
+        let text = "the task has reached a limit (task_bytes_max or artifacts_max) and was ended";
+        let said = MessageBuf::agent(&PartsBuf::new().text(text));
         let message = Some(said.id("limit-reached").view().packed().to_vec());
         plain.apply(&Event::Status { state: TaskState::Failed, message, metadata: false });
     }

@@ -102,7 +102,7 @@ fn wrong_flags_are_one_line_and_exit_2() {
         (vec!["serve", "--agent", "script:/no/such/file"], "/no/such/file"),
         (vec!["serve", "--agent", &bad_script], ".toml"),
         (vec!["serve", "--listen", "[::1]:0", "--listen", "0.0.0.0:0"], "--allow-anonymous"),
-        (vec!["serve", "--listen", "70000"], "not an address and a port"),
+        (vec!["serve", "--listen", "70000"], "must be an address and a port"),
         (vec!["serve", "--public-url", "example.org"], "not an http or https URL"),
         (vec!["serve", "--mount", "/x=standard", "--mount", "/x/=tutorial"], "two mounts"),
         (vec!["serve", "--mount", "/=standard", "--mount", "/=tutorial"], "two mounts"),

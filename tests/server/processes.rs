@@ -229,7 +229,10 @@ fn output_is_bounded_by_the_bytes_of_a_task() {
     let task = task(&server, "hi");
     assert_eq!(state(&task), "TASK_STATE_FAILED");
     let text = text_of(&task["status"]["message"]);
-    assert_eq!(text, "the task has reached a limit and was ended");
+    assert_eq!(
+        text,
+        "the task has reached a limit (task_bytes_max or artifacts_max) and was ended"
+    );
 }
 
 #[test]

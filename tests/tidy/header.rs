@@ -37,7 +37,7 @@ fn other_languages_have_the_version_of_the_crate() {
 }
 
 /// The thread rules of functions.
-const THREAD_RULES: [&str; 2] = ["Any thread", "Only in the callback"];
+const THREAD_RULES: [&str; 2] = ["Call from any thread", "Call only in the callback"];
 
 #[test]
 fn functions_state_their_threads_and_errors() {

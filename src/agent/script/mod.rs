@@ -1,8 +1,8 @@
 //! The script agent: rules from a TOML file, for tests, demos and benchmarks.
 //!
-//! Invariant: the same message to the same task gets the same answer, identifiers
-//! included. Everything is checked and packed when the script is read; running it copies bytes.
-//! Steps follow each other in one turn until one has to wait.
+//! Invariant: the same message to the same task has the same answer, including ids. Everything is
+//! checked and packed when the script is read; running it only copies bytes. Steps run in the same
+//! turn until a step has to wait.
 //!
 //! ```
 //! let script = peregrine::agent::script::Script::parse(
@@ -44,7 +44,8 @@ use crate::{
 use reader::Location;
 use rules::{Act, Rule};
 
-/// Events after which a turn ends and another one continues: well below `Limits::turn_events_max`.
+/// Number of events after which a turn ends and another one continues: well below
+/// `Limits::turn_events_max`.
 const TURN_EVENTS_MAX: usize = 1_024;
 
 /// Bytes of events after which a turn ends and another one continues.
@@ -52,13 +53,13 @@ const TURN_BYTES_MAX: usize = 256 * 1024;
 
 /// An agent that follows the rules of a file.
 ///
-/// The rule with the longest matching prefixes is used; of two equally long ones, the one with the
+/// The rule with the longest matching prefixes is used; if two are equally long, the rule with the
 /// longer `message_id`. `text` is compared with the first text part of the message. A message that
 /// matches no rule completes its task with an explanation.
 #[derive(Debug)]
 pub struct Script {
     profile: Profile,
-    /// Best match first.
+    /// The rules in the order in which they are tried.
     rules: Vec<Rule>,
     reader: Option<PayloadReader>,
 }
@@ -71,7 +72,7 @@ pub type PayloadReader = fn(words: &str, payload: &[u8]) -> String;
 pub struct ScriptError {
     /// Line of the file, from 1.
     pub line: Option<usize>,
-    /// One sentence, with the rule and step where there is one.
+    /// One sentence, with the rule and the step if known.
     pub message: String,
 }
 
@@ -90,7 +91,8 @@ impl Script {
     /// Reads a script; `toml_text` is the content of its file.
     ///
     /// # Errors
-    /// [`ScriptError`] when it is not TOML, has an unknown key, or a value that cannot be used.
+    /// [`ScriptError`] if the text is not TOML, has an unknown key, or has a value that cannot be
+    /// used.
     pub fn parse(toml_text: &str) -> Result<Script, ScriptError> {
         let file = reader::file(toml_text)?;
         let agent = file.agent.map(|table| table.0).unwrap_or_default();
@@ -98,19 +100,20 @@ impl Script {
         Ok(Script { profile: agent.into(), rules, reader: None })
     }
 
-    /// Sets the reader for `parse` steps; without it they report that there is no reader.
+    /// Sets the reader for `parse` steps; without it these steps report that the script has no
+    /// reader.
     #[must_use]
     pub fn with_reader(self, reader: PayloadReader) -> Script {
         Script { reader: Some(reader), ..self }
     }
 
-    /// The profile for its card: the `[agent]` table.
+    /// The profile of the agent's card: the `[agent]` table.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
     /// The answer of a `parse` step: the parsed form of the first data part of the message, or of
-    /// its second text part, which may be invalid JSON.
+    /// the second text part, which may be invalid JSON.
     fn parsed(&self, rule: &Rule, words: &str, message: Message<'_>) -> Parsed {
         let mut texts = texts_of(message);
         let first = texts.next().map(|text| text.to_str()).unwrap_or_default();
@@ -141,7 +144,7 @@ impl Script {
         self.rules.iter().position(|rule| rule.matches(&id, &text))
     }
 
-    /// Runs the steps from `position` on; `waited`: the delay before that step is over.
+    /// Runs the steps from `position`; `waited`: the delay before that step has passed.
     fn run(&self, mut turn: Turn<'_>, mut position: Position, mut waited: bool) {
         let before = seq_of(&turn);
         let steps = self.rules.get(position.rule).map_or(&[][..], |rule| &rule.steps);
@@ -213,7 +216,7 @@ struct Position {
 }
 
 impl Position {
-    /// `rules::COUNT_MAX` keeps rules and steps within 16 bits each.
+    /// `rules::COUNT_MAX` ensures that rules and steps fit 16 bits each.
     fn token(self) -> u64 {
         (self.rule as u64) << 48 | (self.step as u64) << 32 | u64::from(self.repetition)
     }
@@ -236,12 +239,12 @@ impl Position {
 /// The answer of a `parse` step.
 struct Parsed {
     parts: PartsBuf,
-    /// True: the payload has the form of the A2A conformance suite, which expects the answer in an
-    /// artifact.
+    /// True: the payload has the form of the A2A conformance suite (ACTS), which expects the answer
+    /// in an artifact.
     is_acts: bool,
 }
 
-/// Whether a payload is a step `client_response` of ACTS: an operation and its answer.
+/// Whether a payload is a `client_response` step of ACTS: an operation and its answer.
 fn is_acts(payload: &[u8]) -> bool {
     let mut parser = Parser::new();
     let value = parser.parse(payload, JSON_DEPTH_MAX);
@@ -256,7 +259,7 @@ fn texts_of(message: Message<'_>) -> impl Iterator<Item = RawText<'_>> {
     })
 }
 
-/// The sequence number of the task's last event; 0 when there is no task yet.
+/// The sequence number of the task's last event; 0: no task yet.
 fn seq_of(turn: &Turn<'_>) -> u64 {
     let mut seq = 0;
     if turn.state.is_some() {
@@ -265,7 +268,7 @@ fn seq_of(turn: &Turn<'_>) -> u64 {
     seq
 }
 
-/// `<task id>-<sequence number>`: sequence numbers only grow, so it is unique in the task.
+/// `<task id>-<sequence number>`: sequence numbers only increase, so the id is unique in the task.
 fn message_id(turn: &Turn<'_>, seq: u64) -> String {
     format!("{}-{seq}", turn.task_id)
 }

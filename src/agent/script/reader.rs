@@ -1,8 +1,8 @@
 //! Reads the tables of a script with serde, with precise errors.
 //!
 //! Invariant: no key is ignored and no value is converted; a value that was read is valid by
-//! itself. Conditions on several keys are checked by [`super::rules`]. Every error names the line,
-//! and the rule, step and part, counted from 1.
+//! itself. [`super::rules`] checks the conditions on several keys. Every error names the line, and
+//! the rule, step and part, counted from 1.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use toml::Spanned;
 
 use super::{ScriptError, suggest::suggest, tables::File};
 
-/// Reads the file.
+/// Reads the tables of the file.
 pub(super) fn file(text: &str) -> Result<File, ScriptError> {
     let error = |error: &toml::de::Error, message| ScriptError {
         line: error.span().map(|span| line_of(text, span.start)),
@@ -86,19 +86,19 @@ impl<'s> Location<'s> {
         Location { source, start: 0, name: String::new() }
     }
 
-    /// The location of a table in an array; `index` is from 0.
+    /// The location of a table in an array; `index` counts from 0.
     pub fn of<T>(&self, noun: &str, index: usize, table: &Spanned<T>) -> Location<'s> {
         let name = join(&self.name, &format!("{noun} {}", index + 1));
         Location { source: self.source, start: table.span().start, name }
     }
 
-    /// An error about a key with its value at `span`.
+    /// An error about the value of `key`, or about the table if the value is absent.
     pub fn wrong<T>(&self, key: &str, value: &Option<Spanned<T>>, message: &str) -> ScriptError {
         let start = value.as_ref().map_or(self.start, |value| value.span().start);
         self.error(start, &format!("`{key}` {message}"))
     }
 
-    /// An error about an unknown key of this table, which stands at `start`.
+    /// An error about an unknown key of this table, at position `start`.
     pub fn unknown(&self, key: &str, start: usize, known: &[&str]) -> ScriptError {
         self.error(start, &unknown(key, known))
     }
@@ -114,11 +114,11 @@ impl<'s> Location<'s> {
     }
 }
 
-/// The expectation of [`TomlTable`].
+/// What serde reports as expected for [`TomlTable`].
 const TABLE: &str = "a table";
 
-/// An error of serde, or of one of the types that it reads, in the terms of a script: the key, then
-/// the error in its value.
+/// An error of serde, or of a type that it reads, in the terms of a script: the key, then the error
+/// in its value.
 fn sentence(path: &Path, message: &str) -> String {
     let mut steps: Vec<&Segment> = path.iter().filter(|step| !is_wrapper(step)).collect();
     if let Some(key) = message.strip_prefix("missing field ") {
@@ -134,7 +134,7 @@ fn sentence(path: &Path, message: &str) -> String {
     };
     let place = place(&steps);
     if message.starts_with("unknown field ") {
-        // The unknown one is the first.
+        // The first quoted name is the unknown key.
         let known: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
         return prefixed(&place, &unknown(key, &known));
     }
@@ -149,7 +149,7 @@ fn sentence(path: &Path, message: &str) -> String {
     prefixed(&place, &format!("`{key}` {what}"))
 }
 
-/// Whether a step was inserted by [`Spanned`] between a key and its value.
+/// Whether [`Spanned`] has inserted this step between a key and its value.
 fn is_wrapper(step: &Segment) -> bool {
     matches!(step, Segment::Map { key } if key.starts_with("$__"))
 }

@@ -1,7 +1,7 @@
 //! Rules and steps, checked and packed.
 //!
 //! Invariant: every [`Rule`] can run: no step follows the end of its task, and its counts fit a
-//! token. Single values were checked when they were read.
+//! token. Single values were already checked by the reader.
 
 use std::cmp::Reverse;
 
@@ -15,7 +15,8 @@ use crate::model::{
     pack::{Packer, message_tag},
 };
 
-/// One more than the rules of a script, and the steps of a rule: the tokens have 16 bits for each.
+/// The number of rules of a script, and of steps of a rule, must be lower: tokens have 16 bits for
+/// each.
 pub(super) const COUNT_MAX: usize = 1 << 16;
 
 /// The steps for matching messages.
@@ -29,13 +30,13 @@ pub(super) struct Rule {
 /// A step, executed once or repeatedly.
 #[derive(Debug)]
 pub(super) struct ScriptStep {
-    /// Before each repetition.
+    /// The delay before each repetition.
     pub delay_ms: u64,
     pub repeat: u32,
     pub act: Act,
 }
 
-/// What a step publishes.
+/// The events that a step publishes.
 pub(super) enum Act {
     Status {
         state: TaskState,
@@ -49,7 +50,7 @@ pub(super) enum Act {
     },
     /// A direct message.
     Message(PartsBuf),
-    /// A direct message with the parsed form of a payload, parsed as described by this text.
+    /// A direct message with the parsed form of a payload; this text describes how it is parsed.
     Parse(String),
 }
 
@@ -65,7 +66,7 @@ impl std::fmt::Debug for Act {
 }
 
 impl Rule {
-    /// The words that follow the prefix in the text of a message.
+    /// The words after the prefix in the text of a message.
     pub fn words_of<'t>(&self, text: &'t str) -> &'t str {
         text.strip_prefix(&self.text).unwrap_or(text)
     }
@@ -76,7 +77,7 @@ impl Rule {
 }
 
 impl Act {
-    /// True when nothing can happen in the task afterwards.
+    /// True if no step can follow in the task.
     fn ends(&self) -> bool {
         match self {
             Act::Status { state, .. } => state.is_terminal(),
@@ -86,7 +87,7 @@ impl Act {
     }
 }
 
-/// All rules of the script, best match first.
+/// All rules of the script, in the order in which they are tried.
 pub(super) fn rules(
     root: &Location<'_>,
     tables: Vec<TomlElement<RuleTable>>,
@@ -128,7 +129,7 @@ fn rule(at: &Location<'_>, table: RuleTable) -> Result<Rule, ScriptError> {
     Ok(Rule { message_id: table.message_id, text: table.text, steps })
 }
 
-/// The keys of all steps, and of each kind.
+/// The keys that all steps may have, and those of each kind.
 const COMMON: [&str; 2] = ["delay_ms", "repeat"];
 const STATUS: [&str; 3] = ["status", "text", "payload_bytes"];
 const ARTIFACT: [&str; 8] = [

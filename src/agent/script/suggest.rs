@@ -1,6 +1,6 @@
 //! Suggestions of the nearest known word, for errors.
 
-/// A sentence that names the known word nearest to `word`, or all of them.
+/// A text that names the known word nearest to `word`, or else all known words.
 pub(super) fn suggest(word: &str, known: &[&str]) -> String {
     let nearest = known.iter().map(|known| (distance(word, known), known)).min();
     match nearest {
@@ -11,7 +11,7 @@ pub(super) fn suggest(word: &str, known: &[&str]) -> String {
     }
 }
 
-/// Levenshtein's distance in bytes.
+/// The Levenshtein distance in bytes.
 fn distance(left: &str, right: &str) -> usize {
     let mut row: Vec<usize> = (0..=right.len()).collect();
     for (above, &a) in left.as_bytes().iter().enumerate() {

@@ -21,7 +21,7 @@ pub(super) struct File {
     pub rule: Vec<TomlElement<RuleTable>>,
 }
 
-/// Fields of the card.
+/// The fields of the card.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AgentTable {
@@ -93,10 +93,10 @@ pub(super) struct RuleTable {
 /// At most a day, to bound the effect of a typing error.
 pub(super) type DelayMs = Whole<0, 86_400_000>;
 
-/// More repetitions would exceed the bytes of a task.
+/// More repetitions would exceed the maximum bytes of a task.
 pub(super) type Repeat = Whole<1, 1_000_000>;
 
-/// At most the largest body, the most that a client could send.
+/// At most the largest body that a client could send.
 pub(super) type PayloadBytes = Whole<0, { 4 * 1024 * 1024 }>;
 
 /// An optional key, with the position of its value.
@@ -158,7 +158,7 @@ impl TryFrom<String> for TaskStateName {
 
     fn try_from(name: String) -> Result<TaskStateName, String> {
         let words = TaskState::ALL.map(TaskState::word);
-        // The first state, `unknown`, is not for agents.
+        // The first state, `unknown`, must not be published by agents.
         TaskState::of_word(&name)
             .map(TaskStateName)
             .ok_or_else(|| format!("cannot be `{name}`; {}", suggest(&name, &words[1..])))

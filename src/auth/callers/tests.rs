@@ -45,7 +45,7 @@ fn issuer_rule(issuer: &Issuer) -> IssuerRule {
     IssuerRule { tokens: token_rules(), keys: KeySource::Local(issuer.keys()) }
 }
 
-/// One of each kind.
+/// Rules with credentials of each kind.
 fn rules(issuer: &Issuer) -> AuthRules {
     AuthRules {
         api_keys: vec![key("key-1", "robot"), key("key-2", "robot"), key("key-3", "other")],
@@ -150,7 +150,7 @@ fn scopes_that_a_proxy_says_are_part_of_what_is_shown() {
     };
     assert_eq!(said(&[]), Ok(ScopeSet::default()));
     assert_eq!(said(&[b"a2a:read, a2a:send x"]), Ok(ScopeSet::new(["a2a:read", "a2a:send", "x"])));
-    // One of the two was sent by the client.
+    // The client has sent one of the two fields.
     assert_eq!(said(&[b"a2a:admin", b"a2a:read"]), Err(AuthRefusal::Wrong(NAME_REFUSED)));
     let of = |scopes: &'static [u8]| {
         let fields = Fields(vec![("x-user", b"jane"), ("x-scopes", scopes)]);
@@ -192,7 +192,7 @@ fn two_issuers_have_two_alices() {
     let second = of(&two, r#""https://two.example""#).unwrap();
     assert_eq!((first.name(), second.name()), ("alice", "alice"));
     assert!(first.owner() != second.owner() && first.issuer() == ISSUER);
-    // Neither issuer may sign for the other, and no third one may.
+    // No issuer may sign tokens of another issuer.
     assert!(of(&one, r#""https://two.example""#).is_err());
     assert!(of(&two, r#""https://issuer.example""#).is_err());
     let unknown = AuthRefusal::Wrong("the issuer of the token is not trusted here");

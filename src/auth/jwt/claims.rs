@@ -34,7 +34,7 @@ pub(super) fn check(claims: &Claims, rules: &TokenRules) -> Result<(), &'static 
     Ok(())
 }
 
-/// Checks that the token is valid now; returns when it ends, in ms since the Unix epoch.
+/// Checks that the token is valid now; returns when it expires, in ms since the Unix epoch.
 pub(super) fn check_time(claims: &Claims, now_unix_ms: u64) -> Result<u64, TokenRefusal> {
     let leeway_ms = f64::from(TOKEN_LEEWAY_S) * 1000.0;
     let ms = |name: &str| match claims.get(name) {
@@ -43,7 +43,7 @@ pub(super) fn check_time(claims: &Claims, now_unix_ms: u64) -> Result<u64, Token
     };
     let now_ms = now_unix_ms as f64;
     let ends_ms = ms("exp").map_err(|()| "the token's exp must be a number")?;
-    // Saturates: a time too large is the end of time, a time before the epoch its beginning.
+    // The cast saturates: a larger time becomes the largest, a time before the epoch becomes 0.
     let ends_ms = (ends_ms.ok_or("the token has no exp")? + leeway_ms) as u64;
     if now_unix_ms >= ends_ms {
         return Err(TokenRefusal::Expired("the token has expired"));
@@ -74,7 +74,8 @@ pub(super) fn principal(claims: &Claims, rules: &TokenRules) -> Result<Principal
     })
 }
 
-/// Whether a text may name a caller: not empty, not long, on one line.
+/// Whether a text may name a caller: it is not empty, at most [`CALLER_NAME_BYTES_MAX`] bytes long,
+/// and has no control characters.
 pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= CALLER_NAME_BYTES_MAX && !name.chars().any(char::is_control)
 }
@@ -93,7 +94,7 @@ fn tenants(claims: &Claims, rules: &TokenRules) -> Result<TenantGrant, &'static 
     })
 }
 
-/// RFC 8693 §4.2: names separated by blanks; or an array, as several issuers send it.
+/// RFC 8693 §4.2: names separated by blanks. Some issuers send an array instead.
 fn scopes(claims: &Claims, rules: &TokenRules) -> Result<ScopeSet, &'static str> {
     let mut names = Vec::new();
     for claim in rules.scope_claims.iter().filter_map(|name| claims.get(name)) {

@@ -1,7 +1,7 @@
 //! Signed tokens of an issuer: JWT (RFC 7519) as JWS (RFC 7515), under the rules of RFC 8725.
 //!
-//! Invariant: trusted issuers are configured with their keys; a token only selects one of them. A
-//! signature is verified before a claim is used, and everything that is not known to be right is
+//! Invariant: trusted issuers are configured with their keys; a token only selects one of these
+//! issuers. A signature is verified before a claim is used, and a token that cannot be verified is
 //! rejected. An expired token is rejected before its signature is verified, since the result is the
 //! same. The time is an argument, and no reason contains a secret.
 
@@ -25,11 +25,11 @@ pub use token::UnverifiedToken;
 /// The requirements for an issuer's tokens, and the meaning of its claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRules {
-    /// `iss` of its tokens, compared byte by byte.
+    /// `iss` of the issuer's tokens, compared byte by byte.
     pub issuer: String,
     /// One of these must be in `aud`; empty: `aud` is not checked.
     pub audiences: Vec<String>,
-    /// The accepted algorithms; empty: each that the key supports.
+    /// The accepted algorithms; empty: every algorithm that the key supports.
     pub algorithms: Vec<JwsAlgorithm>,
     /// The claim with the caller's name.
     pub name_claim: String,
@@ -46,8 +46,8 @@ pub struct TokenRules {
 }
 
 impl TokenRules {
-    /// Tokens of this issuer, for any audience: `sub` is the name, `scope` and `scp` are the
-    /// scopes.
+    /// Rules for tokens of this issuer, for any audience: `sub` is the name, `scope` and `scp` are
+    /// the scopes.
     pub fn new(issuer: impl Into<String>) -> TokenRules {
         TokenRules {
             issuer: issuer.into(),
@@ -70,18 +70,18 @@ pub struct VerifiedToken {
     pub principal: PrincipalBuf,
     /// When the token expires, including the leeway, in ms since the Unix epoch.
     pub expires_unix_ms: u64,
-    /// The grant of the key that signed it.
+    /// The grant of the key that signed the token.
     pub grant: Arc<Grant>,
 }
 
 /// Why a token is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenRefusal {
-    /// No key of the issuer has its `kid`. There may be newer keys.
+    /// No key of the issuer has the `kid` of the token. There may be newer keys.
     UnknownKey,
-    /// It has expired or is not valid yet; its signature was not verified.
+    /// The token has expired or is not valid yet; its signature was not verified.
     Expired(&'static str),
-    /// It is wrong, regardless of the keys.
+    /// The token is wrong, regardless of the keys.
     Wrong(&'static str),
 }
 
@@ -92,7 +92,8 @@ impl From<&'static str> for TokenRefusal {
 }
 
 impl TokenRules {
-    /// Rejects a token that would be invalid even with a right signature; returns when it expires.
+    /// Rejects a token that would be invalid even with a right signature; returns when the token
+    /// expires.
     pub(super) fn check_unverified(
         &self,
         token: &UnverifiedToken<'_>,
@@ -108,7 +109,7 @@ impl TokenRules {
         claims::check_time(&token.claims, now_unix_ms)
     }
 
-    /// Verifies a token of this issuer with its keys, and that it is valid now.
+    /// Verifies a token of this issuer with the issuer's keys, and that the token is valid now.
     ///
     /// # Errors
     /// [`TokenRefusal`]

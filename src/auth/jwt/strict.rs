@@ -15,8 +15,8 @@ use crate::json::base64;
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// RFC 7515 §2: base64url without padding, white space or set bits after the last byte (RFC 4648
-/// §3.5).
+/// RFC 7515 §2: base64url without padding or white space, and without set bits after the last byte
+/// (RFC 4648 §3.5).
 pub fn base64url(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     let digit = |byte: &u8| DIGITS.iter().position(|known| known == byte);
     let last = digit(text.as_bytes().last()?)?;
@@ -32,17 +32,17 @@ pub fn base64url(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     base64::decode(text).map(Zeroizing::new)
 }
 
-/// Why bytes are not an object.
+/// Why bytes are not a JSON object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoObject {
-    /// Not JSON in UTF-8, or not an object.
+    /// The bytes are not JSON in UTF-8, or not an object.
     Unreadable,
-    /// An object in it repeats a member, however it is escaped.
+    /// An object repeats a member, in any escaped form.
     Twice,
 }
 
-/// Reads an object without repeated members at any depth (RFC 7515 §4: "must be unique", RFC 7519
-/// §4 likewise).
+/// Reads an object without repeated members at any depth (RFC 7515 §4: "must be unique"; RFC 7519
+/// §4 requires the same).
 ///
 /// # Errors
 /// [`NoObject`]
@@ -50,13 +50,13 @@ pub fn object(bytes: &[u8]) -> Result<Map<String, Value>, NoObject> {
     match serde_json::from_slice::<UniqueValue>(bytes) {
         Ok(UniqueValue(Value::Object(members))) => Ok(members),
         Ok(UniqueValue(_)) => Err(NoObject::Unreadable),
-        // The only error of the visitor itself.
+        // The visitor itself returns no other error.
         Err(error) if error.is_data() => Err(NoObject::Twice),
         Err(_) => Err(NoObject::Unreadable),
     }
 }
 
-/// A value without repeated members in its objects. Depth: the limit of serde_json, 128.
+/// A value without repeated members in its objects. serde_json limits its depth to 128.
 struct UniqueValue(Value);
 
 impl<'de> Deserialize<'de> for UniqueValue {
@@ -130,7 +130,7 @@ mod tests {
         for text in ["", "A", "AA==", "AB", "AAB", "AAAAA", "+/+/", "AA A", "A\nA", "AA\0A", "Ä"] {
             assert!(base64url(text).is_none(), "{text:?}");
         }
-        // Of the possible last digits one in 16, and one in 4, is canonical.
+        // Of the possible last digits, one in 16, or one in 4, is canonical.
         let read = |head: &str| {
             let spell = |digit: &u8| format!("{head}{}", char::from(*digit));
             DIGITS.iter().filter(|digit| base64url(&spell(digit)).is_some()).count()

@@ -1,4 +1,4 @@
-//! The bytes of a token, before anything in it is trusted (RFC 7515 §5.2, RFC 7519 §7.2).
+//! The bytes of a token, before its content is trusted (RFC 7515 §5.2, RFC 7519 §7.2).
 //!
 //! Invariant: a token has one accepted form. Key references in its header (`jku`, `jwk`, `x5u`,
 //! `x5c`) are ignored; header members that would change its processing make it invalid.
@@ -23,7 +23,7 @@ pub struct UnverifiedToken<'t> {
 }
 
 impl fmt::Debug for UnverifiedToken<'_> {
-    /// Shows nothing of the token.
+    /// Omits the content of the token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UnverifiedToken")
             .field("algorithm", &self.algorithm)
@@ -35,7 +35,7 @@ impl<'t> UnverifiedToken<'t> {
     /// Reads a JWT in compact form.
     ///
     /// # Errors
-    /// Why it is invalid; the text repeats nothing of the token.
+    /// Why the token is invalid; the text repeats nothing of the token.
     pub fn read(token: &'t [u8]) -> Result<UnverifiedToken<'t>, &'static str> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err("the token is too long");
@@ -53,7 +53,7 @@ impl<'t> UnverifiedToken<'t> {
             _ => return Err("the token must have three parts"),
         }
         let signed = &token[..header.len() + 1 + claims.len()];
-        // RFC 7518 §3.6: an empty signature makes it unsecured.
+        // RFC 7518 §3.6: an empty signature makes the token unsecured.
         if signature.is_empty() {
             return Err("the token is not signed");
         }
@@ -71,22 +71,22 @@ impl<'t> UnverifiedToken<'t> {
         Ok(UnverifiedToken { signed, signature, algorithm, kid, claims })
     }
 
-    /// The issuer that it names; that issuer's keys must verify it.
+    /// The issuer that the token names; the token must be verified with the keys of this issuer.
     pub fn issuer(&self) -> Option<&str> {
         self.claims.get("iss").and_then(Value::as_str)
     }
 
-    /// The `kid` of its key.
+    /// The `kid` of the token's key.
     pub fn kid(&self) -> Option<&str> {
         self.kid.as_deref()
     }
 }
 
-/// Its algorithm, and the name of its key.
+/// Checks a header; returns its algorithm and the name of its key.
 fn check_header(
     header: &Map<String, Value>,
 ) -> Result<(JwsAlgorithm, Option<String>), &'static str> {
-    // RFC 7515 §4.1.11: critical extensions must be understood, and none are.
+    // RFC 7515 §4.1.11: critical extensions must be understood; this server understands none.
     if header.contains_key("crit") {
         return Err("the token's header requires an extension (crit)");
     }
@@ -94,7 +94,7 @@ fn check_header(
     if header.contains_key("enc") || header.contains_key("zip") {
         return Err("the token is encrypted");
     }
-    // RFC 7797 §3 changes the signed bytes; §6 requires it to be in `crit`.
+    // RFC 7797 §3: `b64` changes the signed bytes; §6 requires it to be in `crit`.
     if header.contains_key("b64") {
         return Err("the token's header requires an extension (b64)");
     }

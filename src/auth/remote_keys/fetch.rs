@@ -1,6 +1,6 @@
 //! One fetch of keys: its request, and the meaning of its response.
 //!
-//! Invariant: a document is used whole or not at all; an unreadable one changes no key.
+//! Invariant: a document is used as a whole or not at all; an unreadable document changes no key.
 
 use std::{fmt, sync::Arc, task::Waker};
 
@@ -19,7 +19,7 @@ pub struct KeyFetch {
     pub(super) source: Arc<RemoteKeys>,
     pub(super) number: u64,
     pub(super) url: String,
-    /// True: it is the metadata, not the keys.
+    /// True: the document is the metadata, not the keys.
     pub(super) is_metadata: bool,
     pub(super) due_ms: u64,
 }
@@ -27,7 +27,7 @@ pub struct KeyFetch {
 /// A fetched document: the content of a 200.
 #[derive(Clone, Debug, Default)]
 pub struct FetchedDocument {
-    /// The content, at most [`ISSUER_DOCUMENT_BYTES_MAX`] bytes and one more.
+    /// The content, at most [`ISSUER_DOCUMENT_BYTES_MAX`] + 1 bytes.
     pub content: Vec<u8>,
     /// The value of `Cache-Control`.
     pub cache_control: Option<String>,
@@ -45,13 +45,13 @@ impl KeyFetch {
         &self.url
     }
 
-    /// When to give up, in ms of [`Now::mono_ms`].
+    /// When the fetch times out, in ms of [`Now::mono_ms`].
     pub fn due_ms(&self) -> u64 {
         self.due_ms
     }
 
-    /// Whether a redirect may lead to `url`: to plain HTTP, on this machine, only if the first URL
-    /// was plain HTTP as well.
+    /// Whether a redirect may lead to `url`. Plain HTTP on this machine is allowed only if the
+    /// first URL was plain HTTP as well.
     pub fn may_go_to(&self, url: &str) -> bool {
         check_url(url).is_ok_and(|is_plain| !is_plain || self.source.is_plain)
     }
@@ -99,7 +99,7 @@ impl KeyFetch {
     }
 }
 
-/// RFC 9111 §5.2.2: for how many ms the keys are fresh.
+/// RFC 9111 §5.2.2: the number of ms for which the keys are fresh.
 pub(super) fn fresh_ms(cache_control: Option<&str>, default_ms: u64) -> u64 {
     let directives = cache_control.unwrap_or_default().split(',').map(str::trim);
     let mut fresh_ms = None;

@@ -1,6 +1,7 @@
 //! The locations from which keys may be fetched.
 //!
-//! Invariant: over TLS; plain HTTP only on this machine, and only if the configuration names it.
+//! Invariant: keys are fetched over TLS; plain HTTP is allowed only on this machine, and only if
+//! the configuration names it.
 
 use std::fmt;
 
@@ -9,18 +10,18 @@ use url::{Host, Url};
 /// The location of an issuer's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyLocation {
-    /// At this URL.
+    /// The keys are at this URL.
     Jwks(String),
-    /// The URL in the issuer's metadata, which is below the issuer's own URL.
+    /// The keys are at the URL in the issuer's metadata, which is below the issuer's own URL.
     OpenId,
 }
 
 /// Why keys cannot be fetched from a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyLocationError {
-    /// Not an absolute `http` or `https` URL with a host, or it has a password.
+    /// The URL is not an absolute `http` or `https` URL with a host, or it has a password.
     Url,
-    /// Neither `https` nor on this machine: a host on the path could forge callers.
+    /// The URL is neither `https` nor on this machine: a host on the path could forge callers.
     PlainHttp,
 }
 
@@ -37,7 +38,7 @@ impl fmt::Display for KeyLocationError {
 
 impl std::error::Error for KeyLocationError {}
 
-/// Whether keys may be fetched from a URL; `true`: plain HTTP on this machine.
+/// Whether keys may be fetched from a URL; `true`: by plain HTTP on this machine.
 pub(super) fn check_url(text: &str) -> Result<bool, KeyLocationError> {
     let url = Url::parse(text).map_err(|_| KeyLocationError::Url)?;
     let has_password = !url.username().is_empty() || url.password().is_some();

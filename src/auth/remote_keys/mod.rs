@@ -1,9 +1,9 @@
-//! The keys of an issuer at a URL: a JWK set, or the metadata that names one (OpenID Connect
+//! The keys of an issuer at a URL: a JWK set, or the metadata that names a JWK set (OpenID Connect
 //! Discovery 1.0 §4, RFC 8414).
 //!
 //! Invariants: nothing here blocks or fetches. A verifier polls [`RemoteKeys::poll`]; the driver
 //! with sockets gets its fetches from [`RemoteKeys::next_fetch`]. One fetch is in flight at a time.
-//! The number of waiting verifiers is bounded. Keys are never dropped because the issuer is down.
+//! The number of waiting verifiers is bounded. Keys are not dropped while the issuer is down.
 
 mod fetch;
 mod location;
@@ -38,7 +38,7 @@ pub struct RemoteKeys {
     location: KeyLocation,
     /// The first URL to fetch.
     url: String,
-    /// True: the URL is plain HTTP on this machine, and further URLs may be as well.
+    /// True: the URL is plain HTTP on this machine, and further URLs may be plain HTTP as well.
     is_plain: bool,
     refresh_ms: u64,
     state: Mutex<RemoteState>,
@@ -49,17 +49,17 @@ struct RemoteState {
     keys: Option<Arc<TokenKeys>>,
     /// When the keys were fetched.
     fetched_unix_ms: Option<u64>,
-    /// The number of the fetch in flight, and when it counts as failed.
+    /// The number of the fetch in flight, and when that fetch counts as failed.
     under_way: Option<(u64, u64)>,
     fetches: u64,
-    /// When the next fetch begins; 0: now.
+    /// When the next fetch starts; 0: now.
     due_ms: u64,
     /// Consecutive failures, and the reason of the last one.
     failures: u32,
     problem: Option<String>,
-    /// Until when requests wait for the first keys.
+    /// The time until which requests wait for the first keys.
     first_until_ms: Option<u64>,
-    /// Until when requests wait for newer keys, after an unknown `kid`.
+    /// The time until which requests wait for newer keys, after an unknown `kid`.
     newer_until_ms: Option<u64>,
     /// When an unknown `kid` may cause a fetch again.
     kid_due_ms: u64,
@@ -67,11 +67,11 @@ struct RemoteState {
     kids_asked: Vec<SecretDigest>,
     /// Kids that the last fetch did not contain.
     kids_refused: Vec<SecretDigest>,
-    /// A waiting request, and its peer by the bits of its address.
+    /// The wakers of waiting requests, each with its peer as the bits of its address.
     waiters: Vec<(Waker, Option<u128>)>,
     /// Wakes the fetcher.
     fetcher: Option<Waker>,
-    /// The rules were replaced; these keys admit no caller any more.
+    /// True: the rules were replaced, and these keys admit no more callers.
     is_closed: bool,
 }
 
@@ -89,9 +89,9 @@ pub struct KeyWaiter<'a> {
 pub struct KeyStatus {
     /// The issuer.
     pub issuer: String,
-    /// The number of usable keys; `None`: they were never fetched.
+    /// The number of usable keys; `None`: the keys were never fetched.
     pub keys: Option<usize>,
-    /// When they were fetched.
+    /// When the keys were fetched.
     pub fetched_unix_ms: Option<u64>,
     /// Why the last fetch failed; `None`: it succeeded.
     pub problem: Option<String>,
@@ -100,9 +100,9 @@ pub struct KeyStatus {
 /// The next step of the fetcher.
 #[derive(Debug)]
 pub enum NextFetch {
-    /// Fetches this.
+    /// Fetch this document.
     Fetch(KeyFetch),
-    /// Waits until this time, in ms of [`Now::mono_ms`], or until it is woken.
+    /// Wait until this time, in ms of [`Now::mono_ms`], or until woken.
     Wait(u64),
 }
 
@@ -114,8 +114,8 @@ impl fmt::Debug for RemoteKeys {
 }
 
 impl RemoteKeys {
-    /// The keys of this issuer; they are fetched again after `refresh_ms`, or as their server's
-    /// `Cache-Control` states.
+    /// The keys of this issuer. They are fetched again after `refresh_ms`, or as the
+    /// `Cache-Control` of their server states.
     ///
     /// # Errors
     /// [`KeyLocationError`]
@@ -141,7 +141,7 @@ impl RemoteKeys {
         Ok(RemoteKeys { issuer, location, url, is_plain, refresh_ms, state })
     }
 
-    /// The same keys, which have admitted no caller yet.
+    /// A copy of the keys that has not admitted a caller yet.
     pub(super) fn anew(&self) -> RemoteKeys {
         let state = {
             let state = self.state();
@@ -165,7 +165,7 @@ impl RemoteKeys {
         }
     }
 
-    /// Stops admitting callers by these keys, and releases callers that they admitted.
+    /// Stops admitting callers by these keys, and releases the callers that the keys admitted.
     pub(super) fn close(&self) {
         let woken = {
             let mut state = self.state();
@@ -182,7 +182,7 @@ impl RemoteKeys {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The location of the keys, and after how many ms they are fetched again.
+    /// The location of the keys, and the ms after which they are fetched again.
     pub fn location(&self) -> (&KeyLocation, u64) {
         (&self.location, self.refresh_ms)
     }
@@ -198,8 +198,8 @@ impl RemoteKeys {
         }
     }
 
-    /// The keys. Callers wait only for the first fetch; after it has failed, they get an error
-    /// until keys are available.
+    /// Returns the keys. Requests wait only for the first fetch; if this fetch fails, requests get
+    /// an error until keys are available.
     ///
     /// # Errors
     /// [`AuthRefusal::Unavailable`]
@@ -220,12 +220,12 @@ impl RemoteKeys {
         state.wait(waiter)
     }
 
-    /// Newer keys than `seen`, which lack the `kid` of a token. An unknown `kid` causes a fetch at
-    /// most once in [`ISSUER_KID_MS`].
+    /// Returns newer keys than `seen`, which lack the `kid` of a token. An unknown `kid` causes a
+    /// fetch at most once in [`ISSUER_KID_MS`].
     ///
     /// # Errors
-    /// [`AuthRefusal::Wrong`] after a fetch for this `kid` that did not contain it;
-    /// [`AuthRefusal::Unavailable`], with the seconds until the next fetch, until then.
+    /// [`AuthRefusal::Wrong`] if a fetch for this `kid` did not contain it; before such a fetch
+    /// [`AuthRefusal::Unavailable`], with the seconds until the next fetch.
     pub fn poll_newer(
         &self,
         seen: &Arc<TokenKeys>,
@@ -269,7 +269,7 @@ impl RemoteKeys {
         waiting
     }
 
-    /// The fetch to begin now; `wake` is woken when that changes.
+    /// The fetch to start now; `wake` is woken when the answer changes.
     pub fn next_fetch(self: &Arc<RemoteKeys>, now: Now, wake: &Waker) -> NextFetch {
         let mut state = self.state();
         if !state.fetcher.as_ref().is_some_and(|known| known.will_wake(wake)) {
@@ -280,7 +280,7 @@ impl RemoteKeys {
                 return NextFetch::Wait(until_ms);
             }
             // The fetcher has disappeared, or is too slow.
-            let woken = state.fail(number, now, "it timed out".to_owned());
+            let woken = state.fail(number, now, "the fetch timed out".to_owned());
             let due_ms = state.due_ms;
             drop(state);
             woken.into_iter().for_each(Waker::wake);
@@ -312,8 +312,8 @@ impl RemoteKeys {
             if let Some(old) = &old {
                 old.withdraw_but(&keys);
             }
-            // Names of current keys are found before this list is checked. The names of keys that
-            // the issuer has removed are wrong as well.
+            // Names of current keys are found before this list is checked. Names of keys that the
+            // issuer has removed are wrong as well.
             let gone = old.iter().flat_map(|old| old.names()).filter(|kid| !keys.has_name(kid));
             let gone = gone.map(|kid| SecretDigest::of(kid.as_bytes()));
             state.kids_refused = state.kids_asked.drain(..).chain(gone).collect();
@@ -328,8 +328,8 @@ impl RemoteKeys {
 }
 
 impl RemoteState {
-    /// Records an unknown `kid` until the next fetch. Beyond [`ISSUER_KIDS_ASKED_MAX`] it stays
-    /// undecided, and its tokens are [`AuthRefusal::Unavailable`].
+    /// Records an unknown `kid` until the next fetch. Beyond [`ISSUER_KIDS_ASKED_MAX`] kids, it
+    /// stays undecided, and its tokens are [`AuthRefusal::Unavailable`].
     fn ask_for(&mut self, kid: SecretDigest) {
         if self.kids_asked.len() < ISSUER_KIDS_ASKED_MAX && !self.kids_asked.contains(&kid) {
             self.kids_asked.push(kid);
@@ -374,7 +374,7 @@ impl RemoteState {
     }
 }
 
-/// Whole seconds, at least one.
+/// The time until `due_ms` in whole seconds, at least one.
 fn seconds_until(due_ms: u64, now: Now) -> u32 {
     let seconds = due_ms.saturating_sub(now.mono_ms).div_ceil(1_000);
     u32::try_from(seconds).unwrap_or(u32::MAX).max(1)

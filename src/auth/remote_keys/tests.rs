@@ -10,7 +10,7 @@ use crate::auth::jws::encode_url;
 
 const ISSUER: &str = "https://issuer.example";
 
-/// A set of one Ed25519 key without a known private key.
+/// A set of one Ed25519 key with an unknown private key.
 fn set(kid: &str, byte: u8) -> Vec<u8> {
     let x = encode_url(&[byte; 32]);
     format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","kid":"{kid}","x":"{x}"}}]}}"#).into_bytes()
@@ -43,7 +43,7 @@ fn document(content: Vec<u8>) -> Result<FetchedDocument, String> {
     Ok(FetchedDocument { content, cache_control: None })
 }
 
-/// Fetches a set at a time.
+/// Fetches a set at this time.
 fn fetch(keys: &Arc<RemoteKeys>, mono_ms: u64, content: Vec<u8>) {
     assert!(next(keys, mono_ms).unwrap().end(at(mono_ms), document(content)).is_none());
 }
@@ -99,7 +99,7 @@ fn issuer_peer_waiters_max() {
         let (wake, address) = (&wakers[n], Some(address.parse().unwrap()));
         keys.poll(at(0), KeyWaiter { wake, address }).is_pending()
     };
-    // Addresses in the same network of 64 bits are the same peer.
+    // Addresses in the same network of 64 bits belong to the same peer.
     for n in 0..ISSUER_PEER_WAITERS_MAX {
         assert!(waits(n, &format!("2001:db8::{n:x}")), "{n}");
     }
@@ -128,12 +128,12 @@ fn issuer_waiters_max() {
 
 #[test]
 fn nobody_waits_longer_than_issuer_wait_ms() {
-    // No fetcher.
+    // There is no fetcher.
     let keys = remote();
     assert!(keys.poll(at(10), no_caller(Waker::noop())).is_pending());
     assert!(keys.poll(at(5_009), no_caller(Waker::noop())).is_pending());
     assert_eq!(keys.poll(at(5_010), no_caller(Waker::noop())).map(Result::err), unreadable(1));
-    // The fetcher does not return, or too late.
+    // The fetcher never returns, or returns too late.
     let keys = remote();
     let count = Arc::<Count>::default();
     assert!(keys.poll(at(10), no_caller(&Waker::from(Arc::clone(&count)))).is_pending());
@@ -143,7 +143,7 @@ fn nobody_waits_longer_than_issuer_wait_ms() {
     assert_eq!(count.0.load(Ordering::Relaxed), 1);
     assert!(lost.end(at(5_011), document(set("a", 1))).is_none());
     assert_eq!(keys.poll(at(5_011), no_caller(Waker::noop())).map(Result::err), unreadable(1));
-    assert_eq!(keys.status().problem.as_deref(), Some("it timed out"));
+    assert_eq!(keys.status().problem.as_deref(), Some("the fetch timed out"));
     fetch(&keys, 6_010, set("a", 1));
     assert_eq!(ready(&keys, 6_010).len(), 1);
 }
@@ -211,12 +211,13 @@ fn unknown_kids_ask_the_issuer_once_in_issuer_kid_ms() {
     // The waiting caller sees the new keys.
     let Poll::Ready(Ok(second)) = newer(&seen, "b", 3) else { panic!("no newer keys") };
     assert!(second.has_name("b"));
-    // A kid that the fetch did not contain is wrong, a kid that was seen later is undecided.
+    // A kid that the fetch did not contain is wrong; a kid that was seen later is undecided.
     let refused = |kid: &str, ms| newer(&second, kid, ms).map(|newer| newer.unwrap_err());
     assert_eq!(refused("c", 4), Poll::Ready(AuthRefusal::Wrong(UNKNOWN_KID)));
     let later = |retry_s| Poll::Ready(AuthRefusal::Unavailable { why: LATER_KID, retry_s });
     assert_eq!((refused("d", 5), refused("d", 59_001)), (later(60), later(1)));
-    // The next fetch is possible after the pause, even if new kids were seen in it, and decides.
+    // The next fetch is possible after the pause, even if new kids were seen in the pause, and
+    // decides.
     assert!(newer(&second, "e", 60_001).is_pending());
     fetch(&keys, 60_002, set("d", 3));
     assert!(ready(&keys, 60_002).has_name("d"));
@@ -235,7 +236,7 @@ fn unknown_kids_ask_the_issuer_once_in_issuer_kid_ms() {
     let failed = next(&keys, 400_000).unwrap().end(at(400_001), Err("it is down".to_owned()));
     assert!(failed.is_none());
     assert_eq!(newer(&third, "x", 400_002).map(Result::err), unreadable(1));
-    // No fetcher: callers wait no longer than for the first keys.
+    // There is no fetcher: callers wait no longer than for the first keys.
     assert!(newer(&third, "x", 500_000).is_pending() && newer(&third, "x", 504_999).is_pending());
     assert!(newer(&third, "x", 505_000).is_ready());
 }

@@ -1,4 +1,4 @@
-//! The card of an agent as a message, in the form of either generation, or as JSON in one.
+//! The card of an agent as a protobuf message of its generation, or as JSON in a `JsonPayload`.
 
 use crate::{
     binding::{
@@ -24,7 +24,7 @@ use super::{
     from_json::struct_field,
 };
 
-/// Answers with the card (A2A 1.0 §3.1.11); 0.3 clients request any card by the same operation.
+/// Answers with the card (A2A 1.0 §3.1.11). 0.3 clients request all cards by this operation.
 pub(super) fn answer(cx: &mut CallContext<'_>, format: &AnswerFormat<'_>) -> Handled {
     let mut card = Vec::new();
     let asked = cx.authorize(Op::ExtendedCard);
@@ -47,7 +47,7 @@ fn push(out: &mut Vec<u8>, cx: &CallContext<'_>, format: &AnswerFormat<'_>) -> R
     }
     let profile = cx.service.profile(endpoint.agent);
     let profile = profile.ok_or(FaultKind::ExtendedAgentCardNotConfigured)?;
-    // The default agent answers at the root, the others under their names.
+    // The default agent answers at the root, other agents under their names.
     let name = Some(&profile.name).filter(|_| endpoint.agent.0 > 0);
     let base = name.map_or_else(String::new, |name| format!("/agents/{name}"));
     let origin = cx.origin();
@@ -79,7 +79,7 @@ fn push(out: &mut Vec<u8>, cx: &CallContext<'_>, format: &AnswerFormat<'_>) -> R
     Ok(())
 }
 
-/// The interfaces and settings of the server that its cards show.
+/// The capabilities of the server that cards declare.
 #[derive(Clone, Copy)]
 pub(super) struct Offers {
     pub extended: bool,
@@ -120,7 +120,7 @@ pub(super) fn v1(
     texts(&mut writer, field::ICON_URL, profile.icon_url.as_deref());
 }
 
-/// Appends the card of 0.3: its own interfaces, or all of them if it has none.
+/// Appends the card of 0.3, with the interfaces of 0.x, or with all if the agent has none of 0.x.
 pub(super) fn v03(
     out: &mut Vec<u8>,
     skills: &Skills<'_>,
@@ -157,7 +157,7 @@ pub(super) fn v03(
 }
 
 fn provider(writer: &mut Writer<'_>, profile: &Profile) {
-    // Both generations number these fields alike.
+    // Both generations use the same field numbers here.
     use v1::{agent_card as card, agent_provider as field};
     if let Some(provider) = &profile.provider {
         let nested = writer.open(card::PROVIDER, 64);
@@ -168,7 +168,7 @@ fn provider(writer: &mut Writer<'_>, profile: &Profile) {
 }
 
 fn extensions(writer: &mut Writer<'_>, profile: &Profile) {
-    // Both generations number these fields alike.
+    // Both generations use the same field numbers here.
     use v1::{agent_capabilities as can, agent_extension as field};
     for extension in &profile.extensions {
         let nested = writer.open(can::EXTENSIONS, 64);
@@ -191,7 +191,7 @@ pub(super) struct Skills<'p> {
 
 impl Skills<'_> {
     fn push(&self, writer: &mut Writer<'_>, number: u32, generation: Generation) {
-        // Both generations number these fields alike.
+        // Both generations use the same field numbers here.
         use v1::agent_skill as field;
         for skill in card::skills(self.profile, self.scopes) {
             let [input_modes, output_modes] = card::modes_of(skill, self.profile);

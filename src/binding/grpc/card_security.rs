@@ -1,7 +1,8 @@
-//! The security and the signatures of a card, as fields of the card's message: through its
-//! ProtoJSON, because a card is rarely sent.
+//! The security and the signatures of a card, as fields of the card's message. They are converted
+//! from ProtoJSON, which is slower but sufficient, because a card is rarely sent.
 //!
-//! Invariant: an OAuth flow that the generation has no field for leaves no half-written scheme.
+//! Invariant: a scheme with an OAuth flow that the generation does not support is omitted
+//! completely.
 
 use crate::{
     dialect::card_security::proto_json,
@@ -46,7 +47,7 @@ fn schemes_json(scheme: &CardScheme) -> Vec<u8> {
     proto_json(std::slice::from_ref(scheme), &[], "")
 }
 
-/// The schemas of a card and of a skill, and the name of the requirements in them.
+/// The schemas of a card and of a skill, and the name of their field for security requirements.
 fn words(generation: Generation) -> (&'static Schema, &'static Schema, &'static str) {
     match generation {
         Generation::V1 => (&v1::AGENT_CARD, &v1::AGENT_SKILL, "securityRequirements"),
@@ -54,7 +55,7 @@ fn words(generation: Generation) -> (&'static Schema, &'static Schema, &'static 
     }
 }
 
-/// Appends all fields of the message that this object represents, or nothing.
+/// Appends all fields of the message that this object represents, or no field if one is invalid.
 fn push_json(out: &mut Vec<u8>, schema: &Schema, json: &[u8]) {
     let (before, mut parser) = (out.len(), Parser::new());
     let value = parser.parse(json, DEPTH_MAX);

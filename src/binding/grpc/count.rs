@@ -1,9 +1,9 @@
-//! The numbers of the events of a stream over gRPC.
+//! The event numbers of a stream over gRPC.
 //!
-//! Invariant: a message has no field for its number, so its subscriber counts from the number of
-//! the first event, which the head of the answer names; each event is one more than the one before.
-//! A subscriber that resumes before the replay window always begins with a snapshot; a subscriber
-//! that needs a snapshot in between is disconnected, and subscribes again.
+//! Invariant: a message has no field for an event number, so the subscriber counts from the number
+//! of the first event, which is in the head of the answer; numbers increase by one. A stream that
+//! resumes before the replay window begins with a snapshot. A subscriber that needs a snapshot
+//! later is disconnected, and must subscribe again.
 
 use crate::{
     binding::{
@@ -14,24 +14,24 @@ use crate::{
     service::Cursor,
 };
 
-/// The count of a subscriber.
+/// The count of a subscriber's events.
 pub struct EventCount {
     /// The number of the next event.
     next: u64,
-    /// The number of the first event, once it was sent.
+    /// The number of the first event, once this event is counted.
     first: Option<u64>,
-    /// The fields of the head, until it is written.
+    /// The fields of the head, until the head is written.
     head: Option<FieldLinesBuf>,
 }
 
 impl EventCount {
-    /// The count of a stream that continues at `cursor`; its head will have these fields.
+    /// The count of a stream that continues at `cursor`; `fields`: the fields of its head.
     pub fn new(cursor: &Cursor, fields: FieldLinesBuf) -> EventCount {
         let next = cursor.seq + u64::from(!cursor.snapshot);
         EventCount { next, first: None, head: Some(fields) }
     }
 
-    /// Counts an event with this number, if it has one; false: the subscriber's count would be
+    /// Counts an event; `number`: its number, if it has one. False: the subscriber would count
     /// wrong.
     #[inline(always)]
     pub fn counts(&mut self, number: Option<u64>) -> bool {
@@ -49,8 +49,7 @@ impl EventCount {
         self.head.is_some()
     }
 
-    /// Writes the head, if it is not written: in front of the events, which are the output from
-    /// `start` on.
+    /// Writes the head, if it is not written, before the events in the output from `start` on.
     pub fn write_head(
         &mut self,
         writer: &mut ResponseWriter<'_>,
@@ -71,7 +70,7 @@ impl EventCount {
         });
     }
 
-    /// Bytes behind pointers.
+    /// Bytes on the heap.
     pub fn held_bytes(&self) -> usize {
         self.head.as_ref().map_or(0, FieldLinesBuf::held_bytes)
     }
@@ -94,7 +93,7 @@ mod tests {
     fn the_first_number_is_known_and_each_other_is_one_more() {
         assert_eq!(count(3, true, &[Some(3), Some(4), Some(5)]), (vec![true; 3], 3));
         assert_eq!(count(3, false, &[Some(4), Some(5)]), (vec![true; 2], 4));
-        // A subscriber from before the window always begins with a snapshot.
+        // A subscriber that resumes before the window always begins with a snapshot.
         assert_eq!(count(3, false, &[Some(90), Some(91)]), (vec![true; 2], 90));
         // No event was sent yet.
         assert_eq!(count(3, true, &[]), (vec![], 3));

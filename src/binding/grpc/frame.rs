@@ -7,7 +7,7 @@ use crate::{
     limits::SERVICE_MESSAGE_BYTES_MAX,
 };
 
-/// Bytes in front of every message.
+/// Bytes before every message.
 pub const PREFIX: usize = 5;
 
 /// The start of a message, for [`finish`].
@@ -21,50 +21,50 @@ pub fn begin(out: &mut Vec<u8>) -> Frame {
     Frame(out.len())
 }
 
-/// Ends a message by writing its length in front of it.
+/// Ends a message: writes its length before it.
 #[inline]
 pub fn finish(out: &mut [u8], frame: Frame) {
     let length = (out.len() - frame.0) as u32;
     out[frame.0 - 4..frame.0].copy_from_slice(&length.to_be_bytes());
 }
 
-/// The message that was begun at this offset.
+/// The start of the message that began at this offset.
 #[inline]
 pub fn begun_at(start: usize) -> Frame {
     Frame(start + PREFIX)
 }
 
-/// The state of a request's bytes.
+/// What the received bytes of a request contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framed {
-    /// Incomplete: the total number of bytes that are needed, as far as is known.
+    /// An incomplete message, which needs at least this number of bytes.
     Partial(usize),
     /// A message of this length, after its prefix.
     Whole(usize),
-    /// The same, and the message is compressed.
+    /// A compressed message of this length, after its prefix.
     Compressed(usize),
     /// A message longer than allowed.
     TooLarge,
 }
 
-/// The one message of a request.
+/// The single message of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnlyMessage<'b> {
-    /// Its bytes as received.
+    /// The bytes as received.
     pub bytes: &'b [u8],
-    /// True: it is compressed.
+    /// True: the message is compressed.
     pub is_compressed: bool,
 }
 
-/// True: the first message is compressed. Its flag must have arrived.
+/// True: the first message is compressed; false also if its flag has not arrived.
 pub fn is_compressed(body: &[u8]) -> bool {
     body.first().is_some_and(|flag| *flag != 0)
 }
 
-/// The one message of a request that has one.
+/// The single message of a request.
 ///
 /// # Errors
-/// The status of a request with no message, several, an incomplete one, or an unsupported one.
+/// The status of a request with no message, an incomplete or too large message, or more than one.
 pub fn only(body: &[u8], bytes_max: usize) -> Result<OnlyMessage<'_>, Status> {
     let invalid = |why| Err(Status::new(Code::InvalidArgument, why));
     match look(body, bytes_max) {
@@ -101,13 +101,13 @@ pub fn too_large(bytes_max: usize) -> Status {
 /// Decompresses a message; `encoding`: the value of `grpc-encoding`.
 ///
 /// # Errors
-/// The status of a message in an unsupported encoding, of a malformed one, and of a decompressed
-/// one of more than `bytes_max` bytes.
+/// The status of a message with an unsupported encoding, malformed content, or more than
+/// `bytes_max` bytes when decompressed.
 #[cold]
 pub fn inflate(encoding: Option<&[u8]>, coded: &[u8], bytes_max: usize) -> Result<Vec<u8>, Status> {
     let internal = |why| Status::new(Code::Internal, why);
     match encoding {
-        // gRPC, "Compression": the flag needs the field.
+        // gRPC, "Compression": a message with the flag needs the field.
         None | Some(b"identity") => Err(internal("a message is compressed without grpc-encoding")),
         Some(b"gzip") if cfg!(feature = "compression") => {
             ContentCoding::Gzip.inflate(coded, bytes_max, 0).map_err(|error| match error {
@@ -123,7 +123,7 @@ pub fn inflate(encoding: Option<&[u8]>, coded: &[u8], bytes_max: usize) -> Resul
     }
 }
 
-/// The value of `grpc-accept-encoding` in every head of an answer.
+/// The value of `grpc-accept-encoding` in the head of every answer.
 pub const ACCEPTED_ENCODINGS: &str =
     if cfg!(feature = "compression") { "identity,gzip" } else { "identity" };
 

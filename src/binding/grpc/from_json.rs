@@ -1,8 +1,9 @@
-//! JSON text to `google.protobuf.Struct` and `Value`.
+//! Converts JSON text to `google.protobuf.Struct` and `Value`.
 //!
-//! Invariant: stored JSON is sent over gRPC as `Struct`, where every number is a double. Whole
-//! numbers beyond 2^53 lose their last digits there, and a number beyond a double becomes the
-//! largest one (`Infinity` is valid neither in JSON nor in `Struct`). Nothing here recurses.
+//! Invariant: stored JSON is sent over gRPC as `Struct`, in which every number is a double.
+//! Integers above 2^53 lose their last digits, and a number above the largest double becomes the
+//! largest double (`Infinity` is valid neither in JSON nor in `Struct`). The conversion does not
+//! recurse.
 
 use smallvec::SmallVec;
 
@@ -21,7 +22,7 @@ pub fn struct_field(out: &mut Vec<u8>, number: u32, json: &[u8]) {
     Tree::new(out, json).write(number, true);
 }
 
-/// Appends the fields of a `Struct` for a JSON object, to an open message.
+/// Appends the fields of a `Struct` for a JSON object to an open message.
 pub fn struct_members(out: &mut Vec<u8>, json: &[u8]) {
     let mut tree = Tree::new(out, json);
     tree.enter(0);
@@ -33,15 +34,15 @@ pub fn value_field(out: &mut Vec<u8>, number: u32, json: &[u8]) {
     Tree::new(out, json).write(number, false);
 }
 
-/// A JSON text that is being converted. It is valid, like all stored JSON; an invalid text would
-/// end early, with correct lengths.
+/// A JSON text that is being converted. The text is valid, like all stored JSON; the output of an
+/// invalid text would end early, with correct lengths.
 struct Tree<'t, 'v> {
     json: &'t [u8],
     at: usize,
     writer: Writer<'v>,
     /// The open messages, outermost first.
     nested: SmallVec<[Nested; 24]>,
-    /// The open containers: whether it is an object, and the number of messages that end with it.
+    /// The open containers: whether each is an object, and the number of messages that end with it.
     open: SmallVec<[(bool, u8); 8]>,
 }
 
@@ -61,7 +62,7 @@ impl<'t, 'v> Tree<'t, 'v> {
         self.finish();
     }
 
-    /// Enters an object in an already open `Struct`; `ends` messages end with it.
+    /// Enters an object after its `Struct` was opened; `ends` messages end with the object.
     fn enter(&mut self, ends: u8) {
         let brace = self.json.iter().position(|byte| *byte == b'{');
         self.at = brace.map_or(self.json.len(), |at| at + 1);
@@ -96,7 +97,7 @@ impl<'t, 'v> Tree<'t, 'v> {
         }
     }
 
-    /// Opens a message; the rest of the text is a guess at its length.
+    /// Opens a message; the length of the remaining text is a guess at its length.
     fn begin(&mut self, number: u32) {
         let nested = self.writer.open(number, self.json.len().saturating_sub(self.at));
         self.nested.push(nested);
@@ -121,7 +122,8 @@ impl<'t, 'v> Tree<'t, 'v> {
         None
     }
 
-    /// Writes the value that begins here into the open message; `ends` messages end with it.
+    /// Writes the value at the current position into the open message; `ends` messages end with the
+    /// value.
     fn value(&mut self, ends: u8) {
         match self.token() {
             Some(b'{') => return self.container(value::STRUCT_VALUE, true, ends),
@@ -141,7 +143,7 @@ impl<'t, 'v> Tree<'t, 'v> {
         self.open.push((is_object, ends + 1));
     }
 
-    /// `true`, `false`, `null` or a number.
+    /// Writes `true`, `false`, `null` or a number.
     fn word(&mut self) {
         let rest = self.json.get(self.at..).unwrap_or_default();
         let ends = |b: &u8| matches!(b, b',' | b']' | b'}' | b' ' | b'\t' | b'\r' | b'\n');
@@ -162,7 +164,7 @@ impl<'t, 'v> Tree<'t, 'v> {
         }
     }
 
-    /// The text between the quotes that begin here.
+    /// The text between the quotes at the current position.
     fn string(&mut self) -> &'t [u8] {
         let start = self.at + 1;
         let rest = self.json.get(start..).unwrap_or_default();
@@ -180,7 +182,7 @@ impl<'t, 'v> Tree<'t, 'v> {
     }
 }
 
-/// Appends a string of the model: the text between the quotes of a JSON string.
+/// Appends a string of the model; `raw`: the text between the quotes of a JSON string.
 pub fn text_field(writer: &mut Writer<'_>, number: u32, raw: &[u8]) {
     if !raw.contains(&b'\\') {
         return writer.bytes(number, raw);

@@ -1,4 +1,4 @@
-//! The health checking protocol of gRPC: every service is served until the server drains.
+//! The health checking protocol of gRPC: every service is `SERVING` until the server drains.
 
 use crate::pb::{Fields, Writer};
 
@@ -14,7 +14,7 @@ use super::{
 pub enum Serving {
     /// Calls are answered.
     Yes = 1,
-    /// New tasks are rejected: the server is about to end.
+    /// The server shuts down; new tasks are rejected.
     No = 2,
     /// Unknown service.
     Unknown = 3,
@@ -34,7 +34,7 @@ impl Serving {
 /// Whether the service in a `HealthCheckRequest` exists.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` when the bytes are not such a message.
+/// `INVALID_ARGUMENT` when the bytes are not a `HealthCheckRequest`.
 pub fn is_known(message: &[u8]) -> Result<bool, Status> {
     let wrong =
         |_| Status::new(Code::InvalidArgument, "the message does not match its protobuf type");
@@ -44,7 +44,7 @@ pub fn is_known(message: &[u8]) -> Result<bool, Status> {
             service = value.text().map_err(wrong)?;
         }
     }
-    // The empty name means the server as a whole.
+    // The empty name stands for the whole server.
     Ok(service.is_empty() || SERVICES.contains(&service))
 }
 

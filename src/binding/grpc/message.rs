@@ -67,7 +67,7 @@ fn bounds<'a>(cx: &'a ReadCx<'_>) -> Bounds<'a> {
 fn why(wrong: NotJson, cx: &ReadCx<'_>) -> Cow<'static, str> {
     match wrong {
         NotJson::Malformed => "does not match its protobuf type".into(),
-        NotJson::Number => "must not hold numbers that are not finite".into(),
+        NotJson::Number => "must not contain infinite or NaN numbers".into(),
         NotJson::Depth => {
             let most = cx.limits.json_depth_max;
             format!("must not be nested more than {most} levels deep").into()
@@ -97,7 +97,7 @@ pub(super) fn read(
     message: &[u8],
     pack: &mut Vec<u8>,
 ) -> Result<Ids, Fault> {
-    // Both generations number their shared fields alike; 0.3 has no referenced tasks.
+    // Both generations use the same numbers for their common fields; 0.3 has no referenced tasks.
     use v1::message as field;
     let mut singular = Singular::default();
     for found in Fields(message) {
@@ -160,13 +160,13 @@ fn put_id(
 
 /// A repeated string of a message.
 struct RepeatedString {
-    /// Its field number.
+    /// The field number.
     number: u32,
-    /// Its name in faults.
+    /// The name in faults.
     name: &'static str,
-    /// The tag of its packed elements.
+    /// The tag of the packed elements.
     tag: u8,
-    /// True: its elements are identifiers.
+    /// True: the elements are identifiers.
     has_ids: bool,
 }
 
@@ -299,7 +299,7 @@ fn part_v03(cx: &ReadCx<'_>, part: &[u8], packer: &mut Packer<'_>) -> Result<(),
     put_metadata(cx, metadata, None, packer)
 }
 
-/// `DataPart.data`; if it is not set, an empty object.
+/// `DataPart.data`; an empty object if the field is not set.
 fn inner_data(part: &[u8]) -> Result<&[u8], Wrong> {
     let mut data = &[][..];
     for field in Fields(part) {
@@ -345,8 +345,7 @@ fn put_text(tag: u8, text: Value<'_>, packer: &mut Packer<'_>) -> Result<(), Wro
     Ok(())
 }
 
-/// The bytes are borrowed from the request and written once, in the base64 that every binding
-/// shows.
+/// Packs raw bytes as base64, the format of all bindings; they are copied only once.
 fn put_raw(raw: &[u8], packer: &mut Packer<'_>) {
     let nested = packer.open(part_tag::RAW);
     base64::push_encoded(packer.0, raw);

@@ -1,11 +1,12 @@
-//! gRPC: from the head and the one message of a request to a call, and the format of its answer.
+//! gRPC: decodes the head and the single message of a request into a call and the format of its
+//! answer.
 //!
-//! Invariant: nothing here knows HTTP/2. Requests are read straight into the call, answers written
-//! straight from the task, each message after its five bytes. A call ends with a status: in the
-//! trailers after its messages, or in a head without content.
+//! Invariant: this module is independent of HTTP/2. Requests are decoded directly into the call,
+//! and answers are encoded directly from the task, each message after its prefix of five bytes. A
+//! call ends with a status: in the trailers after its messages, or in a head without content.
 //!
-//! In scope: A2A 1.0 and 0.3, JSON in messages (a2a_rust), health, reflection (the driver runs
-//! their streams, `net/http2/services.rs`), and gzip: of requests, and of long answers except
+//! In scope: A2A 1.0 and 0.3, JSON in messages (a2a_rust), health and reflection (the driver runs
+//! their streams, `net/http2/services.rs`), and gzip for requests and for long answers except
 //! streams. Out of scope: other services.
 
 mod card;
@@ -19,11 +20,11 @@ mod message;
 mod parts;
 mod push;
 pub mod read;
-// HTTP/2 only: the bytes entry point has one message per call.
+// HTTP/2 only: without it, a call has only one message.
 #[cfg(any(feature = "grpc", feature = "internals"))]
 pub mod reflection;
 mod rpcs;
-// A server uses them for rare messages; the rest is for the client.
+// The server uses few schemas; the client uses all.
 #[cfg_attr(not(any(feature = "client", feature = "internals")), allow(dead_code))]
 pub mod schemas;
 pub mod status;
@@ -75,8 +76,8 @@ pub fn is_media(content_type: &[u8]) -> bool {
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
-/// The largest message of a call in bytes: a small one for health and reflection, which every
-/// client may call.
+/// The size limit of a message in bytes: a low limit for health and reflection, which every client
+/// may call.
 pub fn message_bytes_max(path: &str, limits: &Limits) -> usize {
     match path.starts_with("/grpc.") {
         true => limits.body_bytes_max.min(SERVICE_MESSAGE_BYTES_MAX),
@@ -91,18 +92,18 @@ pub struct Metadata<'x> {
     pub version: Option<&'x [u8]>,
     /// `a2a-last-event-id`: the last event that a resuming subscriber has seen.
     pub last_event_id: Option<u64>,
-    /// `a2a-tenant`: 1.0 has it in its messages, 0.3 has no other field for it.
+    /// `a2a-tenant`: messages of 1.0 have a field for it, messages of 0.3 have none.
     pub tenant: Option<&'x str>,
-    /// The head, for further terms of the call.
+    /// The head, for other terms of the call.
     pub head: Option<&'x Head<'x>>,
-    /// The origin that the client addressed, for cards.
+    /// The origin to which the client sent the request, for cards.
     pub origin: Origin<'x>,
-    /// All fields, for agents that request some.
+    /// All header fields, for agents that name some in their profiles.
     pub fields: RequestFields<'x>,
 }
 
 impl<'x> Metadata<'x> {
-    /// The terms of the call; `grpc-timeout` takes precedence over the field of HTTP.
+    /// The terms of the call; `grpc-timeout` takes precedence over the header field of HTTP.
     pub fn terms(self) -> CallTerms<'x> {
         let Some(head) = self.head else { return CallTerms::default() };
         let terms = CallTerms::of(head);
@@ -117,7 +118,7 @@ pub fn handle<'x>(
     buffers: &mut DecodeBuffers,
     body: &[u8],
 ) -> Handled {
-    // A path with a query names no rpc.
+    // A path with a query is unknown.
     let path = if head.query().is_none() { head.path() } else { "" };
     let Some(rpc) = rpc(path) else { return refuse_request(cx, 404, &no_rpc()) };
     if let Rpc::A2a(method) = rpc
@@ -153,7 +154,7 @@ pub fn handle<'x>(
     let last_event_id = head.value(Field::A2aLastEventId).and_then(number);
     let origin = Origin::of(cx.config, cx.peer, head);
     let version = head.value(Field::A2aVersion);
-    // An invalid text is an invalid name.
+    // A text that is not UTF-8 becomes an invalid name.
     let tenant = head.value(Field::A2aTenant).map(|name| str::from_utf8(name).unwrap_or("?"));
     let fields = RequestFields::of(head);
     let metadata = Metadata { version, last_event_id, tenant, head: Some(head), origin, fields };
@@ -166,7 +167,7 @@ pub fn handle<'x>(
         }
         Rpc::HealthCheck => check_health(cx, message),
         Rpc::HealthWatch | Rpc::Reflection => {
-            let why = "this rpc is not served here";
+            let why = "this rpc is not available over this transport";
             refuse_request(cx, 404, &Status::new(Code::Unimplemented, why))
         }
     }
@@ -202,7 +203,7 @@ pub fn no_rpc() -> Status {
     Status::new(Code::Unimplemented, "no such rpc")
 }
 
-/// Ends a call without messages: a response of trailers alone.
+/// Ends a call without messages: the response has only trailers.
 #[cold]
 pub fn refuse(writer: &mut ResponseWriter<'_>, status: &Status) -> Handled {
     writer.begin(200, media::GRPC, status.fields().get(), Content::Whole);
@@ -210,7 +211,7 @@ pub fn refuse(writer: &mut ResponseWriter<'_>, status: &Status) -> Handled {
     Handled::Answered
 }
 
-/// Ends a call after only its head was read, in the format of the service that it names.
+/// Ends a call of which only the head was read, in the format of its service.
 pub fn refuse_unread(writer: &mut ResponseWriter<'_>, head: &Head<'_>, fault: &Fault) -> Handled {
     let encode = match rpc(head.path()) {
         Some(Rpc::A2a(method)) => &method.wire.encode,
@@ -248,7 +249,7 @@ fn format<'p>(method: &'static GrpcMethod) -> AnswerFormat<'p> {
     }
 }
 
-/// Makes the call of a message, from a source that is [`RequestSource::Grpc`].
+/// Decodes and executes the call of a message; its source is [`RequestSource::Grpc`].
 pub fn call(
     cx: &mut CallContext<'_>,
     method: &'static GrpcMethod,
@@ -289,7 +290,8 @@ fn decode<'p>(
         tenant = asked.tenant;
         Ok(asked.call)
     })?;
-    // A2A 1.0 §8.3.2: clients send the tenant of the interface they chose; here it names the agent.
+    // A2A 1.0 §8.3.2: clients send the tenant of the interface that they have chosen; over gRPC it
+    // names the agent.
     if let RequestSource::Grpc(metadata) = cx.source {
         cx.named_beside = metadata.tenant;
     }

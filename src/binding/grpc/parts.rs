@@ -1,4 +1,4 @@
-//! Parts as messages, in the form of either generation.
+//! Encodes parts as messages of their generation.
 
 use crate::{
     json::base64,
@@ -25,7 +25,7 @@ pub(super) fn part_v1(writer: &mut Writer<'_>, part: Part<'_>) {
         Content::Raw(base64) => raw_field(writer, field::RAW, base64.raw()),
         Content::Url(url) => text_field(writer, field::URL, url.raw()),
         Content::Data(json) => value_field(writer.0, field::DATA, json.raw()),
-        // The proto has no field for an unknown part: it is sent as data.
+        // The proto has no field for an unknown part, so the part is sent as data.
         Content::Unknown(part) => value_field(writer.0, field::DATA, part.raw()),
     }
     for (tag, bytes) in part.fields() {
@@ -62,7 +62,7 @@ pub(super) fn part_v03(writer: &mut Writer<'_>, part: Part<'_>) {
                 struct_field(writer.0, data_part::DATA, json);
                 writer.close(data);
             } else {
-                // Wire §1.9: data that is not an object is wrapped, and marked.
+                // Wire §1.9: data that is not an object is wrapped in an object, and marked.
                 let wrapped = writer.open(data_part::DATA, json.len());
                 let member = writer.open(structure::FIELDS, json.len());
                 writer.bytes(entry::KEY, b"value");

@@ -1,4 +1,4 @@
-//! Push configurations over gRPC: the requests about them, and their answers (wire §4.2).
+//! Push configurations over gRPC: requests and answers (wire §4.2).
 
 use crate::{
     dialect::{ReadCx, push_ids, push_name},
@@ -85,8 +85,8 @@ pub(super) fn read<'p>(
     Ok(Asked { call: Call::Push(PushRequest { call, form }), tenant: said.tenant })
 }
 
-/// Reads the configuration in a message, and returns its position in the pack; `None`: it has no
-/// URL and is ignored (wire §10, trap 30).
+/// Reads the configuration of a send, and returns its position in the pack; `None`: the
+/// configuration has no URL and is ignored (wire §10, trap 30).
 pub(super) fn of_send(
     cx: &ReadCx<'_>,
     generation: Generation,
@@ -120,7 +120,7 @@ impl PushFields<'_> {
     }
 }
 
-/// Reads a text, replacing the previous one: of repeated fields the last counts.
+/// Reads a text in place of the previous: of repeated fields the last is used.
 fn text(
     field: &'static str,
     value: Value<'_>,
@@ -131,7 +131,7 @@ fn text(
     canonical(field, value, most, position)
 }
 
-/// A request of 1.0: to set one, the message is a configuration.
+/// Reads a request of 1.0; for `PushSet` the message is the configuration.
 fn request_v1<'p>(cx: &ReadCx<'_>, body: &'p [u8], said: &mut PushFields<'p>) -> Result<(), Fault> {
     use v1::{
         get_task_push_notification_config_request as one,
@@ -185,7 +185,7 @@ fn config_v1<'p>(
     Ok(())
 }
 
-/// A request of 0.3, which names resources.
+/// Reads a request of 0.3, which contains resource names.
 fn request_v03(cx: &ReadCx<'_>, body: &[u8], said: &mut PushFields<'_>) -> Result<(), Fault> {
     use v03::{
         create_task_push_notification_config_request as create,
@@ -243,14 +243,14 @@ fn config_v03(cx: &ReadCx<'_>, config: &[u8], said: &mut PushFields<'_>) -> Resu
     Ok(())
 }
 
-/// The first of the schemes, and the credentials.
+/// Reads the first scheme, and the credentials.
 fn authentication(
     cx: &ReadCx<'_>,
     message: &[u8],
     credentials: u32,
     said: &mut PushFields<'_>,
 ) -> Result<(), Fault> {
-    // Both generations have the scheme or the schemes first.
+    // Both generations use the same number for the scheme or schemes.
     use v1::authentication_info::SCHEME;
     let most = cx.limits.string_bytes_max;
     said.scheme.clear();
@@ -265,7 +265,7 @@ fn authentication(
     Ok(())
 }
 
-/// The ids in the resource name of a configuration, or of its task.
+/// Reads the ids in the resource name of a configuration or a task.
 fn resource(cx: &ReadCx<'_>, value: Value<'_>, said: &mut PushFields<'_>) -> Result<(), Fault> {
     let (task_id, id) = push_ids(value.bytes().map_err(malformed)?);
     let most = cx.limits.identifier_bytes_max;
@@ -279,7 +279,7 @@ fn resource(cx: &ReadCx<'_>, value: Value<'_>, said: &mut PushFields<'_>) -> Res
 
 /// Appends configurations, without credentials.
 pub(super) fn reply(writer: &mut Writer<'_>, generation: Generation, reply: &PushReply<'_>) {
-    // The lists of both generations are numbered alike.
+    // The lists of both generations use the same field numbers.
     use v1::list_task_push_notification_configs_response as list;
     match *reply {
         PushReply::Config { task_id, config } => put_config(writer, generation, task_id, config),
@@ -348,14 +348,14 @@ mod tests {
     use super::*;
     use crate::{fault::FaultKind, limits::Limits};
 
-    /// A message of texts.
+    /// A message with these text fields.
     fn message(fields: &[(u32, &[u8])]) -> Vec<u8> {
         let mut out = Vec::new();
         fields.iter().for_each(|(number, text)| Writer(&mut out).bytes(*number, text));
         out
     }
 
-    /// The result of reading a request: the call, or the error.
+    /// Reads a request, and formats the call or the error.
     fn said(generation: Generation, op: Op, body: &[u8]) -> String {
         let (limits, mut pack) = (Limits::default(), Vec::new());
         let cx = ReadCx {

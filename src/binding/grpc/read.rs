@@ -1,8 +1,9 @@
-//! Requests: from protocol buffers to a [`Call`], borrowed from the message and from the pack.
+//! Decodes requests from protocol buffers to a [`Call`], which is borrowed from the message and the
+//! pack.
 //!
-//! Invariant: an error of a JSON request of the same generation is the same error here, with the
-//! same text. proto3 has no absent strings: an empty one is unset. Of repeated singular fields the
-//! last counts, unknown ones are ignored.
+//! Invariant: errors have the same kind and text as for a JSON request of the same generation. In
+//! proto3 an empty string counts as unset. Of repeated singular fields the last is used; unknown
+//! fields are ignored.
 
 use crate::{
     dialect::{NO_GENERATIONS, ReadCx},
@@ -20,7 +21,7 @@ use super::{
     push,
 };
 
-/// A request's call, and the tenant it names (1.0; empty: none).
+/// The call of a request, and its tenant (1.0; empty: no tenant).
 pub struct Asked<'p> {
     /// The call.
     pub call: Call<'p>,
@@ -28,7 +29,7 @@ pub struct Asked<'p> {
     pub tenant: &'p str,
 }
 
-/// The fault of a malformed message: the client's mistake.
+/// The fault of a malformed message, an error of the client.
 pub(super) fn malformed(_: Malformed) -> Fault {
     Fault::because(FaultKind::InvalidRequest, "the message does not match its protobuf type")
 }
@@ -36,7 +37,7 @@ pub(super) fn malformed(_: Malformed) -> Fault {
 /// Reads the request of an operation of 1.0 or 0.3.
 ///
 /// # Errors
-/// `InvalidRequest` when the bytes are not a message, `InvalidParams` with its field.
+/// `InvalidRequest` when the bytes are not a message, `InvalidParams` with the invalid field.
 pub fn call<'p>(
     cx: &ReadCx<'_>,
     generation: Generation,
@@ -62,10 +63,10 @@ pub fn call<'p>(
     }
 }
 
-/// No field has this number.
+/// A number that no field has.
 const NONE: u32 = 0;
 
-/// Reads requests that need only the tenant.
+/// Reads a request of which only the tenant is used.
 fn only_tenant<'p>(call: Call<'p>, number: u32, body: &'p [u8]) -> Result<Asked<'p>, Fault> {
     let mut tenant = "";
     for field in Fields(body) {
@@ -77,7 +78,7 @@ fn only_tenant<'p>(call: Call<'p>, number: u32, body: &'p [u8]) -> Result<Asked<
     Ok(Asked { call, tenant })
 }
 
-/// The fields of `SendMessageRequest`, by generation.
+/// Reads a `SendMessageRequest`.
 fn send<'p>(
     cx: &ReadCx<'_>,
     generation: Generation,
@@ -144,10 +145,10 @@ fn send<'p>(
 struct SendOptions<'p> {
     mode: SendMode,
     history: Option<u32>,
-    /// The position in the pack of a JSON array of the output modes.
+    /// The position of the output modes in the pack, as a JSON array.
     modes: Option<(usize, usize)>,
     push: Option<&'p [u8]>,
-    /// True: it is only for a task of one generation (A2A 1.1).
+    /// True: the message requires a generation of its task (A2A 1.1).
     has_generation: bool,
 }
 
@@ -160,7 +161,7 @@ fn send_options<'p>(
     configuration: Option<&'p [u8]>,
     pack: &mut Vec<u8>,
 ) -> Result<SendOptions<'p>, Fault> {
-    // The fields are the same in both generations, but the last one has the opposite meaning.
+    // Both generations have the same fields, but the meaning of the last field is inverted.
     use v1::send_message_configuration as field;
     let mut options = SendOptions {
         mode: SendMode::Wait,
@@ -200,8 +201,8 @@ fn send_options<'p>(
     }
     let at_once = match generation {
         Generation::V1 => last,
-        // Wire §1.5: `blocking` has no presence; a request with a configuration counts as setting
-        // it.
+        // Wire §1.5: `blocking` has no presence, so a request with a configuration counts as one
+        // that sets the field.
         Generation::V01 | Generation::V03 => !last,
     };
     if at_once {
@@ -210,14 +211,14 @@ fn send_options<'p>(
     Ok(options)
 }
 
-/// `historyLength`: 0.3 cannot express 0, which means unset there.
+/// `historyLength`; in 0.3 the value 0 means unset.
 fn history(field: &'static str, generation: Generation, length: i32) -> Result<Option<u32>, Fault> {
     let length = u32::try_from(length)
         .map_err(|_| Fault::param(field, format!("must be from 0 to {}", i32::MAX)))?;
     Ok(Some(length).filter(|length| generation == Generation::V1 || *length > 0))
 }
 
-/// A required identifier, moved to the pack.
+/// Reads a required identifier into the pack.
 fn id<'p>(
     cx: &ReadCx<'_>,
     field: &'static str,
@@ -288,14 +289,14 @@ fn resource(value: Value<'_>) -> Result<Value<'_>, Fault> {
     Ok(Value::Bytes(name.strip_prefix(b"tasks/").unwrap_or(name)))
 }
 
-/// A task to act on, and the tenant.
+/// Reads the target task of an operation, and the tenant.
 fn target<'p>(
     cx: &ReadCx<'_>,
     generation: Generation,
     body: &'p [u8],
     pack: &'p mut Vec<u8>,
 ) -> Result<(Target<'p>, &'p str), Fault> {
-    // Cancel and subscribe agree on their first fields; `metadata` belongs to cancel.
+    // Cancel and subscribe have the same first fields; only cancel has `metadata`.
     use v1::cancel_task_request as new;
     let is_v1 = generation == Generation::V1;
     let (mut tenant, mut named, mut metadata) = ("", None, None);
@@ -374,7 +375,8 @@ fn list<'p>(cx: &ReadCx<'_>, body: &'p [u8], pack: &'p mut Vec<u8>) -> Result<As
     Ok(Asked { call: Call::List(list), tenant })
 }
 
-/// `google.protobuf.Timestamp` in milliseconds, rounded up: "at or after" stays true.
+/// `google.protobuf.Timestamp` in milliseconds, rounded up so that the filter "at or after" stays
+/// exact.
 fn after_ms(message: &[u8]) -> Result<u64, Fault> {
     let (mut seconds, mut nanos) = (0_i64, 0_i32);
     for field in Fields(message) {
@@ -384,7 +386,7 @@ fn after_ms(message: &[u8]) -> Result<u64, Fault> {
             _ => {}
         }
     }
-    // The years of RFC 3339, as the type defines; every task is after a time before 1970.
+    // The type allows the years of RFC 3339. A time before 1970 becomes 0, before every task.
     if seconds > 253_402_300_799 || !(0..1_000_000_000).contains(&nanos) {
         return Err(Fault::param("statusTimestampAfter", "must be a timestamp"));
     }

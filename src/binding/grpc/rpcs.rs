@@ -1,4 +1,4 @@
-//! Every served path and its rpc (wire §4.1): rows like JSON-RPC's, with messages as requests.
+//! The table of all paths and their rpcs (wire §4.1), with rows like those of the JSON-RPC methods.
 
 use crate::{
     dialect::{Method, Wire},
@@ -19,7 +19,7 @@ pub enum Rpc {
     HealthCheck,
     /// `grpc.health.v1.Health/Watch`.
     HealthWatch,
-    /// `ServerReflectionInfo` of either version.
+    /// `ServerReflectionInfo` of `v1` or `v1alpha`.
     Reflection,
 }
 
@@ -33,7 +33,7 @@ const JSON: &str = "a2a.v1.A2aService";
 const HEALTH: &str = "grpc.health.v1.Health";
 const REFLECTION_ALPHA: &str = "grpc.reflection.v1alpha.ServerReflection";
 
-/// A service of A2A, as a client selects it.
+/// The services of A2A from which a client chooses.
 #[cfg(any(feature = "client", feature = "internals"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrpcService {
@@ -47,7 +47,7 @@ pub enum GrpcService {
 
 #[cfg(any(feature = "client", feature = "internals"))]
 impl GrpcService {
-    /// Its name.
+    /// The name of the service.
     pub fn name(self) -> &'static str {
         match self {
             GrpcService::V1 => V1,
@@ -56,7 +56,7 @@ impl GrpcService {
         }
     }
 
-    /// The name of its rpc for an operation, if it has one.
+    /// The name of the service's rpc for an operation, if it has one.
     pub fn rpc(self, op: Op) -> Option<&'static str> {
         let table = match self {
             GrpcService::V1 => NEW,

@@ -22,7 +22,7 @@ mod map_entry {
 /// The trailers of a successful answer.
 const OK_FIELDS: FieldLines<'static> = field_lines!("grpc-status": "0");
 
-/// A status code of gRPC; the discriminants are its numbers.
+/// A status code of gRPC; the discriminants are the numbers of the codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Code {
@@ -30,7 +30,7 @@ pub enum Code {
     Ok = 0,
     /// The client has disconnected.
     Cancelled = 1,
-    /// The client's mistake.
+    /// An error of the client.
     InvalidArgument = 3,
     /// The client's deadline has expired.
     DeadlineExceeded = 4,
@@ -44,9 +44,9 @@ pub enum Code {
     ResourceExhausted = 8,
     /// Not possible in this state.
     FailedPrecondition = 9,
-    /// Not served.
+    /// Not supported.
     Unimplemented = 12,
-    /// A mistake of the server.
+    /// An error of the server.
     Internal = 13,
     /// Temporarily unavailable.
     Unavailable = 14,
@@ -59,9 +59,10 @@ pub enum Code {
 pub struct Status {
     /// The code.
     pub code: Code,
-    /// `grpc-message` before its percent-encoding; empty: none.
+    /// The value of `grpc-message` before percent-encoding; empty: no message.
     pub message: String,
-    /// `grpc-status-details-bin` before its base64: a `google.rpc.Status`; empty: none.
+    /// The value of `grpc-status-details-bin` before base64, a `google.rpc.Status`; empty: no
+    /// details.
     pub details: Vec<u8>,
 }
 
@@ -73,19 +74,19 @@ impl Status {
         Status { code, message: String::new(), details: Vec::new() }
     }
 
-    /// A status that is not an A2A fault: it has no details.
+    /// A status outside of A2A faults, without details.
     pub fn new(code: Code, message: impl Into<String>) -> Status {
         Status { message: message.into(), ..Status::plain(code) }
     }
 
-    /// The status of a fault, for clients whose answers `encode` writes.
+    /// The status of a fault, in the format of `encode`.
     pub fn of(fault: &Fault, encode: &Encode) -> Status {
         let mut details = Vec::new();
         (encode.fault)(&mut details, fault, &WriteCx::new(Op::Send));
         match encode.generation {
             Generation::V1 => Status { code: code_v1(fault.kind), message: text(fault), details },
             Generation::V01 | Generation::V03 => {
-                // Wire §2.4: a 0.3 client reads the name of the error before the text.
+                // Wire §2.4: a 0.3 client expects the name of the error before the text.
                 let message = format!("{}: {}", name_v03(fault.kind), text(fault));
                 Status { code: code_v03(fault.kind), message, details }
             }
@@ -97,8 +98,8 @@ impl Status {
         Status::new(Code::DeadlineExceeded, "the deadline has passed")
     }
 
-    /// The status of a request that is rejected before it is known to be a call, with this HTTP
-    /// status: a specific gRPC status, since gRPC clients map most HTTP statuses to UNKNOWN.
+    /// The gRPC status for a request that is rejected with this HTTP status before its call is
+    /// read. gRPC clients would map most HTTP statuses to UNKNOWN.
     pub fn of_http(status: u16, why: &str) -> Status {
         let code = match status {
             408 => Code::Cancelled,
@@ -110,7 +111,7 @@ impl Status {
         Status::new(code, why)
     }
 
-    /// The fields of the status: in trailers, or in a response of trailers alone.
+    /// The fields of the status, for trailers or for a response that has only trailers.
     pub fn fields(&self) -> FieldLinesBuf {
         if *self == Status::OK {
             return OK_FIELDS.into();
@@ -180,7 +181,7 @@ fn code_v1(kind: FaultKind) -> Code {
     }
 }
 
-/// Wire §2.3, column gRPC 1.0.0: the codes of 0.3 servers as well.
+/// Wire §2.3, column gRPC 1.0.0; servers of 0.3 use the same codes.
 fn code_v03(kind: FaultKind) -> Code {
     match kind {
         FaultKind::PushNotificationNotSupported
@@ -210,7 +211,7 @@ fn code_v03(kind: FaultKind) -> Code {
     }
 }
 
-/// The name of an error: its reason in camel case and `Error` (wire §2.3, the rule of `reason`).
+/// The name of an error: its `reason` in camel case with the suffix `Error` (wire §2.3).
 fn name_v03(kind: FaultKind) -> String {
     if kind == FaultKind::Parse {
         return "JSONParseError".to_owned();
@@ -226,9 +227,9 @@ fn name_v03(kind: FaultKind) -> String {
     name
 }
 
-/// Appends a `google.rpc.Status` with ErrorInfo and, about a parameter, BadRequest; when the server
-/// ends, RetryInfo. The client decides what to retry: no detail makes its library repeat a call
-/// that has made a task.
+/// Appends a `google.rpc.Status` with ErrorInfo; for a parameter also BadRequest, and if the time
+/// of a retry is known also RetryInfo. Other faults have no RetryInfo, because client libraries
+/// would repeat even a call that has created a task.
 pub(super) fn details(out: &mut Vec<u8>, fault: &Fault) {
     out.reserve(256);
     let mut writer = Writer(out);

@@ -1,7 +1,7 @@
-//! `google.protobuf.Struct` and `Value` to JSON text.
+//! Converts `google.protobuf.Struct` and `Value` to JSON text.
 //!
-//! Invariant: a `Struct` from a client is stored as JSON text, and every other binding sends that
-//! text. Nothing here recurses.
+//! Invariant: a `Struct` from a client is stored as JSON text, which other bindings send unchanged.
+//! The conversion does not recurse.
 
 use std::cell::Cell;
 
@@ -17,21 +17,21 @@ use super::fields::{
     other::{list_value, structure, value},
 };
 
-/// Tokens of an empty container, of a member (a key, a colon, a value, a comma), and of an element.
+/// JSON tokens of an empty container, of a member (key, colon, value, comma), and of an element.
 const BRACKETS: usize = 2;
 const MEMBER: usize = 4;
 const ELEMENT: usize = 2;
 
-/// Why a `Struct` or `Value` cannot be JSON.
+/// Why a `Struct` or `Value` cannot be converted to JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotJson {
     /// Not a valid message.
     Malformed,
-    /// It is nested too deeply.
+    /// The value is nested too deeply.
     Depth,
-    /// It would have too many tokens.
+    /// The JSON would have too many tokens.
     Tokens,
-    /// A number is not finite.
+    /// A number is infinite or NaN.
     Number,
 }
 
@@ -44,9 +44,9 @@ impl From<Malformed> for NotJson {
 /// Limits for the JSON of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds<'a> {
-    /// The limit of objects and lists around a value.
+    /// The maximum number of objects and lists around a value.
     pub depth_max: usize,
-    /// Remaining tokens (RFC 8259 §2), for this `Struct` and the next ones of its message.
+    /// Remaining tokens (RFC 8259 §2) for this and the following values of the message.
     pub tokens: &'a Cell<usize>,
 }
 
@@ -57,7 +57,7 @@ impl Bounds<'_> {
     }
 }
 
-/// A message with the members of a container as fields.
+/// An open container: the remaining fields of its message.
 struct Open<'a> {
     fields: Fields<'a>,
     is_object: bool,
@@ -68,7 +68,7 @@ struct Open<'a> {
 /// `skip`: a member to omit.
 ///
 /// # Errors
-/// [`NotJson`]; `out` then holds the beginning.
+/// [`NotJson`]; `out` then has partial output.
 pub fn push_struct(
     out: &mut Vec<u8>,
     message: &[u8],
@@ -81,7 +81,7 @@ pub fn push_struct(
     push_open(out, top, skip, bounds)
 }
 
-/// Appends the JSON that a `Value` represents; an unset one is `null`.
+/// Appends the JSON that a `Value` represents; an unset `Value` is `null`.
 ///
 /// # Errors
 /// As [`push_struct`].
@@ -135,14 +135,14 @@ fn push_open<'a>(
     Ok(())
 }
 
-/// No value ends with an opening bracket, so a bracket before it is its container's.
+/// Appends a comma, except for the first item: only then is the last byte an opening bracket.
 fn comma(out: &mut Vec<u8>) {
     if !matches!(out.last(), Some(b'{' | b'[')) {
         out.push(b',');
     }
 }
 
-/// Appends the key of a member and returns its value; `None`: it is omitted.
+/// Appends the key of a member and returns its value; `None`: the member is skipped.
 fn member<'a>(
     out: &mut Vec<u8>,
     message: &'a [u8],
@@ -171,7 +171,7 @@ fn scalar_or_open<'a>(out: &mut Vec<u8>, message: &'a [u8]) -> Result<Option<Ope
     let mut kind = None;
     for field in Fields(message) {
         let (number, item) = field?;
-        // Of a oneof the last field counts.
+        // Of a oneof the last field is used.
         if (value::NULL_VALUE..=value::LIST_VALUE).contains(&number) {
             kind = Some((number, item));
         }
@@ -204,7 +204,7 @@ fn scalar_or_open<'a>(out: &mut Vec<u8>, message: &'a [u8]) -> Result<Option<Ope
     Ok(None)
 }
 
-/// The shortest text of this double; whole numbers that a double holds exactly have no point.
+/// Appends the shortest text of this double; integers of at most 2^53 have no decimal point.
 fn push_number(out: &mut Vec<u8>, number: Value<'_>) -> Result<(), NotJson> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let Value::Fixed64(bits) = number else { return Err(NotJson::Malformed) };
@@ -221,27 +221,27 @@ fn push_number(out: &mut Vec<u8>, number: Value<'_>) -> Result<(), NotJson> {
     Ok(())
 }
 
-/// True when a `Struct` has a member of this name that is `true`.
+/// Whether a `Struct` has a member with this name and the value `true`.
 pub fn is_true(message: &[u8], name: &str) -> bool {
     let mut found = false;
     for (key, item) in members(message) {
         if key == name.as_bytes() {
             let last = Fields(item).filter_map(Result::ok).last();
-            // Any varint but 0 is true (Protocol Buffers, "Encoding").
+            // Any varint except 0 is true (Protocol Buffers, "Encoding").
             found = matches!(last, Some((value::BOOL_VALUE, Value::Varint(flag))) if flag != 0);
         }
     }
     found
 }
 
-/// The value of the only member of a `Struct`, if it has this name.
+/// The value of the single member of a `Struct`, if it has this name.
 pub fn only<'a>(message: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut members = members(message);
     let (key, item) = members.next()?;
     (key == name.as_bytes() && members.next().is_none()).then_some(item)
 }
 
-/// Number of a `Struct`'s members.
+/// The number of members of a `Struct`.
 pub fn count(message: &[u8]) -> usize {
     members(message).count()
 }

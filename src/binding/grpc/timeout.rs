@@ -1,4 +1,4 @@
-//! `grpc-timeout`: how long the client of a call waits for its answer.
+//! `grpc-timeout`: the time for which the client waits for the answer.
 
 use crate::http::{Field, Head};
 

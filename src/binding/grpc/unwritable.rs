@@ -1,8 +1,9 @@
-//! JSON that gRPC cannot carry: the escape of half a surrogate pair, which some agents write. The
-//! answer is then an error that names the member, not a text that the agent never wrote.
+//! JSON that gRPC cannot carry: the escape of half of a surrogate pair, which some agents write.
+//! The answer is then an error that names the member, because a replacement would change the
+//! agent's text.
 //!
-//! Invariant: the record belongs to the message that this thread has opened last; opening one
-//! ([`forget`]) clears it. Without the feature `client` no such text can enter.
+//! Invariant: the record belongs to the message that this thread has opened last; opening a message
+//! clears it ([`forget`]). Without the feature `client` the server never stores such a text.
 
 #[cfg(feature = "client")]
 use std::cell::RefCell;
@@ -16,17 +17,17 @@ use crate::{
 
 #[cfg(feature = "client")]
 thread_local! {
-    /// The path of the member that cannot be carried.
+    /// The path of the member that gRPC cannot carry.
     static MEMBER: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Clears the record, for a new message.
+/// Clears the record for a new message.
 pub fn forget() {
     #[cfg(feature = "client")]
     MEMBER.take();
 }
 
-/// The fault of the message that was just written, if it has such a member.
+/// The fault of the last written message, if it has such a member.
 #[cfg(feature = "client")]
 pub fn take() -> Option<Fault> {
     let member = MEMBER.take()?;
@@ -38,7 +39,8 @@ pub fn take() -> Option<Fault> {
     Some(Fault::because(FaultKind::UnsupportedOperation, why))
 }
 
-/// Writes a member, and records what could not be written. `push_json` writes the same as JSON.
+/// Calls `write`, and records the member that gRPC could not carry. `push_json` writes the same
+/// content as JSON, to find that member.
 #[cfg(feature = "client")]
 #[inline(always)] // Into the row of each generation.
 pub fn noting<R>(write: impl FnOnce() -> R, push_json: impl FnOnce(&mut Vec<u8>)) -> R {
@@ -57,14 +59,14 @@ fn note(push_json: impl FnOnce(&mut Vec<u8>)) {
     push_json(&mut json);
     parser.take_lone_surrogates(true);
     let mut path = String::new();
-    // A piece of a page is not a document; then the error names the answer as a whole.
+    // A piece of a page is not a JSON document; the error then names the whole answer.
     if let Ok(value) = parser.parse(&json, DEPTH_CAP) {
         find(value, &mut path);
     }
     MEMBER.set(Some(path));
 }
 
-/// Whether a value has half a surrogate pair; if so, `path` is its path.
+/// Whether a value has half of a surrogate pair; if so, `path` is its path.
 #[cfg(feature = "client")]
 fn find(value: Value<'_>, path: &mut String) -> bool {
     let length = path.len();
@@ -104,7 +106,7 @@ pub fn take() -> Option<Fault> {
     None
 }
 
-/// Writes a member.
+/// Calls `write`.
 #[cfg(not(feature = "client"))]
 #[inline(always)]
 pub fn noting<R>(write: impl FnOnce() -> R, _: impl FnOnce(&mut Vec<u8>)) -> R {

@@ -1,7 +1,8 @@
-//! The wire families of gRPC: how each service's messages are read and its answers written.
+//! The wire families of gRPC: the readers of requests and the writers of answers of each service.
 //!
-//! Two are protocol buffers; the third carries the JSON of 1.0 in them (dialect a2a_rust).
-//! [`Envelope`] frames an answer of these writers; of a fault they write the status details.
+//! Two families are protocol buffers; the third is the JSON of 1.0 in a protocol buffer (dialect
+//! a2a_rust). [`Envelope`] frames the answers of these writers; for a fault they write only the
+//! status details.
 
 use crate::{
     binding::{envelope::Envelope, jsonrpc::parse_fault, scratch::DecodeBuffers, tenant},
@@ -18,7 +19,7 @@ use super::{
     status, unwritable, write,
 };
 
-/// Reads a request message into a call, and the tenant in it.
+/// Reads a request message into a call and the tenant in the message.
 ///
 /// Errors: as [`dialect::Decode`], and `InvalidRequest` when the bytes are not a message.
 pub type DecodeMessage =
@@ -98,7 +99,7 @@ fn in_json<'p>(
     buffers: &'p mut DecodeBuffers,
 ) -> Result<Asked<'p>, Fault> {
     let DecodeBuffers { parser, pack, .. } = buffers;
-    // The level of the JSON-RPC envelope around the params.
+    // As in JSON-RPC, where the envelope adds a level around the params.
     let depth_max = cx.limits.json_depth_max + 1;
     let payload = parser.parse(payload(message)?, depth_max).map_err(parse_fault)?;
     let call = (dialect::V1.decode)(cx, Some(payload), pack)?;
@@ -107,7 +108,7 @@ fn in_json<'p>(
     Ok(Asked { call, tenant: tenant.unwrap_or_default() })
 }
 
-/// The JSON in a `JsonPayload`; if it is not set, an empty object.
+/// The JSON in a `JsonPayload`; an empty object if the field is not set.
 fn payload(message: &[u8]) -> Result<&[u8], Fault> {
     let mut data = &b"{}"[..];
     for field in Fields(message) {

@@ -1,7 +1,7 @@
-//! Answers: from the views of a task to protocol buffers, while the task is locked.
+//! Encodes answers from the views of a task to protocol buffers, while the task is locked.
 //!
-//! Invariant: messages have the same fields in the same cases as the JSON of `dialect/v1` and
-//! `dialect/v03`. Defaults are omitted, except for the content of a part.
+//! Invariant: messages have the same fields, under the same conditions, as the JSON of `dialect/v1`
+//! and `dialect/v03`. Default values are omitted, except for the content of a part.
 
 use crate::{
     model::{
@@ -20,21 +20,21 @@ use super::{
     push,
 };
 
-/// The task and conversation in which a message is shown; agent messages carry both.
+/// The task and the context in which a message is shown; agent messages contain both ids.
 #[derive(Clone, Copy)]
 struct ShownIds<'a> {
     task_id: &'a [u8],
     context_id: &'a [u8],
 }
 
-/// Bytes that suffice for most ids and states of a message, in addition to its text.
+/// Bytes that are sufficient for the ids and the state of most messages, in addition to their text.
 const FRAME_GUESS: usize = 128;
 
 /// Appends the message that answers `op`, or one piece of a page.
 ///
-/// Pieces of a page go into one message, one after another.
+/// The pieces of a page are appended to one message, in order.
 pub fn reply(out: &mut Vec<u8>, generation: Generation, op: Op, reply: &Reply<'_>) {
-    // `SendMessageResponse` is numbered alike in both generations.
+    // `SendMessageResponse` has the same field numbers in both generations.
     use v1::send_message_response as field;
     let mut writer = Writer(out);
     match *reply {
@@ -64,9 +64,9 @@ pub fn reply(out: &mut Vec<u8>, generation: Generation, op: Op, reply: &Reply<'_
     }
 }
 
-/// Appends the `StreamResponse` of one item; false: it has none and nothing was written.
+/// Appends the `StreamResponse` of an item; false: the item has none, and no output was written.
 ///
-/// `history`: at most so many messages in a snapshot.
+/// `history`: the maximum number of messages in a snapshot.
 #[inline(always)] // Into the row of each generation.
 pub fn event(
     out: &mut Vec<u8>,
@@ -158,7 +158,7 @@ fn artifact_update(
     event: &TaskEvent<'_>,
     ids: ShownIds<'_>,
 ) {
-    // Both generations number its fields alike.
+    // Both generations use the same field numbers.
     use v1::task_artifact_update_event as field;
     let TaskEvent::Artifact { artifact: chunk, append, last_chunk, metadata } = *event else {
         return;
@@ -194,7 +194,7 @@ fn task(
     history: Option<u32>,
     artifacts: bool,
 ) {
-    // Both generations number its fields alike.
+    // Both generations use the same field numbers.
     use v1::task as field;
     writer.0.reserve(view.bytes() + 1024);
     let ids = ShownIds { task_id: view.id().raw(), context_id: view.context_id().raw() };
@@ -220,7 +220,7 @@ fn status(
     now: TaskStatus<'_>,
     ids: ShownIds<'_>,
 ) {
-    // Both generations number its fields alike.
+    // Both generations use the same field numbers.
     use v1::task_status as field;
     let status = writer.open(number, now.message.map_or(0, |said| said.0.len() + FRAME_GUESS));
     writer.number(field::STATE, now.state as u64);
@@ -246,7 +246,7 @@ fn message(
     said: Message<'_>,
     ids: ShownIds<'_>,
 ) {
-    // Both generations number their shared fields alike.
+    // Both generations use the same numbers for their common fields.
     use v1::message as field;
     let nested = writer.open(number, said.0.len());
     let role = said.role();
@@ -260,7 +260,7 @@ fn message(
         }
     }
     if role == Role::Agent {
-        // A2A 1.0 §4.1.4: an agent's message names its conversation.
+        // A2A 1.0 §4.1.4: an agent's message contains the id of its context.
         context_id = context_id.or(Some(ids.context_id).filter(|id| !id.is_empty()));
         task_id = task_id.or(Some(ids.task_id).filter(|id| !id.is_empty()));
     }

@@ -18,11 +18,11 @@ use crate::{
 
 /// The outcome of one element of a batch.
 enum Element {
-    /// Its answer is written.
+    /// The answer is written.
     Written,
-    /// It needs no answer.
+    /// No answer is needed.
     Silent,
-    /// It waits.
+    /// The call waits.
     Waits(Box<PendingCall>),
 }
 
@@ -36,7 +36,10 @@ pub(super) fn answer(
     let most = cx.config.limits.batch_calls_max;
     let count = value.elements().take(most + 1).count();
     if count == 0 || count > most {
-        let detail = if count == 0 { "the batch is empty" } else { "the batch is too long" };
+        let detail = match count {
+            0 => "the batch is empty",
+            _ => "the batch has too many calls (batch_calls_max)",
+        };
         let fault = Fault::because(FaultKind::InvalidRequest, detail);
         let limit = (count > most).then_some("batch_calls_max");
         let fault = Fault { limit, ..fault };
@@ -78,7 +81,7 @@ pub(super) fn answer(
     Handled::Answered
 }
 
-/// Answers one element; a call is not begun if its answer could exceed the batch's limit.
+/// Answers one element. `is_full`: the answers have reached their limit, so calls are refused.
 fn element(
     cx: &mut CallContext<'_>,
     pack: &mut Vec<u8>,

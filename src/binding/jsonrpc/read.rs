@@ -1,4 +1,4 @@
-//! From a value to a callable method: envelope, method, version.
+//! Reads the envelope, the method and the version of a request object.
 
 use crate::{
     binding::{
@@ -18,7 +18,7 @@ use super::format;
 
 /// A request object with a callable method; its params are not read yet.
 ///
-/// A request is large, so it is not moved.
+/// The request is large, so it is borrowed.
 pub(super) struct RpcRequestHead<'r, 'p> {
     pub(super) method: &'static Method,
     pub(super) request: &'r RpcRequest<'p>,
@@ -28,9 +28,9 @@ pub(super) struct RpcRequestHead<'r, 'p> {
 
 /// Why a request object is not a call.
 pub(super) enum Rejected<'p> {
-    /// It is a notification.
+    /// The request is a notification.
     Silently,
-    /// The error to answer with, and the operation if it is known.
+    /// The operation if it is known, the format of the answer, and the error.
     With(Box<(Option<Op>, AnswerFormat<'p>, Fault)>),
 }
 
@@ -157,8 +157,9 @@ fn check(
     Ok(())
 }
 
-/// Before 1.0 a resubscription is always answered by a stream (A2A 0.3 §7.9), and clients that
-/// accept only streams can read nothing else; clients of some platforms never can.
+/// Whether a fault of a streaming call must be sent as a stream. Before 1.0 the answer to a
+/// resubscription is always a stream (A2A 0.3 §7.9), and clients that accept only streams cannot
+/// read other answers. Clients of some platforms only read streams.
 fn refuses_by_stream(cx: &CallContext<'_>, method: &Method) -> bool {
     let RequestSource::Http(head) = cx.source else { return false };
     if method.generation() == Generation::V1 {
@@ -187,11 +188,11 @@ pub(super) fn is_json(value: &[u8]) -> bool {
             && name[name.len() - 5..].eq_ignore_ascii_case(b"+json"))
 }
 
-/// True for a request without an id that gets no answer.
+/// Whether a request without an id gets no answer.
 ///
-/// In a batch, and in a dialect that follows JSON-RPC 2.0, that is every such request. A2A itself
-/// has no notifications, and its servers answer with a null id; only an unknown method without
-/// named parameters, which no A2A client sends, counts as a notification.
+/// In a batch, and in a dialect that follows JSON-RPC 2.0, every request without an id is a
+/// notification. A2A itself has no notifications, and its servers answer with a null id; only an
+/// unknown method without params, which A2A clients never send, counts as a notification.
 fn is_notification(
     dialect: &Dialect,
     request: &RpcRequest<'_>,

@@ -1,4 +1,4 @@
-//! The media types of HTTP+JSON: which one answers, and which are accepted.
+//! The media types of HTTP+JSON: that of the answer, and those that are accepted.
 
 use crate::http::{self, Field, Head};
 
@@ -7,12 +7,12 @@ pub const A2A_JSON: &str = "application/a2a+json";
 
 /// The media type of the answer.
 ///
-/// Wire §3.3: `application/a2a+json` for clients that name it, in `Accept` or as the type of their
-/// body; many clients know only `application/json`.
+/// Wire §3.3: `application/a2a+json` for clients that send it in `Accept` or as the type of their
+/// body; many clients support only `application/json`.
 pub fn media(head: &Head<'_>) -> &'static str {
     let accept = head.value(Field::Accept).unwrap_or_default();
     let content_type = head.value(Field::ContentType).unwrap_or_default();
-    // Hardly any client uses a type with a suffix (RFC 6839).
+    // Fast path: few clients use a type with a suffix (RFC 6839).
     if !accept.contains(&b'+') && !content_type.contains(&b'+') {
         return http::media::JSON;
     }
@@ -39,7 +39,7 @@ enum Media {
     A2a,
 }
 
-/// The media type of a field's value, or of one element of `Accept`.
+/// The media type in the value of a field, or in an element of `Accept`.
 fn media_type(value: &[u8]) -> Option<Media> {
     if value == http::media::JSON.as_bytes() {
         return Some(Media::Json);

@@ -1,7 +1,7 @@
-//! HTTP+JSON: an operation is a method and a path, its params are body, path and query.
+//! HTTP+JSON: method and path determine the operation; its params are in the body, path and query.
 //!
-//! It shares the service interface and the readers with JSON-RPC: the `params` object of 1.0 is the
-//! body here. A failure before the first event of a stream is an ordinary response.
+//! The binding uses the readers of JSON-RPC: the body is the `params` object of 1.0. A failure
+//! before the first event of a stream is an ordinary response.
 
 mod media;
 pub mod path;
@@ -33,18 +33,18 @@ use crate::{
 use media::is_read;
 use path::RestResource;
 
-/// RFC 9111 §3: a cache may store the answer of a GET, and guess for how long. A task changes, and
-/// belongs to its caller.
+/// RFC 9111 §3: a cache may store the answer to a GET for a time that it chooses. But a task
+/// changes, and only its caller may see it.
 const NO_STORE: FieldLines<'static> = field_lines!("Cache-Control": "no-store");
 
 /// The target of a request.
 #[derive(Clone, Copy)]
 pub struct RestTarget<'r> {
-    /// The addressed agent.
+    /// The endpoint and the agent.
     pub at: RouteTarget<'r>,
-    /// The resource below it.
+    /// The resource below the endpoint.
     pub resource: RestResource<'r>,
-    /// The wire form of the path.
+    /// The format of the path's generation.
     pub form: &'static HttpJson,
 }
 
@@ -85,7 +85,7 @@ pub fn handle(
         return enveloped(cx, &target, method.op, buffers, body);
     }
     let fault = match decode(cx, head, &target, method, buffers, body.behind(0)) {
-        // A call is large, so it is not moved.
+        // A call is large, so it is borrowed, not moved.
         Ok(ref call) => {
             let format = AnswerFormat {
                 envelope: Envelope::Bare,
@@ -102,14 +102,16 @@ pub fn handle(
         }
         Err(fault) => fault,
     };
-    // An envelope read as params has no message, so it is checked only here.
+    // An envelope has no message and fails as params, so a send is checked for one only after a
+    // fault.
     if is_send && is_envelope(cx, head, buffers, body.behind(0)) {
         return enveloped(cx, &target, method.op, buffers, body);
     }
     refuse_call(cx, head, Some(method.op), plain(form, fault))
 }
 
-/// Whether a body is a JSON-RPC request object, which agno's client posts to paths of HTTP+JSON.
+/// Whether a body is a JSON-RPC request object: the client of agno sends such bodies to paths of
+/// HTTP+JSON.
 #[cold]
 fn is_envelope(
     cx: &CallContext<'_>,
@@ -125,7 +127,7 @@ fn is_envelope(
     value.is_ok_and(|value| value.get("jsonrpc").is_some() && value.get("method").is_some())
 }
 
-/// Handles such a body as a JSON-RPC call, of the task that the path names.
+/// Handles a JSON-RPC request object as a call for the task in the path.
 #[cold]
 fn enveloped(
     cx: &mut CallContext<'_>,
@@ -166,7 +168,7 @@ pub fn not_found(
     refuse_call(cx, head, None, plain(form, fault))
 }
 
-/// Rejects a request after only its head was read.
+/// Rejects a request of which only the head was read.
 pub fn refuse_unread(
     cx: &mut CallContext<'_>,
     head: &Head<'_>,
@@ -174,14 +176,14 @@ pub fn refuse_unread(
     fault: Fault,
 ) -> Handled {
     let (asked, forms) = (version_of(head), target.at.endpoint.dialect.routes.rest);
-    // An unsupported version is not the first error to report.
+    // An unsupported version is ignored here, since `fault` takes precedence.
     let form = version::rest(asked.as_deref(), target.form, forms, false).unwrap_or(target.form);
     cx.writer.is_head = head.method() == http::Method::Head;
     refuse(cx, head, media::media(head), plain(form, fault))
 }
 
-/// Rejects a request with an unsupported or broken content coding; `body_bytes`: its length as
-/// received.
+/// Rejects a request with an unsupported or broken content coding; `body_bytes`: the length of the
+/// body as received.
 #[cold]
 pub fn refuse_coding(
     cx: &mut CallContext<'_>,
@@ -220,7 +222,7 @@ fn refuse(
     Handled::Answered
 }
 
-/// A refusal with the form's own status for the fault.
+/// A refusal with the status that the form defines for the fault.
 fn plain(form: &'static HttpJson, fault: Fault) -> RestRefusal {
     let status = (form.status)(&fault);
     RestRefusal { form, fault, status, fields: FieldLines::NONE }
@@ -232,7 +234,7 @@ fn store(head: &Head<'_>) -> &'static FieldLines<'static> {
     if is_safe { &NO_STORE } else { &FieldLines::NONE }
 }
 
-/// The method of a request, in the form of its version.
+/// Finds the method of a request, in the form of its version.
 fn row(
     cx: &CallContext<'_>,
     head: &Head<'_>,
@@ -248,14 +250,14 @@ fn row(
     let (asked, forms) = (version_of(head), target.at.endpoint.dialect.routes.rest);
     let form = version::rest(asked.as_deref(), target.form, forms, cx.config.strict_version)
         .map_err(|fault| Box::new(plain(target.form, fault)))?;
-    // Without a body its media type is irrelevant, except for a request that a browser page may
-    // send without a preflight.
+    // The media type is irrelevant if the request has no body, except for a POST of a web page,
+    // which may be sent without a preflight.
     let is_post = head.method() == http::Method::Post;
     let is_page = is_post && head.value(Field::Origin).is_some();
     if (!is_empty || is_page) && !has_type(head, is_read) {
         let detail = "the body must be application/json or application/a2a+json";
         let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
-        // A dialect with its own status for this keeps that status.
+        // A dialect may define its own status for this fault.
         return Err(Box::new(match target.at.endpoint.dialect.quirks.media_http {
             200 => plain(form, fault),
             status => RestRefusal { form, fault, status, fields: FieldLines::NONE },
@@ -300,8 +302,8 @@ fn decode<'p>(
     cx.decode(method, task.as_deref(), value, pack)
 }
 
-/// Reads a call about the configuration in the path: its id becomes one of the params, and there is
-/// no body.
+/// Reads a call about the configuration in the path: the id of the configuration becomes one of the
+/// params; the body is ignored.
 #[cold]
 #[inline(never)]
 fn decode_config<'p>(
@@ -313,7 +315,8 @@ fn decode_config<'p>(
 ) -> Result<Call<'p>, Fault> {
     let DecodeBuffers { parser, pack, params } = buffers;
     let id = raw_id(target.resource.config().unwrap_or_default())?;
-    // After the params of the query: the last of a name counts.
+    // The id is appended to the params of the query: of members with the same name the last is
+    // used.
     match query::params(params, method.op, head.query())? {
         true => *params.last_mut().unwrap_or(&mut 0) = b',',
         false => params.push(b'{'),
@@ -327,7 +330,7 @@ fn decode_config<'p>(
     cx.decode(method, task.as_deref(), Some(value), pack)
 }
 
-/// A task id in a path, as the raw text of a JSON string.
+/// An id in a path, as the raw text of a JSON string.
 fn raw_id(segment: &str) -> Result<Cow<'_, [u8]>, Fault> {
     if !segment.bytes().any(|b| matches!(b, b'%' | b'"')) {
         return Ok(Cow::Borrowed(segment.as_bytes()));

@@ -1,7 +1,8 @@
-//! The paths of HTTP+JSON below an endpoint (wire §3.1): fixed ones first, then those of a tenant.
+//! The paths of HTTP+JSON below an endpoint (wire §3.1): fixed paths first, then paths with a
+//! tenant.
 //!
-//! Colons are literal and segments are not decoded: only an id is, by its reader. A tenant is any
-//! first segment, or any second one after `/tenants/`.
+//! Colons are literal. Segments are not percent-decoded, except ids by their reader. A tenant is
+//! any first segment, or any segment after `/tenants/`.
 
 use crate::{
     dialect::rest::HttpJson,
@@ -22,7 +23,7 @@ pub enum RestResource<'r> {
     Task(&'r str),
     /// `/tasks/{id}:cancel`
     Cancel(&'r str),
-    /// `/tasks/{id}:subscribe`, or with a slash as in a2a-rs
+    /// `/tasks/{id}:subscribe`, or `/tasks/{id}/subscribe` as in a2a-rs
     Subscribe(&'r str),
     /// `/tasks/{id}/pushNotificationConfigs`
     Configs(&'r str),
@@ -37,14 +38,14 @@ pub enum RestResource<'r> {
 pub enum RouteMatch<'r> {
     /// A resource, the form of the path's generation, and the tenant in the path.
     Found(RestResource<'r>, &'static HttpJson, Option<&'r str>),
-    /// No resource, but a path of HTTP+JSON.
+    /// An unknown path that begins like a path of HTTP+JSON.
     NotFound(&'static HttpJson),
     /// Not a path of HTTP+JSON.
     Other,
 }
 
 impl<'r> RestResource<'r> {
-    /// The operation of a method here; HEAD is handled like GET for a plain answer.
+    /// The operation of a method on the resource; HEAD is handled like GET, except for streams.
     pub fn op(self, method: Method) -> Option<Op> {
         let op = match (self, method) {
             (RestResource::Send, Method::Post) => Op::Send,
@@ -52,7 +53,7 @@ impl<'r> RestResource<'r> {
             (RestResource::Tasks, Method::Get | Method::Head) => Op::List,
             (RestResource::Task(_), Method::Get | Method::Head) => Op::Get,
             (RestResource::Cancel(_), Method::Post) => Op::Cancel,
-            // Wire §10, trap 1: the text has POST, the proto GET.
+            // Wire §10, trap 1: the text of the specification has POST, its proto GET.
             (RestResource::Subscribe(_), Method::Get | Method::Post) => Op::Subscribe,
             (RestResource::Configs(_), Method::Post) => Op::PushSet,
             (RestResource::Configs(_), Method::Get | Method::Head) => Op::PushList,
@@ -64,7 +65,7 @@ impl<'r> RestResource<'r> {
         Some(op)
     }
 
-    /// The field `Allow`: the methods with an operation here.
+    /// The field `Allow`, with the methods of the resource.
     pub fn allow(self) -> FieldLines<'static> {
         match self {
             RestResource::Send | RestResource::Stream | RestResource::Cancel(_) => {
@@ -93,7 +94,7 @@ impl<'r> RestResource<'r> {
         }
     }
 
-    /// The id of its push configuration, as it is in the path.
+    /// The id of the push configuration in the path, still percent-encoded.
     pub fn config(self) -> Option<&'r str> {
         match self {
             RestResource::Config(_, id) => Some(id),
@@ -109,7 +110,7 @@ impl<'r> RestResource<'r> {
     }
 }
 
-/// The form of this generation, if an endpoint has it.
+/// The form of this generation, if `forms` has it.
 pub fn form(forms: &[&'static HttpJson], generation: Generation) -> Option<&'static HttpJson> {
     forms.iter().copied().find(|form| form.generation == generation)
 }
@@ -134,7 +135,7 @@ pub fn find<'r>(forms: &[&'static HttpJson], rest: &'r str) -> RouteMatch<'r> {
         let tail = behind_segment(named);
         if let Some(resource) = resource(tail, "/extendedAgentCard") {
             let tenant = &named[..named.len() - tail.len()];
-            // With 0.3, `v1` is the beginning of its paths and not a tenant.
+            // If the endpoint supports 0.3, `v1` is the prefix of its paths and not a tenant.
             let is_old = old.is_some() && prefix == "/" && tenant == "v1";
             return RouteMatch::Found(resource, new, Some(tenant).filter(|_| !is_old));
         }
@@ -148,7 +149,7 @@ pub fn find<'r>(forms: &[&'static HttpJson], rest: &'r str) -> RouteMatch<'r> {
     }
 }
 
-/// The path after the first segment, which must not be empty, with its slash; else empty.
+/// The path after the first segment, with its leading slash; empty if the segment is empty.
 fn behind_segment(rest: &str) -> &str {
     match rest.find('/') {
         None | Some(0) => "",
@@ -156,7 +157,7 @@ fn behind_segment(rest: &str) -> &str {
     }
 }
 
-/// Whether a path begins like one of HTTP+JSON.
+/// Whether a path begins like a path of HTTP+JSON.
 fn is_meant(rest: &str) -> bool {
     ["/tasks/", "/message:", "/extendedAgentCard/"].iter().any(|start| rest.starts_with(start))
 }
@@ -237,7 +238,7 @@ mod tests {
             ("/t/tasks/a/pushNotificationConfigs/b", RestResource::Config("a", "b"), V1),
             ("/extendedAgentCard", RestResource::Card, V1),
             ("/v1/card", RestResource::Card, V03),
-            // A path that 0.3 lacks belongs to the tenant called `v1`.
+            // 0.3 does not have this path, so it is a path of 1.0, without a tenant.
             ("/v1/extendedAgentCard", RestResource::Card, V1),
         ] {
             assert_eq!(at(path), Some((resource, generation)), "{path}");
@@ -265,7 +266,7 @@ mod tests {
             assert!(matches!(find(forms, path), RouteMatch::Other), "{path}");
         }
         assert!(matches!(find(&[], "/tasks"), RouteMatch::Other));
-        // Without 0.3 `v1` is an ordinary tenant.
+        // If the endpoint does not support 0.3, `v1` is an ordinary tenant.
         assert!(matches!(
             find(&[&rest::V1], "/v1/tasks"),
             RouteMatch::Found(RestResource::Tasks, ..)

@@ -1,7 +1,7 @@
-//! Query parameters as params: a JSON object that the readers of the dialects read.
+//! Converts query parameters to params, a JSON object for the readers of the dialects.
 //!
-//! So a parameter has the type, the limits and the faults that it has in a body. Names unknown to
-//! the operation are skipped; of repeated ones the last counts, as in an object.
+//! So a parameter has the same type, limits and faults as in a body. Names unknown to the operation
+//! are skipped; of repeated names the last is used, as in an object.
 
 use std::borrow::Cow;
 
@@ -15,15 +15,15 @@ use crate::{
 /// The JSON type of a parameter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Type {
-    /// A string; ProtoJSON also takes numbers, enums and timestamps as strings.
+    /// A string; ProtoJSON also accepts numbers, enums and timestamps as strings.
     Text,
     /// `true` or `false`, in any case.
     Bool,
-    /// A string that is a timestamp.
+    /// A timestamp, as a string.
     Time,
 }
 
-/// The parameter that every operation has (A2A 1.0 §8.3.2).
+/// The parameter of all operations (A2A 1.0 §8.3.2).
 const TENANT: (&str, Type) = ("tenant", Type::Text);
 
 const ANY: &[(&str, Type)] = &[TENANT];
@@ -62,8 +62,8 @@ const PAGE: &[(&str, Type)] = &[
     ("page_token", Type::Text),
 ];
 
-/// Clears `out` and writes the params of a query into it as a JSON object; false: the query has
-/// none, and nothing is written.
+/// Clears `out` and writes the params of a query into it, as a JSON object; false: the query has no
+/// params, and `out` is empty.
 ///
 /// # Errors
 /// `InvalidParams` when the query is not percent-encoded UTF-8.
@@ -95,7 +95,7 @@ pub fn params(out: &mut Vec<u8>, op: Op, query: Option<&str>) -> Result<bool, Fa
     Ok(!out.is_empty())
 }
 
-/// A timestamp with the `+` of its offset, which an unescaped query turns into a space.
+/// A timestamp with a `+` before its offset; decoding turns an unescaped `+` into a space.
 fn with_offset(time: &str) -> Cow<'_, str> {
     const OFFSET: usize = " 02:00".len();
     match time.len().checked_sub(OFFSET).and_then(|at| time.split_at_checked(at)) {

@@ -1,4 +1,4 @@
-//! Writes the items of a stream and its end, in the envelope and framing of its binding.
+//! Writes the items and the end of a stream, in the envelope and framing of its binding.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::{
     ws::{self, OpCode},
 };
 
-/// Writes a stream of one error: an ordinary event, since the client requested a stream.
+/// Writes a stream of one error, as an ordinary event, since the client requested a stream.
 pub(in crate::binding) fn push_only_fault(
     out: &mut Vec<u8>,
     format: &AnswerFormat<'_>,
@@ -35,7 +35,7 @@ pub(in crate::binding) fn push_only_item(
     push_last(out, format);
 }
 
-/// Writes one item in its envelope alone, if `write` supports it.
+/// Writes one item in its envelope, without further framing, if `write` supports the item.
 #[inline(always)]
 pub(super) fn push_message(
     out: &mut Vec<u8>,
@@ -50,7 +50,7 @@ pub(super) fn push_message(
     }
 }
 
-/// The number of an item in its task, if it has one.
+/// The event number of an item, if it has one.
 #[inline(always)]
 pub(super) fn number(item: &StreamResponse<'_>) -> Option<u64> {
     match item {
@@ -60,15 +60,15 @@ pub(super) fn number(item: &StreamResponse<'_>) -> Option<u64> {
     }
 }
 
-/// The position of the latest text chunk's head in the output of one poll; the next chunk of the
-/// same artifact copies it.
+/// The position in the output of the head of the latest text chunk in this poll; the next chunk of
+/// the same artifact copies that head.
 pub(super) struct TextHead {
-    /// From the envelope to the text.
+    /// The head, from the envelope to the text.
     at: Range<usize>,
     artifact_id: Range<usize>,
 }
 
-/// Writes one item, if the dialect supports it.
+/// Writes one item, if the dialect supports the item.
 #[inline(always)]
 pub(super) fn push_item(
     out: &mut Vec<u8>,
@@ -88,7 +88,7 @@ pub(super) fn push_item(
                 Pushed::Nothing => sse::cancel(out, frame),
                 Pushed::Text => {
                     envelope.close(out, start);
-                    // Raw text has no control characters.
+                    // Raw text has no line breaks.
                     sse::finish_line(out, frame);
                 }
                 Pushed::Json => {
@@ -108,7 +108,7 @@ pub(super) fn push_item(
             }
             envelope.close(out, start);
             if !ws::finish(out, frame, OpCode::Text) {
-                // The remembered head is no longer at its offset.
+                // The head has moved in the output.
                 *text_head = None;
             }
         }
@@ -117,11 +117,11 @@ pub(super) fn push_item(
 
 /// The kind of a written item.
 enum Pushed {
-    /// The dialect does not support it.
+    /// No output: the dialect does not support the item.
     Nothing,
     /// A text chunk.
     Text,
-    /// Anything else.
+    /// Any other item.
     Json,
 }
 
@@ -200,13 +200,13 @@ pub(in crate::binding) fn push_fault(out: &mut Vec<u8>, format: &AnswerFormat<'_
             format.push_fault(out, fault);
             ws::finish(out, frame, OpCode::Text);
         }
-        // gRPC has it in the trailers.
+        // Over gRPC the error is in the trailers.
         EventFraming::Grpc => {}
     }
 }
 
-/// Writes the end of a complete stream: on a WebSocket a result that marks it (docs/dialects.md,
-/// a2a_rust).
+/// Writes the end of a complete stream: on a WebSocket a result that marks the end
+/// (docs/dialects.md, a2a_rust).
 pub(super) fn push_last(out: &mut Vec<u8>, format: &AnswerFormat<'_>) {
     match format.events {
         EventFraming::Sse | EventFraming::Grpc => {}

@@ -1,7 +1,7 @@
-//! The opening handshake, on the server's side (RFC 6455 §4.2).
+//! The opening handshake of a server (RFC 6455 §4.2).
 //!
-//! An HTTP/1.1 GET with `Upgrade: websocket` gets the upgrade or an error. The only supported
-//! subprotocol is `a2a`; extensions are never negotiated.
+//! The answer to an HTTP/1.1 GET with `Upgrade: websocket` is the upgrade or an error. The only
+//! supported subprotocol is `a2a`; extensions are never negotiated.
 
 use super::{Session, Upgrade};
 use crate::{
@@ -15,10 +15,10 @@ use crate::{
     ws,
 };
 
-/// The subprotocol that a client may name; a client that names none speaks the same.
+/// The subprotocol; a client that does not name it uses the same protocol.
 const SUBPROTOCOL: &[u8] = b"a2a";
 
-/// The fields that RFC 6455 §4.4 and RFC 9110 §15.5.22 require with status 426.
+/// The header fields that RFC 6455 §4.4 and RFC 9110 §15.5.22 require with status 426.
 const UPGRADE_REQUIRED: FieldLines<'static> = field_lines!(
     "Sec-WebSocket-Version": "13",
     "Upgrade": "websocket",
@@ -27,7 +27,7 @@ const UPGRADE_REQUIRED: FieldLines<'static> = field_lines!(
 
 /// True for a request for a WebSocket upgrade.
 ///
-/// RFC 9110 §7.8: a server ignores `Upgrade` in HTTP/1.0, and may ignore it anywhere else.
+/// RFC 9110 §7.8: a server must ignore `Upgrade` in HTTP/1.0, and may ignore it in other requests.
 pub fn is_upgrade(head: &Head<'_>) -> bool {
     let wanted = |protocol: &[u8]| protocol.eq_ignore_ascii_case(b"websocket");
     head.method() == Method::Get
@@ -53,7 +53,7 @@ pub fn upgrade(cx: &mut CallContext<'_>, head: &Head<'_>) -> Option<Box<Session>
 
 type HandshakeRefusal = (u16, &'static str, FieldLines<'static>);
 
-/// RFC 6455 §4.2.1, rule by rule; the accept key if all of them hold.
+/// Checks the rules of RFC 6455 §4.2.1, and returns the accept key.
 fn accept(cx: &CallContext<'_>, head: &Head<'_>) -> Result<[u8; 28], HandshakeRefusal> {
     let bad = |detail| (400, detail, FieldLines::NONE);
     if !head.connection_upgrade() {
@@ -87,7 +87,7 @@ fn only<'h>(head: &Head<'h>, name: &str) -> Option<&'h [u8]> {
     values.next().filter(|_| values.next().is_none())
 }
 
-/// The fields of the answer that opens a WebSocket.
+/// The header fields of the answer that opens a WebSocket.
 fn fields(head: &Head<'_>, accept: &[u8; 28]) -> FieldLinesBuf {
     let mut fields = FieldLinesBuf::default();
     fields.push("Upgrade", "websocket");
@@ -100,10 +100,10 @@ fn fields(head: &Head<'_>, accept: &[u8; 28]) -> FieldLinesBuf {
     fields
 }
 
-/// RFC 6455 §10.2: a browser names the page that opens a WebSocket, and any page may try. A request
-/// without `Origin` comes from no browser; pages of this `host`, or of the public URL, are our own;
-/// others must be configured, or `*` allows all. The host itself was checked with the head
-/// ([`crate::binding::hosts`]).
+/// RFC 6455 §10.2: a page of any origin can try to open a WebSocket, and the browser sends the
+/// origin. A request without `Origin` is not from a browser. Pages of this `host`, or of the public
+/// URL, are allowed; other origins must be configured, or `*` allows all. The host itself was
+/// checked with the head ([`crate::binding::hosts`]).
 fn is_origin_allowed(config: &ServerConfig, head: &Head<'_>, host: Option<&[u8]>) -> bool {
     let mut origins = head.values("origin");
     let Some(origin) = origins.next() else { return true };
@@ -120,13 +120,13 @@ fn is_origin_allowed(config: &ServerConfig, head: &Head<'_>, host: Option<&[u8]>
     is_ours || config.ws_origins.iter().any(is_named)
 }
 
-/// Host and port of a URL.
+/// The host and port of a URL.
 fn authority(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     rest.split('/').next()
 }
 
-/// True for a valid value of `Origin` (RFC 6454 §6.2), and for `*`, which allows all.
+/// True for a valid value of `Origin` (RFC 6454 §6.2), and for `*`, which allows all origins.
 pub fn is_origin(text: &str) -> bool {
     let Some((scheme, authority)) = text.split_once("://") else {
         return matches!(text, "*" | "null");

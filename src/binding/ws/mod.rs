@@ -1,8 +1,9 @@
-//! JSON-RPC over WebSocket: one call or batch a text message, answered as they finish.
+//! JSON-RPC over WebSocket: each text message is one call or batch; answers are sent when they are
+//! ready, in any order.
 //!
-//! Messages are handled like POST bodies, and calls wait in the same way; only the frame of an
-//! answer differs, and one connection may have many calls in flight. The terms in the head of the
-//! upgrade apply to every message (A2A 1.0 §3.6).
+//! Messages are handled like POST bodies, and calls wait in the same way; only the framing of
+//! answers differs, and a connection may have many calls in flight. The version and extensions in
+//! the head of the upgrade apply to every message (A2A 1.0 §3.6).
 
 mod handshake;
 mod session;
@@ -24,7 +25,7 @@ pub use session::{Session, SessionCx};
 /// Name and value of a header field.
 type KeptField = (Box<str>, Box<[u8]>);
 
-/// The head that opened a WebSocket: the terms of its messages.
+/// The data in the head of the upgrade, which applies to all messages.
 pub struct Upgrade {
     endpoint: Endpoint,
     tenant: Option<Box<str>>,
@@ -40,12 +41,12 @@ pub struct Upgrade {
     fields: Box<[KeptField]>,
     /// The client address, if trusted proxies forwarded it.
     forwarded: Option<IpAddr>,
-    /// The caller that opened it.
+    /// The caller that opened the WebSocket.
     admission: Admitted,
 }
 
 impl Upgrade {
-    /// The terms of an upgrade request.
+    /// The data in the head of an upgrade request.
     fn of(cx: &CallContext<'_>, head: &Head<'_>) -> Upgrade {
         let mut pairs = query::pairs(head.query().unwrap_or_default()).filter_map(Result::ok);
         let event_ids = pairs.any(|(key, value)| key == "eventIds" && value == "1");
@@ -87,18 +88,18 @@ impl Upgrade {
         self.tenant.as_deref()
     }
 
-    /// The path, without a slash at its end.
+    /// The path, without a trailing slash.
     pub fn base(&self) -> &str {
         self.path.strip_suffix('/').unwrap_or(&self.path)
     }
 
-    /// The origin that the client addressed.
+    /// The origin to which the client sent the upgrade.
     pub fn origin(&self) -> Origin<'_> {
         let (host, prefix) = (self.host.as_deref(), &*self.prefix);
         Origin { is_secure: self.is_secure, host, port: self.port, prefix }
     }
 
-    /// True: the messages of a stream carry the numbers of their events.
+    /// True: the messages of a stream contain the numbers of their events.
     pub fn event_ids(&self) -> bool {
         self.event_ids
     }
@@ -108,12 +109,12 @@ impl Upgrade {
         self.forwarded
     }
 
-    /// The caller that opened it.
+    /// The caller that opened the WebSocket.
     pub fn admission(&self) -> &Admitted {
         &self.admission
     }
 
-    /// Bytes behind pointers.
+    /// Bytes on the heap.
     fn held_bytes(&self) -> usize {
         let asked = self.asked.as_ref().map_or(0, |text| text.len());
         let extensions = self.extensions.as_ref().map_or(0, |text| text.len());
@@ -124,7 +125,7 @@ impl Upgrade {
     }
 }
 
-/// The fields of the head that the agent sees, for all messages.
+/// The header fields that the agent sees with every message.
 fn agent_fields(cx: &CallContext<'_>, head: &Head<'_>) -> Box<[KeptField]> {
     let Some(profile) = cx.service.profile(cx.endpoint.agent) else { return Box::default() };
     let values = |name: &String| -> Vec<KeptField> {

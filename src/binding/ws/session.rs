@@ -1,7 +1,7 @@
-//! The calls of one WebSocket: the waiting ones, and how they continue.
+//! The waiting calls of one WebSocket.
 //!
-//! All waiting calls are polled when their connection is woken. At most `ws_in_flight_max` wait;
-//! the free space in the output bounds how much they write before other connections are polled.
+//! All waiting calls are polled when their connection is woken. At most `ws_in_flight_max` calls
+//! wait; the free space in the output bounds the amount that they write in one poll.
 
 use std::{
     borrow::Cow,
@@ -28,20 +28,20 @@ use crate::{
 /// An open WebSocket and its waiting calls.
 pub struct Session {
     upgrade: Upgrade,
-    /// Wakes it when the credential that opened it is withdrawn.
+    /// Wakes the connection when the caller's credential is withdrawn.
     watch: Option<Box<CallerWatch>>,
     #[cfg(feature = "test-echo")]
     echoes: bool,
     pending: Vec<Pending>,
 }
 
-/// One message that is not answered yet.
+/// A message that is not answered completely.
 enum Pending {
     Call(Box<PendingResponse>),
     Stream(Box<EventStream>),
 }
 
-/// The context of one message, for its [`CallContext`].
+/// The context of one message, from which its [`CallContext`] is created.
 pub struct SessionCx<'a> {
     /// The service that executes the call.
     pub service: &'a dyn Service,
@@ -57,7 +57,7 @@ pub struct SessionCx<'a> {
     pub peer: Peer<'a>,
 }
 
-/// Capacity that an idle session retains for its list.
+/// The capacity of the list of waiting calls that an idle session retains.
 const PENDING_KEPT: usize = 4;
 
 impl Session {
@@ -71,7 +71,7 @@ impl Session {
         }
     }
 
-    /// Starts echoing every message, for framing tests.
+    /// Echoes every message from now on, for framing tests.
     #[cfg(feature = "test-echo")]
     pub fn echo(&mut self) {
         self.echoes = true;
@@ -87,8 +87,7 @@ impl Session {
         false
     }
 
-    /// The rules for reading its messages: A2A is text, with the size limit that the platform of
-    /// its path documents.
+    /// The rules for reading messages: A2A uses text; a platform may define its own size limit.
     pub fn reader_rules(&self, limits: &Limits) -> ReaderRules {
         let documented = self.upgrade.endpoint().dialect.quirks.body;
         let documented = documented.map(|body| (body.bytes_max)(limits));
@@ -100,18 +99,19 @@ impl Session {
         }
     }
 
-    /// Whether the credential that opened it is still valid; `wake` is woken when it is withdrawn.
+    /// Whether the caller's credential is still valid; `wake` is woken when the credential is
+    /// withdrawn.
     pub fn is_admitted(&mut self, now: Now, wake: &Waker) -> bool {
         let (admission, watch) = (self.upgrade.admission(), &mut self.watch);
         admission.as_ref().is_none_or(|by| by.holds_or_wakes(watch, now, wake))
     }
 
-    /// When that credential ends, in ms of the monotonic clock.
+    /// When the caller's credential expires, in ms of the monotonic clock.
     pub fn expires_ms(&self, now: Now) -> u64 {
         self.upgrade.admission().as_ref().map_or(u64::MAX, |by| by.expires_mono_ms(now))
     }
 
-    /// When to poll a waiting call again, in ms of the monotonic clock.
+    /// When to poll the waiting calls without an earlier event, in ms of the monotonic clock.
     pub fn due_ms(&self) -> Option<u64> {
         let calls = self.pending.iter().filter_map(|pending| match pending {
             Pending::Call(call) => call.due_ms(),
@@ -125,8 +125,8 @@ impl Session {
         self.pending.len()
     }
 
-    /// Answers one message; true: it waits, and may be ready already. Also returns the newest
-    /// record that the output shows.
+    /// Answers one message; true: its call waits, and must be polled at once. Also returns the
+    /// newest record that the output shows.
     pub fn message(
         &mut self,
         cx: SessionCx<'_>,
@@ -171,8 +171,9 @@ impl Session {
         (true, cx.writer.record)
     }
 
-    /// Writes the ready output of all waiting calls, until `out` holds `room` bytes. A call that
-    /// stops there goes last the next time. Returns the newest record that the output shows.
+    /// Writes the ready output of all waiting calls, until `out` has `room` bytes. A call that
+    /// stops for this reason is polled last in the next poll. Returns the newest record that the
+    /// output shows.
     pub fn poll(
         &mut self,
         service: &dyn Service,
@@ -219,8 +220,8 @@ impl Session {
         writer.record
     }
 
-    /// Ends the waiting calls before their tasks, because the server ends: calls are polled once
-    /// more, and streams end with an error. Returns the newest record that the output shows.
+    /// Ends the waiting calls before their tasks, because the server shuts down: calls are polled
+    /// once more, and streams end with an error. Returns the newest record that the output shows.
     pub fn cut(&mut self, service: &dyn Service, now: Now, wake: &Waker, out: &mut Vec<u8>) -> u64 {
         let mut writer =
             ResponseWriter::new(out, Transport::WebSocket(WebSocketMessages::default()));
@@ -237,10 +238,10 @@ impl Session {
         writer.record
     }
 
-    /// Answers a message beyond its limit with a JSON-RPC error, before the WebSocket close frame
-    /// (wire §8, a2a_rust: -32000).
+    /// Answers a message above its size limit with a JSON-RPC error, before the WebSocket close
+    /// frame (wire §8, a2a_rust: -32000).
     ///
-    /// Returns the name of that limit.
+    /// Returns the name of the limit.
     pub fn too_large(&self, out: &mut Vec<u8>, limit: &'static str) -> &'static str {
         let documented = self.upgrade.endpoint().dialect.quirks.body;
         let limit = documented.map_or(limit, |body| body.name);
@@ -255,7 +256,7 @@ impl Session {
         limit
     }
 
-    /// Bytes of the waiting calls, and of the upgrade's terms.
+    /// Bytes of the waiting calls, and of the data of the upgrade.
     pub fn held_bytes(&self) -> usize {
         let each = |pending: &Pending| match pending {
             Pending::Call(call) => size_of::<PendingResponse>() + call.held_bytes(),

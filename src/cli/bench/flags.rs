@@ -44,7 +44,7 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 const WORKERS_MAX: usize = 1_024;
 /// Maximum clients, calls in flight, and streams.
 const CALLS_MAX: usize = 1_000_000;
-/// Rounds with several agents: fewer tell nothing about chance, more are not needed.
+/// Rounds with several agents: fewer do not show random variation; more are not needed.
 const ROUNDS: std::ops::RangeInclusive<usize> = 3..=1_000;
 /// The calls of `mixed`, by weight.
 const MIXED: &str = "send=50,get=30,stream=10,list=5,cancel=5";
@@ -63,17 +63,17 @@ pub struct BenchPlan<'i> {
     pub reports: Vec<&'i Path>,
     /// The processes of the servers, in the order of the targets.
     pub pids: Vec<u32>,
-    /// Agents that get the same load, in rounds with the first.
+    /// Agents that get the same load as the first agent, in rounds.
     pub compared: Vec<&'i str>,
     /// True: the minimal server is one of the targets.
     pub has_floor: bool,
-    /// Rounds, if there are several agents.
+    /// Rounds, if several agents are compared.
     pub rounds: usize,
     /// The file for the recorded calls.
     pub record: Option<&'i Path>,
     /// The receiver of webhooks.
     pub webhooks: Option<WebhookTarget>,
-    /// A terminal shows the live view.
+    /// True: a terminal shows the live view.
     pub is_live: bool,
 }
 
@@ -145,7 +145,7 @@ pub fn command(command: Command) -> Command {
         .arg(flag(
             "webhook-url",
             "URL",
-            "URL by which the server reaches that address [default: the address itself]",
+            "URL by which the server reaches --webhook-listen [default: its address]",
         ))
         .arg(flag(
             "pid",
@@ -157,7 +157,7 @@ pub fn command(command: Command) -> Command {
         .arg(flag("rounds", "N", "Rounds of --compare and --floor [default: 5]"))
         .arg(switch("floor", "Compare with a server that does the least work an answer needs"))
         .arg(flag("record", "FILE", "Record the calls with their times, as lines of JSON"))
-        .arg(flag("replay", "FILE", "Replay the calls of such a file instead of a scenario"))
+        .arg(flag("replay", "FILE", "Replay the calls of a --record file instead of a scenario"))
         .arg(switch("self-test", "Measure the generator on this machine; no agent is called"))
         .arg(flag("live", "true|false", "A live view on a terminal [default: true]"))
         .arg(flag("out", "FILE", "A report: .html, .json, .csv or .txt; may be repeated"))
@@ -211,7 +211,8 @@ pub fn plan<'i>(on: &Invocation<'i>) -> Result<BenchPlan<'i>, CommandFailure> {
     excluded(on)?;
     let rounds = up_to(on, "rounds", 5, *ROUNDS.end())?;
     if !ROUNDS.contains(&rounds) {
-        return Err(wrong("rounds", "must be at least 3: fewer rounds cannot show chance"));
+        let why = "must be at least 3: fewer rounds do not show the random variation";
+        return Err(wrong("rounds", why));
     }
     let assertions = on.flag_list("assert").into_iter().map(Objective::parse);
     let assertions: Result<Vec<Objective>, String> = assertions.collect();
@@ -258,7 +259,7 @@ fn pids(on: &Invocation<'_>) -> Result<Vec<u32>, CommandFailure> {
     on.flag_list("pid").into_iter().map(pid).collect()
 }
 
-/// The minimal server has only two operations.
+/// Rejects operations that the minimal server does not have.
 fn floor_can(phases: &[LoadPlan]) -> Result<(), CommandFailure> {
     let knows =
         |call: &PlannedCall| matches!(call.operation, LoadOperation::Send | LoadOperation::Get);
@@ -428,7 +429,7 @@ fn sweep(
     };
     match phases.len() {
         1 => Ok(Some(sweep)),
-        _ => Err(wrong("workload", "a sweep needs one phase, and it has several")),
+        _ => Err(wrong("workload", "a sweep needs one phase, and the workload has several")),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The live view of a run at a terminal.
 //!
 //! Invariants: the view is on stderr, in the terminal's alternate screen, so that stdout has only
-//! the report and the shell's lines return. The terminal is restored when the view is dropped, and
-//! before the message of a panic in any thread; after that nothing is drawn.
+//! the report, and the previous lines of the terminal reappear. The terminal is restored when the
+//! view is dropped, and before the message of a panic in any thread; nothing is drawn after that.
 
 use std::{
     collections::BTreeMap,
@@ -109,7 +109,7 @@ impl Drop for LiveView {
 /// Restores the terminal; a second call does nothing.
 fn restore() {
     if IS_OPEN.swap(false, SeqCst) {
-        // A closed terminal needs nothing.
+        // Errors are ignored: a closed terminal need not be restored.
         let _ = execute!(io::stderr(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
@@ -123,7 +123,8 @@ fn can_show() -> bool {
         && size().is_ok_and(|(columns, rows)| columns > 0 && rows > 0)
 }
 
-/// The system would stop a background job that changes the terminal.
+/// True: the process is in the foreground. The system would stop a background job that changes the
+/// terminal.
 #[cfg(unix)]
 fn is_in_foreground() -> bool {
     rustix::termios::tcgetpgrp(io::stderr()).is_ok_and(|group| group == rustix::process::getpgrp())

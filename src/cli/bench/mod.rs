@@ -16,7 +16,7 @@ use std::{
 
 use clap::{ArgMatches, Command};
 use peregrine::load::{
-    FloorServer, SelfTestLine,
+    FloorServer, SelfTestLine, SelfTestVerdict,
     report::{LoadReport, TargetReport},
     self_test, write_recording,
 };
@@ -88,7 +88,9 @@ fn record(asked: &BenchPlan<'_>, path: &Path) -> Result<(), CommandFailure> {
 pub fn run_self_test() -> Result<(), CommandFailure> {
     let heads = ["what", "true ms", "reported", "error"];
     say(&format!("{:<58}{:>10}{:>10}{:>10}\n", heads[0], heads[1], heads[2], heads[3]));
+    let mut verdict = SelfTestVerdict::default();
     self_test(&mut |line: &SelfTestLine| {
+        verdict.add(line);
         let truth = line.true_us.map_or("-".to_owned(), |us| format!("{:.3}", us / 1e3));
         let error = match line.true_us {
             Some(us) if us > 0.0 => format!("{:+.1} %", (line.reported_us / us - 1.0) * 100.0),
@@ -97,7 +99,9 @@ pub fn run_self_test() -> Result<(), CommandFailure> {
         let reported = line.reported_us / 1e3;
         say(&format!("{:<58}{truth:>10}{reported:>10.3}{error:>10}\n", line.what));
     })
-    .map_err(internal)
+    .map_err(internal)?;
+    say(&format!("{verdict}\n"));
+    Ok(())
 }
 
 /// The hidden command that answers with as little work as possible, until its input ends.
@@ -107,7 +111,7 @@ pub fn run_self_test() -> Result<(), CommandFailure> {
 pub fn run_floor(flags: &ArgMatches) -> Result<(), String> {
     let bytes = flags.get_one::<String>("bytes").and_then(|bytes| bytes.parse().ok());
     let runtime = runtime().map_err(|failure| failure.message)?;
-    // It ends with its parent process.
+    // The command ends with its parent process, which closes stdin.
     std::thread::spawn(|| {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         std::process::exit(0);
@@ -152,7 +156,7 @@ fn can_be_written(files: &[&Path]) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Writes a report to stdout and to the files; a failed one does not prevent the others.
+/// Writes a report to stdout and to the files; an unwritable file does not prevent the others.
 fn write(report: &LoadReport, files: &[&Path], format: OutputFormat) -> Result<(), CommandFailure> {
     match format {
         OutputFormat::Json => say(&json_lines(&report.json())),

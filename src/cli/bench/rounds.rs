@@ -1,4 +1,5 @@
-//! Several agents under the same load, in rounds, so that a disturbance hits all of them.
+//! Compares several agents under the same load in rounds, so that a disturbance affects all of
+//! them.
 
 use std::{
     io::{BufRead, BufReader},
@@ -20,14 +21,14 @@ use super::{
 /// The hidden command that runs the minimal server.
 pub const FLOOR_COMMAND: &str = "bench-floor";
 
-/// The minimal server, in a child process that ends when this is dropped.
+/// The minimal server, in a child process that ends when this value is dropped.
 pub struct FloorProcess {
     child: Child,
     url: String,
 }
 
 impl FloorProcess {
-    /// Starts it, with answers of so many bytes.
+    /// Starts the server, with answers of `answer_bytes` bytes.
     ///
     /// # Errors
     /// A [`CommandFailure`]: the process cannot be started.
@@ -98,7 +99,7 @@ pub fn compare_in_rounds(
     Ok((reports, comparisons))
 }
 
-/// The rounds of each target.
+/// Measures the rounds of each target.
 fn rounds(
     targets: &[BenchTarget<'_>],
     plan: &LoadPlan,

@@ -7,7 +7,7 @@ use peregrine::load::{LoadRun, LoadSlice};
 /// The progress of a run, as shown.
 #[derive(Default)]
 pub struct ShownRun {
-    /// The interface that is called, and how.
+    /// The URL and the interface of the agent, and the name of the plan.
     pub title: String,
     /// Time since the start.
     pub elapsed: Duration,
@@ -21,7 +21,7 @@ pub struct ShownRun {
     slice: Duration,
     /// Calls per second in each complete slice.
     pub rates: Vec<f64>,
-    /// The p99 of each complete slice in microseconds; 0: it has no good call.
+    /// The p99 of each complete slice in microseconds; 0: the slice has no successful call.
     pub p99_us: Vec<u64>,
     /// The last complete slice.
     last: Option<LoadSlice>,

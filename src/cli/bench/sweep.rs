@@ -13,9 +13,9 @@ use super::{
 
 /// Maximum runs of a search.
 const RUNS_MAX: usize = 36;
-/// Ratio of the first failed rate to the best rate at which a search ends.
+/// Maximum ratio of the lowest failed rate to the best rate at which a search ends.
 const NEAR: f64 = 1.05;
-/// Share of the wanted rate that a run must reach to hold it.
+/// Share of the wanted rate that a run must reach; otherwise it counts as failed.
 const REACHED_SHARE: f64 = 0.95;
 
 /// The rates to try.
@@ -40,9 +40,9 @@ pub enum Sweep {
 /// A search for the highest rate.
 struct Search {
     rate: f64,
-    /// The highest rate that held.
+    /// The highest rate that met the objectives.
     best: Option<f64>,
-    /// The lowest rate that did not.
+    /// The lowest rate that did not meet the objectives.
     broken: Option<f64>,
     /// True: the rate has broken an objective once and is tried again.
     is_second: bool,
@@ -78,8 +78,8 @@ fn readable(rate: f64) -> f64 {
 }
 
 impl Sweep {
-    /// Runs the plan at each rate. Returns the report of the highest rate that held, or of the
-    /// first, with all rates as its sweep.
+    /// Runs the plan at each rate. Returns the report of the highest rate that met the objectives,
+    /// or else of the first rate; its sweep has all rates.
     ///
     /// # Errors
     /// A [`CommandFailure`].
@@ -156,7 +156,7 @@ fn broken_objective(report: &TargetReport, objectives: &[Objective]) -> Option<S
     let wanted = report.rate.wanted.unwrap_or_default();
     if report.never_sent > 0 || report.rate.reached < wanted * REACHED_SHARE {
         let reached = format!("reached {:.1} of {wanted:.1} calls/s", report.rate.reached);
-        // More late calls than held-back ones: the generator was the bottleneck, not the agent.
+        // More late calls than held-back calls: the generator was the bottleneck, not the agent.
         return Some(match report.late > report.held_back {
             true => format!("{reached}, because the generator was late"),
             false => reached,
@@ -198,8 +198,8 @@ fn line(wanted: f64, report: &TargetReport, broken: Option<&str>) -> String {
 mod tests {
     use super::*;
 
-    /// The tried rates if up to `most` calls per second hold, except for the first try of some
-    /// rates.
+    /// The tried rates if rates up to `most` meet the objectives, except at the first try of the
+    /// rates in `stalls_at`.
     fn tried(most: f64, stalls_at: &[f64]) -> Vec<f64> {
         let mut search = Search { rate: 100.0, best: None, broken: None, is_second: false };
         let (mut rates, mut stalled) = (vec![100.0], Vec::new());

@@ -1,4 +1,4 @@
-//! An agent under load: its client, how it treats texts, and one run against it.
+//! An agent under load: its client, its behaviour, and a run against it.
 
 use std::{
     future::{Future, poll_fn},
@@ -52,9 +52,9 @@ pub struct BenchTarget<'i> {
 /// The address of an agent.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetAddress<'u> {
-    /// Its URL, or any other reference to it.
+    /// The URL of the agent, or another reference to it.
     pub url: &'u str,
-    /// Its process, if it is on this machine.
+    /// The id of its process, if the process is on this machine.
     pub pid: Option<u32>,
 }
 
@@ -114,7 +114,8 @@ impl<'i> BenchTarget<'i> {
         Ok(answer.raw_json().map_or(0, <[u8]>::len) + ENVELOPE_BYTES)
     }
 
-    /// Runs a plan and shows its progress. Ctrl-C ends it early; `None`: before the calls began.
+    /// Runs a plan and shows its progress. Ctrl-C ends the run early; `None`: before the calls
+    /// began.
     ///
     /// # Errors
     /// A [`CommandFailure`]: no threads, sockets or clients are available.

@@ -40,7 +40,7 @@ const CARD_BYTES_MAX: u64 = 1 << 20;
 
 /// Connect timeout in milliseconds: a waiting user learns of a dead server within 10 s.
 const CONNECT_MS: u64 = 5_000;
-/// The longest pause between two attempts, in milliseconds, for the same reason.
+/// The longest pause between two attempts, in milliseconds, for the same reason as [`CONNECT_MS`].
 const PAUSE_MS_MAX: u64 = 1_000;
 
 /// The agent of a call.
@@ -49,11 +49,11 @@ pub struct CalledAgent {
     pub client: Client<AgentTransport>,
 }
 
-/// Settings that are credentials, in the words of a warning.
+/// The names of the settings that are credentials, as warnings print them.
 pub const CREDENTIALS: &[&str] = &["bearer", "api-key", "basic", "client-secret"];
 
 impl CalledAgent {
-    /// Reads the agent's card and chooses an interface of it.
+    /// Reads the agent's card and chooses one of its interfaces.
     ///
     /// # Errors
     /// A [`CommandFailure`].
@@ -73,8 +73,8 @@ impl CalledAgent {
         CalledAgent::with(on, reference, false).await
     }
 
-    /// As [`CalledAgent::of`], for credentials that only a scheme of the public card allows: if it
-    /// has none, no credential is sent (the command line's specification, §12.4).
+    /// As [`CalledAgent::of`], but without credentials if the public card has no security scheme
+    /// (the command line's specification, §12.4).
     ///
     /// # Errors
     /// A [`CommandFailure`].
@@ -160,7 +160,7 @@ pub async fn card_json(on: &Invocation<'_>) -> Result<(Vec<u8>, Option<HttpUrl>)
 /// The HTTP client of a call, with its `--debug` trace and its card cache.
 ///
 /// # Errors
-/// A [`CommandFailure`]: files of TLS that cannot be used.
+/// A [`CommandFailure`]: unusable TLS files.
 pub fn transport(
     settings: &Settings,
     cache: Option<KeptCards>,
@@ -189,10 +189,10 @@ pub fn http_options(settings: &Settings) -> Result<HttpClientOptions, CommandFai
     options.proxies_from_environment().map_err(|error| CommandFailure::usage(error.to_string()))
 }
 
-/// The authorities and the certificate of the settings.
+/// The certificate authorities and the client certificate of the settings.
 ///
 /// # Errors
-/// A [`CommandFailure`]: one of a pair is missing.
+/// A [`CommandFailure`]: a certificate without its key, or a key without its certificate.
 pub fn client_tls(settings: &Settings) -> Result<ClientTls, CommandFailure> {
     let mut tls = ClientTls::default();
     for file in settings.list("ca") {
@@ -215,7 +215,7 @@ pub fn client_tls(settings: &Settings) -> Result<ClientTls, CommandFailure> {
     Ok(tls)
 }
 
-/// The command line's specification, §6.5 and §12.1: `--insecure` always gives a warning.
+/// The command line's specification, §6.5 and §12.1: `--insecure` always causes a warning.
 fn warn_insecure(settings: &Settings) {
     warn(
         "--insecure: certificates are not verified; any host on the path can read and change the \
@@ -264,7 +264,12 @@ fn builder(settings: &Settings, is_strict: bool) -> Result<ClientBuilder, Comman
         builder = builder.field("traceparent", trace.as_str()).map_err(|_| wrong())?;
     }
     for (name, value) in settings.service_parameters()? {
-        let wrong = |_| CommandFailure::usage(format!("--svc-param {name} cannot be set"));
+        let wrong = |_| {
+            CommandFailure::usage(format!(
+                "--svc-param {name} is not a field that can be added, or its value has invalid \
+                 characters"
+            ))
+        };
         builder = builder.field(name, value).map_err(wrong)?;
     }
     Ok(builder)
@@ -280,7 +285,7 @@ fn credentials(settings: &Settings) -> Result<Credentials, CommandFailure> {
         pair.map(|(name, password)| (name.to_owned(), Secret::new(password)))
     });
     let oauth = match settings.text("client-secret") {
-        // Without a secret a token needs the user: `auth login` gets it.
+        // Without a client secret a token needs the user's consent: `auth login` gets it.
         Some(_) => login::oauth_client(settings)?,
         None => None,
     };
@@ -296,7 +301,7 @@ fn credentials(settings: &Settings) -> Result<Credentials, CommandFailure> {
     })
 }
 
-/// The bytes of a file: a card, or keys.
+/// Reads a file with a card or keys.
 ///
 /// # Errors
 /// A [`CommandFailure`]: the file is missing or too long.

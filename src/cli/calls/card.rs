@@ -26,8 +26,8 @@ use super::{
 /// Shows the card of an agent; with `--extended`, its card for authenticated callers.
 ///
 /// # Errors
-/// A [`CommandFailure`]: with `--validate`, errors of the schema; with keys, signatures of which
-/// none is valid.
+/// A [`CommandFailure`]: with `--validate`, errors of the schema; with keys, no valid signature on
+/// a signed card.
 pub async fn get(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     let validates = on.flags.get_flag("validate");
     let keys = keys(on)?;
@@ -87,7 +87,7 @@ pub async fn check(on: &Invocation<'_>) -> Result<(), CommandFailure> {
 /// unsigned card is not a failure (A2A 1.0 §8.4).
 ///
 /// # Errors
-/// A [`CommandFailure`]: an unreadable key or card, or signatures of which none is valid.
+/// A [`CommandFailure`]: an unreadable key or card, or no valid signature on a signed card.
 pub async fn check_signatures(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     let keys = keys(on)?;
     let card = agent::card(on).await?;
@@ -130,7 +130,7 @@ fn keys(on: &Invocation<'_>) -> Result<Vec<CardKeys>, CommandFailure> {
     Ok(keys)
 }
 
-/// The outcome for the first keys that have signed a card, or else for the last keys; without keys
+/// The outcome for the first keys that have signed a card, or else for the last keys. Without keys
 /// no signature can be verified.
 fn verified(card: &AgentCard, keys: &[CardKeys]) -> SignatureOutcome {
     let mut outcome = verify(card, &CardKeys::default());
@@ -164,8 +164,8 @@ fn refuse(on: &Invocation<'_>, findings: &[CardFinding]) -> Result<(), CommandFa
     Err(failure.hint(on.command("card lint", "")))
 }
 
-/// Shows a card, and the outcome of its verification (the command line's specification, §10.1);
-/// `is_valid`: it was checked without errors.
+/// Shows a card and the outcome of its verification (the command line's specification, §10.1).
+/// `is_valid`: the card was checked without errors.
 fn show(
     on: &Invocation<'_>,
     card: &AgentCard,
@@ -185,8 +185,8 @@ fn show(
         SignatureOutcome::Verified { .. } | SignatureOutcome::Absent => outcome.to_string(),
     };
     match on.format {
-        // The command line's specification, §11.3: the type of A2A 1.0. A card of 1.0 is printed as
-        // received, so that its signatures stay valid.
+        // The command line's specification, §11.3: JSON output has the type of A2A 1.0. A card of
+        // 1.0 is printed as received, so that its signatures stay valid.
         OutputFormat::Json => {
             match card.generation {
                 Generation::V1 => on.say_json(card.raw_json().as_bytes()),
@@ -213,7 +213,7 @@ fn show(
     Ok(())
 }
 
-/// A card for people.
+/// Writes a card as text.
 fn text(output: &mut TextOutput, card: &AgentCard) {
     output.field("Name", &card.name);
     output.field("Description", &card.description);

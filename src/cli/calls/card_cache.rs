@@ -1,11 +1,11 @@
 //! A cache of agent cards between calls (the command line's specification, §10.1; RFC 9111).
 //!
 //! Invariant: a card is stored only if its server allows it, together with the caching fields of
-//! its response. A fresh card is used without a request; a stale one is revalidated. The cache
+//! its response. A fresh card is used without a request; a stale card is revalidated. The cache
 //! stores nothing secret: it skips a card that was requested with other fields than a public card
-//! needs, and a card from an unverified server (`--insecure`); the path of a card includes trust
-//! and credentials. A document that is not a card is not stored. A cache that cannot be read or
-//! written counts as empty.
+//! needs, and a card from an unverified server (`--insecure`). The file name of a card depends on
+//! the trusted authorities and the client's certificate. A document that is not a card is not
+//! stored. A cache that cannot be read or written counts as empty.
 
 use std::{
     collections::BTreeMap,
@@ -62,16 +62,16 @@ pub struct KeptCards {
     urls: Vec<HttpUrl>,
     /// True: each use revalidates the card.
     asks: bool,
-    /// The trusted authorities and the client's certificate: with others the card may differ.
+    /// The trusted authorities and the client's certificate; the card may depend on them.
     identity: String,
-    /// `None`: each use of the cache is reported on stderr.
+    /// `Some`: each use of the cache is reported on stderr, redacted by this value.
     shown: Option<Redaction>,
 }
 
 impl KeptCards {
     /// The cache for the agent of a call; `None`: its card is a file, or caching is off. A command
-    /// that requests the card itself, checks the agent or sends it credentials revalidates the card
-    /// each time, and so does a call to this machine, where different agents may use the same
+    /// that requests the card itself, checks the agent or sends credentials to it revalidates the
+    /// card each time. So does a call to this machine, where different agents may use the same
     /// address.
     ///
     /// # Errors
@@ -119,9 +119,9 @@ impl KeptCards {
 /// A cached card.
 #[derive(Clone, Deserialize, Serialize)]
 pub struct KeptCard {
-    /// Where it came from.
+    /// The URL of the card.
     url: String,
-    /// When its server sent it, in ms since the Unix epoch.
+    /// When the server sent the card, in ms since the Unix epoch.
     said_at_unix_ms: u64,
     /// The caching fields of the response.
     fields: BTreeMap<String, String>,
@@ -131,7 +131,7 @@ pub struct KeptCard {
 
 impl KeptCard {
     fn read(path: &Path, url: &str) -> Option<KeptCard> {
-        // With its escapes a card may be several times as long.
+        // JSON escapes can make the file several times as long as the card.
         let is_ours = fs::metadata(path).ok()?.len() <= 8 * CARD_BYTES_MAX as u64;
         let kept: KeptCard =
             serde_json::from_slice(&fs::read(path).ok().filter(|_| is_ours)?).ok()?;
@@ -147,7 +147,7 @@ impl KeptCard {
         CardFreshness::of(|name| self.fields.get(name).map(String::as_bytes), said)
     }
 
-    /// Stores the card, and removes the oldest one if there are too many.
+    /// Stores the card, and removes the oldest card if there are too many.
     fn write(&self, path: &Path) -> io::Result<()> {
         let folder = path.parent().unwrap_or(Path::new("."));
         let mut builder = DirBuilder::new();
@@ -233,7 +233,7 @@ impl<T: Transport> Transport for CachingTransport<T> {
         match (response.status(), kept) {
             (304, Some(kept)) => {
                 say("the cached card has not changed");
-                // RFC 9111 §4.3.4: fields of the 304 replace the stored ones.
+                // RFC 9111 §4.3.4: fields of the 304 replace the stored fields.
                 let mut fields = kept.fields;
                 fields.extend(said);
                 let kept = keeps(kept.card, fields);
@@ -294,7 +294,7 @@ pub struct Keeping {
 }
 
 impl Keeping {
-    /// The card is complete.
+    /// Stores the complete card.
     fn end(self) {
         let Keeping { mut kept, bytes, path } = self;
         let Ok(card) = String::from_utf8(bytes) else { return };
@@ -305,7 +305,7 @@ impl Keeping {
     }
 }
 
-/// A response from the server, or a cached card and how much of it was read.
+/// A response from the server, or a cached card with the number of bytes already read.
 pub enum CachedResponse<R> {
     /// From the server.
     Sent(R, Option<Keeping>),
@@ -548,7 +548,7 @@ mod tests {
         for name in ["Authorization", "X-Api-Key", "Cookie"] {
             assert_eq!(place("", name), None, "{name}");
         }
-        // With a certificate, or with other authorities, the card may differ.
+        // The card may depend on the certificate and the authorities.
         assert_ne!(place("mine.pem", "Accept"), public);
     }
 

@@ -1,8 +1,8 @@
 //! `chat`: one turn for each line of the standard input.
 //!
-//! Invariant: at a terminal the user edits lines after a prompt, and the agent's words appear
-//! below; Ctrl-C clears the line or ends the turn, Ctrl-D ends the session, and a failed turn does
-//! not. The history is in memory only, since a line may be a secret. From a pipe, `chat` reads
+//! Invariant: at a terminal the user edits lines after a prompt, and the agent's text appears
+//! below. Ctrl-C clears the line or ends the turn, Ctrl-D ends the session; a failed turn does not
+//! end it. The history is in memory only, since a line may be a secret. From a pipe, `chat` reads
 //! lines until the end of the input, without a prompt, shows events as `send --stream` does, and
 //! ends the session at the first failure.
 
@@ -51,7 +51,7 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
         lines = ChatLines::Terminal(Box::new(DefaultEditor::new().map_err(unread)?));
         on.hears_interrupts.set(true);
         let name = one_line(&agent.client.card().name);
-        tell(&format!("Chat with {name}; Ctrl-C ends a turn, Ctrl-D the chat\n"));
+        tell(&format!("Chat with {name}; Ctrl-C ends a turn, Ctrl-D ends the chat\n"));
     }
     let timeout = on.settings.time("timeout")?;
     let mut has_turned = false;
@@ -112,7 +112,7 @@ async fn next_line(mut lines: ChatLines) -> Result<(ChatLine, ChatLines), Comman
     let mut read = pin!(tokio::task::spawn_blocking(read));
     let mut interrupt = Box::pin(tokio::signal::ctrl_c());
     let read = std::future::poll_fn(|cx| {
-        // A terminal that cannot edit drops the line itself and sends the signal.
+        // A terminal without line editing discards the line itself and sends the signal.
         while is_terminal && matches!(interrupt.as_mut().poll(cx), Poll::Ready(Ok(()))) {
             interrupt.set(tokio::signal::ctrl_c());
             say(&format!("\n{PROMPT}"));
@@ -152,7 +152,8 @@ fn unread(error: impl std::fmt::Display) -> CommandFailure {
     CommandFailure::usage(format!("cannot read a line: {error}"))
 }
 
-/// How to continue later: the command stores nothing (the command line's specification, §6.3).
+/// Shows the command that continues the conversation, because this command stores nothing (the
+/// command line's specification, §6.3).
 pub fn goodbye(on: &Invocation<'_>) {
     on.say_known();
     let Some(task) = on.known().filter(|_| on.format == OutputFormat::Text) else { return };
@@ -174,7 +175,7 @@ struct FailedTurn {
 }
 
 impl FailedTurn {
-    /// True: the task that waited after the previous turn has ended by itself.
+    /// True: the task that waited after the previous turn has ended meanwhile.
     fn is_over(&self, on: &Invocation<'_>) -> bool {
         use FaultKind::{TaskNotFound, TaskTerminal, UnsupportedOperation};
         let is_named = |kind: FaultKind| self.failure.code.name() == kind.error_name();
@@ -183,7 +184,7 @@ impl FailedTurn {
     }
 }
 
-/// One turn with a time limit, which Ctrl-C at a terminal ends. Its task continues.
+/// One turn with a time limit; Ctrl-C at a terminal ends the turn. Its task continues.
 async fn turn_within(
     agent: &CalledAgent,
     on: &mut Invocation<'_>,
@@ -197,7 +198,7 @@ async fn turn_within(
         Ended::Itself(turned) => return turned,
         Ended::Late => late(on, timeout.unwrap_or_default()),
         Ended::Interrupted => {
-            // After the received words, and the ^C that the terminal echoes.
+            // Ends the line of the received text and of the ^C that the terminal echoes.
             tell("\n");
             interruption(on, on.known().filter(|_| on.known() != before))
         }
@@ -205,7 +206,7 @@ async fn turn_within(
     Err(FailedTurn { failure, is_unheard: false })
 }
 
-/// One turn: it continues the conversation, and the task as long as that waits for an answer.
+/// One turn. It continues the conversation, and its task if the task waits for an answer.
 async fn turn(agent: &CalledAgent, on: &mut Invocation<'_>, line: &str) -> Result<(), FailedTurn> {
     let failed = |failure, is_unheard| FailedTurn { failure, is_unheard };
     let request = send::addressed(on, SendRequest::text(line));
@@ -215,14 +216,14 @@ async fn turn(agent: &CalledAgent, on: &mut Invocation<'_>, line: &str) -> Resul
         let before = on.known();
         let sent = send::send_and_follow(agent, on, &request, &mut followed).await;
         if let Err(failure) = sent {
-            // Without a stream the answer names the task; before it, the id from the command line
+            // Without a stream the answer names the task; before the answer, only the command line
             // does.
             let is_answered = on.known() != before
                 && on.known().is_some_and(|task| task.state != TaskState::Unspecified);
             return Err(failed(failure, followed.task_id.is_empty() && !is_answered));
         }
     } else if let Err(failure) = send::send(agent, on, &request).await {
-        // Every answer has another state.
+        // The state is unspecified until an answer has arrived.
         let is_unheard = on.known().is_some_and(|task| task.state == TaskState::Unspecified);
         return Err(failed(failure, is_unheard));
     }
@@ -230,7 +231,7 @@ async fn turn(agent: &CalledAgent, on: &mut Invocation<'_>, line: &str) -> Resul
     Ok(())
 }
 
-/// The next line continues the conversation, and a task that waits for an answer.
+/// Makes the next line continue the conversation, and the task if it waits for an answer.
 fn remember(on: &mut Invocation<'_>) {
     let Some(task) = on.known() else { return };
     if !task.context_id.is_empty() {

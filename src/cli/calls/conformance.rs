@@ -2,9 +2,9 @@
 //!
 //! Invariant: each check has the name that the kit gives its requirement. The kit needs an agent
 //! that understands its messages; any other agent is checked only for behaviour that does not
-//! depend on the message. A check that cannot be made, that the spoken version does not require, or
-//! that is known to stop servers is skipped with a reason. No call is larger, deeper or more
-//! frequent than an ordinary client's.
+//! depend on the message. A check is skipped with a reason if it is impossible, if the agent's
+//! version does not require it, or if it is known to stop servers. No call is larger, deeper or
+//! more frequent than a call of an ordinary client.
 
 use peregrine::{
     client::{
@@ -28,7 +28,7 @@ use super::{
 
 /// The id of a task that no agent has.
 const NO_TASK: &str = "00000000-0000-4000-8000-00000000c0de";
-/// The text of the message by default.
+/// The default text of a message.
 const TEXT: &str = "hello";
 /// Maximum number of events to read from a stream; an agent may send more.
 const EVENTS_MAX: usize = 10_000;
@@ -36,10 +36,10 @@ const EVENTS_MAX: usize = 10_000;
 const ONLY_V1: &str = "only A2A 1.0 defines it, and the agent speaks an older version";
 /// Reason to skip checks of behaviour that 0.1 defines differently.
 const ONLY_LATER: &str = "A2A 0.1 defines it differently";
-/// Reason to skip subscriptions to a task that sends no events: a server that does not refuse one
-/// keeps the subscriber after it has closed, which stopped a whole server (a2a-python#1136).
+/// Reason to skip subscriptions to a task that sends no events: a server that accepts one keeps it
+/// after the client has closed it, which stopped a whole server (a2a-python#1136).
 const ONLY_AGGRESSIVE: &str =
-    "only with --aggressive: a server that does not refuse it may stop serving";
+    "only with --aggressive: a server that accepts the subscription may stop serving";
 
 /// The outcome of a check.
 enum CheckOutcome {
@@ -117,7 +117,7 @@ impl ConformanceReport {
         let is_whole = !id.is_empty() && state != TaskState::Unspecified;
         let outcome = match is_whole {
             true => Pass,
-            false => Fail("its id or its state is missing".to_owned()),
+            false => Fail("the id or the state of the task is missing".to_owned()),
         };
         self.note("DM-TASK-001", "a task has an id and a state", outcome);
         let outcome = match state.is_terminal() || state.is_interrupted() {
@@ -136,7 +136,7 @@ impl ConformanceReport {
             },
             Err(name) => Fail(name),
         };
-        self.note("CORE-MULTI-003", "a new task has an id of its own", outcome);
+        self.note("CORE-MULTI-003", "each new task has a new id", outcome);
         Some(MadeTask { id, state })
     }
 
@@ -163,7 +163,7 @@ impl ConformanceReport {
         on: &Invocation<'_>,
         made: Option<&MadeTask>,
     ) {
-        const READ: (&str, &str) = ("CORE-GET-001", "a task is read as it is");
+        const READ: (&str, &str) = ("CORE-GET-001", "a task is read under its id");
         const HISTORY: (&str, &str) = ("CORE-HIST-002", "the history is no longer than requested");
         const SEND: (&str, &str) =
             ("CORE-SEND-002", "a message to a task that has ended is refused");
@@ -178,7 +178,7 @@ impl ConformanceReport {
         let got = agent.client.get_task(&made.id, Some(1)).await.map_err(|error| name(on, error));
         let outcome = match &got {
             Ok(got) if got.task_id().is_some_and(|id| *id.to_str() == *made.id) => Pass,
-            Ok(_) => Fail("it is another task".to_owned()),
+            Ok(_) => Fail("another task was returned".to_owned()),
             Err(name) => Fail(name.clone()),
         };
         self.note(READ.0, READ.1, outcome);
@@ -240,8 +240,10 @@ impl ConformanceReport {
     }
 
     async fn streams(&mut self, agent: &CalledAgent, on: &Invocation<'_>, made: Option<&MadeTask>) {
-        const STREAM: (&str, &str) =
-            ("CORE-STREAM-003", "a stream begins with a task or is one message, and ends");
+        const STREAM: (&str, &str) = (
+            "CORE-STREAM-003",
+            "a stream is one message, or begins with a task and lasts until it ends or needs input",
+        );
         const UNKNOWN: (&str, &str) =
             ("STREAM-SUB-004", "subscribing to an unknown task is TaskNotFoundError");
         const ENDED: (&str, &str) =
@@ -324,12 +326,12 @@ impl CheckOutcome {
     }
 }
 
-/// Whether calls are in 1.0, the version of the kit's requirements.
+/// Whether calls use 1.0, the version of the kit's requirements.
 fn is_v1(agent: &CalledAgent) -> bool {
     agent.client.interface().generation == Generation::V1
 }
 
-/// Whether calls are in 0.1.
+/// Whether calls use 0.1.
 fn is_v01(agent: &CalledAgent) -> bool {
     agent.client.interface().generation == Generation::V01
 }
@@ -384,7 +386,7 @@ async fn stream(agent: &CalledAgent, on: &Invocation<'_>) -> CheckOutcome {
             EventKind::Task(_) => {}
             // Streams of 0.1 have no tasks.
             EventKind::Change { .. } | EventKind::Gap { .. } if count == 1 && !is_v01(agent) => {
-                return Fail("it begins with neither a task nor a message".to_owned());
+                return Fail("the stream begins with neither a task nor a message".to_owned());
             }
             EventKind::Change { .. } | EventKind::Gap { .. } => {}
         }
@@ -400,7 +402,7 @@ async fn stream(agent: &CalledAgent, on: &Invocation<'_>) -> CheckOutcome {
         // Before 1.0 a stream may have several messages.
         (true, _, _) => Pass,
         (false, _, Some(state)) if state.is_terminal() || state.is_interrupted() => Pass,
-        (false, ..) => Fail("it ended before its task".to_owned()),
+        (false, ..) => Fail("the stream ended before its task ended or needed input".to_owned()),
     }
 }
 

@@ -41,7 +41,7 @@ struct SavedFile {
 /// Saves the artifacts of a task.
 ///
 /// # Errors
-/// A [`CommandFailure`]; one of them: a file exists already.
+/// A [`CommandFailure`], for example if a file already exists.
 pub async fn download(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), CommandFailure> {
     let answer = agent.client.get_task(&on.words[0], Some(0)).await;
     let answer: Answer = answer.map_err(|error| failure(on, error))?;
@@ -98,7 +98,8 @@ fn known(view: TaskView<'_>, wanted: &[&str]) -> Result<(), CommandFailure> {
     Err(CommandFailure::usage(line))
 }
 
-/// The files of the artifacts in `wanted` (empty: all), and the URLs of files that are elsewhere.
+/// The files of the artifacts in `wanted` (empty: all), and the URLs of files that the task only
+/// links.
 fn files(view: TaskView<'_>, folder: &Path, wanted: &[&str]) -> (Vec<SavedFile>, Vec<String>) {
     let (mut files, mut elsewhere, mut taken) = (Vec::new(), Vec::new(), HashMap::new());
     for artifact in view.artifacts() {
@@ -124,8 +125,8 @@ fn files(view: TaskView<'_>, folder: &Path, wanted: &[&str]) -> (Vec<SavedFile>,
     (files, elsewhere)
 }
 
-/// The parts with their bytes and the extension of a generated name; text in several pieces becomes
-/// one.
+/// The parts with their bytes and the extension of a generated name. Consecutive pieces of a text
+/// are joined.
 fn contents<'p>(
     parts: impl Iterator<Item = Part<'p>>,
 ) -> Vec<(Part<'p>, Option<Vec<u8>>, &'static str)> {
@@ -151,15 +152,16 @@ fn contents<'p>(
     all
 }
 
-/// The last segment of a path, without characters that would hide it, end it or lead elsewhere.
+/// The last segment of a path, without characters that would hide the file, end its name or lead to
+/// another folder.
 fn safe_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     // Characters that reverse the text direction would fake the file's extension.
     let is_plain =
         |c: &char| !must_escape(*c) && !matches!(c, ':' | '*' | '?' | '"' | '<' | '>' | '|');
     let plain: String = last.chars().filter(is_plain).collect();
-    // After the removal above: a removed character may precede the dot that hides a file, or the
-    // hyphen that makes a name an option of a command (`rm *`).
+    // Trimmed after the removal above: a removed character may precede the dot that hides a file,
+    // or the hyphen that makes a name an option of a command (`rm *`).
     let plain = plain.trim_start_matches(|c: char| matches!(c, '.' | '-') || c.is_whitespace());
     let mut end = plain.len().min(NAME_BYTES_MAX);
     while !plain.is_char_boundary(end) {
@@ -194,7 +196,7 @@ fn fresh(name: String, taken: &mut HashMap<String, u64>) -> String {
     own
 }
 
-/// Writes a new file. An existing one is replaced as a whole, not written through a link.
+/// Writes a new file. An existing file is replaced as a whole; a link is not followed.
 fn write(file: &SavedFile, overwrites: bool) -> io::Result<()> {
     if !overwrites {
         let mut new = OpenOptions::new().write(true).create_new(true).open(&file.path)?;
@@ -202,7 +204,7 @@ fn write(file: &SavedFile, overwrites: bool) -> io::Result<()> {
     }
     let folder = file.path.parent().unwrap_or(Path::new("."));
     let draft = folder.join(format!(".peregrine-{}", std::process::id()));
-    // A file here is left over from a process of the same number, or is a link.
+    // An existing draft is from a process with the same id, or is a link.
     let _ = fs::remove_file(&draft);
     let mut new = OpenOptions::new().write(true).create_new(true).open(&draft)?;
     new.write_all(&file.bytes)?;
@@ -250,7 +252,7 @@ mod tests {
 
     #[test]
     fn many_parts_of_one_name_have_names_of_their_own_at_once() {
-        // Trying each taken number would take hours for these.
+        // Trying each taken number would take hours for so many files.
         let mut taken = Default::default();
         let all = (0..200_000).map(|_| fresh("a.txt".to_owned(), &mut taken));
         assert_eq!(all.last().unwrap(), "a-200000.txt");

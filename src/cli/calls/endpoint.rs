@@ -12,11 +12,11 @@ use super::super::{
 /// user's credentials; `None`: no endpoint is named.
 ///
 /// # Errors
-/// A [`CommandFailure`] of usage: an agent is named too, or not exactly one transport is.
+/// A [`CommandFailure`] of usage: an agent is also named, or the number of transports is not one.
 pub fn endpoint_card(settings: &Settings) -> Result<Option<AgentCard>, CommandFailure> {
     let Some(url) = settings.text("endpoint") else { return Ok(None) };
     if *settings.source("agent-card") == SettingSource::Flag {
-        let line = "two agents are given: by --endpoint, which has no card, and by a card";
+        let line = "two agents are given: by --endpoint, which needs no card, and by --agent-card";
         return Err(CommandFailure::usage(line));
     }
     let transports = settings.transports()?;
@@ -32,7 +32,7 @@ pub fn endpoint_card(settings: &Settings) -> Result<Option<AgentCard>, CommandFa
             let line = format!("--endpoint {url:?} must be a URL such as http://localhost:3000");
             return Err(CommandFailure::usage(line));
         }
-        // The transport already tells the scheme of a WebSocket.
+        // The transport determines the scheme of a WebSocket URL.
         (Binding::WebSocket, Some(("http", rest))) => format!("ws://{rest}"),
         (Binding::WebSocket, Some(("https", rest))) => format!("wss://{rest}"),
         (_, Some(_)) => url.to_owned(),
@@ -55,7 +55,7 @@ pub fn endpoint_card(settings: &Settings) -> Result<Option<AgentCard>, CommandFa
     read.map(Some).map_err(|error| CommandFailure::usage(format!("--endpoint {url:?}: {error}")))
 }
 
-/// Schemes for the credentials of the settings, and the requirement of all of them.
+/// Schemes for the credentials of the settings, and the requirement of all these schemes.
 fn security(settings: &Settings) -> Option<(Value, Value)> {
     let http = |scheme: &str| json!({"httpAuthSecurityScheme": {"scheme": scheme}});
     let mut schemes = serde_json::Map::new();

@@ -2,7 +2,7 @@
 //!
 //! Invariant: an error that A2A names has that name in every binding; an error without a name is
 //! named by its status and the operation. No secret of the user is shown, even if the server
-//! repeats it. A hint is an action; without an action there is no hint.
+//! repeats it. A hint is an action; without an action the hint is omitted.
 
 mod transport;
 
@@ -60,8 +60,8 @@ pub fn failure(on: &Invocation<'_>, error: ClientError) -> CommandFailure {
     failure
 }
 
-/// The sentence of an error. It does not repeat its code, and it describes a cure as an option of
-/// the command line.
+/// The sentence of an error. It does not repeat the error code, and it describes a cure as an
+/// option of the command line.
 fn message(on: &Invocation<'_>, error: &ClientError) -> String {
     match &error.kind {
         ClientErrorKind::Fault(fault) => said(fault),
@@ -69,7 +69,8 @@ fn message(on: &Invocation<'_>, error: &ClientError) -> String {
             "the agent speaks A2A {newest}; versions below {floor} must be requested: \
              --a2a-version {newest}"
         ),
-        // The card of an agent needs no name; a card in a file does, since there may be several.
+        // Errors of a card in a file name the file, since there may be several; other cards need no
+        // name.
         ClientErrorKind::Card(_) if on.card().is_none() => match card_file(on) {
             Some(path) => format!("{}: {}", path.display(), error.detail),
             None => error.detail.clone(),
@@ -144,8 +145,8 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
             };
             let url = format!("{}/tenants/{tenant}", agent.trim_end_matches('/'));
             let hint = format!(
-                "--a2a-version 1.0, if the agent supports it; or the tenant's own URL, if it has \
-                 one: -a {}",
+                "--a2a-version 1.0, if the agent supports it; or the URL of the tenant, if there \
+                 is one: -a {}",
                 quoted(&url)
             );
             (FailureCode::Usage, Some(hint))
@@ -239,7 +240,7 @@ fn fault_code(
     fault: &PeerFault,
     has_credentials: bool,
 ) -> (FailureCode, Option<String>) {
-    // Two errors of 0.1 that 1.0 leaves to the transport.
+    // Two errors of 0.1 for which 1.0 uses the status of the transport.
     match fault.name.map(|name| name.0) {
         Some("AuthenticationRequiredError") if !has_credentials => {
             return (FailureCode::CredentialsMissing, Some(credentials_hint(on)));
@@ -272,7 +273,7 @@ fn of_nameless(on: &Invocation<'_>, fault: &PeerFault) -> Option<FaultKind> {
     of_status(on, status)
 }
 
-/// The meaning of a bare status for the command; `None`: A2A has no name for it.
+/// The meaning of a bare status for the command; `None`: A2A has no name for this status.
 fn of_status(on: &Invocation<'_>, status: u16) -> Option<FaultKind> {
     let is_push = on.path.starts_with("task push-config");
     let is_about_task = match on.path {
@@ -302,7 +303,7 @@ fn cut_hint(on: &Invocation<'_>) -> Option<String> {
     is_asked.then(|| format!("no new task was requested; {DEBUG}"))
 }
 
-/// Whether it is a message to a task that the user named.
+/// Whether the command sends a message to a task that the user named.
 fn names_task(on: &Invocation<'_>) -> bool {
     matches!(on.path, "send" | "chat") && on.settings.text("task-id").is_some()
 }

@@ -23,7 +23,7 @@ use super::super::{
     warn,
 };
 
-/// Flags that a follow-up command for the same agent needs; none of them is secret.
+/// Flags that a follow-up command for the same agent needs; their values are not secret.
 const REPEATED: &[&str] = &[
     "config",
     "endpoint",
@@ -46,7 +46,7 @@ const REPEATED: &[&str] = &[
 
 /// One call of the command line.
 pub struct Invocation<'a> {
-    /// The command, as `task get`.
+    /// The command, such as `task get`.
     pub path: &'static str,
     /// The resolved settings.
     pub settings: Settings,
@@ -60,13 +60,13 @@ pub struct Invocation<'a> {
     pub is_streaming: bool,
     /// True: everything is shown.
     pub is_verbose: bool,
-    /// True: only the agent's words are shown, as in a `chat` at a terminal.
+    /// True: only the agent's text is shown, as in a `chat` at a terminal.
     pub is_talk: bool,
     /// True: the command handles Ctrl-C itself.
     pub hears_interrupts: Rc<Cell<bool>>,
     /// True: the command waits for a task that the agent has named.
     waits: Cell<bool>,
-    /// The task, once its id is received.
+    /// The task, once its id was received.
     known: RefCell<Option<KnownTask>>,
     /// The card of the agent, once it was read.
     card: RefCell<Option<Arc<AgentCard>>>,
@@ -84,8 +84,7 @@ pub struct KnownTask {
 }
 
 impl<'a> Invocation<'a> {
-    /// Splits the words. `path`: the command; `wanted`: the number of words after the agent;
-    /// `may_lack`: the last of them is optional.
+    /// Separates the agent from the words of the command at `form.path`.
     ///
     /// # Errors
     /// A [`CommandFailure`] of usage, which shows both ways to name the agent.
@@ -100,7 +99,7 @@ impl<'a> Invocation<'a> {
         let wanted = form.words.len();
         let least = wanted - usize::from(form.may_lack);
         let is_named = ["agent-card", "endpoint"].iter().any(|name| settings.text(name).is_some());
-        // If flags or the standard input give the message, a single word can only be the agent.
+        // If flags or the standard input contain the message, a single word can only be the agent.
         let is_lone = words.len() == wanted && form.may_lack && !is_named;
         let names_agent =
             is_lone && (!parts::named(flags, words.len())?.is_empty() || form.is_piped());
@@ -122,7 +121,7 @@ impl<'a> Invocation<'a> {
             };
             return Err(CommandFailure::usage(line).hint(form.usage()));
         }
-        // The parser counts the words between two flags, and not all of them.
+        // The parser limits the words between two flags, not the number of all words.
         if let Some(word) = words.get(wanted) {
             let line = format!("too many arguments: unexpected {word:?}; quote a text with spaces");
             let hint = match word.as_str() {
@@ -200,12 +199,13 @@ impl<'a> Invocation<'a> {
         let is_new = before.is_none_or(|before| before.id != id || before.state != state);
         if is_new && !self.is_streaming && !state.is_terminal() && io::stderr().is_terminal() {
             let line = format!("task {} {}\n", one_line(id), state_word(state));
-            // A closed output ends the watch without an error.
+            // A closed stderr ends the output of states without an error.
             let _ = io::stderr().write_all(line.as_bytes());
         }
     }
 
-    /// Notes that the agent has named the task: the end of the wait then says how to continue it.
+    /// Notes that the agent has named the task: a message at the end of the wait then shows how to
+    /// continue the task.
     pub fn begin_wait(&self) {
         self.waits.set(true);
     }
@@ -240,8 +240,8 @@ impl<'a> Invocation<'a> {
         }
     }
 
-    /// The task in a sentence, with everything that is needed to find it again unless the output
-    /// already has it.
+    /// The task in a sentence, with everything that is needed to find the task again, unless the
+    /// output already has it.
     pub fn named(&self, task: &KnownTask) -> String {
         let state = state_word(task.state);
         match (self.format, task.context_id.is_empty()) {
@@ -288,12 +288,12 @@ impl<'a> Invocation<'a> {
         say(&json_line(&String::from_utf8_lossy(json)));
     }
 
-    /// An empty text of the wanted detail.
+    /// An empty text that shows everything if the command does.
     pub fn text(&self) -> TextOutput {
         TextOutput::new(self.is_verbose)
     }
 
-    /// Warns of an unsuccessful outcome, or of a task that waits for the user; returns the next
+    /// Warns of an unsuccessful outcome, or of a task that waits for the user. Returns the next
     /// command, if there is one.
     pub fn outcome(&self, id: &str, state: TaskState) -> Option<String> {
         match state {
@@ -327,7 +327,7 @@ impl<'a> Invocation<'a> {
 
 /// The words that a command takes.
 pub struct CommandForm {
-    /// Its path.
+    /// The command, such as `task get`.
     pub path: &'static str,
     /// The words after the agent.
     pub words: &'static [&'static str],
@@ -336,7 +336,7 @@ pub struct CommandForm {
 }
 
 impl CommandForm {
-    /// Whether the standard input may give the message.
+    /// Whether the message may be on the standard input.
     pub fn is_piped(&self) -> bool {
         self.path == "send" && parts::is_piped()
     }
@@ -348,14 +348,15 @@ impl CommandForm {
     }
 }
 
-/// A flag with its value, to be pasted into a shell. A value with a leading hyphen is joined by
-/// `=`, since it would be read as a flag.
+/// A flag with its value, to be pasted into a shell. A value with a leading hyphen follows a `=`,
+/// since it would otherwise be read as a flag.
 pub fn flag(name: &str, value: &str) -> String {
     let between = if value.starts_with('-') { '=' } else { ' ' };
     format!("--{name}{between}{}", quoted(value))
 }
 
-/// The last word of a command, to be pasted into a shell: after `--` if it would be read as a flag.
+/// The last word of a command, to be pasted into a shell: after `--` if it would otherwise be read
+/// as a flag.
 pub fn last_word(word: &str) -> String {
     let before = if word.starts_with('-') { "-- " } else { "" };
     format!("{before}{}", quoted(word))

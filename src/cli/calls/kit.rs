@@ -1,7 +1,7 @@
 //! The official kit (a2aproject/a2a-tck) as a child process.
 //!
-//! Invariant: the kit gets the agent's origin and none of the user's secrets. It ends with the
-//! command, together with all processes that it started: by itself, by `--timeout`, or by Ctrl-C.
+//! Invariant: the kit receives the agent's origin and no secret of the user. The kit and all
+//! processes that it started end with the command: on completion, by `--timeout`, or by Ctrl-C.
 
 use std::{
     env,
@@ -19,7 +19,7 @@ use super::{
 /// Interval at which the end of the kit is checked.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The program, and the processes that it starts.
+/// The kit, and the processes that it starts.
 struct KitProcess(Child);
 
 impl Drop for KitProcess {
@@ -45,7 +45,7 @@ fn end_all(kit: &mut Child) -> Result<(), Error> {
     kit.kill()
 }
 
-/// Runs the kit in a folder on the agent; true: it passed.
+/// Runs the kit in a folder on the agent; true: all checks passed.
 ///
 /// # Errors
 /// A [`CommandFailure`]: the kit is missing, or the agent is not named by its origin.
@@ -78,7 +78,7 @@ pub async fn run(on: &Invocation<'_>, folder: &str) -> Result<bool, CommandFailu
     }
 }
 
-/// Whether a variable is a setting of the command line, since these may be secrets.
+/// Whether a variable is a setting of the command line: such settings may be secrets.
 fn is_ours(name: &[u8]) -> bool {
     name.starts_with(b"A2ACLI_")
 }

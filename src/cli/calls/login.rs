@@ -115,7 +115,7 @@ async fn by_device(
     poll_device(transport, client, server, &code, limits).await
 }
 
-/// The client in the settings; `None`: they name no source of tokens.
+/// The OAuth client in the settings; `None`: the settings name no source of tokens.
 ///
 /// # Errors
 /// A [`CommandFailure`] of usage.
@@ -153,7 +153,7 @@ fn client_of(settings: &Settings, source: OAuthSource) -> Result<OAuthClient, Co
     Ok(client)
 }
 
-/// The device flow on the card.
+/// The client for the device flow that the card declares.
 fn of_card(on: &Invocation<'_>, card: &AgentCard) -> Result<OAuthClient, CommandFailure> {
     let flows = card.security_schemes.values().flat_map(|scheme| match scheme {
         SecurityScheme::OAuth2(oauth) => oauth.flows.as_slice(),
@@ -183,10 +183,10 @@ fn of_card(on: &Invocation<'_>, card: &AgentCard) -> Result<OAuthClient, Command
     client_of(&on.settings, OAuthSource::Server(server))
 }
 
-/// The stored token for the agent, renewed if it has expired; `None`: none is stored.
+/// The stored token for the agent, renewed if it has expired; `None`: no token is stored.
 ///
 /// # Errors
-/// A [`CommandFailure`]: it has expired and cannot be renewed, or the file cannot be used.
+/// A [`CommandFailure`]: the token has expired and cannot be renewed, or the file cannot be used.
 pub async fn kept(
     settings: &Settings,
     reference: &CardReference,
@@ -217,7 +217,7 @@ pub async fn kept(
     Ok(Some(kept.token.access))
 }
 
-/// The client secret, if it may be sent to the token URL.
+/// The client secret, if the token URL may receive it.
 fn secret_for(kept: &KeptToken, secret: Option<&str>) -> Option<Secret> {
     secret.filter(|_| kept.is_named_by_user).map(Secret::new)
 }

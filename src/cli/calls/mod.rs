@@ -1,8 +1,8 @@
 //! The commands that call an agent.
 //!
-//! Invariant: one command is one future on one thread. It ends by itself, by `--timeout`, or by
-//! Ctrl-C; the last two end the wait, leave the task running, and say how to find it again. In a
-//! `chat` at a terminal they end only the turn.
+//! Invariant: one command is one future on one thread. It ends on completion, by `--timeout`, or by
+//! Ctrl-C; the last two end the wait, leave the task running, and show how to find the task again.
+//! In a `chat` at a terminal they end only the turn.
 
 mod agent;
 mod card;
@@ -109,7 +109,7 @@ pub fn run(
 /// A runtime on this thread.
 ///
 /// # Errors
-/// A [`CommandFailure`]: the system has no resources for one.
+/// A [`CommandFailure`]: the system has no resources for a runtime.
 pub fn runtime() -> Result<tokio::runtime::Runtime, CommandFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| {
@@ -147,7 +147,7 @@ async fn call(path: &str, on: &mut Invocation<'_>) -> Result<(), CommandFailure>
     }
 }
 
-/// Rejects invalid arguments before a call is made: after a sent message, the error would hide the
+/// Rejects invalid arguments before the first call: after a sent message, the error would hide the
 /// outcome of the message.
 fn understood(path: &str, on: &Invocation<'_>) -> Result<(), CommandFailure> {
     let waits = on.settings.waits()?;
@@ -171,8 +171,8 @@ enum Ended<R> {
     Interrupted,
 }
 
-/// Runs a command until it ends, times out or is interrupted. `is_left`: while true, Ctrl-C is
-/// handled elsewhere.
+/// Runs a command until it ends, times out or is interrupted. `is_left`: while true, other code
+/// handles Ctrl-C.
 async fn until<R>(
     mut call: Pin<&mut impl Future<Output = R>>,
     timeout: Option<Duration>,
@@ -198,7 +198,8 @@ async fn until<R>(
     .await
 }
 
-/// Names the task: it may continue although the wait for it failed or its agent became unreachable.
+/// Adds the task to a failure: the task may continue although the wait for it failed or its agent
+/// became unreachable.
 fn lost(on: &Invocation<'_>, failed: CommandFailure) -> CommandFailure {
     let is_gone = failed.code == FailureCode::Unreachable && failed.hint.is_none();
     let is_left = is_gone || on.is_waiting();
@@ -243,7 +244,7 @@ fn interrupted(on: &Invocation<'_>) -> CommandFailure {
     interruption(on, unfinished)
 }
 
-/// The failure for Ctrl-C. `task`: the task that continues, if there is one.
+/// The failure for Ctrl-C. `task`: the task that continues; `None`: no task does.
 fn interruption(on: &Invocation<'_>, task: Option<KnownTask>) -> CommandFailure {
     match task.filter(|task| !task.state.is_terminal()) {
         Some(task) => {

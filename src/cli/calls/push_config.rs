@@ -25,7 +25,7 @@ pub async fn create(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Comm
     shown(on, agent.client.set_push_config(&config).await)
 }
 
-/// In the proto of 0.3 the client must name a configuration; elsewhere the agent may.
+/// In the proto of 0.3 the client must name a configuration; otherwise the agent may name it.
 fn needs_id(interface: &ChosenInterface) -> bool {
     let is_proto = match interface.binding {
         Binding::HttpJson | Binding::Grpc => true,
@@ -50,8 +50,8 @@ pub fn wanted(on: &Invocation<'_>) -> Result<PushConfigBuf, CommandFailure> {
     })
 }
 
-/// The URL of the receiver, and the credentials that prove the posts' origin. `before`: the prefix
-/// of the flags.
+/// The URL of the receiver, and the credentials that prove the origin of posts. `before`: the
+/// prefix of the flags.
 ///
 /// # Errors
 /// A [`CommandFailure`] of usage.
@@ -88,7 +88,7 @@ pub fn receiver(
     Ok(Some(config))
 }
 
-/// The events that the flags name; `None`: no flag names any.
+/// The events that the flags name; `None`: the flags name no events.
 ///
 /// # Errors
 /// A [`CommandFailure`] of usage.
@@ -120,7 +120,7 @@ pub async fn get(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Command
     shown(on, agent.client.get_push_config(&on.words[0], id).await)
 }
 
-/// Lists the configurations of a task: a page.
+/// Lists a page of the configurations of a task.
 ///
 /// # Errors
 /// A [`CommandFailure`].

@@ -109,7 +109,7 @@ pub async fn send(
 /// Sends to an agent that streams, and shows events as they arrive or the outcome at the end.
 ///
 /// # Errors
-/// A [`CommandFailure`]; `followed` then has the task, if the agent has named one.
+/// A [`CommandFailure`]. If the agent has named the task, `followed` has it.
 pub async fn send_and_follow(
     agent: &CalledAgent,
     on: &Invocation<'_>,
@@ -134,11 +134,11 @@ pub async fn send_and_follow(
     finish(agent, on, followed, AnswerShape::Wrapped).await
 }
 
-/// Decides what to do after a stream ended; true: its server was unreachable for too long. Where
+/// Decides what to do after a stream ended; true: its server was unreachable for too long. If
 /// reading the task may help, it warns and returns false.
 ///
 /// # Errors
-/// The error of the stream, otherwise.
+/// The error of the stream in all other cases.
 pub fn left(
     on: &Invocation<'_>,
     ended: Result<(), ClientError>,
@@ -180,11 +180,11 @@ pub async fn finish(
     };
     let answer = match wait::poll(agent, on, &followed.task_id, lost_max).await {
         Ok(answer) => answer,
-        // Some agents store no tasks, or do not support reading them.
+        // Some agents store no tasks, or have no operation to read them.
         Err(failure) if followed.has_told() => {
             let (name, line) = (failure.code.name(), failure.message);
             warn(&format!(
-                "the task cannot be read ({name}: {line}); this is what its stream sent"
+                "the task cannot be read ({name}: {line}); the content of its stream is shown"
             ));
             followed.show_told(on, shape, history.is_some());
             return Ok(());

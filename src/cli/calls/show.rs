@@ -20,13 +20,13 @@ use super::{
 /// The envelope of a document.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum AnswerShape {
-    /// None: the document is the result of the operation.
+    /// No envelope: the document is the result of the operation.
     AsItIs,
     /// `{"task": ...}`, the result of `SendMessage`, although the task was read by `GetTask`.
     Wrapped,
 }
 
-/// Shows a task or a message; `shows_history`: the user asked for it.
+/// Shows a task or a message; `shows_history`: the user requested the history.
 pub fn answer(on: &Invocation<'_>, answer: &Answer, shape: AnswerShape, shows_history: bool) {
     let task = answer.task();
     if on.is_talk {
@@ -73,7 +73,7 @@ fn add_task(on: &Invocation<'_>, output: &mut TextOutput, view: TaskView<'_>, hi
     }
 }
 
-/// Shows a task as collected from its stream.
+/// Shows a task collected from its stream.
 fn told_task(on: &Invocation<'_>, view: TaskView<'_>, shape: AnswerShape, shows_history: bool) {
     if on.is_talk {
         let mut talk = Talk::default();
@@ -101,14 +101,14 @@ pub struct FollowedStream {
     context_id: String,
     /// Its newest state.
     pub state: Option<TaskState>,
-    /// True: the last event shown names the task and its state.
+    /// True: the last shown event has the id and the state of the task.
     is_named: bool,
     /// True: the answer was a message, and there is no task.
     pub is_message: bool,
-    /// True: the message goes to an existing task; its first snapshot may be older than the
-    /// message.
+    /// True: the message goes to an existing task. The first snapshot of the task may be older than
+    /// the message.
     goes_on: bool,
-    /// True: there is nothing more to wait for.
+    /// True: the wait is over.
     pub is_settled: bool,
     /// True: the stream broke, and its server could not be reached again.
     pub has_lost: bool,
@@ -117,23 +117,24 @@ pub struct FollowedStream {
     message: Option<Vec<u8>>,
     /// The collected task, if its events are not shown.
     told: Option<TaskBuf>,
-    /// True: it is incomplete.
+    /// True: the collected task is incomplete.
     has_untold: bool,
 }
 
 impl FollowedStream {
-    /// For a task with a known id.
+    /// The stream of a task with a known id.
     pub fn of(task_id: &str) -> FollowedStream {
         FollowedStream { task_id: task_id.to_owned(), ..FollowedStream::default() }
     }
 
-    /// For the task that a message names, if it names one.
+    /// The stream after a message, which may name its task.
     pub fn after_message(on: &Invocation<'_>) -> FollowedStream {
         let goes_on = on.settings.text("task-id").is_some();
         FollowedStream { goes_on, ..FollowedStream::default() }
     }
 
-    /// Notes an event, and shows it if requested: a message is the whole answer.
+    /// Notes an event. A message is shown, because it is the whole answer; other events if
+    /// requested.
     pub fn take(&mut self, on: &Invocation<'_>, event: &StreamEvent<'_>) {
         if let Some(id) = event.task_id() {
             self.task_id = id.to_str().into_owned();
@@ -172,7 +173,7 @@ impl FollowedStream {
         }
     }
 
-    /// Applies an event to the collected task. A task that exceeds the size limit is not collected
+    /// Applies an event to the collected task. A task above the size limit is not collected
     /// further.
     fn tell(&mut self, event: &StreamEvent<'_>) {
         let told = match event.kind() {
@@ -204,12 +205,12 @@ impl FollowedStream {
         self.told = told.ok();
     }
 
-    /// Whether the collected task is complete, and has ended or needs input of its client.
+    /// Whether the collected task is complete, and has ended or needs input from its client.
     pub fn has_told(&self) -> bool {
         self.is_settled && !self.has_untold && self.told.is_some()
     }
 
-    /// Shows the collected task if it cannot be read.
+    /// Shows the collected task, which cannot be read from the agent.
     pub fn show_told(&self, on: &Invocation<'_>, shape: AnswerShape, shows_history: bool) {
         if let Some(told) = &self.told {
             told_task(on, told.view(), shape, shows_history);
@@ -273,7 +274,8 @@ impl FollowedStream {
         *before = all.to_string().into_bytes();
     }
 
-    /// Ends the output of events: only the last one shows the task and its state.
+    /// Ends the output of events. The task and its state are shown, unless the last event has shown
+    /// them.
     pub fn end(&mut self, on: &Invocation<'_>) {
         if on.is_talk {
             say(&self.talk.end());

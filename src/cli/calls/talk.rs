@@ -1,4 +1,4 @@
-//! The agent's output in a `chat` at a terminal: its words, without labels.
+//! The output of a `chat` at a terminal: the agent's text, without labels.
 //!
 //! Invariant: characters that would control the terminal are escaped, as in all output. Pieces of
 //! one artifact are appended as they arrive; everything else begins on its own line.
@@ -10,17 +10,17 @@ use peregrine::{
 
 use super::super::text::{indented, one_line, several_lines, unknown_kind};
 
-/// The words of a turn, as they arrive.
+/// The text of a turn, as it arrives.
 #[derive(Default)]
 pub struct Talk {
-    /// True: the last line is open.
+    /// True: the last line has no line end yet.
     is_open: bool,
-    /// The artifact of that line.
+    /// The artifact of the last line.
     artifact: String,
 }
 
 impl Talk {
-    /// The text of an event; `is_old`: it is a snapshot of the task from before the turn.
+    /// The text of an event. `is_old`: the event is a snapshot of the task from before the turn.
     pub fn event(&mut self, event: &StreamEvent<'_>, is_old: bool) -> String {
         let mut text = String::new();
         match event.kind() {

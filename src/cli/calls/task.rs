@@ -18,7 +18,7 @@ use super::{
     wait,
 };
 
-/// Shows a task; with `--wait`, once it has ended or needs input.
+/// Shows a task; with `--wait`, after it has ended or needs input.
 ///
 /// # Errors
 /// A [`CommandFailure`].
@@ -37,7 +37,7 @@ pub async fn get(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Command
     Ok(())
 }
 
-/// Cancels a task and shows its state after that.
+/// Cancels a task and shows its new state.
 ///
 /// # Errors
 /// A [`CommandFailure`].
@@ -65,7 +65,7 @@ pub async fn subscribe(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), C
     send::finish(agent, on, &mut followed, AnswerShape::AsItIs).await
 }
 
-/// Lists tasks: a page, or one task a line with `--stream`.
+/// Lists a page of tasks; with `--stream`, one task a line.
 ///
 /// # Errors
 /// A [`CommandFailure`].
@@ -132,7 +132,7 @@ pub fn wanted(on: &Invocation<'_>) -> Result<ListTasks, CommandFailure> {
     })
 }
 
-/// A state by its short name or its wire name, in any case.
+/// Parses a state: its short name or its wire name, in any case.
 fn state_of(text: &str) -> Result<TaskState, CommandFailure> {
     let word = text.to_ascii_uppercase().replace('-', "_");
     let word = word.strip_prefix("TASK_STATE_").unwrap_or(&word);
@@ -151,7 +151,7 @@ fn list_json(on: &Invocation<'_>, answer: &Answer) -> Result<(), CommandFailure>
         on.say_json(&json);
         return Ok(());
     }
-    // Cut, not parsed: the content between the brackets is printed as received.
+    // Cut out, not parsed, because the content between the brackets is printed as received.
     let members: BTreeMap<&str, &RawValue> = serde_json::from_slice(&json).unwrap_or_default();
     let tasks = members.get("tasks").map_or("[]", |tasks| tasks.get());
     let tasks: Vec<&RawValue> = serde_json::from_str(tasks).unwrap_or_default();

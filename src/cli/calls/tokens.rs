@@ -1,8 +1,8 @@
 //! The file of tokens that `auth login` obtained.
 //!
-//! Invariant: only its owner can read the file. It has mode 0600 before it holds a secret, and it
-//! is replaced as a whole; a file that other users can read is rejected. A token is stored for the
-//! origin of the agent's card and sent to no other origin.
+//! Invariant: only the owner of the file can read it. It has mode 0600 before it contains a secret,
+//! and it is replaced as a whole; a file that other users can read is rejected. A token is stored
+//! for the origin of the agent's card and sent to no other origin.
 
 use std::{
     collections::BTreeMap,
@@ -25,18 +25,18 @@ use super::super::{
 
 /// The file, in the folder of the user's configuration.
 const FILE: &str = "tokens.json";
-/// A longer file is not ours.
+/// Maximum bytes of the file; a longer file is not a file of tokens.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A token, and how to renew it.
+/// A token, and the data to renew it.
 #[derive(Clone, Debug)]
 pub struct KeptToken {
     /// The token.
     pub token: Token,
     /// The token endpoint for renewals.
     pub token_url: String,
-    /// True: the user named that URL, or its issuer; false: a card did, and no secret is sent
-    /// there.
+    /// True: the user named that URL or its issuer. False: a card named it, so no secret is sent to
+    /// it.
     pub is_named_by_user: bool,
     /// The id of the client.
     pub client_id: String,
@@ -48,7 +48,7 @@ pub struct TokenFile {
 }
 
 impl TokenFile {
-    /// The file of the user with the configuration folder `folder`.
+    /// The file in the user's configuration folder.
     pub fn of(folder: &Path) -> TokenFile {
         TokenFile { path: folder.join(FILE) }
     }
@@ -119,7 +119,7 @@ impl TokenFile {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder)?;
         let draft = folder.join(format!(".{FILE}-{}", std::process::id()));
-        // A draft that a process of the same number left behind.
+        // A draft of an earlier process with the same id.
         let _ = fs::remove_file(&draft);
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
@@ -147,7 +147,7 @@ fn token_of(value: &Value) -> Option<KeptToken> {
     })
 }
 
-/// The key under which an agent's token is stored: the origin of its card, or its file.
+/// The key under which an agent's token is stored: the origin of its card, or the path of its card.
 ///
 /// # Errors
 /// A [`CommandFailure`] of usage: the reference is invalid.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: no secret is ever shown, at any level of detail. [`Redaction`] decides what is
 //! secret; this module reports outgoing credentials to it. Responses are shown by whole lines, so
-//! that a secret cannot hide in a cut.
+//! that a cut cannot hide a part of a secret from the redaction.
 
 mod line;
 
@@ -41,23 +41,23 @@ const SHOWN_FIELDS: &[&str] = &[
 pub struct TracedTransport<T> {
     inner: T,
     redaction: Redaction,
-    /// False: it only notes outgoing credentials, and shows nothing.
+    /// False: the transport reports outgoing credentials to the redaction, and shows nothing.
     shows: bool,
 }
 
 /// A response that shows the bytes read from it.
 pub struct TracedResponse<R> {
     inner: R,
-    /// `None`: it shows nothing.
+    /// `None`: the response is not shown.
     redaction: Option<Redaction>,
-    /// True: it contains credentials without names, so only its bytes are counted.
+    /// True: the response contains credentials without names, so only its bytes are counted.
     is_hidden: bool,
     line: OpenLine,
 }
 
 impl<T> TracedTransport<T> {
-    /// Reports outgoing credentials of `inner` to the redaction and, if it `shows`, prints the rest
-    /// of the traffic.
+    /// Reports outgoing credentials to the redaction and, if `shows` is true, prints the rest of
+    /// the traffic.
     pub fn new(inner: T, redaction: Redaction, shows: bool) -> TracedTransport<T> {
         TracedTransport { inner, redaction, shows }
     }
@@ -135,7 +135,8 @@ fn show_request(redaction: &Redaction, request: &HttpRequest<'_>) {
     tell(&text);
 }
 
-/// The fields of a response's head that matter to A2A: a transport returns fields by their names.
+/// The response fields that matter to A2A, one by one: a transport returns fields only by their
+/// names.
 fn shown_head<R: HttpResponse>(redaction: &Redaction, response: &R, ms: u128) -> String {
     let mut text = format!("< {} after {ms} ms\n", response.status());
     for name in SHOWN_FIELDS {
@@ -232,8 +233,8 @@ impl<R: HttpResponse> HttpResponse for TracedResponse<R> {
     }
 }
 
-/// The payload of a whole frame from a WebSocket client (RFC 6455 §5.2). Showing its masking key
-/// would uncover every secret in it.
+/// The payload of a whole frame from a WebSocket client (RFC 6455 §5.2). The frame itself is not
+/// shown, because its masking key would uncover every secret in it.
 fn unmasked(frame: &[u8]) -> Option<Vec<u8>> {
     let (head, rest) = frame.split_at_checked(2)?;
     let (length, rest) = match head[1] & 0x7f {

@@ -1,8 +1,8 @@
 //! Warns about options that have no effect with this agent's card, in one line each on stderr.
 //!
-//! Invariant: the call is made anyway. A list of bindings in the environment or in a file is for
-//! many agents, so a skipped binding is reported only if all of them are skipped (the command
-//! line's specification, §7.2).
+//! Invariant: the call is made in any case. A list of bindings in the environment or in a file is
+//! for many agents, so a skipped binding is reported only if all listed bindings are skipped (the
+//! command line's specification, §7.2).
 
 use peregrine::client::{
     Client, Transport,
@@ -20,8 +20,8 @@ use super::{
     agent::CREDENTIALS,
 };
 
-/// Warns about options without effect on the command at `path`. `given`: the credentials that the
-/// client was built with.
+/// Warns about options without effect on the command at `path`. `given`: the credentials of the
+/// client.
 ///
 /// # Errors
 /// A [`CommandFailure`] of usage.
@@ -52,7 +52,7 @@ pub fn warn_of_tenant(on: &Invocation<'_>) {
         "conformance" if on.flag("tck").is_some() => "the TCK has no option for a tenant",
         "card get" if on.flags.get_flag("extended") => return,
         "card get" | "card lint" | "card verify" if is_flag => {
-            "a tenant's card is at its own URL, if it has one: -a https://HOST/tenants/NAME"
+            "the card of a tenant, if there is one, has its own URL: -a https://HOST/tenants/NAME"
         }
         "auth login" if is_flag => "a token is for all tenants of the agent",
         _ => return,
@@ -99,7 +99,7 @@ fn credential_lines(
             (Some(_), Some((own, _))) => format!("--svc-param {own} replaces it"),
             (Some(_), None) => continue,
             (None, _) if takes(card, name) && !plan.is_empty() => {
-                "the card accepts another credential that is sent".to_owned()
+                "another credential is sent, which the card accepts as well".to_owned()
             }
             (None, _) => "the card has no scheme for it".to_owned(),
         };
@@ -108,7 +108,7 @@ fn credential_lines(
     Ok(warnings)
 }
 
-/// The field of a credential, empty for the query; `None`: it is not sent.
+/// The field that carries a credential, empty for the query; `None`: the credential is not sent.
 fn place<'p>(plan: &'p CredentialPlan, name: &str, value: &str) -> Option<&'p str> {
     let mut fields = plan.fields().iter();
     let found = match name {

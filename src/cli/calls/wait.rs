@@ -1,8 +1,9 @@
 //! Waits for a task: by its stream if the agent has one, otherwise by polling.
 //!
-//! Invariant: a wait ends only when the task has ended or needs input of its client: an unspecified
-//! state is neither. After a failed stream the wait continues by polling, and one error does not
-//! end it while the next answer may succeed. Ctrl-C and `--timeout` end the wait, never the task.
+//! Invariant: a wait ends only when the task has ended or needs input from its client; an
+//! unspecified state is neither. After a failed stream the wait continues by polling. One error
+//! does not end the wait while a retry may succeed. Ctrl-C and `--timeout` end the wait, never the
+//! task.
 
 use std::time::{Duration, Instant};
 
@@ -25,18 +26,18 @@ use super::{
 
 /// The first pause of a wait without a set interval.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause between errors.
+/// The longest pause after an error.
 const LOST_PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Maximum time with errors only, so that a dead server is reported within 10 s.
+/// Maximum time in which only errors occur, so that a dead server is reported within 10 s.
 pub const LOST_MAX: Duration = Duration::from_secs(8);
-/// The same for a task that its stream has sent completely.
+/// As [`LOST_MAX`], for a task that its stream has sent completely.
 pub const TOLD_LOST_MAX: Duration = Duration::from_secs(1);
 
 /// Polls a task until it has ended or needs input. Temporary errors are retried for `lost_max`;
-/// before the agent has named the task, only connection errors are.
+/// until the agent has named the task, only connection errors are retried.
 ///
 /// # Errors
-/// A [`CommandFailure`]; `TaskNotFoundError` among them.
+/// A [`CommandFailure`], for example `TaskNotFoundError`.
 pub async fn poll(
     agent: &CalledAgent,
     on: &Invocation<'_>,
@@ -81,7 +82,7 @@ pub async fn poll(
     }
 }
 
-/// Reads a task, with its context id if there is one.
+/// Reads a task, with its context id if the context is known.
 ///
 /// # Errors
 /// [`ClientError`]
@@ -99,7 +100,7 @@ pub async fn get(
     agent.client.get_task(task, history).await
 }
 
-/// Remembers the task of an answer; true: the wait has ended.
+/// Remembers the task of an answer; true: the wait is over.
 pub fn know(on: &Invocation<'_>, answer: &Answer) -> bool {
     let Some(view) = answer.task() else { return true };
     let state = view.status().state;
@@ -110,7 +111,7 @@ pub fn know(on: &Invocation<'_>, answer: &Answer) -> bool {
 /// Follows a stream to its end.
 ///
 /// # Errors
-/// The error of the stream, unless its task can be polled.
+/// The error of the stream, unless the task can still be polled.
 pub async fn follow(
     on: &Invocation<'_>,
     stream: &mut AgentStream,

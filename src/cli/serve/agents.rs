@@ -29,9 +29,9 @@ pub struct Loaded {
     pub profile: Profile,
     /// The agent.
     pub agent: Arc<dyn Agent>,
-    /// The configuration of the agent; two agents with the same configuration behave alike.
+    /// Text that identifies the configuration; agents with the same text behave in the same way.
     pub made_of: String,
-    /// True: the old agent can finish its tasks next to its replacement.
+    /// True: the old agent can finish its tasks while its replacement runs.
     pub is_script: bool,
     /// The remote agent; its card changes the profile.
     pub remote: Option<ServedRemote>,
@@ -43,7 +43,7 @@ impl Loaded {
         Loaded { profile, agent, made_of, is_script: false, remote: None }
     }
 
-    /// Its name, if it gets the `Authorization` of callers.
+    /// The name of the agent, if it receives the `Authorization` of callers.
     pub fn passes_authorization(&self) -> Option<String> {
         let passes = self.profile.fields.iter().any(|field| field == AUTHORIZATION);
         passes.then(|| self.profile.name.clone())
@@ -55,7 +55,7 @@ impl Loaded {
 pub struct ServedRemote {
     /// The agent.
     pub agent: Arc<RemoteAgent>,
-    /// The name that the configuration gives it.
+    /// The name from the configuration.
     given_name: Option<String>,
     made_of: String,
     card: CardOverrides,
@@ -64,7 +64,7 @@ pub struct ServedRemote {
 }
 
 impl ServedRemote {
-    /// The profile under this name; without a card it has little more than the name.
+    /// The profile under this name; without a card it has only the name and a general description.
     pub fn profile(&self, name: &str) -> Profile {
         let mut profile = match self.agent.card() {
             Some(card) => profile_of(name, &card),
@@ -80,14 +80,14 @@ impl ServedRemote {
     }
 }
 
-/// The field that agents receive if they pass it on.
+/// The field that an agent receives if it passes the `Authorization` of callers on.
 const AUTHORIZATION: &str = "authorization";
 
-/// Loads the agents in order; without any, the echo agent. A remote agent in `running` with the
-/// same configuration is reused.
+/// Loads the agents in order; without configured agents, the echo agent. A remote agent in
+/// `running` with the same configuration is reused.
 ///
 /// # Errors
-/// The agent with an invalid script, and the reason.
+/// The agent that cannot be loaded, and the reason.
 pub fn load<'s>(
     specs: &'s [AgentSpec],
     streaming: bool,
@@ -112,7 +112,7 @@ pub fn load<'s>(
     Ok(agents)
 }
 
-/// Numbers agents without a configured name if their names are taken: `-2` and so on.
+/// Gives agents without a configured name a number (`-2` and so on) if their names are taken.
 fn number_names(specs: &[AgentSpec], agents: &mut [Loaded]) {
     let mut taken: HashSet<String> = specs.iter().filter_map(|spec| spec.name.clone()).collect();
     for (_, loaded) in specs.iter().zip(agents).filter(|(spec, _)| spec.name.is_none()) {
@@ -162,7 +162,7 @@ fn load_one(spec: &AgentSpec, streaming: bool, running: &[ServedRemote]) -> Resu
     Ok(loaded)
 }
 
-/// The upstream receives the span of its turn in addition to the configured fields.
+/// Adds `traceparent` to the fields that the upstream receives.
 fn pass_trace_on(profile: &mut Profile) {
     let has = profile.fields.iter().any(|name| name.eq_ignore_ascii_case("traceparent"));
     if !has && profile.fields.len() < AGENT_FIELDS_MAX {
@@ -182,11 +182,11 @@ fn process(spec: &ProcessSpec, name: Option<&str>) -> Result<Loaded, String> {
             .map_err(|error| error.to_string())?
             .environment(&spec.environment),
     };
-    // Descriptors that this process opened itself are closed in children anyway.
+    // Inherited descriptors; those that this process has opened are close-on-exec already.
     #[cfg(unix)]
     close_fds::set_fds_cloexec_threadsafe(3, &[]);
     let name = name.unwrap_or("process");
-    // Not the command line: every client reads the card.
+    // The description is not the command line, because every client can read the card.
     let profile = Profile::new(name, "A program.");
     let options = spec.options.clone();
     let agent: Arc<dyn Agent> = match spec.is_lines {
@@ -204,7 +204,7 @@ fn function(spec: &FunctionSpec, name: Option<&str>) -> Result<Loaded, String> {
     Ok(Loaded::new(profile, agent, spec.made_of()))
 }
 
-/// A remote agent. Its card is read now, unless the agent is disabled; an unreachable agent is
+/// A remote agent. Its card is read now, unless the agent is disabled. An unreachable agent is
 /// served with its last card, or with a card that has only its name.
 fn remote(
     spec: &AgentSpec,
@@ -242,7 +242,7 @@ fn remote(
     Ok(Loaded { remote: Some(remote), ..loaded })
 }
 
-/// The name of an agent as a path segment: a character that is not allowed becomes a hyphen.
+/// The name of an agent as a path segment: each character that is not allowed becomes a hyphen.
 pub fn path_name(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     let name: String = name.trim_start_matches('.').chars().take(128).map(plain).collect();
@@ -261,7 +261,7 @@ fn script(file: &Path) -> Result<Loaded, String> {
     let text = super::config::file::read_text(file)
         .map_err(|error| format!("cannot read the script {}: {error}", file.display()))?;
     let script = Script::parse(&text)
-        // TOML errors may show the source below the message.
+        // The text of a TOML error may have the source in further lines.
         .map_err(|error| format!("{}: {}", file.display(), one_line(&error.to_string())))?;
     let script = script.with_reader(peregrine::client::format::explain);
     let profile = script.profile().clone();

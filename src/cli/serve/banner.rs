@@ -6,7 +6,7 @@ use peregrine::{limits::Limits, net::Running};
 
 use super::places::Places;
 
-/// The limits in the banner.
+/// The limits that the banner shows.
 const GLANCE: [&str; 6] = [
     "body_bytes_max",
     "connections_max",
@@ -65,10 +65,10 @@ impl Banner {
     }
 }
 
-/// Whether webhooks are enabled, or why not.
+/// Whether webhooks are enabled, and if not, the reason.
 fn push(is_wanted: bool, is_on: bool) -> &'static str {
     match (is_wanted, is_on) {
-        (_, true) => "webhooks are posted (docs/guide/webhooks.md)",
+        (_, true) => "webhooks are on (--no-push turns them off)",
         (false, false) => "webhooks are off",
         (true, false) => {
             "webhooks are off: other machines reach this server, and callers are not \
@@ -104,7 +104,7 @@ fn glance(limits: &Limits) -> String {
     text
 }
 
-/// Three digits and a binary unit.
+/// A number of bytes with three digits and a binary unit.
 fn bytes(count: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let (mut value, mut unit) = (count as f64, 0);

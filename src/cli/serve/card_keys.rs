@@ -13,7 +13,7 @@ use super::config::file;
 /// Reads the keys, sets them to sign cards, and returns them.
 ///
 /// # Errors
-/// A file that cannot be read, or has no usable key; keys without a fixed host to sign for.
+/// A file cannot be read or has no usable key, or the server has keys but no fixed host.
 pub fn sign(
     setup: &mut Setup,
     files: &[(PathBuf, Option<String>)],

@@ -1,5 +1,5 @@
-//! A server for a program that brings its own agents: with the configuration of `serve`, without
-//! its flags and the signals of the process.
+//! A server for a program with its own agents. It has the configuration of `serve`, but no flags,
+//! and it does not handle the signals of the process.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -25,7 +25,7 @@ pub enum HostSettings {
     Default,
     /// A file.
     File(PathBuf),
-    /// The text of such a file.
+    /// The text of a configuration file.
     Text(String),
 }
 
@@ -39,11 +39,12 @@ pub struct Embedded {
     pub reloader: Reloader,
 }
 
-/// Starts a server of `agents` (the first is the default one) and of the agents that the
-/// configuration names, in this order. A non-empty `listen` replaces the key of that name.
+/// Starts a server with `agents` (the first is the default agent), followed by the agents that the
+/// configuration names. A non-empty `listen` replaces the key of that name.
 ///
 /// # Errors
-/// One line: the error of the configuration and its position, or why the server cannot start.
+/// One line: the error of the configuration with its position, or the reason why the server cannot
+/// start.
 pub fn start_embedded(
     settings: HostSettings,
     listen: Vec<String>,
@@ -88,12 +89,12 @@ pub struct EngineParts {
     pub callers: Option<Arc<Callers>>,
 }
 
-/// Reads the configuration of an engine without sockets, for these agents and then the agents that
+/// Reads the configuration of an engine without sockets, for `agents` followed by the agents that
 /// the configuration names. Keys of listeners, TLS, logs, metrics and webhooks have no effect.
 ///
 /// # Errors
-/// One line: the error of the configuration and its position. The configuration may name the echo
-/// agent and scripts; other agents need the server.
+/// One line: the error of the configuration with its position. The configuration may name only the
+/// echo agent and scripts; other agents need the server.
 pub fn engine_parts(
     settings: HostSettings,
     agents: Vec<(Profile, Arc<dyn Agent>)>,
@@ -108,7 +109,9 @@ pub fn engine_parts(
         };
         if needs_server {
             let mut wrong = spec.at.clone();
-            wrong.message = "an agent of this kind needs a server with sockets".to_owned();
+            let text = "this agent kind needs a server with sockets: an engine has only the kinds \
+                        echo and script";
+            wrong.message = text.to_owned();
             return Err(line(origin.line(&wrong)));
         }
     }

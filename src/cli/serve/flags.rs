@@ -1,5 +1,5 @@
-//! The flags of `serve`, one row each: the name, the name of the value (empty: a switch), and the
-//! purpose.
+//! The flags of `serve`, one row each: the name, the name of the value (empty: the flag is a
+//! switch), and the purpose.
 
 use clap::{Arg, ArgAction, Command, ValueHint, builder::OsStringValueParser, value_parser};
 
@@ -39,7 +39,7 @@ const ROWS: &[Row] = &[
         "allow-host",
         "HOST",
         "Also accepts this host, * for any; may be repeated [default: loopback names and \
-         addresses, --public-url's, the address connected to]",
+         addresses, the host of --public-url, the address of the connection]",
     ),
     (
         "trust-forwarded",
@@ -54,14 +54,14 @@ const ROWS: &[Row] = &[
         "Memory budget, divided among the limits [default: 4GiB, and 64 MiB for each worker above \
          four]",
     ),
-    ("show-memory", "", "Lists in the banner what the memory is used for"),
+    ("show-memory", "", "Lists the parts of the memory budget in the banner"),
     ("limit", "NAME=VALUE", "Sets a limit, see docs/limits.md; may be repeated"),
-    ("mount", "PATH=DIALECT[:AGENT]", "Serves a dialect at a path of its own; may be repeated"),
+    ("mount", "PATH=DIALECT[:AGENT]", "Serves a dialect at a separate path; may be repeated"),
     (
         "tenants",
         "any|NAME,...",
-        "Names of tenants: names other than agents' that have their own tasks [default: any with \
-         one agent, none with several]",
+        "Tenants: names with separate tasks that are not names of agents [default: any with one \
+         agent, none with several]",
     ),
     ("card", "v1|v03|hybrid", "Form of the public agent cards [default: hybrid]"),
     (
@@ -92,17 +92,18 @@ const ROWS: &[Row] = &[
         "Serves the extended agent card to every client [default: off; if callers are \
          authenticated, it is always served to them only]",
     ),
-    ("no-extended-card", "", "Cancels --extended-card and the same key of the configuration"),
+    ("no-extended-card", "", "Overrides --extended-card and the key extended_card"),
     ("ws-origin", "ORIGIN", "Pages of this origin may open WebSockets, * for any; may be repeated"),
     (
         "cors-origin",
         "ORIGIN",
-        "Pages of this origin may read answers, as https://app.example, * for any; may be repeated",
+        "Pages of this origin may read answers, such as https://app.example, * for any; may be \
+         repeated",
     ),
     (
         "cors-credentials",
         "",
-        "These pages may also send cookies and client certificates: not with *",
+        "Pages of --cors-origin may also send cookies and client certificates; not allowed with *",
     ),
     (
         "admin",
@@ -119,7 +120,7 @@ const ROWS: &[Row] = &[
          may be repeated; localhost is 127.0.0.0/8 and ::1",
     ),
     ("log", "LEVEL", "Level of the log on stderr: off, error, warn, info, debug [default: info]"),
-    ("access-log", "N", "Logs each call, or one of N: text on a terminal, JSON otherwise"),
+    ("access-log", "N", "Logs each call, or one call in N: text on a terminal, JSON otherwise"),
     (
         "allow-anonymous",
         "",
@@ -128,15 +129,15 @@ const ROWS: &[Row] = &[
 ];
 
 const AFTER: &str = "\
-SIGTERM or SIGINT ends the server when running calls have ended; a second one at once.
-SIGHUP makes it read the files of --tls-* again, for the connections that come from then on;
-without TLS there is nothing to read, which it says. With --config it reads that file again, also
-when the file has changed.";
+SIGTERM or SIGINT ends the server when running calls have ended; a second signal ends it at once.
+After SIGHUP the server reads the files of --tls-* again, for new connections; without TLS it logs
+that there is nothing to read. With --config it reads that file again after SIGHUP, and whenever
+the file has changed.";
 
 /// All flags.
 pub fn args() -> impl Iterator<Item = Arg> {
     let args = ROWS.iter().map(arg);
-    // For the framing test suites; deliberately not in the help.
+    // For the test suites of HTTP framing; not in the help.
     #[cfg(feature = "test-echo")]
     let args = args.chain([arg(&("test-echo", "PATH", "")).hide(true)]);
     args
@@ -151,7 +152,7 @@ pub fn command() -> Command {
         .subcommand(config())
 }
 
-/// The subcommands of `serve config`, which do not serve.
+/// The subcommands of `serve config`, which do not start a server.
 fn config() -> Command {
     Command::new("config")
         .about("The server's configuration")
@@ -170,7 +171,7 @@ fn arg(row: &Row) -> Arg {
     let (name, value, help) = *row;
     let arg = Arg::new(name).long(name).help(help);
     let arg = match value {
-        // The last value wins, as for all flags that are not a list.
+        // The last value applies, as for all flags that are not a list.
         "" => arg.action(ArgAction::SetTrue).overrides_with(name),
         _ => arg.action(ArgAction::Append).value_name(value).allow_hyphen_values(true),
     };

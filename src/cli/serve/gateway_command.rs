@@ -1,4 +1,4 @@
-//! `peregrine gateway`: remote A2A agents behind one port, without a file.
+//! `peregrine gateway`: serves remote A2A agents on one port, without a configuration file.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
@@ -8,12 +8,12 @@ use super::{
     flags,
 };
 
-/// Flags of `serve` that this command replaces, or that need a file.
+/// Flags of `serve` that this command replaces, or that need a configuration file.
 const NOT_OF_SERVE: &[&str] = &["agent", "config"];
 
 const AFTER: &str = "\
-The first agent answers at the root, and each at /agents/NAME. An agent without a NAME is called as
-its card says. All flags of peregrine serve hold as well, but for --agent and --config.";
+The first agent answers at the root, and each agent at /agents/NAME. Without NAME, an agent has the
+name on its card. All flags of peregrine serve apply as well, except --agent and --config.";
 
 /// The command, with all its flags.
 pub fn command() -> Command {
@@ -34,7 +34,7 @@ pub fn command() -> Command {
 /// Sets the agents in the arguments.
 ///
 /// # Errors
-/// [`UsageError`]: a flag that does not belong to this command, or an invalid name.
+/// [`UsageError`]: a flag that this command does not accept, or an invalid name.
 pub fn apply(flags: &ArgMatches, config: &mut Config) -> Result<(), UsageError> {
     if NOT_OF_SERVE.iter().any(|name| flags.contains_id(name)) {
         let line = "peregrine gateway does not accept --agent and --config; use peregrine serve";

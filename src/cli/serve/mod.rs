@@ -1,4 +1,4 @@
-//! `peregrine serve`: agents on a port, until a signal ends it.
+//! `peregrine serve`: serves agents until a signal ends it.
 
 mod agents;
 mod banner;
@@ -43,7 +43,7 @@ pub use server_command::command as server_command;
 /// Serves until a signal ends it, or runs a subcommand of `config`.
 ///
 /// # Errors
-/// An exit code and one line: 2 if the configuration contradicts itself, 1 if the system refuses.
+/// An exit code and one line: 2 for an invalid configuration, 1 for an error of the system.
 pub fn run(flags: &ArgMatches) -> Result<(), (u8, String)> {
     let wrong = |UsageError(line): UsageError| (2, line);
     if let Some(("config", words)) = flags.subcommand() {
@@ -78,7 +78,7 @@ fn run_without_file(
 ) -> Result<(), (u8, String)> {
     let wrong = |UsageError(line): UsageError| (2, line);
     let mut origin = ConfigOrigin::new(flags).map_err(wrong)?;
-    // A configuration file would bring its own agents.
+    // A configuration file has its own agents.
     origin.file = None;
     let mut config = origin.read_to_start().map_err(wrong)?;
     apply(flags, &mut config).map_err(wrong)?;
@@ -86,7 +86,8 @@ fn run_without_file(
     serve(&origin, config, stamp)
 }
 
-/// `stamp` was taken before the file was read, so that no later change is missed.
+/// Runs a server. `stamp` was taken before the file was read, so that every later change is
+/// detected.
 fn serve(origin: &ConfigOrigin, config: Config, stamp: Stamp) -> Result<(), (u8, String)> {
     let wrong = |UsageError(line): UsageError| (2, line);
     let agents = origin.agents(&config, &[]).map_err(wrong)?;
@@ -117,8 +118,8 @@ fn serve(origin: &ConfigOrigin, config: Config, stamp: Stamp) -> Result<(), (u8,
     server.run_then(greet).map_err(|error| (code(&error), error.to_string()))
 }
 
-/// Starts a server's background work: fetching the keys of issuers, and refreshing the cards of
-/// remote agents.
+/// Starts the background work of a server: it fetches the keys of issuers and refreshes the cards
+/// of remote agents.
 fn begin_background_work(
     running: &Running,
     callers: Option<Arc<Callers>>,
@@ -143,8 +144,8 @@ struct Made {
     callers: Option<Arc<Callers>>,
 }
 
-/// Adds callers, signing keys and agents to the setup, and checks it. Returns the callers, if there
-/// are any.
+/// Adds callers, signing keys and agents to the setup, and checks it. Returns the callers of
+/// `[auth]`, if the section is set.
 ///
 /// # Errors
 /// [`UsageError`]: the error and its position.
@@ -239,8 +240,8 @@ fn with_tls(server: Server, _files: TlsFiles) -> Server {
     server
 }
 
-/// The exit code by blame: a contradiction in the settings is the user's, a taken port is the
-/// system's.
+/// The exit code: 2 for a contradiction in the settings, 1 for an error of the system, such as a
+/// taken port.
 fn code(error: &ServerError) -> u8 {
     match error {
         ServerError::Address(_)

@@ -1,4 +1,4 @@
-//! The paths of a server's agents, and a call to the first of them that any shell can make.
+//! The paths of a server's agents, and a call of the agent at the root that any shell can make.
 
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ use peregrine::{
     model::{CardSchemeKind, Generation},
 };
 
-/// Maximum rows to show; the number of others follows.
+/// Maximum rows to show; a last row has the number of other rows.
 const SHOWN_MAX: usize = 24;
 
-/// The credential of the banner's call: flags of curl with placeholders, and a sentence about them.
+/// The credential of the banner's call: flags of curl with placeholders, and a note about them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct OwnCredential {
     flags: String,
@@ -26,8 +26,9 @@ impl OwnCredential {
         }
     }
 
-    /// The credential of the agent at the root; a header precedes a certificate, which a server
-    /// with other credentials does not require. `None`: it needs none.
+    /// The credential for the agent at the root. A header precedes a certificate, because a server
+    /// that accepts other credentials does not require the certificate. `None`: the agent needs no
+    /// credential.
     fn of(setup: &Setup, first: usize, asks_clients: bool) -> Option<OwnCredential> {
         let agent = setup.agents.get(first).map(|(profile, _)| profile);
         let Some(authenticator) = &setup.authenticator else {
@@ -67,7 +68,7 @@ impl OwnCredential {
 
 /// The paths of agents and mounts, as configured.
 pub struct Places {
-    /// Each row of the banner and its path.
+    /// The rows of the banner: label and path.
     rows: Vec<(String, String)>,
     /// The call that sends a message to `/`.
     root: Option<FirstCall>,
@@ -78,7 +79,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// The paths of a setup with its agents; `asks_clients`: clients need a certificate.
+    /// The paths of a setup and its agents; `asks_clients`: clients need a certificate.
     pub fn of(setup: &Setup, asks_clients: bool) -> Places {
         let names = setup.agents.iter().map(|(profile, _)| &profile.name);
         let mut rows: Vec<(String, String)> =
@@ -105,8 +106,8 @@ impl Places {
         Places { rows, root, required, credential }
     }
 
-    /// The rows as lines of the banner, below `url`; `socket`: the path of the Unix socket if there
-    /// is no other listener.
+    /// The rows as lines of the banner, with paths below `url`. `socket`: the path of the Unix
+    /// socket, if the server has no other listener.
     pub fn lines(&self, url: &str, socket: Option<&str>) -> String {
         let mut text = String::new();
         let width = self.rows.iter().map(|(label, _)| label.len()).max().unwrap_or_default();
@@ -125,9 +126,9 @@ impl Places {
         text
     }
 
-    /// A call for any shell.
+    /// The call for any shell.
     fn call(&self, url: &str, socket: Option<&str>) -> String {
-        // The URL is an address of this machine, which few certificates contain.
+        // The URL is an address of this machine, and few certificates contain such an address.
         let insecure = if url.starts_with("https:") { "k" } else { "" };
         let credential = self.credential.as_ref().map_or("", |own| &own.flags);
         let socket = socket.map(|path| format!(" --unix-socket '{path}'")).unwrap_or_default();
@@ -159,7 +160,7 @@ const V03: &str = concat!(
     r#"{"message":{"kind":"message","messageId":"m-1","role":"user","#,
     r#""parts":[{"kind":"text","text":"hello"}]}}"#,
 );
-/// A client of 0.1 names the task, so each call needs a new id.
+/// In 0.1 the client names the task, so each call needs a new id.
 const V01: &str = concat!(
     r#"{"id":"task-'"$(date +%s)"'","message":{"role":"user","#,
     r#""parts":[{"type":"text","text":"hello"}]}}"#,

@@ -1,5 +1,5 @@
-//! The cards of remote agents while the server runs: each is read again when it is due, and then
-//! served with its new content.
+//! Refreshes the cards of remote agents while the server runs: each card is read again when it is
+//! due, and a changed card is served.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -18,30 +18,30 @@ use super::{
     agents::{Loaded, ServedRemote},
 };
 
-/// How often due cards are checked.
+/// Interval at which due cards are detected.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The running remote agents. Dropping it ends the refreshing of their cards.
+/// The running remote agents. When it is dropped, their cards are no longer refreshed.
 pub struct RemoteCards {
     served: Arc<Mutex<ServedCards>>,
-    /// `None`: there was no remote agent yet.
+    /// `None`: the server has had no remote agent so far.
     refresher: Mutex<Option<BackgroundThread>>,
 }
 
-/// Their served cards.
+/// The cards of the running remote agents.
 pub struct ServedCards(Vec<ServedCard>);
 
 struct ServedCard {
     name: String,
     remote: ServedRemote,
-    /// The served upstream card; `None`: it is unknown.
+    /// The card of the upstream as served; `None`: the card is unknown.
     card: Option<Arc<AgentCard>>,
     /// True: the last read failed, and a warning was printed.
     has_failed: bool,
 }
 
 impl RemoteCards {
-    /// The remote ones of these agents.
+    /// The cards of the remote agents among `agents`.
     pub fn of(agents: &[Loaded]) -> RemoteCards {
         let served = Arc::new(Mutex::new(ServedCards::of(agents)));
         RemoteCards { served, refresher: Mutex::default() }
@@ -57,8 +57,8 @@ impl RemoteCards {
         lock(&self.served)
     }
 
-    /// From now on refreshes the cards of the server with these agents on a thread of its own, if
-    /// there are remote agents.
+    /// Starts to refresh the cards of the server with these agents on a separate thread, if there
+    /// are remote agents.
     pub fn watch(&self, agents: &Agents) {
         let mut refresher = self.refresher.lock().unwrap_or_else(PoisonError::into_inner);
         if refresher.is_some() || self.lock().0.is_empty() {
@@ -76,7 +76,7 @@ fn lock(served: &Mutex<ServedCards>) -> MutexGuard<'_, ServedCards> {
     served.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads and serves due cards until it is dropped.
+/// Reads and serves due cards until the future is dropped.
 async fn refresh(served: Arc<Mutex<ServedCards>>, agents: Agents) {
     loop {
         sleep(LOOK_EVERY).await;
@@ -90,7 +90,7 @@ async fn refresh(served: Arc<Mutex<ServedCards>>, agents: Agents) {
     }
 }
 
-/// Reads a card; only the first of several errors is a warning.
+/// Reads a card; only the first of consecutive errors is reported.
 async fn read(served: Arc<Mutex<ServedCards>>, remote: ServedRemote) {
     let read = remote.agent.read_card().await;
     let mut cards = lock(&served);

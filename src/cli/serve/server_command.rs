@@ -1,4 +1,4 @@
-//! `peregrine server`: one agent in one line, with the arguments of the official command line.
+//! `peregrine server`: serves one agent, with the arguments of the official command line.
 
 use std::path::Path;
 
@@ -16,16 +16,16 @@ use super::{
     flags,
 };
 
-/// Flags of `serve` that this command replaces, or that need a file.
+/// Flags of `serve` that this command replaces, or that need a configuration file.
 const NOT_OF_SERVE: &[&str] = &["agent", "config", "mount"];
 
 const AFTER: &str = "\
-All flags of peregrine serve hold as well, but for --agent, --mount and --config; its --card is
+All flags of peregrine serve apply as well, except --agent, --mount and --config; its --card is
 --card-form here. sh -c runs the command of --exec for each message, in the environment of the
 server: the text of the message is its stdin, stdout is the artifact, exit code 0 completes the
-task; otherwise the client sees the last of stderr. Of the card of --card the URLs and what callers
-have to show are replaced by those of this server. Clients of every version are served, whatever
---protocol and --serve-transport make the card list.";
+task; otherwise the client sees the end of stderr. In the card of --card, the URLs and the required
+credentials are replaced by those of this server. Clients of every version are served, whatever the
+card lists because of --protocol and --serve-transport.";
 
 /// The command, with all its flags.
 pub fn command() -> Command {
@@ -38,7 +38,7 @@ pub fn command() -> Command {
     };
     let port = own("port", "PORT", "Port; 0 is any free one [default: 8080]");
     let proxy = own("proxy", "URL", "Passes messages to a remote A2A agent");
-    let agent_card = own("agent-card", "URL", "URL of the agent for --proxy without a URL");
+    let agent_card = own("agent-card", "URL", "URL of the remote agent, if --proxy has none");
     let card = own("card-file", "FILE", "Describes the agent with this agent card (JSON)");
     let protocol = own("protocol", "latest|0.3", "Version on the card");
     let transport = own("serve-transport", "rest|jsonrpc|grpc", "The one binding on the card");
@@ -76,11 +76,11 @@ pub fn command() -> Command {
         }))
 }
 
-/// Sets the agent and the addresses of the flags.
+/// Sets the agent and the addresses from the flags.
 ///
 /// # Errors
-/// [`UsageError`]: a flag that does not belong to this command, no agent to pass messages to, or an
-/// unreadable card.
+/// [`UsageError`]: a flag that this command does not accept, no URL for `--proxy`, or an unreadable
+/// card.
 pub fn apply(flags: &ArgMatches, config: &mut Config) -> Result<(), UsageError> {
     if NOT_OF_SERVE.iter().any(|name| flags.contains_id(name)) {
         let line = "peregrine server has one agent and no configuration file; peregrine serve \
@@ -92,7 +92,8 @@ pub fn apply(flags: &ArgMatches, config: &mut Config) -> Result<(), UsageError> 
         Some(command) => Program::Process(ProcessSpec::shell(&command, text("chunk"))),
         None if flags.contains_id("proxy") => {
             let url = text("proxy").or_else(|| text("agent-card"));
-            let missing = || UsageError::new("--proxy needs a URL: its own, or --agent-card");
+            let missing =
+                || UsageError::new("--proxy needs a URL: --proxy URL, or --agent-card URL");
             Program::Remote(RemoteSpec::at(&url.ok_or_else(missing)?))
         }
         None => Program::Echo,
@@ -116,7 +117,7 @@ pub fn apply(flags: &ArgMatches, config: &mut Config) -> Result<(), UsageError> 
     Ok(())
 }
 
-/// Sets the card's form, interfaces and public URL, unless a flag of `serve` does.
+/// Sets the form, the interfaces and the public URL of the card, unless flags of `serve` set them.
 fn list(flags: &ArgMatches, serve: &mut Serve) {
     let word = |name| flags.get_one::<String>(name).map(String::as_str);
     let is_old = word("protocol").is_some_and(|word| word != "latest");

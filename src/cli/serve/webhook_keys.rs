@@ -10,10 +10,10 @@ use zeroize::Zeroizing;
 
 use super::config::file;
 
-/// Reads the keys, if there are any, and sets them to sign posts.
+/// Reads the keys, if there are any, and uses them to sign posts.
 ///
 /// # Errors
-/// A file that cannot be read, or has no usable key; a key that signs cards.
+/// A file that cannot be read or has no usable key, or a key that also signs cards.
 pub fn sign(setup: &mut Setup, files: &[PathBuf], card_keys: &SigningKeys) -> Result<(), String> {
     if files.is_empty() {
         return Ok(());

@@ -1,7 +1,8 @@
-//! Files of settings: one `A2ACLI_NAME=value` a line.
+//! Files of settings: one `A2ACLI_NAME=value` per line.
 //!
-//! Invariant: lines of a `.env` that belong to other programs are ignored. An invalid line of ours
-//! is an error with its number. The environment of the process is not changed.
+//! Invariant: lines of a `.env` that belong to other programs are ignored. An invalid line of the
+//! command line's own settings is an error with the number of the line. The environment of the
+//! process is not changed.
 
 use std::{
     fs, io,
@@ -13,14 +14,14 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Maximum number of parent folders to search.
 const FOLDERS_MAX: usize = 256;
 
-/// The settings of a file, in its order.
+/// The settings of a file, in the order of the file.
 #[derive(Debug, Default)]
 pub struct EnvFile {
     /// The path of the file.
     pub path: PathBuf,
     /// Variables and their values.
     pub values: Vec<(String, String)>,
-    /// True: users other than its owner can read it.
+    /// True: users other than the owner of the file can read it.
     pub is_open: bool,
 }
 
@@ -59,7 +60,7 @@ pub fn is_open(_metadata: &fs::Metadata) -> bool {
     false
 }
 
-/// Our lines; an error has the number of its line.
+/// Parses the lines of the command line's settings; an error has the number of its line.
 fn parse(text: &str) -> Result<Vec<(String, String)>, (usize, String)> {
     let mut values: Vec<(String, String)> = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -85,7 +86,7 @@ fn parse(text: &str) -> Result<Vec<(String, String)>, (usize, String)> {
     Ok(values)
 }
 
-/// The quoted text, with escapes in double quotes; without quotes, everything up to a comment.
+/// The quoted text, with escapes in double quotes; without quotes, the text up to a comment.
 fn unquote(text: &str) -> Result<String, &'static str> {
     let mut letters = text.chars();
     let (quote, rest) = match letters.next() {

@@ -37,11 +37,11 @@ pub const LONG_HELP: &str = "Options under a heading, except --stream, can also 
 /// The source of a setting; a later variant overrides an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SettingSource {
-    /// None: the default.
+    /// The default.
     BuiltIn,
-    /// The file of the user.
+    /// The user's global file.
     Global(PathBuf),
-    /// The file of the folder, or the file of `--config`.
+    /// The nearest `.env`, or the file of `--config`.
     Local(PathBuf),
     /// The environment.
     Environment,
@@ -49,20 +49,20 @@ pub enum SettingSource {
     Flag,
 }
 
-/// The environment of a call, which tests replace.
+/// The environment of a call, which tests can replace.
 pub struct Surroundings<'a> {
-    /// The environment.
+    /// Returns the value of an environment variable.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
-    /// The folder of the call.
+    /// The working directory of the call.
     pub folder: PathBuf,
-    /// The folder of the user.
+    /// The home directory of the user.
     pub home: Option<PathBuf>,
 }
 
 /// The settings of one call.
 #[derive(Debug)]
 pub struct Settings {
-    /// One for each of [`SETTINGS`].
+    /// The value of each of [`SETTINGS`].
     held: Vec<HeldSetting>,
     /// Warnings for the user.
     pub warnings: Vec<String>,
@@ -71,7 +71,7 @@ pub struct Settings {
     redaction: OnceLock<Redaction>,
 }
 
-/// Turns the path of a file into a source.
+/// Converts the path of a file to a source.
 type FileRank = fn(PathBuf) -> SettingSource;
 
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ struct HeldSetting {
     source: SettingSource,
 }
 
-/// Adds the flag of every setting to a command; the short help shows the settings that are common
+/// Adds the flag of every setting to a command. The short help shows the settings that are common
 /// for the command at `path`.
 pub fn with_flags(command: Command, path: &str) -> Command {
     let hidden = |setting: &Setting| !table::is_common(path, setting.name);
@@ -94,8 +94,8 @@ pub fn with_only(command: Command, names: &[&str]) -> Command {
 }
 
 impl Settings {
-    /// Resolves the value of every setting. `flags`: the flags of the command first, then the flags
-    /// before it.
+    /// Resolves the value of every setting. `flags`: the flags of the command, followed by the
+    /// flags before the command.
     ///
     /// # Errors
     /// A [`CommandFailure`] of usage: an unreadable file.
@@ -113,7 +113,7 @@ impl Settings {
         };
         let global_file = global.as_ref().map(|folder| folder.join(".env"));
         let global_file = global_file.filter(|path| path.is_file());
-        // The user's configuration folder may be the folder of the call.
+        // The user's configuration folder may be the working directory.
         let global_file = global_file.filter(|path| Some(path) != local.as_ref());
         let read = |path: Option<PathBuf>| path.map_or(Ok(EnvFile::default()), read_file);
         let files = [
@@ -132,7 +132,7 @@ impl Settings {
 
     fn held(&self, name: &str) -> &HeldSetting {
         let index = SETTINGS.iter().position(|setting| setting.name == name);
-        // A name without a row is a bug of this program, which its tests find.
+        // A name without a row in the table is a bug of this program, which its tests detect.
         &self.held[index.unwrap_or_else(|| unreachable!("unknown setting {name}"))]
     }
 
@@ -146,12 +146,12 @@ impl Settings {
         self.held(name).values.last().map(String::as_str).filter(|text| !text.is_empty())
     }
 
-    /// All values, in their order.
+    /// All values, in order.
     pub fn list(&self, name: &str) -> impl Iterator<Item = &str> {
         self.held(name).values.iter().map(String::as_str).filter(|text| !text.is_empty())
     }
 
-    /// Sets the value as a flag would.
+    /// Sets a value as a flag would.
     pub fn say(&mut self, name: &str, value: &str) {
         let index = SETTINGS.iter().position(|setting| setting.name == name);
         if let Some(held) = index.and_then(|index| self.held.get_mut(index)) {
@@ -165,7 +165,7 @@ impl Settings {
         self.redaction.get_or_init(redaction).clone()
     }
 
-    /// The secret values, and the parts of them that are secret by themselves.
+    /// The secret values, and the parts of values that are secret by themselves.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let rows = SETTINGS.iter().zip(&self.held).filter(|(setting, _)| setting.kind.is_secret());
         let values = rows.flat_map(|(setting, held)| {
@@ -180,7 +180,7 @@ impl Settings {
     }
 }
 
-/// The value of a flag or the environment. A flag of the command overrides a flag before it.
+/// The value from a flag or the environment. A flag after the command overrides a flag before it.
 fn by_hand(
     setting: &Setting,
     flags: &[&ArgMatches],
@@ -212,8 +212,8 @@ fn in_files(setting: &Setting, files: &[(EnvFile, FileRank)]) -> Option<HeldSett
     })
 }
 
-/// The secret parts of a value: servers repeat a password without its name, and a token without its
-/// scheme.
+/// The secret parts of a value: servers repeat a password without the user name, and a token
+/// without its scheme.
 fn secrets_in<'v>(setting: &str, value: &'v str) -> [&'v str; 2] {
     let behind = |text: &'v str, sign| text.split_once(sign).map_or("", |(_, behind)| behind);
     match setting {

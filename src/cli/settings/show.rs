@@ -13,7 +13,7 @@ use super::{OutputFormat, Setting};
 /// The mask of a secret.
 const MASK: &str = "***";
 
-/// The settings with their sources, in this format; secrets are masked.
+/// The settings with their sources, in the given format; secrets are masked.
 pub fn show(settings: &Settings, format: OutputFormat) -> String {
     let rows = SETTINGS.iter().map(|setting| (setting, shown(settings, setting)));
     match format {
@@ -68,7 +68,7 @@ fn kept(settings: &Settings) -> Vec<(&'static str, Vec<String>, String)> {
     let files = fs::read_dir(&cards).into_iter().flatten().flatten();
     let urls =
         files.filter_map(|file| serde_json::from_slice::<CardFile>(&read(&file.path())).ok());
-    // A query may be a secret.
+    // The query of a URL may be a secret.
     let bare = |url: String| url.split('?').next().unwrap_or_default().to_owned();
     let mut urls: Vec<String> = urls.map(|card| bare(card.url)).collect();
     urls.sort_unstable();

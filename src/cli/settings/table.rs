@@ -1,5 +1,5 @@
 //! Every setting of the client, one row each. A row defines a flag, an environment variable, a line
-//! of a `.env` file and a line of `config show`, so that they cannot differ.
+//! of a `.env` file and a line of `config show`, so that they are always consistent.
 
 use clap::{Arg, ArgAction};
 
@@ -9,30 +9,31 @@ use super::super::offers::offering;
 pub struct Setting {
     /// The long flag, without its dashes.
     pub name: &'static str,
-    /// The name of its value; empty: a switch.
+    /// The name of the value; empty: the setting is a switch.
     pub value: &'static str,
-    /// Its default; empty: none.
+    /// The default; empty: none.
     pub default: &'static str,
-    /// Its sources, and whether it is shown.
+    /// The sources of the setting, and whether it is shown.
     pub kind: SettingKind,
-    /// The text of the help.
+    /// The help text.
     pub help: &'static str,
 }
 
 /// The sources of a setting, and whether it is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SettingKind {
-    /// By flag, environment and file; one value.
+    /// From a flag, the environment or a file; one value.
     Plain,
-    /// The same, and its value is never shown.
+    /// As `Plain`, but the value is never shown.
     Secret,
-    /// As a list, in order; separated by this in the environment and in files.
+    /// As `Plain`, but a list in order; this character separates values in the environment and in
+    /// files.
     List(char),
-    /// The same, and its values are never shown.
+    /// As `List`, but the values are never shown.
     SecretList(char),
-    /// Only by flag.
+    /// Only from a flag.
     FlagOnly,
-    /// By flag and environment: it selects the file to read.
+    /// From a flag or the environment: the setting selects the file to read.
     NotInFiles,
 }
 
@@ -42,7 +43,7 @@ impl SettingKind {
         matches!(self, Secret | SecretList(_))
     }
 
-    /// The separator of several values in one text.
+    /// The character that separates several values in one text.
     pub fn separator(self) -> Option<char> {
         match self {
             List(separator) | SecretList(separator) => Some(separator),
@@ -77,7 +78,7 @@ pub const SETTINGS: &[Setting] = &[
         "URL",
         "",
         FlagOnly,
-        "The agent's interface itself, without a card; it needs exactly one --transport",
+        "URL of an interface of the agent, called without a card; needs exactly one --transport",
     ),
     row("output", "text|json", "text", Plain, "The format of the output"),
     row(
@@ -95,7 +96,7 @@ pub const SETTINGS: &[Setting] = &[
         "FILE",
         "",
         NotInFiles,
-        "Read this file instead of the .env found by walking up from here",
+        "Read this file instead of the nearest .env in this folder or above",
     ),
     row(
         "transport",
@@ -118,7 +119,7 @@ pub const SETTINGS: &[Setting] = &[
         "NAME",
         "",
         Plain,
-        "The tenant to call, on every request [default: the one of the card's interface]",
+        "The tenant to call, on every request [default: the tenant of the card's interface]",
     ),
     row(
         "async",
@@ -136,7 +137,13 @@ pub const SETTINGS: &[Setting] = &[
     ),
     row("poll-interval", "TIME", "2s", Plain, "How often to poll a task while waiting"),
     row("timeout", "TIME", "", Plain, "How long to wait before giving up [default: for ever]"),
-    row("card-cache", "", "true", Plain, "Keep cards by Cache-Control, in ~/.config/a2a-cli/cards"),
+    row(
+        "card-cache",
+        "",
+        "true",
+        Plain,
+        "Cache cards as their Cache-Control allows, in ~/.config/a2a-cli/cards",
+    ),
     row("task-id", "ID", "", Plain, "Continue this task"),
     row("context-id", "ID", "", Plain, "Start a new task in this context"),
     row("metadata", "JSON", "", Plain, "A JSON object sent in the request's payload"),
@@ -214,7 +221,7 @@ pub const SETTINGS: &[Setting] = &[
         "Certificate authorities (PEM), in addition to those of the system",
     ),
     row("cert", "FILE", "", Plain, "Mutual TLS: your certificate chain (PEM)"),
-    row("key", "FILE", "", Plain, "Mutual TLS: its private key (PEM)"),
+    row("key", "FILE", "", Plain, "Mutual TLS: the private key of --cert (PEM)"),
     row(
         "insecure",
         "",
@@ -241,7 +248,7 @@ pub const SETTINGS: &[Setting] = &[
         "push",
         "",
         Plain,
-        "Also send webhooks to an agent whose card does not declare push notifications",
+        "Also send webhooks to an agent if its card does not declare push notifications",
     ),
     row(
         "dialect",
@@ -296,8 +303,8 @@ fn heading(name: &str) -> &'static str {
     }
 }
 
-/// Whether the short help of a command shows a setting: those that new users need. The long help
-/// shows all.
+/// Whether the short help of a command shows a setting, because new users need it. The long help
+/// shows all settings.
 pub fn is_common(path: &str, name: &str) -> bool {
     match name {
         "agent-card" | "output" | "verbose" | "debug" | "bearer" | "api-key" => true,

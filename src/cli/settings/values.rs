@@ -1,4 +1,4 @@
-//! The values of settings by their meaning; an error names the source of an invalid value.
+//! The values of settings, parsed; an error names the source of an invalid value.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ impl Settings {
         Ok(Some(Duration::from_millis(ms.ok_or_else(wrong)?)))
     }
 
-    /// The bindings that the user prefers, in this order, by the words of `--interfaces`.
+    /// The bindings that the user prefers, in order, as the words of `--interfaces`.
     ///
     /// # Errors
     /// A [`CommandFailure`] of usage.
@@ -83,8 +83,8 @@ impl Settings {
         self.list("transport").map(of).collect()
     }
 
-    /// Whether to assume that the agent sends push notifications even if its card does not declare
-    /// them.
+    /// Whether to assume that the agent supports push notifications even if its card does not
+    /// declare them.
     ///
     /// # Errors
     /// A [`CommandFailure`] of usage.
@@ -99,7 +99,7 @@ impl Settings {
     /// The service parameters.
     ///
     /// # Errors
-    /// A [`CommandFailure`] of usage; it does not show the value.
+    /// A [`CommandFailure`] of usage, which does not show the value.
     pub fn service_parameters(&self) -> Result<Vec<(&str, &str)>, CommandFailure> {
         let of = |text| {
             let pair = str::split_once(text, ':').map(|(key, value)| (key.trim(), value.trim()));
@@ -115,10 +115,10 @@ impl Settings {
         self.list("svc-param").map(of).collect()
     }
 
-    /// Whether a command that waits by default is to wait.
+    /// Whether the command, which waits by default, waits.
     ///
     /// # Errors
-    /// A [`CommandFailure`] of usage: `--wait` and `--async` at once.
+    /// A [`CommandFailure`] of usage: `--wait` and `--async` together.
     pub fn waits(&self) -> Result<bool, CommandFailure> {
         let (is_async, is_wait) = (self.is_on("async")?, self.is_on("wait")?);
         let (of_async, of_wait) = (self.source("async"), self.source("wait"));
@@ -128,7 +128,7 @@ impl Settings {
             }
             (true, true) => Ok(of_wait > of_async),
             (true, false) => Ok(false),
-            // Both settings ask not to wait; a higher source wins here too.
+            // Both settings disable waiting; a higher source wins here as well.
             (false, false) => Ok(self.text("wait").is_none() || of_async > of_wait),
             (false, true) => Ok(true),
         }

@@ -1,9 +1,8 @@
 //! The agent card (A2A 1.0 §4.4), in one form for all generations.
 //!
-//! Invariant: a card is stored in the form of 1.0. It is written by the presence rules of A2A 1.0
-//! §8.4.1, under which a card is signed: members that 1.0 requires always, optional ones if they
-//! were present, all others unless they are empty. So a signature covers everything that a client
-//! acts on.
+//! Invariant: a card is stored in the form of 1.0. It is serialized by the presence rules for
+//! signed cards (A2A 1.0 §8.4.1): required members always, optional ones if they were present, all
+//! others unless they are empty. So a signature covers every member that a client uses.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -21,37 +20,37 @@ use super::{CardInterface, SecurityRequirement, SecuritySchemes};
 pub struct AgentCard {
     /// The agent's name; never empty.
     pub name: String,
-    /// Its purpose, for people.
+    /// The purpose of the agent, for people.
     pub description: String,
-    /// Its interfaces, in its order of preference; at least one.
+    /// The agent's interfaces, in its order of preference; at least one.
     #[serde(rename = "supportedInterfaces")]
     pub interfaces: Vec<CardInterface>,
-    /// Its provider.
+    /// The agent's provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<CardProvider>,
     /// The agent's own version.
     pub version: String,
-    /// The URL of its documentation.
+    /// The URL of the agent's documentation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub documentation_url: Option<String>,
-    /// Its capabilities in addition to sending messages.
+    /// The agent's capabilities in addition to sending messages.
     pub capabilities: CardCapabilities,
     /// How callers can authenticate, by name.
     #[serde(skip_serializing_if = "SecuritySchemes::is_empty")]
     pub security_schemes: SecuritySchemes,
-    /// Requirements, of which one must be met; empty: nothing is required.
+    /// Requirements, one of which a caller must meet; empty: callers need not authenticate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub security_requirements: Vec<SecurityRequirement>,
-    /// Media types it reads.
+    /// Media types that the agent reads.
     pub default_input_modes: Vec<String>,
-    /// Media types it writes.
+    /// Media types that the agent writes.
     pub default_output_modes: Vec<String>,
-    /// The tasks that it can do.
+    /// The agent's skills.
     pub skills: Vec<CardSkill>,
     /// Signatures, not yet verified.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub signatures: Vec<CardSignature>,
-    /// The URL of its icon.
+    /// The URL of the agent's icon.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub icon_url: Option<String>,
     /// The generation of the card: 1.0 if it lists `supportedInterfaces` (wire §10).
@@ -65,7 +64,7 @@ pub struct AgentCard {
 /// The provider of an agent (A2A 1.0 §4.4.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CardProvider {
-    /// URL of its pages.
+    /// URL of the provider's website.
     pub url: String,
     /// Name of the organization.
     pub organization: String,
@@ -75,16 +74,16 @@ pub struct CardProvider {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CardCapabilities {
-    /// Whether it streams.
+    /// Whether the agent streams.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub streaming: Option<bool>,
-    /// Whether it sends push notifications.
+    /// Whether the agent sends push notifications.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub push_notifications: Option<bool>,
     /// Extensions of the protocol.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<CardExtension>,
-    /// Whether it has another card for authenticated callers.
+    /// Whether the agent has another card for authenticated callers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extended_agent_card: Option<bool>,
 }
@@ -92,13 +91,13 @@ pub struct CardCapabilities {
 /// An extension of the protocol (A2A 1.0 §4.4.4).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CardExtension {
-    /// Its identifier.
+    /// The URI that identifies the extension.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uri: String,
-    /// How the agent uses it, for people.
+    /// How the agent uses the extension, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// True: calls that do not name it are rejected.
+    /// True: calls that do not name the extension are rejected.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
     /// Parameters of the extension for clients.
@@ -106,7 +105,7 @@ pub struct CardExtension {
     pub params: Option<Map<String, Value>>,
 }
 
-/// A task that an agent can do (A2A 1.0 §4.4.5).
+/// An ability of an agent (A2A 1.0 §4.4.5).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CardSkill {
@@ -114,20 +113,20 @@ pub struct CardSkill {
     pub id: String,
     /// Title.
     pub name: String,
-    /// For people.
+    /// Description, for people.
     pub description: String,
     /// Keywords.
     pub tags: Vec<String>,
     /// Example messages.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<String>,
-    /// Media types it reads; empty: the agent's.
+    /// Media types that the skill reads; empty: the agent's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub input_modes: Vec<String>,
-    /// Media types it writes; empty: the agent's.
+    /// Media types that the skill writes; empty: the agent's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub output_modes: Vec<String>,
-    /// Requirements, of which one must be met; empty: the agent's.
+    /// Requirements, one of which a caller must meet; empty: the agent's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub security_requirements: Vec<SecurityRequirement>,
 }
@@ -150,24 +149,24 @@ impl AgentCard {
         &self.raw
     }
 
-    /// The card in the form of 1.0 (A2A 1.0 §4.4.1), in one line, from any generation; it has only
-    /// members of 1.0. Reading it gives the same card.
+    /// The card as JSON of 1.0 (A2A 1.0 §4.4.1), from any generation: one line with only members of
+    /// 1.0. Reading the text returns a card with the same members.
     pub fn to_v1_json(&self) -> String {
         // Cannot fail: every key is a string, and nothing here fails to serialize.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Whether it declares streaming.
+    /// Whether the card declares streaming.
     pub fn streams(&self) -> bool {
         self.capabilities.streaming == Some(true)
     }
 
-    /// Whether it declares push notifications.
+    /// Whether the card declares push notifications.
     pub fn pushes(&self) -> bool {
         self.capabilities.push_notifications == Some(true)
     }
 
-    /// Whether it declares an extended card.
+    /// Whether the card declares an extended card.
     pub fn is_extendable(&self) -> bool {
         self.capabilities.extended_agent_card == Some(true)
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the caller's options come first, then the newest version, then the card's order. An
 //! interface with an unknown binding or version, or with a URL that cannot be called, is skipped.
-//! An interface below the floor is never taken silently: if there is no other, the error tells how
+//! An interface below the floor is never chosen silently: if no other remains, the error states how
 //! to allow it.
 
 use std::fmt;
@@ -21,7 +21,7 @@ use super::{
 /// The caller's options for an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preferences {
-    /// Bindings, the preferred one first. If the card has none of them, its own order decides.
+    /// Bindings, the preferred one first. If the card has none of them, the card's order decides.
     pub transports: Vec<Binding>,
     /// The version to speak, even below the floor; `None`: the newest common one.
     pub version: Option<ProtocolVersion>,
@@ -29,10 +29,10 @@ pub struct Preferences {
     pub floor: ProtocolVersion,
     /// The name of the dialect to speak, instead of the detected one.
     pub dialect: Option<&'static str>,
-    /// The tenant to call, instead of the interface's; interfaces without a position for it are
-    /// skipped.
+    /// The tenant to call, instead of the interface's; an interface without a position for a tenant
+    /// is skipped.
     pub tenant: Option<String>,
-    /// The allowed origins, interfaces at others are skipped; `None`: any.
+    /// The allowed origins, an interface at another origin is skipped; `None`: any.
     pub origins: Option<Vec<HttpOrigin>>,
 }
 
@@ -56,18 +56,18 @@ pub struct ChosenInterface {
     pub url: HttpUrl,
     /// The binding.
     pub binding: Binding,
-    /// The value of `A2A-Version`: the card's version, or the newest known one with its major
-    /// number.
+    /// The value of `A2A-Version`: the version on the card, or the newest known version with its
+    /// major number.
     pub version: ProtocolVersion,
-    /// The wire family of the version.
+    /// The generation of the version.
     pub generation: Generation,
-    /// The `tenant` of each call; `None`: none, or the URL's path names it.
+    /// The `tenant` of each call; `None`: calls have none, or the URL's path names the tenant.
     pub tenant: Option<String>,
     /// The name of the dialect.
     pub dialect: &'static str,
-    /// True: it has the origin that the card came from, so that credentials may be sent there; the
-    /// interfaces of a card without a URL are trusted by the caller that gave it. False if a
-    /// redirect led to the card from another origin, unless that is the same host without TLS.
+    /// True: credentials may be sent to the interface, because it has the origin of the card, or
+    /// because the caller provided the card without a URL. False: another origin, or the card was
+    /// redirected from another origin (other than from http to https on the same host).
     pub is_card_origin: bool,
 }
 
@@ -76,30 +76,30 @@ pub struct ChosenInterface {
 pub enum ChooseError {
     /// Every interface that could be called speaks a version below the floor.
     BelowFloor {
-        /// The newest of their versions.
+        /// The newest version of these interfaces.
         newest: ProtocolVersion,
         /// The floor.
         floor: ProtocolVersion,
     },
     /// The version that the caller wants is unknown.
     UnknownVersion(ProtocolVersion),
-    /// The interface has no position for the tenant that the caller wants: its version has none in
-    /// its messages, and its URL does not end with `/tenants/NAME`; or, over gRPC, it holds the
-    /// card's own name, by which the server finds the agent.
+    /// The interface has no position for the tenant that the caller wants: messages of its version
+    /// have no tenant, and its URL does not end with `/tenants/NAME`; or, over gRPC, its tenant is
+    /// the name of the card, by which the server selects the agent.
     NoTenant {
         /// The version of the interface.
         version: ProtocolVersion,
-        /// Its URL.
+        /// The URL of the interface.
         url: String,
     },
-    /// The caller does not allow the origin of the interface: its URL.
+    /// The caller does not allow the origin of the interface with this URL.
     OtherOrigin(String),
-    /// No interface has a known binding, a known version (the wanted one, if there is one) and a
-    /// URL that can be called; the card's interfaces, in words.
+    /// No interface has a known binding, a known version (the wanted version, if the caller wants
+    /// one) and a URL that can be called.
     NoInterface {
         /// The version that the caller wants.
         wanted: Option<ProtocolVersion>,
-        /// The interfaces of the card.
+        /// The interfaces of the card, in words.
         offered: String,
     },
 }
@@ -109,8 +109,8 @@ impl fmt::Display for ChooseError {
         match self {
             ChooseError::BelowFloor { newest, floor } => write!(
                 f,
-                "the agent speaks A2A {newest}, and {floor} is the oldest version allowed; allow \
-                 it with ClientBuilder::version or ClientBuilder::floor"
+                "the agent speaks A2A {newest}, but the oldest allowed version is {floor}; allow \
+                 {newest} with ClientBuilder::version or ClientBuilder::floor"
             ),
             ChooseError::UnknownVersion(wanted) => {
                 write!(
@@ -120,9 +120,9 @@ impl fmt::Display for ChooseError {
             }
             ChooseError::NoTenant { version, url } => write!(
                 f,
-                "the interface of A2A {version} at {url} cannot name a tenant: before 1.0 only a \
-                 URL that ends with /tenants/NAME can, and over gRPC none can if the card's \
-                 tenant is its agent's name"
+                "the interface of A2A {version} at {url} cannot name a tenant: before 1.0 its \
+                 URL must end with /tenants/NAME, and over gRPC its tenant on the card must not be \
+                 the name of the agent"
             ),
             ChooseError::OtherOrigin(url) => write!(
                 f,
@@ -142,10 +142,10 @@ impl fmt::Display for ChooseError {
 
 impl std::error::Error for ChooseError {}
 
-/// Chooses the interface to call. `card_url` is the URL that the card came from, if any.
+/// Chooses the interface to call. `card_url` is the URL of the card, if any.
 ///
-/// It takes the interfaces with the first preferred transport that the card has, or else all; of
-/// these the newest version, and of that version the first one on the card.
+/// Considers the interfaces with the first preferred transport that the card has, or else all.
+/// Chooses the newest version, and of this version the first interface on the card.
 ///
 /// # Errors
 /// [`ChooseError`].
@@ -155,14 +155,14 @@ pub fn choose(
     wants: &Preferences,
 ) -> Result<ChosenInterface, ChooseError> {
     let all = choose_all(card, card_url, wants)?;
-    Ok(all.into_iter().next().unwrap_or_else(|| unreachable!("there is one at least")))
+    Ok(all.into_iter().next().unwrap_or_else(|| unreachable!("choose_all returns at least one")))
 }
 
-/// The interfaces that can be called, the first one as chosen by [`choose`]; only those with a
-/// preferred transport, if there are any.
+/// The interfaces that can be called, first the choice of [`choose`]. If some have a preferred
+/// transport, the others are omitted.
 ///
 /// # Errors
-/// [`ChooseError`]; otherwise there is at least one.
+/// [`ChooseError`]; `Ok` has at least one interface.
 pub(in crate::client) fn choose_all(
     card: &AgentCard,
     card_url: Option<&HttpUrl>,
@@ -181,14 +181,14 @@ pub(in crate::client) fn choose_all(
         preferred.unwrap_or(usize::MAX)
     };
     let mut all: Vec<ChosenInterface> = callable().filter(is_allowed).collect();
-    // Stable: equal ones keep the card's order.
+    // The sort is stable: interfaces of equal rank keep the card's order.
     all.sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.version.cmp(&a.version)));
     if all.first().is_some_and(|first| rank(first) < usize::MAX) {
         all.retain(|one| rank(one) < usize::MAX);
     }
     let best = all.first();
     if best.is_none() && wants.tenant.is_some() {
-        // Choosing without the tenant gives the interface, or the actual reason.
+        // A choice without the tenant returns the interface to report, or the actual error.
         let ChosenInterface { version, url, .. } =
             choose(card, card_url, &Preferences { tenant: None, ..wants.clone() })?;
         return Err(ChooseError::NoTenant { version, url: url.to_string() });
@@ -211,7 +211,7 @@ pub(in crate::client) fn choose_all(
     })
 }
 
-/// The interface as it is called; `None`: it cannot be, or not in the wanted version.
+/// The interface with the terms of its calls; `None`: it cannot be called as wanted.
 fn callable(
     card: &AgentCard,
     interface: &CardInterface,
@@ -233,7 +233,7 @@ fn callable(
     }
     let dialect = wants.dialect.unwrap_or_else(|| dialect_at(&url, card_url, binding, generation));
     let own = Some(&interface.tenant).filter(|tenant| !tenant.is_empty()).cloned();
-    // Over gRPC no path names the agent: the tenant does, and another one would be another agent.
+    // Over gRPC the tenant names the agent, because no path does: another tenant is another agent.
     let names_agent = binding == Binding::Grpc && own.as_ref() == Some(&card.name);
     let (url, tenant) = match &wants.tenant {
         None => (url, own),
@@ -258,7 +258,7 @@ fn callable(
     })
 }
 
-/// A path that ends with `/tenants/NAME`, with another tenant; `None`: it has another end.
+/// Replaces the tenant in a path that ends with `/tenants/NAME`; `None`: one of them does not fit.
 fn path_with_tenant(path: &str, tenant: &str) -> Option<String> {
     let (path, query) = path.split_at(path.find('?').unwrap_or(path.len()));
     let (before, name) = path.strip_suffix('/').unwrap_or(path).rsplit_once('/')?;
@@ -270,8 +270,8 @@ fn path_with_tenant(path: &str, tenant: &str) -> Option<String> {
     Some(replaced + query)
 }
 
-/// The version to speak if the caller wants `wanted`: 0.2 and 0.3 are one family, in which a card
-/// may name either, and a card of 0.x without a version may mean any of them.
+/// Returns `wanted` if the interface speaks it. A card of 0.2 or 0.3 may name either, because they
+/// are one generation; a card of 0.x without a version matches every 0.x.
 fn wanted_version(interface: &CardInterface, wanted: ProtocolVersion) -> Option<ProtocolVersion> {
     let said = interface.version()?.spoken();
     let is_same = said.and_then(ProtocolVersion::generation) == wanted.generation();
@@ -280,7 +280,7 @@ fn wanted_version(interface: &CardInterface, wanted: ProtocolVersion) -> Option<
     (is_same || is_open).then_some(wanted)
 }
 
-/// 0.1 has only JSON-RPC; a platform that carries it over WebSocket uses the same messages.
+/// Whether the binding exists in the generation. 0.1 has only JSON-RPC, over HTTP or WebSocket.
 fn is_spoken(binding: Binding, generation: Generation) -> bool {
     match (binding, generation) {
         (Binding::JsonRpc | Binding::WebSocket, _) => true,
@@ -289,7 +289,7 @@ fn is_spoken(binding: Binding, generation: Generation) -> bool {
     }
 }
 
-/// The dialect at a URL: a platform's if the URL has its form, else the standard.
+/// The dialect at a URL: that of a platform if the URL has its form, otherwise the standard.
 ///
 /// LangSmith serves `/a2a/` and a UUID, and its cards by `assistant_id` (wire §8); other servers
 /// also use that path, but not with such ids. Evo AI serves `/api/v1/a2a/` and an id.
@@ -351,13 +351,13 @@ fn offered(card: &AgentCard, card_url: Option<&HttpUrl>) -> String {
     }
 }
 
-/// The version in which to repeat a call after VersionNotSupported to `asked`: the newest that the
-/// server named, or the wanted one. `named` are texts that contain versions: the error's message,
-/// or entries of its data.
+/// The version in which to repeat a call after VersionNotSupported for `asked`: the newest version
+/// in `named` that the caller's options allow. `named` are texts that contain versions: the error's
+/// message, or entries of its data.
 ///
 /// # Errors
-/// [`ChooseError::BelowFloor`] if only versions below the floor are left, and
-/// [`ChooseError::NoInterface`] if there are none.
+/// [`ChooseError::BelowFloor`] if only versions below the floor remain, and
+/// [`ChooseError::NoInterface`] if none remains.
 pub fn next_version<'t>(
     asked: ProtocolVersion,
     named: impl IntoIterator<Item = &'t str>,
@@ -384,7 +384,7 @@ pub fn next_version<'t>(
     }
 }
 
-/// The versions in a text: numbers and dots, separated by anything else.
+/// The versions in a text: digits and dots, separated by other characters.
 fn versions_in(text: &str) -> impl Iterator<Item = ProtocolVersion> {
     let words = text.split(|c: char| !c.is_ascii_digit() && c != '.');
     words.filter_map(|word| ProtocolVersion::parse(word.trim_matches('.')))
@@ -451,7 +451,7 @@ mod tests {
             (&[][..], None, "1.0", "https://h/rest http+json 1.0"),
             (&[JsonRpc], None, "1.0", "https://h/rpc jsonrpc 1.0"),
             (&[WebSocket, JsonRpc, HttpJson], None, "1.0", "https://h/rpc jsonrpc 1.0"),
-            // Its gRPC is below the floor, and there is no other preference: the card's order.
+            // gRPC is below the floor, and no other binding is preferred: the card's order decides.
             (&[Grpc], None, "1.0", "https://h/rest http+json 1.0"),
             (&[Grpc], None, "0.3", "https://h:1/ grpc 0.3"),
             (&[], None, "0.3", "https://h/rest http+json 1.0"),
@@ -546,7 +546,7 @@ mod tests {
             let refused = matches!(got, Err(ChooseError::NoTenant { .. }));
             assert_eq!(refused, called.is_none(), "{got:?}");
         }
-        // An interface with a position for it precedes one without.
+        // An interface without a position for the tenant is skipped.
         let card =
             card(&[("https://h/old", "JSONRPC", "0.3"), ("https://h/new", "JSONRPC", "1.0")]);
         let floor = version("0.3");
@@ -582,7 +582,7 @@ mod tests {
         let langsmith = format!("/a2a/{UUID}");
         assert_eq!(dialect(&langsmith, "0.3", "/", None), "langsmith");
         assert_eq!(dialect("/a2a/x", "0.3", "/card?assistant_id=x", None), "langsmith");
-        // ADK serves its agents there.
+        // ADK serves its agents at such paths.
         assert_eq!(dialect("/a2a/weather", "0.3", "/", None), "standard");
         assert_eq!(dialect(&langsmith, "1.0", "/", None), "standard");
         assert_eq!(dialect("/api/v1/a2a/7", "0.3", "/", None), "evo_ai");
@@ -602,7 +602,7 @@ mod tests {
             Err(ChooseError::BelowFloor { newest: v03, floor: v1 })
         );
         assert_eq!(next_version(v1, ["0.3,0.1"], &wants(&[], None, "0.1")), Ok(v03));
-        // Never the same version, an unknown one, or another than the wanted one.
+        // The same version, an unknown and an unwanted version are not used.
         for named in ["1.0", "2.0", "", "no version", "1.0.0.0", "..."] {
             let error = next_version(v1, [named], &default).unwrap_err();
             assert!(matches!(error, ChooseError::NoInterface { .. }), "{named}");

@@ -1,8 +1,9 @@
 //! The URLs of cards, and the lifetime of a card (A2A 1.0 §8.2, §8.6).
 //!
-//! Invariant: a bare origin has its card at the well-known path: first that of 1.0 and 0.3, and
-//! that of 0.2 and 0.1 only if there is none (wire §7.1). A fresh card is used without a request; a
-//! stale one is revalidated with its validators. No clock: the time is an argument.
+//! Invariant: a bare origin has its card at a well-known path: that of 1.0 and 0.3 is requested
+//! first, that of 0.2 and 0.1 only if the first has no card (wire §7.1). A fresh card is used
+//! without a request; a stale one is revalidated with its validators. No clock: the time is an
+//! argument.
 
 use std::collections::HashMap;
 
@@ -20,11 +21,11 @@ use super::super::HttpUrl;
 /// 0.2.
 pub const WELL_KNOWN: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
 
-/// The URLs to request, in this order: each one if the previous one has no card.
+/// The URLs to request in this order, until one has a card.
 ///
-/// An origin has its card at the well-known paths. A URL with a path is the card itself, or, if
-/// there is none, an agent with its card at the well-known paths below it; never at those of the
-/// origin, where another agent's card may be.
+/// An origin has its card at the well-known paths. A URL with a path may be the URL of the card
+/// itself, or of an agent with its card at the well-known paths below it. The well-known paths of
+/// the origin are not requested, because they may have the card of another agent.
 pub fn card_urls(url: &HttpUrl) -> Vec<HttpUrl> {
     let is_card = url.path.contains('?') || url.path.ends_with(".json");
     let base = url.path.trim_end_matches('/');
@@ -37,14 +38,14 @@ pub fn card_urls(url: &HttpUrl) -> Vec<HttpUrl> {
     }
 }
 
-/// Whether the next of [`card_urls`] is requested after a response of this status: if the status
-/// concerns this URL, and not the server or a temporary state.
+/// Whether the next URL of [`card_urls`] is requested after a response of this status: if the
+/// status concerns only this URL, and not the server or a temporary state.
 pub fn is_not_there(status: u16) -> bool {
     matches!(status, 200 | 400..=499) && !matches!(status, 408 | 421 | 425 | 429)
 }
 
 /// Whether a document may be a card, valid or not: a JSON object with a member that only cards
-/// have. A page for browsers is not, nor is the `{"status":"ok"}` of a health check.
+/// have. Pages for browsers and the `{"status":"ok"}` of a health check do not qualify.
 pub fn looks_like_card(json: &[u8]) -> bool {
     const MEMBERS: [&str; 4] = ["capabilities", "skills", "supportedInterfaces", "url"];
     serde_json::from_slice::<HashMap<String, IgnoredAny>>(without_mark(json))
@@ -56,9 +57,9 @@ pub fn looks_like_card(json: &[u8]) -> bool {
 pub struct CardFreshness {
     etag: Option<String>,
     last_modified: Option<String>,
-    /// When it becomes stale, in ms since the Unix epoch: it may be stored in a file.
+    /// When the card becomes stale, in ms since the Unix epoch: the value may be stored in a file.
     fresh_until_unix_ms: u64,
-    /// True: it must not be stored.
+    /// True: the card must not be stored.
     is_private: bool,
 }
 
@@ -81,7 +82,7 @@ impl CardFreshness {
         let has = |name: &str| directives().any(|one| one == name || one.starts_with(name));
         let seconds = directives().find_map(|one| one.strip_prefix("max-age="));
         let seconds = seconds.and_then(|text| text.trim_matches('"').parse::<u64>().ok());
-        // RFC 9111 §5.2.1: a cache may have stored it for a while already.
+        // RFC 9111 §5.1: a cache may have stored the response for some time already.
         let age = text("age").and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
         let fresh_ms = match (seconds, text("expires")) {
             // RFC 9111 §4.1: `*` means that the response fits no other request.
@@ -113,7 +114,7 @@ impl CardFreshness {
         if self.is_fresh(now) { self.fresh_until_unix_ms - now.unix_ms } else { 0 }
     }
 
-    /// The same as stale, to be revalidated at once.
+    /// The same data marked as stale, to revalidate the card at once.
     #[cfg(feature = "gateway")]
     pub(crate) fn stale(self) -> CardFreshness {
         CardFreshness { fresh_until_unix_ms: 0, ..self }
@@ -125,7 +126,7 @@ impl CardFreshness {
     }
 
     /// Adds the fields of a conditional request (RFC 9110 §13.1): after a 304,
-    /// [`CardFreshness::renewed`] gives the new lifetime.
+    /// [`CardFreshness::renewed`] returns the new caching data.
     pub fn ask(&self, fields: &mut FieldLinesBuf) {
         if let Some(etag) = &self.etag {
             fields.push("If-None-Match", etag);
@@ -135,8 +136,8 @@ impl CardFreshness {
         }
     }
 
-    /// The caching data after a 304, which has the new lifetime, and may omit the validators (RFC
-    /// 9111 §4.3.4).
+    /// The caching data after a 304: the response has the new lifetime, and may omit the validators
+    /// (RFC 9111 §4.3.4).
     #[must_use]
     pub fn renewed<'f>(self, field: impl Fn(&str) -> Option<&'f [u8]>, now: Now) -> CardFreshness {
         let is_said = field("cache-control").is_some();

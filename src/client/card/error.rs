@@ -5,7 +5,7 @@ use std::fmt;
 /// Why a document is not a card, and which member is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardError {
-    /// The member, as `supportedInterfaces[0].url`; empty: the document itself.
+    /// The path of the member, such as `supportedInterfaces[0].url`; empty: the document itself.
     pub member: String,
     /// The problem.
     pub problem: CardProblem,
@@ -14,7 +14,7 @@ pub struct CardError {
 /// A problem of a card's member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CardProblem {
-    /// The document is not JSON (RFC 8259); the position.
+    /// The document is not JSON (RFC 8259); the position of the error.
     NotJson(String),
     /// The document has more bytes than this.
     TooLarge(usize),
@@ -22,13 +22,13 @@ pub enum CardProblem {
     TooDeep(usize),
     /// The member occurs twice in its object.
     Twice,
-    /// It has more entries than this.
+    /// The member has more entries than this.
     TooMany(usize),
-    /// It is required and absent, or empty.
+    /// The member is required, and absent or empty.
     Missing,
-    /// It has another type than this one.
+    /// The member does not have this type.
     Type(&'static str),
-    /// It is not a valid URL of its binding; the reason.
+    /// The member is not a valid URL of its binding; the reason.
     Url(String),
 }
 

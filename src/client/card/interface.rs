@@ -52,7 +52,7 @@ pub fn binding_of(name: &str) -> Option<Binding> {
     of_list.map(|(_, binding)| *binding).or(is_websocket.then_some(Binding::WebSocket))
 }
 
-/// The version of this name on a card: also `v1.0`, and `1` for 1.0.
+/// Reads the version on a card; accepts also `v1.0`, and `1` for 1.0.
 pub(super) fn version_of(text: &str) -> Option<ProtocolVersion> {
     let text = text.trim();
     let number = text.strip_prefix(['v', 'V']).unwrap_or(text);
@@ -68,24 +68,26 @@ impl CardInterface {
     /// The version; `None`: the card's text is not a version.
     pub fn version(&self) -> Option<ProtocolVersion> {
         match self.version_text.is_empty() {
-            // Only interfaces of 1.0 may be without one.
+            // Only interfaces of 1.0 may have no version.
             true => Some(ProtocolVersion::V1_0),
             false => version_of(&self.version_text),
         }
     }
 
-    /// The URL to call. `card` is the URL that the card came from, if any.
+    /// The URL to call. `card` is the URL of the card, if any.
     ///
     /// A relative reference (RFC 3986 §4.2) is resolved against the card's URL, unless it could be
-    /// a host. `ws` and `wss` become `http` and `https`. gRPC may name a bare `host:port` (wire
-    /// §4.1): it uses TLS if the card's URL does or, without one, if its host is not this machine.
+    /// a host. `ws` and `wss` become `http` and `https`. A gRPC interface may have a bare
+    /// `host:port` (wire §4.1), which uses TLS if the card's URL does or, without this URL, if the
+    /// host is not this machine.
     ///
     /// # Errors
     /// [`CardProblem::Url`], for the member `url`.
     pub fn target(&self, card: Option<&HttpUrl>) -> Result<HttpUrl, CardError> {
         let text = self.url.trim();
         if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            let problem = CardProblem::Url("there is a space in it".to_owned());
+            let why = "the URL has white space or control characters";
+            let problem = CardProblem::Url(why.to_owned());
             return Err(CardError::of("url", problem));
         }
         let target = match self.binding() {

@@ -48,7 +48,7 @@ enum RefusedJson {
     Twice(String),
 }
 
-/// A value, and how many levels may still be nested in it.
+/// Reads a value with at most `depth_left` nested levels.
 #[derive(Clone, Copy)]
 struct BoundedValue<'f> {
     depth_left: usize,

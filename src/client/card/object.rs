@@ -1,8 +1,8 @@
 //! An object of a card and its path, so that an error can name a member.
 //!
-//! Invariant: a member is found under its name in JSON or in the proto (A2A 1.0 §5.5, wire §1.7);
-//! `null` is absent, and an empty array is an empty object, as PHP writes it. Numbers and flags can
-//! be read as text.
+//! Invariant: a member is found by its JSON name or its proto name (A2A 1.0 §5.5, wire §1.7).
+//! `null` counts as absent, and an empty array as an empty object, as PHP writes it. Numbers and
+//! flags can be read as text.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use super::{super::limits::CARD_ENTRIES_MAX, CardError, CardProblem};
 /// An object, and the path to it.
 pub(super) struct CardObject<'v> {
     path: String,
-    /// `None`: it was an empty array.
+    /// `None`: the JSON was an empty array.
     members: Option<&'v Map<String, Value>>,
 }
 
@@ -28,7 +28,7 @@ impl<'v> CardObject<'v> {
         Some(CardObject { path: path.to_owned(), members })
     }
 
-    /// False: it is an empty array.
+    /// False: the JSON was an empty array.
     pub fn is_object(&self) -> bool {
         self.members.is_some()
     }
@@ -86,7 +86,7 @@ impl<'v> CardObject<'v> {
         Ok(text.to_owned())
     }
 
-    /// `true` or `false`, or either as a text.
+    /// A flag: `true` or `false`, also as a text.
     pub fn flag(&self, name: &str) -> Option<bool> {
         match self.get(name)? {
             Value::Bool(flag) => Some(*flag),
@@ -110,7 +110,7 @@ impl<'v> CardObject<'v> {
         self.list_max(name, CARD_ENTRIES_MAX)
     }
 
-    /// The same with another limit than that of most lists.
+    /// The same with a limit other than `CARD_ENTRIES_MAX`.
     pub fn list_max(&self, name: &str, max: usize) -> Result<Vec<(String, &'v Value)>, CardError> {
         let Some(entries) = self.get(name).and_then(Value::as_array) else {
             return Ok(Vec::new());
@@ -140,7 +140,7 @@ fn as_text(value: &Value) -> Option<String> {
     }
 }
 
-/// The proto name of a JSON name: `tokenUrl` is `token_url`; borrowed if it is equal.
+/// The proto name of a JSON name: `tokenUrl` is `token_url`; borrowed if both are equal.
 pub(super) fn snake_case(name: &str) -> Cow<'_, str> {
     if !name.bytes().any(|byte| byte.is_ascii_uppercase()) {
         return Cow::Borrowed(name);

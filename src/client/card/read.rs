@@ -1,10 +1,10 @@
 //! Reads cards of every generation (wire §1.6, §7) into the form of 1.0.
 //!
-//! Invariant: harmless mistakes are accepted: unknown members, missing ones, a number instead of a
-//! text. A mistake on which a client would act wrongly is an error that names the member: a card
-//! without a name or an interface, and invalid security. `supportedInterfaces` makes a card one of
-//! 1.0, and its older members add no interface, because no signature covers them. Names of members
-//! are those of JSON or of the proto, `null` is absent.
+//! Invariant: harmless mistakes are accepted: unknown or missing members, a number instead of a
+//! text. A mistake that would make a client act wrongly is an error that names the member: no name,
+//! no interface, or invalid security. A card with `supportedInterfaces` is a card of 1.0; its older
+//! members add no interface, because no signature covers them. Members have their JSON name or
+//! their proto name; `null` counts as absent.
 
 use crate::{json::without_mark, model::Generation};
 
@@ -17,8 +17,8 @@ use super::{
 };
 
 impl AgentCard {
-    /// Reads a card of 0.1, 0.2, 0.3 or 1.0, a card for several of them, or a card in the JSON of
-    /// the proto of 0.3.
+    /// Reads a card of 0.1, 0.2, 0.3 or 1.0, a card for several of these versions, or a card in the
+    /// JSON of the proto of 0.3.
     ///
     /// `json` has at most 1 MiB, 64 levels, 64 interfaces, and 1024 skills, schemes, or entries of
     /// any other list.
@@ -29,14 +29,15 @@ impl AgentCard {
         AgentCard::read_within(json, CARD_BYTES_MAX)
     }
 
-    /// The same with another limit of bytes, such as
+    /// The same as [`AgentCard::read`] with another limit of bytes, such as
     /// [`ClientLimits::card_bytes_max`](crate::client::ClientLimits::card_bytes_max).
     ///
     /// # Errors
     /// [`CardError`] names the member.
     pub fn read_within(json: &[u8], bytes_max: usize) -> Result<AgentCard, CardError> {
         let tree = json::read(json, bytes_max, CARD_DEPTH_MAX)?;
-        // serde_json has read it, so it is UTF-8 outside of strings, and those are checked too.
+        // serde_json has read the document, so it is UTF-8: ASCII outside of strings, and valid in
+        // them.
         let raw = String::from_utf8_lossy(without_mark(json)).into_owned().into_boxed_str();
         let card = CardObject::of("", &tree).filter(CardObject::is_object);
         let card = card.ok_or_else(|| not_an_object(""))?;
@@ -72,8 +73,9 @@ impl AgentCard {
 }
 
 impl AgentCard {
-    /// Corrects the generation by the file's name: `authentication` alone makes a card one of 0.1,
-    /// but not in `agent-card.json`, which only clients of 0.3 and later read (wire §7.1).
+    /// Corrects the generation by the name of the file: a card without a version but with
+    /// `authentication` is read as 0.1, except in `agent-card.json`, which only clients of 0.3 and
+    /// later request (wire §7.1).
     #[must_use]
     pub fn in_file(mut self, path: &str) -> AgentCard {
         let name = path.split('?').next().unwrap_or_default().rsplit(['/', '\\']).next();
@@ -90,7 +92,7 @@ fn not_an_object(member: &str) -> CardError {
     CardError::of(member, CardProblem::Type("an object"))
 }
 
-/// The interfaces, and the generation that their members belong to.
+/// The interfaces, and the generation of the card according to their members.
 fn interfaces(card: &CardObject<'_>) -> Result<(Generation, Vec<CardInterface>), CardError> {
     let listed = card.list_max("supportedInterfaces", CARD_INTERFACES_MAX)?;
     if !listed.is_empty() {
@@ -107,7 +109,7 @@ fn v1_interfaces(
     card: &CardObject<'_>,
     listed: &[(String, &serde_json::Value)],
 ) -> Result<Vec<CardInterface>, CardError> {
-    // The release candidate of 1.0 had the versions on the card.
+    // The release candidate of 1.0 had the versions in the card, not in the interfaces.
     let of_card = card.texts("protocolVersions")?.into_iter().max().unwrap_or_default();
     let (mut read, mut first_error) = (Vec::new(), None);
     for (member, value) in listed {
@@ -133,9 +135,9 @@ fn v1_interfaces(
     }
 }
 
-/// The version of cards that do not name it (wire §1.9).
+/// The assumed version of cards without `protocolVersion` (wire §1.9).
 const V0_VERSION: &str = "0.3";
-/// The version of cards with `authentication`, which only 0.1 has.
+/// The assumed version if such a card has `authentication`, a member of 0.1 only.
 const V01_VERSION: &str = "0.1";
 
 /// `url` first, then the entries of `additionalInterfaces` (A2A 0.3 §5.5.5).
@@ -155,7 +157,7 @@ fn v0_interfaces(card: &CardObject<'_>) -> Result<(Generation, Vec<CardInterface
         version_text: version_text.clone(),
         is_version_assumed,
     };
-    // A2A 0.3 §5.5: without `preferredTransport` it is JSON-RPC.
+    // A2A 0.3 §5.5: the default of `preferredTransport` is JSON-RPC.
     let preferred = card.text("preferredTransport").filter(|name| !name.is_empty());
     let preferred = preferred.unwrap_or_else(|| "JSONRPC".to_owned());
     let mut interfaces = vec![of(card.required_text("url")?, preferred)];
@@ -176,7 +178,7 @@ fn v0_interfaces(card: &CardObject<'_>) -> Result<(Generation, Vec<CardInterface
 }
 
 fn capabilities(card: &CardObject<'_>) -> Result<CardCapabilities, CardError> {
-    // Snapshots before 1.0 had a name of their own on the card.
+    // 0.3 and the snapshots before 1.0 had this flag in the card, under these two names.
     let names = ["supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard"];
     let of_card = names.into_iter().find_map(|name| card.flag(name));
     let Some(said) = card.object("capabilities") else {
@@ -349,7 +351,7 @@ mod tests {
 
     #[test]
     fn empty_lists_and_objects_of_a_card_are_one_another() {
-        // As PHP and Lua write them.
+        // PHP writes empty objects as arrays, Lua writes empty arrays as objects.
         let php = read(
             r#"{"name":"A","url":"u","protocolVersion":"0.3.0","capabilities":[],"provider":[],
             "securitySchemes":[],"security":[[]],"skills":[]}"#,

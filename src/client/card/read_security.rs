@@ -1,8 +1,8 @@
-//! Reads security schemes and requirements in the forms that cards have (wire §1.6), and in one
-//! more: the JavaScript SDK 1.3.0 writes its own objects, `{"scheme":{"$case":"…","value":{…}}}`.
+//! Reads security schemes and requirements in the forms of cards (wire §1.6), and in the form that
+//! the JavaScript SDK 1.3.0 writes: `{"scheme":{"$case":"…","value":{…}}}`.
 //!
-//! Invariant: a scheme in the wrapper of 1.0 is read from it, and any `type` next to it is ignored
-//! (wire §10, trap 49). Invalid security is not read as "nothing is required".
+//! Invariant: if a scheme has a wrapper of 1.0, only the wrapper is read; a `type` next to it is
+//! ignored (wire §10, trap 49). Invalid security is not read as "nothing is required".
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub(super) fn schemes(card: &CardObject<'_>) -> Result<SecuritySchemes, CardErro
     Ok(schemes)
 }
 
-/// The wrapper of 1.0 and the `type` of 0.3.
+/// The kind of a scheme: a wrapper of 1.0 and a `type` of 0.3, see [`KINDS`].
 #[derive(Clone, Copy)]
 enum SchemeKind {
     ApiKey,
@@ -159,12 +159,12 @@ fn of_flow(kind: OAuthFlowKind, said: &CardObject<'_>) -> OAuthFlow {
 
 /// The requirements of the card, or of a skill.
 pub(super) fn requirements(said: &CardObject<'_>) -> Result<Vec<SecurityRequirement>, CardError> {
-    // A2A 0.3 calls them `security`; so do cards of 1.0 that follow its guide (wire §10, trap 22).
+    // 0.3 has the name `security`, as have cards of 1.0 that follow its guide (wire §10, trap 22).
     let named = ["securityRequirements", "security"];
     let Some(name) = named.into_iter().find(|name| said.get(name).is_some()) else {
         return Ok(Vec::new());
     };
-    // An empty object is an empty array, as Lua writes it.
+    // Lua writes an empty array as an empty object.
     let is_list = |value: &Value| value.is_array() || value.as_object().is_some_and(Map::is_empty);
     if said.get(name).is_some_and(|value| !is_list(value)) {
         return Err(said.wrong_type(name, "an array"));
@@ -200,7 +200,7 @@ fn requirement(member: &str, value: &Value, is_v1: bool) -> Result<SecurityRequi
 }
 
 /// Schemes and requirements, including those of 0.1: its `authentication` has only names of HTTP
-/// schemes, of which one is enough (A2A 0.1, `AgentAuthentication`).
+/// schemes, and one of the schemes is enough (A2A 0.1, `AgentAuthentication`).
 pub(super) fn with_requirements(
     card: &CardObject<'_>,
     generation: Generation,

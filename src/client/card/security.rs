@@ -35,7 +35,7 @@ pub enum SecurityScheme {
 /// A key that the server issued (A2A 1.0 §4.5.2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ApiKeyScheme {
-    /// For people.
+    /// Description, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// The position of the key.
@@ -60,10 +60,10 @@ pub enum ApiKeyLocation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpAuthScheme {
-    /// For people.
+    /// Description, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Its name, in any case: `Bearer`, `Basic`.
+    /// The name, in upper or lower case: `Bearer`, `Basic`.
     pub scheme: String,
     /// The format of bearer tokens, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -74,10 +74,10 @@ pub struct HttpAuthScheme {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OAuth2Scheme {
-    /// For people.
+    /// Description, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// How to get tokens. Cards of 0.x may name several flows; 1.0 has room for one.
+    /// How to get tokens. Cards of 0.x may have several flows, cards of 1.0 have one.
     #[serde(serialize_with = "one_flow")]
     pub flows: Vec<OAuthFlow>,
     /// The URL of the authorization server's metadata (RFC 8414).
@@ -86,23 +86,23 @@ pub struct OAuth2Scheme {
 }
 
 /// How to get an access token (A2A 1.0 §4.5.7) according to the *card*. A client secret is never
-/// sent to a URL from here; see the credentials' policy.
+/// sent to the URLs of a card; see the credentials' policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OAuthFlow {
     /// The flow.
     #[serde(skip)]
     pub kind: OAuthFlowKind,
-    /// Where the user grants access.
+    /// The URL where the user grants access.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authorization_url: Option<String>,
-    /// Where a device requests its codes.
+    /// The URL where a device requests its codes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_authorization_url: Option<String>,
     /// The token endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_url: Option<String>,
-    /// The endpoint that renews tokens, if it is another one.
+    /// The endpoint that renews tokens; empty: the token endpoint.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub refresh_url: String,
     /// Scopes and their meaning, for people.
@@ -128,7 +128,7 @@ pub enum OAuthFlowKind {
 }
 
 impl OAuthFlowKind {
-    /// Every flow, in the order of preference for 1.0, which has room for one.
+    /// All flows, in the order of preference: a card of 1.0 has only one of them.
     pub const ALL: [OAuthFlowKind; 5] = [
         OAuthFlowKind::AuthorizationCode,
         OAuthFlowKind::ClientCredentials,
@@ -137,7 +137,7 @@ impl OAuthFlowKind {
         OAuthFlowKind::DeviceCode,
     ];
 
-    /// Its member in `flows`.
+    /// The name of the flow's member in `flows`.
     pub const fn name(self) -> &'static str {
         match self {
             OAuthFlowKind::AuthorizationCode => "authorizationCode",
@@ -153,7 +153,7 @@ impl OAuthFlowKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenIdConnectScheme {
-    /// For people.
+    /// Description, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// The URL of the issuer's metadata.
@@ -163,13 +163,13 @@ pub struct OpenIdConnectScheme {
 /// A client certificate (A2A 1.0 §4.5.6).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MutualTlsScheme {
-    /// For people.
+    /// Description, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
 }
 
 impl SecurityScheme {
-    /// Its name in messages for people.
+    /// The name of the scheme in messages for people.
     pub fn kind(&self) -> &str {
         match self {
             SecurityScheme::ApiKey(_) => "apiKey",
@@ -182,8 +182,8 @@ impl SecurityScheme {
     }
 }
 
-/// Schemes of which *all* are needed, each with its scopes (A2A 1.0 §4.5.1); a list of requirements
-/// is met if one of them is.
+/// Schemes that are *all* required, each with its scopes (A2A 1.0 §4.5.1). A list of requirements
+/// is met if one of the requirements is met.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecurityRequirement {
     /// Scopes by the name of the scheme.

@@ -8,20 +8,20 @@ use crate::client::HttpOrigin;
 /// Why a call cannot be made with the caller's credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CredentialsError {
-    /// The card requires one of these alternatives, each with all of its schemes: name and kind.
+    /// The card requires one of these alternatives, each with all of its schemes by name and kind.
     Missing(Vec<Vec<(String, String)>>),
-    /// They would be sent to another machine over plain http.
+    /// The credentials would be sent to another machine over plain http.
     PlainHttp(HttpOrigin),
-    /// They would be sent to another origin than the card's.
+    /// The credentials would be sent to an origin other than the card's.
     OtherOrigin(HttpOrigin),
     /// The card puts a credential into a field, parameter or cookie that must not hold one.
     Place(String),
     /// The credential for this scheme has bytes that its position does not allow.
     Value(String),
-    /// An `Authorization` of another caller cannot be passed on over WebSocket, because calls share
-    /// its connections.
+    /// An `Authorization` of another caller cannot be passed on over WebSocket, because calls of
+    /// several callers share a connection.
     WebSocket,
-    /// There is no token.
+    /// No OAuth token is available.
     OAuth(OAuthError),
 }
 

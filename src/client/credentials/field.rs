@@ -1,8 +1,8 @@
 //! Recognises the caller's credential fields by their names.
 //!
-//! Invariant: a field that may hold a credential is sent only where credentials may be. A name
-//! wrongly taken for a credential costs the caller a permission, a missed one costs a secret: so
-//! the rule prefers to match too much.
+//! Invariant: a field that may hold a credential is sent only where credentials may be sent. A name
+//! wrongly taken for a credential costs the caller a permission, a missed name discloses a secret:
+//! so the rule prefers to match too much.
 
 use crate::{
     client::{
@@ -39,7 +39,7 @@ const PARTS: &[&str] = &[
 ];
 /// Words between hyphens that mark a credential; as parts they would match too many names.
 const WORDS: &[&str] = &["auth", "bearer", "key", "otp", "pin", "sid", "sign", "signature"];
-/// Names that have such a word but hold no credential.
+/// Names with one of these words that hold no credential.
 const HARMLESS: &[&str] = &["idempotency-key"];
 
 /// Whether a field of this name is a credential: `Authorization`, `Proxy-Authorization`, `Cookie`,
@@ -55,8 +55,8 @@ pub(super) fn names_credential(name: &str) -> bool {
 }
 
 /// Checks that the caller's fields may be sent to `to`, an interface of `card`; see
-/// [`plan`](super::plan()). The name of a field in which the card wants an API key counts as a
-/// credential too.
+/// [`plan`](super::plan()). A field in which the card requires an API key also counts as a
+/// credential.
 ///
 /// # Errors
 /// [`CredentialsError::OtherOrigin`], [`CredentialsError::PlainHttp`].

@@ -1,9 +1,8 @@
 //! Decides which credentials a card requires, and how each request carries them.
 //!
-//! Invariant: the first of the card's requirements that the caller can meet is met, as a whole (A2A
-//! 1.0 §4.5.1: a list is OR, a requirement AND). Where credentials may be sent is decided before
-//! anything is written. A card decides the position of an API key, but not one where it would mean
-//! something else.
+//! Invariant: the client meets the first requirement of the card that it can meet, as a whole (A2A
+//! 1.0 §4.5.1: a list is OR, a requirement AND). The destination is checked before a credential is
+//! sent. A card chooses the position of an API key, except positions with another meaning.
 
 use std::fmt;
 
@@ -24,7 +23,7 @@ use super::{Credentials, CredentialsError, Secret};
 #[derive(Default)]
 pub struct CredentialPlan {
     fields: FieldLinesBuf,
-    /// Parameters with `&` between them, percent-encoded.
+    /// Percent-encoded parameters, joined by `&`.
     query: String,
     needs_token: bool,
     passes_on: bool,
@@ -59,13 +58,13 @@ impl CredentialPlan {
         self.needs_token
     }
 
-    /// True: each request has the `Authorization` of the call on whose behalf it is made.
+    /// True: each request passes on the `Authorization` of the call that it serves.
     pub fn passes_on(&self) -> bool {
         self.passes_on
     }
 
-    /// The plan without the fields that the caller sets itself: a server may believe either of two
-    /// fields of one name (RFC 9110 §5.3).
+    /// The plan without the fields that the caller sets: of two fields with one name, a server may
+    /// use either (RFC 9110 §5.3).
     #[must_use]
     pub fn without(self, own: FieldLines<'_>) -> CredentialPlan {
         let is_own = |name: &str| own.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
@@ -87,9 +86,9 @@ impl CredentialPlan {
 /// Plans the credentials of requests to `to`, an interface of `card`. `is_card_origin` is
 /// [`ChosenInterface::is_card_origin`](crate::client::card::ChosenInterface::is_card_origin).
 ///
-/// If a card requires nothing but declares schemes, the schemes for which the caller has
-/// credentials are used. If it declares none, a bearer token or a password is still sent, because
-/// these have only one position.
+/// If a card requires nothing but declares schemes, the first scheme for which the caller has
+/// credentials is used. If it declares none, a token or a password is still sent, because both have
+/// only one position, `Authorization`.
 ///
 /// # Errors
 /// [`CredentialsError`]
@@ -101,7 +100,7 @@ pub fn plan(
 ) -> Result<CredentialPlan, CredentialsError> {
     let requirements = card.security_requirements.as_slice();
     let mut met = requirements.iter().filter_map(|one| met(card, given, one));
-    // An empty requirement is met last: a client with credentials wants to use them.
+    // An empty requirement is used last, so that a client with credentials sends them.
     let is_free = requirements.is_empty() || requirements.iter().any(|one| one.schemes.is_empty());
     let uses = match met.find(|uses| !uses.is_empty()) {
         Some(uses) => uses,
@@ -139,7 +138,7 @@ pub(crate) fn plan_without_card(
     Ok(plan)
 }
 
-/// Whether credentials may be sent there at all.
+/// Whether credentials may be sent to `to`.
 pub(super) fn may_go(
     given: &Credentials,
     to: &HttpOrigin,
@@ -164,7 +163,7 @@ enum Use<'c> {
     Bearer(&'c str),
     Basic(&'c str),
     Token,
-    /// The `Authorization` of the caller on whose behalf the call is made.
+    /// The `Authorization` of the caller that this call serves.
     Passed,
     Certificate,
 }
@@ -179,7 +178,7 @@ fn met<'c>(
     names.map(|name| fitting(name, card.security_schemes.get(name), given)).collect()
 }
 
-/// The caller's credential for a scheme; a scheme that the card does not declare is unknown.
+/// The caller's credential for a scheme; a scheme that the card does not declare counts as unknown.
 fn fitting<'c>(
     name: &'c str,
     scheme: Option<&'c SecurityScheme>,
@@ -205,15 +204,15 @@ fn fitting<'c>(
         Some(SecurityScheme::Http(_)) => None,
         Some(SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_)) => token(),
         Some(SecurityScheme::MutualTls(_)) => given.has_certificate.then_some(Use::Certificate),
-        // An API key without a position: the client cannot know where it belongs.
+        // The card does not state the position of this API key.
         Some(SecurityScheme::Unknown(kind)) if kind == "apiKey" => None,
-        // Schemes of 0.1 have only names; a token has a single position.
+        // Schemes of 0.1 have only names; a token is always sent in `Authorization`.
         Some(SecurityScheme::Unknown(_)) | None => token(),
     }
 }
 
-/// The credentials to use if nothing is required: one for each declared scheme, or a token if no
-/// scheme is declared.
+/// The credential to use if nothing is required: the first one for a declared scheme, or that for
+/// `Authorization` if no scheme is declared.
 fn optional<'c>(card: &'c AgentCard, given: &Credentials) -> Vec<Use<'c>> {
     let schemes = card.security_schemes.iter();
     let mut fitting = schemes.filter_map(|(name, scheme)| fitting(name, Some(scheme), given));
@@ -303,7 +302,7 @@ pub(super) fn bearer(token: &str, scheme: &str) -> Result<String, CredentialsErr
 fn basic(given: &Credentials, scheme: &str) -> Result<String, CredentialsError> {
     let value = || {
         let (user, password) = given.basic.as_ref()?;
-        // RFC 7617 §2: the user's name has no colon, neither has control characters.
+        // RFC 7617 §2: no colon in the user name, no control characters in name and password.
         let is_text = !user.contains(':')
             && !user.chars().chain(password.expose().chars()).any(char::is_control);
         let pair = format!("{user}:{}", password.expose());

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-/// A password, key or token. `Debug` and `Display` show `[secret]`.
+/// A password, key or token. `Debug` shows `[secret]`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<str>);
 
@@ -12,7 +12,7 @@ impl Secret {
         Secret(text.into())
     }
 
-    /// The text, for the single position that it is sent in.
+    /// The text, for the one position in a request that carries it.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -15,8 +15,8 @@ pub enum CallError {
     NotA2a {
         /// The HTTP status.
         status: u16,
-        /// The media type of the body, at most some dozens of bytes, or a note that there was no
-        /// body; empty: the server named none.
+        /// The media type of the body, at most 64 bytes, or a note that the body is empty; empty:
+        /// the server named none.
         media: String,
     },
 }

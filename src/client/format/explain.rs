@@ -14,7 +14,7 @@ use crate::{
 
 use super::{Format, FormatBuffers, push_json};
 
-/// ACTS names of the operations with answers other than a card.
+/// Names in the conformance suite (ACTS) of the operations that do not return a card.
 const ACTS_OPS: [(Op, &str); 10] = [
     (Op::Send, "send_message"),
     (Op::Stream, "send_streaming_message"),
@@ -41,7 +41,7 @@ enum PayloadKind {
     Fault,
 }
 
-/// Reads a payload as `words` describe it and returns one JSON object: the canonical JSON of 1.0 of
+/// Reads a payload that `words` describe, and returns one JSON object: the canonical JSON of 1.0 of
 /// a card, result or event; `{"fault":…}`; or `{"error":…}` with a name if the payload is invalid.
 ///
 /// A payload `{"operation":…,"wire_payload":…}`, as in a step `client_response` of the A2A
@@ -63,11 +63,11 @@ pub fn explain(words: &str, payload: &[u8]) -> String {
         push_string(&mut out, &message);
         out.extend_from_slice(b"}}");
     }
-    // The output is UTF-8: the parsed input is, and so are our own texts.
+    // The output is UTF-8, because the parsed input and all added texts are.
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// An error's name, its member, and its sentence.
+/// The name, the path and the message of an error.
 type Unexplained = (&'static str, String, String);
 
 fn read(words: &str, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Unexplained> {
@@ -117,7 +117,7 @@ fn read(words: &str, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Unexplaine
             push_fault(out, &fault);
             return Ok(());
         }
-        // Already read.
+        // The card was read above.
         PayloadKind::Card => return Ok(()),
     };
     read.map_err(|error| ("ReadError", error.path.clone(), error.to_string()))?;
@@ -139,7 +139,7 @@ fn client_response(
     let is_card = CARD_OPERATIONS.contains(&&*name);
     let op = ACTS_OPS.into_iter().find(|(_, known)| *known == name).map(|(op, _)| op);
     let Some(op) = op.or(is_card.then_some(Op::ExtendedCard)) else {
-        let message = format!("{name:?} is not an operation of ACTS");
+        let message = format!("{name:?} is not an operation of the conformance suite (ACTS)");
         return Err(("UnknownOperation", "operation".to_owned(), message));
     };
     if let Some(error) = wire.get("error").filter(|error| !error.is_null()) {
@@ -157,7 +157,7 @@ fn client_response(
         (_, Some(result)) => result,
         (None, None) => wire,
         (Some(_), None) => {
-            let message = "it has neither a result nor an error".to_owned();
+            let message = "the response has neither a result nor an error".to_owned();
             return Err(("ReadError", "wire_payload".to_owned(), message));
         }
     };
@@ -200,7 +200,7 @@ fn no_fault(value: Value<'_>) -> Unexplained {
     let prefix = if inner.is_some() { "error." } else { "" };
     let (path, message) = match inner.unwrap_or(value).get("code") {
         Some(_) => (format!("{prefix}code"), "code is not a whole number, and there is no message"),
-        None => (String::new(), "it has neither a code nor a message"),
+        None => (String::new(), "the fault has neither a code nor a message"),
     };
     ("FaultError", path, message.to_owned())
 }

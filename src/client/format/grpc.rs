@@ -1,8 +1,8 @@
 //! gRPC: writes calls as length-prefixed messages, and reads answers from them.
 //!
-//! Invariant: a message is the ProtoJSON of the same generation over HTTP+JSON, converted by the
-//! schemas of the proto files, so that both have the same content. Statuses are read as leniently
-//! as faults in JSON.
+//! Invariant: a message has the content of the ProtoJSON that its generation has over HTTP+JSON;
+//! the schemas of the proto files convert between both. Statuses are read as leniently as faults in
+//! JSON.
 
 use std::{cell::Cell, fmt, ops::Range};
 
@@ -68,10 +68,11 @@ impl Format {
     }
 
     /// Finds the first message in the received bytes of a response and returns its range; the next
-    /// one follows at its end. `None`: more bytes are needed. `limit` is the name of `bytes_max`.
+    /// message follows at its end. `None`: more bytes are needed. `limit` is the name of
+    /// `bytes_max`.
     ///
     /// # Errors
-    /// `TooLarge` if it is longer than `bytes_max`, `Coding` if it is compressed.
+    /// `TooLarge` if the message is longer than `bytes_max`, `Coding` if it is compressed.
     pub fn message_in(
         bytes: &[u8],
         bytes_max: usize,
@@ -161,14 +162,14 @@ pub(super) fn write(
             return Ok(());
         }
     };
-    // Our own text, so it is JSON; it may contain invalid JSON of the caller.
+    // The client wrote this text, so only JSON of the caller in it can be invalid.
     let no_json = NotExpressible { what: "data that is not JSON", by: BY };
     let value = parser.parse(json, usize::MAX).map_err(|_| no_json)?;
     if pushed(call).is_some_and(|config| config.filter().is_some()) {
         return Err(NotExpressible { what: "the events of a push configuration", by: BY });
     }
     push_message(body, schema, value)
-        .map_err(|NoField(_)| NotExpressible { what: "a member without a field", by: BY })?;
+        .map_err(|NoField(_)| NotExpressible { what: "a member outside of a2a.proto", by: BY })?;
     frame::finish(body, start);
     out.content_type = Some(media::GRPC);
     Ok(())
@@ -195,7 +196,7 @@ fn params_v03(
     cx: CallOut<'_>,
 ) -> Result<(), NotExpressible> {
     let start = out.len();
-    // Writes the body of HTTP+JSON, or rejects what it cannot express.
+    // Writes the body of HTTP+JSON, or rejects a call that HTTP+JSON cannot express.
     Calls::V03Rest.write(out, call, cx)?;
     let (member, task_id, id) = match *call {
         OutgoingCall::Send(_) | OutgoingCall::Push(PushCall::Set(_)) => return Ok(()),
@@ -213,7 +214,7 @@ fn params_v03(
     out.push(b'"');
     match *call {
         OutgoingCall::Get(get) => {
-            // In 0.3 it has no presence: a missing one is 0 (wire §1.5).
+            // In 0.3 this field has no presence: a missing number is 0 (wire §1.5).
             number(out, "historyLength", Some(get.history.unwrap_or(ALL_HISTORY)));
         }
         OutgoingCall::Push(PushCall::List { page_size, page_token, .. }) => {
@@ -271,7 +272,7 @@ fn request_v03(op: Op) -> &'static Schema {
     }
 }
 
-/// The schema of an operation's answer; `None`: it is empty.
+/// The schema of an operation's answer; `None`: the answer is empty.
 fn response_v1(op: Op) -> Option<&'static Schema> {
     Some(match op {
         Op::Send => &v1::SEND_MESSAGE_RESPONSE,
@@ -297,7 +298,7 @@ fn response_v03(op: Op) -> Option<&'static Schema> {
     })
 }
 
-/// The JSON in a `JsonPayload`; an empty one is an empty object.
+/// The JSON in a `JsonPayload`; an empty payload is an empty object.
 fn payload(message: &[u8]) -> Result<&[u8], CallError> {
     let mut data = &b"{}"[..];
     for field in Fields(message) {

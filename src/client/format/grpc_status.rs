@@ -1,6 +1,6 @@
 //! The end of a gRPC call: `grpc-status`, `grpc-message`, `grpc-status-details-bin` (wire §2.3).
 //!
-//! Invariant: an unknown status is an error without a kind, and texts of the server are cut to some
+//! Invariant: an unknown status is an error without a kind, and texts of the server are cut to 4
 //! KiB. A response without a status did not come from gRPC.
 
 use crate::{
@@ -19,8 +19,7 @@ const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 /// Maximum details to search.
 const DETAILS_MAX: usize = 64;
 
-/// The fields at the end of a gRPC response: in its trailers, or in its head if there is nothing
-/// else.
+/// The fields at the end of a gRPC response: in its trailers, or in its head if it has no content.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GrpcEnd<'a> {
     /// `grpc-status`
@@ -137,7 +136,7 @@ fn details(status: &[u8]) -> impl Iterator<Item = Detail<'_>> {
     })
 }
 
-/// `reason` of the first `google.rpc.ErrorInfo` in a `google.rpc.Status` that has one.
+/// The `reason` of the first `google.rpc.ErrorInfo` with a reason in a `google.rpc.Status`.
 fn reason(status: &[u8]) -> Option<String> {
     details(status).find_map(|detail| {
         let info = detail.of(b"/google.rpc.ErrorInfo")?;

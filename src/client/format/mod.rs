@@ -1,8 +1,8 @@
 //! The wire format of one server: its binding, generation and dialect, as data.
 //!
-//! Invariant: pure conversion: a call into the parts of a request; the parts of a response into the
-//! server's answer in canonical form, or an error by name. Nothing here sends anything. A server's
-//! answer has limits, and is checked before it is used.
+//! Invariant: this module only converts, and sends nothing: a call becomes the parts of a request;
+//! the parts of a response become the server's answer in canonical form, or a named error. A
+//! server's answer has limits, and is checked before it is used.
 
 mod error;
 mod explain;
@@ -73,7 +73,7 @@ impl Format {
         is_same && std::ptr::eq(self.dialect, other.dialect)
     }
 
-    /// The context for reading its answers.
+    /// The context for reading answers in this format.
     fn reply_cx<'b>(&self, values: &'b ValueLimits) -> ReplyCx<'b> {
         ReplyCx {
             generation: self.generation,
@@ -88,12 +88,12 @@ impl Format {
 }
 
 /// Appends the answer to `op` as JSON of 1.0, from any wire format: the answer that a server of 1.0
-/// would have sent. `{}` for an empty one.
+/// would have sent. An empty answer becomes `{}`.
 pub fn push_json(out: &mut Vec<u8>, received: &Received, op: Op) {
     dialect::canonical::write(out, received, op);
 }
 
-/// Limits on single values, in the form that readers of requests take.
+/// Limits on single values, in the form that the readers of requests take.
 struct ValueLimits {
     limits: Limits,
     artifacts_max: usize,
@@ -109,7 +109,7 @@ pub struct FormatBuffers {
     patterns: AnswerPatterns,
     /// gRPC messages as JSON.
     json: Vec<u8>,
-    /// Bytes of the longest parsed document: its memory is a multiple of that.
+    /// Bytes of the longest parsed document: the memory of the buffers is a multiple of this.
     longest: usize,
 }
 
@@ -140,7 +140,7 @@ impl FormatBuffers {
         }
     }
 
-    /// The same for readers that check answers strictly; see
+    /// The same buffers for readers that check answers strictly; see
     /// [`CallOptions::is_strict`](super::CallOptions::is_strict).
     pub(super) fn strict(mut self, is_strict: bool) -> FormatBuffers {
         self.values.is_strict = is_strict;
@@ -153,7 +153,7 @@ impl FormatBuffers {
         self.json == b"{}"
     }
 
-    /// Whether no document was longer than this, so that its memory may be retained.
+    /// Whether no document was longer than this, so that the buffers may be retained.
     pub(crate) fn is_within(&self, bytes: usize) -> bool {
         self.longest <= bytes
     }

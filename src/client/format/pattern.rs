@@ -1,8 +1,8 @@
 //! Reads answers and events that repeat an earlier document except for some texts, without parsing
 //! them.
 //!
-//! Invariant: the short way gives the same result as the long way. A document with the bytes of an
-//! earlier one around its texts, and with valid string contents in their positions, is that
+//! Invariant: reading by a pattern gives the same result as parsing. If a document has the bytes of
+//! an earlier one around its texts, and valid string contents in their positions, it is that
 //! document with other texts, in every generation and dialect. Only texts that readers copy
 //! unchanged may differ; ids and the time of a status change are checked as readers check them.
 
@@ -30,13 +30,13 @@ const AROUND_BYTES_MAX: usize = 4 * 1024;
 /// Maximum bytes of a document: the result may hold its texts several times.
 const DOCUMENT_BYTES_MAX: usize = 1024 * 1024;
 
-/// Maximum gaps in a document, repeated texts included.
+/// Maximum gaps for texts in a document, including repeated texts.
 const GAPS_MAX: usize = 32;
 
 /// Maximum remembered documents: the answers to two calls, and the items of a stream.
 const PATTERNS_MAX: usize = 8;
 
-/// Maximum documents learned in a row without a match; after that, one in so many is learned.
+/// After this many documents in a row without a match, only one in as many is learned.
 const TRIALS: u32 = 8;
 
 /// The call that a document belongs to.
@@ -64,7 +64,7 @@ pub(super) struct AnswerPatterns {
     latest: usize,
     /// The index to overwrite next.
     oldest: usize,
-    /// Documents without a match since the last one.
+    /// Documents without a match since the last match.
     unknown: u32,
     last_item: LastItem,
 }
@@ -78,13 +78,13 @@ struct AnswerPattern {
     around: Vec<u8>,
     /// The gaps, in their order.
     gaps: Vec<TextGap>,
-    /// The start and the end of the result in `around`, and the number of gaps before each.
+    /// The start and the end of the result in `around`, each with the number of gaps before it.
     span: [(usize, usize); 2],
     received: ReceivedTemplate,
     minute: LastMinute,
-    /// The only unrestricted text, if there is one and it occurs once.
+    /// The unrestricted text, if there is exactly one, and it occurs once.
     only_text: Option<u8>,
-    /// The document that last followed it: a stream repeats documents in the same order.
+    /// The document that last followed this one: a stream repeats documents in the same order.
     next: usize,
 }
 
@@ -93,7 +93,7 @@ struct TextGap {
     /// The offset in the bytes around the texts.
     at: usize,
     text: GapText,
-    /// The length of its last text.
+    /// The length of the last text in this gap.
     len: usize,
 }
 
@@ -113,9 +113,9 @@ enum GapText {
     RpcId,
     /// The time of the status change.
     Time,
-    /// The text of this number, at its first occurrence.
+    /// The text with this number, at its first occurrence.
     First(u8, TextRule),
-    /// The text of this number again.
+    /// The text with this number again.
     Again(u8),
 }
 
@@ -129,8 +129,8 @@ enum TextRule {
 }
 
 impl AnswerPatterns {
-    /// Reads a document that matches a remembered one; false: it must be parsed, and nothing was
-    /// received.
+    /// Reads a document that matches a remembered one; false: the document must be parsed, and
+    /// nothing was received.
     pub fn read(
         &mut self,
         source: AnswerSource<'_>,
@@ -169,8 +169,8 @@ impl AnswerPatterns {
         found.is_some()
     }
 
-    /// Whether the document that was just parsed is to be remembered: only a sample if documents
-    /// hardly ever match.
+    /// Whether to remember the document that was just parsed: if documents hardly ever match, only
+    /// a sample is remembered.
     pub fn wants(&mut self, data: &[u8]) -> bool {
         self.unknown = self.unknown.saturating_add(1);
         let is_tried = self.unknown <= TRIALS || self.unknown.is_multiple_of(TRIALS);
@@ -255,8 +255,8 @@ impl AnswerPattern {
     }
 }
 
-/// The content of a string at the beginning of these bytes; `None`: readers would not copy it
-/// unchanged. Most often it has the length of the previous one, `len`.
+/// The content of the string at the start of `rest`; `None`: readers would not copy it unchanged.
+/// Most often it has the length of the previous string, `len`.
 #[inline]
 fn string_of<'d>(
     rest: &'d [u8],

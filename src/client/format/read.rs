@@ -53,7 +53,7 @@ impl ReplyHead<'_> {
         media.is_empty() || start.is_some_and(|start| start.eq_ignore_ascii_case(grpc))
     }
 
-    /// Whether the media type is one that answers of A2A 1.0 have (§9.1, §11.1).
+    /// Whether answers of A2A 1.0 have this media type (§9.1, §11.1).
     #[cfg(feature = "load")]
     pub(crate) fn is_of_a2a(self) -> bool {
         let is_known = self.is_json() || self.is_event_stream() || self.may_be_grpc();
@@ -92,7 +92,7 @@ impl ReplyHead<'_> {
 impl Format {
     /// Reads the whole response to a written call.
     ///
-    /// For a streaming operation it reads a fault, or a single answer that arrived instead of a
+    /// For a streaming operation, reads a fault, or a single answer that arrived instead of a
     /// stream.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl Format {
     }
 
     /// Reads one item of the stream of a call with `rpc_id`: the data of an event, or a frame of a
-    /// WebSocket. An empty item is the end that a2a-rust sends.
+    /// WebSocket. a2a-rust ends a stream with an empty item.
     ///
     /// `is_error`: the event is named `error` (wire §3.5).
     ///
@@ -179,7 +179,7 @@ impl Format {
         data: &[u8],
     ) -> Option<StrayEvent> {
         let data = data.trim_ascii();
-        // WHATWG HTML §9.2.6: a listener for messages gets no event of another name.
+        // WHATWG HTML §9.2.6: a listener for messages receives no events with other names.
         if !matches!(name, "" | "message" | "error") || data.is_empty() {
             return Some(StrayEvent::KeepAlive);
         }
@@ -281,8 +281,8 @@ impl Format {
         }
         let id = value.at(id);
         let is_ours = id.is_some_and(|id| is_id(id, rpc_id));
-        // JSON-RPC 2.0 §5: the id is null if the server could not read the request's. Over HTTP the
-        // exchange identifies the call, so a missing id is accepted.
+        // JSON-RPC 2.0 §5: the id is null if the server could not read the id of the request. Over
+        // HTTP the exchange identifies the call, so a missing id is accepted.
         let is_exchange = self.binding == Binding::JsonRpc && !values.is_strict;
         let may_lack = error.is_some() || is_exchange;
         let is_known = is_ours || (may_lack && id.is_none_or(|id| id.is_null()));
@@ -321,7 +321,7 @@ fn is_keep_alive(word: &[u8]) -> bool {
     word.len() <= 32 && WORDS.iter().any(|known| letters.clone().eq(known.bytes()))
 }
 
-/// Whether an id is the id of the call: a string of its digits.
+/// Whether an id is that of the call, as a string of digits.
 pub(super) fn is_id(id: Value<'_>, rpc_id: u64) -> bool {
     let Some(text) = id.text() else { return false };
     !text.is_empty()

@@ -1,7 +1,8 @@
 //! Calls over HTTP+JSON: an operation is a method and a path, its params are path, query and body
 //! (wire §3).
 //!
-//! Invariant: an id is one path segment, for any content; an id that cannot be one is rejected.
+//! Invariant: an id is one path segment, for any content; an id that cannot be a segment is
+//! rejected.
 
 use crate::{
     client::HttpMethod,
@@ -17,7 +18,7 @@ use super::{Format, WrittenCall};
 
 const BY: &str = "HTTP+JSON";
 
-/// `Accept` for JSON: 1.0.1 has its own media type, servers of 1.0.0 the general one.
+/// `Accept` for JSON: servers of 1.0.1 use the type of A2A, servers of 1.0.0 the general type.
 const ACCEPT_V1: &str = "application/a2a+json, application/json";
 
 pub(super) fn write(
@@ -34,7 +35,7 @@ pub(super) fn write(
     prefix(format, tenant, &mut out.path)?;
     let tenant = tenant.filter(|_| form.generation != Generation::V1);
     let has_body = target(form, call, out)?;
-    // The parts of a query are checked like those of a body.
+    // Writing the body also checks the values that are in the query.
     method.wire.calls.write(&mut out.body, call, CallOut { tenant, event_id: false })?;
     if has_body {
         // Servers of 1.0.0 support only this type, and servers of 1.0.1 accept it (wire §3.3).
@@ -49,7 +50,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The prefix of a binding's paths: its generation, or a tenant (A2A 1.0 §11.3).
+/// Writes the prefix of the paths: `/v1` before 1.0, in 1.0 the tenant, if any (A2A 1.0 §11.3).
 fn prefix(format: &Format, tenant: Option<&str>, path: &mut String) -> Result<(), NotExpressible> {
     match format.generation {
         Generation::V01 | Generation::V03 => path.push_str("/v1"),
@@ -78,7 +79,7 @@ fn target(
         }
         OutgoingCall::Get(get) => {
             task(path, get.id)?;
-            // In 0.3 it has no presence: a missing one is 0 (wire §1.5).
+            // In 0.3 this field has no presence: a missing number is 0 (wire §1.5).
             let all = (!is_v1).then_some(calls::ALL_HISTORY);
             if let Some(history) = get.history.or(all) {
                 Query::of(path).put("historyLength", &history.to_string());
@@ -171,9 +172,9 @@ fn task(path: &mut String, id: RawText<'_>) -> Result<(), NotExpressible> {
 }
 
 /// Appends text as one path segment (RFC 3986 §3.3): everything but unreserved characters is
-/// encoded, since a colon begins a custom method there.
+/// encoded, because a colon starts a custom method in a segment.
 fn push_segment(path: &mut String, text: &str) -> Result<(), NotExpressible> {
-    // RFC 3986 §5.2.4: a hop that resolves the path would remove these, even if encoded.
+    // RFC 3986 §5.2.4: a proxy that resolves the path would remove these, even if encoded.
     if matches!(text, "" | "." | "..") {
         return Err(NotExpressible {
             what: "an id or a tenant that cannot be a path segment",
@@ -198,7 +199,7 @@ pub(in crate::client) fn push_encoded(out: &mut String, text: &str) {
     }
 }
 
-/// Appends a query to a path that has none.
+/// Appends a query to a path without one.
 struct Query<'q> {
     path: &'q mut String,
     separator: char,

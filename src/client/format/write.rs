@@ -53,8 +53,8 @@ impl WrittenCall {
         self.body.clear();
     }
 
-    /// Turns a subscription over HTTP+JSON into a GET without content: for servers that answer its
-    /// POST with 405, as the text and the proto of 1.0 disagree (wire §3.1).
+    /// Turns a subscription over HTTP+JSON into a GET without content: for servers that answer the
+    /// POST with 405, because the text and the proto of 1.0 disagree (wire §3.1).
     pub fn subscribe_by_get(&mut self) {
         (self.method, self.content_type) = (HttpMethod::Get, None);
         self.body.clear();
@@ -90,12 +90,12 @@ impl Format {
         written
     }
 
-    /// The `A2A-Version` of every call; `None`: it has none.
+    /// The `A2A-Version` of every call; `None`: calls have none.
     pub fn version_header(&self) -> Option<&'static str> {
         calls::version_header(self.generation)
     }
 
-    /// The names of the header fields for extensions; empty: there are none.
+    /// The names of the header fields for extensions; empty: the generation has none.
     pub fn extension_headers(&self) -> &'static [&'static str] {
         calls::extension_headers(self.generation)
     }
@@ -141,7 +141,7 @@ impl Format {
         Ok(())
     }
 
-    /// Its name in errors: a generation, or a dialect.
+    /// The name in errors: that of the generation or of the dialect.
     pub(super) fn name(&self) -> &'static str {
         match self.dialect.name {
             "standard" => calls::generation_name(self.generation),

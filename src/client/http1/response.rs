@@ -1,7 +1,7 @@
 //! The head and the trailers of a response, buffered while its content is read.
 //!
-//! A head that arrives in one piece is read in place and copied once. A head that equals the
-//! previous exchange's, except for values of fields, is not parsed again.
+//! A head that arrives in one piece is read in place and copied once. A head that equals the head
+//! of the previous exchange, except for values of fields, is not parsed again.
 
 use crate::{
     client::{ClientLimits, TransportError},
@@ -28,8 +28,8 @@ impl ResponseBuf {
         self.layout.head(&self.bytes)
     }
 
-    /// The trailer fields received so far, complete once the response has ended. They follow the
-    /// content, so none of them may describe it (RFC 9110 §6.5.1).
+    /// The trailer fields received so far, complete once the response has ended. Trailers follow
+    /// the content, so none of them may describe it (RFC 9110 §6.5.1).
     pub fn trailers(&self) -> HeadFields<'_> {
         HeadFields::of_lines(&self.trailers)
     }
@@ -55,8 +55,8 @@ impl ResponseBuf {
         self.trailers.clear();
     }
 
-    /// Continues reading a head; at its end, copies it and returns how many bytes of `input` belong
-    /// to it.
+    /// Continues reading a head. When the head is complete, copies it and returns how many bytes of
+    /// `input` belong to it.
     pub(super) fn read(
         &mut self,
         input: &[u8],
@@ -79,7 +79,7 @@ impl ResponseBuf {
             self.bytes.extend_from_slice(&input[..whole.unwrap_or(input.len())]);
             return Ok(whole);
         }
-        // A head beyond the limit is judged by the part within it.
+        // A head beyond the limit is judged by the part within the limit.
         let room = limits.head_bytes_max.saturating_sub(before);
         self.bytes.extend_from_slice(&input[..input.len().min(room)]);
         let whole = self.layout.read(&self.bytes, method, limits)?;

@@ -56,8 +56,7 @@ impl Client {
         head
     }
 
-    /// Reads `input` with `room` bytes for each piece of the body; returns how many bytes were
-    /// left.
+    /// Reads `input` with `room` bytes for each piece of the body; returns how many bytes remain.
     fn read(&mut self, input: &[u8], room: usize) -> Result<usize, TransportError> {
         let mut rest = input;
         loop {
@@ -97,7 +96,7 @@ impl Http1Connection {
     }
 }
 
-/// One response, split in every way, without an end of the connection.
+/// Checks one response, split in several ways; the connection is not closed.
 fn check(wire: &str, expected: &[Seen]) {
     for (size, room) in [(1, 1), (1, 9), (3, 2), (7, 100), (wire.len(), 3), (wire.len(), 999)] {
         let mut client = Client::asking();

@@ -26,8 +26,8 @@ impl<T: Transport> Client<T> {
     /// Sends a message and streams the events of its task (A2A 1.0 §3.1.2).
     ///
     /// # Errors
-    /// [`ClientError`]; `NotDeclared` if the card does not declare streaming. Later `OtherTask`,
-    /// for an event of another task than the request names.
+    /// [`ClientError`]; `NotDeclared` if the card does not declare streaming. The stream returns
+    /// `OtherTask` for an event of another task than the request names.
     pub async fn stream(&self, request: &SendRequest) -> Result<ClientStream<T>, ClientError> {
         self.check_streaming()?;
         self.inner.check_push(request.has_push())?;
@@ -36,8 +36,8 @@ impl<T: Transport> Client<T> {
         self.open(terms, OpeningCall::Send { request: request.clone(), id }, b"").await
     }
 
-    /// Sends a message and streams the events of its task, with or without streaming in the agent:
-    /// if its card declares no streaming, or it refuses a stream, the task is polled
+    /// Sends a message and streams the events of its task, even if the agent does not stream: if
+    /// the card declares no streaming, or the agent refuses a stream, the task is polled
     /// ([`CallOptions::poll_ms`](crate::client::CallOptions::poll_ms)).
     ///
     /// # Errors
@@ -56,8 +56,8 @@ impl<T: Transport> Client<T> {
         self.open(terms, OpeningCall::SendAndPoll { request, id }, b"").await
     }
 
-    /// The request, to be answered as soon as the task exists. 0.1 cannot express that: its servers
-    /// choose when to answer.
+    /// The request, changed so that it is answered as soon as the task exists. 0.1 cannot express
+    /// this: its servers choose when to answer.
     pub fn early(&self, request: &SendRequest) -> SendRequest {
         match self.generation() {
             Generation::V01 => request.clone(),
@@ -66,10 +66,10 @@ impl<T: Transport> Client<T> {
     }
 
     /// Streams the events of an existing task (A2A 1.0 §3.1.6), from the event after number `after`
-    /// if the server counts, else from now on.
+    /// if the server numbers its events, otherwise from now on.
     ///
     /// # Errors
-    /// [`ClientError`]; `UnsupportedOperation` is the fault if the task has ended.
+    /// [`ClientError`], such as the fault `UnsupportedOperation` if the task has ended.
     pub async fn subscribe(
         &self,
         task_id: &str,
@@ -81,9 +81,9 @@ impl<T: Transport> Client<T> {
         self.open(self.terms.clone(), OpeningCall::Subscribe { after }, &id).await
     }
 
-    /// Continues to follow a task from the state `known`, with or without streaming in the agent.
-    /// Later changes come first, as after a break. The first request is made by
-    /// [`ClientStream::next`].
+    /// Continues to follow a task from the state `known`, even if the agent does not stream. The
+    /// changes since this state come first, as after a break. [`ClientStream::next`] sends the
+    /// first request.
     pub fn follow_task(&self, task_id: RawText<'_>, known: TaskView<'_>) -> ClientStream<T> {
         let mut scratch = self.inner.stash.lend();
         scratch.terms.clone_from(&self.terms);
@@ -124,7 +124,7 @@ impl<T: Transport> Client<T> {
         };
         let mut scratch = inner.stash.lend();
         let attempts = inner.attempts(terms.as_deref());
-        // They stay there for all calls of the stream.
+        // The terms apply to all calls of the stream.
         scratch.terms = terms;
         let opening =
             OpeningStream { call, attempts, search: InterfaceSearch::default(), next_ms: Some(0) };
@@ -138,19 +138,19 @@ impl<T: Transport> Client<T> {
     }
 }
 
-/// The opening of a stream: the call, its attempts, and the time of the next one.
+/// The opening of a stream: the call, its attempts, and the time of the next attempt.
 pub(super) struct OpeningStream {
     call: OpeningCall,
     attempts: Attempts,
     /// The interfaces that were tried.
     search: InterfaceSearch,
-    /// When to open it; `None`: it is open, or the opening future was dropped.
+    /// When to open the stream; `None`: it is open, or the opening future was dropped.
     next_ms: Option<u64>,
 }
 
 /// The call that opens a stream.
 enum OpeningCall {
-    /// A message, under this id if it has none.
+    /// A message, with this id if it has none.
     Send { request: SendRequest, id: [u8; 36] },
     /// The same, to an agent without streams.
     SendAndPoll { request: SendRequest, id: [u8; 36] },
@@ -160,7 +160,7 @@ enum OpeningCall {
 
 impl<T: Transport> StreamState<T> {
     /// A stream that is not open and has no opening call.
-    #[inline(always)] // It is long to copy.
+    #[inline(always)] // The state is large to copy.
     fn closed(client: &Client<T>, scratch: LentBuffers, written: Written) -> Box<StreamState<T>> {
         let inner = &client.inner;
         Box::new(StreamState {
@@ -206,7 +206,7 @@ impl<T: Transport> StreamState<T> {
         Ok(())
     }
 
-    /// Notes the task that the message names: an answer about any other is an error.
+    /// Records the task that the message names: an answer about another task is an error.
     fn name_task(&mut self) {
         let call = self.opening.as_ref().map(|opening| &opening.call);
         if let Some(OpeningCall::Send { request, .. } | OpeningCall::SendAndPoll { request, .. }) =
@@ -254,12 +254,12 @@ impl<T: Transport> StreamState<T> {
     /// later.
     ///
     /// # Errors
-    /// The same error, if that cannot help or might do the work twice.
+    /// `error`, if another opening cannot help or might do the work twice.
     pub(super) fn open_again(&mut self, error: ClientError) -> Result<(), ClientError> {
         let Some(opening) = &mut self.opening else { return Err(error) };
         let inner = &self.client.inner;
         if !matches!(self.source, EventOrigin::Nowhere) {
-            // A head arrived in time, so the next one has the same time limit again.
+            // A head arrived in time, so the next head gets the full time limit again.
             opening.attempts.due_ms = inner.due_ms(self.scratch.terms.as_deref());
             self.source = EventOrigin::Nowhere;
         }
@@ -353,7 +353,8 @@ impl<T: Transport> StreamState<T> {
 }
 
 impl FollowedTask {
-    /// Notes the task of the first item, and rejects items of any other. Empty ids are ignored.
+    /// Records the task of the first item, and rejects items of another task. Empty ids are
+    /// ignored.
     pub(super) fn check(
         &mut self,
         id: RawText<'_>,

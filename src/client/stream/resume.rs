@@ -1,11 +1,11 @@
 //! Resumes a stream.
 //!
-//! Invariant: the subscription is open before the task is read, so no change falls between the two.
-//! If the server counts, its task included, it gets the number of the last event and sends all
-//! later ones. Otherwise its task is compared with the received state. If a server refuses
-//! temporarily, the client waits as long as it requests; if it rejects the token, the client tries
-//! a new one, once; if it cuts each new stream at once, the client polls the task instead; if that
-//! fails too, the stream ends with an error.
+//! Invariant: the subscription is open before the task is read, so no change is missed in between.
+//! If the server numbers its events and the initial task, it gets the number of the last event and
+//! sends all later ones. Otherwise the task is compared with the received state. If a server
+//! refuses temporarily, the client waits as long as requested; if it rejects the token, the client
+//! tries a new one, once; if it cuts each new stream at once, the client polls the task instead; if
+//! polling fails too, the stream ends with an error.
 
 use crate::{
     fault::FaultKind,
@@ -18,20 +18,20 @@ use super::{
     source::{EventOrigin, SourceRead},
 };
 
-/// Maximum attempts to resume without an event or a subscription that lasted. Their pauses take
-/// 22.6 s together, at most.
+/// Maximum attempts to resume without an event or a subscription that lasted. The pauses between
+/// them take at most 22.6 s together.
 pub(super) const ATTEMPTS_MAX: u32 = 8;
 
-/// Attempts in which the server may not have the task.
+/// Attempts in which the server may not have the task yet.
 const LAGS_MAX: u32 = 2;
 
-/// Milliseconds after which a subscription counts as lasting: by then it has shown more than polls
-/// would have, if only that nothing happened.
+/// Milliseconds after which a subscription counts as lasting: it has then shown at least as much as
+/// polls would have.
 const LASTED_MS: u64 = 5_000;
 
-/// The progress of a resumption: the future of `next` may be dropped wherever it waits.
+/// The progress of a resumption, stored because the future of `next` may be dropped at any wait.
 pub(super) struct TakingUp {
-    /// Why there is no connection.
+    /// Why the stream, or the last attempt, failed.
     last: Option<ClientError>,
     /// When the next attempt begins, once computed.
     due_ms: Option<u64>,
@@ -42,7 +42,7 @@ pub(super) struct TakingUp {
 }
 
 impl TakingUp {
-    /// For a stream that broke for this reason, or ended too early.
+    /// The start for a stream that broke for this reason or, with `None`, ended too early.
     pub fn new(cause: Option<ClientError>) -> TakingUp {
         TakingUp { last: cause, due_ms: None, is_open: false, has_new_token: false }
     }
@@ -105,11 +105,11 @@ impl<T: Transport> StreamState<T> {
         Err(last.unwrap_or_else(ClientError::stream_lost))
     }
 
-    /// Waits before the next attempt, as long as the server requests; before the first one only if
-    /// it does.
+    /// Waits before the next attempt, as long as the server requests; before the first attempt only
+    /// if the server requests it.
     ///
     /// # Errors
-    /// The server's error, if it requests too long a wait.
+    /// The server's error, if the requested wait is too long.
     async fn pause(&mut self) -> Result<(), ClientError> {
         let Some(taking_up) = &mut self.taking_up else { return Ok(()) };
         let asked_ms = taking_up.last.as_ref().and_then(|error| error.retry_after_ms);
@@ -150,8 +150,8 @@ impl<T: Transport> StreamState<T> {
             Ok(SourceRead::Item(number)) => self.go_on(number).await,
             // Stray events were skipped.
             Ok(SourceRead::End | SourceRead::Poll | SourceRead::Stray(_)) => self.read_task().await,
-            // The Python SDK of 0.3 refuses a subscription like this over HTTP+JSON: the task tells
-            // why.
+            // The Python SDK of 0.3 refuses a subscription over HTTP+JSON by closing the
+            // connection: the task shows why.
             Err(error)
                 if is_open && error.is_connection_lost() && error.retry_after_ms.is_none() =>
             {
@@ -166,8 +166,8 @@ impl<T: Transport> StreamState<T> {
         }
     }
 
-    /// Waits for the first item of the subscription, which is made if there is none; the flag tells
-    /// whether it is open now.
+    /// Waits for the first item of the subscription, and opens one if none is open. The flag tells
+    /// whether a subscription is open now.
     async fn first_item(&mut self) -> (Result<SourceRead, ClientError>, bool) {
         if self.taking_up.as_ref().is_none_or(|taking_up| !taking_up.is_open) {
             if let Err(error) = self.subscribe().await {
@@ -184,8 +184,8 @@ impl<T: Transport> StreamState<T> {
         }
     }
 
-    /// Drops a rejected token: it may have been revoked. False: there was none, or its predecessor
-    /// was rejected too.
+    /// Drops a rejected token, because it may have been revoked. False: the call had no token, or
+    /// the previous token was rejected, too.
     fn forgets_token(&mut self) -> bool {
         let Some(taking_up) = &mut self.taking_up else { return false };
         if taking_up.has_new_token || !self.client.inner.forgets_token(&mut self.scratch) {
@@ -200,9 +200,9 @@ impl<T: Transport> StreamState<T> {
     async fn go_on(&mut self, number: Option<u64>) -> Result<Taken, ClientError> {
         let is_task = self.scratch.said.received.kind() == ReceivedKind::Task;
         match number {
-            // A server that repeats its events from the task on may send known ones.
+            // A server that repeats its events after the task may send known ones.
             _ if is_task => self.catch_up(number, self.seen.is_behind(number))?,
-            // The server counts, and continues at the right number.
+            // The server numbers its events, and continues at the right number.
             Some(next) if self.seen.goes_on_with(next) => self.put_back = Some(number),
             _ => return self.catch_up_beside(number).await,
         }
@@ -224,10 +224,10 @@ impl<T: Transport> StreamState<T> {
         Ok(())
     }
 
-    /// Reads the task next to a subscription that began with an event of an unexpected number: the
-    /// task may include that event or not, and the client cannot know.
+    /// Reads the task while a subscription is open that began with an event of an unexpected
+    /// number: the client cannot know whether the task includes this event.
     async fn catch_up_beside(&mut self, number: Option<u64>) -> Result<Taken, ClientError> {
-        // If this future is dropped the subscription is lost, and another one is made.
+        // If this future is dropped, the subscription is lost, and a new one is opened.
         self.set_open(false);
         let first = std::mem::take(&mut self.scratch.said);
         let (source, written) =
@@ -268,8 +268,8 @@ impl<T: Transport> StreamState<T> {
         Ok(Taken::Goes)
     }
 
-    /// Polls the task after a pause; the pauses grow while it waits for a login, which may take
-    /// hours.
+    /// Polls the task after a pause; the pauses grow while the task waits for a login, which may
+    /// take hours.
     pub(super) async fn poll_task(&mut self) -> Result<(), ClientError> {
         let transport = &self.client.inner.transport;
         let poll_ms = self.client.inner.built.options.poll_ms;

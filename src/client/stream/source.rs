@@ -20,7 +20,7 @@ use super::super::{
 
 /// The source of events.
 pub(super) enum EventOrigin<T: Transport> {
-    /// None: the connection has ended or broken.
+    /// No source: the connection has ended or broken.
     Nowhere,
     /// A single answer arrived instead of a stream, and was received.
     Answered,
@@ -36,11 +36,11 @@ pub(super) enum EventOrigin<T: Transport> {
 
 /// The result of a read.
 pub(super) enum SourceRead {
-    /// An item is in the scratch; its number, if the server counts.
+    /// An item is in the scratch; its number, if the server numbers its events.
     Item(Option<u64>),
     /// The connection ended properly.
     End,
-    /// The task is to be polled.
+    /// The caller must poll the task.
     Poll,
     /// An event that is not A2A.
     Stray(StrayEvent),
@@ -50,7 +50,7 @@ pub(super) enum SourceRead {
 struct CopiedEvent {
     number: Option<u64>,
     name: EventName,
-    /// The response ended before the event did.
+    /// True: the response ended before the event was complete.
     is_unclosed: bool,
 }
 
@@ -61,7 +61,7 @@ enum EventName {
     Message,
     /// `error` (wire §3.5).
     Error,
-    /// Any other.
+    /// Any other name.
     Other,
 }
 
@@ -97,18 +97,18 @@ pub(super) struct EventSource<R> {
     last_number: Option<u64>,
     /// Parsed bytes of the input.
     at: usize,
-    /// Bytes of the input once it is complete: the rest completes an unterminated event.
+    /// The length of the input once it is complete: later bytes only terminate an unfinished event.
     all: Option<usize>,
 }
 
 impl<R: HttpResponse> EventSource<R> {
-    /// For a response with a received head; an event has at most `bytes_max` bytes.
+    /// The events of a response after its head; an event has at most `bytes_max` bytes.
     pub fn new(response: R, bytes_max: usize) -> EventSource<R> {
         let parser = SseParser::new(bytes_max);
         EventSource { response, parser, last_number: None, at: 0, all: None }
     }
 
-    /// Copies the data of the next event into `data`; `None`: there are no more. `input`: the
+    /// Copies the data of the next event into `data`; `None`: the stream has ended. `input`: the
     /// received bytes, empty at first.
     fn poll_next(
         &mut self,
@@ -133,7 +133,7 @@ impl<R: HttpResponse> EventSource<R> {
         }
     }
 
-    /// The same for a received event; `None`: the input is used up.
+    /// Copies the next event of the received bytes; `None`: all of them are parsed.
     #[inline]
     fn next_of(
         &mut self,
@@ -222,7 +222,7 @@ impl<T: Transport> EventOrigin<T> {
                         let format = &endpoint.format;
                         match format.read_message(buffers, written.op, body, received) {
                             Ok(()) => Ok(SourceRead::Item(number)),
-                            // A field of a later proto is not read, so nothing is left.
+                            // Fields of a later proto are not read, so the message is empty.
                             Err(CallError::Unreadable(_)) if buffers.is_empty_message() => {
                                 Ok(SourceRead::Stray(StrayEvent::Unknown))
                             }
@@ -245,8 +245,8 @@ impl<T: Transport> EventOrigin<T> {
         }
     }
 
-    /// Reads the next item into the scratch if it was received already, as most are with earlier
-    /// ones. `None`: it has not arrived yet.
+    /// Reads the next item into the scratch if it was already received, as most are, together with
+    /// earlier items. `None`: it has not arrived yet.
     #[inline]
     pub fn next_at_hand(
         &mut self,
@@ -284,7 +284,7 @@ fn read_event(
 /// The kind of an event that is not a valid item and not A2A.
 ///
 /// # Errors
-/// The same error, if it is a fault or a broken item.
+/// `error`, if it is a fault or a broken item.
 #[cold]
 fn stray(
     error: CallError,

@@ -1,8 +1,8 @@
 //! Sessions that wait for the next call, up to a time limit.
 //!
-//! Invariant: old sessions are closed by the next call, or by the one task that checks all of them;
-//! that task ends when there are none, and holds none of them. The server gets a close frame if
-//! that needs no waiting.
+//! Invariant: old sessions are closed by the next call, or by the one periodic check of all
+//! sessions; the check ends when no session remains, and does not keep sessions alive. The server
+//! gets a close frame if this needs no waiting.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -35,15 +35,15 @@ impl<R: HttpResponse> IdleSessions<R> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session with the shortest idle time. Sessions that were idle for `idle_ms` are closed.
+    /// Takes the session with the shortest idle time. Closes sessions that were idle for `idle_ms`.
     pub(super) fn take(&self, now_ms: u64, idle_ms: u64) -> Option<WsSession<R>> {
         let mut waiting = self.waiting();
         waiting.close_old(now_ms, idle_ms);
         waiting.sessions.pop()
     }
 
-    /// Stores a session after its call; true: the caller starts the periodic `close_old`, until
-    /// that returns false.
+    /// Stores a session after its call; true: the caller must call `close_old` periodically, until
+    /// it returns false.
     pub(super) fn give(&self, mut session: WsSession<R>, now_ms: u64, idle_ms: u64) -> bool {
         (session.input, session.at) = (Vec::new(), 0);
         session.out = Vec::new();
@@ -58,7 +58,7 @@ impl<R: HttpResponse> IdleSessions<R> {
         !std::mem::replace(&mut waiting.is_watched, true)
     }
 
-    /// Closes sessions that were idle for `idle_ms`; false: none are left.
+    /// Closes sessions that were idle for `idle_ms`; false: none remains.
     fn close_old(&self, now_ms: u64, idle_ms: u64) -> bool {
         let mut waiting = self.waiting();
         waiting.close_old(now_ms, idle_ms);
@@ -86,7 +86,7 @@ impl<R: HttpResponse> Drop for IdleSessions<R> {
 }
 
 impl<T: Transport> SharedClient<T> {
-    /// Starts closing old sessions periodically. A dropped client has closed them.
+    /// Starts closing old sessions periodically. The drop of a client closes all of them.
     #[cold]
     pub(super) fn watch_sessions(&self, idle_ms: u64) {
         let sessions = Arc::downgrade(&self.sessions);
@@ -106,7 +106,7 @@ mod tests {
         *,
     };
 
-    /// A response with this number; it accepts all bytes.
+    /// A response with this number, which accepts all bytes.
     struct Numbered(u64);
 
     impl HttpResponse for Numbered {
@@ -158,7 +158,7 @@ mod tests {
         for number in 0..IDLE_MAX as u64 + 8 {
             idle.give(session(number), number, 100);
         }
-        // The last ones found no room, and are closed.
+        // The last sessions exceed the limit, and are closed.
         let kept: Vec<u64> =
             std::iter::from_fn(|| idle.take(40, 100)).map(|session| session.response.0).collect();
         assert_eq!(kept, (0..IDLE_MAX as u64).rev().collect::<Vec<_>>());

@@ -2,7 +2,7 @@
 //! §1.5, §3, §8).
 //!
 //! Invariant: strict. Only members of the generation are written, and an inexpressible value is an
-//! error that names it; nothing is dropped. JSON from the caller is copied unchanged.
+//! error that names it; nothing is omitted silently. JSON from the caller is copied unchanged.
 
 mod object;
 mod pre_v1;
@@ -24,8 +24,8 @@ pub use v03_rest::ALL_HISTORY;
 pub struct CallOut<'a> {
     /// The tenant of the interface, if it is part of the params.
     pub tenant: Option<&'a str>,
-    /// True: the position of a resuming subscriber is part of the params, as there is no header for
-    /// it.
+    /// True: the position of a resuming subscriber is part of the params, because no header can
+    /// contain it.
     pub event_id: bool,
 }
 
@@ -62,8 +62,8 @@ impl Calls {
     }
 }
 
-/// The method of a dialect for calls of a generation: its name, its writers and its readers;
-/// `None`: the dialect has none.
+/// The method of a dialect for calls of a generation: its name, writers and readers; `None`: the
+/// dialect has no such method.
 pub fn method(
     dialect: &Dialect,
     generation: Generation,
@@ -75,7 +75,7 @@ pub fn method(
     if let Some(method) = own {
         return Some((method.name, method.wire));
     }
-    // Wire §1.2: names that both slash generations share.
+    // Wire §1.2: names that 0.1 and 0.3 share.
     let shared = rows.find(|method| method.by_task && generation == Generation::V01)?;
     Some((shared.name, &v01::WIRE))
 }
@@ -107,7 +107,7 @@ pub fn extension_headers(generation: Generation) -> &'static [&'static str] {
     }
 }
 
-/// The HTTP+JSON binding of a generation; `None`: it has none.
+/// The HTTP+JSON binding of a generation; `None`: the generation has none.
 pub fn http_json(dialect: &Dialect, generation: Generation) -> Option<&'static HttpJson> {
     dialect.routes.rest.iter().copied().find(|form| form.generation == generation)
 }
@@ -129,12 +129,12 @@ pub(super) fn state_v1(state: TaskState) -> &'static [u8] {
 
 /// The name of a state in a query of HTTP+JSON.
 pub fn state_name(state: TaskState) -> &'static str {
-    // All of them are ASCII.
+    // All names are ASCII.
     str::from_utf8(state_v1(state)).unwrap_or_default()
 }
 
-/// Appends a message with `write`, and inserts the task and conversation of the call, unless the
-/// message names them itself.
+/// Appends a message with `write`, and inserts the task and context id of the call, unless the
+/// message has its own.
 fn message_with_ids(
     out: &mut Vec<u8>,
     message: Message<'_>,
@@ -155,12 +155,12 @@ fn message_with_ids(
         }
     }
     if !beside.is_empty() {
-        // After the brace; a message always has members.
+        // After the opening brace; a message always has members.
         out.splice(start + 1..start + 1, beside);
     }
 }
 
-/// Checks for the message id, which the sender makes.
+/// Checks that the message has an id, which the sender must create.
 fn has_id(message: Message<'_>, by: &'static str) -> Result<(), NotExpressible> {
     match message.message_id().is_empty() {
         true => Err(NotExpressible { what: "a message without messageId", by }),
@@ -185,7 +185,7 @@ fn plain_parts(message: Message<'_>, by: &'static str) -> Result<(), NotExpressi
     Ok(())
 }
 
-/// Rejects a message with this kind of field.
+/// Rejects a message that has a field with this tag.
 fn without(
     message: Message<'_>,
     tag: u8,
@@ -204,7 +204,7 @@ fn without_extensions(message: Message<'_>, by: &'static str) -> Result<(), NotE
     without(message, message_tag::EXTENSION, "extensions", by)
 }
 
-/// Rejects fields that only a configuration of Evo AI has.
+/// Rejects fields that only Evo AI configurations have.
 fn plain_config(config: PushConfig<'_>, by: &'static str) -> Result<(), NotExpressible> {
     only(config.headers().next(), "header fields of a push configuration", by)?;
     only(config.context_id(), "the context of a push configuration", by)

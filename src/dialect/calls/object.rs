@@ -1,4 +1,4 @@
-//! An object that is written member by member, with its commas.
+//! A JSON object that is written member by member, with its commas.
 
 use crate::{
     json::write::{push_escaped, push_u64},
@@ -18,7 +18,7 @@ impl<'o> ObjectOut<'o> {
         ObjectOut { out, is_empty: true }
     }
 
-    /// Appends the name of a member, which needs no escape; the caller appends its value.
+    /// Appends the name of a member, which must need no escape; the caller appends the value.
     #[inline]
     pub fn key(&mut self, key: &str) -> &mut Vec<u8> {
         let comma: &[u8] = if self.is_empty { b"\"" } else { b",\"" };
@@ -29,7 +29,7 @@ impl<'o> ObjectOut<'o> {
         self.out
     }
 
-    /// Appends raw text.
+    /// Appends a member with raw text.
     #[inline]
     pub fn raw(&mut self, key: &str, text: &[u8]) {
         let out = self.key(key);
@@ -38,7 +38,7 @@ impl<'o> ObjectOut<'o> {
         out.push(b'"');
     }
 
-    /// Appends raw text, if any.
+    /// Appends a member with raw text, if any.
     #[inline]
     pub fn raw_some(&mut self, key: &str, text: Option<RawText<'_>>) {
         if let Some(text) = text {
@@ -46,7 +46,7 @@ impl<'o> ObjectOut<'o> {
         }
     }
 
-    /// Appends ordinary text, if any.
+    /// Appends a member with ordinary text, if any.
     pub fn text_some(&mut self, key: &str, text: Option<&str>) {
         let Some(text) = text else { return };
         let out = self.key(key);
@@ -55,21 +55,21 @@ impl<'o> ObjectOut<'o> {
         out.push(b'"');
     }
 
-    /// Appends unchanged JSON, if any.
+    /// Appends a member with unchanged JSON, if any.
     pub fn json_some(&mut self, key: &str, json: Option<&[u8]>) {
         if let Some(json) = json {
             self.key(key).extend_from_slice(json);
         }
     }
 
-    /// Appends a number, if any.
+    /// Appends a member with a number, if any.
     pub fn number_some(&mut self, key: &str, number: Option<impl Into<u64>>) {
         if let Some(number) = number {
             push_u64(self.key(key), number.into());
         }
     }
 
-    /// Appends `true` or `false`.
+    /// Appends a member with `true` or `false`.
     pub fn flag(&mut self, key: &str, value: bool) {
         self.key(key).extend_from_slice(if value { b"true" } else { b"false" });
     }

@@ -1,4 +1,4 @@
-//! Params before 1.0 over JSON-RPC (wire §1.5, §8); [`CallRules`] are the differences between
+//! Params before 1.0 over JSON-RPC (wire §1.5, §8); [`CallRules`] contains the differences between
 //! platforms.
 
 use crate::model::{
@@ -19,15 +19,15 @@ use super::{
 
 /// The params that a generation or platform supports.
 pub struct CallRules {
-    /// The wire format of its objects, including the generation.
+    /// The wire format of the objects, including the generation.
     pub(in crate::dialect) spelling: &'static Spelling,
-    /// Its name in errors.
+    /// The name of the generation or platform in errors.
     pub by: &'static str,
     /// True: a send has a `configuration`, with `blocking` and the other members.
     pub configuration: bool,
-    /// True: the conversation is part of the params, not of the message.
+    /// True: the context id is part of the params, not of the message.
     pub context_beside: bool,
-    /// True: get and cancel also name the conversation, if it is known.
+    /// True: get and cancel also name the context id, if it is known.
     pub threads: bool,
     /// Largest `historyLength` of a get.
     pub history_max: u32,
@@ -110,8 +110,8 @@ fn send_v01(
     if send.mode == SendMode::Return {
         return Err(NotExpressible { what: "returnImmediately", by });
     }
-    // The client makes the task id. It is the id that the client made for the message, which 0.1
-    // does not send, so a repeated message goes to the same task.
+    // The client creates the task id. It uses the message id, which 0.1 does not send, so a
+    // repeated message goes to the same task.
     let own = Some(send.message.message_id()).filter(|id| !id.is_empty());
     let task_id = send.task_id.or(send.message.task_id()).or(own);
     let task_id = task_id.ok_or(NotExpressible { what: "a message without taskId", by })?;
@@ -177,14 +177,14 @@ fn get(params: &mut ObjectOut<'_>, get: &Get<'_>, rules: &CallRules) -> Result<(
     Ok(())
 }
 
-/// Names the conversation, if it is part of the call.
+/// Adds the context id, if the rules and the call have one.
 fn thread(params: &mut ObjectOut<'_>, context_id: Option<RawText<'_>>, rules: &CallRules) {
     if let Some(context_id) = context_id.filter(|_| rules.threads) {
         params.raw("contextId", context_id.raw());
     }
 }
 
-/// Only Pydantic AI lists tasks: as in 1.0, with the names of its own states.
+/// Only Pydantic AI lists tasks: as in 1.0, with its own names of states.
 fn list(params: &mut ObjectOut<'_>, list: &List<'_>, rules: &CallRules) {
     v1::list_members(params, &List { status: None, ..*list });
     if let Some(status) = list.status {

@@ -1,5 +1,5 @@
-//! Bodies of HTTP+JSON of 0.3 (wire §3.4): the ProtoJSON of `a2a.v1`. GET and DELETE have their
-//! params in the target.
+//! Bodies of HTTP+JSON of 0.3 (wire §3.4): the ProtoJSON of `a2a.v1`. The params of GET and DELETE
+//! are in the request target.
 
 use crate::model::{
     JsonObject, NotExpressible, OutgoingCall, PushCall, PushConfig, RawText, Send, SendMode,
@@ -12,10 +12,10 @@ use super::{
     only, plain_config, plain_parts, pre_v1, without_references,
 };
 
-/// gRPC uses the same proto, and is written from here.
+/// gRPC uses the same proto, and its messages are created from this JSON.
 const BY: &str = "0.3 over HTTP+JSON or gRPC";
 
-/// Requests the whole history, where 0 means unset.
+/// Requests the whole history, since 0 means unset.
 pub const ALL_HISTORY: u32 = i32::MAX as u32;
 
 pub(super) fn params(
@@ -59,7 +59,7 @@ fn send(params: &mut ObjectOut<'_>, send: &Send<'_>) -> Result<(), NotExpressibl
         plain_config(push, BY)?;
         pre_v1::old_config(configuration.key("pushNotification"), push);
     }
-    // Neither has presence in the proto: if omitted they are 0 and false (wire §1.5).
+    // Neither field has presence in the proto: an omitted one is 0 or false (wire §1.5).
     configuration.number_some("historyLength", Some(send.history.unwrap_or(ALL_HISTORY)));
     configuration.flag("blocking", send.mode != SendMode::Return);
     configuration.close();
@@ -67,7 +67,7 @@ fn send(params: &mut ObjectOut<'_>, send: &Send<'_>) -> Result<(), NotExpressibl
     Ok(())
 }
 
-/// The whole request: servers read different parts of it (wire §3.4).
+/// Appends the whole request, because servers read different parts of it (wire §3.4).
 fn set(params: &mut ObjectOut<'_>, config: PushConfig<'_>) -> Result<(), NotExpressible> {
     let what = "a push configuration without taskId";
     let task_id = config.task_id().ok_or(NotExpressible { what, by: BY })?;

@@ -59,7 +59,7 @@ pub(super) fn params(
             params.number_some("pageSize", page_size);
             params.raw_some("pageToken", page_token);
         }
-        // Written above.
+        // Written by the first `match`.
         OutgoingCall::Send(_) | OutgoingCall::Push(PushCall::Set(_)) => {}
         OutgoingCall::ExtendedCard => {}
     }
@@ -80,13 +80,13 @@ fn subscribe(
     only(target.metadata, "metadata of SubscribeToTask", BY)?;
     params.raw("id", target.id.raw());
     if let Some(after) = target.after.filter(|_| cx.event_id) {
-        // ProtoJSON writes 64 bits as a string.
+        // ProtoJSON writes 64-bit numbers as strings.
         params.text_some("lastEventId", Some(&after.to_string()));
     }
     Ok(())
 }
 
-/// The members of a list's filter (A2A 1.0 §3.1.4).
+/// The filter members of a list (A2A 1.0 §3.1.4).
 pub(super) fn list_members(params: &mut ObjectOut<'_>, list: &List<'_>) {
     params.raw_some("contextId", list.context_id);
     if let Some(status) = list.status {

@@ -1,4 +1,4 @@
-//! Reads an artifact, or a chunk of one.
+//! Reads an artifact or a chunk of an artifact.
 
 use std::io::Write as _;
 
@@ -28,15 +28,14 @@ slots!(ArtifactSlots {
     last_chunk: "lastChunk" | "last_chunk";
 });
 
-/// Flags that 0.1 has inside an artifact, and other generations next to it.
+/// The flags of a chunk: 0.1 has them inside an artifact, other generations next to it.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ChunkFlags {
     pub append: bool,
     pub last_chunk: bool,
 }
 
-/// Packs an artifact; `in_task` is its position in its task, which identifies an artifact without
-/// an id.
+/// Packs an artifact; `in_task` is its position in its task, which is its id if it has none.
 pub(super) fn read(
     cx: &ReplyCx<'_>,
     value: Value<'_>,
@@ -55,7 +54,7 @@ pub(super) fn read(
         Some(id) => packer.put(artifact_tag::ARTIFACT_ID, &id),
         // Wire §1.9: index n is artifact id `"n"`. Servers of both generations also show tasks of
         // 0.1 in that form to clients of 0.3, since the method names are the same. Without id and
-        // index the position counts.
+        // index the position in the task is used.
         None => {
             let index = count(value.at(slots.index), "index", 0..=INT32_MAX).map_err(wrong)?;
             let is_known = match cx.generation {
@@ -90,7 +89,7 @@ pub(super) fn read(
     task::each(value.at(slots.parts), "parts", |value| {
         let most = cx.limits.parts_max;
         if parts >= most {
-            return Err(ReadError::new(format!("is one more than {most}")));
+            return Err(ReadError::new(format!("exceeds the limit of {most} parts")));
         }
         parts += 1;
         let open = packer.open(artifact_tag::PART);

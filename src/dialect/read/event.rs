@@ -1,4 +1,4 @@
-//! Reads the events of a stream: a status, an artifact.
+//! Reads the events of a stream: a status or an artifact.
 
 use crate::{
     json::{Kind, Value},
@@ -38,7 +38,7 @@ fn begin(
     let read_cx = cx.read_cx();
     let task_id = identifier(value.at(slots.task_id), "taskId", &read_cx).map_err(wrong)?;
     let task_id = match task_id {
-        // 0.1, and dialects derived from it (wire §1.6, §8).
+        // 0.1, and dialects derived from 0.1 (wire §1.6, §8).
         None => identifier(value.at(slots.id), "id", &read_cx).map_err(wrong)?,
         task_id => task_id,
     };
@@ -52,7 +52,7 @@ fn begin(
     Ok(slots)
 }
 
-/// Reads a changed status.
+/// Reads a status event.
 pub(super) fn status_update(
     cx: &ReplyCx<'_>,
     value: Value<'_>,
@@ -74,7 +74,7 @@ pub(super) fn status_update(
     read.map(drop)
 }
 
-/// Reads an artifact that appeared or grew.
+/// Reads an artifact event: a new artifact or a chunk of an existing one.
 pub(super) fn artifact_update(
     cx: &ReplyCx<'_>,
     value: Value<'_>,

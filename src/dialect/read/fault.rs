@@ -1,8 +1,8 @@
 //! Reads a server's error (wire §2.4): the error object of JSON-RPC, AIP-193, `problem+json`, and
-//! the errors of servers that follow none of them.
+//! the errors of servers that use none of these.
 //!
-//! Nothing here fails: an unknown form is an error without a kind. Its text is cut to some KiB, as
-//! it ends up in logs.
+//! Reading never fails: an unknown form is an error without a kind. Its text is truncated to some
+//! KiB, because it is logged.
 
 use crate::{
     fault::{FaultKind, PeerFault, PeerFaultName},
@@ -12,11 +12,11 @@ use crate::{
 
 use super::slots;
 
-/// Bytes of a message that are retained.
+/// Maximum bytes of a message that are retained.
 const MESSAGE_BYTES_MAX: usize = 4 * 1024;
-/// Bytes of `data` that are retained, whole or not at all: JSON cannot be cut.
+/// Maximum bytes of `data`. Longer `data` is dropped, because JSON cannot be truncated.
 const DATA_BYTES_MAX: usize = 64 * 1024;
-/// Elements of `data` that are searched for a reason.
+/// Maximum elements of `data` that are searched for a reason.
 const DETAILS_MAX: usize = 64;
 
 slots!(FaultSlots {
@@ -31,7 +31,7 @@ slots!(FaultSlots {
     detail: "detail";
 });
 
-/// Reads an error, or the body around it. `http` is the status of the response, if it has one of
+/// Reads an error, or the body that contains it. `http` is the status of the response, if it has
 /// its own.
 pub fn read(value: Value<'_>, generation: Generation, http: Option<u16>) -> PeerFault {
     let mut fault = PeerFault { http, ..PeerFault::default() };
@@ -54,7 +54,7 @@ pub fn read(value: Value<'_>, generation: Generation, http: Option<u16>) -> Peer
     read_object(value, fault, generation)
 }
 
-/// Reads the object itself.
+/// Reads the error object itself.
 fn read_object(value: Value<'_>, mut fault: PeerFault, generation: Generation) -> PeerFault {
     let mut slots = FaultSlots::default();
     slots.fill(value);
@@ -63,7 +63,7 @@ fn read_object(value: Value<'_>, mut fault: PeerFault, generation: Generation) -
     fault.message = say.map(cut).unwrap_or_default();
     let status = at(slots.status).filter(Value::is_string);
     fault.status = status.map(cut);
-    // AIP-193 repeats the HTTP status as its code; JSON-RPC's codes are negative.
+    // The code of AIP-193 is the HTTP status; codes of JSON-RPC are negative.
     let code = at(slots.code).and_then(|code| code.as_i64());
     fault.code = code.filter(|_| fault.status.is_none());
     let details = at(slots.details).or(at(slots.data));
@@ -74,14 +74,14 @@ fn read_object(value: Value<'_>, mut fault: PeerFault, generation: Generation) -
     fault.decided(generation == Generation::V01)
 }
 
-/// The text of a string, or any other value as JSON, up to a length.
+/// The text of a string, or another value as JSON, truncated to the maximum.
 fn cut(value: Value<'_>) -> String {
     let text = value.as_str().unwrap_or_else(|| value.raw_str().into());
     let end = text.floor_char_boundary(MESSAGE_BYTES_MAX);
     text[..end].to_owned()
 }
 
-/// `reason` of the first ErrorInfo of a list, or of the object itself.
+/// `reason` of the first ErrorInfo in a list, or of the object itself.
 fn reason(details: Value<'_>) -> Option<String> {
     let of = |value: Value<'_>| value.get("reason").filter(Value::is_string).map(cut);
     match details.kind() {
@@ -91,7 +91,8 @@ fn reason(details: Value<'_>) -> Option<String> {
     }
 }
 
-/// The name after `https://a2a-protocol.org/errors/task-not-found` (1.0.0-rc, wire §2.4).
+/// The name after `https://a2a-protocol.org/errors/`, such as `task-not-found` (1.0.0-rc, wire
+/// §2.4).
 fn problem(kind: Value<'_>) -> Option<PeerFaultName> {
     let url = kind.as_str()?;
     let name = url.strip_prefix("https://a2a-protocol.org/errors/")?;

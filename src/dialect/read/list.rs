@@ -23,7 +23,7 @@ slots!(ListSlots {
     tenant: "tenant";
 });
 
-/// The params of ListTasks in addition to its filters, in every wire format.
+/// All params of ListTasks, in every wire format.
 const KNOWN: &[&str] = &[
     "contextId",
     "context_id",
@@ -45,12 +45,12 @@ const KNOWN: &[&str] = &[
 ];
 
 /// Whether ListTasks reads a member of this name. An unknown member may be a filter of another
-/// version, as `lastUpdatedAfter` of 1.0-rc: then the page shows more than requested.
+/// version, such as `lastUpdatedAfter` of 1.0-rc: then the page contains more tasks than requested.
 pub fn is_known_filter(name: &str) -> bool {
     KNOWN.contains(&name)
 }
 
-/// Wire §1.5: an explicit 0 is an error, absent is the default.
+/// Wire §1.5: an explicit 0 is an error; absent means the default.
 const PAGE_SIZES: RangeInclusive<u32> = 1..=100;
 
 /// Reads the params of ListTasks; all of them are optional.

@@ -27,14 +27,14 @@ slots!(MessageSlots {
 
 /// The identifiers of a message.
 pub(super) struct MessageIds<'p> {
-    /// True: it has its own id.
+    /// True: the message has its own id.
     pub has_id: bool,
     pub context_id: Option<RawString<'p>>,
     pub task_id: Option<RawString<'p>>,
 }
 
 /// Appends the packed message to `pack`. `REPLY`: a message of a server, which may lack an id, a
-/// known role, and parts. Compiled separately for each, because the checks differ.
+/// known role, and parts. Compiled separately for requests and replies, because the checks differ.
 pub(super) fn read<'p, const REPLY: bool>(
     rules: &Rules,
     cx: &ReadCx<'_>,
@@ -51,7 +51,7 @@ pub(super) fn read<'p, const REPLY: bool>(
     let context_id = identifier(message.at(slots.context_id), "message.contextId", cx)?;
     let task_id = identifier(message.at(slots.task_id), "message.taskId", cx)?;
     let role = match role(message.at(slots.role)) {
-        // A server's message is an agent's, even with another role.
+        // A server's message is from the agent, even if its role is unknown.
         Err(_) if REPLY && !rules.judges => Role::Agent,
         role => role?,
     };
@@ -62,7 +62,7 @@ pub(super) fn read<'p, const REPLY: bool>(
     packer.put_some(message_tag::TASK_ID, task_id.as_deref());
     packer.put(message_tag::ROLE, &[role as u8]);
     if (rules.proto || REPLY) && slots.parts == ValueSlot::default() {
-        // Wire §3.4: the name of a message's parts in the proto of 0.3.
+        // Wire §3.4: the proto of 0.3 names the parts of a message `content`.
         slots.parts = proto_slot(message, "content");
     }
     parts::<REPLY>(rules, cx, message.at(slots.parts), &mut packer)?;
@@ -78,7 +78,7 @@ pub(super) fn read<'p, const REPLY: bool>(
     Ok(MessageIds { has_id: message_id.is_some(), context_id, task_id })
 }
 
-/// Wire §1.6, Role: by any of its names or by its number.
+/// Wire §1.6, Role: a role by any of its names or by its number.
 #[inline(always)]
 fn role(value: Option<Value<'_>>) -> Result<Role, Fault> {
     const ROLES: &str = "must be a role: ROLE_USER or ROLE_AGENT, user or agent";

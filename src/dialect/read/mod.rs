@@ -1,8 +1,8 @@
-//! Reads params: one lenient reader for all generations; [`Rules`] are their only differences.
+//! Reads params: one lenient reader for all generations; [`Rules`] contains their differences.
 //!
 //! Wire §8 and Appendix B: every alias is accepted everywhere, unknown members are ignored, `null`
-//! is unset. Members are visited once; of repeated ones the last counts. An error names the wrong
-//! member.
+//! is unset. Members are visited once; of repeated members the last is used. An error names the
+//! wrong member.
 
 #[cfg(feature = "client")]
 mod artifact;
@@ -51,19 +51,19 @@ const INT32_MAX: u32 = i32::MAX as u32;
 /// The differences between the readers of two dialects.
 #[derive(Clone, Copy)]
 pub(super) struct Rules {
-    /// The family; 0.1 lets the client choose the task id and request history explicitly.
+    /// The wire family; in 0.1 the client chooses the task id and must request history explicitly.
     pub generation: Generation,
     /// True: `context:task` is a task id, and get and cancel may name the `contextId`.
     pub threads: bool,
     /// Largest `historyLength` of a get.
     pub history_max: u32,
-    /// True: the ProtoJSON of 0.3 (wire §3.4). Requests and parts also have its names, a data part
-    /// is a separate message, and an absent `blocking` in a configuration is false.
+    /// True: the ProtoJSON of 0.3 (wire §3.4). Requests and parts may also have its names, a data
+    /// part is a separate message, and an absent `blocking` in a configuration is false.
     pub proto: bool,
-    /// True: a message needs its id, and a part must contain the kind that it names. False:
+    /// True: a message needs an id, and a part must contain the kind that it names. False: the
     /// omissions and other names of known clients are accepted.
     pub strict: bool,
-    /// True: push configurations, also in messages, have their own header fields.
+    /// True: push configurations, also in messages, may have header fields.
     pub push_headers: bool,
     /// True: unknown parts and roles of replies are errors.
     pub judges: bool,
@@ -106,13 +106,13 @@ pub(super) fn call<'p>(
     }
 }
 
-/// Records the tenant of params that are otherwise not read.
+/// Records the tenant in params that are not read otherwise.
 fn only_tenant(cx: &ReadCx<'_>, params: Option<Value<'_>>) {
     let tenant = params.and_then(|params| params.get("tenant")).and_then(set);
     cx.tenant.set(tenant.map(|tenant| tenant.slot()).unwrap_or_default());
 }
 
-/// Absent, `null`, `{}` and `[]` are all "no params".
+/// Absent, `null`, `{}` and `[]` all mean "no params".
 fn usable(params: Option<Value<'_>>) -> Result<Option<Value<'_>>, Fault> {
     let Some(params) = params.and_then(set) else { return Ok(None) };
     match params.kind() {
@@ -133,8 +133,8 @@ macro_rules! slots {
         struct $name { $($slot: crate::json::ValueSlot,)+ }
 
         impl $name {
-            /// Fills the slots in place: they are many and are not moved.
-            #[inline(always)] // A reader is there for requests and one for replies.
+            /// Fills the slots in place, because the struct is large to move.
+            #[inline(always)] // Each reader is compiled once for requests, once for replies.
             fn fill(&mut self, object: Value<'_>) {
                 for (key, value) in object.members() {
                     let set = !value.is_null();
@@ -166,8 +166,8 @@ fn set(value: Value<'_>) -> Option<Value<'_>> {
     (!value.is_null()).then_some(value)
 }
 
-/// The position of a member that only the ProtoJSON of 0.3 has; separate, so that other readers
-/// need no slot.
+/// The position of a member that only the ProtoJSON of 0.3 has. The lookup is separate, so that
+/// other readers need no slot.
 #[cold]
 fn proto_slot(object: Value<'_>, name: &str) -> ValueSlot {
     object.get(name).and_then(set).map(|value| value.slot()).unwrap_or_default()
@@ -181,11 +181,11 @@ fn too_long(field: &'static str, bytes_max: usize) -> Fault {
     Fault::param(field, format!("must not be longer than {bytes_max} bytes"))
 }
 
-/// The text of a string between its quotes: in the body, or rewritten.
+/// The text of a string between its quotes: borrowed from the body, or rewritten.
 type RawString<'p> = Cow<'p, [u8]>;
 
 /// An identifier in canonical form; the empty string is unset (ProtoJSON default).
-#[inline(always)] // Most of those that a call could have are not there.
+#[inline(always)] // Most optional identifiers are absent.
 fn identifier<'p>(
     value: Option<Value<'p>>,
     field: &'static str,
@@ -197,7 +197,7 @@ fn identifier<'p>(
 }
 
 /// A string in canonical form.
-#[inline(always)] // Each id of a call is one; the call would cost as much as the work.
+#[inline(always)] // Every id needs it; a function call costs as much.
 fn canonical<'p>(
     value: Value<'p>,
     field: &'static str,
@@ -207,8 +207,8 @@ fn canonical<'p>(
     if text.len() > bytes_max { Err(too_long(field, bytes_max)) } else { Ok(text) }
 }
 
-/// The verbatim text of an object. An empty list counts as an empty object: PHP writes an empty map
-/// so.
+/// The verbatim text of an object. An empty list counts as an empty object, because PHP writes an
+/// empty map as a list.
 #[inline]
 fn object<'p>(value: Option<Value<'p>>, field: &'static str) -> Result<Option<Value<'p>>, Fault> {
     match value {
@@ -224,7 +224,8 @@ fn is_empty_list(value: Value<'_>) -> bool {
     value.kind() == Kind::Array && value.is_empty()
 }
 
-/// An empty object counts as an empty list: Lua writes an empty table so.
+/// Whether a value is a list. An empty object counts as one, because Lua writes an empty list as an
+/// object.
 fn is_list(value: Value<'_>) -> bool {
     match value.kind() {
         Kind::Array => true,
@@ -239,7 +240,7 @@ fn boolean(value: Option<Value<'_>>, field: &'static str) -> Result<Option<bool>
     value.as_bool().map(Some).ok_or_else(|| Fault::param(field, "must be true or false"))
 }
 
-/// A whole number in that range; ProtoJSON also allows it as a string.
+/// A whole number in `range`; ProtoJSON also allows a string.
 #[inline]
 fn count(
     value: Option<Value<'_>>,
@@ -271,13 +272,13 @@ fn whole_number(
     }
 }
 
-/// Text that outlives the reading: in the body, or at a position in the pack.
+/// Text that remains valid after reading: in the body, or at a position in the pack.
 enum Kept<'p> {
     Body(&'p [u8]),
     Pack(usize, usize),
 }
 
-/// Moves text that is not in the body to the end of `pack`.
+/// Copies text that is not in the body to the end of `pack`.
 fn keep<'p>(pack: &mut Vec<u8>, text: RawString<'p>) -> Kept<'p> {
     match text {
         Cow::Borrowed(text) => Kept::Body(text),

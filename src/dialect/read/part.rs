@@ -35,7 +35,7 @@ slots!(FileSlots {
 /// Why a part is invalid.
 pub(super) type PartError = Cow<'static, str>;
 
-/// The value of `kind` or `type`, if it is one of the three of 0.x.
+/// The value of `kind` or `type`, if it is one of the three names of 0.x.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Named {
     Text,
@@ -62,7 +62,7 @@ pub(super) fn read<const REPLY: bool>(
     let named =
         value.at(slots.kind).and_then(named).or_else(|| value.at(slots.type_).and_then(named));
     let is_named = |slot| value.at(slot).is_some_and(|name| name.kind() == Kind::String);
-    // ProtoJSON has no such member, and ignores unknown ones.
+    // ProtoJSON has no such member, and ignores unknown members.
     if rules.strict && !rules.proto && named.is_none() && is_named(slots.kind) {
         return Err("kind must be text, file or data".into());
     }
@@ -102,7 +102,7 @@ pub(super) fn read<const REPLY: bool>(
     of_file.fill(file);
     put_file(rules, cx, [file.at(of_file.bytes), file.at(of_file.uri)], packer)?;
     packer.put_some(part_tag::METADATA, metadata);
-    // The name may be next to the file: a part of 1.0 in an older frame (ACTS).
+    // The name may be next to the file: a part of 1.0 inside a message of 0.x (ACTS).
     let name = file.at(of_file.name).or(value.at(slots.filename));
     let media_type = file.at(of_file.media).or(value.at(slots.media));
     put_names::<REPLY>(cx, name, media_type, packer)
@@ -113,13 +113,13 @@ const ONE_OF: &str = "must hold exactly one of text, raw, url (or file) and data
 /// The possible contents of a part, in the order of [`ONE_OF`].
 type Contents<'p> = [Option<Value<'p>>; 5];
 
-/// The only content that is not empty; `None`: none, or more than one.
+/// The contents without empty values; `None`: not exactly one is left.
 #[cold]
 fn without_empty<const REPLY: bool>(
     named: Option<Named>,
     mut all: Contents<'_>,
 ) -> Option<Contents<'_>> {
-    // ProtoJSON: `null` is a value for `data`; next to another content it is an unset field of a
+    // ProtoJSON: `null` is a value of `data`; next to another content it is an unset field of a
     // serialised model.
     all[4] = all[4].and_then(set);
     if REPLY && !is_one_of(named, all) {
@@ -129,7 +129,7 @@ fn without_empty<const REPLY: bool>(
     is_one_of(named, all).then_some(all)
 }
 
-/// Whether there is exactly one content, and of the named kind.
+/// Whether exactly one content is present, and has the named kind.
 #[inline]
 fn is_one_of(named: Option<Named>, [text, raw, url, file, data]: Contents<'_>) -> bool {
     let is_file = raw.is_some() || url.is_some() || file.is_some();
@@ -159,7 +159,7 @@ pub(super) fn files(part: Value<'_>) -> [Option<Value<'_>>; 2] {
     [part.at(slots.raw), file.and_then(|file| file.at(of_file.bytes))]
 }
 
-/// The text of a part without other members, as nearly all parts of 1.0 are.
+/// The text of a part without other members; nearly all parts of 1.0 are like this.
 #[inline]
 fn only_text<'p>(value: Value<'p>) -> Option<&'p [u8]> {
     let mut members = value.members();
@@ -191,7 +191,7 @@ fn put_content(
     }
 }
 
-#[inline(always)] // Most parts have neither.
+#[inline(always)] // Most parts have neither name nor media type.
 fn put_names<const REPLY: bool>(
     cx: &ReadCx<'_>,
     filename: Option<Value<'_>>,
@@ -211,7 +211,7 @@ fn put_bytes(value: Value<'_>, packer: &mut Packer<'_>) -> Result<(), PartError>
     Ok(())
 }
 
-#[inline(always)] // Most parts have none.
+#[inline(always)] // Most parts have no such string.
 fn put_string(
     cx: &ReadCx<'_>,
     tag: u8,
@@ -262,7 +262,7 @@ fn put_file(
     }
 }
 
-/// Wire §3.4: the Struct inside a DataPart, `{"data":{…}}`; any other value is data itself.
+/// Wire §3.4: the Struct inside a DataPart, `{"data":{…}}`; any other value is the data itself.
 fn inner_data(data: Value<'_>) -> Value<'_> {
     let mut members = data.members();
     match (members.next(), members.next()) {
@@ -291,7 +291,7 @@ fn put_data(rules: &Rules, data: Value<'_>, metadata: Option<Value<'_>>, packer:
 
 /// The part metadata with which 0.x marks data that is not an object (wire §1.9).
 const MARK: &str = "data_part_compat";
-/// The same, as `put::wrapped_mark` appends it to metadata that is not empty.
+/// The mark as `json_out::wrapped_mark` appends it to metadata that is not empty.
 const MARK_AS_WRITTEN: &[u8] = b",\"data_part_compat\":true}";
 
 fn is_marked(metadata: Value<'_>) -> bool {
@@ -299,14 +299,14 @@ fn is_marked(metadata: Value<'_>) -> bool {
     mark.is_some_and(|(_, value)| value.as_bool() == Some(true))
 }
 
-/// `X` of `{"value": X}`.
+/// The value `X` in `{"value": X}`.
 fn only_value(data: Value<'_>) -> Option<Value<'_>> {
     let mut members = data.members();
     let (key, value) = members.next()?;
     (key.eq("value") && members.next().is_none()).then_some(value)
 }
 
-/// Appends metadata without the mark; verbatim if the mark is where Peregrine's writer puts it.
+/// Appends metadata without the mark; verbatim if Peregrine has written the mark.
 fn put_unmarked(metadata: Value<'_>, packer: &mut Packer<'_>) {
     let raw = metadata.raw();
     let before = raw.strip_suffix(MARK_AS_WRITTEN);

@@ -56,7 +56,7 @@ pub(super) fn read<'p>(
                 (_, Generation::V1, None) => return Err(missing("id")),
                 (Op::PushDelete, _, None) => return Err(missing("pushNotificationConfigId")),
                 (Op::PushDelete, ..) => PushCall::Delete { task_id, id },
-                // Before 1.0 a get without an id means the task's configuration.
+                // Before 1.0 a get without an id requests the task's configuration.
                 _ => PushCall::Get { task_id, id },
             }
         }
@@ -82,14 +82,14 @@ fn set<'p>(
     }
     let is_v01 = rules.generation == Generation::V01;
     if is_v01 && fields.task_id.is_none() {
-        // Its configurations have no ids.
+        // Configurations of 0.1 have no ids.
         fields.task_id = fields.id.take();
     }
     if fields.task_id.is_none() {
         return Err(missing(if is_v01 { "id" } else { "taskId" }));
     }
     if fields.is_null && is_v01 {
-        // Wire §1.5: a `null` configuration deletes the task's.
+        // Wire §1.5: a `null` configuration deletes the configuration of the task.
         let task_id = fields.task_id.unwrap_or_default();
         let task_id = keep(pack, task_id);
         let task_id = RawText::known(task_id.bytes(pack));
@@ -123,13 +123,14 @@ fn list<'p>(
     let pack: &'p [u8] = pack;
     Ok(PushCall::List {
         task_id: RawText::known(task_id.bytes(pack)),
-        // ProtoJSON's default counts as unset.
+        // 0, the default of ProtoJSON, counts as unset.
         page_size: page_size.filter(|size| *size > 0),
         page_token: page_token.map(|token| RawText::known(token.bytes(pack))),
     })
 }
 
-/// The task and its configuration: in 1.0 the `id` is the configuration's, before that the task's.
+/// The ids of a task and of its configuration: in 1.0 `id` is that of the configuration, before 1.0
+/// that of the task.
 fn reference<'p>(
     rules: &Rules,
     cx: &ReadCx<'_>,
@@ -149,7 +150,7 @@ fn reference<'p>(
     let config_id = of(slots.config_id, "pushNotificationConfigId")?;
     let in_path = named(cx, pack)?;
     let is_v1 = rules.generation == Generation::V1;
-    // If another member names the task, an `id` is the configuration's in each generation.
+    // If another member names the task, `id` is that of the configuration in every generation.
     let (task_id, config_id) = match is_v1 || in_path.is_some() || task_id.is_some() {
         true => (task_id, config_id.or(own)),
         false => (own, config_id),
@@ -183,7 +184,7 @@ pub(in crate::dialect) fn read_headers<'p>(
     }
     let config = params.at(around.config).ok_or_else(|| missing("config"))?;
     if config.is_null() {
-        // As in 0.1, it removes the configuration.
+        // As in 0.1, a `null` configuration deletes.
         return Ok(PushRequest { call: PushCall::Delete { task_id, id: None }, form });
     }
     let config = object(Some(config), "config")?.unwrap_or(config);
@@ -194,7 +195,7 @@ pub(in crate::dialect) fn read_headers<'p>(
     }
     fields.check(position)?;
     if fields.filter.is_some_and(|filter| !filter.takes_any_status()) {
-        let must = "must name status or final: no other event is posted";
+        let must = "must name status or final: other events are not posted";
         return Err(Fault::param(position.path("events"), must));
     }
     let mut slots = ContextSlots::default();

@@ -1,5 +1,5 @@
-//! The fields of a push configuration, in a request or in an answer: flat as in 1.0, or in a member
-//! as before (wire §1.6, §3.4).
+//! The fields of a push configuration, in a request or in an answer: flat as in 1.0, or inside a
+//! member as before 1.0 (wire §1.6, §3.4).
 
 use std::borrow::Cow;
 
@@ -49,9 +49,9 @@ pub(super) struct ConfigFields<'p> {
     pub scheme: Option<RawString<'p>>,
     pub credentials: Option<RawString<'p>>,
     pub filter: Option<PushFilter>,
-    /// Its own header fields, only in Evo AI: they are packed separately.
+    /// The configuration's own header fields, only in Evo AI: they are packed separately.
     pub headers: Option<Value<'p>>,
-    /// True: the member of the configuration is `null`.
+    /// True: the member that should contain the configuration is `null`.
     pub is_null: bool,
 }
 
@@ -67,7 +67,7 @@ impl ConfigFields<'_> {
         }
     }
 
-    /// Appends them packed.
+    /// Appends the fields in packed form.
     pub fn pack(&self, pack: &mut Vec<u8>) {
         let mut packer = Packer(pack);
         packer.put_some(push_tag::ID, self.id.as_deref());
@@ -102,7 +102,7 @@ pub(super) fn fields<'p>(
         put_some(&mut read.task_id, identifier(at.at(slots.task_id), "taskId", cx)?);
         let inner = at.at(slots.inner);
         if inner.is_some() {
-            // Around a configuration an id is the task's, as in 0.1.
+            // In an object around the configuration, `id` is that of the task, as in 0.1.
             put_some(&mut read.task_id, id.clone());
         }
         for name in [slots.name, slots.parent] {
@@ -119,7 +119,7 @@ pub(super) fn fields<'p>(
             at = object(Some(inner), position.whole())?.unwrap_or(inner);
             continue;
         }
-        // Its own id takes precedence over an outer one.
+        // The id inside the configuration takes precedence over an outer one.
         read.id = id.or(read.id);
         texts(cx, at, &slots, position, &mut read)?;
         return Ok(read);
@@ -127,7 +127,7 @@ pub(super) fn fields<'p>(
     Ok(read)
 }
 
-/// Reads a configuration that names neither itself nor a task.
+/// Reads a configuration that has neither an id nor a task id.
 ///
 /// # Errors
 /// `InvalidParams` with the member that is wrong.
@@ -160,7 +160,8 @@ fn texts<'p>(
         let mut slots = AuthenticationSlots::default();
         slots.fill(authentication);
         let of = |slot| authentication.at(slot);
-        // Of several schemes the first counts (wire §1.9); a single one is accepted, too.
+        // Of several schemes the first is used (wire §1.9); a string instead of an array is
+        // accepted, too.
         let first = of(slots.schemes).and_then(|schemes| match schemes.kind() {
             Kind::Array => schemes.elements().next(),
             _ => Some(schemes),
@@ -171,7 +172,7 @@ fn texts<'p>(
     Ok(())
 }
 
-/// The event filter; `None`: it has none.
+/// The event filter; `None`: the configuration has none.
 fn filter(
     at: Value<'_>,
     slots: &ConfigSlots,

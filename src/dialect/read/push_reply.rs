@@ -16,7 +16,7 @@ slots!(ConfigListSlots {
     next: "nextPageToken" | "next_page_token";
 });
 
-/// Its members are named as in 1.0.
+/// Errors name the members as in 1.0.
 const PLACE: ConfigPosition = ConfigPosition::of_set(PushForm::StreamResponse);
 
 /// Reads the configuration of a set or a get.
@@ -30,7 +30,7 @@ pub(super) fn one(
         Some(result) => config(cx, result, received)?,
         None => false,
     };
-    // 0.1 answers a get without a configuration with an empty one.
+    // 0.1 answers a get with an empty configuration if the task has none.
     if !is_some && op == Op::PushSet {
         return Err(ReadError::new("must be a push configuration"));
     }
@@ -39,7 +39,7 @@ pub(super) fn one(
     Ok(())
 }
 
-/// Reads a list of configurations: bare, or in a member.
+/// Reads a list of configurations: a bare array, or an array in a member.
 pub(super) fn list(
     cx: &ReplyCx<'_>,
     result: Option<Value<'_>>,

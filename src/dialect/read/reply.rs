@@ -1,8 +1,8 @@
 //! Reads a server's answers: one lenient reader for all generations and dialects (wire §8 to §10).
 //!
-//! Results may be wrapped or bare, with or without `kind`, in ProtoJSON or in the JSON of the slash
-//! generations; the shape decides. Empty or `null` is unset, unknown members are ignored. An answer
-//! that cannot be understood is an error that names the member, never a guess.
+//! Results may be wrapped or bare, with or without `kind`, in ProtoJSON or in the JSON of 0.1 to
+//! 0.3; the members identify the form. Empty or `null` is unset, unknown members are ignored. If an
+//! answer cannot be understood, the error names the member; the reader never guesses.
 
 use std::cell::Cell;
 
@@ -27,7 +27,7 @@ pub struct ReplyCx<'a> {
     pub proto: bool,
     /// The limits of ids, texts, parts and lists; the parser limits size and depth.
     pub limits: &'a Limits,
-    /// Maximum artifacts of a task; reading a list of them costs the square of their number.
+    /// Maximum artifacts of a task, because reading them costs the square of their number.
     pub artifacts_max: usize,
     /// Maximum tasks of a page.
     pub tasks_max: usize,
@@ -36,12 +36,12 @@ pub struct ReplyCx<'a> {
 }
 
 impl ReplyCx<'_> {
-    /// The reading rules for its messages and parts.
+    /// The reading rules for messages and parts of answers.
     pub(super) fn rules(&self) -> Rules {
         Rules { proto: self.proto, judges: self.is_strict, ..Rules::of(self.generation) }
     }
 
-    /// The context of the readers of messages and parts, which requests share.
+    /// The context for the readers of messages and parts, which requests use, too.
     pub(super) fn read_cx(&self) -> ReadCx<'_> {
         ReadCx {
             op: Op::Send,
@@ -94,7 +94,7 @@ pub fn read(
         }
         Op::PushSet | Op::PushGet => push_reply::one(cx, op, result, received),
         Op::PushList => push_reply::list(cx, result, received),
-        // Wire §1.5: null, `{}` or nothing at all.
+        // Wire §1.5: the result is `null`, `{}` or absent.
         Op::PushDelete => Ok(()),
         Op::ExtendedCard => card(result, received),
     };
@@ -135,7 +135,7 @@ pub fn looks_like_item(value: Value<'_>) -> bool {
     is_named || value.at(slots.role).is_some() || members.into_iter().any(is_object)
 }
 
-/// Reads a value that its shape identifies: a task, a message, an event.
+/// Reads a value that is identified by its members: a task, a message, an event.
 fn shaped(
     cx: &ReplyCx<'_>,
     op: Op,
@@ -177,8 +177,8 @@ fn shaped(
     Ok(())
 }
 
-/// The content of a doubly wrapped result: in another envelope, in the model of Pydantic, or in the
-/// proto's `payload`; at most three levels.
+/// The content of a result that is wrapped once more: in another envelope, in a model of Pydantic,
+/// or in the proto's `payload`; at most three levels.
 #[cold]
 fn unwrapped<'p>(cx: &ReplyCx<'_>, value: Value<'p>) -> Option<Value<'p>> {
     const WRAPPERS: [&str; 4] = ["result", "root", "payload", "response"];
@@ -193,7 +193,7 @@ fn unwrapped<'p>(cx: &ReplyCx<'_>, value: Value<'p>) -> Option<Value<'p>> {
     Some(inner)
 }
 
-/// The kind of a result, the member that contains it (empty: it is bare), and its value.
+/// The kind of a result, the member that contains it (empty: bare), and its value.
 fn shape<'p>(
     cx: &ReplyCx<'_>,
     op: Op,
@@ -233,8 +233,8 @@ fn shape<'p>(
     }
     if status.is_some() {
         let has_lists = at(slots.artifacts).is_some() || at(slots.history).is_some();
-        // 0.1 streams no task; other generations mark the last event, or name the task by another
-        // member (wire §1.6).
+        // 0.1 streams no tasks; other generations mark the last event, or use another member for
+        // the task id (wire §1.6).
         let is_update = at(slots.task_id).is_some()
             || at(slots.is_final).is_some()
             || (cx.generation == Generation::V01 && !has_lists);
@@ -305,7 +305,7 @@ fn card(result: Option<Value<'_>>, received: &mut Received) -> Result<(), ReadEr
     Ok(())
 }
 
-/// The error of a reader shared with requests, as a path in the server's answer.
+/// Converts the error of a reader that requests use, too, to a path in the server's answer.
 #[cold]
 pub(super) fn wrong(fault: Fault) -> ReadError {
     let field = fault.field.unwrap_or_default();
@@ -313,12 +313,12 @@ pub(super) fn wrong(fault: Fault) -> ReadError {
     ReadError { path: member.to_owned(), expected: fault.detail }
 }
 
-/// Why a task's log rejects the received content.
+/// Why the log of a task rejects received content.
 #[cold]
 pub(super) fn refused(refusal: Refusal) -> ReadError {
     ReadError::new(match refusal {
-        Refusal::Terminal => "must not continue after its end",
-        Refusal::TooLarge => "must not be longer than a task can be",
-        Refusal::TooManyArtifacts => "must not have more artifacts than a task can have",
+        Refusal::Terminal => "must not have events after the task has ended",
+        Refusal::TooLarge => "must not be larger than the size limit of a task",
+        Refusal::TooManyArtifacts => "must not have more artifacts than the limit of a task",
     })
 }

@@ -38,9 +38,9 @@ slots!(ConfigurationSlots {
     if_generation: "ifGenerationMatch" | "if_generation_match";
 });
 
-/// The error for `ifGenerationMatch`: A2A 1.1 has it, and this server serves 1.0 at most. If it
-/// were ignored, as A2A 1.0 §5.7 requires for unknown members, a client could overwrite a state
-/// that it has not seen, so a message with it to a task is rejected (`docs/adr/0024`).
+/// The error for `ifGenerationMatch` of A2A 1.1; this server serves at most 1.0. A2A 1.0 §5.7
+/// requires servers to ignore unknown members, but then a client could overwrite a state that it
+/// has not seen. So a message to a task is rejected if it has this member (`docs/adr/0024`).
 pub const NO_GENERATIONS: (&str, &str) = (
     "configuration.ifGenerationMatch",
     "is part of A2A 1.1, which is not served here: send the message without it, or to a server of \
@@ -48,7 +48,7 @@ pub const NO_GENERATIONS: (&str, &str) = (
 );
 
 impl Rules {
-    /// The meaning of `historyLength`: in 0.1 absent means none, since there `None` would mean all.
+    /// The value for an absent `historyLength`: in 0.1 it means none, while `None` means all.
     pub(super) fn history(&self, asked: Option<u32>) -> Option<u32> {
         match self.generation {
             Generation::V01 => Some(asked.unwrap_or(0)),
@@ -109,7 +109,7 @@ pub(super) fn read<'p>(
 
 type Id<'p> = Option<RawString<'p>>;
 
-/// The task and the conversation of the message.
+/// The task id and the context id of the message.
 fn targets<'p>(
     rules: &Rules,
     cx: &ReadCx<'_>,
@@ -118,7 +118,7 @@ fn targets<'p>(
     message: message::MessageIds<'p>,
 ) -> Result<(Id<'p>, Id<'p>), Fault> {
     let task_id = match rules.generation {
-        // 0.1: `id` is chosen by the client; it always names the task.
+        // 0.1: the client chooses `id`, which always names the task.
         Generation::V01 => {
             let id = identifier(params.at(slots.id), "id", cx)?;
             let id =
@@ -152,7 +152,7 @@ struct SendOptions<'p> {
     history: Option<u32>,
     modes: Option<Value<'p>>,
     push: Option<Value<'p>>,
-    /// True: it is only for a task of one generation (A2A 1.1).
+    /// True: the message is only for a certain generation of the task (A2A 1.1).
     has_generation: bool,
 }
 
@@ -178,11 +178,11 @@ fn send_options<'p>(
         blocking = boolean(of(slots.blocking), "configuration.blocking")?;
         modes = of(slots.modes);
         has_generation = of(slots.if_generation).is_some();
-        // ProtoJSON omits false, so it cannot be stated otherwise.
+        // ProtoJSON omits false, so an absent `blocking` means false.
         unsaid = rules.proto;
     }
     let at_once = match rules.generation {
-        // 0.1 has no way to ask for an early answer.
+        // 0.1 has no option for an early answer.
         Generation::V01 => false,
         Generation::V03 => blocking.map(|wait| !wait).or(at_once).unwrap_or(unsaid),
         Generation::V1 => at_once.or(blocking.map(|wait| !wait)).unwrap_or(false),
@@ -207,7 +207,7 @@ fn send_options<'p>(
 
 /// Packs a configuration after the packed message, and returns its position; `None`: it has no URL
 /// and is ignored (wire §10, trap 30).
-#[cold] // Few clients send one.
+#[cold] // Few clients send a configuration.
 #[inline(never)]
 fn pack_push(
     rules: &Rules,
@@ -218,7 +218,7 @@ fn pack_push(
     let tenant = cx.tenant.get();
     let position = ConfigPosition::of_message(PushForm::of(rules.generation));
     let mut fields = push_config::fields(cx, value, position)?;
-    // The call has its own tenant and names its task itself.
+    // The call itself has the tenant and names the task.
     cx.tenant.set(tenant);
     fields.task_id = None;
     if fields.url.is_none() {

@@ -16,7 +16,7 @@ slots!(MessageSlots {
     parts: "parts";
 });
 
-/// The documented sizes of a dialect, each with the name of its limit.
+/// The documented size limits of a dialect, each with the name of the limit.
 pub(in crate::dialect) struct Sizes {
     /// Bytes of a file, decoded.
     pub file: (usize, &'static str),
@@ -33,7 +33,7 @@ impl Sizes {
         let mut slots = ParamsSlots::default();
         slots.fill(params);
         match params.at(slots.message) {
-            // A message smaller than both limits cannot contain anything larger.
+            // A message smaller than both limits cannot exceed either.
             Some(message) if message.raw().len() > self.message.0.min(self.file.0) => {
                 self.check_message(message)
             }
@@ -53,14 +53,15 @@ impl Sizes {
                 bytes -= text.len();
                 let (most, name) = self.file;
                 if base64::decoded_len(text) > most {
-                    let wrong = format!("part {index}: a file has {most} bytes at most ({name})");
+                    let wrong = format!("part {index}: its file exceeds {most} bytes ({name})");
                     return Err(Fault::param("message.parts", wrong));
                 }
             }
         }
         let (most, name) = self.message;
         if bytes > most {
-            let wrong = format!("must not be longer than {most} bytes without its files ({name})");
+            let wrong =
+                format!("must not be longer than {most} bytes, not counting its files ({name})");
             return Err(Fault::param("message", wrong));
         }
         Ok(())
@@ -96,7 +97,7 @@ mod tests {
                 assert_eq!(of(&part), None, "{part}");
             }
         }
-        let wrong = "message.parts part 1: a file has 6 bytes at most (files)";
+        let wrong = "message.parts part 1: its file exceeds 6 bytes (files)";
         for large in ["AAAAAAAAAA", "AAAAAAAAAA==", "AAAAAAAAAAA=", "AAAAAAAAAAAA", r"\/AAAAAAAAA"]
         {
             for part in [
@@ -116,12 +117,13 @@ mod tests {
             let text = "x".repeat(bytes - frame.len());
             check(&format!(r#"{{"message":{{"parts":[{{"text":"{text}"}},{{"raw":"{file}"}}]}}}}"#))
         };
-        let wrong = "message must not be longer than 100 bytes without its files (messages)";
+        let wrong = "message must not be longer than 100 bytes, not counting its files (messages)";
         for file in ["", "AAAAAAAA", r"\/\/\/\/"] {
             assert_eq!(sized(100, file), None);
             assert_eq!(sized(101, file).as_deref(), Some(wrong));
         }
-        // A text under another name is not a file, and an invalid message is left to the reader.
+        // Text under another name is not a file, and an invalid message is rejected later by the
+        // reader.
         let long = "A".repeat(101);
         assert_eq!(of(&format!(r#"{{"data":"{long}"}}"#)).as_deref(), Some(wrong));
         let repeated = format!(r#"{{"message":{{}},"message":"{long}"}}"#);

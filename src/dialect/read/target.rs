@@ -68,8 +68,8 @@ pub(super) fn read<'p>(
     })
 }
 
-/// The resume position of a subscriber without a header for it, as over WebSocket: the number of
-/// the last event it has seen. ProtoJSON writes 64 bits as a string.
+/// The resume position of a subscriber that cannot send a header, as over WebSocket: the number of
+/// the last event it has seen. ProtoJSON writes 64-bit numbers as strings.
 fn event_id(value: Option<Value<'_>>, field: &'static str) -> Result<Option<u64>, Fault> {
     let Some(value) = value else { return Ok(None) };
     let number = match value.as_str() {
@@ -119,7 +119,7 @@ fn wait(seconds: Option<Value<'_>>, after: Option<Value<'_>>) -> Result<Option<T
     Ok(Some(TaskWait { wait_ms, after }))
 }
 
-/// The task in the path.
+/// The task id in the path.
 pub(super) fn named<'p>(cx: &ReadCx<'_>, pack: &mut Vec<u8>) -> Result<Option<Kept<'p>>, Fault> {
     let Some(id) = cx.task else { return Ok(None) };
     if id.len() > cx.limits.identifier_bytes_max {
@@ -154,7 +154,7 @@ fn ids<'p>(
 }
 
 /// LangSmith's compound task ids (wire §8): `thread:run` is run `run` of thread `thread`, if the
-/// call names that context or none; otherwise the colon is part of the id.
+/// call names that thread as its context, or no context; otherwise the colon is part of the id.
 pub(super) fn split_thread<'p>(
     id: RawString<'p>,
     context_id: Option<RawString<'p>>,

@@ -37,7 +37,7 @@ slots!(PageSlots {
     total: "totalSize" | "total_size";
 });
 
-/// Reads a task, and adds it to the received ones.
+/// Reads a task, and adds it to the received tasks.
 pub(super) fn read(
     cx: &ReplyCx<'_>,
     value: Value<'_>,
@@ -72,7 +72,7 @@ pub(super) fn read(
         each(artifacts, "artifacts", |artifact| {
             if index >= cx.artifacts_max {
                 let most = cx.artifacts_max;
-                return Err(ReadError::new(format!("is one more than {most}")));
+                return Err(ReadError::new(format!("exceeds the limit of {most} artifacts")));
             }
             scratch.clear();
             let last_chunk = artifact::read(cx, artifact, index, &mut scratch)?.last_chunk;
@@ -129,8 +129,8 @@ pub(super) fn status(
     Ok(ReadStatus { state, at_ms, has_message: message.is_some() })
 }
 
-/// A state by any of its names or by its number; ProtoJSON omits the unspecified one. A task in an
-/// unknown state counts as unfinished.
+/// A state by any of its names or by its number; ProtoJSON omits the unspecified state. A task in
+/// an unknown state counts as unfinished.
 fn state(cx: &ReplyCx<'_>, value: Option<Value<'_>>) -> Result<TaskState, ReadError> {
     let Some(value) = value else { return Ok(TaskState::Unspecified) };
     let state = match value.text() {
@@ -146,7 +146,7 @@ fn state(cx: &ReplyCx<'_>, value: Option<Value<'_>>) -> Result<TaskState, ReadEr
     }
 }
 
-/// Names in another case, and the British form in any case (wire §8, §10 trap 16).
+/// A state by a name in another case, or by the British form in any case (wire §8, §10 trap 16).
 #[cold]
 fn state_by_other_name(name: &[u8]) -> Option<TaskState> {
     if name.len() > 32 {
@@ -161,8 +161,8 @@ fn state_by_other_name(name: &[u8]) -> Option<TaskState> {
     }
 }
 
-/// Milliseconds since the Unix epoch; 0: no time. A time without an offset is read as UTC, which
-/// A2A recommends.
+/// Milliseconds since the Unix epoch; 0: no time. A time without an offset is read as UTC, as A2A
+/// recommends.
 fn timestamp(value: Option<Value<'_>>) -> Result<u64, ReadError> {
     let Some(value) = value else { return Ok(0) };
     let expected = || ReadError::at("timestamp", "must be an RFC 3339 timestamp");
@@ -200,7 +200,7 @@ pub(super) fn page(
     let total = count(of(slots.total), "totalSize", 0..=u32::MAX).map_err(wrong)?;
     each(tasks, "tasks", |task| match received.tasks_len() < cx.tasks_max {
         true => read(cx, task, received),
-        false => Err(ReadError::new(format!("is one more than {}", cx.tasks_max))),
+        false => Err(ReadError::new(format!("exceeds the limit of {} tasks", cx.tasks_max))),
     })?;
     next_page(cx, of(slots.next), received)?;
     let shown = received.tasks_len() as u64;

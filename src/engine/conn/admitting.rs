@@ -19,7 +19,7 @@ pub(in crate::engine) struct LateRefusal {
 }
 
 impl Conn {
-    /// Refuses a request, or lets it wait for at most [`ADMISSION_MS_MAX`] from `asked_ms` on.
+    /// Refuses a request, or lets it wait until [`ADMISSION_MS_MAX`] after `asked_ms`.
     #[inline(never)]
     pub(super) fn not_admitted(
         &mut self,
@@ -55,7 +55,7 @@ impl Conn {
             return Step::Wait;
         }
         let refusal = late.refusal;
-        // The head is complete and was parsed before.
+        // The head is complete, and was parsed successfully before.
         let Ok(Found::Complete(layout)) = cx.worker.heads.read(rest.bytes(), 0, |_, _| true) else {
             return Step::Over(Next::Abort);
         };
@@ -71,8 +71,8 @@ impl Conn {
         Step::Over(Next::Close)
     }
 
-    /// Writes the last answer of a connection for a request that is not admitted: nothing after its
-    /// head is read.
+    /// Writes the last answer of a connection for a request that is not admitted: no input after
+    /// its head is read.
     pub(in crate::engine) fn refuse_caller(
         &mut self,
         cx: &mut Cx<'_>,

@@ -13,17 +13,17 @@ use crate::{
 
 /// Whether a complete body can be parsed.
 pub(in crate::engine) enum ParseTurn {
-    /// At once.
+    /// Yes, with the buffers of the worker.
     Small,
-    /// With these buffers.
+    /// Yes, with these buffers.
     Large(Box<Lease>),
-    /// When the connection is woken.
+    /// Not before the connection is woken.
     Later,
 }
 
 impl Conn {
-    /// Whether a body of this length can be parsed; if it waits, its time limit starts anew. A
-    /// compressed body may count as large.
+    /// Whether a body of this length can be parsed now. If it waits, its time limit restarts. A
+    /// compressed body counts as large.
     pub(in crate::engine) fn turn(
         &mut self,
         cx: &Cx<'_>,
@@ -70,7 +70,7 @@ impl Conn {
         Step::Ate(total)
     }
 
-    /// Handles a request with a complete body, using the buffers of a large one if needed.
+    /// Handles a request with a complete body; `lease`: the buffers for a large body.
     pub(in crate::engine) fn respond(
         cx: &mut Cx<'_>,
         lease: Option<Box<Lease>>,

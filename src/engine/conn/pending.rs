@@ -28,7 +28,8 @@ impl Conn {
             // The head of a stream may have been sent.
             self.kept = kept;
             // Otherwise a disconnected caller would hold its slot until the task ends. A peer that
-            // only shut down writing looks the same; nginx, too, treats it as disconnected (499).
+            // only shuts down writing cannot be distinguished; nginx, too, treats such a peer as
+            // disconnected (499).
             return if eof { Step::Over(Next::Abort) } else { Step::Wait };
         };
         self.set_state(cx, handled, kept);

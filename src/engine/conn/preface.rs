@@ -8,7 +8,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FRAME_HEAD: usize = 9;
 
 impl Conn {
-    /// Examines the first bytes of a connection; `None`: they are HTTP/1.1.
+    /// Examines the first bytes of a connection; `None`: they are not HTTP/2.
     pub(super) fn preface(&mut self, cx: &mut Cx<'_>, rest: &[u8], eof: bool) -> Option<Step> {
         if !cfg!(feature = "grpc") || !PREFACE.starts_with(&rest[..rest.len().min(PREFACE.len())]) {
             self.is_new = false;
@@ -22,7 +22,7 @@ impl Conn {
             self.is_new = false;
             return None;
         }
-        // It may become either; the time limit of a head applies.
+        // The bytes may still become HTTP/1.1 or HTTP/2; the time limit of a head applies.
         if let State::Reading { scanned, .. } = &mut self.state
             && *scanned == 0
         {
@@ -33,7 +33,7 @@ impl Conn {
     }
 }
 
-/// Whether the frame after the preface is SETTINGS: a peer that sends only the preface gets no
+/// Whether the frame after the preface is SETTINGS. A peer that sends only the preface gets no
 /// answer.
 fn begins_settings(head: &[u8; FRAME_HEAD]) -> bool {
     const SETTINGS: u8 = 4;

@@ -27,7 +27,7 @@ pub(super) struct HeadRefusal {
 }
 
 impl Conn {
-    /// Notes the CORS fields for a request with an accepted host.
+    /// Stores the CORS fields for a request with an accepted host.
     #[inline(always)]
     pub(super) fn note_page(&mut self, config: &ServerConfig, head: &Head<'_>) {
         if config.cors.is_on() {
@@ -35,15 +35,15 @@ impl Conn {
         }
     }
 
-    /// Refuses the head that begins here: it is malformed or too large, or its body is too large.
+    /// Refuses a request with a malformed or too large head, or a too large body.
     #[cold]
     pub(super) fn reject_head(&mut self, cx: &mut Cx<'_>, bytes: &[u8], reject: Reject) -> Step {
         self.cors = cx.engine.config.cors.of_refused(bytes);
         self.reject(cx, reject)
     }
 
-    /// Why only the head of a request is read, although it is valid: its host is not accepted (then
-    /// without CORS fields), or its body is too long.
+    /// Refuses a request with a valid head if its host is not accepted (without CORS fields), or
+    /// its body is too long.
     #[inline(always)]
     pub(super) fn refused_head(
         &mut self,
@@ -69,7 +69,7 @@ impl Conn {
         self.reject_with(cx, reject.into())
     }
 
-    /// Answers input that is not HTTP or arrives too slowly; nothing after it is parsed.
+    /// Answers input that is not HTTP or arrives too slowly; no input after it is parsed.
     pub(in crate::engine) fn reject_with(
         &mut self,
         cx: &mut Cx<'_>,

@@ -15,7 +15,7 @@ impl Conn {
     /// Writes the new events of a stream, and its end.
     pub(super) fn streaming(&mut self, cx: &mut Cx<'_>, eof: bool) -> Step {
         let State::Streaming(stream) = &mut self.state else { return Step::Wait };
-        // A disconnected subscriber costs nothing more; its task continues.
+        // The stream of a disconnected subscriber ends; the task continues.
         if eof {
             return Step::Over(Next::Abort);
         }

@@ -1,4 +1,4 @@
-//! Authentication of a request: started when its head is there, and polled until it is decided.
+//! Authentication of a request: started when its head has arrived, and polled until it is decided.
 
 #[cfg(feature = "grpc")]
 use std::net::IpAddr;
@@ -18,8 +18,8 @@ use crate::{
 use crate::{engine::Engine, service::Peer};
 
 impl Exchange {
-    /// True: the credential of the request is not checked yet, or its refusal is delayed; the body
-    /// is not read meanwhile.
+    /// True: the credential of the request is not checked yet, or the refusal is delayed. The body
+    /// is not read until then.
     #[cfg(feature = "grpc")]
     pub(crate) fn is_admitting(&self) -> bool {
         match &self.state {
@@ -29,7 +29,7 @@ impl Exchange {
         }
     }
 
-    /// True: the connection of the request is to close after its answer.
+    /// True: the connection of the request must close after the answer.
     #[cfg(feature = "grpc")]
     pub(crate) fn closes_connection(&self) -> bool {
         self.closes
@@ -81,7 +81,7 @@ impl Exchange {
                     (*is_whole, self.body) = (true, Vec::new());
                 }
                 *caller = Some(admission);
-                // The time limit of its body starts now.
+                // The time limit of the body starts now.
                 self.since_ms = cx.now.mono_ms;
                 return true;
             }

@@ -12,10 +12,10 @@ use crate::{
     limits::Limits,
 };
 
-/// The error text for a body with another length than its head declares.
+/// The error text for a body with a length other than the declared length.
 const LENGTH_DIFFERS: &str = "the length of the body differs from Content-Length";
 
-/// The size limit of a request's body. Its path is examined only if that matters.
+/// The size limit of a request's body. The path is examined only if the limit may depend on it.
 pub(super) fn limit(cx: &Cx<'_>, head: &Head<'_>, is_grpc: bool) -> BodyLimit {
     let limits = cx.engine.limits();
     match head.body() {
@@ -41,13 +41,13 @@ pub(super) fn begin(head: HeadBuf, has_body: bool, limit: BodyLimit) -> Exchange
 }
 
 impl Exchange {
-    /// True: the body is needed. Otherwise the host may drop its data.
+    /// True: the body is needed. False: the driver may drop its data.
     pub fn wants_body(&self) -> bool {
         matches!(self.state, ExchangeState::Body { is_whole: false, .. })
     }
 
-    /// Appends a piece of the body. Beyond `body_bytes_max`, or the limit of its path, the request
-    /// is refused; a gRPC message has the same limit, and is refused as soon as its length has
+    /// Appends a piece of the body. A request above `body_bytes_max`, or the limit of its path, is
+    /// refused. A gRPC message has the same limit, and is refused as soon as its length has
     /// arrived.
     pub fn push(&mut self, limits: &Limits, piece: &[u8]) {
         let ExchangeState::Body { head, is_whole, .. } = &mut self.state else { return };
@@ -63,7 +63,7 @@ impl Exchange {
                 self.state = ExchangeState::Refused(self.limit.too_large());
             }
             BodyFraming::Length(said) => {
-                // Memory for the declared length is reserved only in step with the bytes received.
+                // The reserved memory grows with the bytes received, up to the declared length.
                 let room = (said as usize).min(2 * length).max(length);
                 self.body.reserve_exact(room - self.body.len());
                 self.body.extend_from_slice(piece);

@@ -1,4 +1,4 @@
-//! The output of an exchange to its sink: its order, and when it may be sent.
+//! The delivery of an exchange's output to its sink, in order, and once it is durable.
 
 use super::{Exchange, ExchangeState, ResponseSink};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Exchange {
-    /// Writes the new events of its stream, and returns the record that they show.
+    /// Writes the new events of the stream, and returns the record that they show.
     pub(super) fn follow_stream(&mut self, cx: &mut Cx<'_>) -> u64 {
         let ExchangeState::Streaming(stream) = &mut self.state else { return 0 };
         let room = cx.engine.limits().output_bytes_max.saturating_sub(cx.unsent);
@@ -30,7 +30,7 @@ impl Exchange {
         record
     }
 
-    /// Holds back the output if it shows a record, which happens only with a tap.
+    /// Holds back the output if it shows a record; only a server with a tap has records.
     pub(super) fn note_record(&mut self, cx: &mut Cx<'_>, record: u64) {
         if record > 0 && (!cx.out.is_empty() || self.parts.has_news()) {
             self.held = std::mem::take(cx.out);
@@ -38,7 +38,7 @@ impl Exchange {
         }
     }
 
-    /// True: nothing is held back.
+    /// True: no output is held back.
     pub(super) fn is_durable(&mut self, cx: &mut Cx<'_>) -> bool {
         let (Some(record), Some(tap)) = (self.record, &cx.engine.tap) else { return true };
         if !self.wait.is_durable(&**tap, record, cx.wake) {
@@ -49,7 +49,7 @@ impl Exchange {
         true
     }
 
-    /// Gives everything to the sink.
+    /// Passes all output to the sink.
     pub(super) fn deliver(&mut self, out: &mut Vec<u8>, sink: &mut dyn ResponseSink) {
         if let Some(head) = self.parts.take_head() {
             self.has_begun = true;

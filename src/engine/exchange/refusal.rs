@@ -16,7 +16,7 @@ use crate::{
     service::{Peer, observe::RefusedRequest},
 };
 
-/// The CORS fields for a request: none if its host is not accepted.
+/// The CORS fields for a request; no fields if its host is not accepted.
 pub(super) fn page(
     config: &ServerConfig,
     peer: Peer<'_>,

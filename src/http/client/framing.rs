@@ -1,24 +1,24 @@
 //! How long the body of a response is (RFC 9112 §6.3).
 //!
-//! One numbered function follows the RFC for a client; the rules that requests share are the
-//! server's: two lengths, even equal ones, a length in addition to a coding, and any coding that is
-//! not exactly `chunked` are refused. An intermediary could read them differently, and then the
-//! next response would not be the answer to the next request.
+//! One function follows the numbered steps of the RFC for a client. The rules that requests share
+//! are those of the server: two lengths, even equal ones, a length in addition to a coding, and any
+//! coding that is not exactly `chunked` are refused. An intermediary could read them differently,
+//! and the next response would then not belong to the next request.
 
 use crate::http::{BodyFraming, Method, Reject, Version, framing, response};
 
 /// How the body of a response is delimited (RFC 9112 §6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResponseFraming {
-    /// There is no body.
+    /// The response has no body.
     None,
-    /// Exactly so many bytes follow the head, possibly none.
+    /// Exactly this number of bytes follows the head, possibly 0.
     Length(u64),
     /// The body is a sequence of chunks (RFC 9112 §7.1).
     Chunked,
-    /// The body ends where the connection does.
+    /// The body ends when the server closes the connection.
     UntilClose,
-    /// Non-HTTP bytes follow: the connection became a tunnel.
+    /// Bytes of another protocol follow: the connection is now a tunnel.
     Tunnel,
 }
 
@@ -29,8 +29,8 @@ pub(super) struct StatusLine {
     pub(super) status: u16,
 }
 
-/// The length of the body of a response to a request with `method`; the fields were seen at most
-/// once each.
+/// The framing of the body of a response to a request with `method`. The caller has checked that
+/// each field appears at most once.
 ///
 /// # Errors
 /// [`Reject::EncodingOnHttp10`], [`Reject::LengthAndEncoding`], [`Reject::EncodingInvalid`],
@@ -44,20 +44,21 @@ pub(super) fn body(
     body_bytes_max: u64,
 ) -> Result<ResponseFraming, Reject> {
     let StatusLine { version, status } = line;
-    // RFC 9112 §6.3 (1): HEAD, 1xx, 204 and 304 end at the empty line, whatever the fields say.
+    // RFC 9112 §6.3 (1): HEAD, 1xx, 204 and 304 end at the empty line, whatever the fields are.
     if method == Method::Head || !response::has_body(status) {
         return Ok(ResponseFraming::None);
     }
-    // RFC 9112 §6.3 (2): 2xx to CONNECT makes a tunnel, and a client MUST ignore both fields.
+    // RFC 9112 §6.3 (2): 2xx to CONNECT opens a tunnel, and a client MUST ignore both fields.
     if method == Method::Connect && matches!(status, 200..=299) {
         return Ok(ResponseFraming::Tunnel);
     }
-    // RFC 9112 §6.3 (3) to (6), and §6.1: as strict as with a request. (4) would let a client read
-    // another final coding until the close, and (5) a list of equal lengths: refused as well.
+    // RFC 9112 §6.3 (3) to (6), and §6.1: as strict as for a request. (4) allows a client to read
+    // another final coding until the close, and (5) a list of equal lengths: both are refused.
     match framing::body(version, transfer_encoding, content_length, body_bytes_max)? {
         BodyFraming::Chunked => Ok(ResponseFraming::Chunked),
         BodyFraming::Length(length) => Ok(ResponseFraming::Length(length)),
-        // RFC 9112 §6.3 (7) is about requests; (8): a response with neither ends with the close.
+        // RFC 9112 §6.3 (7) is about requests; (8): a response without both fields ends with the
+        // close.
         BodyFraming::None => Ok(ResponseFraming::UntilClose),
     }
 }

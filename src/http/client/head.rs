@@ -1,8 +1,8 @@
-//! A response head as borrowed views, read line by line while it arrives.
+//! A response head as borrowed views, read line by line as it arrives.
 //!
-//! Every byte is read once, and each line as soon as it is whole, so the outcome does not depend on
-//! how the bytes were cut into reads. Lines end only in CRLF, no line is folded, none comes before
-//! the status line, and the only control byte allowed is the tab.
+//! Each line is read once, as soon as it is complete, so the outcome does not depend on how the
+//! bytes were split into reads. Lines end only in CRLF, lines are not folded, the status line is
+//! the first line, and the only allowed control byte is the tab.
 
 use super::{
     ResponseFraming, ResponseLimits, ResponseReject,
@@ -10,14 +10,14 @@ use super::{
 };
 use crate::http::{Method, Reject, Version, fields, line::is_token, scan::value_len};
 
-/// The positions and meanings of the parts of a head; reused from head to head.
+/// The positions and meanings of the parts of a head; reused for the next head.
 ///
-/// It borrows nothing: read it through [`ResponseLayout::head`].
+/// The layout borrows nothing: read the head through [`ResponseLayout::head`].
 #[derive(Debug)]
 pub struct ResponseLayout {
     /// The start of the incomplete line.
     line_at: usize,
-    /// Bytes of that line without control bytes so far.
+    /// Bytes of the incomplete line that were scanned and have no control byte.
     seen: usize,
     is_whole: bool,
     version: Version,
@@ -26,9 +26,9 @@ pub struct ResponseLayout {
     framing: ResponseFraming,
     body_bytes_max: u64,
     fields: Vec<FieldOffsets>,
-    /// The first `Content-Type`; every answer needs it.
+    /// The first `Content-Type`, because every answer is checked for it.
     media: Option<FieldOffsets>,
-    /// The request method and the limits of an accepted head; `None`: not accepted, or not yet.
+    /// The request method and the limits of an accepted head; `None`: no head was accepted yet.
     accepted: Option<(Method, ResponseLimits)>,
 }
 
@@ -51,7 +51,7 @@ pub struct ReceivedHead<'b> {
 /// The beginning of every accepted status line.
 const HTTP_1: &[u8; 7] = b"HTTP/1.";
 
-/// Bytes of `HTTP/1.1 200`. A space and the reason follow.
+/// Bytes of `HTTP/1.1 200`; a space and the reason follow.
 const BEFORE_REASON: usize = 12;
 
 impl Default for ResponseLayout {
@@ -73,20 +73,21 @@ impl Default for ResponseLayout {
 }
 
 impl ResponseLayout {
-    /// Clears the head, and keeps its memory for the next one.
+    /// Clears the head, and retains its memory for the next one.
     pub fn clear(&mut self) {
         let fields = std::mem::take(&mut self.fields);
         *self = ResponseLayout { fields, ..ResponseLayout::default() };
         self.fields.clear();
     }
 
-    /// Continues reading the head that begins at `buf[0]` and answers a request with `method`;
-    /// returns its length in bytes once it is whole. `None`: call again with more bytes appended.
+    /// Continues reading the head that begins at `buf[0]` and answers a request with `method`.
+    /// Returns the length of the complete head in bytes. `None`: call again with more bytes
+    /// appended.
     ///
     /// Call [`ResponseLayout::clear`] before each head, also after an error.
     ///
     /// # Errors
-    /// [`ResponseReject`], as soon as the line that shows it is whole, or earlier.
+    /// [`ResponseReject`], when the line with the error is complete, or earlier.
     pub fn read(
         &mut self,
         buf: &[u8],
@@ -94,7 +95,7 @@ impl ResponseLayout {
         limits: &ResponseLimits,
     ) -> Result<Option<usize>, ResponseReject> {
         let view = &buf[..buf.len().min(limits.head_bytes_max)];
-        // Bytes that are not HTTP are refused at the first one.
+        // Bytes that are not HTTP are refused at the first wrong byte.
         if self.line_at == 0 && view.iter().zip(HTTP_1).any(|(is, should)| is != should) {
             return Err(not_http_1(view));
         }
@@ -123,11 +124,11 @@ impl ResponseLayout {
     }
 
     /// Reads a complete head as [`ResponseLayout::read`] does, if it differs from the previous head
-    /// only in values of fields. `before`: the bytes of the previous head.
+    /// only in field values. `before`: the bytes of the previous head.
     ///
-    /// Servers repeat their heads except for a length and a date; an identical line is not parsed
-    /// again. `None`: call [`ResponseLayout::clear`] and read the head anew, which also reports its
-    /// errors.
+    /// Servers repeat their heads except for a length and a date, so an identical line is not
+    /// parsed again. `None`: call [`ResponseLayout::clear`] and [`ResponseLayout::read`], which
+    /// also reports errors.
     pub fn read_again(
         &mut self,
         before: &[u8],
@@ -172,18 +173,18 @@ impl ResponseLayout {
         Some(self.line_at)
     }
 
-    /// Reads the head at the start of `bytes`, which must be the bytes of this layout. Other bytes
-    /// give nonsense, but no panic.
+    /// Reads the head at the start of `bytes`, which must be the bytes of this layout. With other
+    /// bytes the result is meaningless, but nothing panics.
     pub fn head<'b>(&'b self, bytes: &'b [u8]) -> ReceivedHead<'b> {
         ReceivedHead { bytes, layout: self }
     }
 
-    /// Bytes behind pointers.
+    /// Bytes on the heap.
     pub fn held_bytes(&self) -> usize {
         self.fields.capacity() * size_of::<FieldOffsets>()
     }
 
-    /// Records a line, which begins at `line_at` and holds no control byte.
+    /// Records a line that begins at `line_at` and has no control byte.
     fn line(&mut self, line: &[u8], limits: &ResponseLimits) -> Result<(), ResponseReject> {
         if self.line_at == 0 {
             (self.version, self.status) = status_line(line)?;
@@ -215,8 +216,8 @@ impl ResponseLayout {
             let Some((name, value)) = offsets.of_head(bytes) else { continue };
             match name.len() {
                 14 if is_name(name, b"content-length") => {
-                    // RFC 9112 §6.3 (5): even equal ones, since two programs have written this
-                    // head.
+                    // RFC 9112 §6.3 (5): equal lengths are refused, too: they suggest that two
+                    // programs have written this head.
                     once(&mut length, value, Reject::LengthRepeated)?;
                 }
                 17 if is_name(name, b"transfer-encoding") => {
@@ -240,7 +241,8 @@ impl ResponseLayout {
         let body_bytes_max = if is_stream { u64::MAX } else { limits.body_bytes_max };
         let line = StatusLine { version: self.version, status: self.status };
         let framing = framing::body(method, line, encoding, length, body_bytes_max)?;
-        // RFC 9112 §9.3: close wins; then 1.1 persists, and 1.0 only if it asks for it.
+        // RFC 9112 §9.3: `close` takes precedence; otherwise 1.1 persists, and 1.0 only with
+        // `keep-alive`.
         let keep_alive = !close && (self.version == Version::Http11 || persist);
         (self.framing, self.body_bytes_max, self.keep_alive) =
             (framing, body_bytes_max, keep_alive);
@@ -250,12 +252,12 @@ impl ResponseLayout {
 }
 
 impl<'b> ReceivedHead<'b> {
-    /// The status, from 100 to 999; above 599 it means what 500 does (RFC 9110 §15).
+    /// The status, from 100 to 999; a status above 599 means the same as 500 (RFC 9110 §15).
     pub fn status(&self) -> u16 {
         self.layout.status
     }
 
-    /// The version of the server.
+    /// The version in the status line.
     pub fn version(&self) -> Version {
         self.layout.version
     }
@@ -265,17 +267,17 @@ impl<'b> ReceivedHead<'b> {
         self.layout.framing
     }
 
-    /// The limit of the body in bytes, before its content is decoded.
+    /// Maximum bytes of the body, before its content is decoded.
     pub fn body_bytes_max(&self) -> u64 {
         self.layout.body_bytes_max
     }
 
-    /// Whether the connection may serve another request afterwards (RFC 9112 §9.3).
+    /// Whether the connection may be used for another request (RFC 9112 §9.3).
     pub fn keep_alive(&self) -> bool {
         self.layout.keep_alive && self.layout.framing != ResponseFraming::UntilClose
     }
 
-    /// The value of the first field of this name in any case, without outer white space.
+    /// The value of the first field of this name, in any case, without outer white space.
     pub fn field(&self, name: &str) -> Option<&'b [u8]> {
         match name {
             "content-type" => Some(self.layout.media?.of_head(self.bytes)?.1),
@@ -283,7 +285,7 @@ impl<'b> ReceivedHead<'b> {
         }
     }
 
-    /// Every value of the fields called `name`, in their order.
+    /// Every value of the fields with this name, in order.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &'b [u8]> {
         let (bytes, name) = (self.bytes, name.as_bytes());
         let same_len = self.layout.fields.iter().filter(|offsets| offsets.name_len == name.len());
@@ -293,7 +295,7 @@ impl<'b> ReceivedHead<'b> {
         })
     }
 
-    /// All fields in their order; names as the server wrote them.
+    /// All fields in order; names as the server wrote them.
     pub fn fields(&self) -> impl Iterator<Item = (&'b str, &'b [u8])> + use<'b> {
         let bytes = self.bytes;
         self.layout.fields.iter().filter_map(move |offsets| {
@@ -304,13 +306,13 @@ impl<'b> ReceivedHead<'b> {
 }
 
 impl FieldOffsets {
-    /// The position of a line that begins at `at`, is not empty and holds no control byte.
+    /// The position of a line that begins at `at`, is not empty and has no control byte.
     fn of(line: &[u8], at: usize) -> Result<FieldOffsets, Reject> {
-        // RFC 9112 §5.1: a token, and no white space between it and the colon.
+        // RFC 9112 §5.1: the name is a token, without white space before the colon.
         let name_len = line.iter().position(|byte| !is_token(*byte)).unwrap_or(line.len());
         match line.get(name_len) {
             Some(b':') if name_len > 0 => {}
-            // RFC 9112 §5.2: a user agent would replace obs-fold; no server of today sends it.
+            // RFC 9112 §5.2: a user agent may replace obs-fold, but no current server sends it.
             Some(b' ' | b'\t') if name_len == 0 => return Err(Reject::FieldFolded),
             Some(_) | None => return Err(Reject::FieldName),
         }
@@ -320,7 +322,7 @@ impl FieldOffsets {
         Ok(FieldOffsets { name_at: at, name_len, value_at: at + name_len + 1 + blanks, value_len })
     }
 
-    /// The same line, if it begins at `at`.
+    /// The position of the same line, if the line begins at `at`.
     fn moved(self, at: usize) -> FieldOffsets {
         FieldOffsets { name_at: at, value_at: at + (self.value_at - self.name_at), ..self }
     }
@@ -332,7 +334,7 @@ impl FieldOffsets {
     }
 }
 
-/// Whether a name is `lower` in any case. Short names are compared without a branch for each byte.
+/// Whether a name is `lower` in any case, compared without a branch for each byte.
 fn is_name<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
     <&[u8; N]>::try_from(name).is_ok_and(|name| {
         let both = name.iter().zip(lower);
@@ -340,9 +342,9 @@ fn is_name<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
     })
 }
 
-/// RFC 9112 §4: HTTP-version SP status-code SP [ reason-phrase ]. The reason is free of control
-/// bytes, and is ignored. Some servers omit the last space together with the reason; curl, browsers
-/// and the clients of Go, Python and Node accept that, too.
+/// RFC 9112 §4: HTTP-version SP status-code SP [ reason-phrase ]. The reason has no control bytes,
+/// and is ignored. Some servers omit the last space together with the reason; as in curl, browsers
+/// and the clients of Go, Python and Node, this is accepted.
 fn status_line(line: &[u8]) -> Result<(Version, u16), ResponseReject> {
     let Some((start, reason)) = line.split_first_chunk::<BEFORE_REASON>() else {
         return Err(ResponseReject::StatusLine);
@@ -362,7 +364,7 @@ fn status_line(line: &[u8]) -> Result<(Version, u16), ResponseReject> {
         return Err(ResponseReject::StatusLine);
     }
     match [a, b, c].iter().fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0')) {
-        // RFC 9110 §15: a status above 599 is invalid, too, and is to be treated as a 5xx.
+        // RFC 9110 §15: a status above 599 is invalid, too, but a client should treat it as 5xx.
         0..100 => Err(ResponseReject::Status),
         status => Ok((version, status)),
     }
@@ -390,7 +392,8 @@ mod tests {
     use super::*;
     use crate::http::client::TEST_LIMITS as LIMITS;
 
-    /// The result of `ask` for the head read whole; read byte by byte it must be the same.
+    /// The result of `ask` for the head read at once, which must equal that of a head read byte by
+    /// byte.
     fn read<T: PartialEq + std::fmt::Debug>(
         text: &str,
         ask: impl Fn(ReceivedHead<'_>) -> T,

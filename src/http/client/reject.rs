@@ -1,17 +1,17 @@
 //! Why the bytes of a response were refused.
 //!
-//! One variant per reason that only responses have, each with one sentence; the reasons that
-//! requests share are theirs. After any of them the framing of the connection is unknown: it is
-//! closed, and nothing after the refused bytes is ever read (RFC 9112 §6.3, §9.6).
+//! Each variant is a reason that only responses have, with one sentence; [`ResponseReject::Common`]
+//! has the reasons that requests share. After a refusal the framing of the connection is unknown,
+//! so the connection is closed and nothing after the refused bytes is read (RFC 9112 §6.3, §9.6).
 
 use crate::http::Reject;
 
-/// A reason why a server's bytes are not an acceptable response of HTTP/1.x.
+/// Why a server's bytes are not an acceptable HTTP/1.x response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResponseReject {
     /// The first line is not `HTTP/1.1 SP 3DIGIT SP [reason]` (RFC 9112 §4).
     StatusLine,
-    /// Another version than HTTP/1.0 and HTTP/1.1 (RFC 9112 §2.3).
+    /// The version is neither HTTP/1.0 nor HTTP/1.1 (RFC 9112 §2.3).
     Version,
     /// The status is below 100 (RFC 9110 §15).
     Status,
@@ -24,7 +24,7 @@ pub enum ResponseReject {
 }
 
 impl ResponseReject {
-    /// One sentence; it quotes nothing the server sent.
+    /// One sentence, without text from the server.
     pub const fn reason(self) -> &'static str {
         match self {
             Self::StatusLine => "The response does not begin with a status line.",
@@ -36,7 +36,7 @@ impl ResponseReject {
         }
     }
 
-    /// The limit that the response exceeds; `None`: it is malformed.
+    /// The limit that the response exceeds; `None`: the response is malformed.
     pub fn limit(self) -> Option<&'static str> {
         match self {
             Self::StatusLine | Self::Version | Self::Status => None,

@@ -1,7 +1,7 @@
 //! Request heads, appended to the caller's buffer in one step (RFC 9112 §3).
 //!
-//! A target that would end its line early is refused, so no request can hide in another; field
-//! lines are valid by their type.
+//! A target that could end its line early is refused, so a request cannot contain another request;
+//! field lines are valid by their type.
 
 use crate::http::{FieldLines, response::decimal};
 
@@ -10,24 +10,24 @@ use crate::http::{FieldLines, response::decimal};
 pub enum SentTarget<'a> {
     /// Path and query, to the server itself (§3.2.1); begins with a slash.
     Origin(&'a str),
-    /// The same for a proxy to a server of plain http: prefixed with `http://authority` (§3.2.2).
+    /// As `Origin`, for a proxy to an http server: `http://authority` is put before it (§3.2.2).
     Absolute(&'a str),
     /// The authority alone, with CONNECT to a proxy (§3.2.3).
     Authority,
 }
 
-/// A request without its fields and its content.
+/// A request without its fields and content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestLine<'a> {
     /// The method, a token.
     pub method: &'a str,
     /// The target.
     pub target: SentTarget<'a>,
-    /// The value of `Host`; with [`SentTarget::Authority`] it has its port.
+    /// The value of `Host`; with [`SentTarget::Authority`] it includes the port.
     pub authority: &'a str,
 }
 
-/// The target or the authority has a byte that is not visible ASCII, or is empty; nothing was
+/// The target or the authority is empty, or has a byte that is not visible ASCII; nothing was
 /// written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnsendableTarget;
@@ -35,9 +35,9 @@ pub struct UnsendableTarget;
 /// The last written request head, reused for heads that differ only in length, as most do.
 #[derive(Clone, Debug, Default)]
 pub struct RequestHead {
-    /// All of it before its length; empty: no head was written.
+    /// The head up to its length; empty: no head was written.
     bytes: Vec<u8>,
-    /// Lengths of the parts that it was written from, in their order.
+    /// Lengths of the parts of that head, in order.
     lens: [usize; 5],
 }
 
@@ -67,8 +67,8 @@ impl RequestHead {
         Ok(())
     }
 
-    /// Lengths of the parts that differ from head to head; the length of the prefix distinguishes
-    /// the forms of a target.
+    /// Lengths of the parts that differ between heads; the length of the prefix distinguishes the
+    /// forms of a target.
     #[inline]
     fn lens(
         [method, prefix, _, path, _, authority, _]: &[&str; 7],
@@ -115,7 +115,7 @@ impl<'a> RequestLine<'a> {
     }
 }
 
-/// Appends a request head: its line, `Host`, the fields, `Content-Length` if a length is given, and
+/// Appends a request head: its line, `Host`, the fields, `Content-Length` for a known length, and
 /// the empty line. The caller sends the content after it.
 ///
 /// # Errors
@@ -149,7 +149,7 @@ fn write_head(
     Ok(())
 }
 
-/// Appends `Content-Length`, if there is one, and the empty line.
+/// Appends `Content-Length` for a known length, and the empty line.
 fn write_length(out: &mut Vec<u8>, body_len: Option<usize>) {
     if let Some(length) = body_len {
         let mut digits = [0; 20];
@@ -161,13 +161,13 @@ fn write_length(out: &mut Vec<u8>, body_len: Option<usize>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Bytes of a head that is stored for the next one.
+/// Maximum bytes of a head that is stored for the next one.
 const KEPT_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes of the longest `Content-Length` line, and of the ends of lines.
+/// Bytes of the longest `Content-Length` line, and of line ends.
 const ROOM: usize = 40;
 
-/// RFC 3986 §2: a URI is of visible ASCII; checked eight bytes at a time.
+/// RFC 3986 §2: a URI has only visible ASCII; eight bytes are checked at a time.
 fn is_visible(text: &str) -> bool {
     let (words, rest) = text.as_bytes().as_chunks::<8>();
     let all = |bytes: &[u8]| bytes.iter().fold(true, |is_so, b| is_so & b.is_ascii_graphic());

@@ -5,11 +5,11 @@
 pub(super) enum AxisScale {
     /// Linear, from 0 to a round number.
     Linear,
-    /// Linear, from 0 to the greatest value: time.
+    /// Linear, from 0 to the maximum value: time.
     Exact,
     /// Logarithmic.
     Log,
-    /// Shares of 1, by the number of their nines.
+    /// Shares of 1, by the number of nines: 0.99 has two.
     Nines,
 }
 
@@ -28,13 +28,14 @@ pub(super) struct AxisRange {
 }
 
 impl AxisRange {
-    /// The range of these values, with about so many marks.
+    /// The range of these values, with about `marks` marks.
     pub fn of(scale: AxisScale, values: impl Iterator<Item = f64>, marks: f64) -> AxisRange {
         let (least, most) = values
             .filter(|value| match scale {
                 AxisScale::Linear | AxisScale::Exact => value.is_finite(),
                 AxisScale::Log => *value > 0.0 && value.is_finite(),
-                // The slowest of all has no number of nines; its position is the end.
+                // The slowest value has a share of 1, with an infinite number of nines; its
+                // position is the end.
                 AxisScale::Nines => *value < 1.0,
             })
             .fold((f64::MAX, f64::MIN), |(least, most), one| (least.min(one), most.max(one)));
@@ -93,7 +94,7 @@ fn steps(step: f64, count: f64) -> Vec<f64> {
     (0..=count as u32).map(|n| f64::from(n) * step).collect()
 }
 
-/// Powers of ten, and 2 and 5 times them if there are few.
+/// Powers of ten, and also 2 and 5 times these powers if the range has few decades.
 fn log_marks(from: f64, to: f64) -> Vec<f64> {
     let decades = (to / from).log10();
     let between: &[f64] = if decades <= 2.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
@@ -103,21 +104,21 @@ fn log_marks(from: f64, to: f64) -> Vec<f64> {
     marks.filter(|mark| (from * 0.999..=to * 1.001).contains(mark)).collect()
 }
 
-/// 1, 2 or 5 times a power of ten, the least that is not below this.
+/// The smallest number that is not below `value`, among 1, 2 and 5 times the powers of ten.
 fn round_up(value: f64) -> f64 {
     let power = 10_f64.powf(value.log10().floor());
     let rounded = [1.0, 2.0, 5.0].map(|one| one * power);
     rounded.into_iter().find(|one| *one >= value * 0.999).unwrap_or(power * 10.0)
 }
 
-/// 1, 2 or 5 times a power of ten, the greatest that is not above this.
+/// The largest number that is not above `value`, among 1, 2 and 5 times the powers of ten.
 fn round_down(value: f64) -> f64 {
     let power = 10_f64.powf(value.log10().floor());
     let rounded = [5.0, 2.0, 1.0].map(|one| one * power);
     rounded.into_iter().find(|one| *one <= value * 1.001).unwrap_or(power)
 }
 
-/// A number for a mark of an axis.
+/// A number as the text of a mark.
 fn number(value: f64) -> String {
     match value.abs() {
         large if large >= 1e6 => format!("{}M", trimmed(value / 1e6)),

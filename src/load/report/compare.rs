@@ -11,11 +11,11 @@ use super::{
 /// A compared figure.
 struct ComparedValue {
     name: &'static str,
-    /// As a number; `None`: unknown for this target.
+    /// The number; `None`: unknown for this target.
     value: fn(&TargetReport) -> Option<f64>,
-    /// As text.
+    /// The text of the number.
     shown: fn(f64) -> String,
-    /// True: it has bars.
+    /// True: the figure also has bars.
     has_bars: bool,
 }
 
@@ -45,7 +45,7 @@ const COMPARED: [ComparedValue; 16] = [
     drawn(compared("events/s", |one| positive(one.events_per_s), whole)),
     drawn(compared("errors", |one| Some(one.errors.values().sum::<u64>() as f64), whole)),
     drawn(compared(
-        "server CPU a call, µs",
+        "server CPU per call, µs",
         |one| one.server.as_ref().map(|server| server.cpu_us_per_call),
         tenths,
     )),
@@ -75,7 +75,7 @@ fn tenths(value: f64) -> String {
 }
 
 impl ComparedValue {
-    /// The figure of each target; `None`: no target has any.
+    /// The figure for each target; `None`: no target has the figure.
     fn of(&self, report: &LoadReport) -> Option<Vec<Option<f64>>> {
         let values: Vec<_> = report.targets.iter().map(self.value).collect();
         values.iter().any(Option::is_some).then_some(values)
@@ -86,7 +86,7 @@ impl ComparedValue {
     }
 }
 
-/// The section of a page.
+/// The section of the page.
 pub(super) fn html(report: &LoadReport, names: &[String]) -> String {
     let heads: String = names
         .iter()
@@ -117,7 +117,7 @@ pub(super) fn html(report: &LoadReport, names: &[String]) -> String {
     )
 }
 
-/// The bars of one figure; empty if all are 0.
+/// The bars of one figure; empty if all values are 0.
 fn bars_of(one: &ComparedValue, values: &[Option<f64>], names: &[String]) -> String {
     let most = values.iter().flatten().fold(0.0, |most: f64, value| most.max(*value));
     if most <= 0.0 {
@@ -168,7 +168,7 @@ fn ratios(report: &LoadReport) -> String {
     )
 }
 
-/// The same as text.
+/// The comparison as text.
 pub(super) fn text(report: &LoadReport, names: &[String]) -> String {
     let mut out = "side by side\n\n".to_owned();
     for (index, name) in names.iter().enumerate() {

@@ -1,12 +1,12 @@
-//! The report as CSV (RFC 4180): a line of names, then one line for each slice of time of each
+//! The report as CSV (RFC 4180): a line of column names, then one line for each time slice of each
 //! target.
 
 use std::fmt::Write;
 
 use super::{super::measures::shown, LoadReport, ProcessReport, SampleReport, plots::is_whole};
 
-/// The columns, in their order. `counted` is 1 in counted slices, 0 in the warm-up and after the
-/// end; unknown CPU and memory are empty.
+/// The columns, in order. `counted` is 1 in counted slices, 0 in the warm-up and after the end.
+/// Unknown CPU and memory are empty.
 const COLUMNS: &str = "target,url,interface,from_s,to_s,counted,calls_per_s,errors,events,\
     latency_p50_us,latency_p99_us,latency_max_us,generator_cpu_share,generator_rss_bytes,\
     server_cpu_share,server_rss_bytes";

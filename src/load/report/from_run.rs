@@ -1,4 +1,4 @@
-//! Turns the results of a run into its report.
+//! Creates the report of a run from its results.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use super::{
     TargetReport,
 };
 
-/// Share of the generator's core above which a warning calls it the bottleneck.
+/// Share of the generator's cores above which a warning calls the generator the bottleneck.
 const BUSY_SHARE: f64 = 0.9;
 /// Share of late calls above which a warning calls the generator too slow.
 const LATE_SHARE: f64 = 0.01;
-/// Maximum samples of a process in a report; in a longer run each stands for several.
+/// Maximum samples of a process in a report; in a longer run, each sample represents several.
 const SAMPLES_MAX: usize = 600;
 /// Minimum time between samples of a process.
 const SAMPLE_TIME_MIN: Duration = Duration::from_millis(250);
@@ -144,7 +144,7 @@ fn process_report(samples: &[ProcessSample], target: &LoadedTarget, calls: u64) 
     let cpu_ns = last.cpu_ns.saturating_sub(first.cpu_ns);
     let step = samples.len().div_ceil(SAMPLES_MAX);
     let some: Vec<&ProcessSample> = samples.iter().step_by(step).collect();
-    // The last sample may be too close to the one before it to measure usage.
+    // The last sample may be too close to the previous sample to measure usage.
     let is_long = |pair: &&[&ProcessSample]| {
         pair[1].at.saturating_duration_since(pair[0].at) >= SAMPLE_TIME_MIN
     };
@@ -177,12 +177,12 @@ fn warnings(report: &TargetReport) -> Vec<String> {
         ));
     }
     if report.requests == 0 && !report.interrupted {
-        warnings.push("no call was counted: none was made after the warm-up".to_owned());
+        warnings.push("no call was counted: no call was made after the warm-up".to_owned());
     }
     if report.generator.cpu_share > BUSY_SHARE * cores {
         warnings.push(format!(
             "the generator was the bottleneck: it used {:.0} % of its {cores} core(s); give it \
-             more --workers, or a machine of its own",
+             more --workers, or a separate machine",
             report.generator.cpu_share * 100.0 / cores
         ));
     }
@@ -214,7 +214,7 @@ fn warnings(report: &TargetReport) -> Vec<String> {
 }
 
 fn micros(ns: u64) -> f64 {
-    // A tenth of a microsecond is finer than any timer here.
+    // Rounds to a tenth of a microsecond: no timer of a run is more precise.
     (ns as f64 / 100.0).round() / 10.0
 }
 
@@ -224,7 +224,7 @@ fn quantiles(of: &NsHistogram) -> Quantiles {
     }
     let at = |share: f64| micros(of.value_at_quantile(share));
     let mut curve: Vec<(f64, f64)> = vec![(0.0, micros(of.min()))];
-    // Nine steps for each further nine, as far as there are values for it.
+    // Nine steps for each further nine of the share, while the histogram has values for it.
     for step in 1.. {
         let left = 10_f64.powf(-f64::from(step) / 9.0);
         if left * (of.len() as f64) < 1.0 {
@@ -247,7 +247,7 @@ fn quantiles(of: &NsHistogram) -> Quantiles {
     }
 }
 
-/// The histograms as a log for the tools of HdrHistogram.
+/// The histograms as a log for HdrHistogram tools.
 fn histogram_log(
     total: &OperationMeasures,
     measures: &LoadMeasures,

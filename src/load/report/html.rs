@@ -1,4 +1,4 @@
-//! The report as one HTML page without scripts, which needs no network.
+//! The report as one HTML page without scripts, which works without a network.
 
 use super::{
     LoadReport, SourceReport, TargetReport, compare,
@@ -9,7 +9,7 @@ use super::{
 
 const STYLE: &str = include_str!("report.css");
 
-/// A note for the reader that no figure shows.
+/// A note about influences that no figure shows.
 const NOT_CONTROLLED: &str = "Other load on the machines, their power management, and the network \
     between them were not controlled. Where the generator and the server share a machine, they \
     also share its memory and caches.";
@@ -50,7 +50,7 @@ fn summary(target: &TargetReport, name: &str) -> String {
     let failed: u64 = target.errors.values().sum();
     let wanted = match target.rate.wanted {
         Some(wanted) => format!("of {wanted} calls/s wanted"),
-        None => format!("calls/s with {} at once", target.plan.in_flight_max),
+        None => format!("calls/s with {} concurrent calls", target.plan.in_flight_max),
     };
     let mut cards = vec![
         (format!("{:.0}", target.rate.reached), wanted),
@@ -65,7 +65,7 @@ fn summary(target: &TargetReport, name: &str) -> String {
         cards.push((format!("{:.0}", target.events_per_s), "events/s".to_owned()));
     }
     if let Some(server) = &target.server {
-        cards.push((format!("{:.1}", server.cpu_us_per_call), "µs of CPU a call".to_owned()));
+        cards.push((format!("{:.1}", server.cpu_us_per_call), "µs of CPU per call".to_owned()));
     }
     let cards: String = cards
         .iter()
@@ -97,7 +97,7 @@ fn summary(target: &TargetReport, name: &str) -> String {
     )
 }
 
-/// The times of a target, and of its operations if there are several.
+/// The times of a target, and of its operations if there are several operations.
 fn times_table(target: &TargetReport, name: &str) -> String {
     let mut rows: Vec<_> =
         times(target).into_iter().map(|(name, of)| (name.to_owned(), of)).collect();

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{LoadReport, REPORT_SCHEMA, SourceReport, TargetReport};
 
-/// The only member that every report has, in any schema.
+/// The member that every report has, whatever its schema.
 #[derive(Deserialize)]
 struct ReportNumber {
     schema: u32,
@@ -16,7 +16,7 @@ impl LoadReport {
     /// Reads a JSON report.
     ///
     /// # Errors
-    /// One sentence: it is not a report, or has another schema.
+    /// One sentence: the JSON is not a report, or has another schema.
     pub fn read(json: &[u8]) -> Result<LoadReport, String> {
         let ReportNumber { schema } = serde_json::from_slice(json)
             .map_err(|error| format!("it is not a JSON report of peregrine bench: {error}"))?;
@@ -29,8 +29,8 @@ impl LoadReport {
             .map_err(|error| format!("it is not a complete report of schema {schema}: {error}"))
     }
 
-    /// Joins reports, each with the name of its file, into one with all of their targets. A single
-    /// one is returned unchanged.
+    /// Joins reports, each with the name of its file, into one report with all targets. A single
+    /// report is returned unchanged.
     pub fn join(reports: Vec<(String, LoadReport)>, command: &str) -> Option<LoadReport> {
         let is_single = reports.len() == 1;
         let mut joined: Option<LoadReport> = None;
@@ -55,7 +55,7 @@ impl LoadReport {
         joined
     }
 
-    /// The circumstances of its run.
+    /// The circumstances of the run of this report.
     pub(super) fn source(&self) -> SourceReport {
         SourceReport {
             file: String::new(),
@@ -66,8 +66,8 @@ impl LoadReport {
         }
     }
 
-    /// A unique name of each target: the first of URL, interface, plan and file that distinguishes
-    /// all of them, or several of these.
+    /// A unique name of each target: its URL, interface, plan or file, whichever first
+    /// distinguishes all targets, or several of these.
     pub(super) fn names(&self) -> Vec<String> {
         let parts: [fn(&TargetReport) -> String; 4] = [
             |target| target.url.clone(),
@@ -79,7 +79,7 @@ impl LoadReport {
         if let Some(alone) = parts.iter().find(|part| are_distinct(part)) {
             return alone.clone();
         }
-        // Common parts do not distinguish targets.
+        // A part that all targets have in common does not distinguish them.
         let telling: Vec<_> =
             parts.iter().filter(|part| part.windows(2).any(|pair| pair[0] != pair[1])).collect();
         let joined = |index: usize| {

@@ -1,4 +1,4 @@
-//! The report of a run: one document, which is the JSON report and the source of the other formats.
+//! The report of a run: one document, from which all formats are written.
 
 mod axis;
 mod compare;
@@ -21,7 +21,7 @@ use crate::model::time::rfc3339;
 
 use super::{LoadedTarget, MachineFacts};
 
-/// The schema number of the document; it changes if a reader of the old one would be misled.
+/// The schema number of the document; it changes if readers of the old schema would be misled.
 pub const REPORT_SCHEMA: u32 = 1;
 
 /// The results of runs.
@@ -29,9 +29,9 @@ pub const REPORT_SCHEMA: u32 = 1;
 pub struct LoadReport {
     /// [`REPORT_SCHEMA`].
     pub schema: u32,
-    /// As `peregrine 0.1.0`.
+    /// The name and the version of the generator, such as `peregrine 0.1.0`.
     pub generator: String,
-    /// When it started, in RFC 3339.
+    /// The start time, in RFC 3339.
     pub started_at: String,
     /// The command line, without secrets.
     pub command: String,
@@ -39,12 +39,13 @@ pub struct LoadReport {
     pub machine: MachineReport,
     /// The results, by target.
     pub targets: Vec<TargetReport>,
-    /// Ratios of targets to the first one, if they were loaded in rounds.
+    /// Ratios of targets to the first target, if they were loaded in rounds.
     #[serde(default)]
     pub comparisons: Vec<ComparisonReport>,
 }
 
-/// The ratio of one target's figure to another's, which was loaded in rounds with it.
+/// The ratio of a figure of one target to that of the baseline, which was loaded in the same
+/// rounds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ComparisonReport {
     /// The name of the plan.
@@ -53,30 +54,30 @@ pub struct ComparisonReport {
     pub url: String,
     /// The URL of the baseline.
     pub baseline: String,
-    /// The figure, as `latency p99`.
+    /// The figure, such as `latency p99`.
     pub figure: String,
     /// The target's figure divided by the baseline's: the geometric mean of the rounds.
     pub ratio: f64,
     /// The lower end of the 95 % interval (bootstrap over the rounds).
     pub low: f64,
-    /// Its upper end.
+    /// The upper end of the interval.
     pub high: f64,
-    /// Rounds.
+    /// The number of rounds.
     pub rounds: usize,
 }
 
 /// The circumstances of a target's run, in a report that was joined from several.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SourceReport {
-    /// The file of its report.
+    /// The file of the joined report.
     pub file: String,
-    /// As `peregrine 0.1.0`.
+    /// The name and the version of the generator, such as `peregrine 0.1.0`.
     pub generator: String,
     /// When the run started, in RFC 3339.
     pub started_at: String,
-    /// Its command line, without secrets.
+    /// The command line of the run, without secrets.
     pub command: String,
-    /// Its generator's machine.
+    /// The generator's machine.
     pub machine: MachineReport,
 }
 
@@ -87,7 +88,7 @@ pub struct MachineReport {
     pub system: String,
     /// The name of the processor.
     pub processor: String,
-    /// Threads that can run at once.
+    /// Threads that can run concurrently.
     pub cpus: usize,
     /// Bytes of memory; 0: unknown.
     pub memory_bytes: u64,
@@ -110,47 +111,47 @@ pub struct TargetReport {
     pub requests: u64,
     /// Failed calls, by kind.
     pub errors: BTreeMap<String, u64>,
-    /// One example of each kind.
+    /// One example of each kind of error.
     pub error_examples: BTreeMap<String, String>,
-    /// Calls that waited because the maximum was in flight.
+    /// Calls that waited because the maximum number of calls was in flight.
     pub held_back: u64,
-    /// Calls that began more than 1 ms after they were due, although there was room.
+    /// Calls that began more than 1 ms late although the maximum number was not in flight.
     pub late: u64,
-    /// Scheduled calls that never began.
+    /// Scheduled calls that did not begin.
     pub never_sent: u64,
     /// Calls in flight when the user ended the run.
     pub unanswered: u64,
-    /// The age of the oldest of them since it was due.
+    /// The time since the oldest of these calls was due.
     pub oldest_unanswered_us: f64,
-    /// The user ended the run early.
+    /// True: the user ended the run early.
     pub interrupted: bool,
     /// Events of streams.
     pub events: u64,
     /// Events per second.
     pub events_per_s: f64,
-    /// From due to completed.
+    /// From the due time to completion.
     pub latency_us: Quantiles,
-    /// From sent to completed.
+    /// From sending to completion.
     pub service_us: Quantiles,
-    /// From due to the head of the response.
+    /// From the due time to the head of the response.
     pub first_byte_us: Quantiles,
-    /// From due to the first event of a stream.
+    /// From the due time to the first event of a stream.
     pub first_event_us: Quantiles,
-    /// From due to the second event.
+    /// From the due time to the second event.
     pub second_event_us: Quantiles,
     /// Between two events of a stream.
     pub gap_us: Quantiles,
-    /// Between the end of the first and of the last stream of one task (`subscribe`).
+    /// Between the end of the first and the end of the last stream of one task (`subscribe`).
     pub spread_us: Quantiles,
     /// From the last event of a stream to its webhook (`push`).
     pub delivery_us: Quantiles,
-    /// From due to sent, of calls for which there was room: the generator's error.
+    /// From the due time to sending, of calls that no limit held back: the generator's error.
     pub lag_us: Quantiles,
     /// The results of each operation.
     pub operations: Vec<OperationReport>,
     /// The results over time, the warm-up included.
     pub slices: Vec<SliceReport>,
-    /// The results at each rate of a sweep; empty: there was one rate.
+    /// The results at each rate of a sweep; empty: the run had one rate.
     #[serde(default)]
     pub sweep: Vec<SweepPoint>,
     /// Resources of the generator.
@@ -160,9 +161,9 @@ pub struct TargetReport {
     /// Reasons to doubt these figures, in sentences.
     pub warnings: Vec<String>,
     /// The histograms of this target, as a log of HdrHistogram (V2, deflated, base64), in
-    /// nanoseconds; each has its name as tag.
+    /// nanoseconds; the tag of each histogram is its name.
     pub histograms: String,
-    /// The circumstances of its run, if they differ from the report's; `None`: they do not.
+    /// The circumstances of the run, if they differ from those of the report.
     #[serde(default)]
     pub source: Option<SourceReport>,
 }
@@ -182,11 +183,11 @@ pub struct PlanReport {
     pub seed: u64,
     /// `full`, `sample` or `off`.
     pub check: String,
-    /// Seconds before calls count.
+    /// Seconds of the warm-up, in which calls are not counted.
     pub warmup_s: f64,
-    /// Its name: a phase of a workload, or the names of its operations.
+    /// The name of the plan: a phase of a workload, or the names of the operations.
     pub name: String,
-    /// The version of that workload; 0: none. Figures of different versions are not comparable.
+    /// The version of the workload; 0: none. Figures of different versions are not comparable.
     #[serde(default)]
     pub workload_version: u32,
 }
@@ -196,16 +197,16 @@ pub struct PlanReport {
 pub struct RateReport {
     /// The wanted rate; `None`: unlimited (closed loop).
     pub wanted: Option<f64>,
-    /// Good calls that completed while calls counted.
+    /// Good calls that completed while calls were counted.
     pub reached: f64,
-    /// Good calls within all limits of `--slo`; `None`: there are no limits.
+    /// Good calls within all limits of `--slo`; `None`: the plan has no limits.
     pub goodput: Option<f64>,
 }
 
 /// The distribution of a time, in microseconds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Quantiles {
-    /// The number of values; without any, all others are 0.
+    /// The number of values; 0: all other members are 0.
     pub count: u64,
     /// The mean.
     pub mean: f64,
@@ -213,17 +214,17 @@ pub struct Quantiles {
     pub min: f64,
     /// 50 % are at most this.
     pub p50: f64,
-    /// 90 % are.
+    /// 90 % are at most this.
     pub p90: f64,
-    /// 99 % are.
+    /// 99 % are at most this.
     pub p99: f64,
-    /// 99.9 % are.
+    /// 99.9 % are at most this.
     pub p999: f64,
-    /// 99.99 % are.
+    /// 99.99 % are at most this.
     pub p9999: f64,
     /// The maximum.
     pub max: f64,
-    /// The whole curve: shares from 0 to 1, each with the time that it does not exceed.
+    /// The whole curve: shares from 0 to 1, each with the time that this share does not exceed.
     pub curve: Vec<(f64, f64)>,
 }
 
@@ -234,9 +235,9 @@ pub struct SweepPoint {
     pub wanted: f64,
     /// The good calls per second.
     pub reached: f64,
-    /// The median latency from due, in microseconds.
+    /// The median latency from the due time, in microseconds.
     pub p50_us: f64,
-    /// The 99th percentile of the latency from due, in microseconds.
+    /// The 99th percentile of the latency from the due time, in microseconds.
     pub p99_us: f64,
     /// Failed calls.
     pub errors: u64,
@@ -245,22 +246,22 @@ pub struct SweepPoint {
 /// The results of one operation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OperationReport {
-    /// Its name.
+    /// The name of the operation.
     pub name: String,
     /// Completed calls.
     pub requests: u64,
     /// Failed calls, by kind.
     pub errors: BTreeMap<String, u64>,
-    /// From due to completed.
+    /// From the due time to completion.
     pub latency_us: Quantiles,
-    /// From due to the first event.
+    /// From the due time to the first event.
     pub first_event_us: Quantiles,
 }
 
 /// The results in a time slice.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct SliceReport {
-    /// Seconds from the start to its end.
+    /// Seconds from the start to the end of the slice.
     pub at_s: f64,
     /// Completed calls per second.
     pub rate: f64,
@@ -268,7 +269,7 @@ pub struct SliceReport {
     pub errors: u64,
     /// Events of streams.
     pub events: u64,
-    /// The median latency from due, in microseconds.
+    /// The median latency from the due time, in microseconds.
     pub p50_us: f64,
     /// The 99th percentile of the latency.
     pub p99_us: f64,
@@ -281,7 +282,7 @@ pub struct SliceReport {
 pub struct ProcessReport {
     /// Microseconds of CPU time for each call of the run, the warm-up included.
     pub cpu_us_per_call: f64,
-    /// CPU time per time: 1 is one core.
+    /// CPU time per elapsed time: 1 is one core.
     pub cpu_share: f64,
     /// Maximum resident bytes.
     pub rss_bytes_max: u64,
@@ -296,7 +297,7 @@ pub struct ProcessReport {
 pub struct SampleReport {
     /// Seconds since the start.
     pub at_s: f64,
-    /// CPU time per time since the previous sample.
+    /// CPU time per elapsed time since the previous sample.
     pub cpu_share: f64,
     /// Resident bytes.
     pub rss_bytes: u64,
@@ -312,7 +313,7 @@ impl TargetReport {
 }
 
 impl LoadReport {
-    /// The report of targets, the first of which started at `started_at`. `command`: the command
+    /// The report of targets, of which the first started at `started_at`. `command`: the command
     /// line, without secrets.
     pub fn new(targets: Vec<TargetReport>, started_at: SystemTime, command: &str) -> LoadReport {
         let facts = MachineFacts::here();
@@ -334,7 +335,7 @@ impl LoadReport {
 
     /// As JSON, on several lines.
     pub fn json(&self) -> String {
-        // Numbers, texts and lists can always be written.
+        // Serialization of numbers, texts and lists does not fail.
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 

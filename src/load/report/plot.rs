@@ -1,5 +1,5 @@
-//! Plots as SVG; the page around them sets the colours for light and dark mode. Each is drawn in
-//! two widths, of which the page shows one, so that its texts keep their size on a narrow screen.
+//! Plots as SVG; the page sets the colours for light and dark mode. Each plot is drawn in two
+//! widths, of which the page shows one, so that texts keep their size on a narrow screen.
 
 use super::axis::{Axis, AxisRange};
 
@@ -7,7 +7,7 @@ const LEFT: f64 = 58.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 42.0;
-/// Colours of lines that the page has.
+/// Number of line colours in the page.
 pub(super) const COLOURS: usize = 6;
 
 /// The widths of each plot, in CSS pixels.
@@ -23,11 +23,11 @@ struct PlotSize {
 /// The style of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum LineStyle {
-    /// In the colour of this number.
+    /// A solid line in the colour with this number.
     Solid(usize),
-    /// The same, dashed.
+    /// A dashed line in the colour with this number.
     Dashed(usize),
-    /// Thin and grey: the wanted value.
+    /// A thin grey line: the wanted value.
     Wanted,
 }
 
@@ -41,7 +41,7 @@ impl LineStyle {
     }
 }
 
-/// A line of a plot. A value of y that is not finite interrupts it.
+/// A line of a plot. It is interrupted where y is not finite.
 pub(super) struct PlotLine {
     pub name: String,
     pub style: LineStyle,
@@ -50,9 +50,9 @@ pub(super) struct PlotLine {
 
 /// A plot of lines over two axes.
 pub(super) struct LinePlot<'a> {
-    /// Its title.
+    /// The title.
     pub title: &'a str,
-    /// One sentence that describes it.
+    /// One sentence that describes the plot.
     pub caption: &'a str,
     pub x: Axis<'a>,
     pub y: Axis<'a>,
@@ -63,16 +63,16 @@ pub(super) struct LinePlot<'a> {
     pub has_dots: bool,
 }
 
-/// A point, of values or of the drawing.
+/// A point in values or in pixels.
 pub(super) type DrawnPoint = (f64, f64);
 
 impl LinePlot<'_> {
-    /// True: there is a value to show.
+    /// True: the plot has a value to show.
     pub fn has_values(&self) -> bool {
         self.lines.iter().any(|line| line.points.iter().any(|(_, y)| y.is_finite()))
     }
 
-    /// The plot as a figure of HTML: title, names of the lines, drawing, caption.
+    /// The plot as an HTML figure: title, names of the lines, drawing, caption.
     pub fn figure(&self) -> String {
         let names: String = if self.lines.len() < 2 {
             String::new()
@@ -116,7 +116,7 @@ impl LinePlot<'_> {
         for mark in &x.marks {
             let left = left_of(*mark);
             svg.push_str(&stroke("grid", (left, TOP), (left, bottom)));
-            // No text extends beyond the edge.
+            // Keeps the text of the last mark inside the drawing.
             let is_last = left > right - 12.0;
             let (left, anchor) = if is_last { (right + 12.0, "end") } else { (left, "middle") };
             svg.push_str(&words("tick", (left, bottom + 16.0), anchor, &x.text_of(*mark)));
@@ -136,7 +136,7 @@ impl LinePlot<'_> {
                 let drawn: Vec<DrawnPoint> =
                     piece.iter().map(|(px, py)| (left_of(*px), top_of(*py))).collect();
                 svg.push_str(&drawn_line(&class, &drawn));
-                // A line of one point is invisible.
+                // A line of one point is invisible without a dot.
                 let dots = if self.has_dots || drawn.len() == 1 { &drawn[..] } else { &[] };
                 for (left, top) in dots {
                     svg.push_str(&format!(
@@ -167,7 +167,7 @@ fn stroke(class: &str, from: DrawnPoint, to: DrawnPoint) -> String {
     )
 }
 
-/// A text; `anchor` tells which end of it is at the point.
+/// A text; `anchor` is the end of the text that is at the point.
 fn words(class: &str, at: DrawnPoint, anchor: &str, text: &str) -> String {
     format!(
         "<text class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",

@@ -26,12 +26,12 @@ impl<'r> NamedTargets<'r> {
         self.targets.len() == 1
     }
 
-    /// The name of a line: what it shows and, if there are several targets, of which.
+    /// The name of a line: the figure and, if the report has several targets, the target.
     fn line_name(self, name: &str, what: &str) -> String {
         if self.is_one() { what.to_owned() } else { format!("{name}: {what}") }
     }
 
-    /// The warm-up of the targets, if it is the same for all.
+    /// The warm-up of the targets, if all targets have the same.
     fn warmup_s(self) -> f64 {
         let mut warmups = self.targets.iter().map(|target| target.plan.warmup_s);
         let first = warmups.next().unwrap_or_default();
@@ -77,7 +77,7 @@ fn latency(all: NamedTargets<'_>) -> LinePlot<'static> {
     let lines = all.each().flat_map(|(index, target, name)| {
         let sent = all.is_one() && target.plan.pace == "open";
         let sent = sent.then(|| {
-            curve("from when it was sent".to_owned(), LineStyle::Dashed(1), &target.service_us)
+            curve("from when a call was sent".to_owned(), LineStyle::Dashed(1), &target.service_us)
         });
         let due = if sent.is_some() { "from when a call was due" } else { "latency" };
         let name = if all.is_one() { due } else { name };
@@ -166,7 +166,7 @@ fn over_time(
     }
 }
 
-/// A line with the `value` of each slice; NaN interrupts it.
+/// A line with the `value` of each slice; NaN interrupts the line.
 fn slices_line(
     name: String,
     style: LineStyle,
@@ -180,7 +180,7 @@ fn slices_line(
 }
 
 fn latency_over_time(all: NamedTargets<'_>) -> LinePlot<'static> {
-    // A slice in which no call completed has no latency, so the line has a hole there.
+    // Without a completed call a slice has no latency, so the line has a hole.
     let ms = |us: f64| if us > 0.0 { us / 1e3 } else { f64::NAN };
     let mut plot = over_time(
         all,
@@ -247,7 +247,7 @@ fn events_over_time(all: NamedTargets<'_>) -> LinePlot<'static> {
     counted_over_time(plot, all, "events", |slice| slice.events)
 }
 
-/// The plot of a count in each slice, for the targets that have any.
+/// The plot of a count per slice, for the targets with a count above 0.
 fn counted_over_time(
     mut plot: LinePlot<'static>,
     all: NamedTargets<'_>,
@@ -265,8 +265,8 @@ fn counted_over_time(
     plot
 }
 
-/// Whether calls began in the whole slice. The last call of a run ends a little before the run
-/// does.
+/// Whether calls began during the whole slice. The last call of a run ends shortly before the end
+/// of the run.
 pub(super) fn is_whole(target: &TargetReport, slice: &SliceReport) -> bool {
     let end_s = target.plan.warmup_s + target.seconds;
     slice.at_s <= end_s + 0.1 * slice_seconds(target)
@@ -366,7 +366,7 @@ fn sweeps(all: NamedTargets<'_>) -> [LinePlot<'static>; 2] {
             latencies.collect(),
         ),
         plot(
-            "Rate reached by rate wanted",
+            "Reached rate against wanted rate",
             "Calls per second answered correctly, by the rate wanted; where the line leaves the \
              dashed one, the server has reached its limit.",
             Axis { label: "calls/s", scale: AxisScale::Linear },

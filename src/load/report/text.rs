@@ -77,7 +77,7 @@ fn write_target(out: &mut String, target: &TargetReport) {
         line(
             out,
             &format!(
-                "  server     CPU {:.0} % of a core, {:.1} µs a call; memory {:.1} MiB, {} \
+                "  server     CPU {:.0} % of a core, {:.1} µs per call; memory {:.1} MiB, {} \
                  descriptors at most",
                 server.cpu_share * 100.0,
                 server.cpu_us_per_call,
@@ -92,11 +92,11 @@ fn write_target(out: &mut String, target: &TargetReport) {
     line(out, "");
 }
 
-/// The plan, as `send: 100 calls/s, constant, for 10.0 s`.
+/// The plan, such as `send: 100 calls/s, constant, for 10.0 s`.
 pub(super) fn plan_line(target: &TargetReport) -> String {
     let pace = match target.rate.wanted {
         Some(wanted) => format!("{wanted} calls/s, {}", target.plan.arrivals),
-        None => format!("{} calls at once", target.plan.in_flight_max),
+        None => format!("{} concurrent calls", target.plan.in_flight_max),
     };
     let phase = match target.plan.workload_version {
         0 => String::new(),
@@ -106,14 +106,14 @@ pub(super) fn plan_line(target: &TargetReport) -> String {
 }
 
 impl TargetReport {
-    /// The names of its operations.
+    /// The names of the target's operations.
     pub(super) fn operations_line(&self) -> String {
         let names: Vec<&str> = self.operations.iter().map(|one| one.name.as_str()).collect();
         names.join(", ")
     }
 }
 
-/// The times of a target, each with its name, the most important first.
+/// The times of a target with their names, the most important first.
 pub(super) fn times(target: &TargetReport) -> [(&'static str, &Quantiles); 8] {
     [
         ("latency", &target.latency_us),
@@ -127,7 +127,7 @@ pub(super) fn times(target: &TargetReport) -> [(&'static str, &Quantiles); 8] {
     ]
 }
 
-/// Microseconds as milliseconds, with the significant digits.
+/// Microseconds as milliseconds, with significant digits only.
 pub(super) fn millis(micros: f64) -> String {
     match micros / 1e3 {
         ms if ms < 10.0 => format!("{ms:.3}"),

@@ -67,7 +67,7 @@ impl Received {
         self.span = 0..0;
     }
 
-    /// Sets the kind, and the range in the bytes that were read.
+    /// Sets the kind of the content.
     pub(crate) fn set_kind(&mut self, kind: ReceivedKind) {
         self.kind = kind;
     }
@@ -111,7 +111,7 @@ impl Received {
         Ok(TaskFiller { held })
     }
 
-    /// Tasks so far.
+    /// Number of tasks so far.
     pub(crate) fn tasks_len(&self) -> usize {
         self.tasks_len
     }
@@ -200,7 +200,7 @@ impl TaskFiller<'_> {
         self.held.task.user_message(message)
     }
 
-    /// Adds an artifact; one with the id of an earlier one is a chunk of it.
+    /// Adds an artifact; an artifact with the id of an earlier one is a chunk of that artifact.
     pub fn artifact(&mut self, artifact: Artifact<'_>, last_chunk: bool) -> Result<(), Refusal> {
         let append = true;
         self.held.task.apply(&TaskEvent::Artifact { artifact, append, last_chunk, metadata: None })

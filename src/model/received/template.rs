@@ -17,10 +17,10 @@ use crate::model::{
 
 pub(crate) use write::ReceivedAround;
 
-/// Bytes of texts before each cut, and of all.
+/// Bytes of the texts before each cut, and of all texts.
 type Shifts = [u32; CUTS_MAX + 1];
 
-/// Texts that a template leaves out, and the gaps for them.
+/// Maximum texts that a template leaves out, and maximum gaps for them.
 pub(crate) const TEXTS_MAX: usize = 16;
 const CUTS_MAX: usize = 31;
 
@@ -37,10 +37,10 @@ pub(crate) struct ReceivedTemplate {
     lengths: Vec<LengthAt>,
     /// The columns of the task; `None`: it is not a task.
     task: Option<TaskColumns>,
-    /// The bytes with the texts of the last time; the next texts often have the same lengths, as
-    /// ids do. Empty: they were too many.
+    /// The last result, with its texts: the next texts often have the same lengths, as ids do.
+    /// Empty: the result was too large.
     written: Vec<u8>,
-    /// The shifts of those texts.
+    /// The shifts by those texts.
     shifts: Shifts,
 }
 
@@ -152,7 +152,7 @@ impl ReceivedTemplate {
         self.cuts.iter().any(|cut| cut.text == text)
     }
 
-    /// Bytes around the texts.
+    /// Bytes without the texts.
     pub fn around_bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -270,7 +270,7 @@ impl<F: FnMut(&[u8]) -> Option<u8>> Cutter<'_, F> {
         let length = (template.bytes.len() - before) as u32;
         template.bytes[at..at + size_of::<u32>()].copy_from_slice(&length.to_le_bytes());
         if template.lengths[open].offset.cuts == cuts_end {
-            // All later lengths are inside it, and have no texts either.
+            // All later lengths are inside this one, and include no text either.
             template.lengths.truncate(open);
         } else {
             template.lengths[open].cuts_end = cuts_end;

@@ -1,7 +1,8 @@
 //! The client for code that blocks: each call runs to its end on the caller's thread.
 //!
-//! Invariant: it only wraps the async client, on a runtime of its own that runs only during a call.
-//! It must not be used inside of another runtime: it would block that runtime's thread.
+//! Invariant: the client only wraps the async client, on its own runtime, which runs only during a
+//! call. It must not be used inside another runtime, because it would block a thread of that
+//! runtime.
 
 use std::sync::Arc;
 
@@ -19,8 +20,8 @@ use crate::{
 use super::{HttpClient, HttpClientError, HttpClientOptions};
 
 impl Client<HttpClient> {
-    /// Reads the card of the agent at `url` over sockets of its own and chooses an interface: with
-    /// the defaults of [`ClientBuilder`] and [`HttpClientOptions`].
+    /// Reads the card of the agent at `url` over new sockets and chooses an interface, with the
+    /// defaults of [`ClientBuilder`] and [`HttpClientOptions`].
     ///
     /// # Errors
     /// [`ClientError`].
@@ -30,7 +31,7 @@ impl Client<HttpClient> {
 }
 
 impl ClientBuilder {
-    /// Reads the card of the agent at `url` over sockets of its own and chooses an interface.
+    /// Reads the card of the agent at `url` over new sockets and chooses an interface.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -227,14 +228,15 @@ impl BlockingClient {
     }
 }
 
-/// Events of one task; each call waits for one.
+/// Events of one task; each call of [`BlockingStream::next`] waits for an event.
 pub struct BlockingStream {
     runtime: Arc<Runtime>,
     stream: ClientStream<HttpClient>,
 }
 
 impl BlockingStream {
-    /// As [`ClientStream::next`]. It is not an iterator, since an event lives until the next one.
+    /// As [`ClientStream::next`]. Not an iterator, since an event borrows from the stream until the
+    /// next call.
     ///
     /// # Errors
     /// [`ClientError`].

@@ -1,4 +1,4 @@
-//! Content codings of responses: gzip and deflate, decoded as they come.
+//! Content codings of responses: gzip and deflate, decoded as they arrive.
 //!
 //! Invariants: content is exactly one stream of its coding. The output is bounded, in bytes and as
 //! a multiple of the input, and is produced on demand: a small input never needs more than a
@@ -30,7 +30,7 @@ pub(super) struct Decoder {
     coded_bytes: u64,
     decoded_bytes: u64,
     bounds: DecoderBounds,
-    /// Decoded bytes before this one are taken.
+    /// The number of decoded bytes that were returned.
     taken: usize,
 }
 
@@ -47,11 +47,11 @@ enum Inflate {
 }
 
 impl Decoder {
-    /// A decoder for a `Content-Encoding`; `None`: there is nothing to decode. A stream of events
-    /// may be endless, and is bounded by its ratio and event by event.
+    /// A decoder for a `Content-Encoding`; `None`: the content needs no decoding. A stream of
+    /// events may be endless: only its ratio and each event are bounded.
     ///
     /// # Errors
-    /// [`TransportError::Coding`]: not one of gzip, deflate and identity.
+    /// [`TransportError::Coding`]: the coding is not gzip, deflate or identity.
     pub(super) fn new(
         coding: Option<&[u8]>,
         media_type: Option<&[u8]>,
@@ -59,7 +59,7 @@ impl Decoder {
     ) -> Result<Option<Box<Decoder>>, TransportError> {
         let Some(coding) = coding else { return Ok(None) };
         let is = |name: &str| coding.eq_ignore_ascii_case(name.as_bytes());
-        // RFC 9110 §8.4.1.3: x-gzip is the same.
+        // RFC 9110 §8.4.1.3: x-gzip is the same coding as gzip.
         let inflate = if is("gzip") || is("x-gzip") {
             Inflate::Gzip(GzDecoder::new(Vec::new()))
         } else if is("deflate") {
@@ -93,7 +93,7 @@ impl Decoder {
     /// Appends decoded content. `read` appends coded bytes, and returns whether there may be more.
     ///
     /// # Errors
-    /// Those of `read`, [`TransportError::Coding`], [`TransportError::TooLarge`].
+    /// The errors of `read`, [`TransportError::Coding`], [`TransportError::TooLarge`].
     pub(super) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -123,7 +123,7 @@ impl Decoder {
         }
     }
 
-    /// Moves decoded bytes into `out`; false: there are none.
+    /// Moves decoded bytes into `out`; false: there were no decoded bytes.
     fn take(&mut self, out: &mut Vec<u8>, room: usize) -> bool {
         let decoded = self.inflate.decoded();
         let count = (decoded.len() - self.taken).min(room.max(1));

@@ -1,9 +1,9 @@
-//! From a name to a connected socket.
+//! Connects a socket to a host.
 //!
-//! Invariants: a name is resolved once for each connection, the guard checks all of its addresses
-//! before anything is sent to one of them, and no other address is used. A name with many addresses
-//! costs a bounded number of attempts. The next attempt begins when the last has failed or has had
-//! its head start, so a dead address delays a call and does not fail it (RFC 8305).
+//! Invariants: a name is resolved once for each connection, the guard checks all its addresses
+//! before the first attempt, and only allowed addresses are used. A name with many addresses causes
+//! a bounded number of attempts. The next attempt starts when the previous one has failed or has
+//! had its head start, so a dead address delays a call but does not fail it (RFC 8305).
 
 use std::{
     future::{Future, poll_fn},
@@ -24,17 +24,17 @@ use crate::{
 
 use super::options::ConnectGuard;
 
-/// Addresses of a name that are tried; more are not needed.
+/// Maximum addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 8;
 
-/// Addresses of a name that a guard checks, at most.
+/// Maximum addresses of a name with a strict guard, which checks each of them.
 const ADDRESSES_SHOWN_MAX: usize = 64;
 
 /// How long an attempt runs before the next one starts in parallel (RFC 8305 §8: 250 ms).
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// When the system probes a silent peer, and how often before it gives up: a stream may be silent
-/// for hours, and nothing else would notice that the peer has gone.
+/// When the system probes a silent peer, and after how many probes the connection fails. A stream
+/// may be silent for hours, and only these probes detect that the peer has disappeared.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_EACH: Duration = Duration::from_secs(15);
 const KEEPALIVE_TRIES: u32 = 4;
@@ -80,7 +80,7 @@ fn allowed(
     }
 }
 
-/// At least one address.
+/// Returns at least one address.
 async fn resolve(origin: &HttpOrigin) -> Result<Vec<SocketAddr>, TransportError> {
     let (name, port) = (origin.host_name(), origin.port());
     if let Ok(address) = name.parse::<IpAddr>() {
@@ -92,8 +92,8 @@ async fn resolve(origin: &HttpOrigin) -> Result<Vec<SocketAddr>, TransportError>
     if found.is_empty() { Err(unresolved("the host has no address")) } else { Ok(found) }
 }
 
-/// The address families alternating, each in the system's order, beginning with the system's
-/// favourite (RFC 8305 §4).
+/// The addresses with alternating families, each family in the system's order, starting with the
+/// family of the system's first address (RFC 8305 §4).
 fn in_turns(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let is_first = |address: &&SocketAddr| address.is_ipv6() == addresses[0].is_ipv6();
     let mut favourites = addresses.iter().filter(is_first);
@@ -112,7 +112,7 @@ fn in_turns(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
 
 type Attempt = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
 
-/// The first connection that succeeds; the other attempts end with it.
+/// Returns the first connection that succeeds, and ends the other attempts.
 async fn connect_first(addresses: &[SocketAddr]) -> Result<TcpStream, TransportError> {
     let mut waiting = addresses.iter();
     let mut attempts: Vec<Attempt> = Vec::new();
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(in_turns(&all[3..4]), all[3..4]);
     }
 
-    /// Runs in a runtime of its own.
+    /// Runs a future in its own runtime.
     fn run<T>(work: impl Future<Output = T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(work)
@@ -193,7 +193,7 @@ mod tests {
     fn a_dead_address_does_not_fail_a_call() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let alive = listener.local_addr().unwrap();
-        // There is no listener: the socket is bound and takes no connection.
+        // The listener is dropped, so its address refuses connections.
         let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let stream = run(connect_first(&[dead, dead, alive])).unwrap();
         assert_eq!(stream.peer_addr().unwrap(), alive);
@@ -231,7 +231,7 @@ mod tests {
             false => Ok(()),
         };
         let guard = ConnectGuard::new(is_good);
-        // After more addresses than are tried, too.
+        // The bad address may also follow more addresses than are tried.
         let mut many = vec![good; ADDRESSES_MAX];
         many.push(bad);
         for mixed in [vec![bad, good], vec![good, bad], many] {
@@ -243,7 +243,7 @@ mod tests {
             assert_eq!(refused, TransportError::Refused(why));
         }
         assert_eq!(allowed(&origin, vec![good], &guard.clone().strict()), Ok(vec![good]));
-        // The guard refuses so many.
+        // A strict guard refuses a name with this many addresses.
         let many = vec![good; ADDRESSES_SHOWN_MAX + 1];
         assert!(allowed(&origin, many.clone(), &guard.clone().strict()).is_err());
         assert_eq!(allowed(&origin, many.clone(), &guard), Ok(many));

@@ -18,15 +18,15 @@ use crate::{client::TransportError, net::clock::unix_ms, service::Now};
 /// A deadline that is never reached.
 pub(super) const NEVER_MS: u64 = u64::MAX;
 
-/// The longest duration of one timer; then it is checked again.
+/// The longest duration of one timer; after it, the deadline is checked again.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Milliseconds since the client was made.
+/// Milliseconds since the client was created.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClientClock(Instant);
 
 impl ClientClock {
-    /// A clock that begins now, at a positive time: 0 is before everything.
+    /// A clock that starts now at 1, so that 0 is earlier than every time.
     pub(super) fn new() -> ClientClock {
         ClientClock(Instant::now())
     }
@@ -48,10 +48,10 @@ impl ClientClock {
         at.unwrap_or(now).min(now + LONGEST).into()
     }
 
-    /// The result of `work`, unless it takes too long.
+    /// Runs `work`, at most until `due_ms`.
     ///
     /// # Errors
-    /// Those of `work`; [`TransportError::Timeout`] with `what`.
+    /// The errors of `work`; [`TransportError::Timeout`] with `what`.
     pub(super) async fn within<T>(
         self,
         due_ms: u64,
@@ -72,7 +72,7 @@ pub(super) struct Due {
 }
 
 impl Due {
-    /// Ready when `due_ms` is reached; else the caller is woken then.
+    /// Ready when `due_ms` is reached; otherwise the caller is woken at that time.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -127,7 +127,7 @@ mod tests {
                 Poll::Ready(())
             })
             .await;
-            // Fires at 20, is set to 60, and fires then.
+            // The timer fires at 20, is set to 60, and fires again.
             poll_fn(|cx| due.poll(cx, clock, began + 60)).await;
             assert!(clock.now_ms() >= began + 60 && due.armed_ms == began + 60);
             let late = poll_fn(|cx| due.poll(cx, clock, 0));

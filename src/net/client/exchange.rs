@@ -1,8 +1,8 @@
 //! One request and its response over HTTP/1.x: bytes between [`Http1Connection`] and a [`Link`].
 //!
 //! Invariants: sending and reading run concurrently, so the client reads an early answer, and a
-//! server that reads nothing before it has answered causes no deadlock. A request's whole state is
-//! in one `Http1Exchange`, which is reused from request to request; an idle connection has none.
+//! server that answers before it reads causes no deadlock. The whole state of a request is in one
+//! `Http1Exchange`, which later requests reuse; an idle connection has no exchange.
 
 use std::{
     cell::Cell,
@@ -30,15 +30,16 @@ use super::{
 /// Bytes of one read.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Bytes of content that are copied after their head, to leave in one write without a list.
+/// Content up to this size is copied after its head, so that both are sent in one write without a
+/// list.
 const COPIED_BYTES_MAX: usize = 16 * 1024;
 
 /// Bytes of buffers that are retained for the next request.
 const KEPT_BYTES_MAX: usize = 128 * 1024;
 
 thread_local! {
-    /// The read buffer. The requests of a thread share it, so waiting ones hold no memory; a
-    /// request keeps the bytes that it cannot use at once.
+    /// The read buffer, which the requests of a thread share, so a waiting request holds no memory.
+    /// A request copies the bytes that it cannot use at once.
     static READ_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -54,7 +55,7 @@ pub(super) struct Http1Exchange {
     start: usize,
     /// The head of the previous request, or of this one.
     known: RequestHead,
-    /// The head of the request, and its content if that is short.
+    /// The head of the request, and short content.
     output: Vec<u8>,
     /// Sent bytes of head and content.
     sent: usize,
@@ -63,7 +64,7 @@ pub(super) struct Http1Exchange {
     /// True: a byte of a response was received.
     pub(super) is_answered: bool,
     due: Due,
-    /// The deadline of the silence since the last byte of the content; 0: not set yet.
+    /// When the silence since the last byte of the content times out; 0: not set yet.
     silent_ms: u64,
 }
 
@@ -76,7 +77,7 @@ pub(super) struct ExchangeCx<'a> {
 
 impl Http1Exchange {
     /// Writes the head of a request for this connection. `proxy`: fields for the proxy, if the
-    /// connection leads to one.
+    /// connection leads to a proxy.
     ///
     /// # Errors
     /// [`TransportError::Io`]: the target is invalid.
@@ -122,7 +123,7 @@ impl Http1Exchange {
     /// Sends the request, and reads until the head of the final response is in `response`.
     ///
     /// # Errors
-    /// [`TransportError`]; the connection is then gone.
+    /// [`TransportError`]; the connection is then closed.
     pub(super) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
@@ -148,7 +149,7 @@ impl Http1Exchange {
             if self.http1.needs_request() && !self.is_deaf {
                 self.send(cx, body);
             }
-            // The body does not begin before the head is whole: this buffer stays empty.
+            // No content is returned before the head is complete, so this buffer stays empty.
             match self.poll_read(cx, &mut Vec::new(), 0, with) {
                 Poll::Ready(Ok(Http1Event::More)) => {}
                 Poll::Ready(event) => return Poll::Ready(event.map(|_| ())),
@@ -161,10 +162,10 @@ impl Http1Exchange {
     }
 
     /// Reads content, as [`HttpResponse::poll_read`](crate::client::HttpResponse::poll_read) does.
-    /// At its end the connection is returned, if it is reusable.
+    /// At the end of the content, a reusable connection is returned.
     ///
     /// # Errors
-    /// [`TransportError`]; the connection is then gone.
+    /// [`TransportError`]; the connection is then closed.
     pub(super) fn poll_body(
         &mut self,
         cx: &mut Context<'_>,
@@ -235,22 +236,23 @@ impl Http1Exchange {
         Poll::Ready(sent.map_err(|error| broken(&error, false)))
     }
 
-    /// Whether the request may be repeated on another connection: no response has begun, and either
-    /// the server cannot have read it or the caller allows the repetition.
+    /// Whether the request may be repeated on another connection: no byte of a response was
+    /// received, and either the server cannot have read the request or the caller allows the
+    /// repetition.
     pub(super) fn may_repeat(&self, is_repeatable: bool) -> bool {
         !self.is_answered && (is_repeatable || self.sent == 0)
     }
 
-    /// Ends a response that the caller has not read; if it was complete, its connection is
-    /// reusable.
+    /// Ends a response that the caller has not read. If the response is already complete, its
+    /// reusable connection is returned.
     pub(super) fn end_unread(&mut self, with: ExchangeCx<'_>) -> Option<Link> {
         let link = self.link.take()?;
         let step = self.step(&mut Vec::new(), 0, with);
         matches!(step, Ok(Http1Event::End { is_reusable: true })).then_some(link)
     }
 
-    /// The tunnel of CONNECT or an upgrade; `None` if bytes were received already, which belong to
-    /// no response.
+    /// The tunnel of CONNECT or an upgrade; `None`: bytes that belong to no response were received
+    /// already.
     pub(super) fn take_tunnel(&mut self) -> Option<Link> {
         self.link.take().filter(|_| self.start == self.input.len())
     }
@@ -305,7 +307,8 @@ impl Http1Exchange {
         }
     }
 
-    /// Passes the remaining input to the connection, or else reads once and passes that.
+    /// Passes the remaining input to the connection; if there is none, reads once and passes the
+    /// received bytes.
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -313,7 +316,7 @@ impl Http1Exchange {
         room: usize,
         with: ExchangeCx<'_>,
     ) -> Poll<Result<Http1Event, TransportError>> {
-        // With little room left, the consumed bytes may be only the frame of a chunk.
+        // If little room is left, this step may consume only the framing of a chunk.
         if self.start < self.input.len() {
             return Poll::Ready(self.step(out, room, with));
         }
@@ -361,7 +364,7 @@ impl Http1Exchange {
         Ok(step.event)
     }
 
-    /// Ready when nothing was received for too long.
+    /// Ready when nothing was received for `idle_ms`.
     fn poll_silent(&mut self, cx: &mut Context<'_>, idle_ms: u64, clock: ClientClock) -> Poll<()> {
         if idle_ms == NEVER_MS {
             return Poll::Pending;
@@ -375,9 +378,9 @@ impl Http1Exchange {
 
 /// The result of reading content.
 pub(super) enum BodyRead {
-    /// There may be more.
+    /// More content may follow.
     More,
-    /// The end; with the connection, if it is reusable.
+    /// The content has ended; the connection, if it is reusable.
     End(Option<Link>),
 }
 

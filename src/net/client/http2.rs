@@ -1,10 +1,11 @@
-//! One connection of HTTP/2 for each origin, shared by all its requests. The protocol is h2's.
+//! One HTTP/2 connection for each origin, shared by all its requests. The crate h2 implements the
+//! protocol.
 //!
 //! Invariants: only one connection to an origin that may speak HTTP/2 is opened at a time, and
 //! other requests wait for it. A request that the server declares unprocessed (RFC 9113 §8.7) is
-//! repeated on a new connection; a request that the server may have processed is not, unless the
-//! caller allows it. If a request times out and its connection received nothing meanwhile, the
-//! connection takes no new request; other requests on it wait for their own timeouts.
+//! repeated on a new connection; a request that the server may have processed is repeated only if
+//! the caller allows it. If a request times out and its connection has received nothing in this
+//! time, the connection accepts no new requests; its other requests wait for their own timeouts.
 
 mod response;
 mod slot;
@@ -40,20 +41,21 @@ pub(super) use slot::{Claim, Http2Slot};
 pub(super) use watched::Http2Mark;
 use watched::WatchedLink;
 
-/// Bytes that a server may send before they are read: of one response, and of all of a connection.
-/// Chrome and Go allow some megabytes; this is enough for a round trip of 20 ms at 100 Mbit/s.
+/// Bytes that a server may send before they are read: for one response, and for a connection.
+/// Chrome and Go allow some megabytes; these windows suffice for a round trip of 20 ms at 100
+/// Mbit/s.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 
-/// How long an unused connection tries to send its GOAWAY: a server that reads nothing would hold
-/// it for ever.
+/// How long an unused connection tries to send its GOAWAY, because a server that reads nothing
+/// would keep it open for ever.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// A connection; clones share it.
+/// A sender of requests on a connection; clones share the connection.
 #[derive(Clone)]
 pub(super) struct Http2Sender {
     send: SendRequest<Bytes>,
-    /// Shared only with the requests: its count shows whether there are any.
+    /// Shared only with the requests, so that its count shows whether requests are in flight.
     in_use: Arc<Http2Mark>,
 }
 
@@ -67,14 +69,14 @@ impl Http2Sender {
 /// Why there is no response.
 pub(super) struct Http2Failure {
     pub(super) error: TransportError,
-    /// The request may be made again.
+    /// True: the request may be repeated.
     pub(super) may_repeat: bool,
-    /// The connection takes no request any more.
+    /// True: the connection accepts no more requests.
     pub(super) is_over: bool,
 }
 
-/// Begins a connection, which a task of the current runtime drives until its last request is done
-/// and there is no sender, and at most [`GOODBYE`] longer.
+/// Opens a connection. A task of the current runtime drives it until no sender and no request is
+/// left, then at most [`GOODBYE`] longer, to send GOAWAY.
 ///
 /// # Errors
 /// [`TransportError::Http2`], [`TransportError::Closed`].
@@ -98,7 +100,7 @@ pub(super) async fn start(
     Ok(Http2Sender { send, in_use })
 }
 
-/// Drives a connection to its end. Its requests receive its error.
+/// Drives a connection to its end. The requests receive the error of the connection.
 async fn drive(connection: impl Future, mut unused: oneshot::Receiver<Infallible>) {
     let mut connection = pin!(connection);
     let is_left = poll_fn(|cx| match connection.as_mut().poll(cx) {
@@ -190,13 +192,14 @@ fn head(request: &HttpRequest<'_>) -> Result<Request<()>, TransportError> {
     Ok(head)
 }
 
-/// RFC 9113 §8.7: refused before any processing, or beyond the last stream of a GOAWAY.
+/// RFC 9113 §8.7: the stream was refused before processing, or is beyond the last stream of a
+/// GOAWAY.
 fn is_unprocessed(error: &h2::Error) -> bool {
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     error.is_remote() && (error.is_go_away() || is_refused)
 }
 
-/// The error for an error of h2, by its code.
+/// Translates an error of h2, by its code.
 fn failure(error: &h2::Error, before_response: bool) -> TransportError {
     match error.get_io() {
         // An alert after the handshake: h2 preserves only the text of a TLS error.
@@ -222,7 +225,7 @@ mod tests {
             let mut driven = pin!(driven);
             drop(mark);
             let is_driven = timeout(2 * GOODBYE, driven.as_mut()).await.is_err();
-            assert!(is_driven, "a request uses it");
+            assert!(is_driven, "a request uses the connection");
             drop(request);
             driven.await;
         });
@@ -236,7 +239,7 @@ mod tests {
         assert!(!mark.waited(reads) && !mark.is_over());
         seen.note_read(b"");
         assert!(mark.waited(reads + 1) && mark.is_over());
-        // Bytes that arrive later do not revive it.
+        // Bytes that arrive later do not revive the connection.
         seen.note_read(b"x");
         assert!(mark.waited(reads) && mark.is_over());
     }

@@ -13,7 +13,7 @@ use tokio::{
 };
 use tokio_rustls::client::TlsStream;
 
-/// A connection, as its HTTP version sees it.
+/// A connection, as HTTP/1.x and HTTP/2 use it.
 pub(super) struct Link {
     stream: LinkStream,
     /// True: the peer is a proxy that expects absolute URLs (RFC 9112 §3.2.2).
@@ -47,7 +47,7 @@ impl Link {
         Link { stream: LinkStream::Tls(Box::new(stream)), to_proxy: false }
     }
 
-    /// The socket, if no TLS session is on it.
+    /// The socket of a connection without TLS.
     pub(super) fn into_plain(self) -> Option<TcpStream> {
         match self.stream {
             LinkStream::Plain(stream) => Some(stream),
@@ -86,7 +86,7 @@ impl Link {
     }
 }
 
-/// The error of a session that takes no more bytes: its server may have sent an alert (RFC 8446
+/// The error of a session that accepts no more bytes. Its server may have sent an alert (RFC 8446
 /// §6.2) before it closed, such as a missing client certificate. After a reset, the alert is lost.
 #[cold]
 fn alert_behind(session: &mut TlsStream<TcpStream>, error: io::Error) -> io::Error {
@@ -119,7 +119,7 @@ impl AsyncWrite for Link {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         match &mut self.get_mut().stream {
-            // Fast path: a socket usually has room, and then needs nothing of the runtime.
+            // Fast path: a socket usually has room, and the write then does not use the runtime.
             LinkStream::Plain(socket) => match socket.try_write(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     Pin::new(socket).poll_write(cx, bytes)

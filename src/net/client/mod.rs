@@ -50,16 +50,16 @@ pub use proxy::Proxies;
 pub use response::HttpClientResponse;
 pub use tls::ClientTls;
 
-/// The most buffers that are retained for later requests.
+/// Maximum buffers that are retained for later requests.
 const EXCHANGES_KEPT_MAX: usize = 64;
 
-/// How often a request is repeated that the server has not processed.
+/// How often a request that the server has not processed is repeated.
 const REPEATS_MAX: usize = 2;
 
 /// A client over sockets. Clones share its connections.
 ///
-/// It belongs to the tokio runtime in which it makes its first request, and needs its I/O and its
-/// timers: its idle connections are registered there.
+/// A client belongs to the tokio runtime of its first request, where its idle connections are
+/// registered. The runtime must have I/O and timers.
 #[derive(Clone)]
 pub struct HttpClient {
     state: Arc<ClientState>,
@@ -75,19 +75,20 @@ struct ClientState {
     guard: ConnectGuard,
     /// The field `User-Agent`.
     user_agent: FieldLinesBuf,
-    /// The socket on this machine that all origins are reached over.
+    /// The Unix socket over which all origins are reached.
     unix: Option<PathBuf>,
     origins: Arc<Origins>,
     #[allow(
         clippy::vec_box,
-        reason = "a response takes one with it, and a pointer is all it moves"
+        reason = "a response takes an exchange from the pool, and moves only its pointer"
     )]
     exchanges: Mutex<Vec<Box<Http1Exchange>>>,
     entropy: Mutex<Chacha>,
 }
 
 impl HttpClient {
-    /// A client; nothing is opened or looked up before a request needs it.
+    /// Creates a client. Connections are opened and names are resolved only when a request needs
+    /// them.
     ///
     /// # Errors
     /// [`HttpClientError`].
@@ -95,8 +96,8 @@ impl HttpClient {
         HttpClient::make(options, None)
     }
 
-    /// A client of the server on a socket of this machine, in plain HTTP, for requests to any
-    /// origin. It uses no guard and no proxy.
+    /// Creates a client of the server at a Unix socket, in plain HTTP, for requests to any origin.
+    /// The client uses no guard and no proxy.
     ///
     /// # Errors
     /// [`HttpClientError`].
@@ -134,7 +135,7 @@ impl HttpClient {
         Ok(HttpClient { state: Arc::new(state) })
     }
 
-    /// The same client for another runtime, with connections of its own. No file is read again.
+    /// A copy of the client for another runtime, with its own connections. No file is read again.
     ///
     /// # Errors
     /// [`HttpClientError::System`].
@@ -157,8 +158,8 @@ impl HttpClient {
         Ok(HttpClient { state: Arc::new(state) })
     }
 
-    /// Makes a request as [`Transport::request`] does, for a caller that does not read the content:
-    /// it is not decoded.
+    /// Makes a request as [`Transport::request`] does, but does not decode the content, for a
+    /// caller that does not read it.
     ///
     /// # Errors
     /// [`TransportError`], but never `Coding`.
@@ -172,19 +173,19 @@ impl HttpClient {
             return self.request_with_user_agent(request).await;
         }
         let pool = state.origins.of(request.origin);
-        // A connection of HTTP/1.1 has one request at a time: if an idle one exists, no other is
-        // needed.
+        // A connection of HTTP/1.1 has one request at a time. If an idle connection exists, no
+        // other connection is needed.
         if request.version != HttpVersion::Http2
             && let Some(link) = state.origins.take(&pool, request.version == HttpVersion::Any)
         {
             match state.ask(&pool, link, &request).await {
-                // Once is enough.
+                // The request is repeated at most once.
                 Err(AskFailure { may_repeat: true, .. }) => request.is_repeatable = false,
                 Err(AskFailure { error, may_repeat: false }) => return Err(error),
                 Ok(response) => return Ok(response),
             }
         }
-        // Rare, and large.
+        // Boxed, because this future is rare and large.
         Box::pin(state.open_and_ask(&pool, &request)).await
     }
 
@@ -252,7 +253,7 @@ impl Transport for HttpClient {
 /// Why there is no response.
 struct AskFailure {
     error: TransportError,
-    /// The request may be made once more, on a new connection.
+    /// True: the request may be repeated once, on a new connection.
     may_repeat: bool,
 }
 
@@ -280,7 +281,7 @@ impl ClientState {
         Ok(HttpClientResponse::http1(self, pool, exchange, request.body_idle_ms))
     }
 
-    /// Makes a request over a new connection, or over the one of HTTP/2.
+    /// Makes a request over a new connection, or over the origin's HTTP/2 connection.
     async fn open_and_ask(
         self: &Arc<ClientState>,
         pool: &Arc<OriginPool>,
@@ -295,18 +296,18 @@ impl ClientState {
         if may_be_http2 && let Some(response) = self.ask_shared(pool, request).await? {
             return Ok(response);
         }
-        // The server has chosen, or has no choice.
+        // The server has selected HTTP/1.1, or the request allows only one version.
         let version = if pool.http2.is_http1() { HttpVersion::Http1 } else { version };
         match open(self, origin, version, head_due_ms).await? {
             OpenedLink::Http1(link) => self.ask(pool, link, request).await.map_err(|f| f.error),
             OpenedLink::Http2(_) => Err(TransportError::Http2(
-                "the server chose it without a request for it".to_owned(),
+                "the server selected HTTP/2, which was not offered".to_owned(),
             )),
         }
     }
 
-    /// Makes a request over the origin's connection of HTTP/2, or over the one that is being
-    /// opened; `None`: the server has chosen HTTP/1.1.
+    /// Makes a request over the origin's HTTP/2 connection, which may still be opening; `None`: the
+    /// server has selected HTTP/1.1.
     async fn ask_shared(
         self: &Arc<ClientState>,
         pool: &Arc<OriginPool>,
@@ -339,7 +340,7 @@ impl ClientState {
             };
             let in_use = sender.in_use();
             // As over HTTP/1.1: a request that the server may have seen is repeated once, and only
-            // if the connection was not opened for it.
+            // if the connection was not opened for this request.
             let is_repeatable = request.is_repeatable && is_kept && repeats == 0;
             let request = &HttpRequest { is_repeatable, ..*request };
             match http2::ask(sender, request, self.clock, &self.limits).await {
@@ -357,7 +358,7 @@ impl ClientState {
         }
     }
 
-    /// Buffers for one request.
+    /// Takes the buffers for one request.
     fn take_exchange(&self) -> Box<Http1Exchange> {
         lock(&self.exchanges).pop().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! From an origin to a connection to it: socket, tunnel, TLS, and the version of HTTP.
+//! Opens a connection to an origin: socket, tunnel, TLS, and the version of HTTP.
 
 use std::{future::poll_fn, io, sync::Arc};
 
@@ -31,7 +31,7 @@ pub(super) enum OpenedLink {
 /// Connects to an origin.
 ///
 /// # Errors
-/// [`TransportError`], of all kinds that come before a response.
+/// [`TransportError`], of every kind that occurs before a response.
 pub(super) async fn open(
     state: &ClientState,
     origin: &HttpOrigin,
@@ -113,7 +113,7 @@ fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref().and_then(|inner| inner.downcast_ref())
 }
 
-/// The configuration of TLS. The first time, the authorities are read on a blocking thread.
+/// The configuration of TLS. The first call reads the authorities on a blocking thread.
 async fn config(
     state: &ClientState,
     version: HttpVersion,
@@ -149,6 +149,6 @@ async fn tunnel(
         other => return Err(failed(&format!("the proxy refused a tunnel (status {other})"))),
     };
     state.give_exchange(exchange);
-    // In TLS and HTTP the client sends first.
+    // In TLS and HTTP the client sends first, so bytes from the server are an error.
     link.and_then(Link::into_plain).ok_or_else(|| failed("the proxy sent bytes into the tunnel"))
 }

@@ -28,14 +28,14 @@ impl ConnectGuard {
         ConnectGuard { check: Some(Arc::new(check)), is_strict: false }
     }
 
-    /// The same guard, but one refused address of a name refuses the name, even if it has other
-    /// addresses: such a name may aim at the refused one.
+    /// A strict guard: one refused address of a name refuses the name, even if it has other
+    /// addresses, because such a name may be meant to reach the refused address.
     #[must_use]
     pub fn strict(self) -> ConnectGuard {
         ConnectGuard { is_strict: true, ..self }
     }
 
-    /// Whether one refused address is enough.
+    /// Whether one refused address refuses the name.
     pub(super) fn is_strict(&self) -> bool {
         self.is_strict
     }
@@ -43,7 +43,7 @@ impl ConnectGuard {
     /// Checks one address.
     ///
     /// # Errors
-    /// The reason for refusing it.
+    /// The reason for refusing the address.
     pub(in crate::net) fn check(
         &self,
         origin: &HttpOrigin,
@@ -67,20 +67,20 @@ impl fmt::Debug for ConnectGuard {
 /// trusts the authorities of the system, and uses no proxy.
 #[derive(Clone, Debug)]
 pub struct HttpClientOptions {
-    /// Limits of a server's use of this client.
+    /// The limits on resources of the client that servers can use.
     pub limits: ClientLimits,
-    /// The authorities it trusts, and its certificate.
+    /// The trusted authorities, and the client's certificate.
     pub tls: ClientTls,
     /// The proxies.
     pub proxies: Proxies,
-    /// The guard of its connections. A refused address is skipped, or the whole name with it
-    /// ([`ConnectGuard::strict`]); when no address remains the request fails with
+    /// The guard of new connections. It skips a refused address, or refuses the whole name
+    /// ([`ConnectGuard::strict`]); if no address remains, the request fails with
     /// [`TransportError::Refused`](crate::client::TransportError::Refused). For an origin behind a
-    /// proxy it checks the proxy's origin and address, since the proxy resolves the origin. An idle
-    /// connection is reused for its origin without another check.
+    /// proxy, the guard checks the proxy's origin and address, since the proxy resolves the origin.
+    /// An idle connection is reused for its origin without another check.
     pub guard: ConnectGuard,
-    /// The value of `User-Agent` in every request without that field, the CONNECT to a proxy
-    /// included: visible ASCII and spaces. The default is `peregrine/VERSION`.
+    /// The value of `User-Agent` in every request without this field, also in CONNECT to a proxy:
+    /// visible ASCII and spaces. The default is `peregrine/VERSION`.
     pub user_agent: String,
 }
 
@@ -97,7 +97,7 @@ impl Default for HttpClientOptions {
 }
 
 impl HttpClientOptions {
-    /// Takes the proxies from the environment now; see [`Proxies::from_environment`].
+    /// Reads the proxies from the environment now; see [`Proxies::from_environment`].
     ///
     /// # Errors
     /// [`HttpClientError::Proxy`].
@@ -107,26 +107,26 @@ impl HttpClientOptions {
     }
 }
 
-/// Why there is no client. `Debug` is the same as `Display`, so that `main` can return it.
+/// Why a client cannot be created. `Debug` is the same as `Display`, so that `main` can return it.
 #[derive(Clone, PartialEq, Eq)]
 pub enum HttpClientError {
     /// A file of certificates or keys cannot be used.
     File {
         /// The file.
         file: PathBuf,
-        /// Why, in one line.
+        /// The reason, in one line.
         reason: String,
     },
     /// A proxy's URL cannot be used.
     Proxy {
-        /// The name of its variable.
+        /// The name of the environment variable.
         variable: String,
-        /// Why, in one line, without a password of the URL.
+        /// The reason, in one line, without a password of the URL.
         reason: String,
     },
     /// `user_agent` is empty, or has a byte that is neither visible ASCII nor a space.
     UserAgent,
-    /// The system gives no random bits, or TLS cannot be set up.
+    /// The system provides no random bits, or TLS cannot be set up.
     System(String),
 }
 
@@ -142,7 +142,7 @@ impl fmt::Display for HttpClientError {
             HttpClientError::UserAgent => {
                 f.write_str("user_agent must be visible ASCII and spaces, and not empty")
             }
-            HttpClientError::System(reason) => write!(f, "cannot make a client: {reason}"),
+            HttpClientError::System(reason) => write!(f, "cannot create a client: {reason}"),
         }
     }
 }

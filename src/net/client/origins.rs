@@ -1,8 +1,8 @@
 //! The idle connections of a client, by origin.
 //!
 //! Invariants: an idle connection is only a socket and the start of its idle time. The most
-//! recently used one is used first, so unneeded ones grow old and are closed: by the next request,
-//! or by one task that checks all of them and ends when none remain.
+//! recently used connection is used first, so unneeded connections grow old and are closed: by the
+//! next request, or by one task that checks all connections and ends when none remain.
 
 use std::{
     collections::HashMap,
@@ -24,7 +24,7 @@ struct IdleLink {
 pub(super) struct OriginPool {
     origin: HttpOrigin,
     idle: Mutex<Vec<IdleLink>>,
-    /// The one connection of HTTP/2.
+    /// The single HTTP/2 connection.
     pub(super) http2: Http2Slot,
 }
 
@@ -40,19 +40,19 @@ pub(super) struct Origins {
 #[derive(Default)]
 struct Known {
     by_origin: HashMap<HttpOrigin, Arc<OriginPool>>,
-    /// The one that was used last: most often it is the next one, too.
+    /// The origin that was used last, which is usually also the next one.
     latest: Option<Arc<OriginPool>>,
     /// True: a task closes old connections.
     is_watched: bool,
 }
 
-/// Nothing that holds one of our locks can panic halfway.
+/// Code under these locks does not panic halfway, so a poisoned lock may be used.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Origins {
-    /// No origins yet.
+    /// A pool without origins.
     pub(super) fn new(limits: &ClientLimits, clock: ClientClock) -> Origins {
         Origins {
             pools: Mutex::default(),
@@ -81,7 +81,7 @@ impl Origins {
         loop {
             let IdleLink { mut link, since_ms } = idle.pop()?;
             if self.clock.now_ms().saturating_sub(since_ms) >= self.idle_ms {
-                // The others are older.
+                // The remaining connections are older.
                 idle.clear();
                 return None;
             }
@@ -91,7 +91,7 @@ impl Origins {
         }
     }
 
-    /// Keeps a connection for the next request, or closes it if there are enough.
+    /// Stores a connection for the next request, or closes it if the pool of the origin is full.
     pub(super) fn keep(self: &Arc<Origins>, pool: &OriginPool, link: Link) {
         let mut idle = lock(&pool.idle);
         if idle.len() >= self.per_origin_max {
@@ -136,7 +136,7 @@ impl Known {
         if let Some(pool) = self.by_origin.get(origin) {
             return Arc::clone(pool);
         }
-        // No request uses it.
+        // Drops the reference to the latest origin, which no request uses.
         self.latest = None;
         if self.by_origin.len() >= origins.origins_max {
             let now_ms = origins.clock.now_ms();
@@ -157,7 +157,8 @@ impl Known {
 }
 
 impl OriginPool {
-    /// Closes connections that are old or that the server has closed; returns whether any remain.
+    /// Closes connections that are old or that the server has closed; returns whether connections
+    /// or requests remain.
     fn is_needed(self: &Arc<OriginPool>, now_ms: u64, idle_ms: u64) -> bool {
         let is_old = |since_ms: u64| now_ms.saturating_sub(since_ms) >= idle_ms;
         let mut idle = lock(&self.idle);
@@ -167,7 +168,7 @@ impl OriginPool {
     }
 }
 
-/// Closes idle connections when they are old, until none remain, or the client is gone.
+/// Closes idle connections when they are old, until none remain or the client is dropped.
 async fn close_old(origins: Weak<Origins>, idle_ms: u64) {
     loop {
         tokio::time::sleep(Duration::from_millis((idle_ms / 4).clamp(10, 60_000))).await;

@@ -1,7 +1,7 @@
-//! Which requests go through which proxy.
+//! Selects the proxy of a request.
 //!
-//! Invariants: nothing here reads the environment unless [`Proxies::from_environment`] is called,
-//! and that reads it once. Credentials in a proxy's URL are sent only to the proxy.
+//! Invariants: only [`Proxies::from_environment`] reads the environment, once for each call.
+//! Credentials in a proxy's URL are sent only to the proxy.
 
 mod exempt;
 
@@ -14,7 +14,7 @@ use crate::{client::HttpOrigin, http::FieldLinesBuf, json::base64};
 use super::HttpClientError;
 use exempt::Exempt;
 
-/// The port of a proxy's URL without a port, as in curl.
+/// The default port of a proxy's URL, as in curl.
 const PORT_DEFAULT: u16 = 1080;
 
 /// The proxies of a client.
@@ -28,13 +28,13 @@ pub struct Proxies {
 /// One proxy.
 #[derive(PartialEq, Eq)]
 pub(super) struct ProxyServer {
-    /// Its origin.
+    /// The origin of the proxy.
     pub(super) origin: HttpOrigin,
-    /// `Proxy-Authorization`, or nothing.
+    /// `Proxy-Authorization`, or no field.
     pub(super) authorization: FieldLinesBuf,
 }
 
-/// Omits its password.
+/// Omits the password.
 impl std::fmt::Debug for ProxyServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ProxyServer").field("origin", &self.origin).finish_non_exhaustive()
@@ -42,19 +42,20 @@ impl std::fmt::Debug for ProxyServer {
 }
 
 impl Proxies {
-    /// No proxy at all.
+    /// No proxies.
     pub fn none() -> Proxies {
         Proxies::default()
     }
 
-    /// As curl reads the environment: `http_proxy` is for plain http, `https_proxy` for https,
+    /// Reads the environment as curl does: `http_proxy` is for plain http, `https_proxy` for https,
     /// `all_proxy` for schemes without their own variable, and `no_proxy` lists hosts without a
-    /// proxy (names with all names below them, addresses, networks as `10.0.0.0/8`; `*` is every
-    /// host). Each may be in capitals, which count if the other one is not set; but `HTTP_PROXY` is
-    /// ignored if `REQUEST_METHOD` is set, because it is then a field of a client's request.
+    /// proxy (names with all names below them, addresses, networks such as `10.0.0.0/8`; `*` is
+    /// every host). A variable in capitals is read if the one in small letters is not set.
+    /// `HTTP_PROXY` is ignored if `REQUEST_METHOD` is set, because its value then comes from a
+    /// client's request.
     ///
-    /// A URL without a scheme is of http, one without a port has 1080. User and password are sent
-    /// to the proxy as `Proxy-Authorization: Basic`. Proxies of other schemes are not supported.
+    /// The default scheme of a URL is http, the default port 1080. User and password are sent to
+    /// the proxy as `Proxy-Authorization: Basic`. Proxies of other schemes are not supported.
     ///
     /// # Errors
     /// [`HttpClientError::Proxy`].
@@ -63,7 +64,7 @@ impl Proxies {
         Proxies::from_variables(|name| env::var_os(name).map(|v| v.to_string_lossy().into_owned()))
     }
 
-    /// The same for another environment.
+    /// As [`Proxies::from_environment`], with another source of variables.
     ///
     /// # Errors
     /// [`HttpClientError::Proxy`].
@@ -110,7 +111,7 @@ impl ProxyServer {
             return Err(unusable("only http proxies are supported"));
         }
         let host = url.host_str().filter(|host| !host.is_empty());
-        let host = host.ok_or_else(|| unusable("it has no host"))?;
+        let host = host.ok_or_else(|| unusable("the URL has no host"))?;
         // The URL parser drops a default port: whether it was present is checked in the text.
         let authority = spelt.split("://").nth(1).unwrap_or_default();
         let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
@@ -129,7 +130,7 @@ impl ProxyServer {
     }
 }
 
-/// RFC 3986 §2.1; a per cent sign that begins no escape stays as it is.
+/// RFC 3986 §2.1: decodes escapes; a per cent sign without two digits stays unchanged.
 fn percent_decoded(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -26,10 +26,10 @@ enum ResponseSource {
     Http2(Box<Http2Response>),
 }
 
-/// A response over HTTP/1.x. Its connection is returned as soon as the last byte has been read, its
-/// buffers when it is dropped.
+/// A response over HTTP/1.x. Its connection returns to the pool when the last byte has been read,
+/// its buffers when the response is dropped.
 pub(super) struct Http1Response {
-    /// `Some` until it is dropped.
+    /// `Some` until the response is dropped.
     exchange: Option<Box<Http1Exchange>>,
     is_over: bool,
     idle_ms: u64,
@@ -61,11 +61,11 @@ impl HttpClientResponse {
         HttpClientResponse { decoder: None, source: ResponseSource::Http2(Box::new(response)) }
     }
 
-    /// The same response with decoded content.
+    /// The response with decoded content.
     ///
     /// # Errors
-    /// [`TransportError::Coding`]: it cannot be decoded. The exchange is returned, and its
-    /// connection is closed.
+    /// [`TransportError::Coding`]: the content cannot be decoded. The exchange returns to its pool,
+    /// and its connection is closed.
     pub(super) fn decoded(
         mut self,
         limits: &ClientLimits,
@@ -92,7 +92,7 @@ impl HttpClientResponse {
     }
 }
 
-/// The decoder of the content. Nested codings are not in use.
+/// The decoder of the content. Nested codings are not supported, because servers do not use them.
 fn decoder<'v>(
     limits: &ClientLimits,
     mut codings: impl Iterator<Item = &'v [u8]>,
@@ -104,7 +104,7 @@ fn decoder<'v>(
     }
     match codings.next() {
         None => Decoder::new(coding, media_type(), limits),
-        Some(_) => Err(TransportError::Coding("the response has more than one")),
+        Some(_) => Err(TransportError::Coding("the response has more than one content coding")),
     }
 }
 

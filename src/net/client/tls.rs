@@ -1,7 +1,7 @@
 //! TLS of the client: its trusted authorities, its certificate, and its ALPN protocols.
 //!
-//! rustls implements the protocol. Files are read when the client is made, so that errors in them
-//! are reported then; the first request that needs the system's authorities reads them once.
+//! rustls implements the protocol. Files are read when the client is created, which reports their
+//! errors. The first request that needs the system's authorities reads them once.
 
 mod insecure;
 
@@ -51,9 +51,9 @@ impl ClientTls {
         self
     }
 
-    /// Sends a certificate to servers that request one: `cert` holds it, followed by the
-    /// certificates up to its root; `key` its private key (PKCS #8, PKCS #1 or SEC 1, not
-    /// encrypted).
+    /// Sends a certificate to servers that request one. `cert` contains the certificate, followed
+    /// by the certificates up to its root; `key` contains its private key (PKCS #8, PKCS #1 or SEC
+    /// 1, not encrypted).
     #[must_use]
     pub fn identity(mut self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> ClientTls {
         self.identity = Some((cert.into(), key.into()));
@@ -61,7 +61,7 @@ impl ClientTls {
     }
 
     /// Accepts every certificate: any host on the path can read and change everything. For tests
-    /// against one's own machines.
+    /// against your own machines.
     #[must_use]
     pub fn insecure(mut self) -> ClientTls {
         self.is_insecure = true;
@@ -162,8 +162,7 @@ impl TlsSetup {
         })
     }
 
-    /// The authorities of the files and of the system; authorities of a kind that this library no
-    /// longer reads are skipped.
+    /// The authorities of the files and of the system; unsupported authorities are skipped.
     fn roots(&self, system: &[CertificateDer<'static>]) -> RootCertStore {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(self.authorities.iter().chain(system).cloned());
@@ -199,7 +198,7 @@ pub(super) fn server_name(origin: &HttpOrigin) -> Result<ServerName<'static>, Tr
         .map_err(|_| TransportError::Tls(format!("{name} cannot be the name in a certificate")))
 }
 
-/// The error of the transport: TLS reports errors through those of the system.
+/// The transport's error for an I/O error, which may contain a TLS error.
 pub(super) fn transport_error(error: &io::Error) -> TransportError {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(error) => TransportError::Tls(tls_reason(error)),
@@ -207,7 +206,7 @@ pub(super) fn transport_error(error: &io::Error) -> TransportError {
     }
 }
 
-/// Frequent errors get a sentence of their own.
+/// The reason of a TLS error; frequent errors have their own sentences.
 fn tls_reason(error: &rustls::Error) -> String {
     let rustls::Error::InvalidCertificate(error) = error else { return one_line(error) };
     match error {

@@ -1,7 +1,7 @@
 //! Sends waiting output, and ends a connection.
 //!
-//! A peer that reads too little of the waiting output is cut off; time during which output waits to
-//! be durable does not count.
+//! A peer that reads too little of the waiting output is disconnected; the time in which output
+//! waits to be durable does not count.
 
 use std::{
     pin::Pin,
@@ -19,7 +19,7 @@ use crate::{
     service::Now,
 };
 
-/// The answer to an incomplete request when its connection ends for another one.
+/// The answer to an incomplete request whose connection must free its slot for another.
 const TIMED_OUT: &[u8] =
     b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
@@ -45,7 +45,7 @@ impl<S: Transport + 'static> Io<S> {
         }
         let sent = send(&mut self.stream, &self.output.unsent()[..free], cx)?;
         self.output.sent(sent, &mut scratch.outputs);
-        // Always flush: the transport may buffer what it has just accepted.
+        // Always flush: the transport may buffer the bytes that it has just accepted.
         let moved = self.flush_transport(cx)? || sent > 0;
         self.taken = self.taken.saturating_add(sent.min(u32::MAX as usize) as u32);
         let is_over = self.waited_ms(now) >= local.bounds.write_stall_ms;
@@ -58,7 +58,7 @@ impl<S: Transport + 'static> Io<S> {
         Ok(moved)
     }
 
-    /// Flushes the transport; true when it is empty.
+    /// Flushes the transport; true if this has emptied it.
     pub(super) fn flush_transport(&mut self, cx: &mut Context<'_>) -> Result<bool, Hangup> {
         if self.stream.is_flushed() {
             return Ok(false);
@@ -66,8 +66,8 @@ impl<S: Transport + 'static> Io<S> {
         Ok(Pin::new(&mut self.stream).poll_flush(cx)?.is_ready())
     }
 
-    /// Ends the connection without a wait. An incomplete request is refused; output that the socket
-    /// does not accept now is lost.
+    /// Ends the connection without waiting. An incomplete request is refused; output that the
+    /// socket does not accept now is lost.
     #[cold]
     pub(super) fn end_for_another(
         &mut self,

@@ -1,9 +1,9 @@
-//! The memory of one connection: its calls, their answers, and the part of them that waits in h2.
+//! The memory of one connection: its calls and their answers, with the bytes that wait in h2.
 //!
-//! While more than `output_bytes_max` and `answer_bytes_max` together of answers wait, no new call
-//! begins: calls wait until enough was sent or dropped. A call that waits for `write_stall_ms`
-//! without room for any call is refused. Waiting bytes of streams are not counted there: a stream
-//! that is read slowly would block all calls.
+//! No new call starts while more than `output_bytes_max` and `answer_bytes_max` together of answers
+//! wait: calls wait until enough bytes were sent or dropped. A call is refused if it has waited for
+//! `write_stall_ms` and no call could start in this time. Waiting bytes of streams do not count
+//! towards this limit, because a slowly read stream would block all calls.
 
 use std::{
     sync::{
@@ -23,19 +23,20 @@ pub(super) struct Account {
     /// Bytes of answers that wait in h2, which are counted in the share as well.
     unsent: AtomicUsize,
     unsent_max: usize,
-    /// The start of the time with too many of them, if any.
+    /// The time since which more than `unsent_max` bytes wait, if they do.
     full_since_ms: AtomicU64,
-    /// The calls that wait for room, and some that no longer wait.
+    /// The wakers of calls that wait for room, and of some that no longer wait.
     waiting: Mutex<Vec<Waker>>,
     waiting_max: usize,
 }
 
 impl Account {
-    /// The account of a connection that `waker` wakes.
+    /// Creates the account of a connection; `waker` wakes the connection.
     pub(super) fn new(server: &Arc<ServerState>, waker: Waker) -> Account {
         let limits = server.engine.limits();
         let unsent_max = limits.output_bytes_max + limits.answer_bytes_max;
-        // Twice as many as can wait: of a full list at least half are calls that have left.
+        // Twice the number of calls that can wait: in a full list, at least half of the wakers
+        // belong to calls that have ended.
         let waiting_max = 2 * limits.http2_streams_max;
         let (share, waiting) = (Mutex::default(), Mutex::default());
         Account {
@@ -50,7 +51,7 @@ impl Account {
         }
     }
 
-    /// Counts an answer of `bytes` as [`Account::charge`] does.
+    /// Counts an answer of `bytes`; returns the same as [`Account::charge`].
     #[must_use]
     pub(super) fn charge_answer(&self, bytes: usize, now_ms: u64) -> bool {
         let before = self.unsent.fetch_add(bytes, Relaxed);
@@ -69,8 +70,9 @@ impl Account {
         }
     }
 
-    /// True: a call may begin; otherwise `waker` is woken when it may. Answers are released on this
-    /// thread, that of their connection: none is released between the check and the registration.
+    /// True: a call may start; otherwise `waker` is woken when a call may start. Answers are
+    /// released only on the thread of their connection, so none is released between the check and
+    /// the registration.
     pub(super) fn lets_begin(&self, waker: &Waker) -> bool {
         if self.unsent.load(Relaxed) <= self.unsent_max {
             return true;
@@ -96,8 +98,8 @@ impl Account {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts `held` bytes of one of its parts instead of `before`. False: that part must be
-    /// dropped, and the connection with it if it is cut.
+    /// Counts `held` bytes of a part of the connection instead of `before`. False: this part must
+    /// be dropped, and the connection as well if it is cut.
     #[must_use]
     pub(super) fn charge(&self, before: usize, held: usize, now_ms: u64) -> bool {
         let mut share = self.lock();
@@ -107,13 +109,13 @@ impl Account {
 
     /// Stops counting `before` bytes.
     pub(super) fn give_back(&self, before: usize) {
-        // A connection that was cut detects that when it is driven.
+        // A connection that was cut detects this when it is polled.
         let mut share = self.lock();
         let all = share.held() - before;
         self.server.buffers.shrink(&mut share, all);
     }
 
-    /// True: the connection had the largest share and must end.
+    /// True: the connection had the largest cost and must end.
     pub(super) fn is_cut(&self) -> bool {
         self.lock().is_cut()
     }

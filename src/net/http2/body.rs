@@ -1,4 +1,4 @@
-//! Receives the pieces of a request, within the time limits of a body of HTTP/1.1.
+//! Receives the pieces of a request body within the time limits of an HTTP/1.1 body.
 
 use std::task::{Context, Poll};
 
@@ -18,19 +18,19 @@ const UNLIMITED: u64 = u64::MAX / 2;
 /// The body of a request that is being received.
 pub(super) struct Body {
     stream: RecvStream,
-    /// The start of the body's current window, and the bytes received until then.
+    /// The start of the current time window, and the bytes received before it.
     since_ms: u64,
     seen: usize,
     came: usize,
-    /// Bytes that were read ahead; their window is not open again.
+    /// Bytes that were read ahead; the flow-control window was not opened for them.
     ahead: usize,
 }
 
 /// The rest of a body after an early answer.
 ///
 /// A client that is reset while it still sends may lose the answer (curl 7.88), so its input is
-/// read and discarded. The window stays shut, which bounds the input, and the reset follows after a
-/// time.
+/// read and discarded. The window stays closed, which bounds the input, and the stream is reset
+/// after a time.
 pub(super) struct Unread {
     stream: RecvStream,
     ends_ms: u64,
@@ -38,7 +38,7 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    /// Discards received input; ready when the peer has sent all of it, or its time is over.
+    /// Discards received input; ready when the peer has sent all input, or its time is over.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, shared: &Http2Shared) -> Poll<()> {
         while shared.now_ms() < self.ends_ms {
             match self.stream.poll_data(cx) {
@@ -56,33 +56,33 @@ impl Unread {
 
 /// The result of reading a body.
 pub(super) enum Piece {
-    /// Some bytes of it.
+    /// Some bytes of the body.
     Bytes(Bytes),
-    /// All of it, as received. The window stays shut until [`Body::open_window`], or until its call
-    /// is over: h2 opens it then.
+    /// The whole body, as received. The window stays closed until [`Body::open_window`], or until
+    /// the call ends, when h2 opens it.
     All(Bytes),
-    /// Its end.
+    /// The end of the body.
     End,
-    /// It comes too slowly.
+    /// The body arrives too slowly.
     Slow,
-    /// The given time is over.
+    /// The time `due_ms` has passed.
     Late,
-    /// The peer has left.
+    /// The stream has failed, or the peer has reset it.
     Gone,
 }
 
 impl Body {
-    /// A body of which nothing was received, without time limits except those of its call.
+    /// A body without received bytes, and without time limits except those of its call.
     pub(super) fn new(stream: RecvStream) -> Body {
         Body { stream, since_ms: UNLIMITED, seen: 0, came: 0, ahead: 0 }
     }
 
-    /// Applies the time limits of a body of HTTP/1.1 from now on.
+    /// Applies the time limits of an HTTP/1.1 body from now on.
     pub(super) fn limit(&mut self, shared: &Http2Shared) {
         self.since_ms = shared.now_ms();
     }
 
-    /// The next piece; `due_ms`: when to stop waiting.
+    /// Returns the next piece; the wait ends at `due_ms`.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -98,7 +98,7 @@ impl Body {
                     self.ahead = bytes.len();
                     return Poll::Ready(Piece::All(bytes));
                 }
-                // The window opens again at once: the holder of the bytes bounds them.
+                // The window is opened again at once: the receiver of the bytes limits them.
                 let _ = self.stream.flow_control().release_capacity(bytes.len());
                 return Poll::Ready(Piece::Bytes(bytes));
             }
@@ -132,8 +132,8 @@ impl Body {
         }
     }
 
-    /// A piece that was received before it was needed: h2 retains whole reads for the sake of a
-    /// byte, so nothing is left with it. The window stays shut.
+    /// Takes a piece before it is needed: h2 would retain a whole read buffer for a single byte.
+    /// The window stays closed.
     pub(super) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Option<Bytes> {
         match self.stream.poll_data(cx) {
             Poll::Ready(Some(Ok(bytes))) => {
@@ -141,7 +141,7 @@ impl Body {
                 self.ahead += bytes.len();
                 Some(bytes)
             }
-            // The call that waits sees the end again.
+            // The waiting call sees the end again.
             Poll::Ready(None) => {
                 self.forget_trailers(cx);
                 None
@@ -150,19 +150,18 @@ impl Body {
         }
     }
 
-    /// Discards it from now on, at most for [`HTTP2_UNREAD_MS`].
+    /// Discards the rest of the body from now on, for at most [`HTTP2_UNREAD_MS`].
     pub(super) fn discard(self, shared: &Http2Shared) -> Unread {
         let ends_ms = shared.now_ms() + HTTP2_UNREAD_MS;
         Unread { stream: self.stream, ends_ms, deadline: Deadline::default() }
     }
 
-    /// Discards trailers: they have no meaning here, and h2 would hold them as long as the call
-    /// lives.
+    /// Discards trailers, which are not used: h2 would hold them until the call ends.
     fn forget_trailers(&mut self, cx: &mut Context<'_>) {
         let _ = self.stream.poll_trailers(cx);
     }
 
-    /// True: nothing more will come.
+    /// True: the whole body was received.
     pub(super) fn is_over(&self) -> bool {
         self.stream.is_end_stream()
     }

@@ -1,8 +1,8 @@
-//! One connection: calls begin as they arrive, and it ends when it is idle, silent or floods the
-//! server.
+//! One connection: calls start as they arrive. The connection ends when it is idle, when its peer
+//! does not respond, or when its peer floods the server.
 //!
-//! Invariant: all calls of one read begin before the connection writes. Changes in h2 meanwhile
-//! wake no task, since h2 is polled again anyway.
+//! Invariant: all calls of one read start before the connection writes. Changes in h2 during this
+//! time wake no task, since h2 is polled again anyway.
 
 use std::{
     rc::Rc,
@@ -61,19 +61,19 @@ pub(super) struct Http2Connection<S: Transport> {
     deadline: Deadline,
     /// The waker that h2 gets.
     waker: Arc<ConnectionWaker>,
-    /// When a call or an answer to a ping arrived last.
+    /// When the last call or answer to a ping arrived.
     moved_ms: u64,
-    /// When an unanswered ping was sent, or the GOAWAY.
+    /// When the unanswered ping or the GOAWAY was sent.
     asked_ms: Option<u64>,
     /// True: a GOAWAY was sent.
     is_leaving: bool,
-    /// When a connection that flooded us is closed, whether or not the peer has read why.
+    /// When a connection that flooded us is closed, whether or not the peer has read the reason.
     ends_ms: Option<u64>,
     waits_in: WaitRound,
 }
 
 impl<S: Transport> Http2Connection<S> {
-    /// A connection that the task of `waker` drives.
+    /// A connection that is driven by the task of the waker `task`.
     pub(super) fn new(
         mut h2: Connection<Rewind<S>, Outgoing>,
         shared: Rc<Http2Shared>,
@@ -99,7 +99,7 @@ impl<S: Transport> Http2Connection<S> {
         }
     }
 
-    /// Advances as far as possible; ready when it is over.
+    /// Advances as far as possible; ready when the connection has ended.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.shared.local.server.stage() != Stage::Serving || self.shared.leaves.get() {
             self.leave();
@@ -126,7 +126,7 @@ impl<S: Transport> Http2Connection<S> {
         self.watch(cx)
     }
 
-    /// Notes the activity of the connection, and its peer.
+    /// Records the activity of the connection, and its forwarded peer address.
     fn note_activity(&self) {
         let shared = &self.shared;
         self.permit.note(match (shared.active.get(), shared.is_authenticated.get()) {
@@ -139,7 +139,8 @@ impl<S: Transport> Http2Connection<S> {
         }
     }
 
-    /// Ends the connection without a wait: GOAWAY (RFC 9113 §6.8) is sent if the socket accepts it.
+    /// Ends the connection without waiting: GOAWAY (RFC 9113 §6.8) is sent if the socket accepts
+    /// it.
     #[cold]
     fn end_for_another(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.shared.inflow.pause(true);
@@ -148,12 +149,12 @@ impl<S: Transport> Http2Connection<S> {
         Poll::Ready(())
     }
 
-    /// Begins all received calls, and sends pending output; false: the connection is over.
+    /// Starts all received calls, and sends pending output; false: the connection has ended.
     fn begin_calls(&mut self) -> bool {
         let waker = Waker::from(Arc::clone(&self.waker));
         let cx = &mut Context::from_waker(&waker);
         loop {
-            // Takes all heads from h2: while it waits there, a head takes several times its bytes.
+            // Takes all heads from h2, where a waiting head occupies several times its bytes.
             let mut heads: SmallVec<[Parts; CALLS_TYPICAL]> = SmallVec::new();
             let mut rests: SmallVec<[Rest; CALLS_TYPICAL]> = SmallVec::new();
             while heads.is_empty() || self.shared.inflow.has_heads() {
@@ -163,7 +164,7 @@ impl<S: Transport> Http2Connection<S> {
                         let (head, body) = request.into_parts();
                         heads.push(head);
                         rests.push((body, respond));
-                        // h2 knows the other calls of the same read already.
+                        // h2 has already parsed the other calls of the same read.
                         self.shared.inflow.pause(true);
                     }
                     // h2 notifies the open streams.
@@ -177,7 +178,8 @@ impl<S: Transport> Http2Connection<S> {
             }
             self.moved_ms = self.shared.now_ms();
             if self.is_leaving {
-                // They arrived before the peer read the GOAWAY: the connection is no longer idle.
+                // The peer sent these calls before it read the GOAWAY: the connection is no longer
+                // idle.
                 self.asked_ms = None;
             }
             self.waker.begins_calls.store(true, Relaxed);
@@ -188,7 +190,7 @@ impl<S: Transport> Http2Connection<S> {
         }
     }
 
-    /// Sends pending output, and accepts nothing.
+    /// Sends pending output, and accepts no calls.
     #[cold]
     fn only_send(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.shared.inflow.pause(true);
@@ -200,14 +202,14 @@ impl<S: Transport> Http2Connection<S> {
         if over { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Ends a connection that sent too many frames without use.
+    /// Ends a connection after its peer sent too many frames without a call or data.
     fn calm(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let now = self.shared.local.clock.now().mono_ms;
         let ends_ms = *self.ends_ms.get_or_insert_with(|| {
             self.h2.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
             let local = &self.shared.local;
             local.server.refused(local.worker, "http2_control_frames_max");
-            // The next poll sends it.
+            // The next poll sends the GOAWAY.
             cx.waker().wake_by_ref();
             now + self.shared.limits().linger_ms
         });
@@ -227,7 +229,7 @@ impl<S: Transport> Http2Connection<S> {
         }
     }
 
-    /// Ends a connection that is idle, or that has an unresponsive peer.
+    /// Ends an idle connection, or a connection with an unresponsive peer.
     fn watch(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let now = self.shared.local.clock.now().mono_ms;
         let (limits, is_idle) = (self.shared.limits(), self.shared.active.get() == 0);
@@ -255,10 +257,10 @@ impl<S: Transport> Http2Connection<S> {
                 if is_idle {
                     self.leave();
                 } else if let Some(pings) = &mut self.pings {
-                    // A ping in flight is enough.
+                    // An error means that another ping is in flight, which is enough.
                     let _ = pings.send_ping(Ping::opaque());
                 }
-                // The next poll sends it.
+                // The next poll sends the frame.
                 cx.waker().wake_by_ref();
                 now + stall_ms
             }

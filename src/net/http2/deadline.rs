@@ -10,7 +10,7 @@ use crate::net::{
     worker_state::WorkerState,
 };
 
-/// A deadline of the task that polls it, in the worker's wheel; it also wakes when the server ends.
+/// A deadline in the worker's wheel. It wakes the task that polls it, also when the server drains.
 #[derive(Default)]
 pub(super) struct Deadline(Option<Armed>);
 
@@ -22,12 +22,12 @@ struct Armed {
 }
 
 impl Deadline {
-    /// Wakes the caller at `due_ms` of the monotonic clock, and when the server drains.
+    /// Wakes the task of `cx` at `due_ms` of the monotonic clock, and when the server drains.
     pub(super) fn arm(&mut self, cx: &Context<'_>, local: &Rc<WorkerState>, due_ms: u64) {
         let slot = match &self.0 {
             Some(armed) if armed.waker.will_wake(cx.waker()) => armed.slot,
             _ => {
-                // The old timer is freed before a new one is taken.
+                // The old timer is removed before a new one is inserted.
                 self.0 = None;
                 let (local, waker) = (Rc::clone(local), cx.waker().clone());
                 let slot = local.wheel.borrow_mut().insert(waker.clone());

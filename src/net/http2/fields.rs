@@ -16,19 +16,19 @@ use crate::{
 
 pub(super) const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
-/// The status of a successful call of gRPC.
+/// The status of a successful gRPC call.
 const OK: HeaderValue = HeaderValue::from_static("0");
 
-/// The parts that the answers of one connection repeat.
+/// Parts that many answers of one connection share.
 #[derive(Default)]
 pub(super) struct Heads {
-    /// The value of `Date`, made once a second, with its second.
+    /// The value of `Date` and its second; it is formatted once a second.
     date: RefCell<Option<(u64, HeaderValue)>>,
-    /// The last head without fields of its own.
+    /// The last head without additional fields.
     last: RefCell<Option<LastHead>>,
 }
 
-/// A head that may repeat.
+/// A head that later answers may reuse.
 struct LastHead {
     second: u64,
     media: &'static str,
@@ -52,7 +52,7 @@ impl Heads {
         response
     }
 
-    /// A copy of the last head, if it differs at most in the status.
+    /// Returns a copy of the last head if only the status may differ, otherwise a new head.
     fn repeated(&self, head: &HeadParts, now: Now) -> Response<()> {
         let &HeadParts { media, content_length, .. } = head;
         let second = now.unix_ms / 1000;
@@ -68,8 +68,8 @@ impl Heads {
         response
     }
 
-    /// A head with the fields that all answers have. gRPC has only the type: its messages contain
-    /// their lengths.
+    /// Creates a head with the fields that all answers have. A head of gRPC has only its type and
+    /// encodings: gRPC messages contain their lengths.
     fn begin(&self, head: &HeadParts, now: Now) -> Response<()> {
         let mut response = Response::new(());
         let headers = response.headers_mut();
@@ -101,7 +101,7 @@ impl Heads {
     }
 }
 
-/// Adds an answer's fields to h2's.
+/// Adds the fields of an answer to a map of h2.
 fn put(headers: &mut HeaderMap, fields: FieldLines<'_>) {
     for (name, value) in fields.iter() {
         let known = match (name, value) {

@@ -1,10 +1,10 @@
 //! The limit of frames that carry neither a call nor data.
 //!
-//! h2 answers SETTINGS and PING and skips unknown frames without a limit, so frames are counted on
-//! their way to h2. There is an allowance of `http2_control_frames_max`: a frame that carries no
-//! data and begins no call takes one from it; each call, and each frame of data that is sent to the
-//! peer, restores ten; and the whole of it is restored in thirty seconds. A peer that has used it
-//! up gets ENHANCE_YOUR_CALM.
+//! h2 answers SETTINGS and PING and skips unknown frames without a limit, so frames are counted
+//! before h2 reads them. A peer has an allowance of `http2_control_frames_max` frames. Each frame
+//! that carries no data and starts no call uses one of them; each call, and each data frame that is
+//! sent to the peer, restores ten; thirty seconds restore the whole allowance. A peer without
+//! allowance gets ENHANCE_YOUR_CALM.
 
 use std::cell::Cell;
 
@@ -14,10 +14,9 @@ const HEAD: usize = 9;
 const PREFACE: usize = 24;
 /// Milliseconds in which the whole allowance is restored (nghttp2: 33 a second, 1,000 at once).
 const REFILL_MS: u64 = 30_000;
-/// Frames that a call, or a sent frame of data, restores (Envoy: ten WINDOW_UPDATE for each frame
-/// of data).
+/// Frames that a call or a sent data frame restores (Envoy: ten WINDOW_UPDATE for each data frame).
 pub(in crate::net) const GRANT: u64 = 10;
-/// Bytes of padding and of its length, at most.
+/// Maximum bytes of padding and of its length field.
 const PADDING: usize = 256;
 /// Bytes of data in a frame that we send (RFC 9113 §4.2).
 const FRAME_BYTES: usize = 16 * 1024;
@@ -27,9 +26,9 @@ const TURN_BYTES: usize = 64 * 1024;
 /// The kind of a frame for the allowance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::net) enum FrameKind {
-    /// Fields, which may begin a call.
+    /// HEADERS, which may start a call.
     Headers,
-    /// Some data.
+    /// DATA with content.
     Data,
     /// Anything else.
     Control,
@@ -50,7 +49,7 @@ fn frame(head: [u8; HEAD]) -> (FrameKind, usize) {
     (frame, length)
 }
 
-/// Finds the frames in received bytes, in pieces of any size.
+/// Finds the frames in received bytes, which arrive in pieces of any size.
 pub(in crate::net) struct Frames {
     /// Bytes to skip until the next head of a frame.
     skip: usize,
@@ -60,12 +59,12 @@ pub(in crate::net) struct Frames {
 }
 
 impl Frames {
-    /// At the beginning of a client's bytes.
+    /// Starts at the first byte from a client.
     pub(in crate::net) fn new() -> Frames {
         Frames { skip: PREFACE, head: [0; HEAD], came: 0 }
     }
 
-    /// At the beginning of a server's bytes.
+    /// Starts at the first byte from a server.
     #[cfg(feature = "client")]
     pub(in crate::net) fn of_server() -> Frames {
         Frames { skip: 0, ..Frames::new() }
@@ -96,7 +95,7 @@ impl Frames {
 pub(in crate::net) struct Allowance {
     max: u64,
     left: u64,
-    /// When some of it was restored last.
+    /// When time last restored a part of the allowance.
     since_ms: u64,
 }
 
@@ -109,7 +108,7 @@ impl Allowance {
         self.left = self.left.saturating_add(frames).min(self.max);
     }
 
-    /// Takes one frame from the allowance; false: it is used up.
+    /// Takes one frame from the allowance; false: none is left.
     pub(in crate::net) fn spend(&mut self, now_ms: u64) -> bool {
         if self.left == 0 {
             let passed = now_ms.saturating_sub(self.since_ms).min(REFILL_MS);
@@ -124,11 +123,11 @@ impl Allowance {
     }
 }
 
-/// The remaining input of one connection, shared by its reader and its writer.
+/// The limits of one connection's input, shared by its reader and its writer.
 pub(super) struct Inflow {
     allowance: Cell<Allowance>,
     is_flooded: Cell<bool>,
-    /// Frames with fields that were read in this poll and began no call yet.
+    /// HEADERS frames that were read in this poll and have started no call yet.
     heads: Cell<u64>,
     /// Bytes that may still be read in this poll.
     turn: Cell<usize>,
@@ -149,7 +148,7 @@ impl Inflow {
         Inflow { allowance, is_flooded, heads, turn, turns, ended_in, is_paused }
     }
 
-    /// True: the peer has sent too many frames without use, and its input is no longer read.
+    /// True: the peer has used up its allowance, and its input is no longer read.
     pub(super) fn is_flooded(&self) -> bool {
         self.is_flooded.get()
     }
@@ -160,8 +159,8 @@ impl Inflow {
         self.turns.set(self.turns.get() + 1);
     }
 
-    /// Sets whether read input is processed before more is read. If so, the caller clears this and
-    /// polls the connection again before it waits, because unread input wakes no task.
+    /// Sets whether read input is processed before more is read. If so, the caller must clear this
+    /// and poll the connection again before it waits, because unread input wakes no task.
     pub(super) fn pause(&self, is_paused: bool) {
         self.is_paused.set(is_paused);
     }
@@ -171,19 +170,19 @@ impl Inflow {
         self.is_paused.get()
     }
 
-    /// True: other connections come first.
+    /// True: other connections are polled before this one reads more.
     pub(super) fn turn_is_over(&self) -> bool {
         self.turn.get() == 0
     }
 
-    /// Whether h2 learns only in a later poll that the peer has ended its side: h2 then discards
-    /// its output, and answers of this poll must be sent first.
+    /// True: the end of the peer's side must be hidden from h2 until a later poll. At the end h2
+    /// discards its output, and the answers of this poll must be sent first.
     pub(super) fn keeps_end(&self) -> bool {
         let turn = self.turns.get();
         if self.ended_in.get() == 0 {
             self.ended_in.set(turn);
         }
-        // Before the first poll nothing was answered.
+        // Before the first poll no call was answered.
         turn > 0 && self.ended_in.get() == turn
     }
 
@@ -208,12 +207,12 @@ impl Inflow {
         self.grant(GRANT);
     }
 
-    /// True: some received fields have begun no call yet.
+    /// True: some received HEADERS have started no call yet.
     pub(super) fn has_heads(&self) -> bool {
         self.heads.get() > 0
     }
 
-    /// Accounts for fields that began no call: h2 has returned all calls of this poll.
+    /// Accounts for HEADERS that started no call: h2 has returned all calls of this poll.
     pub(super) fn end_turn(&self, now_ms: u64) {
         let mut allowance = self.allowance.get();
         let has_room = (0..self.heads.take()).all(|_| allowance.spend(now_ms));
@@ -329,7 +328,7 @@ mod tests {
         let mut allowance = Allowance::new(30, 0);
         assert!((0..30).all(|_| allowance.spend(0)));
         assert!(!allowance.spend(999));
-        // One in a second.
+        // One frame is restored in a second.
         assert!(allowance.spend(1000) && !allowance.spend(1000));
         allowance.grant(2);
         assert!(allowance.spend(1000) && allowance.spend(1000) && !allowance.spend(1000));

@@ -1,4 +1,4 @@
-//! Receives the messages of a call of health or reflection, one or many.
+//! Receives the messages of a health or reflection call: one or many.
 
 use std::{
     future::{Future, poll_fn},
@@ -27,20 +27,20 @@ use super::{
 pub(super) struct Messages {
     shared: Rc<Http2Shared>,
     body: Body,
-    /// The beginning of a message: as received, or joined.
+    /// The received beginning of a message: one piece in `held`, or several copied to `joined`.
     held: Bytes,
     joined: BytesMut,
-    /// Bytes counted in the limit of all buffers: none until the call waits.
+    /// Bytes charged to the limit of all buffers; 0 until the call waits.
     charged: usize,
 }
 
 /// Why there is no message.
 pub(super) enum NoMessage {
-    /// The request is over.
+    /// The request has ended.
     End,
-    /// The call ends with this.
+    /// The call ends with this status.
     Status(Status),
-    /// The peer has left.
+    /// The call ends without a status: the peer has disconnected, or the buffers are full.
     Gone,
 }
 
@@ -49,7 +49,7 @@ fn refuse<T>(code: Code, why: &str) -> Result<T, NoMessage> {
 }
 
 impl Messages {
-    /// Nothing was received yet.
+    /// Receives the messages of `body`, from its first byte on.
     pub(super) fn new(mut body: Body, shared: &Rc<Http2Shared>) -> Messages {
         body.limit(shared);
         let shared = Rc::clone(shared);
@@ -57,7 +57,7 @@ impl Messages {
         Messages { shared, body, held, joined, charged: 0 }
     }
 
-    /// The next message, without a copy if it came in one piece.
+    /// Returns the next message, without a copy if it arrived in one piece.
     pub(super) async fn next(
         &mut self,
         deadline: &mut Deadline,
@@ -73,7 +73,7 @@ impl Messages {
         }
     }
 
-    /// The only message of a unary request, once nothing more can come.
+    /// Returns the only message of a unary request, after the end of the request.
     pub(super) async fn only(
         &mut self,
         deadline: &mut Deadline,
@@ -84,8 +84,8 @@ impl Messages {
             if whole.is_some_and(|length| self.bytes().len() > PREFIX + length) {
                 return refuse(Code::InvalidArgument, "the request has more than one message");
             }
-            // The end is visible together with the last bytes; before any bytes, the call has to
-            // wait.
+            // The end is visible together with the last bytes; if no bytes have arrived, the call
+            // has to wait.
             let is_over = !self.bytes().is_empty() && self.body.is_over();
             if !is_over && self.more(deadline, due_ms).await? {
                 continue;
@@ -145,7 +145,7 @@ impl Messages {
         }
     }
 
-    /// Waits for more; false: nothing more will come.
+    /// Waits for more bytes; false: the request has ended.
     async fn more(
         &mut self,
         deadline: &mut Deadline,
@@ -171,7 +171,7 @@ impl Messages {
         }
     }
 
-    /// The result of a request's end after an incomplete message.
+    /// The result if the request ends now: an incomplete message is an error.
     fn end(&self) -> NoMessage {
         if self.bytes().is_empty() {
             return NoMessage::End;
@@ -179,7 +179,7 @@ impl Messages {
         NoMessage::Status(Status::new(Code::InvalidArgument, "the message is cut short"))
     }
 
-    /// Splits a message of this length off.
+    /// Splits off a message of this length.
     fn split(&mut self, length: usize) -> Bytes {
         if self.joined.is_empty() {
             self.held.advance(PREFIX);
@@ -201,8 +201,8 @@ impl Messages {
         self.joined.extend_from_slice(&piece);
     }
 
-    /// Copies the received bytes, so that no read of h2's is retained for the sake of a few bytes.
-    /// The length is known by now, or with the next byte; only received bytes are allocated for.
+    /// Copies the received bytes, so that a few bytes do not retain a whole read buffer of h2.
+    /// Memory is allocated only for received bytes, not for the announced length.
     fn join(&mut self) {
         if !self.held.is_empty() {
             self.joined.extend_from_slice(&std::mem::take(&mut self.held));

@@ -1,9 +1,9 @@
 //! HTTP/2: gRPC, and the HTTP/1.1 service, over one connection.
 //!
-//! h2 implements the protocol and its windows; a call is polled where it arrives and becomes a task
-//! of its own only if it has to wait. All calls of one read are answered before the connection
-//! writes, so their answers are sent together. The limits of HTTP/1.1 bound a peer's memory: each
-//! body, each answer and all buffers together.
+//! h2 implements the protocol and its windows; the task of the connection polls a new call, which
+//! becomes a separate task only if it has to wait. All calls of one read are answered before the
+//! connection writes, so their answers are sent together. The limits of HTTP/1.1 bound a peer's
+//! memory: for each body, each answer and all buffers together.
 
 mod account;
 mod body;
@@ -56,7 +56,7 @@ use permit::Http2Permit;
 use rewind::{Rewind, poll_skip};
 use send::{Gone, Outgoing};
 
-/// Bytes of one answer that h2 buffers.
+/// Maximum bytes of one answer that h2 buffers.
 const SEND_BUFFER: usize = 64 * 1024;
 
 /// The state that the calls of one connection share.
@@ -79,7 +79,7 @@ struct Http2Shared {
     heads: Heads,
     /// True: an authenticated call was accepted, or the server has no authentication.
     is_authenticated: Cell<bool>,
-    /// The client that a trusted proxy has named last.
+    /// The client address that a trusted proxy has reported last.
     forwarded: Cell<Option<IpAddr>>,
 }
 
@@ -130,7 +130,7 @@ impl Http2Shared {
     }
 }
 
-/// Counts a call as long as it lives, and its held bytes while it waits.
+/// Counts a call until it ends, and its held bytes while it waits.
 struct CallGuard {
     shared: Rc<Http2Shared>,
     /// Bytes counted in the limit of all buffers.
@@ -150,7 +150,7 @@ impl CallGuard {
         if account.charge(before, held, now_ms) { Ok(()) } else { Err(Gone) }
     }
 
-    /// Stops counting them.
+    /// Stops counting the held bytes.
     fn give_back(&mut self) {
         if self.charged > 0 {
             self.shared.account.give_back(std::mem::take(&mut self.charged));
@@ -165,9 +165,9 @@ impl Drop for CallGuard {
     }
 }
 
-/// Serves HTTP/2 in a task of its own, on a connection that begins with the bytes in `read`, which
-/// may be empty. If `http2_connections_max` are open and none of them ends for it, the connection
-/// gets a GOAWAY and is closed.
+/// Serves HTTP/2 in a separate task, on a connection that begins with the bytes in `read`, which
+/// may be empty. If `http2_connections_max` connections are open and none of these can be ended,
+/// the new connection gets a GOAWAY and is closed.
 pub(super) fn spawn<S: Transport + 'static>(
     mut stream: S,
     read: &[u8],
@@ -177,7 +177,7 @@ pub(super) fn spawn<S: Transport + 'static>(
     let permit = match Http2Permit::take(permit) {
         Ok(permit) => permit,
         Err(permit) => {
-            // Best effort: a peer that does not read it sees a closed connection.
+            // Best effort: a peer that does not read the refusal sees a closed connection.
             let within = Duration::from_millis(permit.bounds.linger_ms);
             tokio::task::spawn_local(async move {
                 let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
@@ -191,7 +191,7 @@ pub(super) fn spawn<S: Transport + 'static>(
     tokio::task::spawn_local(serve(stream, read.to_vec(), permit, local_addr));
 }
 
-/// Runs `work` until it is over, or its connection has to end; then the result is `None`.
+/// Runs `work` to its end; `None`: the connection had to end before.
 async fn until_ending<T>(is_ending: impl Fn() -> bool, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     poll_fn(|cx| match is_ending() {
@@ -201,13 +201,13 @@ async fn until_ending<T>(is_ending: impl Fn() -> bool, work: impl Future<Output 
     .await
 }
 
-/// The output of a connection beyond `http2_connections_max`: SETTINGS, as every server begins, and
-/// GOAWAY with ENHANCE_YOUR_CALM (RFC 9113 §6.8).
+/// The output of a connection beyond `http2_connections_max`: SETTINGS, the first frame of every
+/// server, and GOAWAY with ENHANCE_YOUR_CALM (RFC 9113 §6.8).
 const REFUSAL: &[u8] = b"\0\0\0\x04\0\0\0\0\0\
     \0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0b";
 
-/// Sends the refusal, and reads until the peer has ended its side, too: closing a socket with
-/// unread input resets the connection, and loses the refusal.
+/// Sends the refusal, then reads until the peer has closed its side: closing a socket with unread
+/// input resets the connection, and the refusal is lost.
 async fn refuse<S: Transport>(stream: &mut S) -> io::Result<()> {
     stream.write_all(REFUSAL).await?;
     stream.shutdown().await?;

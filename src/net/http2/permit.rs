@@ -1,4 +1,4 @@
-//! The permits of one connection: among all connections, and among those of HTTP/2.
+//! The two permits of one connection: of all connections, and of the connections of HTTP/2.
 
 use std::{net::IpAddr, rc::Rc, task::Waker};
 
@@ -10,17 +10,18 @@ use crate::{
     },
 };
 
-/// Both permits; dropping it returns them.
+/// Both permits; dropping this value returns both.
 pub(in crate::net) struct Http2Permit {
     connection: ConnectionPermit,
     http2: PeerEntry,
 }
 
 impl Http2Permit {
-    /// A permit among the connections of HTTP/2.
+    /// Takes a permit of the connections of HTTP/2.
     ///
     /// # Errors
-    /// The connection, when there are `http2_connections_max` and none of them ends for this one.
+    /// The given permit, if `http2_connections_max` connections are open and none of these can be
+    /// ended.
     pub(in crate::net) fn take(
         connection: ConnectionPermit,
     ) -> Result<Http2Permit, ConnectionPermit> {
@@ -51,7 +52,7 @@ impl Http2Permit {
         self.entries().for_each(|entry| entry.set_waker(waker));
     }
 
-    /// True: the connection has to end now, for another one.
+    /// True: the connection has to end now, to free its slot for another connection.
     pub(super) fn is_ending(&self) -> bool {
         self.entries().any(PeerEntry::is_ending)
     }
@@ -61,7 +62,7 @@ impl Http2Permit {
         self.entries().for_each(|entry| entry.note(activity));
     }
 
-    /// Counts the connection for the client of a trusted proxy.
+    /// Counts the connection for the client that a trusted proxy has reported.
     pub(super) fn forwards(&self, address: IpAddr) {
         self.entries().for_each(|entry| entry.set_peer(PeerKey::of(address)));
     }

@@ -1,5 +1,5 @@
-//! Refusals by h2 itself: calls beyond `http2_streams_max`, and peers that flood it. h2 does not
-//! report them to its user, so they are read in the frames that it writes.
+//! Refusals by h2 itself: of calls beyond `http2_streams_max`, and of peers that flood h2. h2 does
+//! not report these refusals, so they are detected in the frames that h2 writes.
 
 /// Bytes of the head of a frame (RFC 9113 §4.1).
 const HEAD: usize = 9;
@@ -24,7 +24,7 @@ const FLOODS: [(&[u8; 15], &str); 5] = [
 
 /// Finds the refusals in written bytes, in pieces of any size.
 pub(super) struct Refusals {
-    /// Bytes of a payload that are skipped.
+    /// Payload bytes that are still to be skipped.
     skip: usize,
     /// The beginning of a frame; `came` of `wanted` bytes are present.
     begun: [u8; BEGINNING],
@@ -33,7 +33,7 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// At the beginning of a server's bytes.
+    /// Starts at the first byte from a server.
     pub(super) fn new() -> Refusals {
         Refusals { skip: 0, begun: [0; BEGINNING], came: 0, wanted: HEAD }
     }

@@ -1,8 +1,8 @@
-//! One request: an exchange of the engine. Its answer is sent as frames.
+//! One request: an exchange of the engine; its answer is sent as frames.
 //!
-//! Every limit of HTTP/1.1 applies; `Content-Length` is checked before any of the body is read. A
-//! complete request is answered where it arrived; a request that waits becomes a task of its own,
-//! and is counted.
+//! Every limit of HTTP/1.1 applies; `Content-Length` is checked before the body is read. The task
+//! of the connection answers a complete request; a request that waits becomes a separate task, and
+//! its memory is counted.
 
 use std::{
     future::Future,
@@ -37,7 +37,7 @@ use super::{
 /// The rest of a request, and the stream of its answer.
 pub(super) type Rest = (RecvStream, SendResponse<Outgoing>);
 
-/// Answers a request at once if possible, and in a task of its own otherwise.
+/// Answers a request at once if possible, otherwise in a separate task.
 pub(super) fn start(
     shared: &Rc<Http2Shared>,
     head: &Parts,
@@ -86,7 +86,7 @@ fn begin(shared: &Http2Shared, head: &Parts, body: &RecvStream) -> Exchange {
         target: target.as_bytes(),
         authority,
         fields,
-        // The beginning of a request with another method may be all of it.
+        // A request with another method may consist of its head alone.
         has_body: head.method == Method::POST || !body.is_end_stream(),
         takes_trailers: true,
     };
@@ -110,14 +110,15 @@ struct Http2Request {
     exchange: Exchange,
     /// The rest of the body; `None` once the answer has begun.
     body: Option<Body>,
-    /// A body that arrived whole: its window is opened when the call waits, or by h2 at its end.
+    /// A body that arrived in one piece: its window is opened when the call waits, or by h2 when
+    /// the call ends.
     unopened: Option<Body>,
     /// The rest of a body after an early answer.
     unread: Option<Unread>,
     /// True: all of the answer was passed to h2.
     is_answered: bool,
     deadline: Deadline,
-    /// False: answers of this connection wait to be read, and the call may have to wait for them.
+    /// False: the call may have to wait until the peer has read earlier answers of this connection.
     may_begin: bool,
     /// The answer, once its head was sent.
     stream: Option<SendStream<Outgoing>>,
@@ -128,13 +129,13 @@ struct Http2Request {
     end: End,
 }
 
-/// What follows the current content.
+/// The part of an answer after its current content.
 #[derive(Default)]
 enum End {
-    /// More of it.
+    /// More content.
     #[default]
     Open,
-    /// Nothing.
+    /// Nothing: the answer is complete.
     Closed,
     /// Trailers.
     Trailers(HeaderMap),
@@ -181,7 +182,7 @@ impl Future for Http2Request {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        // An error here means that the client has left.
+        // After an error the stream has ended, and nothing can be sent.
         if !self.is_answered {
             match self.go_on(cx) {
                 Poll::Ready(Ok(())) => self.is_answered = true,
@@ -284,8 +285,8 @@ impl Http2Request {
             self.may_begin = true;
         }
         if self.exchange.is_admitting() {
-            // The body of an unaccepted request is not read; its window makes the client keep the
-            // rest.
+            // The body of a request that is not admitted yet is not read; flow control makes the
+            // client retain the rest.
             let _ = with_cx(shared, cx.waker(), |cx| self.exchange.poll(cx, said));
             if self.exchange.is_admitting() && said.is_nothing() {
                 return self.wait_admission(shared, cx);
@@ -308,12 +309,13 @@ impl Http2Request {
                 None => self.exchange.poll(cx, said),
             });
             if !said.is_nothing() {
-                // A request that is answered before it is complete is refused.
+                // An answer before the end of the request is a refusal.
                 self.discard_rest(shared);
                 self.guard.give_back();
                 return Poll::Ready(Ok(()));
             }
-            // The exchange checks the time, too: if it did not refuse, there is time left.
+            // The exchange checks the time as well: if it has not refused the request, there is
+            // time left.
             if !is_late || was_late {
                 break;
             }
@@ -326,14 +328,14 @@ impl Http2Request {
         Poll::Pending
     }
 
-    /// Receives no more of the body.
+    /// Stops receiving the body.
     fn discard_rest(&mut self, shared: &Http2Shared) {
         if let Some(body) = self.body.take().filter(|body| !body.is_over()) {
             self.unread = Some(body.discard(shared));
         }
     }
 
-    /// Fails when the client has left.
+    /// Fails if the client has reset the stream.
     fn hear_reset(&mut self, cx: &mut Context<'_>) -> Result<(), Gone> {
         let left = match &mut self.stream {
             Some(stream) => stream.poll_reset(cx),
@@ -342,8 +344,8 @@ impl Http2Request {
         if left.is_ready() { Err(Gone) } else { Ok(()) }
     }
 
-    /// Receives the available part of the body, or returns it if that is all of it; true: the time
-    /// for more of it is over.
+    /// Receives the available part of the body, or returns a body that arrived in one piece; true:
+    /// the time for the body is over.
     fn read(
         &mut self,
         shared: &Http2Shared,
@@ -386,12 +388,12 @@ impl Http2Request {
         Poll::Pending
     }
 
-    /// Until when it may wait to begin.
+    /// The time until which the request may wait to start.
     fn waits_until_ms(&self, shared: &Http2Shared) -> u64 {
         shared.account.waits_until_ms(self.exchange.began_ms())
     }
 
-    /// Receives input until the call may begin: in h2 it would take more memory.
+    /// Receives input until the call may start: in h2, waiting input would take more memory.
     fn wait<T>(&mut self, shared: &Http2Shared, cx: &mut Context<'_>) -> Poll<Result<T, Gone>> {
         self.hear_reset(cx)?;
         while let Some(body) = &mut self.body

@@ -1,4 +1,4 @@
-//! A transport that begins with bytes that were read already. It counts the frames that pass, and
+//! A transport that first returns bytes that were read before. It counts the received frames, and
 //! the refusals of h2.
 
 use std::{
@@ -15,7 +15,7 @@ use crate::net::transport::Transport;
 
 use super::{Http2Shared, flood::Frames, refusals::Refusals};
 
-/// Returns the bytes that were read already, then those of the stream.
+/// Returns the bytes that were read before, then the bytes of the stream.
 pub(super) struct Rewind<S: Transport> {
     read: Vec<u8>,
     given: usize,
@@ -54,7 +54,7 @@ impl<S: Transport> Drop for Rewind<S> {
 }
 
 impl<S: Transport> Rewind<S> {
-    /// Counts the refusals of h2 in the first `count` bytes of these, which were written.
+    /// Counts the refusals of h2 in the first `count` bytes of `bufs`, which were written.
     fn wrote(&mut self, bufs: &[io::IoSlice<'_>], mut count: usize) {
         let local = &self.shared.local;
         for buf in bufs {
@@ -90,7 +90,7 @@ impl<S: Transport> AsyncRead for Rewind<S> {
             return Poll::Pending;
         }
         if me.shared.inflow.is_flooded() {
-            // The connection checks that after every poll.
+            // The connection checks for a flood after every poll.
             return Poll::Pending;
         }
         if me.shared.inflow.turn_is_over() {
@@ -135,8 +135,8 @@ impl<S: Transport> AsyncWrite for Rewind<S> {
         Poll::Ready(Ok(count))
     }
 
-    /// False at first: then h2 copies content of up to 1 KiB, and writes many frames at once;
-    /// otherwise it would write each frame of 256 bytes and more separately.
+    /// False at first, when h2 decides to copy content of up to 1 KiB and to write many frames at
+    /// once; with true it would write each frame of 256 bytes and more separately.
     fn is_write_vectored(&self) -> bool {
         self.has_begun && self.stream.is_write_vectored()
     }
@@ -146,7 +146,7 @@ impl<S: Transport> AsyncWrite for Rewind<S> {
     }
 
     /// After a flood the rest of the input is read and ignored: closing a socket with unread input
-    /// resets the connection, and loses the GOAWAY.
+    /// resets the connection, and the GOAWAY is lost.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.is_shut {
             ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;

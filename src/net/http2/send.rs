@@ -1,5 +1,5 @@
-//! Sends an answer: bytes that wait in h2 are counted until they were sent, and a peer that opens
-//! no window is dropped.
+//! Sends an answer: bytes that wait in h2 are counted until h2 has sent them, and the stream of a
+//! peer that opens no window is reset.
 
 use std::{
     sync::Arc,
@@ -11,15 +11,15 @@ use h2::{Reason, SendStream};
 
 use super::{Http2Shared, account::Account, deadline::Deadline};
 
-/// An answer above this size that fills its buffer is moved to h2; a smaller one is copied, and the
-/// worker keeps the buffer.
+/// An answer above this size that fills more than half of its buffer is moved to h2; other answers
+/// are copied, and the worker retains the buffer.
 const COPY_MAX: usize = 64 * 1024;
 
 /// Bytes that are sent through h2.
 pub(super) enum Outgoing {
-    /// A whole piece of output, of which nothing was sent.
+    /// A whole piece of output, which is not split.
     Whole(Counted),
-    /// A part of it, or uncounted bytes.
+    /// A part of a split piece, or uncounted bytes.
     Part(Bytes),
 }
 
@@ -79,9 +79,9 @@ impl Buf for Outgoing {
 /// Bytes counted in the limit of all buffers until h2 has sent them.
 pub(super) struct Counted {
     bytes: Vec<u8>,
-    /// How many of the first bytes h2 has sent before they were split into parts.
+    /// How many of the first bytes h2 has sent; only the rest can be split into parts.
     sent: usize,
-    /// True: a complete answer; later calls wait for it.
+    /// True: a complete answer, for which later calls may wait.
     is_answer: bool,
     account: Arc<Account>,
 }
@@ -102,7 +102,7 @@ impl Drop for Counted {
     }
 }
 
-/// The stream is over: the peer has left or was dropped.
+/// The stream has ended: the peer has disconnected, or the stream was dropped.
 pub(super) struct Gone;
 
 /// Takes a complete answer out of a worker's buffer; [`Gone`]: the buffers have no room for it.
@@ -110,7 +110,7 @@ pub(super) fn take(out: &mut Vec<u8>, shared: &Http2Shared) -> Result<Outgoing, 
     counted(out, shared, true)
 }
 
-/// Takes a piece of a stream as [`take`] does an answer.
+/// Takes a piece of a stream, like [`take`].
 pub(super) fn take_piece(out: &mut Vec<u8>, shared: &Http2Shared) -> Result<Outgoing, Gone> {
     counted(out, shared, false)
 }
@@ -138,20 +138,20 @@ fn counted(out: &mut Vec<u8>, shared: &Http2Shared, is_answer: bool) -> Result<O
 /// Output that is being sent to the peer.
 pub(super) struct Sending {
     bytes: Outgoing,
-    /// True: the stream ends after it.
+    /// True: the stream ends after these bytes.
     is_last: bool,
-    /// The start of the peer's current window, and the bytes sent since then.
+    /// The start of the peer's current time window, and the bytes sent since then.
     since_ms: u64,
     taken: usize,
 }
 
 impl Sending {
-    /// Nothing of it was sent.
+    /// Starts to send `bytes`.
     pub(super) fn new(bytes: Outgoing, is_last: bool, shared: &Http2Shared) -> Sending {
         Sending { bytes, is_last, since_ms: shared.now_ms(), taken: 0 }
     }
 
-    /// Sends as fast as the peer reads, and then ends the stream if this is its last output.
+    /// Sends as fast as the peer reads, and then ends the stream if this is the last output.
     ///
     /// `due_ms`: returns `false` at that time, with the rest unsent.
     pub(super) fn poll(

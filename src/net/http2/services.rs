@@ -1,9 +1,9 @@
 //! The services that every gRPC server has in addition to A2A: health and reflection.
 //!
-//! Invariant: their calls begin when their head was checked, as every call, and do not wait for
-//! other answers: a connection that does not read its answers still gets the server's health. Two
-//! of them are streams that last as long as their client wants; they need no authentication, and so
-//! have permits of their own.
+//! Invariant: a call of these services starts when its head was checked, like every call, but does
+//! not wait for other answers: a connection that does not read its answers still gets the server's
+//! health. Two of the calls are streams that last as long as the client wants; they need no
+//! authentication, and so have separate permits.
 
 use std::{future::poll_fn, net::IpAddr, rc::Rc, task::Poll};
 
@@ -44,10 +44,10 @@ pub(super) struct ServiceCall {
     address: Option<IpAddr>,
 }
 
-/// Its permits: among the open streams of these services, and among those of its peer.
+/// The permits of a stream: of all streams of these services, and of the streams of its peer.
 type StreamPermits = (Permit, Option<CallerPermit>);
 
-/// How a call ends: with a status, or because its client left.
+/// How a call ends: with a status, or because its client has disconnected.
 enum End {
     Status(Status),
     Gone,
@@ -69,9 +69,9 @@ impl From<NoMessage> for End {
     }
 }
 
-/// Whether a path is that of such a call.
+/// Returns the call of these services at this path.
 pub(super) fn rpc_at(path: &str) -> Option<Rpc> {
-    // A cheap test first: hardly any path is.
+    // A cheap test first, because most paths belong to other calls.
     if path.starts_with("/grpc.") { grpc::rpc(path) } else { None }
 }
 
@@ -106,7 +106,7 @@ impl ServiceCall {
         self.respond.send_response(initial(), false).map_err(|_| End::Gone)
     }
 
-    /// Ends a call that has sent nothing: a response of trailers alone.
+    /// Ends a call that has sent nothing, with a trailers-only response.
     fn refuse(&mut self, status: &Status) {
         let mut response = initial();
         response.headers_mut().extend(trailers(status.fields().get()));
@@ -114,8 +114,8 @@ impl ServiceCall {
         let _ = self.respond.send_response(response, true);
     }
 
-    /// The permits of a stream. Callers are not authenticated here, so these are not permits of
-    /// calls.
+    /// Takes the permits of a stream. These are not permits of calls, because callers are not
+    /// authenticated here.
     fn permits(&self) -> Result<StreamPermits, End> {
         let shared = &self.guard.shared;
         let config = &shared.engine().config;
@@ -135,7 +135,7 @@ impl ServiceCall {
         Ok((permit.ok_or_else(|| full("service_streams_max"))?, of_peer))
     }
 
-    /// Sends a message; false: the deadline came before all of it was sent.
+    /// Sends a message; false: the deadline passed before all bytes were sent.
     async fn send(
         &mut self,
         stream: &mut SendStream<Outgoing>,
@@ -200,7 +200,7 @@ impl ServiceCall {
         }
     }
 
-    /// `ServerReflectionInfo`: an answer to each request until the client ends.
+    /// `ServerReflectionInfo`: an answer to each request until the client ends its side.
     async fn reflection(&mut self, mut messages: Messages) -> Result<(), End> {
         let _permit = self.permits()?;
         let (shared, mut stream) = (self.shared(), self.open()?);
@@ -229,7 +229,7 @@ impl ServiceCall {
     }
 }
 
-/// Initial metadata.
+/// The initial metadata of an answer.
 fn initial() -> Response<()> {
     let mut response = Response::new(());
     let headers = response.headers_mut();

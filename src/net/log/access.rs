@@ -1,7 +1,7 @@
 //! The access log: one line for each ended call, and one for each refused request.
 //!
-//! Invariant: refused requests, calls or not, have at most [`REFUSED_LINES_MAX`] lines in a second,
-//! regardless of the sample; further ones are counted, and the count has a line.
+//! Invariant: refused requests, whether calls or not, have at most [`REFUSED_LINES_MAX`] lines in a
+//! second, regardless of the sampling; further refusals are counted, and the count is logged.
 
 use std::{
     fmt,
@@ -31,15 +31,15 @@ use super::super::{
     metrics::{generation_name, op_name},
 };
 
-/// How the lines of calls show their callers.
+/// The form of callers in the lines of calls.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum LoggedPrincipal {
     /// A hash under a key that each process generates.
     #[default]
     Hash,
-    /// A hash under this key: it is the same after a restart, and on each server with the key.
+    /// A hash under this key: equal after a restart, and on each server with the key.
     HashUnder(u128),
-    /// The name, after the issuer if the caller has one.
+    /// The issuer, if the caller has one, and the name.
     Name,
 }
 
@@ -56,10 +56,10 @@ impl fmt::Debug for LoggedPrincipal {
 
 /// Writes one line for each call.
 pub(in crate::net) struct AccessLog {
-    /// One call of so many has a line; 0: none.
+    /// One call in this many is logged; 0: none.
     one_of: AtomicU32,
     seen: AtomicU32,
-    /// The key of the hashes of names: without it a hash cannot be reversed. `None`: names are
+    /// The key of the hashes of names, without which a hash cannot be reversed. `None`: names are
     /// shown.
     key: Option<u128>,
     /// The rate limit of lines of refused requests.
@@ -68,29 +68,29 @@ pub(in crate::net) struct AccessLog {
 }
 
 impl AccessLog {
-    /// A log of one call in `one_of`, with hashes under a secret key; without a key it shows names.
+    /// Logs one call in `one_of`, with hashes of names under `key`; without a key, with names.
     pub(in crate::net) fn new(one_of: u32, key: Option<u128>) -> AccessLog {
         let (one_of, seen) = (AtomicU32::new(one_of), AtomicU32::new(0));
         AccessLog { one_of, seen, key, refused: Mutex::default(), engine: OnceLock::new() }
     }
 
-    /// Whether any call has a line.
+    /// Whether calls are logged.
     pub(in crate::net) fn is_on(&self) -> bool {
         self.one_of.load(Relaxed) > 0
     }
 
     /// Sets the engine that provides the agents' names.
     pub(in crate::net) fn belong_to(&self, engine: Weak<Engine>) {
-        // There is one engine.
+        // There is only one engine.
         let _ = self.engine.set(engine);
     }
 
-    /// Sets that one call in `one_of` has a line; 0: none.
+    /// Logs one call in `one_of` from now on; 0: none.
     pub(in crate::net) fn set_one_of(&self, one_of: u32) {
         self.one_of.store(one_of, Relaxed);
     }
 
-    /// Whether the next call has a line.
+    /// Whether the next call is logged.
     pub(in crate::net) fn takes_next(&self) -> bool {
         match self.one_of.load(Relaxed) {
             0 => false,
@@ -98,7 +98,8 @@ impl AccessLog {
         }
     }
 
-    /// Writes the line of a call, if it should have one.
+    /// Writes the line of a call with details, unless the rate limit of refused requests is
+    /// reached.
     pub(in crate::net) fn write(&self, call: &CallRecord, now_ns: u64) {
         let Some(details) = call.details.as_deref() else { return };
         if call.refusal.is_some() && !self.admits_refused(Instant::now()) {
@@ -153,14 +154,15 @@ impl AccessLog {
         );
     }
 
-    /// Whether a refused request has a line in the current second; otherwise it is counted.
+    /// Whether a refused request has a line in the current second; otherwise the request is
+    /// counted.
     fn admits_refused(&self, now: Instant) -> bool {
         let LineVerdict { is_written, skipped } = self.rate().take(now, REFUSED_LINES_MAX);
         tell_unlogged(skipped);
         is_written
     }
 
-    /// Writes how many refused requests had no line, once their second is over, or `at_end`.
+    /// Writes the number of refused requests without a line, if their second is over or `at_end`.
     pub(in crate::net) fn write_unlogged(&self, at_end: bool) {
         let skipped = self.rate().take_skipped(Instant::now(), at_end);
         tell_unlogged(skipped);
@@ -170,7 +172,7 @@ impl AccessLog {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How a line shows a caller.
+    /// The form of a caller in a line.
     fn name(&self, principal: &Principal) -> String {
         let Some(key) = self.key else {
             return match principal.issuer() {
@@ -184,7 +186,7 @@ impl AccessLog {
     }
 }
 
-/// Writes how many refused requests had no line within their second.
+/// Writes the number of refused requests that had no line in their second.
 fn tell_unlogged(unlogged: u64) {
     if unlogged > 0 {
         tracing::info!(
@@ -197,7 +199,7 @@ fn tell_unlogged(unlogged: u64) {
     }
 }
 
-/// An address in its usual form: IPv4 also if a socket of IPv6 accepted it.
+/// An address in its usual form: IPv4 even if an IPv6 socket accepted the connection.
 fn shown(peer: IpAddr) -> tracing::field::DisplayValue<IpAddr> {
     tracing::field::display(peer.to_canonical())
 }

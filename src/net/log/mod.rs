@@ -1,8 +1,8 @@
 //! The log of a process, through `tracing`: text where stderr is a terminal, JSON otherwise.
 //!
 //! Invariant: workers never wait for the reader of the log; lines that the sink cannot take are
-//! counted. No line has a secret or a query; lines have names of callers only if the operator wants
-//! that.
+//! counted. No line has a secret or a query; lines have names of callers only if the operator
+//! configures this.
 
 mod access;
 mod sink;
@@ -25,24 +25,24 @@ pub(super) use sink::{flush, lost_lines};
 /// The level of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// None.
+    /// No lines.
     Off,
     /// Failures.
     Error,
-    /// Failures, and warnings: limits that are hit, handshakes that fail, spans that are lost.
+    /// Also warnings: reached limits, failed handshakes, lost spans.
     Warn,
-    /// Also events of the server: reloads, agents that block, the drain; calls.
+    /// Also events of the server, such as reloads, blocking agents and the drain, and calls.
     Info,
-    /// All there is.
+    /// All lines.
     Debug,
 }
 
 impl LogLevel {
-    /// All of them.
+    /// All levels.
     pub const ALL: [LogLevel; 5] =
         [LogLevel::Off, LogLevel::Error, LogLevel::Warn, LogLevel::Info, LogLevel::Debug];
 
-    /// Its name.
+    /// The name of the level.
     pub const fn word(self) -> &'static str {
         match self {
             LogLevel::Off => "off",
@@ -53,7 +53,7 @@ impl LogLevel {
         }
     }
 
-    /// The level of this name.
+    /// The level with this name.
     pub fn of(word: &str) -> Option<LogLevel> {
         LogLevel::ALL.into_iter().find(|level| level.word() == word)
     }
@@ -74,8 +74,8 @@ impl LogLevel {
 /// The filter of this process's log, if it has one.
 static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
-/// Makes this process write a log to stderr. If it has a log already, that one stays: a program may
-/// have a subscriber of its own.
+/// Installs a log to stderr for this process. An existing log is not replaced: a program may have
+/// its own subscriber.
 pub(super) fn install(level: LogLevel) {
     if tracing::dispatcher::has_been_set() {
         return set_level(level);
@@ -87,7 +87,7 @@ pub(super) fn install(level: LogLevel) {
         false => fmt::layer().json().flatten_event(true).with_writer(sink).boxed(),
     };
     if tracing_subscriber::registry().with(lines.with_filter(filter)).try_init().is_ok() {
-        // There is one at a time.
+        // A process has only one subscriber.
         let _ = FILTER.set(handle);
     }
 }
@@ -95,7 +95,7 @@ pub(super) fn install(level: LogLevel) {
 /// Sets the level of the log from now on.
 pub(super) fn set_level(level: LogLevel) {
     if let Some(filter) = FILTER.get() {
-        // It fails only when the subscriber is gone.
+        // This fails only if the subscriber was dropped.
         let _ = filter.reload(level.targets());
     }
 }

@@ -19,7 +19,7 @@ use crate::{limits::LOG_LINES_MAX, model::must_escape};
 /// How long the end of the process waits for the last lines.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Lines that found no room.
+/// Lines that did not fit into the queue.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
 /// The queue of this process.
@@ -27,7 +27,7 @@ static QUEUE: OnceLock<SyncSender<LogEntry>> = OnceLock::new();
 
 enum LogEntry {
     Line(Vec<u8>),
-    /// Reports when everything before it is written.
+    /// Reports when all earlier lines are written.
     Flush(SyncSender<()>),
 }
 
@@ -56,9 +56,9 @@ impl<'a> MakeWriter<'a> for Sink {
     }
 }
 
-/// The line without characters of a peer that would control a terminal. They become escapes as in
-/// JSON, which text lines share. ASCII controls except DEL stay: the formatter has escaped those in
-/// values, and writes its own.
+/// Returns the line with JSON escapes, in text lines as well, instead of characters of a peer that
+/// would control a terminal. ASCII controls except DEL stay: the formatter has escaped them in
+/// values, and uses them itself.
 fn plain(line: &[u8]) -> Vec<u8> {
     if line.iter().all(|&byte| byte < 0x7f) {
         return line.to_vec();
@@ -66,7 +66,7 @@ fn plain(line: &[u8]) -> Vec<u8> {
     let mut plain = String::with_capacity(line.len());
     for letter in String::from_utf8_lossy(line).chars() {
         match letter > '\u{7e}' && must_escape(letter) {
-            // All of them are below U+10000. Writing to a String never fails.
+            // All characters to be escaped are below U+10000. Writing to a String never fails.
             true => _ = write!(plain, "\\u{:04x}", u32::from(letter)),
             false => plain.push(letter),
         }
@@ -77,7 +77,7 @@ fn plain(line: &[u8]) -> Vec<u8> {
 /// The sink of stderr; `None`: the system cannot start its thread.
 pub(super) fn stderr() -> Option<Sink> {
     let sink = to(io::stderr())?;
-    // There is one at a time.
+    // A process has only one sink.
     let _ = QUEUE.set(sink.0.clone());
     Some(sink)
 }
@@ -96,14 +96,14 @@ fn write_lines(lines: &Receiver<LogEntry>, mut writer: impl Write) {
             LogEntry::Line(line) => _ = writer.write_all(&line),
             LogEntry::Flush(done) => {
                 let _ = writer.flush();
-                // The waiting thread may have gone.
+                // The waiting thread may have stopped waiting.
                 let _ = done.try_send(());
             }
         }
     }
 }
 
-/// Waits until earlier lines are written, but not for long.
+/// Waits until earlier lines are written, at most for `FLUSH`.
 pub(in crate::net) fn flush() {
     let Some(queue) = QUEUE.get() else { return };
     let (done, hear) = mpsc::sync_channel(1);
@@ -153,7 +153,7 @@ mod tests {
         let mut sink = to(Stuck(Arc::clone(&written))).unwrap();
         let held = written.lock().unwrap();
         let before = lost_lines();
-        // The writer may have one already.
+        // The writer may have taken one line already.
         for _ in 0..LOG_LINES_MAX + 101 {
             sink.write_all(b"line\n").unwrap();
         }

@@ -19,12 +19,13 @@ use crate::{
 
 use super::{BINDINGS, GENERATIONS, OPS, generation_number, op_number};
 
-/// Kinds of refusals of one worker that are counted by agent; further ones count for an agent
-/// without a name.
+/// Kinds of refusals of one worker that are counted by agent; further kinds are counted for an
+/// agent without a name.
 pub(super) const REFUSALS_MAX: usize = 4_096;
 
-/// Agents with durations of their own; those of the others are counted together. A histogram is
-/// many lines of a page, and 9 KiB of each worker that has answered the agent.
+/// Agents with separate durations; the durations of other agents are counted together. The
+/// histograms of an agent are many lines of a page, and 9 KiB in each worker that has answered its
+/// calls.
 pub(super) const TIMED_AGENTS_MAX: usize = 64;
 
 /// The agent of refusals beyond [`REFUSALS_MAX`], and of calls of an agent without a counter.
@@ -61,9 +62,9 @@ fn durations() -> Durations {
 pub(super) struct WorkerCounters {
     /// Calls of the first [`TIMED_AGENTS_MAX`] agents.
     timed: Box<[OnceLock<Box<AgentCounters>>]>,
-    /// Calls that were answered by the others; the last entry is for all agents without one.
+    /// Answered calls of the other agents; the last entry is for all agents without an entry.
     answered: Box<[OnceLock<Box<Answered>>]>,
-    /// Calls of the others.
+    /// Durations of the calls of the other agents.
     durations: Box<Durations>,
     refused: Mutex<BTreeMap<RefusalKey, u64>>,
     limits: Mutex<BTreeMap<&'static str, u64>>,

@@ -33,13 +33,13 @@ type Labels = Vec<(&'static str, String)>;
 /// The kind of a family's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::net) enum FamilyKind {
-    /// It only grows.
+    /// A value that only grows.
     Counter,
     /// A current value.
     Gauge,
     /// Durations in nanoseconds, which are shown as seconds.
     Times,
-    /// Numbers of things.
+    /// Numbers of items.
     Sizes,
 }
 
@@ -50,7 +50,7 @@ enum Sample {
     Histogram(Sums),
 }
 
-/// The numbers of one name.
+/// The samples of one metric name.
 #[derive(Debug)]
 pub(in crate::net) struct Family {
     name: &'static str,
@@ -75,13 +75,13 @@ impl Family {
         Family::new(kind, name, help).with(Vec::new(), number)
     }
 
-    /// The same with one more number.
+    /// Adds one number.
     pub(in crate::net) fn with(mut self, labels: Labels, number: u64) -> Family {
         self.samples.push((labels, Sample::Number(number)));
         self
     }
 
-    /// The same with a histogram, if it has counted anything.
+    /// Adds a histogram, if it has counted anything.
     pub(in crate::net) fn with_sums(mut self, labels: Labels, sums: Sums) -> Family {
         if sums.count() > 0 {
             self.samples.push((labels, Sample::Histogram(sums)));
@@ -114,7 +114,7 @@ impl Family {
             }
             (_, Sample::Number(number)) => encoder.encode_gauge(number),
             (_, Sample::Histogram(sums)) => {
-                // The count stands for the last bucket, which has no bound.
+                // The total count stands for the last bucket, which has no bound.
                 let bounded = sums.buckets.iter().filter(|(bound, _)| *bound < u64::MAX);
                 let buckets: Vec<(f64, u64)> =
                     bounded.map(|(bound, count)| (*bound as f64 / unit, *count)).collect();
@@ -158,7 +158,7 @@ pub(super) fn of_calls<'m, I: Iterator<Item = &'m WorkerCounters>>(
         Family::one(
             FamilyKind::Counter,
             "peregrine_calls_waited",
-            "Calls and streams that were not finished in the poll in which they arrived",
+            "Calls that were not answered at once, including streams",
             sum(|worker| &worker.waited),
         ),
         Family::one(
@@ -176,13 +176,13 @@ pub(super) fn of_calls<'m, I: Iterator<Item = &'m WorkerCounters>>(
         Family::one(
             FamilyKind::Counter,
             "peregrine_stream_events",
-            "Events written to streams that have ended",
+            "Events written, counted when their stream ends",
             sum(|worker| &worker.events),
         ),
         Family::one(
             FamilyKind::Counter,
             "peregrine_streams_resumed",
-            "Streams that have ended and resumed after an event named by the subscriber",
+            "Streams that resumed after an event id of the subscriber, counted when they end",
             sum(|worker| &worker.resumed),
         ),
     ];
@@ -201,7 +201,7 @@ pub(super) fn of_calls<'m, I: Iterator<Item = &'m WorkerCounters>>(
     let help = "Time from the call to the first event of its stream";
     let family = Family::new(FamilyKind::Times, "peregrine_time_to_first_event_seconds", help);
     families.push(family.with_sums(Vec::new(), first_event));
-    let help = "The most events by which a stream was behind its task";
+    let help = "Largest number of events that a stream was behind its task";
     let family = Family::new(FamilyKind::Sizes, "peregrine_stream_lag_events", help);
     families.push(family.with_sums(Vec::new(), behind));
     families.push(callers(&workers));
@@ -212,7 +212,7 @@ fn calls<'m, I: Iterator<Item = &'m WorkerCounters>>(
     workers: &impl Fn() -> I,
     name: &impl Fn(AgentIndex) -> Option<String>,
 ) -> Family {
-    // By name, so that agents without a name, or no longer with one, are summed up.
+    // By name: agents that have no name, or no longer have one, are added up.
     let mut sums: BTreeMap<(String, [usize; 3], &str), u64> = BTreeMap::new();
     let mut names: BTreeMap<u16, String> = BTreeMap::new();
     let mut named = |agent: AgentIndex| -> String {
@@ -252,7 +252,7 @@ fn durations<'m, I: Iterator<Item = &'m WorkerCounters>>(
     workers: &impl Fn() -> I,
     name: &impl Fn(AgentIndex) -> Option<String>,
 ) -> Family {
-    // By name, so that agents without a name, or no longer with one, are summed up.
+    // By name: agents that have no name, or no longer have one, are added up.
     let mut sums: BTreeMap<(usize, usize, String), Sums> = BTreeMap::new();
     for worker in workers() {
         worker.each_duration(|agent, durations| {

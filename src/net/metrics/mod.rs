@@ -1,7 +1,7 @@
 //! The counters of a server's calls, for `/metrics`.
 //!
-//! Invariant: an answered call costs some additions in its worker's own counters, without a lock, a
-//! map or a text; a refusal, which is rare, may take a lock of its worker. Sums are made when an
+//! Invariant: an answered call costs some additions to its worker's counters, without a lock, a map
+//! or a string; a refusal, which is rare, may take a lock of its worker. Sums are computed when an
 //! operator reads them. No label is an id or a value that a peer has chosen, and the number of
 //! labels is bounded.
 
@@ -70,7 +70,7 @@ impl Metrics {
     }
 
     fn of(&self, worker: usize) -> &WorkerCounters {
-        // Calls outside of the workers share the counters of the first.
+        // Calls outside of the workers share the counters of the first worker.
         self.workers.get(worker).unwrap_or(&self.workers[0])
     }
 
@@ -227,7 +227,7 @@ mod tests {
         durations.sort_unstable();
         let expected = [vec![(false, 2); counters::TIMED_AGENTS_MAX], vec![(true, 74)]].concat();
         assert_eq!(durations, expected);
-        // Calls are still counted for each of them.
+        // Calls are still counted for each agent.
         let calls = counts("peregrine_calls_total");
         assert_eq!(calls.len(), 101);
         assert!(calls.iter().all(|(_, count)| *count == 2), "{calls:?}");

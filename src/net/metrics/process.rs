@@ -1,13 +1,13 @@
-//! The system's figures of this process, if they are cheap to read.
+//! Metrics of this process that are cheap to read from the system.
 
 use rustix::process::{Resource, getrlimit};
 
 use super::families::{Family, FamilyKind};
 
-/// Descriptors and memory, under the names that Prometheus' own clients have for them.
+/// Descriptors and memory, under the names that the clients of Prometheus use.
 pub(in crate::net) fn families() -> Vec<Family> {
     let mut families = Vec::new();
-    // The open folder counts, too.
+    // The count includes the descriptor of the folder.
     if let Ok(open) = std::fs::read_dir("/dev/fd") {
         let open = open.count().saturating_sub(1) as u64;
         let help = "Open file descriptors";

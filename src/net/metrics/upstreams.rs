@@ -1,4 +1,4 @@
-//! The families of the agents that have an upstream.
+//! Metrics of the agents with an upstream.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(in crate::net) fn families(upstreams: &[(String, Arc<UpstreamMeter>)]) -> Ve
     };
     let help = "Messages waiting for their upstream";
     let queued = gauge("peregrine_upstream_queued", help, |gauges| gauges.queued);
-    let help = "Messages and cancels before their answer begins";
+    let help = "Messages and cancels without the beginning of an answer";
     let outstanding = gauge("peregrine_upstream_outstanding", help, |gauges| gauges.outstanding);
     let help = "Answers in progress";
     let streams = gauge("peregrine_upstream_streams", help, |gauges| gauges.streams);

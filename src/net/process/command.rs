@@ -21,16 +21,16 @@ pub(crate) fn set_up_processes(set_up: fn(&mut StdCommand)) {
 pub struct ProcessCommand {
     program: String,
     arguments: Vec<String>,
-    /// `None`: all of them.
+    /// `None`: all variables.
     environment: Option<Vec<String>>,
 }
 
 /// Why a text is not a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessCommandError {
-    /// It has no word.
+    /// The text has no word.
     Empty,
-    /// A quote or a backslash at its end is not closed.
+    /// A quote is not closed, or the text ends with a backslash.
     Quotes,
     /// The program is not a file, or not in `PATH`.
     NotFound(String),
@@ -75,15 +75,15 @@ impl ProcessCommand {
         ProcessCommand { program: "sh".to_owned(), arguments, environment: Some(Vec::new()) }
     }
 
-    /// Adds variables of this process's environment by their names. Without any, a process gets
-    /// `PATH` alone.
+    /// Adds variables of this process's environment by their names. By default a process gets only
+    /// `PATH`.
     #[must_use]
     pub fn environment(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.environment.get_or_insert_default().extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// Its processes get the whole environment of this process.
+    /// Passes the whole environment of this process to the agent's processes.
     #[must_use]
     pub fn whole_environment(mut self) -> Self {
         self.environment = None;

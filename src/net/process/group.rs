@@ -1,8 +1,8 @@
-//! The group of one process and its descendants.
+//! The process group of a process and its descendants.
 //!
-//! Invariants: the group is killed once the process has exited, and when this is dropped. Its
-//! number is used only while the process is not reaped, or right afterwards: the system gives it to
-//! no other process while the group has a member.
+//! Invariants: the group is killed when the process has exited, and when [`ProcessGroup`] is
+//! dropped. The group's number is used only while the process is not reaped, or directly
+//! afterwards: the system does not reuse the number while the group has a member.
 
 use std::{
     future::Future,
@@ -18,7 +18,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
 use super::command::ProcessCommand;
 
-/// How often the end of a server checks whether a killed process was reaped, once a millisecond:
+/// How often a dropped group checks, once a millisecond, whether its killed process was reaped:
 /// this leaves no zombie in a program that embeds the server.
 const REAP_TRIES: u32 = 100;
 
@@ -59,7 +59,7 @@ impl ProcessGroup {
     pub fn kill(&mut self) {
         if let Some(id) = self.id {
             kill_group(id);
-            // On a system without groups.
+            // Kills the process on a system without groups.
             let _ = self.child.start_kill();
         }
     }
@@ -93,7 +93,7 @@ fn kill_group(id: u32) {
     use rustix::process::{Pid, Signal, kill_process_group};
 
     if let Some(group) = i32::try_from(id).ok().and_then(Pid::from_raw) {
-        // A group without members is gone.
+        // This fails if the group has no members any more.
         let _ = kill_process_group(group, Signal::KILL);
     }
 }

@@ -1,8 +1,8 @@
-//! One long-running process that speaks lines, and the turns in flight in it.
+//! One long-running process that exchanges lines, and its turns in flight.
 //!
-//! Invariants: a turn is in the table before its line is sent, and out of it once it is over, so
-//! that each event finds its turn or is dropped. When the process ends, every turn in the table
-//! receives the reason, and no further line is accepted.
+//! Invariants: a turn is in the table from before its line is sent until it ends, so that each
+//! event finds its turn or is dropped. When the process ends, every turn in the table receives the
+//! reason, and no further line is accepted.
 
 use std::{
     cell::Cell,
@@ -32,11 +32,11 @@ use crate::{
     limits::AGENT_LINE_BYTES_MAX,
 };
 
-/// Lines that wait until the process reads them.
+/// Maximum number of lines that wait until the process reads them.
 const LINES_WAITING_MAX: usize = 8;
-/// Events that wait for their turn.
+/// Maximum number of events that wait for their turn.
 const EVENTS_WAITING_MAX: usize = 64;
-/// Bytes that are read at a time.
+/// Maximum number of bytes per read.
 const READ_BYTES: usize = 16 * 1024;
 /// How long to wait for the last output of an exited process, and for the exit of a process that
 /// has closed its input or output.
@@ -45,7 +45,7 @@ const LAST_OUTPUT: Duration = Duration::from_secs(1);
 /// A message of a process to one of its turns.
 pub(super) enum TurnNews {
     Event(Result<LineEvent, LineError>),
-    /// The process has ended, for this reason, which the client sees.
+    /// The process has ended; the client sees this reason.
     Ended(String),
 }
 
@@ -127,13 +127,13 @@ impl TurnEntry {
     /// Sends the line of the turn.
     ///
     /// # Errors
-    /// The line and its cancel: the process ended before it got the line.
+    /// The line and its cancel line: the process ended before it received the line.
     pub async fn send(&mut self, line: Vec<u8>) -> Result<(), [Vec<u8>; 2]> {
         let sent = self.process.lines.send(line).await;
         sent.map_err(|SendError(line)| [line, self.cancel.take().unwrap_or_default()])
     }
 
-    /// The turn is over: no cancel is sent.
+    /// The turn has ended: no cancel is sent.
     pub fn forget_cancel(&mut self) {
         self.cancel = None;
     }
@@ -157,14 +157,14 @@ struct Driver {
     turns: Arc<TurnTable>,
 }
 
-/// Why a process is over.
+/// Why a process has ended, or must end.
 enum ProcessEnd {
     Exited(io::Result<ExitStatus>),
     Silent,
     LongLine,
-    /// It closed its input, or no turn will come any more.
+    /// The process closed its input, or no further turn can arrive.
     NoInput,
-    /// It closed its output: no turn can be answered any more.
+    /// The process closed its output: no turn can be answered any more.
     NoOutput,
 }
 
@@ -175,7 +175,7 @@ impl Driver {
         stdout: Option<ChildStdout>,
         waiting: Receiver<Vec<u8>>,
     ) {
-        // No line is accepted any more before the turns receive the reason.
+        // `serve` drops `waiting`: when the turns receive the reason, no line is accepted any more.
         let end = self.serve(stdin, stdout, waiting).await;
         self.group.end().await;
         let reason = self.reason(end);
@@ -186,7 +186,7 @@ impl Driver {
         }
     }
 
-    /// Writes and reads lines until the process is over.
+    /// Writes and reads lines until the process ends.
     async fn serve(
         &mut self,
         stdin: Option<ChildStdin>,
@@ -265,20 +265,21 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // The receivers of turns that still wait end.
+        // Ends the receivers of turns that still wait.
         self.turns.lock().clear();
     }
 }
 
 impl TurnTable {
-    /// The deadline of the process's silence: not before its longest turn has waited for that time.
+    /// When the process counts as silent: `silence` after its last output and after its oldest
+    /// turn.
     fn silent_at(&self, output_at: Instant, silence: Duration) -> Instant {
         let oldest = self.lock().values().map(|turn| turn.sent_at).min();
         oldest.map_or_else(Instant::now, |oldest| oldest.max(output_at)) + silence
     }
 }
 
-/// Whether the alarm has gone off and `again` names no later time for it.
+/// Whether the alarm has fired and `again` returns no later time.
 fn poll_alarm(
     mut alarm: Pin<&mut Sleep>,
     cx: &mut Context<'_>,
@@ -293,7 +294,7 @@ fn poll_alarm(
     false
 }
 
-/// Writes lines until no turn can come any more, or the process reads none.
+/// Writes lines until no further turn can arrive, or the process has closed its input.
 async fn write_lines(stdin: Option<ChildStdin>, mut waiting: Receiver<Vec<u8>>) {
     let Some(mut stdin) = stdin else { return };
     while let Some(line) = waiting.recv().await {
@@ -308,7 +309,7 @@ enum OutputEnd {
     LongLine,
 }
 
-/// Reads lines, and gives each event to its turn.
+/// Reads lines, and passes each event to its turn.
 async fn read_lines(
     stdout: Option<ChildStdout>,
     turns: &TurnTable,
@@ -345,7 +346,8 @@ async fn read_lines(
 }
 
 impl TurnTable {
-    /// Sends the event of a line to its turn. Any other line goes to the log: a program may print.
+    /// Sends the event of a line to its turn. Other lines are logged, because a program may print
+    /// text.
     async fn dispatch(&self, line: &[u8], program: &LinesProgram) {
         let EventLine { turn, event } = match EventLine::read(line) {
             Ok(line) => line,

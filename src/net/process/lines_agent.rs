@@ -1,4 +1,4 @@
-//! The form of lines: long-running processes, each with many turns in flight.
+//! Agents that exchange lines with long-running processes, each with many turns in flight.
 
 use std::{
     sync::Arc,
@@ -25,19 +25,19 @@ use crate::{
     service::upstream::{UpstreamMeter, UpstreamOutcome},
 };
 
-/// An agent that sends its turns as lines to long-running processes, and reads events as lines from
-/// them.
+/// An agent that sends its turns as lines to long-running processes, and reads their events as
+/// lines.
 ///
 /// The lines are described in `docs/guide/any-language.md`. A process is started when a turn needs
-/// it. When it ends, its turns fail with its exit status, and the next turn starts another one. It
-/// runs under [`Server`](crate::net::Server) only.
+/// one. When a process ends, its turns fail with the exit status, and the next turn starts another
+/// process. The agent runs only under [`Server`](crate::net::Server).
 pub struct LinesAgent {
     pool: Arc<ProcessPool>,
     queue: Arc<TurnQueue>,
 }
 
 impl LinesAgent {
-    /// An agent of this command; lines of the log have `name`.
+    /// Creates an agent of this command; its log lines have `name`.
     pub fn new(name: &str, command: ProcessCommand, options: ProcessOptions) -> LinesAgent {
         let turns_max = options.processes_max.saturating_mul(options.turns_max);
         let queue = TurnQueue::new(turns_max, options.queue_max);
@@ -60,7 +60,8 @@ impl Agent for LinesAgent {
             async move {
                 let Some(_permit) = queued.permit(deferred.canceled()).await else { return };
                 call.send();
-                // A task that has ended takes no more; dropping the entry sends the cancel.
+                // On an error the task has ended or was canceled; dropping the entry sends the
+                // cancel.
                 let _ = match enter(&pool, &deferred).await {
                     Ok(mut entry) => match next_event(&mut entry, &mut deferred.canceled()).await {
                         Ok(first) => publish_events(first, &mut entry, deferred, call).await,

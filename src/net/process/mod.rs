@@ -1,8 +1,8 @@
 //! Agents that are programs of the system.
 //!
-//! Invariants: every process is in a group of its own, which is killed when its task has ended and
-//! at the end of the server. A child gets three pipes and the environment that the configuration
-//! lists. Nothing of a request is on a command line.
+//! Invariants: every process has a separate group, which is killed when the process exits, when its
+//! only task has ended, and when the server ends. A child gets three pipes and the environment that
+//! the configuration lists. A command line contains no data of a request.
 
 mod command;
 mod group;

@@ -5,20 +5,22 @@ use crate::limits::{AGENT_SILENCE_MS, AGENT_TURNS_MAX, AGENT_TURNS_QUEUED_MAX, P
 /// Options of an agent's processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessOptions {
-    /// Splits the output of a program into chunks, and is dropped; `None`: each read makes a chunk.
-    /// Lines do not use it.
+    /// Splits the output of a program into chunks, and is removed; `None`: each read is a chunk. A
+    /// program that exchanges lines does not use it.
     pub separator: Option<String>,
-    /// A client sees the last 4 KiB of standard error of a process that fails.
+    /// True: a client sees the last 4 KiB of the standard error of a failed process.
     pub show_errors: bool,
     /// Milliseconds without output after which a process with turns is killed.
     pub silence_ms: u64,
-    /// Processes that run at a time.
+    /// Maximum number of concurrent processes.
     pub processes_max: usize,
-    /// Turns in flight in one process; a program that is run for each message has one.
+    /// Maximum number of turns in flight in one process; a program that runs once for each message
+    /// has one.
     pub turns_max: usize,
-    /// Turns that wait for a process; the next is refused (-32000, `turns_queued_max`).
+    /// Maximum number of turns that wait for a process; the next turn is refused (-32000,
+    /// `turns_queued_max`).
     pub queue_max: usize,
-    /// A turn that continues a task has the earlier messages of the task.
+    /// True: a turn that continues a task contains the earlier messages of the task.
     pub history: bool,
 }
 
@@ -36,7 +38,8 @@ impl ProcessOptions {
         }
     }
 
-    /// The defaults for a program that speaks lines: one process, which can keep state in memory.
+    /// The defaults for a program that exchanges lines: one process, which can keep state in
+    /// memory.
     pub fn lines() -> ProcessOptions {
         let (processes_max, turns_max) = (1, AGENT_TURNS_MAX);
         ProcessOptions { processes_max, turns_max, ..ProcessOptions::text() }

@@ -1,6 +1,6 @@
-//! From the bytes of a program's output to pieces of text.
+//! Converts the bytes of a program's output to pieces of text.
 
-/// Bytes of a piece; a longer one is split.
+/// Maximum bytes of a piece; a longer piece is split.
 const PIECE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Output that was read and not yet taken.
@@ -21,8 +21,8 @@ impl OutputText {
         self.bytes.extend_from_slice(read);
     }
 
-    /// The next piece. An incomplete character stays for the next time, and so does a piece without
-    /// its separator, unless `is_end`. Bytes that are not UTF-8 become U+FFFD.
+    /// Returns the next piece. An incomplete character, or a piece without its separator, waits for
+    /// more output, unless `is_end`. Bytes that are not UTF-8 become U+FFFD.
     pub fn next(&mut self, is_end: bool) -> Option<String> {
         if self.bytes.is_empty() {
             return None;

@@ -1,7 +1,7 @@
 //! The long-running processes of one agent.
 //!
-//! Invariants: there are at most `processes_max` of them. A turn goes to the process with the
-//! fewest turns, or starts another one if all are busy. After a process that ended before it did
+//! Invariants: there are at most `processes_max` processes. A turn goes to the process with the
+//! fewest turns, or starts another process if all are busy. If a process ends before it has done
 //! anything, the next one starts after a pause, which doubles each time.
 
 use std::{
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::service::upstream::UpstreamMeter;
 
-/// The first pause, and the longest one.
+/// The first pause, and the longest pause.
 const PAUSE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(30)];
 
 /// The command and its options.
@@ -31,7 +31,7 @@ pub(super) struct LinesProgram {
     pub meter: Arc<UpstreamMeter>,
 }
 
-/// The processes.
+/// The processes of one agent.
 pub(super) struct ProcessPool {
     pub program: Arc<LinesProgram>,
     state: Mutex<ProcessesState>,
@@ -41,7 +41,7 @@ pub(super) struct ProcessPool {
 #[derive(Default)]
 struct ProcessesState {
     processes: Vec<Arc<LineProcess>>,
-    /// Processes one after the other that ended before they did anything.
+    /// Consecutive processes that ended before they did anything.
     failures: u32,
     /// When the next process may start.
     start_at: Option<Instant>,
@@ -58,10 +58,10 @@ impl ProcessPool {
         self.next_turn.fetch_add(1, Relaxed)
     }
 
-    /// A process for a turn; waits while none runs and none may start yet.
+    /// Returns a process for a turn; waits while no process runs and none may start yet.
     ///
     /// # Errors
-    /// The system starts none.
+    /// The system cannot start a process.
     pub async fn process(&self) -> io::Result<Arc<LineProcess>> {
         loop {
             let start_at = {
@@ -78,7 +78,7 @@ impl ProcessPool {
 
 enum Pick {
     Process(Arc<LineProcess>),
-    /// A process may start then.
+    /// No process may start before this time.
     Wait(Instant),
 }
 

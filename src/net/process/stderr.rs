@@ -1,4 +1,4 @@
-//! The stderr of processes: lines of the log, at a bounded rate.
+//! Logs the lines that processes write to stderr, at a bounded rate.
 
 use std::{
     pin::Pin,
@@ -19,11 +19,11 @@ use super::super::{
     report,
 };
 
-/// Lines of one agent that are logged in a second; more are counted and lost.
+/// Lines of one agent that are logged in a second; further lines are counted and dropped.
 const LINES_PER_SECOND: u32 = 100;
-/// Bytes of a line that are logged.
+/// Maximum bytes of a line that are logged.
 const LINE_BYTES_MAX: usize = 1_024;
-/// Bytes of the last output that a client may see.
+/// Maximum bytes of the last output that a client may see.
 const LAST_BYTES_MAX: usize = 4_096;
 
 /// The log of one agent's processes.
@@ -38,7 +38,7 @@ impl ProcessLog {
         ProcessLog { agent: agent.into(), rate: Mutex::default() }
     }
 
-    /// Writes a line, if there is room for one in this second.
+    /// Writes a line, unless the limit of this second is reached.
     pub fn line(&self, text: &str) {
         let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
         let LineVerdict { is_written, skipped } = rate.take(Instant::now(), LINES_PER_SECOND);
@@ -46,8 +46,8 @@ impl ProcessLog {
         if skipped > 0 {
             let agent = &self.agent;
             report::warn(&format_args!(
-                "agent {agent}: dropped {skipped} lines of standard error ({LINES_PER_SECOND} a \
-                 second)"
+                "agent {agent}: dropped {skipped} lines of standard error (limit: \
+                 {LINES_PER_SECOND} a second)"
             ));
         }
         if !is_written {

@@ -1,4 +1,4 @@
-//! The simple form: a process for each message, text in, text out.
+//! Agents that run one process for each message, with text as input and output.
 
 use std::{
     future::{Future, poll_fn},
@@ -31,13 +31,14 @@ use crate::{
     service::upstream::{UpstreamCall, UpstreamMeter, UpstreamOutcome},
 };
 
-/// Bytes that are read at a time.
+/// Maximum number of bytes per read.
 const READ_BYTES: usize = 16 * 1024;
-/// How long to wait for the output of an exited process: a process that left its group may hold the
-/// pipe.
+/// How long to wait for the output of an exited process: a process that left its group may still
+/// hold the pipe.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
-/// How long the last output is held, so that a program that exits right after it gets one complete
-/// artifact. Later the artifact has no `lastChunk`: the end of the task ends it.
+/// How long the last output is held back, so that a program that exits directly afterwards gets one
+/// complete artifact. After this time the output is sent without `lastChunk`: the end of the task
+/// ends the artifact.
 const LAST_CHUNK_WAIT: Duration = Duration::from_millis(10);
 /// The id of the artifact.
 const ARTIFACT_ID: &str = "output";
@@ -45,11 +46,11 @@ const ARTIFACT_ID: &str = "output";
 /// An agent that runs a program for each message.
 ///
 /// The text parts of the message are the program's standard input, and its standard output is an
-/// artifact that is published as it arrives. Exit code 0 completes the task, anything else fails
-/// it. A task that is canceled or ends otherwise has its processes killed (SIGKILL to their group).
-/// Lines on standard error go to the log.
+/// artifact that is published as it arrives. Exit code 0 completes the task, any other end of the
+/// program fails it. When a task is canceled or ends, its processes are killed (SIGKILL to their
+/// group). Lines on standard error go to the log.
 ///
-/// It takes one message for each task, and runs under [`Server`](crate::net::Server) only.
+/// The agent accepts one message for each task, and runs only under [`Server`](crate::net::Server).
 pub struct ProcessAgent {
     program: Arc<TextProgram>,
     queue: Arc<TurnQueue>,
@@ -66,7 +67,7 @@ struct TextProgram {
 }
 
 impl ProcessAgent {
-    /// An agent of this command; lines of the log have `name`.
+    /// Creates an agent of this command; its log lines have `name`.
     pub fn new(name: &str, command: ProcessCommand, options: ProcessOptions) -> ProcessAgent {
         let queue = TurnQueue::new(options.processes_max, options.queue_max);
         let program = TextProgram {
@@ -98,7 +99,7 @@ impl Agent for ProcessAgent {
             async move {
                 let Some(_permit) = queued.permit(job.canceled()).await else { return };
                 call.send();
-                // A task that has ended takes no more, and the program has been killed.
+                // On an error the task has ended, and the program was killed.
                 let _ = program.run(job, call).await;
             }
         });
@@ -145,7 +146,7 @@ impl TextProgram {
         }
     }
 
-    /// Publishes the output until the process has exited or is to be killed.
+    /// Publishes the output until the process has exited or must be killed.
     async fn follow(&self, job: &mut Job, run: &mut TextRun) -> Result<RunEnd, Closed> {
         let mut output = OutputText::new(self.separator.as_deref());
         let mut artifact = OutputArtifact { is_begun: false };
@@ -181,7 +182,7 @@ impl TextProgram {
                     return Ok(end);
                 }
             };
-            // A part without text has no meaning.
+            // A part with an empty text has no meaning.
             let pieces = iter::from_fn(|| output.next(is_end));
             for text in pieces.filter(|text| !text.is_empty()) {
                 if let Some(earlier) = held.replace(text) {
@@ -201,7 +202,7 @@ fn failed(status: ExitStatus) -> String {
     format!("failed ({})", status.to_string().replace("exit status: ", "exit status "))
 }
 
-/// The artifact that the output becomes.
+/// The artifact with the output.
 struct OutputArtifact {
     is_begun: bool,
 }
@@ -228,7 +229,7 @@ struct TextRun {
 }
 
 enum RunStep {
-    /// The process has written output; `is_end`: no more will come.
+    /// The process has written output; `is_end`: the output has ended.
     Output {
         bytes: usize,
         is_end: bool,
@@ -309,7 +310,7 @@ impl TextRun {
         }
     }
 
-    /// Writes the text, and then closes the pipe. A program need not read it.
+    /// Writes the text, and then closes the pipe. A program need not read its input.
     fn poll_input(&mut self, cx: &mut Context<'_>) {
         while let Some(input) = &mut self.input {
             let rest = &self.text[self.written..];

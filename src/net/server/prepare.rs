@@ -34,8 +34,8 @@ struct Checked {
 }
 
 impl Server {
-    /// The addresses to listen on. An address that other machines reach needs authentication or
-    /// permission for anonymous clients, as do those of bound sockets.
+    /// The addresses to listen on. An address that other machines can reach, also that of a bound
+    /// socket, needs authentication or permission for anonymous clients.
     pub(super) fn addresses(&self) -> Result<Vec<SocketAddr>, ServerError> {
         let default = [LISTEN_DEFAULT.to_owned()];
         let is_told = !self.listen.is_empty() || !self.listeners.is_empty();
@@ -54,12 +54,12 @@ impl Server {
         texts.map(|text| check(resolve(text)?, text)).collect()
     }
 
-    /// Whether every client must show a certificate.
+    /// Whether every client must send a certificate.
     pub(super) fn knows_clients(&self) -> bool {
         self.tls.as_ref().is_some_and(Tls::knows_clients)
     }
 
-    /// Makes a client's certificate authenticate it: in addition to other credentials, or alone.
+    /// Makes client certificates authenticate clients: in addition to other credentials, or alone.
     pub(super) fn ask_clients(&mut self) {
         if self.setup.authenticator.is_some() {
             self.tls = self.tls.take().map(Tls::of_known_callers);
@@ -68,7 +68,7 @@ impl Server {
         }
     }
 
-    /// Turns push notifications off if other machines reach the server, callers are not
+    /// Turns push notifications off if other machines can reach the server, callers are not
     /// authenticated and `PushSettings::anonymous` is unset.
     #[cfg(feature = "push")]
     fn bound_push(&mut self, listen: &[SocketAddr]) {
@@ -77,12 +77,12 @@ impl Server {
         let knows_callers = self.setup.authenticator.is_some() || self.knows_clients();
         if is_public && !knows_callers && self.setup.push.as_ref().is_some_and(|p| !p.anonymous) {
             self.setup.push = None;
-            // Its keys sign nothing, so they are not published.
+            // The signing keys are not used, so they are not published.
             self.setup.webhook_signer = None;
         }
     }
 
-    /// Returns the errors of [`Server::start`] that need no more of the system than files.
+    /// Returns the errors of [`Server::start`] that can be found without sockets and threads.
     ///
     /// # Errors
     /// [`ServerError::Build`], [`ServerError::Address`], [`ServerError::Public`],
@@ -134,7 +134,8 @@ impl Server {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let base_url = match addrs.first() {
             Some(addr) => format!("{scheme}://{}", reachable(*addr)),
-            // Clients choose the path: `curl --unix-socket PATH http://localhost/`.
+            // Clients connect to the socket by its path:
+            // `curl --unix-socket PATH http://localhost/`.
             None => "http://localhost".to_owned(),
         };
         let mut start = start(workers)?;
@@ -176,7 +177,7 @@ impl Server {
     }
 }
 
-/// The address under which this machine reaches a socket that listens on `addr`.
+/// The address at which this machine can reach a socket that listens on `addr`.
 fn reachable(mut addr: SocketAddr) -> SocketAddr {
     match addr.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => addr.set_ip(Ipv4Addr::LOCALHOST.into()),

@@ -1,4 +1,4 @@
-//! From PEM files to a configuration; an error names the unusable file and the reason.
+//! Loads a configuration from PEM files; an error names the unusable file and the reason.
 
 use std::{fmt::Display, path::Path, sync::Arc};
 
@@ -15,8 +15,8 @@ use super::{
     pem::{UnusableFile, certificates, private_key},
 };
 
-/// The ALPN protocols (RFC 7301), in order of preference. A client that offers none, or begins with
-/// another protocol, is served as on a plain connection: the engine detects the protocol.
+/// The ALPN protocols (RFC 7301), in order of preference. A client that offers no protocol, or
+/// begins with another one, is served as on a plain connection: the engine detects the protocol.
 const ALPN: &[&[u8]] = if cfg!(feature = "grpc") { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
 
 /// Reads the files and checks that they match; returns the authorities of clients' certificates.

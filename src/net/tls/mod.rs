@@ -1,8 +1,8 @@
-//! TLS: the files of a server, and their exchange while it runs.
+//! TLS: the files of a server, and their replacement while the server runs.
 //!
 //! rustls implements the protocol. A connection keeps the configuration that it was accepted with,
-//! so new files affect only new connections, and unusable files change nothing. But if an authority
-//! of clients is removed, the certificates of older connections count no longer.
+//! so new files affect only new connections, and unusable files change nothing. But if a client
+//! authority is removed, client certificates of older connections are no longer accepted.
 
 mod files;
 mod name;
@@ -24,7 +24,7 @@ use crate::service::Grant;
 
 use super::{error::ServerError, worker_state::ConnectionPermit};
 
-/// The files of a server that speaks TLS 1.2 and 1.3, all of them PEM.
+/// The PEM files of a server with TLS 1.2 and 1.3.
 #[derive(Clone, Debug)]
 pub struct Tls {
     cert: PathBuf,
@@ -36,15 +36,16 @@ pub struct Tls {
 
 impl Tls {
     /// `cert` holds the server's certificate, followed by the certificates up to its root; `key`
-    /// the private key of the first one (PKCS #8, PKCS #1 or SEC 1, not encrypted).
+    /// holds the private key of the server's certificate (PKCS #8, PKCS #1 or SEC 1, not
+    /// encrypted).
     pub fn new(cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Tls {
         Tls { cert: cert.into(), key: key.into(), client_ca: None, are_clients_free: false }
     }
 
-    /// Demands of every client a certificate that an authority in `file` has issued; with a
+    /// Requires of every client a certificate that an authority in `file` has issued; with a
     /// [`Setup::authenticator`](crate::engine::Setup::authenticator) the certificate is optional.
-    /// The client's name reaches agents as [`crate::agent::RequestView::identity`]: the common name
-    /// of its subject, else its first alternative name. The client owns its tasks.
+    /// Agents receive the client's name as [`crate::agent::RequestView::identity`]: the common name
+    /// of the certificate's subject, else its first alternative name. The client owns its tasks.
     #[must_use]
     pub fn client_ca(mut self, file: impl Into<PathBuf>) -> Tls {
         self.client_ca = Some(file.into());
@@ -56,7 +57,7 @@ impl Tls {
         self.client_ca.is_some()
     }
 
-    /// The same, for clients with optional certificates.
+    /// Makes client certificates optional.
     pub(super) fn of_known_callers(self) -> Tls {
         Tls { are_clients_free: true, ..self }
     }
@@ -77,7 +78,7 @@ pub struct UsableTls {
     config: Arc<ServerConfig>,
     /// The authorities of clients' certificates.
     roots: Vec<CertificateDer<'static>>,
-    /// Revoked when one of the authorities is removed.
+    /// Revoked when an authority is removed.
     authorities: Arc<Grant>,
 }
 
@@ -102,7 +103,7 @@ impl Current {
     /// Reads the files again, for new connections.
     ///
     /// # Errors
-    /// [`ServerError::Tls`]; everything stays as it was.
+    /// [`ServerError::Tls`]; the current files stay in use.
     pub(super) fn reload(&self) -> Result<(), ServerError> {
         let files = self.usable.read().unwrap_or_else(PoisonError::into_inner).files.clone();
         self.replace(UsableTls::read(files)?);
@@ -114,7 +115,7 @@ impl Current {
         self.usable.read().unwrap_or_else(PoisonError::into_inner).files.are_clients_free
     }
 
-    /// Uses these for new connections.
+    /// Uses these files for new connections.
     pub(super) fn replace(&self, mut usable: UsableTls) {
         let mut current = self.usable.write().unwrap_or_else(PoisonError::into_inner);
         match current.roots.iter().all(|root| usable.roots.contains(root)) {
@@ -124,7 +125,7 @@ impl Current {
         *current = usable;
     }
 
-    /// Serves a connection that was just accepted on this side.
+    /// Serves a connection that was just accepted.
     pub(super) fn serve(&self, stream: TcpStream, permit: ConnectionPermit, local_addr: u8) {
         let usable = self.usable.read().unwrap_or_else(PoisonError::into_inner);
         let (config, authorities) = (Arc::clone(&usable.config), Arc::clone(&usable.authorities));

@@ -10,26 +10,27 @@ use x509_cert::{
 
 use crate::service::{Grant, PeerCertificate};
 
-/// Bytes of a name; X.520 allows 64 for a common name, URIs are longer.
+/// Maximum bytes of a name; X.520 allows 64 for a common name, URIs are longer.
 const NAME_BYTES_MAX: usize = 256;
 
 /// The names and the expiry of a certificate.
 pub(super) struct CertificateNames {
-    /// The name of its owner.
+    /// The name of the certificate's owner.
     pub(super) name: Box<str>,
-    /// The rest of it.
+    /// The other properties.
     pub(super) certificate: PeerCertificate,
 }
 
-/// Prefixes of alternative names, so that none equals the common name of another client.
+/// Prefixes of alternative names, so that no alternative name equals the common name of another
+/// client.
 const KINDS: [&str; 4] = ["DNS:", "email:", "URI:", "IP:"];
 
 /// The first common name of the subject, else the first alternative name that is a URI, a host, a
 /// mail address or an IP address (RFC 5280 §4.1.2.6, §4.2.1.6), prefixed with its kind:
 /// `DNS:agent.example`, `URI:spiffe://a/b`.
 ///
-/// `None`: there is none, or it is empty, longer than 256 bytes or holds a control character, or it
-/// is a common name that looks like an alternative one. An unreadable name is not replaced by
+/// `None`: there is no name, or it is empty, is longer than 256 bytes, has a control character, or
+/// is a common name with the prefix of an alternative name. An unusable name is not replaced by
 /// another one.
 pub(super) fn of_certificate(der: &[u8], authorities: &Arc<Grant>) -> Option<CertificateNames> {
     let certificate = Certificate::from_der(der).ok()?;

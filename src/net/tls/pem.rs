@@ -12,13 +12,13 @@ use tokio_rustls::rustls::pki_types::{
     pem::{self, PemObject},
 };
 
-/// Bytes of a file: four times a bundle of all public authorities.
+/// Maximum bytes of a file: four times a bundle of all public authorities.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// A file that cannot be used.
 pub(in crate::net) struct UnusableFile {
     pub file: PathBuf,
-    /// Why, in one line.
+    /// The reason, in one line.
     pub reason: String,
 }
 
@@ -28,7 +28,7 @@ impl UnusableFile {
     }
 }
 
-/// The certificates of a file, in its order; at least one.
+/// The certificates of a file, in the order of the file; at least one.
 ///
 /// # Errors
 /// [`UnusableFile`].
@@ -44,7 +44,7 @@ pub(in crate::net) fn certificates(
     Ok(all)
 }
 
-/// The first private key of a file, which is not encrypted.
+/// The first unencrypted private key of a file.
 ///
 /// # Errors
 /// [`UnusableFile`].

@@ -32,10 +32,10 @@ use super::{
     name::{self, CertificateNames},
 };
 
-/// Bytes of output that a session encrypts ahead of its socket: one record of the largest size
-/// (RFC 8446 §5.1), and about as much as a slow peer must take in each window.
+/// Bytes of output that a session encrypts ahead of its socket: one record of the largest size (RFC
+/// 8446 §5.1), about the number of bytes that a slow peer must read in each window.
 const AHEAD_BYTES: usize = 16 * 1024;
-/// Bytes that a record adds to its content, at most (RFC 8446 §5.2).
+/// Maximum bytes that a record adds to its content (RFC 8446 §5.2).
 const RECORD_OVERHEAD_BYTES: usize = 256 + 5;
 
 /// Performs the handshake and then serves, as the driver does on a plain socket.
@@ -69,7 +69,7 @@ pub(super) async fn serve(
     }
 }
 
-/// RFC 9113 §3.2: a client that has chosen it speaks only HTTP/2.
+/// RFC 9113 §3.2: a client that has negotiated this protocol speaks only HTTP/2.
 const ALPN_HTTP2: &[u8] = b"h2";
 
 #[cfg(feature = "grpc")]
@@ -77,17 +77,17 @@ fn serve_http2(stream: TlsConnection, permit: ConnectionPermit, local_addr: u8) 
     crate::net::http2::spawn(stream, &[], permit, local_addr);
 }
 
-/// Without HTTP/2 no client can choose it.
+/// Without the feature no client can negotiate HTTP/2.
 #[cfg(not(feature = "grpc"))]
 fn serve_http2(_: TlsConnection, _: ConnectionPermit, _: u8) {}
 
-/// A handshake with its deadline; `None`: it failed.
+/// A handshake with its deadline; the output is `None` if the handshake failed.
 struct Handshake<'s> {
     accept: Box<Accept<TcpStream>>,
     local: &'s ConnectionPermit,
     slot: Option<TimerSlot>,
     due_ms: u64,
-    /// True: it is on the admin listener, which serves until a drain is over.
+    /// True: a connection of the admin listener, which serves until a drain ends.
     is_admin: bool,
 }
 

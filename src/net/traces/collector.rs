@@ -15,7 +15,7 @@ const PATH: &str = "/v1/traces";
 /// The default name of a service.
 const SERVICE: &str = "peregrine";
 
-/// A collector of OpenTelemetry, which takes OTLP over HTTP with protocol buffers.
+/// An OpenTelemetry collector that accepts OTLP over HTTP with protocol buffers.
 #[derive(Clone)]
 pub struct TraceCollector {
     pub(super) url: HttpUrl,
@@ -27,7 +27,7 @@ pub struct TraceCollector {
 
 impl TraceCollector {
     /// The collector at this URL, such as `http://127.0.0.1:4318`, to which `/v1/traces` is added.
-    /// It must use TLS or be on this machine.
+    /// The collector must use TLS or be on this machine.
     ///
     /// # Errors
     /// [`TraceCollectorError::Url`], [`TraceCollectorError::PlainHttp`].
@@ -40,8 +40,8 @@ impl TraceCollector {
         }
     }
 
-    /// The same, also on another machine without TLS: hosts on the path can read the spans and the
-    /// fields.
+    /// Like [`TraceCollector::new`], also on another machine without TLS: hosts on the network path
+    /// can read the spans and the header fields.
     ///
     /// # Errors
     /// [`TraceCollectorError::Url`].
@@ -58,11 +58,11 @@ impl TraceCollector {
         Ok(TraceCollector { url, fields, service, one_of: 1, options })
     }
 
-    /// Adds a header field to each message, such as a token. Its value is never shown.
+    /// Adds a header field to each message, such as a token. The value is never shown.
     ///
     /// # Errors
     /// [`TraceCollectorError::Field`]: the name is not a token (RFC 9110 §5.1) or is a field that
-    /// the exporter writes itself, or the value has a byte that is not ASCII or a control.
+    /// the exporter writes itself, or the value has a non-ASCII byte or a control byte.
     pub fn field(mut self, name: &str, value: &str) -> Result<TraceCollector, TraceCollectorError> {
         let wrong = |_: ClientError| TraceCollectorError::Field(name.to_owned());
         check_field(name, value).map_err(wrong)?;
@@ -77,15 +77,15 @@ impl TraceCollector {
         self
     }
 
-    /// Traces one in `one_of` calls without a caller's trace; 1, the default: each, 0: none. A
-    /// caller's trace decides for its call.
+    /// Traces one in `one_of` calls without a caller's trace; 1, the default: every call, 0: none.
+    /// For a call with a caller's trace, the caller decides.
     #[must_use]
     pub fn sample_one_of(mut self, one_of: u32) -> TraceCollector {
         self.one_of = one_of;
         self
     }
 
-    /// Sets the client for the collector: the trusted authorities, and the proxy.
+    /// Sets the options of the client for the collector: the trusted authorities, and the proxy.
     #[must_use]
     pub fn client(mut self, options: HttpClientOptions) -> TraceCollector {
         self.options = options;
@@ -103,11 +103,11 @@ impl fmt::Debug for TraceCollector {
     }
 }
 
-/// Errors of the collector's configuration. `Debug` is the same as `Display`, so that `main` can
-/// return it.
+/// Errors of the collector's configuration. `Debug` prints the same text as `Display`, so that
+/// `main` can return the error.
 #[derive(Clone, PartialEq, Eq)]
 pub enum TraceCollectorError {
-    /// The URL cannot be called.
+    /// The URL cannot be used.
     Url(UrlError),
     /// The collector is on another machine, and spans would be sent unencrypted.
     PlainHttp,

@@ -52,11 +52,11 @@ pub(super) struct ExportState {
     /// Spans in the queue.
     pub(super) queued: AtomicUsize,
     pub(super) sent: AtomicU64,
-    /// Lost: there was no room.
+    /// Spans lost because the queue was full.
     pub(super) full: AtomicU64,
-    /// Lost: the collector refused them.
+    /// Spans lost because the collector refused them.
     pub(super) refused: AtomicU64,
-    /// Lost: the collector could not be reached, or has deferred them too often.
+    /// Spans lost because the collector could not be reached, or has deferred them too often.
     pub(super) failed: AtomicU64,
     /// True: the server drains, and each span is sent at once.
     drains: AtomicBool,
@@ -67,12 +67,12 @@ pub(super) struct ExportState {
 }
 
 impl ExportState {
-    /// The number of spans that are sent without waiting for others.
+    /// The number of spans that are sent without waiting for more.
     pub(super) fn enough(&self) -> usize {
         if self.drains.load(Acquire) { 1 } else { SPANS_SENT_MAX }
     }
 
-    /// Makes spans no longer wait for others.
+    /// From now on spans are sent without waiting for more.
     pub(super) fn drain(&self) {
         self.drains.store(true, Release);
         self.wake();
@@ -94,14 +94,14 @@ impl ExportState {
         *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = own;
     }
 
-    /// Waits until there are enough spans for a message, or their time is over, or until the server
-    /// ends.
+    /// Waits until there are enough spans for a message, until `SPANS_WAIT_MS` have passed, or
+    /// until the server ends.
     async fn wait_for_spans(&self) {
         let pause = Duration::from_millis(SPANS_WAIT_MS);
         self.wait(pause, || self.queued.load(Relaxed) >= self.enough()).await;
     }
 
-    /// Waits until `is_there`, for `pause` at most, or until the server ends.
+    /// Waits until `is_there` returns true, at most for `pause`, or until the server ends.
     async fn wait(&self, pause: Duration, is_there: impl Fn() -> bool) {
         let mut timer = pin!(sleep(pause));
         poll_fn(|cx| {
@@ -114,7 +114,7 @@ impl ExportState {
         .await;
     }
 
-    /// The result of a future; `None`: the server has ended before that.
+    /// The result of a future; `None`: the server has ended before.
     async fn until_end<F: Future>(&self, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         let mut timer = None;
@@ -142,11 +142,11 @@ pub(super) struct Exporter {
 /// The collector's answer to a message.
 #[derive(Debug, PartialEq, Eq)]
 enum CollectorAnswer {
-    /// It has accepted all but `rejected` spans.
+    /// The collector has accepted all but `rejected` spans.
     Taken { rejected: u64 },
-    /// It defers the message for so many milliseconds.
+    /// The collector defers the message for `ms` milliseconds.
     PutOff { ms: u64 },
-    /// It refuses the message.
+    /// The collector refuses the message.
     Refused { status: u16 },
 }
 
@@ -167,18 +167,18 @@ impl Exporter {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// The system provides no runtime or no thread.
     pub(super) fn spawn(self, engine: Weak<Engine>) -> io::Result<JoinHandle<()>> {
         let runtime: Runtime = Builder::new_current_thread().enable_all().build()?;
         let work = move || {
             runtime.block_on(self.run(&engine));
-            // Does not wait for a name that is being resolved.
+            // Does not wait for a name resolution in progress.
             runtime.shutdown_background();
         };
         std::thread::Builder::new().name("peregrine-traces".to_owned()).spawn(work)
     }
 
-    /// Runs until the server has ended and nothing is left.
+    /// Runs until the server has ended and no span remains.
     async fn run(self, engine: &Weak<Engine>) {
         loop {
             self.state.wait_for_spans().await;
@@ -213,7 +213,7 @@ impl Exporter {
             }
             Some(Ok(CollectorAnswer::PutOff { .. })) => {
                 state.failed.fetch_add(count, Relaxed);
-                Some("it asks to retry later".to_owned())
+                Some("the collector asks to retry later".to_owned())
             }
             Some(Err(error)) => {
                 state.failed.fetch_add(count, Relaxed);
@@ -229,7 +229,7 @@ impl Exporter {
         }
     }
 
-    /// Sends a message, again if the collector defers it.
+    /// Sends a message, and repeats it if the collector defers it.
     async fn send(&self, body: &[u8]) -> Result<CollectorAnswer, TransportError> {
         let mut tries = 1;
         loop {
@@ -275,8 +275,8 @@ impl Exporter {
     }
 }
 
-/// How many spans the collector has rejected (OTLP 1.x, "Partial Success"). The rest of its answer,
-/// or another form, is ignored.
+/// How many spans the collector has rejected (OTLP 1.x, "Partial Success"). Other parts of the
+/// answer, and other formats, are ignored.
 fn rejected(content: &[u8]) -> u64 {
     let response = ExportTraceServiceResponse::decode(content).ok();
     let partial = response.and_then(|response| response.partial_success);

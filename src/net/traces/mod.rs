@@ -1,9 +1,9 @@
-//! Traces of a server, for a collector of OpenTelemetry: a span for each traced call, and for each
-//! turn of an agent in it.
+//! Traces of a server for an OpenTelemetry collector: a span for each traced call, and for each
+//! turn of an agent in the call.
 //!
 //! Invariant: a worker puts a span into a queue and never waits; spans that the queue or the
-//! collector does not take are counted and lost. A thread of its own makes messages of spans and
-//! sends them: at once from the start of a drain, and the rest within `SPANS_FLUSH_MS` after the
+//! collector does not accept are counted and lost. A separate thread sends the spans in messages:
+//! at once from the start of a drain, and the remaining spans within `SPANS_FLUSH_MS` after the
 //! last call.
 
 mod collector;
@@ -36,7 +36,7 @@ use export::{ExportState, Exporter};
 
 use super::{client::HttpClientError, clock::monotonic_ns, observers::Observers};
 
-/// A span that is over.
+/// An ended span.
 enum SpanRecord {
     Call(Box<CallRecord>),
     Turn(Box<TurnRecord>),
@@ -55,7 +55,7 @@ pub(super) struct Traces {
     state: Arc<ExportState>,
     /// `Some` until the server has started.
     exporter: Mutex<Option<Exporter>>,
-    /// `Some` from then on.
+    /// `Some` after the server has started.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -72,10 +72,10 @@ impl Traces {
         Ok(Traces { one_of, queue, state, exporter, thread })
     }
 
-    /// Starts the exporter; the agents are those of this engine.
+    /// Starts the exporter; `engine` provides the names of agents.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// The system provides no runtime or no thread.
     pub(super) fn start(&self, engine: Weak<Engine>) -> io::Result<()> {
         let exporter = self.exporter.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(exporter) = exporter else { return Ok(()) };
@@ -84,13 +84,13 @@ impl Traces {
         Ok(())
     }
 
-    /// Called when the server drains: spans no longer wait for others, so that few are left for its
-    /// end.
+    /// Called when the server drains: spans no longer wait for more, so that few spans remain at
+    /// the end.
     pub(super) fn drain(&self) {
         self.state.drain();
     }
 
-    /// Sends the remaining spans, and waits for that, but not for long.
+    /// Sends the remaining spans, and waits at most `SPANS_FLUSH_MS` until they are sent.
     pub(super) fn end(&self) {
         self.state.end(Instant::now() + Duration::from_millis(SPANS_FLUSH_MS));
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -98,8 +98,8 @@ impl Traces {
         let _ = thread.map(JoinHandle::join);
     }
 
-    /// Accepted spans, and lost ones: because the queue was full, the collector refused them, or
-    /// the collector could not be reached.
+    /// The numbers of accepted and of lost spans: lost because the queue was full, because the
+    /// collector refused them, or because the collector could not be reached.
     pub(super) fn counts(&self) -> (u64, [(&'static str, u64); 3]) {
         let ExportState { sent, full, refused, failed, .. } = &*self.state;
         let lost = [("queue", full), ("refused", refused), ("failed", failed)];
@@ -108,7 +108,7 @@ impl Traces {
 
     fn push(&self, record: SpanRecord) {
         let ended = EndedSpan { record, ended_ns: self.clock_ns() };
-        // Counted before the thread can take it.
+        // Counted before the thread can take the span.
         let before = self.state.queued.fetch_add(1, Relaxed);
         if self.queue.try_send(ended).is_err() {
             self.state.queued.fetch_sub(1, Relaxed);
@@ -144,8 +144,8 @@ impl Drop for Traces {
     }
 }
 
-/// The observer of a server that traces. It is a separate type, so that a server without traces
-/// pays nothing.
+/// The observer of a server with traces: a separate type, so that a server without traces has no
+/// cost.
 pub(super) struct TracedObservers {
     pub(super) others: Arc<Observers>,
     pub(super) traces: Arc<Traces>,

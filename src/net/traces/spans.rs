@@ -1,5 +1,5 @@
-//! Spans of OpenTelemetry: names and attributes after its conventions for RPC, and `a2a.*` for
-//! others.
+//! OpenTelemetry spans: names and attributes follow its conventions for RPC; other attributes are
+//! named `a2a.*`.
 
 use std::sync::Weak;
 
@@ -40,7 +40,7 @@ pub(super) struct Clocks {
 }
 
 impl Clocks {
-    /// The same time since the Unix epoch.
+    /// Converts a time of the observer's clock to nanoseconds since the Unix epoch.
     fn unix(self, at_ns: u64) -> u64 {
         self.unix_ns.saturating_sub(self.now_ns.saturating_sub(at_ns))
     }
@@ -75,7 +75,7 @@ impl SpanWriter<'_> {
         ExportTraceServiceRequest { resource_spans: vec![spans] }
     }
 
-    /// The span of a call; a call without details has none.
+    /// The span of a call; empty for a call without details.
     fn call(&self, call: &CallRecord, ended_ns: u64) -> Span {
         let Some(details) = call.details.as_deref() else { return Span::default() };
         let Some(span) = details.span else { return Span::default() };
@@ -109,7 +109,7 @@ impl SpanWriter<'_> {
             attributes,
             events: events.unwrap_or_default(),
             status,
-            // The parent is another process's.
+            // The parent span belongs to another process.
             flags: flags(span.parent_id.is_some()),
             parent_span_id: span.parent_id.map_or(Vec::new(), |id| id.to_be_bytes().to_vec()),
             ..self.span(span.trace_id, span.span_id, call.began_ns, ended_ns)
@@ -164,7 +164,7 @@ impl SpanWriter<'_> {
         }
     }
 
-    /// A span with these identifiers and times alone.
+    /// A span with only these identifiers and times.
     fn span(&self, trace_id: u128, span_id: u64, began_ns: u64, ended_ns: u64) -> Span {
         Span {
             trace_id: trace_id.to_be_bytes().to_vec(),
@@ -183,7 +183,7 @@ fn flags(is_remote: bool) -> u32 {
     SAMPLED | SpanFlags::ContextHasIsRemoteMask as u32 | remote
 }
 
-/// Why a call has failed, or was not answered to its end.
+/// Why a call has failed, or why its answer is not complete.
 fn why_of(call: &CallRecord) -> Option<&'static str> {
     match (call.refusal, call.end) {
         (Some(refusal), _) => Some(refusal.kind.row().reason),

@@ -1,7 +1,7 @@
-//! The webhook worker: delivers to webhooks, on a thread of its own.
+//! The webhook worker: delivers to webhooks, on a separate thread.
 //!
-//! Invariants: the [`Outbox`] decides what to deliver, and when; it receives the outcome of each of
-//! its requests once. Each connection is to a name with only addresses that the outbox allows. The
+//! Invariants: the [`Outbox`] decides what to deliver, and when; it receives the outcome of each
+//! request once. A connection is opened only if the outbox allows all addresses of the name. The
 //! thread ends with its owner, and drops attempts in flight without a report.
 
 mod post;
@@ -45,10 +45,10 @@ use super::{
     report,
 };
 
-/// The longest duration of one timer; then it is checked again.
+/// The longest wait until the outbox is called again.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
 
-/// The shortest: an outbox with a slow clock must not cause a busy loop.
+/// The shortest wait: an outbox with a slow clock must not cause a busy loop.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// Milliseconds before an outbox that has panicked is called again.
@@ -57,21 +57,21 @@ const AFTER_PANIC_MS: u64 = 1_000;
 /// Buffers that are retained for further deliveries.
 const BUFFERS_KEPT_MAX: usize = 16;
 
-/// Makes the deliveries of an outbox. Dropping it ends them.
+/// Sends the deliveries of an outbox. Dropping this value ends them.
 pub struct WebhookWorker {
     _thread: BackgroundThread,
 }
 
 impl fmt::Debug for WebhookWorker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WebhookCourier")
+        f.write_str("WebhookWorker")
     }
 }
 
 impl WebhookWorker {
-    /// Starts the thread; `mono_ms` is [`Now::mono_ms`] of the outbox's clock. It ignores the
-    /// proxies of `options`, since a proxy hides the receiver's address, and `body_bytes_max`,
-    /// since no answer is copied; their guard is called before the outbox.
+    /// Starts the thread; `mono_ms` is [`Now::mono_ms`] of the outbox's clock. The worker ignores
+    /// the proxies of `options`, since a proxy hides the receiver's address, and `body_bytes_max`,
+    /// since no answer is copied; the guard of `options` is called before the outbox.
     ///
     /// # Errors
     /// [`HttpClientError::File`]: certificates or keys in `options` cannot be used.
@@ -85,7 +85,7 @@ impl WebhookWorker {
         WebhookWorker::start_within(WEBHOOK_POST_MS, outbox, options, mono_ms)
     }
 
-    /// The same, with `post_ms` for each attempt.
+    /// Like [`WebhookWorker::start`], with `post_ms` for each attempt.
     fn start_within(
         post_ms: u64,
         outbox: Arc<dyn Outbox>,
@@ -104,13 +104,13 @@ impl WebhookWorker {
     }
 }
 
-/// Options with which a caller's webhook reaches no address that the outbox refuses, and holds no
+/// Restricts options: a caller's webhook reaches no address that the outbox refuses, and holds no
 /// more than the limits of webhooks.
 fn guarded(options: HttpClientOptions, outbox: &Arc<dyn Outbox>) -> HttpClientOptions {
     let HttpClientOptions { mut limits, tls, proxies: _, guard, user_agent } = options;
     limits.pool_per_origin_max = limits.pool_per_origin_max.min(WEBHOOK_IDLE_PER_ORIGIN_MAX);
     limits.pool_origins_max = limits.pool_origins_max.min(WEBHOOK_ORIGINS_MAX);
-    // Answers are not stored, and little of them is read.
+    // Answers are not stored, and only a small part is read.
     limits.body_bytes_max = usize::MAX;
     let outbox = Arc::clone(outbox);
     let guard = ConnectGuard::new(move |origin, address| {
@@ -129,11 +129,11 @@ struct DeliveryWorker {
     post_ms: u64,
     state: Arc<BackgroundState>,
     kept: Mutex<Vec<PostBuffers>>,
-    /// Permits to read the rest of an answer while no delivery waits for it.
+    /// Permits to read the rest of an answer after its delivery was reported.
     rests: Semaphore,
 }
 
-/// Runs until the owner is gone. The outbox decides how many attempts run at a time.
+/// Runs until the owner was dropped. The outbox decides how many attempts run concurrently.
 async fn run(worker: Arc<DeliveryWorker>) {
     let mut timer = pin!(sleep(Duration::ZERO));
     poll_fn(|cx| {
@@ -167,8 +167,8 @@ async fn run(worker: Arc<DeliveryWorker>) {
 }
 
 impl DeliveryWorker {
-    /// The next request of the outbox. An outbox that panics is called again a little later: its
-    /// other webhooks have no other worker.
+    /// The next request of the outbox. An outbox that panics is called again a little later: all of
+    /// its webhooks depend on this worker.
     fn next_request(&self, now: Now, wake: &Waker, request: &mut PostRequest) -> NextRequest {
         let next = || self.outbox.next(now, wake, request);
         let later = |_| NextRequest::At(now.mono_ms + AFTER_PANIC_MS);
@@ -215,7 +215,7 @@ impl PostUnderWay {
         let origin = url_origin(&self.buffers.request.url);
         match &outcome {
             PostOutcome::Delivered => {}
-            PostOutcome::Gone => report::not_posted(origin, &"it wants no more posts (410)"),
+            PostOutcome::Gone => report::not_posted(origin, &"it accepts no more posts (410)"),
             PostOutcome::Refused { why, .. }
             | PostOutcome::Unwell { why, .. }
             | PostOutcome::Failed { why, .. } => {
@@ -230,8 +230,7 @@ impl PostUnderWay {
 }
 
 impl Drop for PostUnderWay {
-    /// Reports an attempt that has panicked like any other: otherwise its webhook would wait for
-    /// ever.
+    /// Also reports an attempt that has panicked: otherwise its webhook would wait for ever.
     fn drop(&mut self) {
         if !self.is_told && !self.worker.state.is_stopped() {
             let why = "the post was interrupted".to_owned();

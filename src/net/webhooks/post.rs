@@ -1,10 +1,10 @@
 //! One delivery attempt: a request, and its receiver's answer.
 //!
-//! Invariants: an attempt ends by its deadline, and with the head of the answer. The status
-//! decides: a receiver that sends more holds its connection for a little while, and nothing else.
-//! Ignored content is not decoded, and may be of any length and any coding. A redirect is not
-//! followed, and the rest of an answer is discarded. No error text contains the path or query of
-//! the URL, which may be secret.
+//! Invariants: an attempt ends with the head of the answer, or at its deadline. The status decides:
+//! a receiver that sends more occupies only its connection, for a short time. Ignored content is
+//! not decoded, and may have any length and any coding. A redirect is not followed, and the rest of
+//! an answer is discarded. No error text contains the path or query of the URL, which may be
+//! secret.
 
 use std::{
     future::poll_fn,
@@ -24,7 +24,7 @@ use crate::{
     push::outbox::{PostOutcome, PostRequest},
 };
 
-/// Bytes of buffers that are retained for another attempt.
+/// Maximum bytes of buffers that are retained for another attempt.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 /// The buffers of one attempt. The outbox fills in the request.
@@ -33,7 +33,7 @@ pub(super) struct PostBuffers {
     pub(super) request: PostRequest,
     /// The receiver's answer.
     answer: Vec<u8>,
-    /// The origin of the last attempt: most often the next one has the same.
+    /// The origin of the last attempt; the next attempt usually has the same origin.
     known: Option<KnownOrigin>,
 }
 
@@ -51,14 +51,14 @@ impl KnownOrigin {
         Ok(KnownOrigin { text, url: read })
     }
 
-    /// The request target, if the URL is of this origin.
+    /// The request target, if the URL has this origin.
     fn target<'u>(&self, url: &'u str) -> Option<&'u str> {
         url.strip_prefix(&*self.text).filter(|rest| rest.starts_with('/'))
     }
 }
 
 impl PostBuffers {
-    /// Whether they are small enough to be retained.
+    /// Whether the buffers are small enough to be retained.
     pub(super) fn are_small(&self) -> bool {
         let PostRequest { url, fields, body, .. } = &self.request;
         let request = url.capacity() + fields.held_bytes() + body.capacity();
@@ -79,7 +79,7 @@ impl PostBuffers {
         let outcome = outcome(&response, client);
         self.answer.clear();
         if self.request.expects.is_empty() {
-            // Most answers arrive whole, and their connections are free at once.
+            // Most answers have arrived completely, and their connections are free at once.
             let is_read = poll_fn(|cx| {
                 Poll::Ready(poll_read_away(&mut response, &mut self.answer, cx).is_ready())
             });
@@ -87,7 +87,7 @@ impl PostBuffers {
             let bytes = self.answer.len();
             return (outcome, (!is_read).then_some(AnswerRest { response, bytes }));
         }
-        // An unread rest costs only the connection.
+        // If the rest is not read in time, only the connection is lost.
         let answer = poll_fn(|cx| poll_read_away(&mut response, &mut self.answer, cx));
         let _ = timeout_at(due, answer).await;
         match outcome {
@@ -125,8 +125,8 @@ impl PostBuffers {
             version: HttpVersion::Any,
             head_due_ms: client.mono_ms().saturating_add(post_ms),
             body_idle_ms: post_ms,
-            // A receiver recognises a notification by its id, so it may arrive twice if an idle
-            // connection was closed instead of answering.
+            // A receiver recognises a notification by its id, so the notification may be sent again
+            // if an idle connection was closed before an answer.
             is_repeatable: true,
         };
         let response = if expects.is_empty() {
@@ -166,7 +166,7 @@ pub(super) struct AnswerRest {
 }
 
 impl AnswerRest {
-    /// Reads and discards it for a little while, so that its connection may be reused.
+    /// Reads and discards the rest for a short time, so that the connection can be reused.
     pub(super) async fn read_away(mut self) {
         let mut answer = vec![0; self.bytes];
         let read = poll_fn(|cx| poll_read_away(&mut self.response, &mut answer, cx));

@@ -19,14 +19,14 @@ use std::{
 
 use super::*;
 
-/// Has deliveries in a row, one in flight at a time, and records their outcomes.
+/// An outbox that sends its deliveries one after the other, and records their outcomes.
 #[derive(Default)]
 struct FakeOutbox {
     posts: Mutex<FakePosts>,
     changed: Condvar,
     /// True: no address may be connected to.
     is_closed: bool,
-    /// Hosts and addresses that it was called for.
+    /// The hosts and addresses that `check_address` was called for.
     asked: Mutex<Vec<(String, IpAddr, bool)>>,
 }
 
@@ -46,7 +46,7 @@ impl FakeOutbox {
         posts.waker.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Delivers all of these, one after the other, and returns the outcomes.
+    /// Delivers to all of these URLs, one after the other, and returns the outcomes.
     fn post(&self, urls: &[&str]) -> Vec<PostOutcome> {
         urls.iter().for_each(|url| self.put(url));
         self.outcomes(urls.len())
@@ -83,7 +83,7 @@ impl Outbox for FakeOutbox {
 
     fn done(&self, request: &PostRequest, outcome: PostOutcome, _: Now, _: u64) {
         let mut posts = self.posts.lock().unwrap();
-        assert!(std::mem::take(&mut posts.is_under_way), "it was told twice");
+        assert!(std::mem::take(&mut posts.is_under_way), "the outcome was reported twice");
         assert_eq!(request.upto, posts.made as u64);
         posts.outcomes.push(outcome);
         self.changed.notify_all();
@@ -136,13 +136,14 @@ impl Hook {
     }
 
     /// A receiver that sends these answers in order, over any number of connections, and repeats
-    /// the last one.
+    /// the last answer.
     fn answering(answers: &'static [&'static str]) -> Hook {
         let given = Mutex::new(0);
         Hook::new(move |_, mut stream, requests| {
             while let Some(request) = read_request(&mut stream) {
                 let mut given = given.lock().unwrap();
-                // Before the answer, so that the client that has it finds the request.
+                // Reported before the answer, so that the request is present when the client has
+                // the answer.
                 requests.send(request).unwrap();
                 let answer = answers[(*given).min(answers.len() - 1)];
                 *given += 1;
@@ -238,7 +239,7 @@ fn cached_origin_matches_no_other_and_keeps_each_urls_path() {
     let outbox = Arc::new(FakeOutbox::default());
     let _worker = worker(&outbox, LONG_MS);
     let url = |path: &str| format!("http://{}{path}", hook.addr);
-    // The port of the second is that of the others and one digit, which is invalid or unused.
+    // The port of the second URL has one more digit than the others, and is invalid or unused.
     let urls = [url("/a?b=/c"), url("0/a"), url("/"), url("#x"), url("?x"), url("/d")];
     let outcomes = outbox.post(&urls.each_ref().map(|url| &**url));
     for (at, outcome) in outcomes.iter().enumerate() {
@@ -374,7 +375,7 @@ fn a_new_connection_that_closes_is_a_failure_at_once() {
 
 #[test]
 fn a_kept_connection_that_closes_is_replaced_once() {
-    // Each connection serves one answer; the third none.
+    // Each connection sends one answer, except the third, which sends none.
     let hook = Hook::new(|number, mut stream, requests| {
         requests.send(read_request(&mut stream).unwrap()).unwrap();
         if number != 2 {
@@ -389,7 +390,7 @@ fn a_kept_connection_that_closes_is_replaced_once() {
     let url = hook.url();
     let closed = failed("the connection closed before the response");
     assert_eq!(outbox.post(&[&url, &url, &url]), [Delivered, Delivered, closed]);
-    // The second and the third were sent twice.
+    // The second and the third request were sent twice.
     assert_eq!(hook.counts(), (3, 5));
 }
 
@@ -442,12 +443,12 @@ fn an_answer_may_come_byte_by_byte() {
     };
     let outbox = Arc::new(FakeOutbox::default());
     let _worker = worker(&outbox, LONG_MS);
-    // Without content, its connection is free when the outcome is reported.
+    // After an answer without content, the connection is free when the outcome is reported.
     let hook = byte_by_byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     let url = hook.url();
     assert_eq!(outbox.post(&[&url, &url]), [Delivered, Delivered]);
     assert_eq!(hook.counts(), (1, 2));
-    // Content follows, perhaps after the next delivery has begun: a later one finds it read.
+    // The content may arrive after the start of the next delivery; a later delivery finds it read.
     let hook = byte_by_byte(OK);
     let (mut connections, mut posts) = (0, 0);
     while connections == posts {
@@ -470,7 +471,7 @@ fn content_that_nobody_looks_at_may_be_anything() {
         (coded("br", "xx"), 1),
         (coded("gzip", "no gzip"), 1),
         (coded("gzip\r\nContent-Encoding: br", "xx"), 1),
-        // Above the limit of a stored body, and of any plausible length.
+        // Above the limit of a stored body, and longer than any real body.
         ("Content-Length: 100000000\r\n\r\nxx".to_owned(), 2),
         ("Content-Length: 18446744073709551615\r\n\r\nxx".to_owned(), 2),
     ];
@@ -508,7 +509,7 @@ fn what_is_under_way_is_cut_with_its_courier_and_told_to_nobody() {
     let (sender, came) = mpsc::channel();
     let hook = Hook::new(move |_, mut stream, _| {
         sender.send(read_request(&mut stream)).unwrap();
-        // Until the webhook worker is gone.
+        // Until the webhook worker was dropped.
         sender.send(read_request(&mut stream)).unwrap();
     });
     let outbox = Arc::new(FakeOutbox::default());
@@ -520,18 +521,18 @@ fn what_is_under_way_is_cut_with_its_courier_and_told_to_nobody() {
     let posts = outbox.posts.lock().unwrap();
     assert!(posts.is_under_way && posts.outcomes.is_empty());
     drop(posts);
-    // Nothing of the webhook worker is left, except for the waker.
+    // The webhook worker has released the outbox.
     assert_eq!(Arc::strong_count(&outbox), 1);
 }
 
-/// Returns `At` until that time, or panics instead.
+/// At first the outbox returns `At`, or panics.
 #[test]
 fn a_pause_is_waited_for_also_after_a_panic() {
     struct Late(FakeOutbox, AtomicBool, bool);
     impl Outbox for Late {
         fn next(&self, now: Now, wake: &Waker, request: &mut PostRequest) -> NextRequest {
             match self.1.swap(true, Ordering::Relaxed) {
-                false if self.2 => panic!("of a test"),
+                false if self.2 => panic!("a test of panics in next"),
                 false => NextRequest::At(now.mono_ms + 20),
                 true => self.0.next(now, wake, request),
             }

@@ -1,9 +1,9 @@
 //! When two sends are equal: same caller, same name, same content of the message.
 //!
-//! Invariants: equal messages have one content in every generation and binding: fields count in the
-//! order of their numbers, JSON by its values and not by its text. Names and contents are hashes
-//! under secret seeds. A client that finds a collision within one scope affects no other client,
-//! and a hash alone never gives access to a task of another scope, see `table.rs`.
+//! Invariants: equal messages have the same content in every generation and binding: fields are
+//! hashed in the order of their numbers, and JSON by its values and not by its text. Names and
+//! contents are hashes under secret seeds. A client that finds a collision within its scope affects
+//! no other client, and a hash alone never gives access to a task of another scope, see `table.rs`.
 
 use std::{borrow::Cow, hash::Hasher};
 
@@ -28,14 +28,14 @@ const KEY_BYTES_MAX: usize = 255;
 pub(super) struct SendHash {
     /// Two independent hashes.
     halves: [(SharedSeed, u64); 2],
-    /// The hash of JSON values.
+    /// The hasher of JSON values.
     values: SipHasher13,
-    /// How a used message id with other content is treated.
+    /// How a used message id with different content is treated.
     conflict: IdempotentConflict,
 }
 
 impl SendHash {
-    /// Hashes that cannot be predicted without the secret.
+    /// Creates hashes that cannot be predicted without the secret.
     pub fn new(secret: u128, conflict: IdempotentConflict) -> SendHash {
         let values = SipHasher13::new_with_keys((secret >> 64) as u64, secret as u64);
         let half = |number: u8| {
@@ -49,21 +49,21 @@ impl SendHash {
         self.values.hash(bytes).as_u128()
     }
 
-    /// One of the two hashers, continued from another hash.
+    /// One of the two hashers, seeded with another hash.
     #[inline(always)]
     fn hasher(&self, half: usize, from: u64) -> FoldHasher<'_> {
         let (seed, start) = &self.halves[half];
         FoldHasher::with_seed(start ^ from, seed)
     }
 
-    /// The key of this caller's send; `None`: the caller gave it no name. `by_id`: a message id may
-    /// be the name.
+    /// The key of this caller's send; `None`: the send has no name. `by_id`: the message id may be
+    /// the name.
     ///
     /// The key uses the names of tenant and owner, because their numbers are reused for other
     /// names.
     #[inline(always)]
     pub fn of(&self, caller: &Caller<'_>, send: &Send<'_>, by_id: bool) -> Option<NamedSend> {
-        // In such a message only the id precedes the content.
+        // In a plain user message only the id precedes the content.
         let plain = send.message.as_user_text().map(|(id, _)| id.raw());
         let (is_field, name) = match caller.idempotency_key.and_then(field_key) {
             Some(key) => (true, key.as_bytes()),
@@ -79,7 +79,8 @@ impl SendHash {
             None => self.content(send.message),
         };
         let space = self.space(caller, send);
-        // A message id may be reused with other content: then the name is both together.
+        // If a message id may be reused with different content, id and content together are the
+        // name.
         let by_content = match self.conflict {
             IdempotentConflict::New if !is_field => content,
             IdempotentConflict::New | IdempotentConflict::Refuse => 0,
@@ -91,8 +92,8 @@ impl SendHash {
         Some(NamedSend { name, content, scope: caller.scope.bits() })
     }
 
-    /// The scope of a name: usually the owner; also a tenant, a task or a context if the call names
-    /// one.
+    /// The scope of a name: usually the owner; also the tenant, task or context that the call
+    /// names.
     #[inline(always)]
     fn space(&self, caller: &Caller<'_>, send: &Send<'_>) -> u64 {
         let owner = caller.owner.unwrap_or_default().as_bytes();
@@ -112,13 +113,13 @@ impl SendHash {
         hasher.finish()
     }
 
-    /// Hashes texts, each of which may be absent.
+    /// Hashes optional texts.
     #[cold]
     #[inline(never)]
     fn more(&self, texts: [Option<&[u8]>; 3]) -> u64 {
         let mut hasher = self.hasher(1, 0);
         for text in texts {
-            // No text has the length that marks an absent one.
+            // No text has the length that marks an absent text.
             hasher.write_u64(text.map_or(u64::MAX, |text| text.len() as u64));
             hasher.write(text.unwrap_or_default());
         }
@@ -196,8 +197,8 @@ impl SendHash {
         Packer(out).put(tag, &self.json(json).to_le_bytes());
     }
 
-    /// The value of a checked JSON text: white space, escapes, the order of members and the
-    /// notation of numbers do not count.
+    /// The digest of a checked JSON text, independent of white space, escapes, the order of members
+    /// and the notation of numbers.
     fn json(&self, json: &[u8]) -> u128 {
         let (mut open, mut at, mut whole) = (Vec::<OpenValue>::new(), 0, 0);
         while let Some(byte) = json.get(at) {
@@ -252,7 +253,7 @@ impl SendHash {
         self.hash(&both)
     }
 
-    /// The string with its text at `from`, and its end.
+    /// The end of the string with its text from `from`, and its digest.
     fn string(&self, json: &[u8], from: usize) -> (usize, u128) {
         let mut at = from;
         while let Some(byte) = json.get(at).filter(|byte| **byte != b'"') {
@@ -263,7 +264,7 @@ impl SendHash {
         (at + 1, self.hash(&[b"\"", text.as_bytes()].concat()))
     }
 
-    /// The number, `true`, `false` or `null` that begins at `from`, and its end.
+    /// The end of the number, `true`, `false` or `null` that begins at `from`, and its digest.
     fn scalar(&self, json: &[u8], from: usize) -> (usize, u128) {
         let is_of_it = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
         let text = &json[from..];
@@ -279,11 +280,11 @@ struct OpenValue {
     is_object: bool,
     sum: u128,
     count: u64,
-    /// The name of the member that the next value belongs to.
+    /// The name of the member to which the next value belongs.
     name: Option<u128>,
 }
 
-/// A number by its value, since gRPC has only doubles; a number that is not a double by its text.
+/// A number by its value as a double, since gRPC has only doubles; any other number by its text.
 fn number(text: &str) -> Cow<'_, [u8]> {
     let Ok(value) = text.parse::<f64>() else { return Cow::Borrowed(text.as_bytes()) };
     let is_integer = !text.contains(['.', 'e', 'E']);

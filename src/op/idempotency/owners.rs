@@ -1,4 +1,5 @@
-//! The holders of one shard's sends: the entries of each, and which holder loses one.
+//! The holders of the sends in one shard: the entries of each, and the choice of the one to evict
+//! from.
 //!
 //! Invariants: an owner within its share never loses an entry to another owner. A holder without
 //! entries has no slot here.
@@ -13,10 +14,10 @@ use crate::shares::{Holder, Holders};
 #[derive(Clone, Copy, Default)]
 pub(super) struct SendOwner {
     pub holder: Holder,
-    /// The number of its entries, and of the undecided ones, which cannot be evicted.
+    /// The number of its entries, and how many of them are undecided and cannot be evicted.
     pub held: u32,
     pub undecided: u32,
-    /// The ends of the list of its entries; 0: it has none.
+    /// The ends of the list of its entries; 0: empty.
     pub oldest: u32,
     pub newest: u32,
     /// Bytes of its direct messages.
@@ -30,14 +31,14 @@ pub(super) struct SendOwners {
     places: HashMap<Holder, u32, RandomState>,
     free: Vec<u32>,
     counts: Holders,
-    /// The holder that was looked up last: the next send is usually its, too.
+    /// The slot of the last lookup: the next send is usually of the same holder.
     last: u32,
-    /// The holder with the most entries, as last computed.
+    /// The slot of the holder with the most entries, as last computed.
     largest: u32,
 }
 
 impl SendOwners {
-    /// The slot of a holder; allocates one if it has none.
+    /// The slot of a holder; allocates one if necessary.
     #[inline(always)]
     pub fn enter(&mut self, holder: Holder) -> u32 {
         match self.all.get(self.last as usize) {
@@ -91,7 +92,7 @@ impl SendOwners {
         }
     }
 
-    /// Removes an entry of a holder; the last one frees its slot.
+    /// Removes an entry of a holder; removing the last one frees the slot.
     #[inline(always)]
     pub fn discount(&mut self, place: u32) {
         let owner = &mut self.all[place as usize];
@@ -117,13 +118,13 @@ impl SendOwners {
         self.free.push(place);
     }
 
-    /// Whether a new entry of this holder must evict one of an anonymous caller.
+    /// Whether a new entry of this holder must evict an entry of an anonymous caller.
     #[inline(always)]
     pub fn strangers_full(&self, place: u32, most: usize) -> bool {
         self.counts.strangers_full(self.all[place as usize].holder, 1, most)
     }
 
-    /// The holder that loses an entry to a new one of `newcomer`, possibly `newcomer` itself;
+    /// The holder that loses an entry to a new entry of `newcomer`, possibly `newcomer` itself;
     /// `None`: no decided entry can be evicted.
     #[inline(always)]
     pub fn victim(&mut self, newcomer: u32, most: usize) -> Option<u32> {
@@ -138,7 +139,7 @@ impl SendOwners {
         }
     }
 
-    /// The holder that exceeds its share most.
+    /// The holder that exceeds its share by the most.
     #[cold]
     #[inline(never)]
     fn other_victim(&mut self, newcomer: u32, most: usize, strangers_alone: bool) -> Option<u32> {
@@ -158,8 +159,8 @@ impl SendOwners {
         })
     }
 
-    /// The holder that loses messages to so many more bytes of `newcomer`; `most`: the limit for
-    /// all.
+    /// The holder that loses messages to `more` bytes of `newcomer`; `most`: the limit for all
+    /// holders.
     #[cold]
     pub fn message_victim(&self, newcomer: u32, more: usize, most: usize) -> Option<Holder> {
         let held = self.all.iter().filter(|owner| owner.message_bytes > 0);

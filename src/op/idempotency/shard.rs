@@ -1,8 +1,9 @@
-//! The sends of one shard, under one lock: each owner's in the order of arrival, and all by name.
+//! The sends of one shard, under one lock: a list per owner in the order of arrival, and all by
+//! name.
 //!
 //! Invariants: each entry has a number from 1, which is its slot. Entries with the same last bits
-//! of their hashes are a chain, from the newest down. An entry is in the list of its owner and in
-//! its chain, or its slot is free.
+//! of their hashes form a chain, newest first. An entry is in the list of its owner and in its
+//! chain; otherwise its slot is free.
 
 use std::{collections::BTreeMap, sync::Mutex};
 
@@ -14,25 +15,25 @@ use super::{
 };
 use crate::shares::Holder;
 
-/// Expired messages that one send evicts at most.
+/// Maximum number of expired messages that one send evicts.
 const EXPIRED_MOST: usize = 4;
 
 /// The stage of a send.
 #[derive(Clone, Copy)]
 pub(super) enum SendStage {
-    /// The first one runs, as this turn; `is_awaited`: duplicates wait for it.
+    /// The first send runs, as this turn; `is_awaited`: duplicates wait for it.
     Undecided { turn: u64, is_awaited: bool },
-    /// It has made or continued this task.
+    /// The send has created or continued this task.
     Task(SentTask),
-    /// Its message is in [`SendShard::messages`], under the number of its turn.
+    /// The message is in [`SendShard::messages`], under the number of the turn.
     Message { turn: u64 },
 }
 
-/// An entry: a recognised send.
+/// The entry of a recognised send.
 #[derive(Clone, Copy)]
 pub(super) struct KnownSend {
     pub send: NamedSend,
-    /// Its arrival in ms of the monotonic clock.
+    /// The arrival of the send, in ms of the monotonic clock.
     pub since_ms: u64,
     pub stage: SendStage,
     links: Links,
@@ -41,11 +42,11 @@ pub(super) struct KnownSend {
 /// Neighbours of an entry; 0: none.
 #[derive(Clone, Copy, Default)]
 struct Links {
-    /// The next one down its chain, or the next free slot.
+    /// The next older entry of the chain, or the next free slot.
     chain: u32,
     /// The slot of its owner.
     owner: u32,
-    /// The owner's entries before and after it.
+    /// The previous and the next entry of the same owner.
     older: u32,
     newer: u32,
 }
@@ -79,7 +80,7 @@ impl KnownSend {
 }
 
 impl SendShard {
-    /// A shard for so many entries.
+    /// A shard for up to `entries_max` entries.
     pub fn new(entries_max: usize) -> CachePadded<Mutex<SendShard>> {
         let heads = vec![0; entries_max.next_power_of_two()].into();
         CachePadded::new(Mutex::new(SendShard { heads, entries_max, ..SendShard::default() }))
@@ -100,7 +101,7 @@ impl SendShard {
         self.entries.get_mut((number as usize).wrapping_sub(1))
     }
 
-    /// The number of the entry under a name.
+    /// The number of the entry with this name.
     #[inline(always)]
     pub fn find(&self, name: u128) -> Option<u32> {
         let mut number = *self.heads.get(self.chain_of(name as u64))?;
@@ -113,7 +114,7 @@ impl SendShard {
         None
     }
 
-    /// The entry of the first of equal sends, until it is decided.
+    /// The entry of the first of equal sends, while it is undecided.
     #[inline(always)]
     pub fn own(&mut self, key: SendKey) -> Option<&mut KnownSend> {
         self.entry_mut(key.number).filter(|entry| entry.is_turn(key.turn))
@@ -138,7 +139,7 @@ impl SendShard {
         if entry.send.content != send.content {
             return Some(SendLook::Conflict);
         }
-        // A scope keeps its number while its send runs and while its task is stored.
+        // A scope does not lose its number while its send runs or its task is stored.
         let is_of_scope = entry.send.scope == send.scope;
         match entry.stage {
             SendStage::Undecided { .. } if is_of_scope => Some(SendLook::Undecided),
@@ -175,7 +176,7 @@ impl SendShard {
         Some(SendKey { hash, number, turn })
     }
 
-    /// Puts an entry in a free slot, and returns its number.
+    /// Stores an entry in a free slot, and returns its number.
     #[inline(always)]
     fn fill(&mut self, entry: KnownSend) -> u32 {
         let number = self.free;
@@ -191,14 +192,14 @@ impl SendShard {
         self.entries.len() as u32
     }
 
-    /// Allocates all of the memory at once; entries use it as they come.
+    /// Allocates the memory for all entries at once.
     #[cold]
     #[inline(never)]
     fn take_room(&mut self) {
         self.entries.reserve_exact(self.entries_max - self.entries.len());
     }
 
-    /// Appends an entry to its owner's list; its `older` is the newest entry there.
+    /// Appends an entry to its owner's list; its `older` is the newest entry of the list.
     #[inline(always)]
     fn append(&mut self, owner: u32, number: u32) {
         let of_owner = self.owners.get_mut(owner);
@@ -260,7 +261,7 @@ impl SendShard {
         self.count -= 1;
         let free = std::mem::replace(&mut self.free, number);
         if let Some(entry) = self.entry_mut(number) {
-            // A free slot is skipped.
+            // Loops over the entries skip a free slot.
             entry.stage = SendStage::Message { turn: 0 };
             entry.links = Links { chain: free, ..Links::default() };
         }
@@ -285,8 +286,8 @@ impl SendShard {
         }
     }
 
-    /// Evicts the oldest decided entry of the victim that `newcomer` displaces; false: no decided
-    /// entry.
+    /// Evicts the oldest decided entry of the holder chosen for `newcomer`; false: no decided entry
+    /// exists.
     #[inline(always)]
     fn evict(&mut self, newcomer: u32) -> bool {
         let Some(owner) = self.owners.victim(newcomer, self.entries_max) else { return false };
@@ -300,7 +301,7 @@ impl SendShard {
         }
     }
 
-    /// The same; undecided entries move to the end of their owner's list.
+    /// The same, but skips undecided entries: they move to the end of their owner's list.
     #[cold]
     #[inline(never)]
     fn evict_other(&mut self, owner: u32) -> bool {
@@ -321,7 +322,7 @@ impl SendShard {
         false
     }
 
-    /// Evicts the oldest messages when they have expired.
+    /// Evicts the oldest messages that have expired.
     #[cold]
     #[inline(never)]
     pub fn expire_messages(&mut self, ttl_ms: u64, now_ms: u64) {
@@ -346,8 +347,8 @@ impl SendShard {
         Some(is_awaited)
     }
 
-    /// Retains a direct message. Messages of the owner furthest above its share are evicted, oldest
-    /// first; a message that is too large is not retained.
+    /// Stores a direct message. For it, messages of the owner furthest above its share are evicted,
+    /// oldest first; a message that is too large is not stored.
     pub fn remember(&mut self, number: u32, sent: &SentMessage, bytes_max: usize) {
         let bytes = sent.held_bytes();
         let Some(KnownSend { stage: SendStage::Undecided { turn, .. }, links, .. }) =
@@ -382,7 +383,7 @@ impl SendShard {
         }
     }
 
-    /// Whether so many more bytes fit.
+    /// Whether `bytes` more bytes fit.
     fn has_bytes(&self, is_stranger: bool, bytes: usize, bytes_max: usize) -> bool {
         self.message_bytes + bytes <= bytes_max
             && (!is_stranger || self.owners.stranger_bytes() + bytes <= bytes_max / 2)

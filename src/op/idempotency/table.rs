@@ -1,9 +1,9 @@
-//! Sends that were recognised, by their names: the outcome of each, or the calls that wait for it.
+//! Recognised sends by their names: the outcome of each, or the calls that wait for it.
 //!
-//! Invariants: a name has at most one send that runs or ran; equal sends that arrive meanwhile wait
-//! for its outcome or receive it. A full shard evicts from the owner above its equal share, oldest
-//! first, so an owner below its share loses no entry to another owner. An expired entry is treated
-//! as absent; an undecided one stays. A failed send is forgotten at once.
+//! Invariants: at most one send of a name runs or has run; equal sends that arrive meanwhile wait
+//! for its outcome or receive it. A full shard evicts the oldest entries of the owner above its
+//! equal share, so an owner below its share loses no entry to another owner. An expired entry is
+//! treated as absent; an undecided one does not expire. A failed send is forgotten at once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,13 +18,13 @@ use crate::{
     store::TaskKey,
 };
 
-/// The start of a send's turn that has made or continued a task.
+/// Where the turn of a send began, on a task that it has created or continued.
 #[derive(Clone, Copy)]
 pub(in crate::op) struct SentTask {
     pub key: TaskKey,
     /// The event after which its stream first shows the task.
     pub seq: u64,
-    /// Its result is an interruption after this event, or the end.
+    /// The result is the first interruption after this event, or the end of the task.
     pub after: u64,
     /// The last event of a turn that ended with neither.
     pub end: Option<u64>,
@@ -57,11 +57,11 @@ impl Sent {
 /// The identity of a send.
 #[derive(Clone, Copy)]
 pub(super) struct NamedSend {
-    /// A hash of its name.
+    /// A hash of the name.
     pub name: u128,
-    /// A hash of its content.
+    /// A hash of the content.
     pub content: u64,
-    /// The number of its scope, which is reused when all of this is over.
+    /// The number of the scope; it is reused only after the send and its task are gone.
     pub scope: u64,
 }
 
@@ -73,7 +73,7 @@ pub(in crate::op) struct SendKey {
     pub(super) turn: u64,
 }
 
-/// A call that waits for the outcome of an equal send.
+/// A waiting call, for the outcome of an equal send.
 pub(super) struct JoinedSend {
     pub call: Arc<LateCall>,
     pub mode: SendMode,
@@ -81,9 +81,9 @@ pub(super) struct JoinedSend {
 
 /// The table's result for a named send.
 pub(super) enum SendLook {
-    /// It is the first: the caller must settle its outcome.
+    /// The send is the first: the caller must settle its outcome.
     First(SendKey),
-    /// The table is full: the send runs and is not remembered.
+    /// The table is full: the send runs and is not stored.
     Unknown,
     /// Another message has this name.
     Conflict,
@@ -91,7 +91,7 @@ pub(super) enum SendLook {
     Undecided,
     /// An equal send had this outcome.
     Sent(Sent),
-    /// An equal send has made a task that is gone.
+    /// An equal send has created a task that is no longer stored.
     Gone,
 }
 
@@ -123,7 +123,7 @@ impl SendTable {
         self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks for an equal send; if there is none, enters this one as the first for `holder`.
+    /// Looks for an equal send; if none is found, enters this send as the first for `holder`.
     #[inline(always)]
     pub fn enter(&self, send: NamedSend, holder: Holder, now: Now) -> SendLook {
         let mut shard = self.lock(send.name as u64);
@@ -138,8 +138,8 @@ impl SendTable {
         shard.enter(send, holder, now.mono_ms).map_or(SendLook::Unknown, SendLook::First)
     }
 
-    /// Lets a call wait for the outcome of an equal send; returns the call if that is already
-    /// settled.
+    /// Lets a call wait for the outcome of an equal send; returns the call if the outcome is
+    /// already settled.
     pub fn join(&self, send: &NamedSend, joined: JoinedSend) -> Result<(), JoinedSend> {
         let mut shard = self.lock(send.name as u64);
         let number = shard.find(send.name);
@@ -154,14 +154,14 @@ impl SendTable {
         let all = shard.joined.entry(turn).or_default();
         if all.len() == all.capacity() {
             all.retain(|one| !one.call.has_left() && !one.call.is_answered());
-            // Reserves as many again, so that the scan is amortised.
+            // Doubles the capacity, so that the scan is amortised.
             all.reserve(all.len().max(1));
         }
         all.push(joined);
         Ok(())
     }
 
-    /// The first send has made or continued a task. Returns the waiting calls.
+    /// Settles the first send with its task. Returns the waiting calls.
     #[inline(always)]
     pub fn settle_task(&self, key: SendKey, task: SentTask) -> Option<Vec<JoinedSend>> {
         let mut shard = self.lock(key.hash);
@@ -169,7 +169,8 @@ impl SendTable {
         if is_awaited { shard.joined.remove(&key.turn) } else { None }
     }
 
-    /// The first send became a direct message, or failed (`None`). Returns the waiting calls.
+    /// Settles the first send with a direct message or as failed (`None`). Returns the waiting
+    /// calls.
     #[cold]
     pub fn settle(&self, key: SendKey, sent: Option<&SentMessage>) -> Option<Vec<JoinedSend>> {
         let mut shard = self.lock(key.hash);
@@ -181,7 +182,7 @@ impl SendTable {
         shard.joined.remove(&key.turn)
     }
 
-    /// Drops the outcomes of a holder's sends: its number will be given to another caller.
+    /// Drops the outcomes of a holder's sends, before its number is assigned to another caller.
     #[cold]
     pub fn forget_all_of(&self, holder: Holder) {
         for shard in &self.shards {
@@ -256,7 +257,8 @@ mod tests {
     fn an_entry_takes_no_more_memory_than_is_counted_for_it() {
         assert_eq!(size_of::<KnownSend>(), 112);
         let chain = 2 * size_of::<u32>();
-        // Growing lists and maps have at most twice the size of their content, and a seventh.
+        // Growing lists and maps have at most twice the size of their content, and maps a seventh
+        // more.
         let owner = 2 * (size_of::<SendOwner>() + size_of::<u32>())
             + 2 * (size_of::<(Holder, u32)>() + 1) * 8 / 7;
         let message = 2 * size_of::<(u64, (u32, SentMessage))>();
@@ -319,7 +321,7 @@ mod tests {
     #[test]
     fn the_oldest_decided_entry_leaves_first() {
         let table = table(20, 1_000);
-        // Many of them share a chain.
+        // Many of the names share a chain.
         let name = |number: u32| u128::from(number % 3) | u128::from(number) << 64;
         let stays = first(enter(&table, named(name(0), 0), 0));
         for number in 1..200 {
@@ -343,7 +345,8 @@ mod tests {
         let (entries_max, bytes_max) = (20, 4_000);
         let table = table(entries_max, bytes_max);
         let (mut random, mut open) = (1u64, Vec::new());
-        // The last content of each key; the table may have forgotten it, but knows nothing else.
+        // The last content of each key. The table may have dropped it, but never has another
+        // content.
         let mut said = HashMap::<u128, (u64, usize)>::new();
         for step in 0..20_000u64 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -373,9 +376,9 @@ mod tests {
         assert!(shard.messages.len() <= entries_max && shard.entries.len() <= entries_max);
     }
 
-    /// A send with a name of its own.
+    /// A send with a unique name.
     fn numbered(number: u32) -> NamedSend {
-        // Many of them share a chain.
+        // Many of the names share a chain.
         named(u128::from(number % 5) | u128::from(number) << 64, 0)
     }
 
@@ -398,7 +401,7 @@ mod tests {
         (100..1_000).for_each(|number| send(&table, number, A));
         assert!((0..10).all(|number| is_known(&table, number)));
         assert!((990..1_000).all(|number| is_known(&table, number)));
-        // Above its share it loses its own entries, the oldest first.
+        // Above its share an owner loses its own entries, the oldest first.
         send(&table, 10, V);
         assert!(!is_known(&table, 0) && (1..11).all(|number| is_known(&table, number)));
         // Other owners take entries up to their share, from the largest holder.

@@ -1,7 +1,7 @@
 //! Tasks with webhooks when the server ends.
 //!
-//! A client with a webhook may have no waiting call, and learn of its task by deliveries alone. So
-//! these tasks end while the server can still deliver.
+//! A client with a webhook may have no waiting call, and receives news of its task only by
+//! deliveries. So these tasks end while the server can still deliver.
 
 use crate::{
     op::{Core, handover::fail},
@@ -9,11 +9,11 @@ use crate::{
     store::{Edit, TaskKey},
 };
 
-/// The status text of such a task.
+/// The status text of a task that ends in this way.
 const ENDED: &str = "the server shut down before the task was done";
 
 impl Core {
-    /// Whether an agent works at a task that has webhooks.
+    /// Whether an agent is working at a task with webhooks.
     pub fn works_for_webhooks(&self) -> bool {
         self.watched_tasks().any(|key| {
             let runs = self.store.update(key, self.now(), |edit| {
@@ -23,7 +23,7 @@ impl Core {
         })
     }
 
-    /// Fails the unfinished tasks that have webhooks; returns their number.
+    /// Fails the unfinished tasks with webhooks; returns their number.
     pub fn end_watched_tasks(&self) -> usize {
         let now = self.now();
         let end = |edit: &mut Edit<'_>| {

@@ -1,5 +1,5 @@
 //! Webhooks that come with a message: they are added before its agent runs, so that no event is
-//! missed, and removed if the message makes no task.
+//! missed, and removed if the message creates no task.
 
 use crate::{
     fault::{Fault, FaultKind},
@@ -13,7 +13,7 @@ use crate::{
 use super::{CheckedWebhook, refusal};
 
 impl Core {
-    /// Checks the configuration that comes with a message, before the message is used.
+    /// Checks the configuration that comes with a message, before the message is processed.
     ///
     /// # Errors
     /// `PushNotificationNotSupported`, `Unauthenticated`, `InvalidParams`.
@@ -29,13 +29,13 @@ impl Core {
         Ok(Some(Box::new(webhook)))
     }
 
-    /// Adds the webhooks of a task that is about to be made: the webhook of its scope, and the one
-    /// that came with the message, which begins where a stream of the same call would. The returned
-    /// guard removes them unless the task is stored or its slot stays reserved.
+    /// Adds the webhooks of a new task: the webhook of its scope, and the one that came with the
+    /// message, which begins where a stream of the same call would begin. The returned guards
+    /// remove them unless the task is stored or its slot stays reserved.
     ///
     /// # Errors
     /// `Overloaded`, `RateLimited`.
-    #[inline(always)] // Hardly any task has one.
+    #[inline(always)] // Hardly any task has a webhook.
     pub(in crate::op) fn watch_new<'c>(
         &'c self,
         cx: &CallCx<'_>,
@@ -76,7 +76,7 @@ impl Core {
         Ok(InlineWatch { core: self, id: webhook.id.as_ref().into(), reserved })
     }
 
-    /// Checks for capacity for the webhook that comes with a message to an existing task.
+    /// Checks whether the webhook that comes with a message to an existing task has capacity.
     ///
     /// # Errors
     /// `TaskNotFound`, `Overloaded`, `RateLimited`.
@@ -93,7 +93,8 @@ impl Core {
         self.webhooks()?.webhooks.check(&new).map_err(refusal)
     }
 
-    /// Adds it when the task has accepted the message; `seq` is the last event before the message.
+    /// Adds this webhook after the task has accepted the message; `seq` is the last event before
+    /// the message.
     #[cold]
     pub(in crate::op) fn watch_next(
         &self,
@@ -106,12 +107,12 @@ impl Core {
         let Some(push) = self.push.get() else { return };
         let start = PushStart { seq, snapshot: false };
         let watch = push.webhooks.set_checked(&webhook.of_task(cx, key, task_id, start));
-        // If the task has been evicted meanwhile, its message gets that answer next.
+        // If the task has been evicted meanwhile, the call reports that next.
         let _ = self.watch_task(push, key, start, watch);
     }
 }
 
-/// The webhooks of a task that may not be made.
+/// A webhook of a task that may never be stored.
 pub(in crate::op) struct InlineWatch<'c> {
     core: &'c Core,
     id: Box<[u8]>,
@@ -119,7 +120,7 @@ pub(in crate::op) struct InlineWatch<'c> {
 }
 
 impl Drop for InlineWatch<'_> {
-    /// It stays if its task is stored or will be.
+    /// Removes the webhook, unless its task is stored or its slot stays reserved.
     fn drop(&mut self) {
         if let (false, Some(push)) = (self.reserved.is_kept(), self.core.push.get()) {
             push.webhooks.delete(self.reserved.key().handle().key, Some(&self.id));

@@ -13,7 +13,7 @@ use crate::{
 /// The next delivery about a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShownPost {
-    /// The last event that was shown.
+    /// The last event that this delivery covers.
     pub upto: u64,
     /// True: the delivery has content.
     pub is_news: bool,
@@ -37,7 +37,7 @@ impl Core {
         self.push.get().map(|push| &push.webhooks)
     }
 
-    /// Whether a task will have no more events: it is finished or evicted.
+    /// Whether a task has no further events: it has ended or is evicted.
     pub fn is_task_over(&self, task: u64) -> bool {
         let handle = Handle { key: task, ..Handle::default() };
         let is_over = self.store.read(TaskKey::of(&handle), |task| task.state().is_terminal());
@@ -50,7 +50,7 @@ impl Core {
         self.store.read(TaskKey::of(&handle), |_| ()).is_some()
     }
 
-    /// The bits of a task ([`ShownPost::bits`]); `None`: it is evicted.
+    /// The bits of a task ([`ShownPost::bits`]); `None`: the task is evicted.
     pub fn bits_of(&self, task: u64) -> Option<u128> {
         let handle = Handle { key: task, ..Handle::default() };
         let is_there = self.has_task(task) || self.left_task(task).is_some();
@@ -61,8 +61,9 @@ impl Core {
         self.registry()?.left_task(task)
     }
 
-    /// Passes the next item of a delivery to `each`, at most one: the next event, or the task as it
-    /// is. An evicted task is shown as it last was, if it is retained. `None`: the task is gone.
+    /// Passes at most one item to `each`, the content of the next delivery: the next event, or the
+    /// current task. An evicted task is shown in its last state, if the registry retains it.
+    /// `None`: the task is gone.
     pub fn show_post(
         &self,
         post: &Post,
@@ -96,7 +97,7 @@ fn show(
     let newest = task.seq();
     let mut is_news = false;
     let mut cursor = Cursor { handle, seq, snapshot, ..Cursor::default() };
-    // Above their rate limit, deliveries coalesce several events.
+    // Above its rate limit, a webhook gets one delivery for several events.
     let coalesces = filter.coalesces() == Some(true) || post.is_limited;
     let is_coalesced = coalesces && newest > seq + 1 && !snapshot;
     match post.form {
@@ -111,7 +112,7 @@ fn show(
             let (upto, has_more) = (cursor.seq, cursor.seq < newest);
             return ShownPost { upto, is_news, has_more, record: 0, bits: 0 };
         }
-        // These forms show the task as it is: all lagging events are one delivery.
+        // These forms contain the current task: one delivery covers all lagging events.
         PushForm::StreamResponse | PushForm::Task03 | PushForm::Task01 => {
             cursor.show_new(task, &mut |item| {
                 is_news |= takes(filter, &item, snapshot);

@@ -1,8 +1,8 @@
 //! Webhooks of a scope, as in Evo AI: they name no task and apply to all later tasks (wire §8).
 //!
-//! Invariant: a scope is an agent, a tenant and an owner by their names, and has one webhook.
-//! Setting it again replaces it, and setting none removes it; existing tasks keep the webhook that
-//! they began with.
+//! Invariant: a scope is an agent, a tenant and an owner by their names, and has at most one
+//! webhook. A new setting replaces it, and an empty setting removes it; existing tasks keep the
+//! webhook that they began with.
 
 use std::{
     collections::HashMap,
@@ -56,7 +56,7 @@ struct ScopeWebhook {
 /// The webhooks of all scopes.
 pub(super) struct ScopeWebhooks {
     scopes: Mutex<HashMap<ScopeName, ScopeWebhook, RandomState>>,
-    /// The number of webhooks, for a quick check by calls that make tasks.
+    /// The number of webhooks, for a quick check by calls that create tasks.
     count: AtomicUsize,
     /// The number of settings so far.
     settings: AtomicU64,
@@ -104,7 +104,7 @@ impl ScopeWebhooks {
         self.count.store(scopes.len(), Ordering::Release);
     }
 
-    /// Removes the webhook of this setting.
+    /// Removes the webhook that this setting created.
     fn forget(&self, setting: u64) {
         let mut scopes = self.lock();
         scopes.retain(|_, webhook| PushConfig(&webhook.config).setting() != Some(setting));
@@ -123,8 +123,8 @@ impl ScopeWebhooks {
     }
 }
 
-/// The scope evicted for one of `owner`: the oldest of the owner that exceeds its equal share most.
-/// `None`: no other owner exceeds its share.
+/// The scope to evict for a new scope of `owner`: the oldest of the owner that exceeds its equal
+/// share by the most. `None`: no other owner exceeds its share.
 fn victim(
     scopes: &HashMap<ScopeName, ScopeWebhook, RandomState>,
     owner: &str,
@@ -143,7 +143,7 @@ fn victim(
 }
 
 impl CorePush {
-    /// Sets, unsets or shows the webhook of the scope of a call.
+    /// Sets, removes or shows the webhook of the scope of a call.
     pub(super) fn of_scope(
         &self,
         cx: &mut CallCx<'_>,
@@ -183,8 +183,8 @@ impl CorePush {
 }
 
 impl Core {
-    /// Handles a receiver that wants no more deliveries of a configuration: if it is a scope's,
-    /// later tasks of the scope do not get it either.
+    /// Handles a receiver that wants no more deliveries of this configuration: if a scope has it,
+    /// the webhook of the scope is removed, so that later tasks do not get it.
     pub fn forget_scope(&self, config: PushConfig<'_>) {
         if let (Some(push), Some(setting)) = (self.push.get(), config.setting()) {
             push.scopes.forget(setting);
@@ -204,7 +204,7 @@ impl Core {
         self.push.get().is_some_and(|push| push.scopes.count.load(Ordering::Acquire) > 0)
     }
 
-    /// Adds the webhook of the scope in which a task is made, if it has one.
+    /// Adds the webhook of the scope, if any, to a new task.
     pub(super) fn watch_scope<'c>(
         &'c self,
         cx: &CallCx<'_>,
@@ -220,7 +220,7 @@ impl Core {
         let webhook = CheckedWebhook { id: ID.into(), config, url, form };
         let start = PushStart { seq: FIRST_SEQ, snapshot: true };
         let watch = self.watch_reserved(cx, reserved, start, &webhook);
-        // The task is made even if its webhook does not fit.
+        // If the webhook does not fit, the task is created without it.
         watch.inspect_err(|_| push.webhooks.count_left_out()).ok()
     }
 }

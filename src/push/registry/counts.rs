@@ -1,7 +1,7 @@
 //! Counts of webhooks for the operator.
 //!
-//! Invariant: counting takes no lock of its own. The webhooks are read on request, and the counts
-//! contain no id and no host.
+//! Invariant: counting needs no additional lock. The webhooks are counted on request, and the
+//! counts contain no id and no host.
 
 use super::{PushState, Webhooks};
 use crate::push::dead::WhyDead;
@@ -9,11 +9,11 @@ use crate::push::dead::WhyDead;
 /// Outcomes of deliveries and stopped webhooks since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PushOutcomes {
-    /// Delivered.
+    /// Successful deliveries.
     pub delivered: u64,
-    /// Failed attempts, each counted.
+    /// Failed attempts.
     pub failed: u64,
-    /// Receivers that asked for no more deliveries.
+    /// Receivers that wanted no more deliveries.
     pub gone: u64,
     /// Webhooks that were retried up to their deadline.
     pub given_up: u64,
@@ -39,7 +39,7 @@ impl PushOutcomes {
         [("delivered", self.delivered), ("failed", self.failed), ("gone", self.gone)]
     }
 
-    /// Webhooks that have stopped, by the reason.
+    /// Stopped webhooks, by reason.
     pub const fn stopped(self) -> [(&'static str, u64); 3] {
         [
             (WhyDead::GivenUp.name(), self.given_up),
@@ -52,19 +52,19 @@ impl PushOutcomes {
 /// The current webhooks, and the outcomes of deliveries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PushStats {
-    /// Configurations.
+    /// The number of configurations.
     pub configs: usize,
     /// Bytes of configurations and their hosts, as `push_bytes_max` counts them.
     pub config_bytes: usize,
     /// Webhooks with undelivered events that are not stopped.
     pub pending: usize,
-    /// The longest time that one of these has waited, in ms.
+    /// The longest wait of a pending webhook, in ms.
     pub oldest_pending_ms: u64,
-    /// The largest number of undelivered events of one of these.
+    /// The largest number of undelivered events of a pending webhook.
     pub lag_events: u64,
     /// Deliveries in flight.
     pub in_flight: usize,
-    /// Dead letters that are retained.
+    /// Retained dead letters.
     pub dead_letters: usize,
     /// Outcomes of deliveries, and stopped webhooks.
     pub outcomes: PushOutcomes,

@@ -1,7 +1,7 @@
-//! Webhooks deferred because their next delivery is too large for now.
+//! Webhooks with a next delivery that is too large for now and therefore deferred.
 //!
 //! Invariant: owners take turns, and so do the webhooks of each owner; but the first webhook that
-//! waits for bytes held by others stays the first.
+//! waits for free bytes stays the first.
 
 use super::{PushState, Webhooks};
 use crate::{
@@ -13,18 +13,19 @@ use crate::{
     service::Now,
 };
 
-/// Deliveries that are resumed at a time.
+/// Maximum number of deliveries that are resumed at a time.
 const BROUGHT_BACK_MAX: usize = 8;
 
-/// Deferred webhooks that are examined at a time; one without room goes to the end.
+/// Maximum number of deferred webhooks that are examined at a time; one without room goes to the
+/// end.
 const LOOKS_MAX: usize = 256;
 
-/// Webhooks that wait until there is room for their deliveries.
+/// Webhooks that wait until their deliveries have room.
 pub(super) type DeferredWebhooks = OwnerLine<(WebhookSlot, PostSize)>;
 
 impl Webhooks {
-    /// Defers a delivery that was prepared but not sent: its webhook waits until there is room for
-    /// its bytes, without delaying others.
+    /// Defers a delivery that was prepared but not sent: its webhook waits for room for its bytes,
+    /// without delaying others.
     pub fn defer(&self, slot: WebhookSlot, size: PostSize, now: Now) {
         let mut state = self.lock();
         let settled = state.schedule.successor(slot).unwrap_or(slot);
@@ -35,7 +36,7 @@ impl Webhooks {
         state.settle_slot(settled, now);
     }
 
-    /// Resumes some of the deferred webhooks for which there is room; returns how many.
+    /// Resumes some of the deferred webhooks that have room now; returns their number.
     pub fn bring_back(&self, large: &mut LargePosts) -> usize {
         let mut state = self.lock();
         large.review(|slot| state.schedule.is_near(slot));
@@ -76,7 +77,7 @@ impl Webhooks {
 }
 
 impl PushState {
-    /// Sweeps deleted webhooks when they are the majority.
+    /// Sweeps deleted webhooks if they may be the majority.
     fn tidy_deferred(&mut self) {
         if self.deferred.len() > 2 * self.schedule.len().0 + LOOKS_MAX {
             let schedule = &self.schedule;
@@ -119,17 +120,17 @@ mod tests {
             webhooks.note(task as u64);
             webhooks.defer(next(&webhooks, 0).unwrap().slot, large(), at(0));
         };
-        // Each replaces the one before.
+        // Each webhook replaces the previous one.
         (0..most).for_each(|_| defer(0));
         assert!(webhooks.lock().deferred.len() <= LOOKS_MAX + 2);
         (1..most).for_each(defer);
-        // The deliveries of one host have a share.
+        // The deliveries to one host have a share.
         let mut posts = LargePosts::new(800, 1);
         let slot = WebhookSlot::NONE;
         assert!(posts.begin(slot, &large()));
         assert_eq!(webhooks.bring_back(&mut posts), 0);
         posts.leave(&large());
-        // In the end all are delivered.
+        // In the end all deliveries arrive.
         let mut posted = 0;
         while webhooks.bring_back(&mut posts) > 0 {
             let post = next(&webhooks, 0).unwrap();
@@ -149,8 +150,8 @@ mod tests {
             set(&webhooks, task, owner, "a", &format!("https://h{host}.example/")).unwrap();
             webhooks.note(task);
         };
-        // Three deliveries of each of two owners are always in flight; that of the third owner is
-        // larger.
+        // Three deliveries of each of two owners are always in flight; the delivery of the third
+        // owner is larger.
         let mut posts = LargePosts::new(32_000, 8);
         (0..64).for_each(|task| put(task, 2 + task as u32 % 2, task));
         let of = |post: &Post| {
@@ -180,6 +181,6 @@ mod tests {
             posts.leave(&size);
             webhooks.bring_back(&mut posts);
         }
-        panic!("it never has its turn");
+        panic!("the deferred delivery never started");
     }
 }

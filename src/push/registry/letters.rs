@@ -16,15 +16,15 @@ use crate::{
 pub enum ReplayOutcome {
     /// The webhook resumes.
     Resumed,
-    /// Its configuration, or its task and the retained copy, are gone.
+    /// The configuration is deleted, or neither the task nor a retained copy exists.
     Gone,
-    /// There is no letter with this number.
+    /// No letter has this number.
     Unknown,
 }
 
 impl Webhooks {
-    /// The task was evicted, so there is nothing to post. Its undelivered events become dead
-    /// letters.
+    /// Handles a delivery of an evicted task, for which nothing can be posted. Undelivered events
+    /// become a dead letter.
     pub fn task_left(&self, slot: WebhookSlot, now: Now) {
         let mut state = self.lock();
         let settled = state.schedule.successor(slot).unwrap_or(slot);
@@ -44,12 +44,13 @@ impl Webhooks {
         let mut state = self.lock();
         let given_up = state.schedule.give_up(now.mono_ms);
         given_up.iter().for_each(|at| state.bury(*at, WhyDead::GivenUp, now.unix_ms));
-        // After all have their letters: an evicted task takes its stopped webhooks with it.
+        // After all letters are written, because an evicted task is removed with its stopped
+        // webhooks.
         given_up.iter().for_each(|at| state.settle_slot(*at, now));
     }
 
-    /// Sets the listener that is called with each letter when its webhook stops. It runs under the
-    /// lock.
+    /// Sets the function that is called with each letter when its webhook stops. It is called with
+    /// the lock held.
     pub fn tell_of_letters(&self, told: fn(&DeadLetter)) {
         self.lock().told = Some(told);
     }
@@ -60,7 +61,7 @@ impl Webhooks {
         state.dead.iter().for_each(|letter| each(&state.shown(letter)));
     }
 
-    /// The dead letter of this number.
+    /// The dead letter with this number.
     pub fn dead_letter(&self, number: u64) -> Option<DeadLetter> {
         let state = self.lock();
         state.dead.find(number).map(|letter| state.shown(letter))
@@ -75,7 +76,8 @@ impl Webhooks {
         outcome
     }
 
-    /// The same for all dead letters; returns how many resume, and how many cannot and stay.
+    /// Replays all dead letters; returns how many webhooks resume, and how many letters cannot be
+    /// replayed and remain.
     pub fn replay_all(&self, now_ms: u64) -> (usize, usize) {
         let mut state = self.lock();
         let numbers: Vec<u64> = state.dead.iter().map(|letter| letter.number).collect();
@@ -92,7 +94,7 @@ impl Webhooks {
         (resumed, gone)
     }
 
-    /// Removes a dead letter; false: there is none with this number.
+    /// Removes a dead letter; false: no letter has this number.
     pub fn drop_dead(&self, number: u64) -> bool {
         let mut state = self.lock();
         let Some(letter) = state.dead.remove(number) else { return false };
@@ -100,7 +102,7 @@ impl Webhooks {
         true
     }
 
-    /// Removes all dead letters; returns how many there were.
+    /// Removes all dead letters; returns their number.
     pub fn drop_all_dead(&self) -> usize {
         let mut state = self.lock();
         let letters = state.dead.clear();
@@ -132,7 +134,7 @@ impl PushState {
         DeadLetter { is_replayable: self.is_replayable(letter), ..letter.clone() }
     }
 
-    /// Whether a letter still has its webhook, and the webhook its task.
+    /// Whether the webhook of a letter exists, and the task of the webhook.
     fn is_replayable(&self, letter: &DeadLetter) -> bool {
         self.schedule.is_stopped(letter.slot)
             && (!self.has_left(letter.task) || self.changes.left.has(letter.task))
@@ -142,8 +144,8 @@ impl PushState {
         self.tasks.get(&task).is_none_or(|task| task.watch.left().is_some())
     }
 
-    /// Removes the webhook of an owner's oldest letter with an evicted task: the letter stays, and
-    /// cannot be replayed. False: there is none.
+    /// Removes the webhook of an owner's oldest letter with an evicted task. The letter remains,
+    /// but cannot be replayed. False: no such letter.
     pub(super) fn free_dead(&mut self, holder: Holder) -> bool {
         let is_its = |letter: &&DeadLetter| {
             letter.holder == holder
@@ -157,7 +159,7 @@ impl PushState {
         found.is_some()
     }
 
-    /// A letter was removed: removes its webhook, too, if the task was evicted.
+    /// After a letter was removed: removes its webhook, too, if the task was evicted.
     fn release(&mut self, letter: &DeadLetter) {
         if self.schedule.is_stopped(letter.slot) && self.has_left(letter.task) {
             self.remove(letter.task, letter.slot);
@@ -165,8 +167,8 @@ impl PushState {
     }
 
     /// Removes the webhooks of an evicted task, unless the task is retained for them. A webhook
-    /// with undelivered events stops and becomes a dead letter. A webhook with a delivery in
-    /// flight, or waiting for the end of one, stays until the outcome is known.
+    /// with undelivered events stops and gets a dead letter. A webhook remains until its delivery
+    /// in flight, or the delivery that it waits for, has an outcome.
     pub(super) fn end_left(&mut self, key: u64, unix_ms: u64) {
         let left = self.tasks.get(&key).and_then(|task| task.watch.left());
         let Some(last_seq) = left else { return };
@@ -175,7 +177,7 @@ impl PushState {
             if self.schedule.is_posting(slot) || self.schedule.is_behind(slot) {
                 continue;
             }
-            // It may have been removed with a letter that was displaced.
+            // The webhook may have been removed together with an evicted letter.
             let Some(webhook) = self.schedule.get(slot) else { continue };
             let (lacks, is_replayed) = (webhook.lacks(last_seq), webhook.is_replayed());
             let is_stopped = self.schedule.is_stopped(slot);
@@ -188,7 +190,7 @@ impl PushState {
                 }
                 continue;
             }
-            // A webhook that was stopped earlier has its letter.
+            // A webhook that was already stopped has a letter.
             if lacks && !is_stopped {
                 self.bury(slot, WhyDead::TaskLeft, unix_ms);
             }
@@ -326,7 +328,7 @@ mod tests {
         webhooks.delivered(again.slot, 5, at(30 * HOUR), false);
         assert!(letters(&webhooks).is_empty());
         assert_eq!(webhooks.stats(30 * HOUR).outcomes.delivered, 1);
-        // Its retry deadline starts anew.
+        // The retry deadline starts anew.
         webhooks.note(7);
         let post = next(&webhooks, 31 * HOUR).unwrap();
         let failed = FailedPost { slot: post.slot, ..FAILED };
@@ -358,7 +360,7 @@ mod tests {
     fn letter_of_a_retained_task_is_replayed() {
         let webhooks = webhooks();
         let left_bytes = || webhooks.lock().changes.left.bytes();
-        // A webhook that waits when its task is evicted, and one stopped earlier.
+        // One webhook waits when its task is evicted, another was stopped earlier.
         set(&webhooks, 7, 0, "waits", URL).unwrap();
         set(&webhooks, 7, 0, "b", URL).unwrap();
         webhooks.note(7);
@@ -374,7 +376,7 @@ mod tests {
             assert_eq!(webhooks.replay(number, 30 * HOUR), ReplayOutcome::Resumed);
             let post = next(&webhooks, 30 * HOUR).unwrap();
             assert_eq!((post.start, &post.config), (before.start, &before.config));
-            // It resumes, though it lacks more events.
+            // It resumes, although later events are undelivered.
             webhooks.delivered(post.slot, 5, at(30 * HOUR), true);
             let post = next(&webhooks, 30 * HOUR).unwrap();
             webhooks.delivered(post.slot, 9, at(30 * HOUR), false);
@@ -444,7 +446,7 @@ mod tests {
         assert_eq!(numbers, [3, 4, 5]);
         assert_eq!(webhooks.replay(2, 0), ReplayOutcome::Unknown);
         assert_eq!(webhooks.stats(0).outcomes.given_up, count);
-        // A gap does not shift the other numbers.
+        // A removed letter does not change the other numbers.
         assert!(webhooks.drop_dead(4) && webhooks.dead_letter(4).is_none());
         assert_eq!(webhooks.dead_letter(5).unwrap().number, 5);
     }
@@ -493,7 +495,7 @@ mod tests {
         webhooks.unwatched(7, &watch);
         webhooks.gone(posting.slot, at(0));
         assert_eq!(webhooks.counted(), (0, 0));
-        // Without an eviction notice at the watch, the task never existed.
+        // Without an eviction notice in the watch, the task never existed.
         let watch = set(&webhooks, 8, 0, "a", URL).unwrap();
         webhooks.unwatched(8, &watch);
         assert_eq!(webhooks.counted(), (0, 0));
@@ -509,13 +511,13 @@ mod tests {
         assert_eq!(webhooks.failed(&failed, at(0)), Fate::Repeated);
         leave(&webhooks, 7, 4);
         assert_eq!(letters(&webhooks), [(1, WhyDead::TaskLeft)]);
-        // A webhook without an eviction notice finds out at its turn.
+        // Without an eviction notice, the eviction is detected when the webhook's turn comes.
         set(&webhooks, 8, 0, "a", URL).unwrap();
         webhooks.note(8);
         let post = next(&webhooks, 0).unwrap();
         webhooks.task_left(post.slot, at(0));
         assert_eq!(letters(&webhooks).len(), 2);
-        // A stopped webhook had its letter already.
+        // A stopped webhook already has a letter.
         given_up(&webhooks, 9);
         leave(&webhooks, 9, 4);
         assert_eq!(letters(&webhooks).len(), 3);
@@ -531,7 +533,7 @@ mod tests {
             watch.reach(seq);
             watch.wake();
         }
-        assert_eq!(lag(), 0, "it was not looked at");
+        assert_eq!(lag(), 0, "the webhook worker has not taken a delivery yet");
         let posts = [(); 3].map(|()| next(&webhooks, 0).unwrap());
         assert_eq!(lag(), 39);
         fail(&webhooks, &posts[2], "", 25 * HOUR);
@@ -555,7 +557,7 @@ mod tests {
         }
         watch.leave(2);
         Arc::clone(&watch).wake();
-        // Before the task was examined.
+        // This is before the task is examined.
         webhooks.give_up(at(9));
         assert_eq!(webhooks.stats(0).outcomes.given_up, 3);
         assert!(next(&webhooks, 9).is_none());
@@ -597,7 +599,7 @@ mod tests {
         assert!(next(&webhooks, 0).is_none());
         webhooks.failed(&FailedPost { slot: post.slot, ..FAILED }, at(0));
         assert_eq!((webhooks.counted(), webhooks.stats(0).dead_letters), ((0, 0), 1));
-        // A different receiver has not received it.
+        // A different receiver has not received the events.
         let (_, post) = begin(4);
         put("https://h.example/y");
         put("https://h.example/x");

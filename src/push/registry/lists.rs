@@ -1,4 +1,4 @@
-//! The webhooks of a task: a list, the oldest first.
+//! The webhooks of a task: a list, oldest first.
 
 use std::{hash::BuildHasher, sync::Arc, task::Wake};
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl PushState {
-    /// The webhook of a task with that id.
+    /// The webhook of a task with this id.
     pub(super) fn find(&self, task: u64, id: &[u8]) -> Option<WebhookSlot> {
         let mut at = self.tasks.get(&task)?.first;
         while let Some(slot) = at {
@@ -25,7 +25,7 @@ impl PushState {
         None
     }
 
-    /// The webhook of a task with this id; without an id the one without an id of its own, or the
+    /// The webhook of a task with this id; without an id the one with the default id, or else the
     /// first.
     pub(super) fn meant(&self, task: u64, id: Option<&[u8]>) -> Option<WebhookSlot> {
         match id {
@@ -34,7 +34,7 @@ impl PushState {
         }
     }
 
-    /// Removes a webhook from its task's list, and the task with its last webhook.
+    /// Removes a webhook from its task's list; with the last webhook, the task is removed, too.
     pub(super) fn remove(&mut self, key: u64, slot: WebhookSlot) {
         let Some(webhook) = self.take(key, slot) else { return };
         self.counted.leave(webhook.holder, webhook.bytes());
@@ -47,7 +47,7 @@ impl PushState {
         }
     }
 
-    /// Removes a webhook from its task's list and from the schedule; the counts stay.
+    /// Removes a webhook from its task's list and from the schedule, but not from the counts.
     fn take(&mut self, key: u64, slot: WebhookSlot) -> Option<Webhook> {
         let webhook = self.schedule.remove(slot)?;
         let task = self.tasks.get_mut(&key)?;
@@ -100,7 +100,7 @@ impl PushState {
         count
     }
 
-    /// Checks the limits for a webhook, which may replace the one with its id.
+    /// Checks the limits for a webhook, which may replace the webhook with the same id.
     pub(super) fn check(
         &self,
         new: &NewWebhook<'_>,
@@ -152,7 +152,7 @@ impl PushState {
         if after > self.bounds.bytes_max { Err(PushRefused::Full) } else { Ok(()) }
     }
 
-    /// Adds a webhook as the youngest of its task, replacing the one with its id.
+    /// Adds a webhook as the newest of its task, replacing the webhook with the same id.
     pub(super) fn put(&mut self, new: &NewWebhook<'_>) -> Arc<TaskWatch> {
         let before = self.find(new.task, new.id);
         let mut webhook = Webhook::new(new);
@@ -164,7 +164,8 @@ impl PushState {
             TaskWebhooks::new(Arc::new(TaskWatch::new(new.task, new.task_id, new.holder, changes)))
         });
         let watch = Arc::clone(&task.watch);
-        // Before the other webhook is removed: a task loses its watch with its last webhook.
+        // Before the other webhook is removed, because a task loses its watch with its last
+        // webhook.
         task.count += 1;
         let origin = new.url.origin();
         self.counted.enter(new.holder, webhook.bytes());
@@ -177,12 +178,12 @@ impl PushState {
             None => self.schedule.add(&origin, new.holder, webhook),
         };
         if !new.url.is_allowed() {
-            // 0 means no rate.
+            // A hash of 0 means no rate limit.
             let url = self.urls.hash_one(new.url.as_str()) as u32;
             self.schedule.limit(slot, url.max(1));
         }
         self.append(new.task, slot);
-        // A task that is not stored yet has nothing to post.
+        // A task that is not stored yet has no events to post.
         if before.is_some() && !new.start.snapshot {
             watch.wake_by_ref();
         }

@@ -1,8 +1,9 @@
 //! The owners of webhooks, by name.
 //!
 //! Invariants: each owner has a number in this registry, which is not reused while a webhook, a
-//! dead letter or an origin is charged to it. The owner numbers of the store cannot serve here: a
-//! webhook and its dead letter outlive their task, after which the store may reassign the number.
+//! dead letter or an origin is charged to it. The owner numbers of the store are not suitable: a
+//! webhook and its dead letter exist longer than their task, and the store may then reassign the
+//! number.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -14,7 +15,7 @@ use crate::shares::Holder;
 /// Bytes of a name in addition to its text: an allocation, and an entry in each of two maps.
 const NAME_BYTES: usize = 150;
 
-/// Names that may be stored before unused ones are swept.
+/// Number of names that may be added before unused ones are swept.
 const SPARE: usize = 64;
 
 /// The names and numbers, see the module.
@@ -23,9 +24,9 @@ pub(super) struct PushOwners {
     numbers: HashMap<Arc<str>, u32, RandomState>,
     names: HashMap<u32, Arc<str>, RandomState>,
     bytes: usize,
-    /// The newest number.
+    /// The last assigned number.
     last: u32,
-    /// Names in use at the last sweep.
+    /// The number of names in use at the last sweep.
     used: usize,
 }
 
@@ -81,7 +82,7 @@ impl PushState {
         NewWebhook { holder: Holder::owner(number), ..*new }
     }
 
-    /// Removes unused names, except one; false: there is none.
+    /// Removes unused names, except that of `except`; false: none was removed.
     pub(super) fn forget_owners(&mut self, except: Holder) -> bool {
         let PushState { owners, counted, dead, schedule, .. } = self;
         let before = owners.bytes;
@@ -121,7 +122,7 @@ mod tests {
             webhooks.delete_all(4);
         }
         let state = webhooks.lock();
-        // The origin is charged to the first.
+        // The origin is charged to the first owner.
         assert_eq!(state.owners.numbers["one"], one);
         assert!(!state.owners.numbers.contains_key("two"));
         assert!(state.owners.numbers.len() <= 2 + SPARE);
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_name_takes_no_more_than_is_counted_for_it() {
-        // A part of a map is empty; an allocation has a head and two counts.
+        // Maps are partly empty; an allocation has a header and two counts.
         let entries = size_of::<(Arc<str>, u32)>() + size_of::<(u32, Arc<str>)>() + 2;
         assert!(entries * 2 + 48 <= NAME_BYTES, "{entries}");
     }

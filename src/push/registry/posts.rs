@@ -16,16 +16,16 @@ pub struct FailedPost<'a> {
     pub slot: WebhookSlot,
     /// The reason, in one line.
     pub why: &'a str,
-    /// The delay of the receiver's `Retry-After`.
+    /// The delay in the receiver's `Retry-After`.
     pub retry_after_ms: Option<u64>,
-    /// What the failure says about the origin, which other webhooks may share.
+    /// What the failure implies for the origin, which other webhooks may share.
     pub kind: FailureKind,
     /// Fresh bits.
     pub random: u64,
 }
 
 impl Webhooks {
-    /// A delivery has arrived, up to an event; `has_more`: there are later events.
+    /// Handles a delivery that has arrived, up to an event; `has_more`: later events exist.
     pub fn delivered(&self, slot: WebhookSlot, upto: u64, now: Now, has_more: bool) {
         let mut state = self.lock();
         state.outcomes.delivered += 1;
@@ -40,7 +40,7 @@ impl Webhooks {
         self.changes.wake();
     }
 
-    /// The receiver has answered its challenge: its events are delivered from now on.
+    /// Handles an answered challenge: the events of the webhook are delivered from now on.
     pub fn proven(&self, slot: WebhookSlot, now: Now) {
         let mut state = self.lock();
         if let Some(webhook) = state.schedule.get_mut(slot) {
@@ -54,12 +54,12 @@ impl Webhooks {
         self.changes.wake();
     }
 
-    /// A challenge is sent to the URL: the next one has to wait.
+    /// Records that a challenge is sent to the URL, which delays the next challenge.
     pub fn challenged(&self, slot: WebhookSlot, now: Now) {
         self.lock().schedule.challenged(slot, now.mono_ms);
     }
 
-    /// The receiver has not answered the challenge; its deliveries continue as before.
+    /// Handles an unanswered challenge: the deliveries continue as before.
     pub fn unanswered(&self, slot: WebhookSlot, now: Now) {
         let mut state = self.lock();
         let settled = state.schedule.successor(slot).unwrap_or(slot);
@@ -69,7 +69,7 @@ impl Webhooks {
         self.changes.wake();
     }
 
-    /// There was nothing to deliver up to an event; this says nothing about the host.
+    /// Handles a turn without content up to an event, which implies nothing about the host.
     pub fn passed_over(&self, slot: WebhookSlot, upto: u64, now: Now, has_more: bool) {
         let mut state = self.lock();
         state.advance(slot, upto);
@@ -78,7 +78,7 @@ impl Webhooks {
         state.settle_slot(settled, now);
     }
 
-    /// A delivery has failed; see `Schedule::failed`.
+    /// Handles a failed delivery; see `Schedule::failed`.
     pub fn failed(&self, failed: &FailedPost<'_>, now: Now) -> Fate {
         let FailedPost { slot, why, retry_after_ms, kind, random } = *failed;
         let mut state = self.lock();
@@ -97,7 +97,7 @@ impl Webhooks {
         fate
     }
 
-    /// A delivery has arrived and the receiver wants no more: removes its webhook and returns its
+    /// Handles a receiver that wants no more deliveries: removes the webhook and returns its
     /// configuration.
     pub fn gone(&self, slot: WebhookSlot, now: Now) -> Option<Box<[u8]>> {
         let mut state = self.lock();
@@ -124,8 +124,8 @@ impl PushState {
         }
     }
 
-    /// The same for the webhook that has replaced it during the delivery, if the receiver is the
-    /// same.
+    /// The same for the webhook that has replaced it during the delivery, if both have the same
+    /// receiver.
     fn advance_successor(&mut self, successor: WebhookSlot, upto: u64) {
         if let Some(webhook) = self.schedule.get_mut(successor)
             && webhook.is_same_receiver()
@@ -134,15 +134,15 @@ impl PushState {
         }
     }
 
-    /// The same for the task of a webhook.
+    /// As `settle_task`, for the task of a webhook.
     pub(super) fn settle_slot(&mut self, slot: WebhookSlot, now: Now) {
         if let Some(task) = self.schedule.get(slot).map(|webhook| webhook.task) {
             self.settle_task(task, now);
         }
     }
 
-    /// Updates whether a task is still needed, or removes webhooks that have waited for the end of
-    /// a delivery.
+    /// Updates whether webhooks still need a task. If the task was evicted, removes the webhooks
+    /// that have waited for the end of a delivery.
     fn settle_task(&mut self, task: u64, now: Now) {
         match self.tasks.get(&task).is_some_and(|task| task.watch.left().is_some()) {
             true => self.end_left(task, now.unix_ms),
@@ -201,7 +201,7 @@ mod tests {
         put(5, 0, "https://h.example/");
         let first = posts.iter().find(|post| post.task == 1).unwrap();
         webhooks.delivered(first.slot, 9, at(0), false);
-        assert!(next().is_none(), "the place is kept for the one whose owner has none");
+        assert!(next().is_none(), "the permit is reserved for an owner without a delivery");
         let before = woken.0.load(Ordering::Relaxed);
         webhooks.delete(4, None);
         assert_eq!(woken.0.load(Ordering::Relaxed), before + 1);

@@ -1,4 +1,4 @@
-//! The number and the bytes of webhooks: of all, of each holder, and of all anonymous callers.
+//! The number and the bytes of webhooks: for all, for each holder, and for all anonymous callers.
 
 use std::collections::HashMap;
 
@@ -14,18 +14,18 @@ pub(super) struct HolderCount {
     pub bytes: usize,
 }
 
-/// The counts of all.
+/// The counts of all webhooks.
 #[derive(Default)]
 pub(super) struct PushCounts {
     /// Bytes of all configurations.
     pub bytes: usize,
-    /// Bytes of those of anonymous callers.
+    /// Bytes of the configurations of anonymous callers.
     of_strangers: usize,
     pub by_holder: HashMap<Holder, HolderCount, RandomState>,
 }
 
 impl PushCounts {
-    /// The configurations of one holder.
+    /// The counts of one holder.
     pub fn of(&self, holder: Holder) -> HolderCount {
         self.by_holder.get(&holder).copied().unwrap_or_default()
     }
@@ -60,15 +60,15 @@ impl PushState {
         self.counted.bytes + self.schedule.origin_bytes() + self.owners.bytes()
     }
 
-    /// The bytes of anonymous callers.
+    /// The bytes of anonymous callers, with their origins.
     pub(super) fn stranger_bytes(&self) -> usize {
         self.counted.of_strangers + self.schedule.origin_bytes_of_strangers()
     }
 }
 
 impl PushBounds {
-    /// Bytes of one holder: half of all for an address where no caller is authenticated (behind a
-    /// proxy all callers may have the same), else a quarter.
+    /// The maximum bytes of one holder: half of all for an address if no caller is authenticated
+    /// (all callers behind a proxy may have the same address), otherwise a quarter.
     pub(super) fn holder_bytes_max(&self, holder: Holder) -> usize {
         let is_lone_peer = holder.is_peer() && !holder.is_stranger();
         self.bytes_max / if is_lone_peer { 2 } else { 4 }

@@ -1,6 +1,6 @@
 //! Webhooks of owners with no valid credential any more.
 //!
-//! They are removed; each with undelivered events leaves a dead letter.
+//! Such webhooks are removed; a webhook with undelivered events gets a dead letter.
 
 use super::{PushState, Webhooks};
 use crate::{
@@ -12,12 +12,12 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct WithdrawnWebhook {
     slot: WebhookSlot,
-    /// Its task, as its service names it.
+    /// The task, as its service names it.
     pub task: u64,
 }
 
 impl Webhooks {
-    /// The owners of all webhooks; 0 excepted.
+    /// The owners of all webhooks, without 0.
     pub fn owners(&self) -> Vec<u32> {
         let state = self.lock();
         let mut owners: Vec<u32> = state.all().map(|(_, _, owner)| owner).collect();
@@ -26,14 +26,14 @@ impl Webhooks {
         owners
     }
 
-    /// The webhooks of these owners; the numbers are sorted.
+    /// The webhooks of these owners; their numbers must be sorted.
     pub fn of_owners(&self, owners: &[u32]) -> Vec<WithdrawnWebhook> {
         let state = self.lock();
         let of_them = state.all().filter(|(_, _, owner)| owners.binary_search(owner).is_ok());
         of_them.map(|(task, slot, _)| WithdrawnWebhook { slot, task }).collect()
     }
 
-    /// Removes the webhook of a delivery that was about to start.
+    /// Removes a webhook with a delivery that was about to start.
     pub fn withdraw_post(&self, slot: WebhookSlot, now: Now) {
         let mut state = self.lock();
         state.schedule.passed_over(slot, now.mono_ms, true);
@@ -42,7 +42,7 @@ impl Webhooks {
         self.changes.wake();
     }
 
-    /// Removes a webhook; `is_over`: its task will have no other event.
+    /// Removes a webhook; `is_over`: its task has no further events.
     pub fn withdraw(&self, webhook: WithdrawnWebhook, is_over: bool, now: Now) {
         let mut state = self.lock();
         let has_letter = !is_over || state.schedule.is_busy(webhook.slot);
@@ -65,7 +65,7 @@ impl PushState {
 
     fn withdraw(&mut self, slot: WebhookSlot, has_letter: bool, now: Now) {
         let Some(task) = self.schedule.get(slot).map(|webhook| webhook.task) else { return };
-        // A stopped webhook has its letter already.
+        // A stopped webhook already has a letter.
         if has_letter && !self.schedule.is_stopped(slot) {
             self.bury(slot, WhyDead::CredentialWithdrawn, now.unix_ms);
         }

@@ -1,8 +1,8 @@
 //! The owners that wait for a slot of a host.
 //!
 //! Invariant: owners take turns, and so do the origins of each owner, so an owner with many ports
-//! gets no more turns than another. An origin is in the queue of an owner at most once. Stale
-//! entries are at most as many as the others, or [`SPARE`].
+//! gets no more turns than another. An origin is in the queue of an owner at most once. There are
+//! at most as many stale entries as valid ones, or [`SPARE`].
 
 use std::collections::HashSet;
 
@@ -17,18 +17,18 @@ use super::{
 /// The queue of a host.
 #[derive(Default)]
 pub(super) struct HostLine {
-    /// The owner and the origin that are next. Usually there is no other.
+    /// The next owner and origin. Usually no other waits.
     first: Option<(u32, u32)>,
     others: Option<Box<Others>>,
 }
 
 #[derive(Default)]
 struct Others {
-    /// Origins, by their owners.
+    /// Origins, by owner.
     line: OwnerLine<u32>,
-    /// Owners and origins that are in line.
+    /// The waiting pairs of owner and origin.
     listed: HashSet<(u32, u32), RandomState>,
-    /// The length from which stale entries are swept.
+    /// The length above which stale entries are swept.
     most: usize,
 }
 
@@ -57,7 +57,7 @@ impl HostLine {
         usize::from(self.first.is_some()) + self.others.as_ref().map_or(0, |it| it.listed.len())
     }
 
-    /// Takes the owner and the origin that are next.
+    /// Removes and returns the next owner and origin.
     pub fn next(&mut self) -> Option<(u32, u32)> {
         let next = self.first.take()?;
         self.first = self.others.as_mut().and_then(|others| others.next());
@@ -78,7 +78,7 @@ impl Others {
         Some(next)
     }
 
-    /// Sweeps entries without an owner queue when they may be the majority.
+    /// Sweeps entries without an owner queue if they may be the majority.
     fn tidy(&mut self, queues: &OwnerQueues) {
         if self.listed.len() <= self.most.max(SPARE) {
             return;

@@ -9,17 +9,17 @@ use super::{host_line::HostLine, shares::HostShare, turns::QueueKey};
 /// A host.
 #[derive(Default)]
 pub(super) struct PostHost {
-    /// Its origins that have webhooks, or deliveries in flight.
+    /// The number of its origins with webhooks or deliveries in flight.
     pub origins: u32,
-    /// Its webhooks.
+    /// The number of its webhooks.
     pub entries: u32,
-    /// Deliveries in flight or granted.
+    /// The number of deliveries in flight or granted.
     pub posting: u32,
     /// The owners that wait for a slot.
     pub line: HostLine,
-    /// The shares of owners, by their numbers.
+    /// The shares of owners, by owner number.
     pub shares: BTreeMap<u32, HostShare>,
-    /// The owner for which a slot is reserved.
+    /// The owner queue for which a slot is reserved.
     pub reserved: Option<QueueKey>,
 }
 
@@ -40,7 +40,7 @@ impl PostHosts {
         self.hosts.get_mut(number as usize)
     }
 
-    /// Webhooks of the host with this name.
+    /// The number of webhooks of the host with this name.
     pub fn entries(&self, name: &str) -> usize {
         let number = self.by_name.get(name).copied();
         number.and_then(|number| self.get(number)).map_or(0, |host| host.entries as usize)
@@ -96,7 +96,7 @@ impl PostHosts {
     }
 }
 
-/// The host of an origin like `https://a.example:443` or `https://[::1]`.
+/// The host of an origin such as `https://a.example:443` or `https://[::1]`.
 pub(in crate::push) fn host_name(origin: &str) -> &str {
     let authority = origin.split_once("://").map_or(origin, |(_, rest)| rest);
     match authority.rsplit_once(':') {

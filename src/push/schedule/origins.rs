@@ -13,40 +13,40 @@ use super::{
 };
 use crate::shares::Holder;
 
-/// Whether posts go to an origin: its circuit breaker.
+/// The circuit breaker of an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Circuit {
-    /// No limit beyond its slots.
+    /// No limit except the slots.
     Closed,
-    /// No delivery until its timer fires: it has failed repeatedly.
+    /// No delivery until the timer fires, because the origin has failed repeatedly.
     Open,
-    /// One delivery probes it.
+    /// One delivery probes the origin.
     HalfOpen,
 }
 
 /// The origin of a webhook URL: scheme, host and port.
 pub(super) struct PostOrigin {
     pub text: Box<str>,
-    /// The number of its host.
+    /// The number of the host.
     host: u32,
-    /// The first holder to register it, charged for it until its last webhook is deleted.
+    /// The first holder to register the origin; it is charged until the last webhook is deleted.
     payer: Holder,
-    /// Its webhooks.
+    /// The number of webhooks.
     entries: u32,
-    /// Deliveries in flight or granted.
+    /// The number of deliveries in flight or granted.
     pub posting: u32,
-    /// Owner queues that wait for the origin: the untried ones, and those that failed.
+    /// Owner queues that wait for the origin: untried ones, and failed ones.
     pub lines: [QueueLine; 2],
-    /// Which of the two queues is next.
+    /// Which of the two queues is next; true: the failed one.
     is_tried_next: bool,
-    /// Granted deliveries, which wait for a slot of all origins.
+    /// Granted deliveries, which wait for a slot of all deliveries.
     granted: VecDeque<WebhookSlot>,
     pub circuit: Circuit,
     /// Consecutive failures.
     pub failures: u32,
     /// The webhook that failed last.
     pub failed: WebhookSlot,
-    /// Until when the circuit is open.
+    /// The time until which the circuit is open.
     pub open_until_ms: u64,
 }
 
@@ -77,12 +77,13 @@ impl PostOrigin {
         }
     }
 
-    /// Whether its queues hold turns, valid or over.
+    /// Whether its queues have turns, valid or stale.
     pub fn has_turns(&self) -> bool {
         self.lines.iter().any(|line| !line.turns.is_empty())
     }
 
-    /// Takes the next valid turn; the two queues alternate. `is_its` rejects turns that are over.
+    /// Removes and returns the next valid turn; the two queues alternate. `is_its` rejects stale
+    /// turns.
     pub fn next_turn(&mut self, is_its: impl Fn(&QueueTurn) -> bool) -> Option<QueueTurn> {
         let first = self.is_tried_next;
         [first, !first].into_iter().find_map(|is_tried| {
@@ -93,7 +94,8 @@ impl PostOrigin {
         })
     }
 
-    /// The next owner queue of each queue, without its turn. `is_its` rejects turns that are over.
+    /// The next owner queue of each of the two queues; the turns remain. `is_its` rejects stale
+    /// turns.
     pub fn fronts(&mut self, is_its: impl Fn(&QueueTurn) -> bool) -> [Option<QueueKey>; 2] {
         let first = self.is_tried_next;
         [first, !first].map(|is_tried| {
@@ -136,13 +138,14 @@ pub(super) struct PostOrigins {
     free: Vec<u32>,
     by_origin: HashMap<Box<str>, u32, RandomState>,
     hosts: PostHosts,
-    /// Origins with granted deliveries; they take turns.
+    /// Origins with granted deliveries, which take turns.
     line: VecDeque<u32>,
     /// Bytes of all origins, by [`origin_bytes`].
     bytes: usize,
     /// Bytes of the origins that each holder was the first to register.
     bytes_by_payer: HashMap<Holder, usize, RandomState>,
-    /// The same for all anonymous callers, if other callers are authenticated.
+    /// Bytes of the origins that anonymous callers registered first, if other callers are
+    /// authenticated.
     bytes_of_strangers: usize,
 }
 
@@ -187,13 +190,13 @@ impl PostOrigins {
         self.origins.iter().flatten()
     }
 
-    /// Webhooks of a host, over all schemes and ports.
+    /// The number of webhooks of a host, over all schemes and ports.
     pub fn entries_of_host(&self, name: &str) -> usize {
         self.hosts.entries(name)
     }
 
-    /// Counts a webhook of an origin, charged to this holder if the origin is new; returns its
-    /// number.
+    /// Counts a webhook of an origin, and charges the origin to this holder if it is new; returns
+    /// the number of the origin.
     pub fn enter(&mut self, text: &str, holder: Holder) -> u32 {
         let number = self.number(text).unwrap_or_else(|| self.add(text, holder));
         self.count_entry(number, 1);
@@ -236,7 +239,7 @@ impl PostOrigins {
         }
     }
 
-    /// Whether an origin may start another delivery, apart from the limit of its host.
+    /// Whether an origin may start another delivery, without regard to the limit of its host.
     pub fn is_open(&self, number: u32, pace: &Pace) -> bool {
         let Some(origin) = self.get(number) else { return false };
         let host = self.hosts.get(origin.host);
@@ -252,9 +255,9 @@ impl PostOrigins {
         })
     }
 
-    /// Takes slots for a delivery, like [`PostOrigins::take`], if its origin and host have free
-    /// ones. A host has additional slots for owners without a delivery there: hanging deliveries of
-    /// others do not delay an owner's first.
+    /// Takes slots for a delivery, as [`PostOrigins::take`], if its origin and host have free
+    /// slots. A host has additional slots for owners without a delivery to it, so that hanging
+    /// deliveries of others do not delay an owner's first delivery.
     pub fn take_if_free(
         &mut self,
         queue: QueueKey,
@@ -279,7 +282,7 @@ impl PostOrigins {
     }
 
     /// Takes a slot of an origin, its host and an owner for a delivery, which then waits for a slot
-    /// of all.
+    /// of all deliveries.
     #[inline]
     pub fn take(&mut self, queue: QueueKey, slot: WebhookSlot, owner: &mut OwnerPosts) {
         let Some(Some(origin)) = self.origins.get_mut(queue.origin as usize) else { return };
@@ -331,9 +334,9 @@ impl PostOrigins {
         }
     }
 
-    /// Reserves the last slot of an origin and its host for an owner queue of an owner without a
-    /// free slot, so that it gets both at the same time. At most one slot of a host is reserved,
-    /// and none for a probe. Returns whether it was reserved.
+    /// Reserves the last slot of an origin and its host for an owner queue if its owner has no free
+    /// slot, so that it gets both at the same time. A host has at most one reserved slot, and none
+    /// for a probe. Returns whether a slot was reserved.
     pub fn reserve(&mut self, queue: QueueKey, pace: &Pace) -> bool {
         let Some(origin) = self.get(queue.origin).filter(|at| at.circuit == Circuit::Closed) else {
             return false;
@@ -351,7 +354,7 @@ impl PostOrigins {
         is_last && pace.per_host > 1
     }
 
-    /// Frees the slot that is reserved for an owner queue; false: there is none.
+    /// Frees the slot that is reserved for an owner queue; false: no slot is reserved for it.
     pub fn unreserve(&mut self, queue: QueueKey) -> bool {
         let Some(number) = self.get(queue.origin).map(|origin| origin.host) else { return false };
         let host = self.hosts.get_mut(number);
@@ -371,7 +374,7 @@ impl PostOrigins {
         }
     }
 
-    /// The next owner in the queue of an origin's host, and its origin, if the host has a free
+    /// The next owner in the queue of an origin's host, with its origin, if the host has a free
     /// slot.
     pub fn next_in_line(&mut self, number: u32, pace: &Pace) -> Option<(u32, u32)> {
         let host = self.get(number)?.host;
@@ -399,7 +402,7 @@ impl PostOrigins {
         slot
     }
 
-    /// Removes an origin without webhooks and deliveries in flight.
+    /// Removes an origin that has neither webhooks nor deliveries in flight.
     pub fn forget_unused(&mut self, number: u32) {
         let is_unused = |origin: &mut PostOrigin| origin.entries == 0 && origin.posting == 0;
         let origin = self.origins.get_mut(number as usize);

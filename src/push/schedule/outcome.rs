@@ -8,7 +8,7 @@ use super::{
 };
 
 impl<T> Schedule<T> {
-    /// A delivery has arrived; `has_more`: its webhook has newer events.
+    /// Handles a delivery that has arrived; `has_more`: its webhook has newer events.
     pub fn delivered(&mut self, slot: WebhookSlot, now_ms: u64, has_more: bool) {
         let Some(post) = self.under_way.remove(&slot) else { return };
         self.note_life(post.queue);
@@ -19,7 +19,7 @@ impl<T> Schedule<T> {
         self.end(post, now_ms);
     }
 
-    /// The webhook had nothing to post; this says nothing about its origin.
+    /// Handles a webhook that had nothing to post, which implies nothing about its origin.
     pub fn passed_over(&mut self, slot: WebhookSlot, now_ms: u64, has_more: bool) {
         let Some(post) = self.under_way.remove(&slot) else { return };
         self.give_back_rate(slot);
@@ -27,14 +27,14 @@ impl<T> Schedule<T> {
         self.end(post, now_ms);
     }
 
-    /// Keeps the use of the rate for the next delivery: this one was not sent.
+    /// Lets the next delivery use the count in the rate, because this one was not sent.
     fn give_back_rate(&mut self, slot: WebhookSlot) {
         if let Some(entry) = self.entry(slot) {
             entry.is_paid = entry.url != 0;
         }
     }
 
-    /// A challenge was not answered: the webhook's events are posted as before.
+    /// Handles an unanswered challenge: the webhook's events are posted as before.
     pub fn unanswered(&mut self, slot: WebhookSlot, now_ms: u64) {
         let Some(post) = self.under_way.remove(&slot) else { return };
         if let Some(entry) = self.entry(slot) {
@@ -44,7 +44,7 @@ impl<T> Schedule<T> {
         self.end(post, now_ms);
     }
 
-    /// Defers a delivery; false: its webhook was deleted. This says nothing about its origin.
+    /// Defers a delivery, which implies nothing about its origin; false: its webhook was deleted.
     pub fn defer(&mut self, slot: WebhookSlot, now_ms: u64) -> bool {
         let Some(post) = self.under_way.remove(&slot) else { return false };
         self.give_back_rate(slot);
@@ -58,7 +58,7 @@ impl<T> Schedule<T> {
         is_at(&self.entries, slot, PostStage::Deferred)
     }
 
-    /// Whether a delivery is in flight, or waits only for others to end.
+    /// Whether a delivery is in flight, or waits only for the end of others.
     pub fn is_near(&self, slot: WebhookSlot) -> bool {
         let entry = self.entries.get(slot.index as usize).and_then(Option::as_ref);
         entry.filter(|entry| entry.check == slot.check).is_some_and(|entry| match entry.stage {
@@ -82,7 +82,8 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// A delivery has failed. `retry_after_ms`: the receiver's `Retry-After`; `random`: fresh bits.
+    /// Handles a failed delivery. `retry_after_ms`: the receiver's `Retry-After`; `random`: fresh
+    /// bits.
     pub fn failed(
         &mut self,
         slot: WebhookSlot,
@@ -130,7 +131,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Notes that an origin has responded.
+    /// Records that an origin has responded.
     fn note_life(&mut self, queue: QueueKey) {
         if let Some(origin) = self.origins.get_mut(queue.origin) {
             (origin.failures, origin.failed) = (0, WebhookSlot::NONE);
@@ -155,7 +156,7 @@ impl<T> Schedule<T> {
             return Fate::GivenUp;
         }
         match retry_after_ms {
-            // After all other webhooks of its owner that wait for the origin.
+            // The webhook queues after all other webhooks of its owner that wait for the origin.
             None if is_open => self.make_ready(slot),
             retry_after_ms => {
                 let bits = random.rotate_left(32);
@@ -167,7 +168,7 @@ impl<T> Schedule<T> {
         Fate::Repeated
     }
 
-    /// Pauses a webhook until then.
+    /// Pauses a webhook until `due_ms`.
     pub(super) fn pause(&mut self, slot: WebhookSlot, due_ms: u64) {
         let Some(entry) = self.entry(slot) else { return };
         (entry.due_ms, entry.stage) = (due_ms, PostStage::Paused);
@@ -175,8 +176,8 @@ impl<T> Schedule<T> {
         self.tidy_timers();
     }
 
-    /// Counts a failure of an origin and limits its rest to `most_ms`; true: its circuit is not
-    /// closed.
+    /// Counts a failure of an origin and limits its rest to `most_ms`; returns true if its circuit
+    /// is not closed.
     fn note_failure(
         &mut self,
         queue: QueueKey,
@@ -187,7 +188,8 @@ impl<T> Schedule<T> {
     ) -> bool {
         let pace = self.pace;
         let Some(origin) = self.origins.get_mut(queue.origin) else { return false };
-        // A webhook that fails alone says nothing about its origin; it has its own pauses.
+        // Failures of only one webhook imply nothing about its origin; the webhook has its own
+        // pauses.
         if origin.circuit == Circuit::Closed && origin.failed == slot {
             return false;
         }

@@ -5,14 +5,14 @@ use super::turns::{OwnerQueues, QueueLine, QueueTurn};
 /// The deliveries of one owner.
 #[derive(Default)]
 pub(super) struct OwnerPosts {
-    /// Deliveries in flight or granted.
+    /// The number of deliveries in flight or granted.
     pub posting: u32,
-    /// The same by host number: few, as an owner has few deliveries at a time.
+    /// The same by host number; the list is short, as an owner has few concurrent deliveries.
     by_host: Vec<HostPosts>,
-    /// Owner queues that wait for the owner: those with a reserved slot at their origin, and the
-    /// others.
+    /// Owner queues that wait for a slot of the owner: those with a reserved slot at their origin,
+    /// and the others.
     lines: [QueueLine; 2],
-    /// Which of the two queues is next.
+    /// Which of the two queues is next; true: the others.
     is_other_next: bool,
 }
 
@@ -48,24 +48,24 @@ impl OwnerPosts {
         self.by_host.iter().any(|at| at.host == host)
     }
 
-    /// Whether it has no delivery and no waiting owner queue.
+    /// Whether the owner has no delivery and no waiting owner queue.
     pub fn is_idle(&self) -> bool {
         self.posting == 0 && !self.has_turns()
     }
 
-    /// Whether its queues hold turns, valid or over.
+    /// Whether its queues have turns, valid or stale.
     pub fn has_turns(&self) -> bool {
         self.lines.iter().any(|line| !line.turns.is_empty())
     }
 
-    /// Adds an owner queue to its queue.
+    /// Adds an owner queue to one of the two queues.
     pub fn wait(&mut self, turn: QueueTurn, is_kept: bool, queues: &OwnerQueues) {
         let line = &mut self.lines[usize::from(!is_kept)];
         line.turns.push_back(turn);
         line.tidy(queues);
     }
 
-    /// Takes the next turn; the two queues alternate.
+    /// Removes and returns the next turn; the two queues alternate.
     pub fn next_turn(&mut self) -> Option<QueueTurn> {
         let first = usize::from(self.is_other_next);
         let turn = self.lines[first].turns.pop_front();

@@ -3,38 +3,38 @@
 /// The retry policy and the limits on concurrent deliveries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Concurrent deliveries to one host, over all schemes and ports. If the host has several
-    /// origins, each of them leaves a quarter to the others.
+    /// Maximum concurrent deliveries to one host, over all schemes and ports. If the host has
+    /// several origins, a quarter is not available to any single origin.
     pub per_host: u32,
-    /// Additional slots of a host for owners without a delivery there: hanging deliveries of others
-    /// do not delay an owner's first. 0: there are none, and an owner may use slots that it does
-    /// not leave to others.
+    /// Additional slots of a host for owners without a delivery to it, so that hanging deliveries
+    /// of others do not delay an owner's first delivery. 0: no such slots, and an owner may use
+    /// `per_owner` slots, even the last free ones.
     pub first_posts: u32,
-    /// Concurrent deliveries of one owner, over all origins. All anonymous callers together may
-    /// have three quarters of all.
+    /// Maximum concurrent deliveries of one owner, over all origins. All anonymous callers together
+    /// may have three quarters of `posts_max`.
     pub per_owner: u32,
-    /// Concurrent deliveries over all origins.
+    /// Maximum concurrent deliveries over all origins.
     pub posts_max: u32,
     /// The upper bound of the first pause after a failure; it doubles with each failure. A pause is
     /// random up to the bound.
     pub pause_ms_min: u64,
-    /// The upper bound of all pauses, of webhooks and origins; a receiver's `Retry-After` is cut to
-    /// it.
+    /// The upper bound of all pauses, of webhooks and origins; a longer `Retry-After` of a receiver
+    /// is cut to it.
     pub pause_ms_max: u64,
-    /// How long a webhook is retried: from its last successful delivery, its first undelivered
-    /// event, or its replay, whichever is latest. Then it stops.
+    /// How long a webhook is retried, from the latest of its last successful delivery, its first
+    /// undelivered event, and its replay. Then it stops.
     pub give_up_ms: u64,
-    /// Consecutive failures, not all of one webhook, after which an origin rests. One delivery at a
-    /// time then probes it, after pauses like a webhook's, until the origin responds with a status
+    /// Consecutive failures, not all of one webhook, after which an origin rests. Then one delivery
+    /// at a time probes it, after pauses as for a webhook, until the origin responds with a status
     /// other than 408, 429 and 5xx.
     pub rest_after: u32,
-    /// The longest rest of an origin that responds with a temporary error, which may concern only
+    /// The maximum rest of an origin that responds with a temporary error, which may concern only
     /// some of its paths.
     pub rest_ms_max: u64,
-    /// Deliveries per second of one owner to one host, challenges included; above this rate,
+    /// Deliveries per second of one owner to one host, including challenges; above this rate,
     /// several events become one delivery. Hosts that the operator allows have no rate limit.
     pub posts_per_s: u32,
-    /// Deliveries of one owner to one host that may start at once.
+    /// Maximum burst of deliveries of one owner to one host.
     pub posts_burst: u32,
     /// Deliveries per second to URLs that have answered their challenge.
     pub confirmed_posts_per_s: u32,
@@ -68,9 +68,9 @@ impl Pace {
         }
     }
 
-    /// Concurrent deliveries of an owner while `taken` slots are in use; 0: all anonymous callers.
-    /// An owner uses no more slots than it leaves free, so a few owners with hanging deliveries
-    /// leave some.
+    /// Maximum concurrent deliveries of an owner while `taken` slots are in use; 0: all anonymous
+    /// callers. An owner uses at most as many slots as remain free, so a few owners with hanging
+    /// deliveries cannot use all slots.
     pub(super) fn posts_of_owner(&self, owner: u32, taken: u32) -> u32 {
         let most = match owner {
             0 => self.posts_max - self.posts_max / 4,
@@ -80,7 +80,7 @@ impl Pace {
         most.max(1)
     }
 
-    /// A random pause after consecutive failures: its upper bound doubles with each of them, up to
+    /// A random pause after consecutive failures: its upper bound doubles with each failure, up to
     /// `most_ms`.
     pub(super) fn pause_ms(&self, failures: u32, most_ms: u64, random: u64) -> u64 {
         let doubled = self.pause_ms_min.saturating_mul(1 << failures.saturating_sub(1).min(32));
@@ -89,7 +89,7 @@ impl Pace {
     }
 }
 
-/// The key of a webhook in a schedule: a slot, and a check against its later occupants.
+/// The key of a webhook in a schedule: a slot, and a check that distinguishes later webhooks in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WebhookSlot {
     pub(super) index: u32,
@@ -97,7 +97,7 @@ pub struct WebhookSlot {
 }
 
 impl WebhookSlot {
-    /// The key of no webhook.
+    /// A key that no webhook has.
     pub(in crate::push) const NONE: WebhookSlot = WebhookSlot { index: u32::MAX, check: 0 };
 
     /// The page token for this key, in ASCII.

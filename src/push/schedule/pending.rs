@@ -1,10 +1,10 @@
-//! Waiting webhooks, for the operator.
+//! Counts waiting webhooks, for the operator.
 
 use super::{PostStage, Schedule};
 
 impl<T> Schedule<T> {
-    /// The number of webhooks with undelivered events that are not stopped, and when the longest
-    /// wait began. Examines all webhooks.
+    /// The number of webhooks with undelivered events that are not stopped, and the start of the
+    /// longest wait. Examines all webhooks.
     pub fn pending(&self) -> (usize, Option<u64>) {
         let (mut count, mut oldest_ms) = (0, None);
         for entry in self.entries.iter().flatten() {

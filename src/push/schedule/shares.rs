@@ -1,12 +1,12 @@
 //! The share of one owner at one host: its delivery rates, and its confirmed URLs.
 //!
 //! Invariants: there are two rates, one for URLs that have answered a challenge of this owner, and
-//! one for all others. A delivery above its rate gets its start time once, so it waits without
-//! being checked again. A share without effect is dropped.
+//! one for all other URLs. A delivery above its rate gets a start time once, and waits without
+//! further checks. A share without effect is dropped.
 
 use super::Pace;
 
-/// Confirmed URLs that are retained; the oldest is evicted and challenged again.
+/// Maximum number of confirmed URLs; the oldest is evicted and must be challenged again.
 const CONFIRMED_MAX: usize = 32;
 
 /// The share, see the module.
@@ -16,14 +16,14 @@ pub(super) struct HostShare {
     due_us: [u64; 2],
     /// Hashes of URLs that have answered their challenge.
     confirmed: Vec<u32>,
-    /// When a challenge may be sent again.
+    /// When the next challenge may be sent.
     challenge_ms: u64,
     /// Challenges since the last answer.
     challenges: u32,
 }
 
 impl HostShare {
-    /// Counts a delivery to a URL in its rate; returns when it may start, or `None` for now.
+    /// Counts a delivery to a URL in its rate; returns when it may start; `None`: at once.
     pub fn take(&mut self, url: u32, pace: &Pace, now_ms: u64) -> Option<u64> {
         let is_confirmed = self.is_confirmed(url);
         let per_s = if is_confirmed { pace.confirmed_posts_per_s } else { pace.posts_per_s };
@@ -32,7 +32,7 @@ impl HostShare {
         let due_us = &mut self.due_us[usize::from(is_confirmed)];
         let at_us = (*due_us).max(now_us);
         *due_us = at_us + each_us;
-        // A burst may start before it is due.
+        // A burst of deliveries may start before the time of the even pace.
         let early_us = each_us * u64::from(pace.posts_burst.saturating_sub(1));
         let from_us = at_us.saturating_sub(early_us);
         (from_us > now_us).then(|| from_us.div_ceil(1_000))
@@ -43,7 +43,7 @@ impl HostShare {
         self.confirmed.contains(&url)
     }
 
-    /// Notes that a URL has answered its challenge.
+    /// Records that a URL has answered its challenge.
     pub fn confirm(&mut self, url: u32) {
         if !self.is_confirmed(url) {
             if self.confirmed.len() >= CONFIRMED_MAX {
@@ -59,7 +59,7 @@ impl HostShare {
         self.challenge_ms <= now_ms
     }
 
-    /// Notes a challenge: the delay until the next one doubles each time.
+    /// Records a challenge: the delay until the next one doubles each time.
     pub fn challenged(&mut self, pace: &Pace, now_ms: u64) {
         self.challenges = self.challenges.saturating_add(1);
         let pause_ms = pace.pause_ms(self.challenges, pace.pause_ms_max, u64::MAX);

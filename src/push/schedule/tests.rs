@@ -25,7 +25,7 @@ fn holder(owner: u32) -> Holder {
 }
 
 impl<T> Schedule<T> {
-    /// Adds an entry of an owner; 0: an anonymous one.
+    /// Adds an entry of an owner; 0: of an anonymous caller.
     fn add_owned(&mut self, origin: &str, owner: u32, value: T) -> WebhookSlot {
         self.add(origin, holder(owner), value)
     }
@@ -107,7 +107,7 @@ fn origins_of_a_host_take_turns_and_leave_slots() {
         schedule.delivered(*ended, 0, false);
         assert_eq!(all(&mut schedule, 0), [next]);
     }
-    // When the others have nothing to post, the slow one has six slots, never all.
+    // If the others have nothing to post, the slow origin has six slots, never all.
     let mut under_way = vec![quick[0], http[0], quick[1]];
     while let Some(ended) = under_way.pop() {
         schedule.delivered(ended, 0, false);
@@ -116,7 +116,7 @@ fn origins_of_a_host_take_turns_and_leave_slots() {
     let posting = slow.iter().filter(|slot| schedule.is_posting(**slot)).count();
     assert_eq!(posting, 6);
     assert!(quick.iter().chain(&http).all(|slot| !schedule.is_busy(*slot)));
-    // A circuit belongs to one origin.
+    // Each origin has its own circuit.
     let mut failing: Vec<_> = slow.iter().copied().filter(|at| schedule.is_posting(*at)).collect();
     while let Some(slot) = failing.pop() {
         fail(&mut schedule, slot, 0);
@@ -147,7 +147,7 @@ fn webhook_gets_slots_of_a_full_host_and_a_full_owner() {
             [add(&mut schedule, "https://h:1", owner), add(&mut schedule, "https://h:2", owner)];
         let mut numbers = SeededNumbers(7);
         let mut posts = 0;
-        // All others always have new events.
+        // All other webhooks always have new events.
         while !waits.iter().all(|slot| !schedule.is_busy(*slot)) {
             let slot = under_way.swap_remove(numbers.below(under_way.len()));
             schedule.delivered(slot, 0, !waits.contains(&slot));
@@ -176,8 +176,8 @@ fn fail_next(
 
 #[test]
 fn those_that_fail_at_an_origin_hold_up_no_newcomer() {
-    // `count` webhooks fail there, all of them tried before, or none. The pauses are 30 s or 30
-    // min.
+    // `count` webhooks of the origin fail. Before the new webhook is added, all of them were tried,
+    // or none (`before` is 0). The pauses are 30 s or 30 min.
     for (kind, count, before, most_ms) in
         [(NoAnswer, 10, 30, 2 * HOUR), (Unwell, 100, 250, HOUR / 30), (Unwell, 100, 0, 2 * HOUR)]
     {
@@ -217,7 +217,7 @@ fn an_owner_with_many_ports_of_a_host_holds_up_no_other() {
     };
     let slow: Vec<_> =
         (0..100).map(|at| add(&mut schedule, &format!("https://h:{}", 1024 + at), 2)).collect();
-    // Also if the other owner has registered its port earlier.
+    // The same if the other owner has registered its port earlier.
     add(&mut schedule, "https://h:443", 2);
     let mut under_way = all(&mut schedule, 0);
     assert_eq!(under_way.len(), 8);
@@ -230,7 +230,7 @@ fn an_owner_with_many_ports_of_a_host_holds_up_no_other() {
         under_way.extend(all(&mut schedule, 0));
         ends += 1;
     }
-    // They get a third of the slots or more.
+    // They get at least a third of the slots.
     assert!(ends <= 75, "{ends}");
 }
 
@@ -246,8 +246,8 @@ fn owner_limit_holds_over_all_origins() {
     assert_eq!(all(&mut schedule, 0), [slots[0], slots[1], other]);
     schedule.delivered(slots[0], 1, false);
     assert_eq!(all(&mut schedule, 1), [slots[2]]);
-    // A waiting webhook that is deleted is skipped; deleted in flight, it frees its slot at the end
-    // of its delivery.
+    // A waiting webhook that is deleted is skipped; if it is deleted in flight, its slot is freed
+    // at the end of its delivery.
     schedule.remove(slots[3]);
     schedule.remove(slots[1]);
     assert_eq!(all(&mut schedule, 1), []);
@@ -279,7 +279,7 @@ fn pauses_double_and_a_receiver_may_name_its_own() {
     schedule.failed(slot, NoAnswer, now_ms, Some(7), u64::MAX);
     assert_eq!(schedule.due_ms(), Some(now_ms + 7));
     assert_eq!(all(&mut schedule, now_ms + 7), [slot]);
-    // With jitter the pause is one millisecond or more.
+    // With jitter the pause is at least one millisecond.
     schedule.failed(slot, NoAnswer, now_ms, None, 0);
     assert_eq!(schedule.due_ms(), Some(now_ms + 1));
 }
@@ -327,7 +327,7 @@ fn failing_origin_gets_one_probe_at_a_time_and_one_timer() {
     assert!(posts < 60, "{posts}");
     schedule.note(other, now_ms - 1);
     assert_eq!(all(&mut schedule, now_ms - 1), [other]);
-    // The origin responds again, and all are delivered at once.
+    // The origin responds again, and all webhooks are delivered at once.
     now_ms += HOUR;
     let mut delivered = 0;
     while let Some(slot) = schedule.next(now_ms) {
@@ -432,7 +432,7 @@ fn deleting_webhooks_evades_neither_limits_nor_failures() {
     }
     schedule.give_up(0);
     assert_eq!((schedule.len(), schedule.posting(), schedule.owners.len()), ((0, 0), 0, 0));
-    // The circuit of an origin that stays opens.
+    // The circuit opens at an origin that still has a webhook.
     let stays = schedule.add_owned("https://a", 7, ());
     for _ in 0..8 {
         let slot = schedule.add_owned("https://a", 7, ());
@@ -465,11 +465,11 @@ fn replacement_waits_for_the_delivery_in_flight() {
     fail(&mut schedule, first, 5);
     assert_eq!(all(&mut schedule, 5), [third]);
     schedule.delivered(third, 6, false);
-    // An idle webhook is replaced by an idle one.
+    // An idle webhook is replaced by another idle one.
     let fourth = schedule.add_behind_owned(third, "https://c", 7, ());
     schedule.remove(third);
     assert!(!schedule.is_busy(fourth) && schedule.len() == (1, 1));
-    // A deleted webhook delays no other.
+    // A deleted webhook delays no other webhook.
     schedule.note(fourth, 7);
     assert_eq!(all(&mut schedule, 7), [fourth]);
     let fifth = schedule.add_behind_owned(fourth, "https://c", 7, ());
@@ -495,7 +495,7 @@ fn owners_take_turns_at_an_origin_and_in_its_probes() {
         schedule.delivered(slot, 0, false);
     });
     assert!(all(&mut schedule, 0).contains(&few[1]));
-    // Deliveries of the first owner fail, and the others soon find out that the origin responds.
+    // Deliveries of the first owner fail; those of the others soon show that the origin responds.
     let mut schedule = Schedule::new(Pace::default());
     let many: Vec<_> = (0..1_000).map(|_| schedule.add_owned("https://a", 1, ())).collect();
     many.iter().for_each(|slot| schedule.note(*slot, 0));
@@ -597,7 +597,7 @@ fn what_was_granted_is_taken_back_when_its_origin_fails() {
     schedule.delivered(asked[0], probe, false);
     let under_way = all(&mut schedule, probe);
     assert_eq!(under_way.len(), 8);
-    // A webhook that is deleted at its turn leaves nothing behind.
+    // A webhook that is deleted at its turn leaves no state.
     for round in 0..100 {
         let slot = schedule.add_owned(&format!("https://h{round}"), 2, ());
         schedule.note(slot, probe);
@@ -625,6 +625,6 @@ fn refusals_do_not_open_the_circuit() {
     schedule.note(other, 1);
     assert_eq!(all(&mut schedule, 1), [other]);
     schedule.delivered(other, 2, false);
-    // Each is retried after its own pause, and stopped at its deadline.
+    // Each webhook is retried after its own pause, and stopped at its deadline.
     assert!(all(&mut schedule, 10_000).len() >= 8);
 }

@@ -1,17 +1,20 @@
 //! The queues of the schedule.
 //!
-//! An owner queue holds one owner's webhooks at one origin; webhooks that failed and
-//! webhooks that were not tried yet have an owner queue each. Invariants: an owner queue with a
-//! waiting webhook has exactly one turn, in the queue of its origin or of its owner. It waits in
-//! the queue of its origin only while the origin or the host has no free slot, and in that of its
-//! owner only while the owner has none; while the host has none, owner and origin are also in the
-//! queue of the host. Code that frees a slot serves the next owner queues until the slot is taken,
-//! so no slot is free while an owner queue waits for it alone. Exception: an origin that has become
-//! the only one of its host takes up the slots of the others at the end of its next delivery. Each
-//! turn starts one delivery, and an owner queue with more goes to the end of its queue. If the
-//! owner has no free slot at an owner queue's turn, the last slot of the origin is reserved for the
-//! owner queue, so that it gets both; every second free slot of the owner goes to such owner
-//! queues.
+//! An owner queue contains the webhooks of one owner at one origin. Failed webhooks and untried
+//! webhooks have separate owner queues. Invariants:
+//!
+//! - An owner queue with a waiting webhook has exactly one turn, in the queue of its origin or of
+//!   its owner.
+//! - It waits in the queue of its origin only while the origin or the host has no free slot, and in
+//!   the queue of its owner only while the owner has no free slot. While the host has no free slot,
+//!   owner and origin are also in the queue of the host.
+//! - Code that frees a slot serves the next owner queues until the slot is taken, so no owner queue
+//!   waits only for a slot that is free. Exception: an origin that has become the only one of its
+//!   host uses the slots of the others only from the end of its next delivery.
+//! - Each turn starts one delivery; an owner queue with more webhooks then goes to the end.
+//! - If the owner has no free slot at a turn, the last slot of the origin is reserved for the owner
+//!   queue, so that it gets both slots. Every second free slot of the owner goes to an owner queue
+//!   with such a reservation.
 
 use std::{
     cmp::Reverse,
@@ -25,47 +28,47 @@ use super::{
     origins::{Circuit, PostOrigin},
 };
 
-/// An owner at an origin.
+/// The key of an owner queue: an owner at an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct QueueKey {
     pub origin: u32,
     pub owner: u32,
-    /// Whether its webhooks have failed since their last successful delivery.
+    /// Whether the webhooks have failed since their last successful delivery.
     pub is_tried: bool,
 }
 
-/// The waiting webhooks, the longest first. Some have been deleted meanwhile.
+/// The waiting webhooks, the longest wait first. Some may be deleted.
 #[derive(Default)]
 pub(super) struct OwnerQueue {
     pub slots: VecDeque<WebhookSlot>,
-    /// Webhooks that wait.
+    /// The number of webhooks that wait.
     pub ready: usize,
-    /// Whether it is in the queue of its owner, not in that of its origin.
+    /// Whether the turn is in the queue of the owner; false: in that of the origin.
     waits_for_owner: bool,
-    /// The ticket of its current turn.
+    /// The ticket of the current turn.
     ticket: u32,
 }
 
 /// All owner queues.
 pub(super) type OwnerQueues = HashMap<QueueKey, OwnerQueue, RandomState>;
 
-/// The turn of an owner queue; over when the owner queue has another ticket.
+/// The turn of an owner queue; stale if the owner queue has another ticket.
 #[derive(Clone, Copy)]
 pub(super) struct QueueTurn {
     pub(super) queue: QueueKey,
     ticket: u32,
 }
 
-/// A queue of owner queues. Some of the turns are over.
+/// A queue of owner queues. Some of the turns may be stale.
 #[derive(Default)]
 pub(super) struct QueueLine {
     pub turns: VecDeque<QueueTurn>,
-    /// The length from which turns that are over are swept.
+    /// The length above which stale turns are swept.
     most: usize,
 }
 
 impl QueueLine {
-    /// Sweeps turns that are over when they may be the majority.
+    /// Sweeps stale turns if they may be the majority.
     pub(super) fn tidy(&mut self, queues: &OwnerQueues) {
         if self.turns.len() > self.most.max(SPARE) {
             self.turns
@@ -76,7 +79,7 @@ impl QueueLine {
 }
 
 impl<T> Schedule<T> {
-    /// Grants a webhook its slots if they are free, or else appends it to its owner queue.
+    /// Grants slots to a webhook if they are free, or else appends it to its owner queue.
     pub(super) fn make_ready(&mut self, slot: WebhookSlot) {
         if self.grant_at_once(slot).is_some() {
             return;
@@ -87,7 +90,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Takes free slots. While an origin and an owner have any, no owner queue waits for them.
+    /// Takes free slots. If an origin and an owner have free slots, no owner queue waits for them.
     fn grant_at_once(&mut self, slot: WebhookSlot) -> Option<()> {
         let entry = self.entries.get_mut(slot.index as usize)?.as_mut()?;
         let entry = Some(entry).filter(|entry| entry.check == slot.check)?;
@@ -144,7 +147,7 @@ impl<T> Schedule<T> {
         Some((key, queue.ready))
     }
 
-    /// Gives an owner queue a turn in the queue of its origin; its earlier turn is over.
+    /// Adds a turn of an owner queue to the queue of its origin; the earlier turn becomes stale.
     fn take_turn(&mut self, queue: QueueKey, put: fn(&mut VecDeque<QueueTurn>, QueueTurn)) {
         let turn = self.new_turn(queue, false);
         self.wait_for_origin(turn, put);
@@ -160,7 +163,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Gives an owner queue a turn in the queue of its owner; `is_kept`: a slot of the origin is
+    /// Adds a turn of an owner queue to the queue of its owner; `is_kept`: a slot of the origin is
     /// reserved.
     fn wait_for_owner(&mut self, queue: QueueKey, is_kept: bool) {
         let turn = self.new_turn(queue, true);
@@ -191,8 +194,8 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Serves the owner queues that wait for an origin or its host while both have free slots:
-    /// owners in turns, and the origins of each in turns.
+    /// Serves the owner queues that wait for an origin or its host, while both have free slots:
+    /// owners take turns, and so do the origins of each owner.
     pub(super) fn open_origin(&mut self, number: u32) {
         self.list(number);
         while let Some((owner, at)) = self.origins.next_in_line(number, &self.pace) {
@@ -203,8 +206,8 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// If the origin has a free slot, adds its next owner queue of either kind to the queue of its
-    /// host; a owner queue that found no slot at its turn has left that queue.
+    /// If the origin has a free slot, adds its next failed and its next untried owner queue to the
+    /// queue of its host; an owner queue that got no slot at its turn has left that queue.
     fn list(&mut self, number: u32) {
         let waits = self.origins.get(number).is_some_and(PostOrigin::has_turns);
         if !waits || !self.origins.is_open(number, &self.pace) {
@@ -251,7 +254,7 @@ impl<T> Schedule<T> {
         };
         let key = key(is_tried);
         origin.prefer(!is_tried);
-        // Usually it is also the first of its queue, where its turn is over now.
+        // Usually the owner queue is also the first of this queue, where its turn is now stale.
         origin.lines[usize::from(is_tried)].turns.pop_front_if(|turn| turn.queue == key);
         Some(key)
     }
@@ -271,7 +274,7 @@ impl<T> Schedule<T> {
             self.origins.unreserve(key);
             if self.origins.has_permit(key.origin, &self.pace) {
                 self.serve(key);
-                // The origin may have more slots; the owner queue now waits for them among others.
+                // The origin may have more slots; the owner queue may have another turn there.
                 self.open_origin(key.origin);
             } else {
                 self.take_turn(key, VecDeque::push_back);
@@ -280,7 +283,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Serves an owner queue; its origin has a free slot.
+    /// Serves an owner queue; its origin must have a free slot.
     fn serve(&mut self, key: QueueKey) {
         let most = self.pace.posts_of_owner(key.owner, self.granted);
         let owner = self.owners.entry(key.owner).or_default();
@@ -311,7 +314,7 @@ impl<T> Schedule<T> {
         self.wait_for_origin(turn, VecDeque::push_back);
     }
 
-    /// Frees a slot of an origin and an owner.
+    /// Frees a slot of an origin, its host and an owner.
     pub(super) fn release(&mut self, key: QueueKey) {
         if let Some(owner) = self.owners.get_mut(&key.owner) {
             self.origins.give_back(key, owner);
@@ -324,7 +327,7 @@ impl<T> Schedule<T> {
         self.origins.forget_unused(key.origin);
     }
 
-    /// The next webhook to post to; its delivery is in flight from then on.
+    /// The next webhook to post to; its delivery is in flight from now on.
     pub fn next(&mut self, now_ms: u64) -> Option<WebhookSlot> {
         self.ring(now_ms);
         while self.posting() < self.pace.posts_max {
@@ -347,8 +350,8 @@ impl<T> Schedule<T> {
         None
     }
 
-    /// Counts a delivery in the rate of its owner at its host; returns when it may start, or `None`
-    /// for now. A delivery that has waited for its time starts then.
+    /// Counts a delivery in the rate of its owner at its host; returns when it may start; `None`:
+    /// at once. A delivery that has waited until this time is not counted again.
     fn wait_for_rate(&mut self, slot: WebhookSlot, now_ms: u64) -> Option<u64> {
         let entry = self.entry(slot)?;
         let (url, queue) = (entry.url, entry.queue());
@@ -379,7 +382,7 @@ impl<T> Schedule<T> {
                 }
                 Timer::Probe(number) => {
                     let Some(origin) = self.origins.get_mut(number) else { continue };
-                    // Another origin may have its number by now, and be well.
+                    // The number may belong to another origin now, which is not failing.
                     if origin.circuit == Circuit::Open && origin.open_until_ms <= now_ms {
                         origin.circuit = Circuit::HalfOpen;
                         self.open_origin(number);

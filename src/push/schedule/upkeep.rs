@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::{PostStage, SPARE, Schedule, Timer, WebhookSlot, is_at, origins::Circuit};
 
 impl<T> Schedule<T> {
-    /// Sweeps the timers of deleted webhooks when they are the majority.
+    /// Sweeps the timers of deleted webhooks if they are the majority.
     pub(super) fn tidy_timers(&mut self) {
         let (webhooks, origins) = self.len();
         if self.timers.len() > 2 * (webhooks + origins) + SPARE {
@@ -23,7 +23,7 @@ impl<T> Schedule<T> {
     }
 
     /// Stops the webhooks that wait for resting origins and have reached their retry deadline.
-    /// Examines all that wait there, and drops idle owners.
+    /// Examines all webhooks that wait there, and drops idle owners.
     pub fn give_up(&mut self, now_ms: u64) -> Vec<WebhookSlot> {
         self.owners.retain(|_, owner| !owner.is_idle());
         self.origins.tidy_shares(now_ms);

@@ -1,7 +1,7 @@
 //! The limits of a caller's running tasks: their number and their bytes.
 //!
-//! Invariant: bytes are charged before a task holds them, atomically, so that no two threads use
-//! the same ones; the task's store releases them.
+//! Invariant: bytes are charged atomically before a task holds them, so concurrent threads cannot
+//! exceed the limit; the store of the task releases them.
 
 use std::sync::{
     Arc,
@@ -13,17 +13,17 @@ use super::{CallerAccount, Quota, take_one};
 /// The limits of a caller's running tasks.
 #[derive(Clone, Debug)]
 pub struct RunningShare {
-    /// The number at the called agent. A task that is being made counts, a task that waits for its
-    /// client does not; the store counts the tasks of an owner.
+    /// The maximum number of tasks at the called agent, including a task that is being created,
+    /// without tasks that wait for their client. The store counts the tasks of an owner.
     pub most: u32,
-    /// The number over all agents.
+    /// The maximum number of tasks over all agents.
     pub own_most: u32,
-    /// No task begins while running ones hold this many KiB: less than `kib_max` if the agent has a
-    /// smaller quota.
+    /// No task starts while running tasks hold this many KiB: less than `kib_max` if the agent has
+    /// a smaller quota.
     pub begin_kib_max: u32,
-    /// The limit of bytes of all running tasks, in KiB.
+    /// The limit on the bytes of all running tasks, in KiB.
     pub kib_max: u32,
-    /// The account that counts the tasks of a caller without an owner.
+    /// The account of a caller without an owner, which counts its tasks.
     pub(crate) account: Option<Arc<CallerAccount>>,
     /// The account of the tenant's tasks, and their limit.
     pub(crate) tenant: Option<Box<TenantPermits>>,
@@ -33,7 +33,7 @@ pub struct RunningShare {
 #[derive(Clone, Debug)]
 pub(crate) struct TenantPermits {
     pub account: Arc<CallerAccount>,
-    /// Their number.
+    /// The maximum number of running tasks.
     pub most: u32,
 }
 
@@ -41,7 +41,7 @@ impl RunningShare {
     /// Unlimited, in tasks and in KiB.
     pub const ANY: u32 = u32::MAX;
 
-    /// A limit for the tasks of an owner, with any number of bytes.
+    /// A limit on the number of tasks of an owner, without a limit on their bytes.
     pub const fn of_owner(most: u32) -> RunningShare {
         let (begin_kib_max, kib_max) = (RunningShare::ANY, RunningShare::ANY);
         RunningShare { most, own_most: most, begin_kib_max, kib_max, account: None, tenant: None }
@@ -50,7 +50,7 @@ impl RunningShare {
     /// A permit among the tenant's running tasks, if they are limited.
     ///
     /// # Errors
-    /// The limit, which is reached.
+    /// The limit that is reached.
     pub(crate) fn tenant_permit(&self) -> Result<Option<Box<RunningPermit>>, u32> {
         let Some(TenantPermits { account, most }) = self.tenant.as_deref() else { return Ok(None) };
         let permit = RunningPermit::take(account, &RunningShare::of_owner(*most));
@@ -63,14 +63,14 @@ impl RunningShare {
 pub struct RunningBytes(AtomicU64);
 
 impl RunningBytes {
-    /// Charges bytes; false: they would exceed `kib_max` KiB.
+    /// Charges bytes; false: the sum would exceed `kib_max` KiB.
     pub fn take(&self, bytes: usize, kib_max: u32) -> bool {
         let most = bytes_of(kib_max);
         let more = |held: u64| held.checked_add(bytes as u64).filter(|held| *held <= most);
         self.0.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
 
-    /// Whether they are fewer than `kib_max` KiB.
+    /// Whether less than `kib_max` KiB are charged.
     pub fn has_room(&self, kib_max: u32) -> bool {
         self.count() < bytes_of(kib_max)
     }
@@ -78,10 +78,10 @@ impl RunningBytes {
     /// Releases bytes.
     pub fn give_back(&self, bytes: usize) {
         let before = self.0.fetch_sub(bytes as u64, Relaxed);
-        debug_assert!(before >= bytes as u64, "{bytes} of {before} bytes are given back");
+        debug_assert!(before >= bytes as u64, "{bytes} of {before} charged bytes are released");
     }
 
-    /// The number of bytes.
+    /// The number of charged bytes.
     pub fn count(&self) -> u64 {
         self.0.load(Relaxed)
     }
@@ -91,8 +91,7 @@ fn bytes_of(kib_max: u32) -> u64 {
     if kib_max == RunningShare::ANY { u64::MAX } else { u64::from(kib_max) * 1024 }
 }
 
-/// A permit among the running tasks of a caller without an owner; returned on drop and while
-/// parked.
+/// A permit for a running task of a caller without an owner; returned on drop and while parked.
 #[derive(Debug)]
 pub struct RunningPermit {
     account: Arc<CallerAccount>,
@@ -100,12 +99,12 @@ pub struct RunningPermit {
     most: u32,
     /// See [`RunningShare::kib_max`].
     kib_max: u32,
-    /// True: its task waits for its client, so the permit is returned.
+    /// True: the permit is returned, because its task waits for the client.
     is_parked: bool,
 }
 
 impl RunningPermit {
-    /// Takes a permit of a share, on this account; `None`: all are taken.
+    /// Takes a permit of a share on this account; `None`: no permit is free.
     pub fn take(account: &Arc<CallerAccount>, share: &RunningShare) -> Option<RunningPermit> {
         let RunningShare { most, kib_max, .. } = *share;
         let (account, is_parked) = (Arc::clone(account), false);
@@ -124,7 +123,7 @@ impl RunningPermit {
         }
     }
 
-    /// Takes the permit again; `Err` has the limit, which is reached.
+    /// Takes the permit again; `Err`: the limit that is reached.
     pub fn unpark(&mut self) -> Result<(), u32> {
         if self.is_parked && !take_one(&self.account.running, self.most) {
             return Err(self.most);
@@ -133,7 +132,7 @@ impl RunningPermit {
         Ok(())
     }
 
-    /// The account that it counts on.
+    /// The account on which the permit counts.
     pub fn account(&self) -> &Arc<CallerAccount> {
         &self.account
     }
@@ -150,8 +149,8 @@ impl Drop for RunningPermit {
     }
 }
 
-/// A permit among the calls of a caller for which an agent looks up a task or decides on a cancel,
-/// and the bytes of the call, until it is dropped.
+/// A permit for a call for which an agent looks up a task or decides on a cancel, and the bytes of
+/// the call. Dropping it returns both.
 #[derive(Debug)]
 pub struct AskedPermit {
     account: Arc<CallerAccount>,
@@ -159,13 +158,13 @@ pub struct AskedPermit {
 }
 
 impl AskedPermit {
-    /// Takes a permit of a share, on this account, without bytes; `None`: all are taken.
+    /// Takes a permit of a share on this account, without bytes; `None`: no permit is free.
     pub fn take(account: &Arc<CallerAccount>, share: &RunningShare) -> Option<AskedPermit> {
         let take = || AskedPermit { account: Arc::clone(account), bytes: 0 };
         take_one(&account.asked, share.most).then(take)
     }
 
-    /// The same permit with `bytes`; `None`: the share has too few left.
+    /// The same permit with `bytes`; `None`: the share has too few bytes left.
     pub fn with_bytes(mut self, bytes: usize, share: &RunningShare) -> Option<AskedPermit> {
         let is_taken = self.account.asked_bytes.take(bytes, share.kib_max);
         is_taken.then(|| {
@@ -183,8 +182,8 @@ impl Drop for AskedPermit {
 }
 
 impl Quota {
-    /// The limits of running tasks for a caller with this quota, where `here` is the agent's limit,
-    /// combined with it by [`Quota::permits_of`]; `None`: unlimited.
+    /// The limits of running tasks for a caller with this quota. `here`: this quota combined with
+    /// that of the agent by [`Quota::permits_of`]. `None`: unlimited.
     pub(crate) fn running(&self, here: &Quota) -> Option<RunningShare> {
         if here.running_tasks.is_none() && here.running_kib.is_none() {
             return None;
@@ -229,7 +228,7 @@ mod tests {
         let left = usize::try_from(10 * 1024 - bytes.count()).unwrap();
         assert!(!bytes.take(left + 1, 10) && bytes.take(left, 10));
         assert!(!bytes.has_room(10) && bytes.has_room(11) && bytes.take(0, 10));
-        // An unlimited caller may hold more than that.
+        // A caller without a limit may hold more than 10 KiB.
         assert!(bytes.take(1 << 40, RunningShare::ANY) && bytes.has_room(RunningShare::ANY));
     }
 

@@ -33,14 +33,14 @@ impl Owners {
         }
     }
 
-    /// Calls `with` while a call of an owner runs, if that is admitted.
+    /// Calls `with` while a call of an owner runs, if the call is admitted.
     fn call<R>(&self, name: &str, ms: u64, with: impl FnOnce(Scope) -> R) -> Result<R, Fault> {
         let forget = |holder: Holder| self.forgotten.borrow_mut().push(holder.number());
         let space = self.store.enter_space(0, Owners::named(name), at(ms), &forget)?;
         Ok(with(space.scope))
     }
 
-    /// Stores a task of an owner; `None`: the newcomer is refused.
+    /// Stores a task of an owner; `None`: the owner is new and refused.
     fn make(&mut self, name: &str, ms: u64, state: TaskState) -> Option<TaskKey> {
         self.made += 1;
         let made = self.made;
@@ -82,11 +82,11 @@ fn a_newcomer_displaces_the_owner_used_least_recently() {
         assert!(!owners.has(b) && [first, last, c, d].iter().all(|key| owners.has(*key)));
         assert_eq!(owners.store.stats().evicted, [0, 0, 0, 1]);
         assert_eq!(owners.forgotten.take(), [2]);
-        // It has the number, and nothing of its predecessor.
+        // The new owner has the number of the old one, but none of its tasks.
         let scope = owners.call("d", 6, |scope| scope).unwrap();
         assert_eq!(scope.owner, OwnerIndex(2));
         assert_eq!(owners.store.names_of(scope).owner.as_deref(), Some("d"));
-        // Further newcomers do not wait for a search.
+        // Further new owners do not wait for a search.
         for (round, name) in ["e", "f", "g", "b", "h"].into_iter().enumerate() {
             assert!(owners.make(name, 7 + round as u64, TaskState::Completed).is_some(), "{name}");
         }
@@ -111,7 +111,7 @@ fn an_owner_with_work_keeps_its_name() {
         let refused = owners.call("g", ms, |_| ()).err().unwrap();
         assert_eq!((refused.kind, refused.limit), (FaultKind::Overloaded, Some("owners_max")));
     }
-    // After the end of its last task it can be displaced like others.
+    // After the end of its last task an owner can be displaced like others.
     owners.store.update(kept[0].unwrap(), at(9_001), |edit| {
         edit.apply(&status_at(Completed, 9_001)).unwrap();
     });
@@ -129,10 +129,10 @@ fn an_owner_with_a_call_in_flight_keeps_its_name() {
     let call = store.find_space(0, Owners::named("a"));
     assert!(owners.call("c", 3, |_| ()).is_ok());
     assert!(owners.has(a) && !owners.has(b));
-    // The newcomer's call has ended without a task.
+    // The call of the new owner has ended without a task.
     assert!(owners.call("d", 2_000, |_| assert!(owners.has(a))).is_ok());
     drop(call);
-    // An owner that was used after the search stays.
+    // An owner that was active after the search stays.
     let call = store.find_space(0, Owners::named("a"));
     assert!(owners.call("d", 3_000, |_| owners.call("e", 3_000, |_| ()).is_err()).unwrap());
     drop(call);
@@ -148,14 +148,14 @@ fn an_owner_that_was_used_after_the_look_is_not_next() {
     }
     let zero = owners.make("x", 50, TaskState::Completed);
     assert_eq!(owners.store.stats().evicted[3], 1);
-    // The search has gathered 0 to 15: of these 1 is used again.
+    // The search has collected owners 0 to 15; of these, owner 1 is then active again.
     let one = owners.make("1", 60, TaskState::Completed);
     for (number, name) in ["y", "z"].into_iter().enumerate() {
         assert!(owners.make(name, 70 + number as u64, TaskState::Completed).is_some());
     }
     assert!(owners.has(one) && owners.has(zero));
     assert_eq!(owners.forgotten.take(), [1, 3, 4]);
-    // In the end all are displaced, without a second of waiting.
+    // In the end all owners are displaced, without a pause of a second.
     for number in 0..100u64 {
         assert!(owners.make(&format!("n{number}"), 80, TaskState::Completed).is_some(), "{number}");
     }
@@ -193,7 +193,7 @@ fn random_newcomers_displace_the_right_owner() {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         ms += 1 + (random >> 33) % 300;
         let name = ((random >> 40) % 9).to_string();
-        // Mostly a running task ends; otherwise a new one begins.
+        // Half of the time a running task of the owner ends, if it has one; else a new task begins.
         if let Some(owner) = known.get_mut(&name)
             && (random >> 50).is_multiple_of(2)
             && let Some(key) = owner.running.pop()
@@ -209,7 +209,7 @@ fn random_newcomers_displace_the_right_owner() {
         let is_finished = (random >> 55).is_multiple_of(2);
         let state = if is_finished { TaskState::Completed } else { TaskState::Working };
         let Some(key) = owners.make(&name, ms, state) else {
-            // If the last search found none, the next one comes after a second.
+            // If the last search found no idle owner, the next search runs after a second.
             let has_looked = refused_ms.is_some_and(|before| ms < before + 1_000);
             assert!(!is_known && known.len() == OWNERS && (oldest.is_none() || has_looked));
             refused_ms = refused_ms.filter(|_| has_looked).or(Some(ms));

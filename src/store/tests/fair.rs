@@ -1,5 +1,5 @@
-//! Tests of fairness: no holder below its equal share loses a task to another, or is refused for
-//! it.
+//! Tests of fairness: no holder below its equal share loses a task to another holder, or is refused
+//! because of one.
 
 use std::{collections::HashMap, net::IpAddr};
 
@@ -26,7 +26,7 @@ fn stranger(last: u8) -> NewTask<'static> {
     NewTask { peer: Holder::peer(Some(IpAddr::from([192, 0, 2, last])), true), ..new(0) }
 }
 
-/// A store, and the next bits and time for tasks in it.
+/// A store, and the bits and the time for its next task.
 struct Fair {
     store: Store,
     bits: u128,
@@ -104,7 +104,7 @@ fn a_flood_evicts_its_own_tasks_only() {
             others.iter().flat_map(|who| fair.fill(*who, Completed, 4)).collect();
         let late = fair.fill(flooder, Completed, 500);
         assert_eq!((fair.stored(&kept), fair.stored(&flood)), (8, 0));
-        // The oldest are evicted first.
+        // The oldest tasks are evicted first.
         let left = fair.stored(&late);
         assert_eq!(fair.stored(&late[500 - left..]), left);
         assert!(left >= 11, "{left}");
@@ -114,7 +114,7 @@ fn a_flood_evicts_its_own_tasks_only() {
 #[test]
 fn strangers_at_their_half_yield_to_one_below_its_share() {
     let of = |last: u8, worker| NewTask { worker, ..stranger(last) };
-    // In the first group, with a part of 60, the owner and strangers have 90.
+    // The equal part of a group is 60; in the first group, the owner and anonymous callers have 90.
     let mut fair = Fair::new(120, 2);
     fair.fill(NewTask { worker: 0, ..owner(1) }, Working, 53);
     for last in 1..=4 {
@@ -124,7 +124,7 @@ fn strangers_at_their_half_yield_to_one_below_its_share() {
     for (last, count) in [(5, 6), (6, 6), (7, 6), (8, 5)] {
         fair.fill(of(last, 1), Completed, count);
     }
-    // Strangers have their half, and each of them at most a share of its group's amount.
+    // Anonymous callers have their half, each at most a share of its group's amount.
     let second = fair.make(of(9, 0), Working).unwrap();
     assert_eq!((fair.stored(&[first, second]), fair.ended()), (2, 0));
 }
@@ -135,7 +135,7 @@ fn a_newcomer_takes_its_share_of_finished_tasks() {
     let flood = fair.fill(owner(1), Completed, 12);
     let second = fair.fill(owner(2), Completed, 6);
     assert_eq!((fair.stored(&flood), fair.stored(&flood[6..])), (6, 6));
-    // At its share it makes room from its own tasks.
+    // At its share an owner makes room from its own tasks.
     let more = fair.fill(owner(2), Completed, 2);
     assert_eq!((fair.stored(&flood), fair.stored(&second), fair.stored(&more)), (6, 4, 2));
     assert_eq!(fair.stored(&second[2..]), 4);
@@ -179,7 +179,7 @@ fn at_a_full_share_the_oldest_waiting_task_fails_and_leaves() {
     fair.make(owner(1), InputRequired).unwrap();
     assert_eq!((fair.stored(&waiting), fair.stored(&waiting[1..])), (9, 9));
     assert_eq!((fair.ended(), fair.store.stats().evicted), (1, [0, 1, 0, 0]));
-    // A finished one is evicted first.
+    // A finished task is evicted first.
     assert!(apply(&fair.store, waiting[5], &status(Completed)).unwrap().is_ok());
     fair.make(owner(1), TaskState::AuthRequired).unwrap();
     assert_eq!((fair.stored(&waiting), fair.stored(&waiting[5..6]), fair.ended()), (8, 0, 1));
@@ -197,7 +197,7 @@ fn listener_of_a_waiting_task_sees_why_it_ends() {
     assert_eq!(counter.0.load(Relaxed), 1);
     assert_eq!(fair.words(waiting[0]).as_deref(), Some(WORDS));
     assert_eq!(follow(&fair.store, &mut listener, &waker), (Follow::End, vec![3], true));
-    // The next task had no listener and was evicted; the failed one comes next.
+    // The next task had no listener and was evicted; the failed task is evicted next.
     assert_eq!(fair.stored(&waiting[1..]), 8);
     fair.make(owner(1), InputRequired).unwrap();
     assert_eq!((fair.stored(&waiting[..1]), fair.stored(&waiting[2..])), (0, 8));
@@ -222,7 +222,7 @@ fn a_newcomer_gets_its_share_whatever_the_others_tasks_do() {
     assert_eq!((fair.stored(&waiting), fair.ended()), (3, 1));
     let more = fair.fill(peer(3), Working, 2);
     assert_eq!((fair.stored(&running), fair.stored(&waiting)), (3, 3));
-    // Each has its share now, and a holder that needs more waits for its own tasks to end.
+    // Each holder has its share now; a holder that needs more waits for its own tasks to end.
     for who in [owner(1), peer(3)] {
         let Err(Refused::OwnShareFull { retry_s }) = fair.make(who, Working) else { panic!() };
         assert!((3_590..=3_601).contains(&retry_s), "{retry_s}");
@@ -242,7 +242,7 @@ fn strangers_hold_half_of_the_store_at_most() {
     let running = fair.fill(stranger(9), Working, 2);
     let own = fair.fill(owner(1), Completed, 10);
     assert_eq!((fair.store.stats().tasks, fair.stored(&own), fair.stored(&running)), (20, 10, 2));
-    // Strangers never get the other half.
+    // Anonymous callers never get the other half.
     for round in 0..60 {
         _ = fair.make(stranger(round), InputRequired);
         _ = fair.make_large(stranger(round), Working, 2_000);
@@ -266,7 +266,7 @@ fn another_workers_tasks_leave_for_their_own_holder_only() {
     let flood = fair.fill(owner(2), Completed, 1_000);
     assert_eq!((fair.stored(&kept), fair.stored(&moved)), (50, 0));
     assert!(fair.stored(&flood) >= 140, "{}", fair.stored(&flood));
-    // A newcomer in that group gets its share, although the others hold all of it.
+    // A new owner in that group gets its share, although the others hold the whole limit.
     let late = fair.fill(NewTask { worker: 1, ..owner(3) }, Working, 30);
     assert_eq!((fair.stored(&late), fair.stored(&kept)), (30, 50));
 }
@@ -289,7 +289,7 @@ fn very_many_peers_share_charges_and_all_go_with_their_tasks() {
     assert_eq!(charges.held_by_strangers(Resource::Bytes), 0);
 }
 
-/// The amounts of each holder in a group, counted task by task.
+/// Compares the charges of a group with amounts counted task by task.
 fn counted(store: &Store, held: &[(TaskKey, Holder)]) {
     let mut sums: HashMap<Holder, (usize, usize)> = HashMap::new();
     for (key, holder) in held {
@@ -301,7 +301,7 @@ fn counted(store: &Store, held: &[(TaskKey, Holder)]) {
     assert_eq!(charges.len(), sums.len());
     for (holder, (tasks, bytes)) in sums {
         let charge = charges.find(holder).unwrap();
-        // Its one scope, in its one shard of the group.
+        // An owner has one scope here, in one shard of the group.
         let bytes = bytes + if holder.is_peer() { 0 } else { SCOPE_BYTES };
         assert_eq!(charge.held(Resource::Tasks), tasks);
         assert_eq!(charge.held(Resource::Bytes), bytes);
@@ -310,8 +310,8 @@ fn counted(store: &Store, held: &[(TaskKey, Holder)]) {
     }
 }
 
-/// Any mix of owners, peers and strangers: no holder below its share loses a task to another or is
-/// refused, and the sums equal the held amounts.
+/// In any mix of owners and anonymous callers, no holder below its share loses a task to another
+/// holder or is refused, and the sums equal the held amounts.
 #[test]
 fn no_mix_of_holders_takes_from_one_below_its_share() {
     for seed in 1..=24u64 {

@@ -1,4 +1,4 @@
-//! Tests of the private bytes that agents keep with their tasks.
+//! Tests of the private bytes that agents store with their tasks.
 
 use super::*;
 use crate::store::slab::kept_bytes;

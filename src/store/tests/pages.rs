@@ -63,7 +63,7 @@ impl Plain {
         Plain { store: Store::new(&limits, 7), tasks: Vec::new() }
     }
 
-    /// Stores a task of an agent in the one context.
+    /// Stores a task of an agent in the context of the list.
     fn make(&mut self, scope: Scope, state: TaskState, ms: u64) {
         let bits = self.tasks.len() as u128 * 2 + u128::from(scope.agent.0);
         let reserved = self.store.reserve(NewTask { scope, ..new(bits) }, at(ms)).unwrap();
@@ -79,7 +79,7 @@ impl Plain {
         }
     }
 
-    /// Gives the task at a position a new status.
+    /// Sets a new status of the task at a position.
     fn change(&mut self, position: usize, state: TaskState, ms: u64) {
         let (id, ..) = self.tasks.remove(position);
         let key = self.store.find(AGENT, &id).unwrap();
@@ -94,7 +94,7 @@ impl Plain {
         self.tasks.retain(|(_, state, ms)| !state.is_terminal() || *ms >= before_ms);
     }
 
-    /// Reads all pages of a listing and compares; returns the number of tasks.
+    /// Reads all pages and compares them with the list; returns the number of tasks.
     fn agree(&self, status: Option<TaskState>, after_ms: Option<u64>, page_size: u32) -> usize {
         let wanted = self.tasks.iter().rev().filter(|(_, state, ms)| {
             status.is_none_or(|status| status == *state)
@@ -225,7 +225,7 @@ fn a_context_made_here_is_found_alone_joined_and_left_behind() {
         make(Some(&ours), AGENT, 4 + count, ms);
         assert_eq!((total(AGENT, &ours), total(AGENT, &other)), (count as u64, 1));
     }
-    // Its first task is evicted, then the only one of the other, then all.
+    // The first task of `ours` is evicted, then the only task of `other`, then all tasks.
     for (ms, left) in [(1_150, (2, 1)), (1_250, (2, 0)), (1_450, (1, 0)), (9_000, (0, 0))] {
         store.sweep(at(ms));
         assert_eq!((total(AGENT, &ours), total(AGENT, &other)), left, "{ms}");

@@ -27,7 +27,7 @@ fn bytes_are_bounded_whatever_tasks_do() {
     };
     assert_eq!((full, state(&store, ended)), (Refused::OutOfBytes, None));
     assert_eq!(store.stats().tasks, running.len() as u64);
-    // A running task that cannot grow fails; then it can make room for the others.
+    // A running task that cannot grow fails; then it can be evicted for the others.
     assert_eq!(apply(&store, running[0], &grow), Some(Err(Refused::OutOfBytes)));
     assert_eq!(state(&store, running[0]), Some(TaskState::Failed));
     assert!(store.stats().bytes <= 20_000);

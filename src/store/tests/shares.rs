@@ -57,7 +57,7 @@ fn a_task_of_an_owner_counts_from_its_reservation_until_it_ends() {
     apply(&store, key, &status(TaskState::Completed)).unwrap().unwrap();
     assert_eq!(apply(&store, done, &status(TaskState::Failed)), Some(Err(Refused::Terminal)));
     assert_eq!(store.spaces.running.count(OWNER), 0);
-    // A caller without a share is counted as well: it may get one.
+    // Tasks of calls without a share are counted as well: a later call may have a share.
     let all = [store.reserve(of_owner(8, None), NOW), store.reserve(of_owner(9, None), NOW)];
     assert_eq!(reserve(10).err(), Some(Refused::ShareTaken(2)));
     drop(all);
@@ -134,13 +134,13 @@ fn grow(store: &Store, key: TaskKey, length: usize) -> Result<u64, Refused> {
     apply(store, key, &event).unwrap()
 }
 
-/// The bytes of a task that is unfinished and does not wait for its client.
+/// The bytes of a task; 0 if it has ended or waits for its client.
 fn counted(store: &Store, key: TaskKey) -> usize {
     let waits = store.update(key, NOW, |edit| edit.task().waits_for_client());
     if waits == Some(true) { 0 } else { held(store, key) }
 }
 
-/// The bytes of a task until it ends.
+/// The bytes of a task; 0 if it has ended.
 fn held(store: &Store, key: TaskKey) -> usize {
     let held = |edit: &mut Edit<'_>| match edit.task().state().is_terminal() {
         true => 0,
@@ -156,7 +156,7 @@ fn caller_without_bytes_can_only_end_its_tasks() {
     let second = begin(&store, of_owner(2, Some(&share)), 6_000).unwrap();
     let held_by = || (held(&store, first) + held(&store, second)) as u64;
     assert_eq!(store.spaces.running.count_bytes(OWNER), held_by());
-    // A message that exceeds the rest, and then nothing is left.
+    // The message exceeds the rest of the share; after that the share is used up.
     let third = |length| begin(&store, of_owner(3, Some(&share)), length);
     assert_eq!(third(6_000), Err(Refused::ShareBytesTaken(16)));
     assert_eq!(store.spaces.running.count(OWNER), 2);
@@ -200,7 +200,7 @@ fn an_event_beyond_the_share_ends_its_task_and_says_so() {
     assert_eq!(state, TaskState::Failed);
     assert!(text.unwrap().contains("caller"));
     assert_eq!(store.spaces.running.count_bytes(OWNER), held(&store, keys[1]) as u64);
-    // The same for a new task: its message fits, and its agent's events do not.
+    // A new task fails, too: its message fits, but its agent's events do not.
     let reserved = store.reserve(of_owner(3, Some(&share)), NOW).unwrap();
     let (parts, mut events) = (PartsBuf::new().text(&"y".repeat(20_000)), EventBuf::default());
     let artifact = ArtifactBuf::new("a", &parts);
@@ -210,10 +210,10 @@ fn an_event_beyond_the_share_ends_its_task_and_says_so() {
     let stored = store.commit_new(&reserved, Generation::V1, message.view(), &events, NOW, |_| ());
     assert_eq!((stored, self::state(&store, key)), (Ok(()), Some(TaskState::Failed)));
     assert_eq!(store.spaces.running.count(OWNER), 1);
-    // A list that does not fit as a whole, for a running task.
+    // For a running task, the list does not fit as a whole.
     store.update(keys[1], NOW, |edit| edit.apply_all(&events, None)).unwrap().unwrap_err();
     assert_eq!(self::state(&store, keys[1]), Some(TaskState::Failed));
-    // Later events count nothing.
+    // Later events are not counted.
     let (parts, mut few) = (PartsBuf::new().text(&"y".repeat(4_000)), EventBuf::default());
     let artifact = ArtifactBuf::new("a", &parts);
     let (artifact, append) = (artifact.view(), false);
@@ -285,7 +285,7 @@ impl Maker {
         Maker { scope, share, tasks: Vec::new(), reserved: Vec::new(), held: Vec::new() }
     }
 
-    /// The bytes counted for it.
+    /// The bytes counted for the caller.
     fn counted(&self, store: &Store) -> u64 {
         match &self.share.account {
             Some(account) => account.running_bytes().count(),
@@ -293,7 +293,7 @@ impl Maker {
         }
     }
 
-    /// The bytes of its tasks, and of its deferred calls.
+    /// The bytes of the caller's tasks and deferred calls.
     fn holds(&self, store: &Store) -> u64 {
         let tasks: usize = self.tasks.iter().map(|key| counted(store, *key)).sum();
         let held: usize = self.held.iter().map(|(_, bytes)| bytes).sum();
@@ -301,7 +301,7 @@ impl Maker {
     }
 
     fn step(&mut self, store: &Store, bits: u128, mut random: impl FnMut(usize) -> usize) {
-        // Tasks of others may have evicted some.
+        // Some tasks may have been evicted for other callers.
         self.tasks.retain(|key| held(store, *key) > 0);
         let length = [0, 50, 500, 5_000, 20_000][random(5)];
         let share = Some(&self.share).filter(|share| share.account.is_some() || random(20) > 0);
@@ -386,7 +386,7 @@ fn bytes_that_are_counted_are_those_that_running_tasks_hold() {
             std::mem::take(&mut maker.reserved).into_iter().for_each(|kept| store.give_back(kept));
             maker.tasks.retain(|key| held(&store, *key) > 0);
             for key in std::mem::take(&mut maker.tasks) {
-                // It is canceled, or fails if the store has no room for that status.
+                // The task is canceled, or fails if the store has no room for that status.
                 let _ = apply(&store, key, &status(TaskState::Canceled)).unwrap();
             }
             assert_eq!(maker.counted(&store), 0);

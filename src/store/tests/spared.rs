@@ -46,7 +46,7 @@ fn needed_task_is_evicted_soon_after_it_is_released() {
     for task in [0, 7, 199] {
         tasks[task].1.set_needed(false);
     }
-    // One sweep examines as many as a shard may have here.
+    // Each sweep examines at most 64 spared tasks of a shard.
     for second in 0..200 / 64 + 1 {
         sweep(&store, 3 * HOUR + second);
     }
@@ -74,7 +74,8 @@ fn a_watch_that_has_ended_takes_the_place_of_no_other() {
     let changes = Arc::new(Changes::default());
     let [early, late] = [(); 2]
         .map(|()| Arc::new(TaskWatch::new(key.handle().key, b"t", Holder::default(), &changes)));
-    // The first was set, its webhook deleted, and another set before its call continued.
+    // The webhook of the first watch was deleted and the second watch set, before the first call
+    // continued.
     early.end();
     store.watch(key, Arc::clone(&late));
     store.watch(key, early);

@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// Stores a completed task of a worker in a context of the store.
+/// Stores a completed task of a worker in a new context.
 fn make_for(store: &Store, worker: usize, bits: u128, now: Now) -> Result<TaskKey, Refused> {
     make_as(store, worker, bits, TaskState::Completed, now)
 }
 
-/// Stores a worker's task in a context of the store.
+/// Stores a worker's task in a new context.
 fn make_as(
     store: &Store,
     worker: usize,
@@ -35,13 +35,13 @@ fn worker_evicts_own_tasks_unless_others_are_far_older() {
     let [theirs, ours] = [(1, 1_000), (0, 1_900)].map(|(worker, ms)| fill(worker, 0, ms));
     let next = fill(0, 200, 2_100);
     assert_eq!([&theirs, &ours, &next].map(|keys| stored(&store, keys)), [100, 0, 100]);
-    // This worker's tasks are a second younger now, so the others' are evicted first.
+    // This worker's tasks are a second younger now, so those of the other worker are evicted first.
     let last = fill(0, 300, 2_500);
     assert_eq!([&theirs, &next, &last].map(|keys| stored(&store, keys)), [0, 100, 100]);
     assert_eq!(store.stats().evicted, [0, 200, 0, 0]);
 }
 
-/// Shards with lists for scopes with names.
+/// Number of shards with lists for scopes with names.
 fn shards_with_names(store: &Store) -> usize {
     let has_some = |at: &usize| store.lock(*at).scopes.with_names().next().is_some();
     (0..store.sharding.shards()).filter(has_some).count()
@@ -70,7 +70,7 @@ fn a_tenant_has_tasks_in_one_shard_of_each_worker() {
     let mut made: Vec<_> = contexts.iter().enumerate().map(|(at, id)| make(Some(id), at)).collect();
     made.extend((0..500).map(|worker| make(None, worker)));
     assert_eq!(shards_with_names(&store), 4);
-    // All are found: by id, in their contexts, and in the list.
+    // All tasks are found: by id, in their contexts, and in the list.
     for (id, context_id) in &made {
         assert!(store.find(scope, id).is_some());
         let context_id = Some(RawText::known(context_id));
@@ -86,7 +86,7 @@ fn the_tasks_of_a_worker_leave_in_the_order_in_which_they_ended() {
     let store = Store::for_workers(&Limits { tasks_max: 3_000, ..Limits::default() }, 7, 4);
     let mut keys = Vec::new();
     for bits in 0..9_000 {
-        // The shard for new contexts changes all the time.
+        // The shard for new contexts changes often.
         keys.push(make_for(&store, 2, bits, at(1_000 + bits as u64 / 7)).unwrap());
         if bits % 500 == 0 {
             let first = keys.len().saturating_sub(3_000);
@@ -106,7 +106,7 @@ fn lone_worker_takes_the_room_of_the_others() {
     }
     let late = (0..10_000).map(|bits| make_for(&store, 3, bits, at(9_000 + bits as u64 / 9)));
     let late: Vec<TaskKey> = late.map(Result::unwrap).collect();
-    // At most two portions stay with each of the others.
+    // Each of the other three workers keeps at most two portions.
     let least = 10_000 - 3 * 2 * 64;
     assert!((least..=10_000).contains(&stored(&store, &late)), "{}", stored(&store, &late));
     assert!((least as u64..=10_000).contains(&store.stats().tasks));
@@ -122,7 +122,7 @@ fn slots_go_where_the_load_goes() {
     let limits = Limits { tasks_max: 4_000, ..Limits::default() };
     let store = Store::for_workers(&limits, 7, 8);
     let most = budget::slots_max(&limits, store.sharding);
-    // Apart from the shards' spare chunks, there are no more than the memory budget counts.
+    // The memory budget counts one and a half slots per task, and the spare chunks of the shards.
     let kept = store.sharding.shards() * slab::CHUNK * (slab::SPARE_CHUNKS as usize + 1);
     assert_eq!(most, 6_000 + kept);
     for round in 0..16u128 {
@@ -170,7 +170,7 @@ fn no_worker_is_refused_what_another_does_not_use() {
     let limits = Limits { tasks_max: 20_000, store_bytes_max: 400_000, ..Limits::default() };
     let store = Store::for_workers(&limits, 7, 8);
     let large = said(180_000);
-    // Every worker has had room, and caches some of it.
+    // Every worker has taken room and returned it, and caches some of it.
     for worker in 0..8 {
         for bits in 0..10 {
             drop(store.reserve(NewTask { context_id: None, worker, ..new(bits) }, NOW).unwrap());
@@ -178,7 +178,7 @@ fn no_worker_is_refused_what_another_does_not_use() {
     }
     let all = (0..20_000).map(|bits| NewTask { context_id: None, worker: 5, ..new(bits) });
     let all: Result<Vec<_>, Refused> = all.map(|new| store.reserve(new, NOW)).collect();
-    let all = all.expect("all tasks that may be");
+    let all = all.expect("tasks up to tasks_max");
     assert_eq!(store.reserve(new(1), NOW).err(), Some(Refused::Full));
     let none = EventBuf::default();
     for reserved in &all[..2] {

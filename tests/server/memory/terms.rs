@@ -61,7 +61,7 @@ fn agents_that_want_to_be_called_again() {
     };
     caller.call_well(&calls(500, count));
     let grown = watched.grown();
-    let bound = watched.bound(&["agents to call again", "store: task logs"]);
+    let bound = watched.bound(&["resume timers of agents", "store: task logs"]);
     assert_within(grown, bound + SLACK_BYTES / 2);
     assert!(grown > 30 * count as u64, "{grown}");
     // A message that would add one timer more ends its task.

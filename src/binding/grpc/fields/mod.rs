@@ -1,6 +1,7 @@
-//! Field numbers, generated from the proto files: the binding names every field by them.
+//! Field numbers, generated from the proto files.
 
-// Generated in full, also for messages that this server never uses: a filter would be code.
+// Generated completely, including messages that this server never uses, to keep the generator
+// simple.
 #[allow(dead_code, missing_docs)]
 pub mod other;
 #[allow(dead_code, missing_docs)]
@@ -8,7 +9,7 @@ pub mod v03;
 #[allow(dead_code, missing_docs)]
 pub mod v1;
 
-/// The fields of every entry of a map (proto3 language guide, "Maps").
+/// The fields of an entry of a map (proto3 language guide, "Maps").
 pub mod entry {
     /// The key.
     pub const KEY: u32 = 1;

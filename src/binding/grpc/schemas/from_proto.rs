@@ -1,7 +1,7 @@
-//! Messages to ProtoJSON.
+//! Converts messages to ProtoJSON.
 //!
-//! Invariant: lenient like proto3: unknown fields are skipped, of repeated singular ones the last
-//! counts. A set field is written, even if it is the default.
+//! Invariant: as lenient as proto3: unknown fields are skipped, and of repeated singular fields the
+//! last is used. A set field is written even if it has the default value.
 
 use crate::{
     binding::grpc::{
@@ -21,14 +21,14 @@ use super::{FieldType, Schema, SchemaField};
 /// Appends the JSON object that a message of this schema represents.
 ///
 /// # Errors
-/// [`NotJson`]; `out` then holds the beginning.
+/// [`NotJson`]; `out` then has partial output.
 pub fn push_json(
     out: &mut Vec<u8>,
     schema: &Schema,
     message: &[u8],
     bounds: Bounds<'_>,
 ) -> Result<(), NotJson> {
-    // The whole message is validated before any field is looked up.
+    // The whole message is validated before its fields are read.
     if Fields(message).any(|field| field.is_err()) {
         return Err(NotJson::Malformed);
     }
@@ -100,7 +100,7 @@ fn push_value(
     Ok(())
 }
 
-/// Appends a member of a map; an unset value is the default of its type.
+/// Appends a member of a map; an unset value becomes the default of its type.
 fn push_entry(
     out: &mut Vec<u8>,
     kind: &FieldType,
@@ -120,7 +120,7 @@ fn push_entry(
     push_value(out, kind, item, bounds)
 }
 
-/// Rounded to milliseconds; a time before 1970 becomes 1970.
+/// Appends a timestamp, truncated to milliseconds; a time before 1970 becomes 1970.
 fn push_time(out: &mut Vec<u8>, message: &[u8]) -> Result<(), NotJson> {
     let (mut seconds, mut nanos) = (0_i64, 0_i32);
     for field in Fields(message) {
@@ -130,7 +130,7 @@ fn push_time(out: &mut Vec<u8>, message: &[u8]) -> Result<(), NotJson> {
             _ => {}
         }
     }
-    // RFC 3339 and the type end with the year 9999.
+    // The last year of RFC 3339, and of the type, is 9999.
     if seconds > 253_402_300_799 || !(0..1_000_000_000).contains(&nanos) {
         return Err(NotJson::Malformed);
     }

@@ -1,9 +1,10 @@
-//! Messages of gRPC as ProtoJSON and back, for a client: by the schemas of the proto files.
+//! Converts messages of gRPC to ProtoJSON and back, by the schemas of the proto files; mainly for
+//! the client.
 //!
-//! Invariant: the JSON readers read a server's protocol buffers, and the JSON writers write its
-//! requests, so that all bindings carry the same content. A schema has the numbers, names and types
-//! of a message's fields; it nests as deeply as the proto files do, and unbounded nesting
-//! (`Struct`) is never recursed into.
+//! Invariant: the client reads a server's protocol buffers with its JSON readers, and writes
+//! requests with its JSON writers, so that all bindings carry the same content. A schema has the
+//! numbers, names and types of a message's fields. Schemas nest only as deeply as the proto files;
+//! `Struct` has unbounded nesting, and is converted without recursion.
 
 mod from_proto;
 mod to_proto;
@@ -28,7 +29,7 @@ pub struct Schema(&'static [SchemaField]);
 #[derive(Debug)]
 struct SchemaField {
     number: u32,
-    /// Its name in ProtoJSON.
+    /// The name in ProtoJSON.
     name: &'static str,
     kind: FieldType,
     is_repeated: bool,
@@ -147,8 +148,8 @@ mod tests {
         ] {
             assert_eq!(json_of(&v1::TASK, bytes), Err(NotJson::Malformed), "{bytes:x?}");
         }
-        // The last of several values counts, unknown fields do not, an enum number without a name
-        // stays a number.
+        // Of several values the last is used, unknown fields are skipped, and an enum number
+        // without a name stays a number.
         let bytes = [0x0a, 1, b'a', 0x0a, 1, b'b', 0x7a, 1, 0, 0x1a, 2, 0x08, 99];
         let json = r#"{"id":"b","status":{"state":99}}"#;
         assert_eq!(json_of(&v1::TASK, &bytes), Ok(json.to_owned()));

@@ -1,7 +1,7 @@
-//! ProtoJSON of Peregrine's own writers to messages.
+//! Converts ProtoJSON of Peregrine's own writers to messages.
 //!
-//! Invariant: strict. A member without a field, or with a value of another type, is an error that
-//! names it, and nothing is dropped.
+//! Invariant: the conversion is strict. A member without a field, or with a value of another type,
+//! is an error that names the member.
 
 use crate::{
     binding::grpc::{
@@ -15,19 +15,19 @@ use crate::{
 
 use super::{FieldType, Schema};
 
-/// The name of a member without a field.
+/// The name of a member that has no field, or a value of the wrong type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoField(pub String);
 
-/// Appends the message of this schema that a JSON object represents; a `null` field is unset.
+/// Appends the message of this schema that a JSON object represents; `null` leaves a field unset.
 ///
 /// # Errors
-/// [`NoField`]; `out` then holds the beginning.
+/// [`NoField`]; `out` then has partial output.
 pub fn push_message(out: &mut Vec<u8>, schema: &Schema, json: Value<'_>) -> Result<(), NoField> {
     for (key, value) in json.members() {
         let none = || NoField(String::from_utf8_lossy(&key.text()).into_owned());
         let field = schema.0.iter().find(|field| key.eq(field.name)).ok_or_else(none)?;
-        // Only for a `Value` is `null` a value.
+        // `null` is a value only for a `Value`.
         if value.is_null() && !matches!(field.kind, FieldType::Value) {
             continue;
         }
@@ -45,7 +45,7 @@ pub fn push_message(out: &mut Vec<u8>, schema: &Schema, json: Value<'_>) -> Resu
     Ok(())
 }
 
-/// Appends one field; `None`: the value is of another type.
+/// Appends one field; `None`: the value has the wrong type.
 fn push_field(
     out: &mut Vec<u8>,
     number: u32,
@@ -65,7 +65,7 @@ fn push_field(
         FieldType::Int32 => value
             .as_i64()
             .and_then(|value| i32::try_from(value).ok())
-            // A negative number is a varint of ten bytes.
+            // A negative number is encoded as a varint of ten bytes.
             .map(|value| writer.number(number, i64::from(value) as u64)),
         FieldType::Enum(names) => {
             let named =

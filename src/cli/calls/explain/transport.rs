@@ -7,7 +7,7 @@ use super::{
     Invocation, cut_hint, named,
 };
 
-/// The code of a missing response.
+/// The code of a transport error.
 pub fn transport_code(on: &Invocation<'_>, error: &TransportError) -> FailureCode {
     match error {
         TransportError::Resolve(_)
@@ -20,9 +20,9 @@ pub fn transport_code(on: &Invocation<'_>, error: &TransportError) -> FailureCod
         | TransportError::Closed { .. }
         | TransportError::Http2(_)
         | TransportError::Io(_) => FailureCode::Unreachable,
-        // The host answers, but is not an agent.
+        // The host responds, but not as an agent.
         error if on.card().is_none() && error.is_not_http() => FailureCode::Unreachable,
-        // The response is broken; the first one is the card.
+        // The response is malformed; the first response is the card.
         TransportError::Malformed(_) | TransportError::TooLarge(_) | TransportError::Coding(_) => {
             match on.card() {
                 Some(_) => named(FaultKind::InvalidAgentResponse),
@@ -32,7 +32,7 @@ pub fn transport_code(on: &Invocation<'_>, error: &TransportError) -> FailureCod
     }
 }
 
-/// The hint.
+/// The hint for a transport error.
 pub fn transport_hint(on: &Invocation<'_>, error: &TransportError) -> Option<String> {
     let reference = on.settings.text("agent-card").unwrap_or_default();
     let is_bare = !reference.contains("://") && !is_loopback(reference);

@@ -1,19 +1,19 @@
-//! A received line, until it ends.
+//! A received line until its end.
 
 use super::{Redaction, one_line};
 
-/// Maximum bytes of a shown line; the rest is only counted.
+/// Maximum bytes that are shown of a line; the others are only counted.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum bytes buffered of a line. The rest is only counted, because a server that never ends a
-/// line would fill the memory.
+/// Maximum bytes that are buffered of a line. The others are only counted, because a server that
+/// never ends a line would fill the memory.
 const KEPT_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
 
 /// A line that has not ended.
 #[derive(Default)]
 pub(super) struct OpenLine {
     bytes: Vec<u8>,
-    /// Number of later bytes.
+    /// The number of bytes that were not buffered.
     left_out: usize,
 }
 
@@ -31,12 +31,12 @@ impl OpenLine {
         self.left_out += bytes.len();
     }
 
-    /// Bytes so far.
+    /// The bytes received so far.
     pub fn len(&self) -> usize {
         self.bytes.len() + self.left_out
     }
 
-    /// The line as it is shown.
+    /// The line for the output.
     pub fn shown(&self, redaction: &Redaction) -> String {
         let bytes = self.bytes.as_slice();
         shown(redaction, bytes.strip_suffix(b"\r").unwrap_or(bytes), self.left_out)
@@ -46,8 +46,8 @@ impl OpenLine {
 /// A line without secrets; `left_out`: the number of later bytes that were not buffered.
 pub(super) fn shown(redaction: &Redaction, line: &[u8], left_out: usize) -> String {
     let rest = line.len().saturating_sub(LINE_BYTES_MAX) + left_out;
-    // Decoded leniently, because escaping before a quote would hide a member from the redaction;
-    // and masked as a whole before the cut, because a secret may lie across it.
+    // Decoded leniently, because escaping before a quotation mark would hide a member from the
+    // redaction. Masked as a whole before the cut, because a secret may lie across it.
     let mut text = redaction.masked(&String::from_utf8_lossy(line));
     if left_out > 0 {
         // The cut may have split a secret, so a tail of the longest secret's length is removed.

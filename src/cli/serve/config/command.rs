@@ -10,8 +10,8 @@ const COMMENTED_FILE: &str = include_str!("../../../../docs/peregrine.toml");
 /// Runs a subcommand of `serve config`. `flags` are the flags of `serve`.
 ///
 /// # Errors
-/// An exit code and one line with the error of the configuration and its position: the error with
-/// which `serve` would end.
+/// An exit code and one line with the error of the configuration and its position: the same error
+/// with which `serve` would end.
 pub fn run(flags: &ArgMatches, words: &ArgMatches) -> Result<(), (u8, String)> {
     let wrong = |UsageError(line): UsageError| (2, line);
     let word = words.subcommand_name().unwrap_or_default();

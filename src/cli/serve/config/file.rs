@@ -11,7 +11,7 @@ use std::{
 
 /// Maximum bytes of a file.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Time limit for reading a file: a pipe without a writer, or a device, has no end.
+/// Time limit for reading a file: a pipe without a writer, or a device, may have no end.
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The content of a file.
@@ -21,17 +21,17 @@ const READ_TIME_MAX: Duration = Duration::from_secs(5);
 pub fn read(file: &Path) -> io::Result<Vec<u8>> {
     let (done, is_done) = mpsc::channel();
     let path = file.to_owned();
-    // A thread that waits for a pipe ends with the process.
+    // A thread that waits for a pipe ends only with the process.
     thread::Builder::new().name("file".to_owned()).spawn(move || {
         let mut bytes = Vec::new();
         let opened = File::open(path);
         let read = opened.and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
-        // The reader may have given up.
+        // The receiver is gone after a timeout.
         let _ = done.send(read.map(|_| bytes));
     })?;
     let bytes = is_done.recv_timeout(READ_TIME_MAX).map_err(|error| match error {
         RecvTimeoutError::Timeout => io::Error::other("reading it took longer than 5 s"),
-        RecvTimeoutError::Disconnected => io::Error::other("it could not be read"),
+        RecvTimeoutError::Disconnected => io::Error::other("the thread that reads it has failed"),
     })??;
     match bytes.len() as u64 > FILE_BYTES_MAX {
         true => Err(io::Error::other("larger than 1 MiB")),

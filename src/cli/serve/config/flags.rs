@@ -1,4 +1,4 @@
-//! Flags, which override the file and the environment.
+//! Flags, which override the environment and the file.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -13,14 +13,14 @@ use super::{
 };
 
 /// Switches that negate or repeat a key: the flag, the section of the key (empty: the root), the
-/// key, its value.
+/// key, and its value.
 const SWITCHES: &[(&str, &str, &str, bool)] = &[
     ("no-streaming", "", "streaming", false),
     ("no-extended-card", "", "extended_card", false),
     ("no-push", "push", "enabled", false),
 ];
 
-/// Sections with flags of their own.
+/// Sections with keys that have flags.
 const SECTIONS: &[&str] = &["tls", "logs", "push"];
 
 /// Sets the values of the flags.
@@ -71,7 +71,7 @@ fn value(key: &Key, flags: &ArgMatches) -> Result<Option<ConfigValue>, UsageErro
             let last = flags.get_many::<OsString>(key.flag).and_then(|mut all| all.next_back());
             Ok(last.map(|path| ConfigValue::Path(PathBuf::from(path))))
         }
-        // One value is a list with commas.
+        // A list in one value, separated by commas.
         Shape::Texts if key.flag == "interfaces" => Ok(last(flags, key.flag).map(split)),
         Shape::TextsOr(word) => Ok(last(flags, key.flag).map(|text| match text {
             text if text == *word => ConfigValue::Text(text.to_owned()),
@@ -85,12 +85,12 @@ fn value(key: &Key, flags: &ArgMatches) -> Result<Option<ConfigValue>, UsageErro
     }
 }
 
-/// An empty item is retained, so that it is reported as invalid.
+/// Splits a list at commas; an empty item is retained, so that it is reported as invalid.
 fn split(text: &str) -> ConfigValue {
     ConfigValue::Texts(text.split(',').map(Item::from).collect())
 }
 
-/// `NAME=VALUE`.
+/// Sets a limit from `NAME=VALUE`.
 fn limit(root: &mut ConfigSection, text: &str) -> Result<(), UsageError> {
     let Some((name, value)) = text.split_once('=') else {
         return Err(UsageError(format!("--limit {text:?} must be NAME=VALUE")));
@@ -109,7 +109,7 @@ fn limit(root: &mut ConfigSection, text: &str) -> Result<(), UsageError> {
     Ok(())
 }
 
-/// The values of a flag, in their order.
+/// The values of a flag, in order.
 fn all<'m>(flags: &'m ArgMatches, name: &str) -> impl Iterator<Item = &'m str> + use<'m> {
     flags.get_many::<String>(name).into_iter().flatten().map(String::as_str)
 }

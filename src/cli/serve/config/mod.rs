@@ -38,7 +38,7 @@ pub use sections::{
 };
 pub use tree::ConfigSection;
 
-/// The origin of a configuration, which can be read again.
+/// The sources of a configuration, which can be read again.
 #[derive(Clone)]
 pub struct ConfigOrigin {
     /// The file, if there is one.
@@ -51,19 +51,19 @@ pub struct ConfigOrigin {
 
 /// A configuration.
 pub struct Config {
-    /// The settings, and the source of each.
+    /// The settings with their sources.
     pub root: ConfigSection,
     /// The interpreted settings.
     pub serve: Serve,
-    /// True: there is no file, or it sets nothing.
+    /// True: there is no file, or the file sets no key.
     pub is_blank: bool,
 }
 
 impl ConfigOrigin {
-    /// From the flags of `serve` and the environment of the process.
+    /// Uses the flags of `serve` and the environment of the process.
     ///
     /// # Errors
-    /// [`UsageError`]: a variable of ours that is not UTF-8.
+    /// [`UsageError`]: the value of a variable of this program is not UTF-8.
     pub fn new(flags: &ArgMatches) -> Result<ConfigOrigin, UsageError> {
         let mut variables = Vec::new();
         for (name, value) in std::env::vars_os() {
@@ -80,7 +80,7 @@ impl ConfigOrigin {
         Ok(ConfigOrigin::with(flags, Variables::new(pairs)))
     }
 
-    /// From these settings and the environment of the process, without flags.
+    /// Uses these settings and the environment of the process, without flags.
     ///
     /// # Errors
     /// As from [`ConfigOrigin::new`].
@@ -98,7 +98,7 @@ impl ConfigOrigin {
         })
     }
 
-    /// From the flags of `serve` and these variables.
+    /// Uses the flags of `serve` and these variables.
     pub fn with(flags: &ArgMatches, variables: Variables) -> ConfigOrigin {
         let of_flag = flags.get_many::<OsString>("config").and_then(|mut all| all.next_back());
         let file = of_flag.map(PathBuf::from).or_else(|| variables.config().map(PathBuf::from));
@@ -141,7 +141,7 @@ impl ConfigOrigin {
     /// Reads the whole configuration of a server before its start.
     ///
     /// # Errors
-    /// The errors of [`ConfigOrigin::read`], and authentication without any caller.
+    /// The errors of [`ConfigOrigin::read`], and authentication that admits no caller.
     pub fn read_to_start(&self) -> Result<Config, UsageError> {
         let config = self.read()?;
         let known = sections::check_known(&config.root, config.serve.auth.as_ref());
@@ -152,7 +152,7 @@ impl ConfigOrigin {
     /// Loads the agents of a configuration; a remote agent in `running` is reused.
     ///
     /// # Errors
-    /// [`UsageError`]: an invalid script.
+    /// [`UsageError`]: an agent cannot be loaded.
     pub fn agents(
         &self,
         config: &Config,
@@ -163,8 +163,8 @@ impl ConfigOrigin {
             .map_err(|(spec, message)| self.line(&Wrong { message, ..spec.at.clone() }))
     }
 
-    /// As [`ConfigOrigin::agents`], with the agents of `own` first; if `own` has some, the
-    /// configuration needs none.
+    /// As [`ConfigOrigin::agents`], with the agents of `own` first. If `own` is not empty, the
+    /// configuration needs no agents.
     ///
     /// # Errors
     /// As from [`ConfigOrigin::agents`].
@@ -186,7 +186,7 @@ impl ConfigOrigin {
         UsageError(wrong.line(&self.name()))
     }
 
-    /// An error of the server as a whole in one line.
+    /// An error of the whole server in one line.
     pub fn server_line(&self, error: &ServerError) -> String {
         match &self.file {
             Some(_) => format!("{}: {error}", self.name()),
@@ -206,7 +206,7 @@ impl ConfigOrigin {
 /// The text of a file.
 ///
 /// # Errors
-/// One line: it cannot be read, is longer than 1 MiB, or has no end.
+/// One line: the file cannot be read, is longer than 1 MiB, or does not end.
 pub fn text(path: &Path) -> Result<String, String> {
     file::read_text(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }

@@ -35,7 +35,7 @@ fn property(key: &Key) -> Value {
         Shape::Whole { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
         Shape::Measure(unit) => measure(*unit),
         Shape::Text | Shape::Path => json!({"type": "string"}),
-        // A variable may stand for any of them.
+        // A variable may replace any of the words.
         Shape::Choice(words) => json!({"type": "string", "anyOf": [{"enum": words}, variable()]}),
         Shape::Texts | Shape::Paths => texts(),
         Shape::Numbers => {
@@ -75,7 +75,7 @@ fn measure(unit: Unit) -> Value {
     json!({"anyOf": [{"type": "integer", "minimum": 1}, text, variable()]})
 }
 
-/// The default of a key, if it can be written.
+/// The default of a key, if TOML can express it.
 fn default(key: &Key) -> Option<Value> {
     let whole = format!("it = {}", key.default);
     let table: Map<String, Value> = toml::from_str(&whole).ok()?;

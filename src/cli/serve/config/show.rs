@@ -1,5 +1,5 @@
-//! `config show`: the settings, and the source of each. The output is a valid configuration with a
-//! comment after each value; secrets are omitted.
+//! `config show`: the settings, and the source of each setting. The output is a valid configuration
+//! with a comment after each value; secrets are omitted.
 
 use std::{collections::HashMap, fmt::Write};
 
@@ -14,7 +14,7 @@ use super::{
 /// The text of an unset value, and its source.
 type BuiltIn = (String, &'static str);
 
-/// The settings in force.
+/// The settings in effect.
 pub fn show(origin: &ConfigOrigin, config: &Config, agents: &[Loaded]) -> String {
     let mut shown = ShownConfig { text: String::new(), file: origin.name() };
     let serve = &config.serve;
@@ -88,7 +88,7 @@ pub fn show(origin: &ConfigOrigin, config: &Config, agents: &[Loaded]) -> String
     shown.text
 }
 
-/// The default quota of each caller: a server with authentication gives each caller a share.
+/// The default quota of each caller: with authentication, each caller has a share.
 fn shares(serve: &Serve) -> HashMap<String, BuiltIn> {
     let has_client_ca = serve.tls.as_ref().is_some_and(|files| files.client_ca.is_some());
     if serve.auth.is_none() && (!has_client_ca || serve.anonymous) {
@@ -106,7 +106,7 @@ fn shares(serve: &Serve) -> HashMap<String, BuiltIn> {
     all.into_iter().map(|(name, most, unit)| (name.to_owned(), said(most, unit))).collect()
 }
 
-/// Content of an agent's card in addition to the configuration.
+/// Members of an agent's card that the configuration does not set.
 fn profile(profile: &Profile) -> Vec<(&'static str, BuiltIn)> {
     let list = |items: &[String]| array(items.iter().map(String::as_str));
     vec![
@@ -166,7 +166,7 @@ impl ShownConfig {
         }
     }
 
-    /// The tables of a section that may occur several times.
+    /// The tables of the sections that may occur several times.
     fn inner_tables(
         &mut self,
         section: Option<&ConfigSection>,
@@ -209,7 +209,7 @@ impl ShownConfig {
         self.row(name, &text, source);
     }
 
-    /// Several tables of one name.
+    /// The tables of several sections with one name.
     fn tables(&mut self, path: &str, sections: &[ConfigSection]) {
         for section in sections {
             self.line(&format!("\n[[{path}]]"));
@@ -234,7 +234,7 @@ fn array<'a>(items: impl Iterator<Item = &'a str>) -> String {
     format!("[{}]", items.map(quoted).collect::<Vec<_>>().join(", "))
 }
 
-/// A name as a key of TOML.
+/// A name as a key of TOML, quoted if it has a dot.
 fn key_name(name: &str) -> String {
     if name.contains('.') { quoted(name) } else { name.to_owned() }
 }

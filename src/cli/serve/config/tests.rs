@@ -109,9 +109,9 @@ fn what_is_wrong_is_said_in_one_line() {
         ("serve --interfaces=", "unknown interface \"\""),
         ("serve --interfaces jsonrpc,jsonrpc", "jsonrpc is listed twice"),
         ("serve --interfaces http+json=h:1", "begin with http:// or https://"),
-        ("serve --allow-host a.example:80", "not a name or address without a port"),
-        ("serve --ws-origin a.example", "not https://host:port or *"),
-        ("serve --ws-origin https://a.example/", "not https://host:port or *"),
+        ("serve --allow-host a.example:80", "must be a name or address, without a port"),
+        ("serve --ws-origin a.example", "must be https://host:port or *"),
+        ("serve --ws-origin https://a.example/", "must be https://host:port or *"),
     ] {
         let line = serve(words).err().unwrap();
         assert!(line.contains(said) && !line.contains('\n'), "{words}: {line}");
@@ -293,7 +293,7 @@ fn what_is_wrong_in_a_file_has_its_line_and_a_suggestion() {
         ("card = \"hybird\"", "must be one of v1, v03, hybrid; did you mean hybrid?"),
         ("tenants = \"all\"", "must be \"any\" or an array of strings"),
         ("tenants = [\"a\",\n\"b c\"]", "p.toml:2: tenants: \"b c\" must be any, or have only"),
-        ("allow_hosts = [\"a\",\n\n\"b:80\"]", "p.toml:3: allow_hosts: \"b:80\" is not a name"),
+        ("allow_hosts = [\"a\",\n\n\"b:80\"]", "p.toml:3: allow_hosts: \"b:80\" must be a name"),
         ("interfaces = [\"json-rpc\"]", "did you mean jsonrpc?"),
         ("memory = \"much\"", "p.toml:1: memory: \"much\" is not a size"),
         ("memory = \"1M\"", "p.toml:1: memory: "),
@@ -452,7 +452,7 @@ fn variables_go_before_the_file() {
             "PEREGRINE_AGENTS_BOB_VERSION=9.9",
             "PEREGRINE_AGENTS_ZOE_PROVIDER_ORGANIZATION=Acme",
             "PEREGRINE_AGENTS_ZOE_PROVIDER_URL=https://acme.example",
-            // These belong to other programs.
+            // Variables of other programs.
             "PEREGRINE_CONFIG=x",
             "PEREGRINE_VERSION=1",
             "PEREGRINE_PORT_3000_TCP=tcp://10.0.0.1:3000",
@@ -634,7 +634,7 @@ fn a_place_that_is_named_for_a_key_takes_its_value() {
     }
 }
 
-/// The string literals of a source, without those of its tests and comments.
+/// The string literals of a source, except those of tests and comments.
 fn literals(source: &str) -> Vec<String> {
     let source = source.split("#[cfg(test)]").next().unwrap_or_default();
     let lines = source.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -661,7 +661,7 @@ fn long_flags(command: &clap::Command, all: &mut Vec<String>) {
     command.get_subcommands().for_each(|inner| long_flags(inner, all));
 }
 
-/// Whether this is the path of a key or of a section, relative to these keys.
+/// Whether this is the path of a key or a section below these keys.
 fn is_key(keys: &'static [tree::Key], path: &[&str]) -> bool {
     let Some((first, rest)) = path.split_first() else { return true };
     let Some(key) = keys.iter().find(|key| key.name == *first) else { return false };
@@ -682,7 +682,7 @@ fn every_flag_and_key_that_a_text_names_exists() {
     }
     let mut flags = Vec::new();
     long_flags(&crate::cli::command::tree(), &mut flags);
-    // A flag of curl, in the call of the banner.
+    // An option of curl, in the call of the banner.
     flags.push("unix-socket".to_owned());
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_.[]-".contains(c);
     // `--tls-*` stands for several flags.

@@ -15,7 +15,7 @@ pub(super) fn path(base: &str, name: &str) -> String {
 
 /// Checks the members of one object, and of the objects in it.
 ///
-/// Depth: the tables are no deeper than three.
+/// Recursion depth: the tables have at most three levels.
 pub(super) fn object(
     base: &str,
     members: &Map<String, Value>,
@@ -104,7 +104,7 @@ fn value_of(
     }
 }
 
-/// A2A 1.0 §5.7: a required array has an entry. The example of §8.4 has none in `skills`.
+/// A2A 1.0 §5.7: a required array has an entry. `skills` is empty in the example of §8.4.
 fn empty(
     at: &str,
     is_empty: bool,

@@ -1,14 +1,14 @@
 //! Checks a card strictly against its specification.
 //!
 //! Invariant: the reader is lenient, the linter is not. An error breaks a rule of the
-//! specification; a warning is allowed but fails with some client. Each finding names its member
-//! and its clause. A card is checked as its own generation: 0.1, 0.3, 1.0, or a hybrid for clients
-//! of both.
+//! specification; a warning marks an allowed form that some clients reject. Each finding names the
+//! member and the clause. A card is checked as its own generation: 0.1, 0.3, 1.0, or a hybrid for
+//! clients of 0.3 and 1.0.
 //!
-//! Every error of a2a-lint 0.1.1, which supports cards of 0.3, is also one here on a card of 0.3.
-//! In addition, `tags` of a skill are required, as in the schema of 0.3. a2a-lint also rejects
-//! every card of 1.0, because `url` and the `type` of schemes are missing, and every binding that
-//! is named by a URI (A2A 1.0 §5.8): these are not errors here.
+//! Every error that a2a-lint 0.1.1 reports on a card of 0.3, its only generation, is an error here,
+//! too. In addition, `tags` of a skill are required, as in the schema of 0.3. a2a-lint also rejects
+//! every card of 1.0, because `url` and the `type` of schemes are missing, and every binding with a
+//! URI as its name (A2A 1.0 §5.8): these are not errors here.
 
 mod check;
 mod rules;
@@ -36,7 +36,7 @@ use super::{
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FindingLevel {
-    /// It is allowed, or only advised against, and some clients fail on it.
+    /// Allowed, or only discouraged, but some clients reject it.
     Warning,
     /// The specification forbids it.
     Error,
@@ -45,15 +45,15 @@ pub enum FindingLevel {
 /// One problem of a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardFinding {
-    /// Its severity.
+    /// The severity.
     pub level: FindingLevel,
-    /// The member, as `skills[0].id`; empty: the card.
+    /// The path of the member, such as `skills[0].id`; empty: the card.
     pub member: String,
     /// The problem, in one sentence.
     pub message: String,
     /// The clause of the specification: `A2A 1.0 §4.4.1`.
     pub clause: &'static str,
-    /// True: it breaks the schema, which covers only members and their types.
+    /// True: the card breaks the schema, which covers only members and their types.
     pub is_of_schema: bool,
 }
 
@@ -115,7 +115,7 @@ impl LintForm {
     }
 }
 
-/// The findings so far: no duplicates, and of each level at most [`FINDINGS_MAX`].
+/// The findings so far, without duplicates: at most [`FINDINGS_MAX`] of each level.
 #[derive(Default)]
 struct Findings {
     list: Vec<CardFinding>,
@@ -156,17 +156,17 @@ impl Findings {
     }
 }
 
-/// Maximum findings of each level: more of them tell nothing new.
+/// Maximum findings of each level; more would not help the reader.
 const FINDINGS_MAX: usize = 1_000;
 
-/// All findings of a card, errors first, in the order of its members.
+/// All findings of a card: errors first, then warnings, each in the order of the checks.
 ///
-/// `json` is the document, within the limits of [`AgentCard::read`]; `card_url` is the URL that it
-/// came from, if any.
+/// `json` is the document, within the limits of [`AgentCard::read`]; `card_url` is the URL of the
+/// card, if any.
 pub fn lint(json: &[u8], card_url: Option<&HttpUrl>) -> Vec<CardFinding> {
     let mut findings = Findings::default();
     if without_mark(json).len() < json.len() {
-        const MARK: &str = "a byte order mark (EF BB BF) precedes it, which some clients reject";
+        const MARK: &str = "starts with a byte order mark (EF BB BF), which some clients reject";
         findings.warn("", "RFC 8259 §8.1", MARK);
     }
     match json::read(json, CARD_BYTES_MAX, CARD_DEPTH_MAX) {
@@ -205,7 +205,7 @@ fn lint_card(card: &Value, json: &[u8], card_url: Option<&HttpUrl>, findings: &m
     security::requirements(members, form, findings);
     rules::all(members, form, card_url, findings);
     signatures::all(members, form, findings);
-    // An unreadable card is an error of every rule.
+    // A card that cannot be read has an error, even if no rule has found one.
     if let Err(error) = AgentCard::read(json)
         && findings.errors == 0
     {

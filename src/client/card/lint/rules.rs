@@ -145,7 +145,7 @@ fn interfaces_v0(
             }
             Some(_) if of_url().any(|(_, one)| transport(one).eq_ignore_ascii_case(binding)) => {}
             Some((at, one)) => {
-                let message = format!("{at} has the same url with {}", transport(one));
+                let message = format!("{at} has the same url, but transport {}", transport(one));
                 findings.error("preferredTransport", "A2A 0.3 §5.6.3", message);
             }
         }
@@ -199,7 +199,7 @@ fn interface(
     }
     let clause = members.url_clause;
     if known == Some(Binding::Grpc) && url.contains("://") {
-        let message = "gRPC is reached at host:port, without a scheme";
+        let message = "gRPC needs host:port, without a scheme";
         findings.warn(url_member, clause, message);
     }
     let said = CardInterface {
@@ -234,15 +234,15 @@ fn interface(
     if matches!(origin.host_name(), "0.0.0.0" | "::") {
         findings.warn(url_member, clause, "no client can call the address 0.0.0.0 or ::");
     } else if origin.is_loopback() && card_url.is_some_and(|card| !card.origin.is_loopback()) {
-        findings.warn(url_member, clause, "names this machine, but the card came from another");
+        findings.warn(url_member, clause, "is this machine, but the card came from another host");
     }
     let is_ws = ["ws://", "wss://"].iter().any(|scheme| url.starts_with(scheme));
     if known.is_some() && is_ws != (known == Some(Binding::WebSocket)) {
-        findings.warn(url_member, clause, format!("{binding} does not allow such URLs"));
+        findings.warn(url_member, clause, format!("the scheme does not fit {binding}"));
     }
 }
 
-/// The end of a path that belongs to one operation instead of an interface (A2A 1.0 §11.3).
+/// The end of a path, if it names one operation instead of an interface (A2A 1.0 §11.3).
 fn operation_of(url: &HttpUrl, binding: Binding) -> Option<&'static str> {
     const OPERATIONS: [&str; 6] = [
         "/message:send",
@@ -301,7 +301,7 @@ fn modes(
     }
 }
 
-/// RFC 9110 §8.3.1, and ranges of RFC 9110 §12.5.1, with any parameters.
+/// A media type (RFC 9110 §8.3.1) or a range (RFC 9110 §12.5.1), with any parameters.
 fn is_media_type(text: &str) -> bool {
     let essence = text.split(';').next().unwrap_or_default().trim();
     let is_token = |part: &str| {

@@ -1,5 +1,5 @@
-//! The members of cards and their types, as the proto of 1.0 and the schema of 0.3 and 0.1 have
-//! them (wire §1.6).
+//! The members of cards and their types, as in the proto of 1.0 and in the schemas of 0.3 and 0.1
+//! (wire §1.6).
 
 /// The type of a member.
 #[derive(Clone, Copy)]
@@ -8,10 +8,10 @@ pub(super) enum MemberType {
     Flag,
     /// An array of strings.
     Texts,
-    /// A table of objects by name, or one free object.
+    /// A map of objects by name, or an object with any members.
     Object,
     Inner(&'static CardTable),
-    /// An array of objects of this kind.
+    /// An array of objects with this table.
     List(&'static CardTable),
     /// An array; another rule checks its entries.
     Array,
@@ -22,7 +22,7 @@ pub(super) enum MemberType {
 pub(super) enum MemberNeed {
     /// Required, and not empty.
     Filled,
-    /// Required; an empty one gives a warning.
+    /// Required; an empty value gives a warning.
     There,
     /// Optional.
     Free,

@@ -68,7 +68,7 @@ fn schemes(card: &Map<String, Value>) -> impl Iterator<Item = (String, &Value)> 
     named.map(|(name, value)| (path("securitySchemes", name), value))
 }
 
-/// Schemes in the wrappers of 1.0.
+/// Checks schemes in the wrappers of 1.0.
 pub(super) fn schemes_v1(card: &Map<String, Value>, form: LintForm, findings: &mut Findings) {
     for (at, value) in schemes(card) {
         let Some(said) = CardObject::of(&at, value).filter(CardObject::is_object) else {
@@ -101,7 +101,7 @@ pub(super) fn schemes_v1(card: &Map<String, Value>, form: LintForm, findings: &m
     }
 }
 
-/// Schemes by `type`; on a card of 0.3 in the JSON of its proto, in wrappers.
+/// Checks schemes with a `type`. On a card of 0.3, wrappers as in its proto give a warning.
 pub(super) fn schemes_v0(card: &Map<String, Value>, form: LintForm, findings: &mut Findings) {
     for (at, value) in schemes(card) {
         let Some(said) = CardObject::of(&at, value).filter(CardObject::is_object) else {
@@ -119,7 +119,7 @@ pub(super) fn schemes_v0(card: &Map<String, Value>, form: LintForm, findings: &m
                     flows(&said, V03, false, findings);
                 }
             }
-            // Clients of 0.3 find nothing there; clients of 1.0 do.
+            // Clients of 0.3 cannot read the scheme, clients of 1.0 can.
             (None, true) => {
                 let message = "has the form of the proto, which some clients of 0.3 cannot read";
                 if form == LintForm::V03 {
@@ -151,7 +151,7 @@ fn location(said: &CardObject<'_>, name: &str, clause: &'static str, findings: &
     }
 }
 
-/// The flows of OAuth 2.0: 1.0 has room for one, and advises against two of them.
+/// Checks the flows of OAuth 2.0: 1.0 allows one flow, and discourages implicit and password.
 fn flows(said: &CardObject<'_>, clause: &'static str, is_v1: bool, findings: &mut Findings) {
     let at = said.path("flows");
     let Some(flows) = said.object("flows") else {
@@ -181,7 +181,7 @@ fn flows(said: &CardObject<'_>, clause: &'static str, is_v1: bool, findings: &mu
         for name in urls {
             let url = flow.text(name).and_then(|url| HttpOrigin::parse(&url).ok());
             if url.is_some_and(|url| !url.origin.is_secure() && !url.origin.is_loopback()) {
-                findings.warn(&flow.path(name), clause, "secrets would be sent there without TLS");
+                findings.warn(&flow.path(name), clause, "clients would send secrets without TLS");
             }
         }
         if flow.get("scopes").is_none_or(|scopes| !scopes.is_object()) {
@@ -190,7 +190,7 @@ fn flows(said: &CardObject<'_>, clause: &'static str, is_v1: bool, findings: &mu
     }
 }
 
-/// Every required scheme is declared.
+/// Checks that every required scheme is declared.
 pub(super) fn requirements(card: &Map<String, Value>, form: LintForm, findings: &mut Findings) {
     let of_skill = card.get("skills").and_then(Value::as_array).into_iter().flatten().enumerate();
     let mut places = vec![(String::new(), card)];
@@ -221,7 +221,7 @@ pub(super) fn requirements(card: &Map<String, Value>, form: LintForm, findings: 
                 }
             }
             if form == LintForm::V1 && name == "security" && base.is_empty() {
-                let message = "A2A 1.0 calls it securityRequirements";
+                let message = "is called securityRequirements in A2A 1.0";
                 findings.warn(name, V1, message);
             }
         }

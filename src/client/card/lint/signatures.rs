@@ -1,4 +1,4 @@
-//! Whether signatures have a valid form (A2A 1.0 §8.4, RFC 7515); nothing is verified here.
+//! Checks the form of signatures (A2A 1.0 §8.4, RFC 7515) without verifying them.
 
 use serde_json::{Map, Value};
 
@@ -27,7 +27,7 @@ pub(super) fn all(card: &Map<String, Value>, form: LintForm, findings: &mut Find
         match text("alg") {
             None => findings.error(&member, clause, "its header has no alg"),
             Some(alg) if alg == "none" || alg.starts_with("HS") => {
-                let message = format!("alg {alg} uses no key, so it proves nothing");
+                let message = format!("alg {alg} proves nothing, because it uses no key pair");
                 findings.error(&member, clause, message);
             }
             Some(_) => {}

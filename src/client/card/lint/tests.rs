@@ -41,7 +41,7 @@ fn changed(from: &str, to: &str) -> String {
 
 #[test]
 fn every_error_of_a2a_lint_is_one_of_ours() {
-    // A2A 0.3 requires it and a2a-lint only advises it.
+    // A2A 0.3 requires `tags`; a2a-lint only recommends them.
     let ours_alone = ["skills[0].tags"];
     let json = include_str!("../../../../tests/data/cards/a2a_lint.json");
     let cases: Vec<Value> = serde_json::from_str(json).unwrap();
@@ -81,12 +81,12 @@ fn what_the_schema_requires_is_an_error_with_its_clause() {
     let shown: Vec<String> = findings.iter().map(CardFinding::to_string).collect();
     let missing = "required and missing (A2A 1.0 §4.4.1)";
     assert_eq!(shown[0], format!("error: name: {missing}"));
-    let of_interface = "error: supportedInterfaces[0].url: it is a number, not a string";
+    let of_interface = "error: supportedInterfaces[0].url: a number, not a string";
     assert!(shown.contains(&format!("{of_interface} (A2A 1.0 §4.4.6)")), "{shown:#?}");
     for member in ["description", "version", "defaultInputModes", "defaultOutputModes", "skills"] {
         assert!(shown.contains(&format!("error: {member}: {missing}")), "{member}");
     }
-    let capabilities = "error: capabilities: it is an array, not an object (A2A 1.0 §4.4.1)";
+    let capabilities = "error: capabilities: an array, not an object (A2A 1.0 §4.4.1)";
     assert!(shown.contains(&capabilities.to_owned()));
     assert!(validate(v1(r#","extra":1"#).as_bytes()).is_empty());
     assert_eq!(errors(&validate(b"[]")), [""]);

@@ -16,9 +16,9 @@ pub enum SignedForm {
     Strict,
     /// All members, as received.
     AsServed,
-    /// Without empty members, as the SDKs make it.
+    /// Without empty members, as the SDKs write it.
     Cleaned,
-    /// The same with escapes for non-ASCII characters, as the Python SDK made it up to 1.1.
+    /// The same with escapes for non-ASCII characters, as the Python SDK wrote it up to 1.1.
     CleanedEscaped,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for SignedForm {
     }
 }
 
-/// The payloads of a card, each form that differs from those before it.
+/// The payloads of a card: each form with a payload that differs from the previous ones.
 pub(super) fn payloads(card: &AgentCard) -> Vec<(SignedForm, Vec<u8>)> {
     let unsigned = |json: &str| {
         let mut value: Value = serde_json::from_str(json).unwrap_or_default();
@@ -61,14 +61,14 @@ pub(super) fn payloads(card: &AgentCard) -> Vec<(SignedForm, Vec<u8>)> {
     payloads
 }
 
-/// RFC 8785. It cannot fail: all numbers are finite and all keys are strings.
+/// Serializes by RFC 8785. Cannot fail: all numbers are finite and all keys are strings.
 fn jcs(value: &Value) -> Vec<u8> {
     serde_json_canonicalizer::to_vec(value).unwrap_or_default()
 }
 
-/// Without empty texts, arrays and objects, and without `null`; `None`: it is one of these.
+/// The value without empty texts, arrays and objects, and without `null`; `None`: nothing remains.
 ///
-/// Depth: that of a card, 64.
+/// Recursion depth: at most the depth of a card, 64.
 fn cleaned(value: &Value) -> Option<Value> {
     match value {
         Value::Null => None,
@@ -87,7 +87,7 @@ fn cleaned(value: &Value) -> Option<Value> {
     }
 }
 
-/// As Python's `json.dumps` writes it: only ASCII, in UTF-16 code units.
+/// Escapes like Python's `json.dumps`: other characters than ASCII as UTF-16 code units.
 fn escaped(canonical: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(canonical);
     let mut out = Vec::with_capacity(canonical.len());

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::auth::jws::{DocumentKey, JwsAlgorithm, PublicKey, pem_sections, read_jwk, read_spki};
 
-/// The algorithm of this name, if it is one for cards.
+/// The algorithm of this name; `None`: it is unknown or not for cards.
 pub(super) fn algorithm(name: &str) -> Option<JwsAlgorithm> {
     let is_used =
         |algorithm: &JwsAlgorithm| !algorithm.is_symmetric() && *algorithm != JwsAlgorithm::Es512;
@@ -17,14 +17,14 @@ pub(super) fn algorithm(name: &str) -> Option<JwsAlgorithm> {
 #[derive(Clone, Debug, Default)]
 pub struct CardKeys(Vec<DocumentKey>);
 
-/// Why a document holds no keys.
+/// Why the keys of a document cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyError {
-    /// It is neither a JWK (set) nor PEM.
+    /// The document is neither a JWK (set) nor PEM.
     Unreadable,
-    /// It has no public key of a known kind: P-256, P-384, Ed25519, RSA.
+    /// The document has no public key of a known kind: P-256, P-384, Ed25519, RSA.
     NoKey,
-    /// It has more keys than this.
+    /// The document has more keys than this.
     TooMany(usize),
 }
 
@@ -68,7 +68,7 @@ impl CardKeys {
         }
     }
 
-    /// The keys with this `kid` that fit the algorithm; a key without a name fits any `kid`.
+    /// The keys with this `kid` that fit the algorithm; a key without a `kid` fits any.
     pub(super) fn fitting(
         &self,
         kid: Option<&str>,

@@ -2,9 +2,9 @@
 //! of the caller.
 //!
 //! Invariant: keys come only from the caller: `jku` is never followed, and a key in a signature's
-//! header is ignored. The key decides which algorithms fit, not the signature; `none` and the HMACs
-//! fit no key. A card of 1.0 is verified in the form in which it was read, so that a signature
-//! covers everything that a client acts on.
+//! header is ignored. The key, not the signature, decides which algorithms fit; `none` and the
+//! HMACs fit no key. A card of 1.0 is verified in the form in which it was read, so that a
+//! signature covers every member that a client uses.
 
 mod form;
 mod key;
@@ -29,12 +29,12 @@ pub use crate::client::signing_key::{SIGNING_KEYS_MAX, SigningKeyError};
 pub enum SignatureOutcome {
     /// A signature is valid.
     Verified {
-        /// The `kid` of its header; empty: it has none.
+        /// The `kid` of the signature's header; empty: absent.
         kid: String,
-        /// The form of the card that it covers.
+        /// The form of the card that the signature covers.
         form: SignedForm,
     },
-    /// There are signatures, but no valid one.
+    /// The card has signatures, but none is valid.
     Unverifiable(WhyUnverifiable),
     /// The card is not signed, which is allowed.
     Absent,
@@ -43,9 +43,9 @@ pub enum SignatureOutcome {
 /// Why a card that must be signed is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignatureError {
-    /// It is not signed.
+    /// The card is not signed.
     Absent,
-    /// No key of the caller has signed it, or it was changed after signing
+    /// No key of the caller has signed the card, or the card was changed after signing
     /// ([`WhyUnverifiable::Mismatch`]).
     Unverifiable(WhyUnverifiable),
 }
@@ -63,16 +63,16 @@ impl fmt::Display for SignatureError {
 
 impl std::error::Error for SignatureError {}
 
-/// Why no signature is valid: of several reasons the one closest to success.
+/// Why no signature is valid; of several reasons, the one closest to success.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WhyUnverifiable {
     /// The signature has an invalid form; the problem.
     Malformed(&'static str),
-    /// Its algorithm proves nothing, or is unknown.
+    /// The algorithm proves nothing, or is unknown.
     Algorithm(String),
     /// No key of the caller has this `kid` and fits the algorithm.
     NoKey(String),
-    /// The key does not verify it: the card was changed, or signed with another key.
+    /// No fitting key verifies the signature: the card was changed, or signed with another key.
     Mismatch(String),
 }
 
@@ -93,7 +93,7 @@ impl fmt::Display for WhyUnverifiable {
         match self {
             WhyUnverifiable::Malformed(what) => f.write_str(what),
             WhyUnverifiable::Algorithm(name) => write!(f, "the algorithm {name:?} is not accepted"),
-            WhyUnverifiable::NoKey(kid) => write!(f, "no key was given for kid {kid:?}"),
+            WhyUnverifiable::NoKey(kid) => write!(f, "no trusted key fits kid {kid:?}"),
             WhyUnverifiable::Mismatch(kid) => {
                 write!(f, "the signature for kid {kid:?} does not match the card")
             }
@@ -117,7 +117,7 @@ pub fn verify(card: &AgentCard, keys: &CardKeys) -> SignatureOutcome {
             Err(why) => worst = worst.max(Some(why)),
         }
     }
-    let why = worst.unwrap_or(WhyUnverifiable::Malformed("it has no signature"));
+    let why = worst.unwrap_or(WhyUnverifiable::Malformed("the card has no signature"));
     SignatureOutcome::Unverifiable(why)
 }
 

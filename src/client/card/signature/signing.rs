@@ -2,7 +2,7 @@
 //!
 //! Invariant: a card is signed in the forms that readers verify: first the members of 1.0, as the
 //! specification requires; the served document, if it has other members; and the form without empty
-//! members, as the SDKs make it.
+//! members, as the SDKs write it.
 
 use std::fmt;
 
@@ -55,8 +55,8 @@ impl Default for SigningKeys {
 }
 
 impl SigningKeys {
-    /// Adds the first private key of a document in PEM (PKCS#8), under this name or, without one,
-    /// under its thumbprint (RFC 7638).
+    /// Adds the first private key of a document in PEM (PKCS#8) with this name; the default is the
+    /// key's thumbprint (RFC 7638).
     ///
     /// # Errors
     /// [`SigningKeyError`].

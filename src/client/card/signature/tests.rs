@@ -1,4 +1,4 @@
-//! Signatures of the Python SDK, and signatures made here.
+//! Signatures of the Python SDK, and signatures created here.
 
 use ring::{
     rand::SystemRandom,
@@ -120,7 +120,8 @@ fn each_form_is_told_and_the_strict_one_is_first() {
     let form = SignedForm::AsServed;
     let verified = SignatureOutcome::Verified { kid: "ed".to_owned(), form };
     assert_eq!(signer.outcome(&vendor, &[signature]), verified);
-    // A2A 1.0 §8.4.1: required members are present even if empty, and `false` if the card has it.
+    // A2A 1.0 §8.4.1: required members are present even if empty, other members if the card has
+    // them.
     let strict = concat!(
         r#"{"capabilities":{"streaming":false},"defaultInputModes":[],"#,
         r#""defaultOutputModes":["a/b"],"description":"","name":"Ä","skills":[],"#,

@@ -1,7 +1,8 @@
 //! One token for all calls of a client.
 //!
-//! Invariant: at most one call fetches a token at a time. Calls that need it wait for this attempt
-//! and share its result, success or error. If the fetching call is dropped, another one continues.
+//! Invariant: at most one call at a time fetches a token. Other calls that need the token wait for
+//! this attempt and share its result, success or error. If the fetching call is dropped, a waiting
+//! call starts a new attempt.
 
 use std::{
     future::poll_fn,
@@ -50,7 +51,7 @@ pub struct TokenCache {
 #[derive(Default)]
 struct CacheState {
     held: Option<Arc<HeldToken>>,
-    /// The number of finished attempts, and the error of the last one.
+    /// The number of finished attempts; `failure` is the error of the last attempt.
     attempts: u64,
     failure: Option<OAuthError>,
     is_busy: bool,
@@ -59,7 +60,7 @@ struct CacheState {
     waiting: Vec<Waker>,
 }
 
-/// The current attempt; dropping it before its end lets another call begin one.
+/// The current attempt; when it is dropped, another call may start one.
 struct Attempt<'c>(&'c TokenCache);
 
 impl Drop for Attempt<'_> {
@@ -73,7 +74,7 @@ impl Drop for Attempt<'_> {
 }
 
 impl TokenCache {
-    /// With an earlier token, which may have expired.
+    /// A cache with an earlier token, which may have expired.
     pub fn with(token: Token) -> Result<TokenCache, OAuthError> {
         let held = Some(Arc::new(HeldToken::new(token)?));
         Ok(TokenCache { state: Mutex::new(CacheState { held, ..CacheState::default() }) })
@@ -110,7 +111,7 @@ impl TokenCache {
         }
     }
 
-    /// Drops a token that the server rejected (401): the next call fetches another one.
+    /// Drops a token that the server rejected (401): the next call fetches a new one.
     pub fn forget(&self, refused: &Arc<HeldToken>) {
         let mut state = self.lock();
         if state.held.as_ref().is_some_and(|held| Arc::ptr_eq(held, refused)) {
@@ -119,11 +120,11 @@ impl TokenCache {
     }
 
     fn lock(&self) -> MutexGuard<'_, CacheState> {
-        // No thread panics while holding it, and every state is whole.
+        // No thread panics while it holds the lock, and every state is consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The result of the attempt after the first `attempts`; `None`: it was dropped.
+    /// The result of the attempt after the first `attempts`; `None`: this attempt was dropped.
     async fn wait(&self, attempts: u64) -> Option<Result<Arc<HeldToken>, OAuthError>> {
         poll_fn(|cx| {
             let mut state = self.lock();

@@ -10,7 +10,7 @@ use crate::{
 use super::{AuthorizationServer, OAuthError};
 
 /// The URLs of an issuer's metadata, in the order of the requests: RFC 8414 §3.1 puts the issuer's
-/// path after the well-known one, OpenID Connect Discovery §4.1 before it.
+/// path after the well-known path, OpenID Connect Discovery §4.1 before it.
 pub fn metadata_urls(issuer: &HttpUrl) -> [HttpUrl; 2] {
     let path = issuer.path.split('?').next().unwrap_or_default().trim_end_matches('/');
     let at = |path: String| HttpUrl { origin: issuer.origin.clone(), path };
@@ -23,8 +23,9 @@ pub fn metadata_urls(issuer: &HttpUrl) -> [HttpUrl; 2] {
 /// Reads the metadata of the requested issuer.
 ///
 /// # Errors
-/// [`OAuthError::Issuer`] if it belongs to another issuer (RFC 8414 §3.3),
-/// [`OAuthError::PlainHttp`] if it points from `https` to `http`, [`OAuthError::Unreadable`].
+/// [`OAuthError::Issuer`] if the metadata belongs to another issuer (RFC 8414 §3.3),
+/// [`OAuthError::PlainHttp`] if an `https` issuer names an `http` endpoint,
+/// [`OAuthError::Unreadable`].
 pub fn read_metadata(body: &[u8], issuer: &HttpUrl) -> Result<AuthorizationServer, OAuthError> {
     let said = serde_json::from_slice::<Value>(without_mark(body)).ok().filter(Value::is_object);
     let said = said.ok_or(OAuthError::Unreadable("the metadata is not a JSON object"))?;

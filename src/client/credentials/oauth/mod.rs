@@ -30,9 +30,9 @@ pub use run::{
 /// A client as registered at its authorization server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OAuthClient {
-    /// Its id.
+    /// The id.
     pub id: String,
-    /// Its secret; a public client has none and can only use the device flow.
+    /// The secret; a public client has none and can only use the device flow.
     pub secret: Option<Secret>,
     /// The requested scopes; empty: the server's default.
     pub scopes: Vec<String>,
@@ -76,14 +76,14 @@ pub struct AuthorizationServer {
     pub device_url: Option<HttpUrl>,
 }
 
-/// Why there is no token.
+/// Why no token could be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OAuthError {
-    /// The server refused: its error code (RFC 6749 §5.2, RFC 8628 §3.5) and its description.
+    /// The server refused the request, with an error code (RFC 6749 §5.2, RFC 8628 §3.5).
     Refused {
         /// The code: `invalid_client`, `invalid_grant`, ...
         code: String,
-        /// For people; may be empty.
+        /// The server's description, for people; may be empty.
         description: String,
     },
     /// The user has not answered yet.
@@ -96,7 +96,7 @@ pub enum OAuthError {
     Expired,
     /// The response is not valid in OAuth; the reason.
     Unreadable(&'static str),
-    /// The response has this status and no error code.
+    /// The response has this status, and no error code.
     Status(u16),
     /// The secret would be sent to another machine over plain http.
     PlainHttp(HttpOrigin),
@@ -106,7 +106,7 @@ pub enum OAuthError {
     NoSecret,
     /// The server has no device flow, or its URL is missing.
     NoDeviceFlow,
-    /// There is no response.
+    /// No response was received.
     Transport(TransportError),
 }
 
@@ -131,7 +131,7 @@ impl fmt::Display for OAuthError {
                 write!(f, "the client secret would be sent to {origin} without TLS")
             }
             OAuthError::Issuer(issuer) => {
-                write!(f, "the metadata is of the issuer {issuer:?}, which was not requested")
+                write!(f, "the metadata names the issuer {issuer:?}, which was not requested")
             }
             OAuthError::NoSecret => f.write_str("the OAuth client has no secret"),
             OAuthError::NoDeviceFlow => {

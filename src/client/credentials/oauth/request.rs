@@ -13,9 +13,9 @@ use super::{AuthorizationServer, OAuthClient, OAuthError, Secret};
 pub struct OAuthRequest {
     /// The endpoint.
     pub url: HttpUrl,
-    /// Its fields.
+    /// The fields.
     pub fields: FieldLinesBuf,
-    /// Its content, a form.
+    /// The content, a form.
     pub body: String,
 }
 
@@ -46,7 +46,7 @@ impl OAuthClient {
         self.post(&server.token_url, &form)
     }
 
-    /// Requests a new token with the refresh token of the last one (RFC 6749 §6).
+    /// Requests a new token with the refresh token of the previous one (RFC 6749 §6).
     ///
     /// # Errors
     /// [`OAuthError::PlainHttp`].
@@ -83,7 +83,7 @@ impl OAuthClient {
         self.post(&server.token_url, &form)
     }
 
-    /// A form with the client's id.
+    /// Builds a POST of the form with the client's credentials.
     fn post(&self, url: &HttpUrl, form: &[(&str, &str)]) -> Result<OAuthRequest, OAuthError> {
         let origin = &url.origin;
         if !origin.is_secure() && !origin.is_loopback() && !self.allows_plain_http {
@@ -96,7 +96,7 @@ impl OAuthClient {
         body.extend_pairs(form);
         match &self.secret {
             Some(secret) if !self.authenticates_in_body => {
-                // RFC 6749 §2.3.1: each is encoded as in a form before they are joined.
+                // RFC 6749 §2.3.1: id and secret are encoded as in a form before they are joined.
                 let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
                 let pair = format!("{}:{}", encoded(&self.id), encoded(secret.expose()));
                 let value = format!("Basic {}", base64::encode(pair.as_bytes()));

@@ -1,7 +1,7 @@
 //! Responses of an authorization server.
 //!
-//! Invariant: a token is a bearer token (RFC 6750); any other type is rejected. Of an error the
-//! code is retained, and its description without control characters of terminals.
+//! Invariant: a token is a bearer token (RFC 6750); any other type is rejected. An error retains
+//! the server's code and description without control characters, which a terminal could obey.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use super::{OAuthError, Secret};
 pub struct Token {
     /// The text to send.
     pub access: Secret,
-    /// When it expires, in ms since the Unix epoch; `None`: the server does not say.
+    /// When it expires, in ms since the Unix epoch; `None`: the server does not state it.
     pub expires_at_unix_ms: Option<u64>,
     /// The refresh token.
     pub refresh: Option<Secret>,
@@ -29,7 +29,7 @@ impl Token {
     }
 }
 
-/// Ms before the expiry at which a token is renewed: 30 s, or half of its life.
+/// Ms before the expiry at which a token is renewed: 30 s, or half of its life if that is less.
 const RENEW_MS: u64 = 30_000;
 
 /// Reads the answer to a request for a token (RFC 6749 §5, RFC 8628 §3.5).
@@ -65,7 +65,7 @@ pub struct DeviceCode {
     pub device_code: Secret,
     /// The code that the user types.
     pub user_code: String,
-    /// The page on which the user types it.
+    /// The page on which the user types the code.
     pub verification_url: String,
     /// The same page with the code in its URL.
     pub verification_url_complete: Option<String>,
@@ -114,17 +114,17 @@ pub struct DevicePoll {
 }
 
 impl DevicePoll {
-    /// For codes received at `now`.
+    /// The schedule for codes received at `now`.
     pub fn new(code: &DeviceCode, now: Now) -> DevicePoll {
         let due_ms = now.mono_ms.saturating_add(code.life_ms);
         DevicePoll { interval_ms: code.interval_ms, due_ms }
     }
 
     /// When to send the next request, in ms of [`Now::mono_ms`]. `last` is the error of the
-    /// previous one.
+    /// previous request.
     ///
     /// # Errors
-    /// [`OAuthError::Expired`] if the codes have expired by then, and `last` if it is final.
+    /// [`OAuthError::Expired`] if the codes have expired by that time, and `last` if it is final.
     pub fn next_ms(&mut self, last: Option<OAuthError>, now: Now) -> Result<u64, OAuthError> {
         match last {
             None | Some(OAuthError::Pending) => {}

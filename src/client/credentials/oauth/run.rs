@@ -1,7 +1,8 @@
 //! The flows over a transport.
 //!
-//! Invariant: redirects are not followed: a secret is sent only where the caller said. An error
-//! shows no secret, even if the server repeats one. A request has `head_ms` for its whole answer.
+//! Invariant: redirects are not followed, so a secret is sent only to URLs that the caller named.
+//! An error contains no secret, even if the server repeats one. A request has `head_ms` for its
+//! whole answer.
 
 use url::form_urlencoded::byte_serialize;
 
@@ -26,7 +27,7 @@ const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
 /// A status and a body.
 type Answer = (u16, Vec<u8>);
 
-/// The endpoints of a client's source: the named ones, or those in its issuer's metadata.
+/// The endpoints of a client's source: the named URLs, or those in the issuer's metadata.
 ///
 /// # Errors
 /// [`OAuthError`]
@@ -72,8 +73,8 @@ pub async fn fetch_token<T: Transport>(
     read_token(status, &body, transport.now()).map_err(|error| client.hide(error, None))
 }
 
-/// Fetches a new token with the refresh token of the last one, which stays valid unless the server
-/// names another one (RFC 6749 §6).
+/// Fetches a new token with a refresh token, which remains valid unless the server returns another
+/// one (RFC 6749 §6).
 ///
 /// # Errors
 /// [`OAuthError`]
@@ -175,9 +176,9 @@ async fn ask<T: Transport>(
 }
 
 impl OAuthClient {
-    /// Removes a text of the error that repeats the client's secret or the `sent` one: as it is, as
-    /// encoded in a form or in `Authorization`, or its beginning at the end of the text, since long
-    /// texts were cut.
+    /// Removes a text of the error that repeats the client's secret or the secret `sent`: in plain
+    /// text, encoded as in a form or in `Authorization`, or cut off at the end of the text, because
+    /// long texts were shortened.
     pub(super) fn hide(&self, error: OAuthError, sent: Option<&Secret>) -> OAuthError {
         let OAuthError::Refused { mut code, mut description } = error else { return error };
         let secrets = self.secret.iter().chain(sent).map(Secret::expose);
@@ -201,9 +202,9 @@ impl OAuthClient {
     }
 }
 
-/// Whether the text contains a secret, or ends with the beginning of one.
+/// Whether the text contains a secret, or ends with the first bytes of one.
 fn repeats(text: &str, secret: &str) -> bool {
-    /// A shorter beginning could be part of any word.
+    /// A shorter prefix could be part of any word.
     const BEGUN_BYTES_MIN: usize = 4;
     let mut begun = BEGUN_BYTES_MIN..secret.len();
     text.contains(secret) || begun.any(|len| secret.get(..len).is_some_and(|b| text.ends_with(b)))

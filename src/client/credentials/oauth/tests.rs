@@ -105,12 +105,12 @@ impl Transport for Script {
     }
 }
 
-/// Nothing here waits except for the test itself.
+/// The script answers at once, so a future is ready at its first poll.
 fn run<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
-        Poll::Pending => panic!("it waits"),
+        Poll::Pending => panic!("the future is pending"),
     }
 }
 
@@ -144,7 +144,7 @@ fn a_client_authenticates_in_the_head_or_in_the_body() {
     let request = client().client_credentials(&server()).unwrap();
     assert_eq!(request.body, "grant_type=client_credentials&scope=a+b");
     let fields = str::from_utf8(request.fields.get().lines()).unwrap().to_owned();
-    // "i+d:s+e%3Ac"
+    // The base64 text of "i+d:s+e%3Ac".
     assert!(fields.contains("Authorization: Basic aStkOnMrZSUzQWM=\r\n"), "{fields}");
     let in_body = OAuthClient { authenticates_in_body: true, ..client() };
     let request = in_body.client_credentials(&server()).unwrap();
@@ -288,7 +288,7 @@ fn one_fetches_for_all_who_wait() {
     script.is_held.store(false, Ordering::Relaxed);
     assert!(second.as_mut().poll(&mut cx).is_pending());
     assert!(first.as_mut().poll(&mut cx).is_ready());
-    let Poll::Ready(Ok(held)) = second.as_mut().poll(&mut cx) else { panic!("it has a token") };
+    let Poll::Ready(Ok(held)) = second.as_mut().poll(&mut cx) else { panic!("no token") };
     assert_eq!(held.fields().lines(), b"Authorization: Bearer t\r\n");
     assert_eq!(script.asked().len(), 1);
     // The token is used until shortly before it expires, or until the server rejects it.

@@ -1,4 +1,4 @@
-//! The last item of a stream, to read the next one, which usually differs only in one text.
+//! The last item of a stream: the next item usually differs from it in only one text.
 
 use crate::{
     client::format::Format,
@@ -11,20 +11,20 @@ use super::{AnswerPattern, AnswerSource, FoundTexts};
 /// An item without its text.
 #[derive(Default)]
 pub(super) struct LastItem {
-    /// The format, and the id of the call; `None`: there is no item.
+    /// The format, and the id of the call; `None`: no item is stored.
     of: Option<(Format, u64)>,
-    /// The bytes before the text, and those after it.
+    /// The bytes before the text; `after` holds the bytes after the text.
     before: Vec<u8>,
     after: Vec<u8>,
-    /// The number of bytes before the result, and after it.
+    /// The number of bytes before the result; `behind`: after the result.
     start: usize,
     behind: usize,
     received: ReceivedAround,
 }
 
 impl LastItem {
-    /// Reads an item that equals this one except for its text. `None`: it differs, and nothing was
-    /// received.
+    /// Reads an item that equals this one except for its text. `None`: more differs, and nothing
+    /// was received.
     #[inline]
     pub fn read(
         &self,
@@ -43,7 +43,7 @@ impl LastItem {
         Some(())
     }
 
-    /// Replaces this item by one just received by a pattern, if the only unrestricted text of the
+    /// Stores an item that a pattern has just received, if the only unrestricted text of the
     /// pattern occurs once in the result.
     pub fn take(
         &mut self,

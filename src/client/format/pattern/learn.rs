@@ -1,4 +1,4 @@
-//! Learns which texts of a document may vary, and where readers put them.
+//! Learns which texts of a document may vary, and where readers store them.
 
 use smallvec::SmallVec;
 
@@ -52,7 +52,7 @@ const NUMBER_DIGITS_MAX: usize = 10;
 
 /// A string of a document.
 struct FoundString<'p> {
-    /// The offset of its content, after the quote.
+    /// The offset of the content, after the quote.
     at: usize,
     string: &'p [u8],
     name: &'p [u8],
@@ -65,7 +65,7 @@ enum StringRole {
     RpcId,
     Time,
     Text(TextRule),
-    /// Any other: it must stay the same.
+    /// Any other string: it must stay the same.
     Fixed,
 }
 
@@ -75,7 +75,7 @@ struct Strings<'p> {
     /// The time of the status change, if it may vary.
     at_ms: Option<u64>,
     rpc_id: Option<u64>,
-    /// True: a reader may have changed the form of one of them.
+    /// True: a reader may have changed the form of a string.
     is_respelled: bool,
 }
 
@@ -156,8 +156,8 @@ impl<'p> Strings<'p> {
         self.at_ms.is_some() && value.string_raw_str().and_then(time::parse_rfc3339) == self.at_ms
     }
 
-    /// Of equal strings, a fixed one makes all fixed: it is unknown which of them a reader took.
-    /// Times and ids of artifacts become fixed if there are several.
+    /// If one of several equal strings is fixed, all become fixed: it is unknown which of them a
+    /// reader copied. Times and ids of artifacts become fixed if there are several.
     fn settle(&mut self) {
         let count = |names: [&[u8]; 2]| {
             self.found.iter().filter(|found| names.contains(&found.name)).count()
@@ -235,7 +235,7 @@ impl AnswerPattern {
         (is_small && !self.gaps.is_empty()).then_some(())
     }
 
-    /// The only unrestricted text, if there is one and it occurs once.
+    /// The unrestricted text, if there is exactly one, and it occurs once.
     fn only_text(&self) -> Option<u8> {
         let any = |gap: &TextGap| match gap.text {
             GapText::First(text, TextRule::Any) => Some(text),

@@ -30,7 +30,7 @@ fn task(id: &str, at: &str, text: &str) -> String {
     )
 }
 
-/// Buffers that have learned an event, or an answer of HTTP+JSON.
+/// Buffers that have learned an event.
 fn after_event(text: &str) -> FormatBuffers {
     let (mut buffers, mut received) = (FormatBuffers::default(), Received::new());
     V1.read_item(&mut buffers, 7, &event(text), false, &mut received).unwrap();

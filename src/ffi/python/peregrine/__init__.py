@@ -1,6 +1,7 @@
 """An A2A (Agent2Agent) server for agents in Python.
 
-The server, its wire formats, store, callers and webhooks are native; an agent is a function::
+The server is native code, with its wire formats, task store, authentication and webhooks. An agent
+is a function::
 
     import peregrine
 

@@ -6,7 +6,7 @@ from ._native_part import check
 
 
 def main() -> int:
-    """Does what the arguments say; the exit code."""
+    """Runs the program with the arguments of this process; returns its exit code."""
     check()
     from ._native import main as program
 

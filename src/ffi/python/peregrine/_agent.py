@@ -1,4 +1,4 @@
-"""Agents that are functions, and what runs them."""
+"""Agents that are functions, their cards and their results."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ Decision = Callable[["CancelRequest"], Any]
 
 
 class ServedAgent(NamedTuple):
-    """An agent as the server takes it."""
+    """An agent in the form that the native server takes."""
 
-    #: Its card in JSON.
+    #: The card of the agent in JSON.
     card: bytes
-    #: Names of the header fields that it is shown.
+    #: Names of the header fields that are passed to the agent.
     headers: list[str]
     queue: _native.Queue
-    #: True: it is asked before a client's cancel ends a task.
+    #: True: the agent decides whether a client's cancel ends a task.
     decides_cancels: bool
 
 
 class CancelRequest:
-    """A client wants a task to end. A function that raises or returns `False` refuses; the text of
-    the exception is the reason."""
+    """A client's request to cancel a task. The function of `on_cancel` refuses by returning `False`
+    or by an exception; the client receives the text of a `CancelRefused`."""
 
     def __init__(self, native: _native.Cancel) -> None:
         self.task_id: str = native.task_id
@@ -40,7 +40,7 @@ class CancelRequest:
 
 
 class Agent:
-    """A function that answers messages, and what its card says."""
+    """A function that answers messages, and its card."""
 
     def __init__(
         self,
@@ -70,47 +70,47 @@ class Agent:
         return self.function(turn)
 
     def on_cancel(self, function: Decision) -> Decision:
-        """Sets the function that is asked before a client's cancel ends a task."""
+        """Sets the function that decides whether a client's cancel ends a task."""
         self.decide_cancel = function
         return function
 
     @property
     def name(self) -> str:
-        """The name on its card."""
+        """The name on the card."""
         return str(self.card["name"])
 
     @property
     def is_async(self) -> bool:
-        """True when it runs on the event loop; else it runs on a thread."""
+        """True: the agent runs on the event loop; false: on a thread."""
         kinds = (self.function, getattr(self.function, "__call__", None))
         return any(
             inspect.iscoroutinefunction(kind) or inspect.isasyncgenfunction(kind) for kind in kinds
         )
 
     def card_json(self) -> bytes:
-        """Its card in JSON."""
+        """The card in JSON."""
         return json.dumps(self.card).encode()
 
 
-#: Members of a card of A2A 1.0, and what 0.3 has beside them.
+#: Members of a card of A2A 1.0, and the additional members of 0.3.
 CARD_MEMBERS = frozenset(
     "name description version skills provider documentationUrl iconUrl capabilities defaultInputModes"
     " defaultOutputModes supportedInterfaces securitySchemes securityRequirements signatures"
     " protocolVersion url preferredTransport additionalInterfaces security"
     " supportsAuthenticatedExtendedCard".split()
 )
-#: What each skill has (A2A 1.0 §4.4.5).
+#: The required members of a skill (A2A 1.0 §4.4.5).
 SKILL_MEMBERS = ("id", "name", "description", "tags")
 
 
 def check_function(function: Any) -> None:
-    """Raises a `TypeError` unless it is a function of a turn."""
+    """Raises a `TypeError` unless `function` can be called with a turn."""
     if not callable(function) or inspect.isclass(function):
-        raise TypeError(f"an agent is a function of a turn, and not {function!r}")
+        raise TypeError(f"an agent must be a function of a turn, not {function!r}")
     try:
         signature = inspect.signature(function)
     except ValueError:
-        # A builtin, which says nothing of its arguments.
+        # A builtin without a signature.
         return
     try:
         signature.bind(None)
@@ -120,15 +120,15 @@ def check_function(function: Any) -> None:
 
 
 def check_card(card: dict[str, Any]) -> None:
-    """Raises a `ValueError` that names what is wrong."""
+    """Raises a `ValueError` that names the wrong member."""
     for member in card:
         if member not in CARD_MEMBERS:
             close = difflib.get_close_matches(member, CARD_MEMBERS, 1)
             hint = f"; do you mean {close[0]!r}?" if close else ""
-            raise ValueError(f"a card has no member {member!r}{hint}")
+            raise ValueError(f"unknown member {member!r} of a card{hint}")
     for number, skill in enumerate(card["skills"]):
         if not isinstance(skill, dict):
-            raise ValueError(f"skills[{number}] is {skill!r}, and must be a dict")
+            raise ValueError(f"skills[{number}] must be a dict, not {skill!r}")
         for member in SKILL_MEMBERS:
             if not skill.get(member):
                 raise ValueError(f"skills[{number}] has no {member!r}")
@@ -147,19 +147,19 @@ def agent(
     headers: list[str] | None = None,
 ) -> Callable[[Function], Agent]: ...
 def agent(function: Function | None = None, /, **said: Any) -> Any:
-    """Makes an agent of a function of a `Turn`, which may be `async`.
+    """Makes an agent of a function that takes a `Turn`. The function may be `async`.
 
-    A text that it returns is the answer, without a task. Texts that it yields are the chunks of an
-    artifact of a task, which is completed at the end. Without either, the function publishes
-    through the turn. An exception fails the task.
+    A returned text is the answer, without a task. Yielded texts are the chunks of an artifact of a
+    task, which is completed at the end. Otherwise the function publishes events through the turn.
+    An exception fails the task.
 
     Args:
-        name: the name on the card and in `/agents/NAME`; else that of the function.
-        description: else the docstring of the function.
+        name: the name on the card and in `/agents/NAME`; default: the name of the function.
+        description: the description on the card; default: the docstring of the function.
         version: the version of the agent on its card.
         skills: the skills of the card, in the JSON of A2A 1.0.
         card: any members of the card, in the JSON of A2A 1.0.
-        headers: names of the header fields of a request that the agent is shown.
+        headers: names of the request header fields that are passed to the agent.
     """
     if function is not None:
         return Agent(function)
@@ -167,25 +167,25 @@ def agent(function: Function | None = None, /, **said: Any) -> Any:
 
 
 def finish(turn: Turn, result: Any = None) -> None:
-    """The end of a function, and what it has returned."""
+    """Handles the end of a function and its returned value."""
     if isinstance(result, str):
         turn._native.reply(result)
     elif isinstance(result, dict):
         turn.publish(result)
     elif inspect.isawaitable(result):
-        raise TypeError("the agent has returned an awaitable: define it with async def")
+        raise TypeError("the agent has returned an awaitable: define the agent with async def")
     elif result is not None:
-        raise TypeError(f"an agent returns a text, an event or None, and not {type(result)}")
+        raise TypeError(f"an agent must return a text, an event or None, not {type(result)}")
     elif not turn.is_over and not turn._native.is_waiting_for_client:
         turn.status("completed")
 
 
 def publish_yielded(turn: Turn, item: Any) -> None:
-    """What a function has yielded."""
+    """Publishes a value that a function has yielded."""
     if isinstance(item, str):
         turn.chunk(item)
     elif isinstance(item, dict):
         turn.publish(item)
     else:
-        raise TypeError(f"an agent yields texts and events, and not {type(item)}")
+        raise TypeError(f"an agent must yield texts and events, not {type(item)}")
 

@@ -7,10 +7,10 @@ from ._agent import ServedAgent
 __version__: str
 
 class Error(RuntimeError):
-    """What the server says is wrong."""
+    """An error that the server reports."""
 
 class TaskClosed(Error):
-    """The turn is over: its task has ended or was canceled, or it was answered."""
+    """The turn is over: its task has ended or was canceled, or the turn was answered."""
 
 def main(words: list[str]) -> int: ...
 

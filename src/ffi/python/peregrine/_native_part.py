@@ -1,4 +1,4 @@
-"""The native part, if it is there: without it the package can be imported, and not used."""
+"""The native part. Without it the package can be imported, but not used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ else:
         _native, _missing, __version__ = None, _error, "unknown"
 
         class Error(RuntimeError):
-            """What the server says is wrong."""
+            """An error that the server reports."""
 
         class TaskClosed(Error):
             """The turn is over."""
@@ -31,10 +31,10 @@ __all__ = ["Error", "TaskClosed", "__version__", "check"]
 
 
 def check() -> None:
-    """Refuses to go on without the native part.
+    """Checks that the native part is loaded.
 
     Raises:
-        Error: it is not there, or cannot be loaded.
+        Error: the native part is missing or cannot be loaded.
     """
     if _native is None:
         raise Error(

@@ -1,4 +1,4 @@
-"""What takes turns from the queues: threads for plain functions, a loop for async ones."""
+"""Runners take turns from queues: threads for plain functions, an event loop for async ones."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("peregrine")
 
-#: Turns that are taken at once.
+#: Maximum items that are taken from a queue at once.
 BATCH = 256
-#: Characters of an exception that a client is shown.
+#: Maximum characters of an exception that a client receives.
 TEXT_MAX = 4096
-#: Lines of the log for failures in one second.
+#: Maximum log lines for failures in one second.
 LINES_MAX = 100
-#: Seconds that a thread waits before it looks again.
+#: Seconds that a thread waits for an item before it asks the queue again.
 WAIT_S = 600.0
 
 
 class CancelRefused(Exception):
-    """Raised by the function of `on_cancel`: the client is shown its text."""
+    """Raised by the function of `on_cancel`; the client receives the text."""
 
 
 def text_of(error: BaseException) -> str:
-    """The text of an exception, which may fail to have one."""
+    """The text of an exception, whose `__str__` may fail."""
     try:
         text = str(error)
     except BaseException:
         text = "an exception without a text"
-    # Half a surrogate pair is no text of the wire.
+    # A lone surrogate cannot be encoded as UTF-8.
     return text[:TEXT_MAX].encode("utf-8", "replace").decode()
 
 
@@ -53,7 +53,7 @@ class Failures:
         self._lines = 0
 
     def _log(self, line: str, *values: object, error: BaseException) -> None:
-        """Writes a line, of which clients may provoke many."""
+        """Writes a log line, at most `LINES_MAX` a second, because clients can cause many."""
         second = int(time.monotonic())
         if second != self._second:
             self._second, self._lines = second, 0
@@ -62,7 +62,7 @@ class Failures:
             log.error(line, *values, exc_info=error)
 
     def refusal(self, task_id: str, error: BaseException) -> str:
-        """What a client is told whose cancel an exception has refused."""
+        """The text for the client when an exception has refused its cancel."""
         if isinstance(error, CancelRefused):
             return text_of(error)
         self._log("a cancel of the task %r has failed", task_id, error=error)
@@ -115,7 +115,7 @@ class ThreadRunner:
     def _answer(self, item: _native.Turn) -> None:
         turn = Turn(item)
         try:
-            # The client has left, or the task has ended, before a thread was free.
+            # The client has disconnected, or the task has ended, before a thread was free.
             if item.is_over:
                 return
             result = self.agent.function(turn)
@@ -130,7 +130,7 @@ class ThreadRunner:
         except BaseException as error:
             self.failures.end(item, self.agent.name, error)
         finally:
-            # An agent that keeps its turn keeps no task.
+            # An agent that retains its turn must not keep the task running.
             item.end()
 
     def _decide(self, item: _native.Cancel) -> None:
@@ -146,7 +146,7 @@ class ThreadRunner:
 
 
 async def awaited(value: Awaitable[Any]) -> Any:
-    """What comes of an awaitable."""
+    """The result of an awaitable."""
     return await value
 
 
@@ -157,14 +157,14 @@ def refuse_or_agree(item: _native.Cancel, agreed: Any) -> None:
         item.agree()
 
 
-#: Answers a turn; the coroutine is cancelled when the turn is of no use any more.
+#: Answers a turn; the coroutine is cancelled when the turn is over.
 Answer = Callable[["_native.Turn"], Coroutine[Any, Any, None]]
 #: Decides a cancel.
 Decide = Callable[["_native.Cancel"], Coroutine[Any, Any, None]]
 
 
 class LoopRunner:
-    """An event loop on a thread of its own, for the async agents of a server."""
+    """An event loop on its own thread, for the async agents of a server."""
 
     def __init__(self, new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
         self._new_loop = new_loop or asyncio.new_event_loop
@@ -174,7 +174,7 @@ class LoopRunner:
         self._stopping = False
 
     def add(self, answer: Answer, decide: Decide | None) -> _native.Queue:
-        """A queue whose turns are answered on the loop."""
+        """Adds a queue whose turns are answered on the loop, and returns it."""
         queue = LoopQueue(answer, decide)
         self._queues.append(queue)
         return queue.queue
@@ -184,7 +184,7 @@ class LoopRunner:
         return bool(self._queues)
 
     def prepare(self) -> None:
-        """Makes the loop, before anything listens."""
+        """Creates the loop, before the server listens."""
         loop = self._new_loop()
         try:
             for queue in self._queues:
@@ -195,7 +195,7 @@ class LoopRunner:
         self._loop = loop
 
     def discard(self) -> None:
-        """Takes back `prepare`: the server could not start."""
+        """Undoes `prepare` after a failed start of the server."""
         if self._loop is not None:
             for queue in self._queues:
                 queue.detach(self._loop)
@@ -224,7 +224,7 @@ class LoopRunner:
                 try:
                     loop.run_forever()
                 except BaseException:
-                    # Of a callback or a task of an agent's: other agents go on.
+                    # From a callback or a task of one agent: the other agents continue.
                     log.exception("the event loop of the agents was interrupted")
         finally:
             for queue in self._queues:
@@ -280,12 +280,12 @@ class LoopQueue:
 
 
 def answer_of(agent: Agent, failures: Failures) -> Answer:
-    """What answers a turn with an async function."""
+    """A coroutine function that answers a turn with an async agent."""
 
     async def answer(item: _native.Turn) -> None:
         turn = Turn(item)
         try:
-            # The client has left, or the task has ended, before the loop was free.
+            # The client has disconnected, or the task has ended, before the loop was free.
             if item.is_over:
                 return
             result = agent.function(turn)
@@ -298,19 +298,19 @@ def answer_of(agent: Agent, failures: Failures) -> Answer:
         except TaskClosed:
             pass
         except (asyncio.CancelledError, GeneratorExit):
-            # The task has ended, or the server ends, which fails it.
+            # The task has ended, or the server ends, which fails the task.
             raise
         except BaseException as error:
             failures.end(item, agent.name, error)
         finally:
-            # An agent that keeps its turn keeps no task.
+            # An agent that retains its turn must not keep the task running.
             item.end()
 
     return answer
 
 
 def decision_of(agent: Agent, failures: Failures) -> Decide | None:
-    """What decides a cancel with the function of an agent; `None`: it has none."""
+    """A coroutine function that decides a cancel; `None`: the agent has no `on_cancel`."""
     decide = agent.decide_cancel
     if decide is None:
         return None

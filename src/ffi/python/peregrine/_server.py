@@ -20,7 +20,7 @@ from ._runners import Failures, LoopRunner, ThreadRunner, answer_of, decision_of
 if TYPE_CHECKING:
     from . import _native
 
-#: Seconds between two looks for Ctrl-C while a server runs.
+#: Seconds between two checks for Ctrl-C while a server runs.
 LOOK_S = 0.2
 
 
@@ -28,17 +28,17 @@ class Server:
     """A server of agents.
 
     Args:
-        agents: functions, or what `@agent` made of them; the first one answers at `/`, each at
+        agents: functions, or agents made with `@agent`; the first agent answers at `/`, each at
             `/agents/NAME`.
-        host, port: where it listens; port 0 is any free one. Without either the configuration
-            says it, and else it is 127.0.0.1:3000.
+        host, port: the listening address; port 0: any free port. Without both, the configuration
+            has the address; default: 127.0.0.1:3000.
         config: the path of a configuration file (docs/peregrine.toml).
-        settings: the text of one in its place.
-        threads: how many threads run plain functions, for each of them.
-        show_errors: clients see the text of exceptions; else a reference that the log has. Without
-            it the key `show_errors` of the configuration counts, and without that they see the text
-            where the server listens on this machine's loopback alone.
-        new_loop: makes the event loop of async agents, as `uvloop.new_event_loop`.
+        settings: the text of a configuration, instead of `config`.
+        threads: the number of threads for each function that is not async.
+        show_errors: true: clients see the text of exceptions; false: they see a reference, which is
+            also in the log. Default: the key `show_errors` of the configuration, or if it is
+            missing, true for a server that listens only on loopback addresses.
+        new_loop: creates the event loop of async agents, such as `uvloop.new_event_loop`.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Server:
     ) -> None:
         check()
         if config is not None and settings is not None:
-            raise ValueError("config and settings are the same thing twice: give one of them")
+            raise ValueError("config and settings are alternatives: pass only one of them")
         self._listen = _listen(host, port)
         self._config = None if config is None else Path(config)
         self._settings = settings
@@ -66,7 +66,7 @@ class Server:
         self._threads: list[ThreadRunner] = []
         self._agents: list[ServedAgent] = []
         if threads is not None and threads < 1:
-            raise ValueError(f"threads is {threads}, and must be 1 or more")
+            raise ValueError(f"threads must be 1 or more, not {threads}")
         count = threads or min(32, (os.cpu_count() or 1) + 4)
         for one in agents:
             self._add(one if isinstance(one, Agent) else make_agent(one), count)
@@ -82,11 +82,11 @@ class Server:
         self._agents.append(ServedAgent(one.card_json(), one.headers, queue, decides))
 
     def start(self) -> Server:
-        """Starts it and returns.
+        """Starts the server and returns.
 
         Raises:
-            Error: the configuration is wrong, the address is taken, or the process was forked
-                after the server was made.
+            Error: the configuration is wrong, the address is in use, or the process was forked
+                after the server was created.
         """
         if self._native is not None:
             raise Error("the server was started already")
@@ -94,7 +94,7 @@ class Server:
         if not any(given):
             raise ValueError("a server needs an agent: peregrine.Server(my_agent)")
         if os.getpid() != self._process:
-            raise Error("this server was made in another process: make it after the fork")
+            raise Error("this server was created in another process: create it after the fork")
         from . import _native
 
         if self._loop.is_used:
@@ -114,8 +114,8 @@ class Server:
         return self
 
     def run(self) -> None:
-        """Starts it, prints where it listens, and serves until Ctrl-C, SIGTERM or `shutdown`, after
-        which running tasks have `drain_ms` to end."""
+        """Starts the server, prints its addresses, and serves until Ctrl-C, SIGTERM or `shutdown`.
+        Running tasks then have `drain_ms` to end."""
         self.start()
         print(self._running().banner, end="", flush=True)
         is_main = threading.current_thread() is threading.main_thread()
@@ -124,7 +124,7 @@ class Server:
             self.wait()
         except KeyboardInterrupt:
             if is_main:
-                # The next one ends the process at once.
+                # The next SIGTERM ends the process at once.
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
             print("peregrine: draining", file=sys.stderr)
             self.shutdown()
@@ -140,8 +140,8 @@ class Server:
             pass
 
     def reload(self, settings: str | None = None) -> None:
-        """Reads the configuration again, or takes this text in its place: what `peregrine serve`
-        changes on SIGHUP changes. The agents of this program stay.
+        """Reloads the configuration, or replaces it with this text, as `peregrine serve` does on
+        SIGHUP. The agents of this program stay.
 
         Raises:
             Error: the configuration is wrong; nothing has changed.
@@ -149,11 +149,11 @@ class Server:
         self._running().reload(settings)
 
     def shutdown(self) -> None:
-        """Stops accepting, and lets running tasks end within `drain_ms`; returns at once."""
+        """Stops accepting connections; running tasks have `drain_ms` to end. Returns at once."""
         self._running().shutdown()
 
     def stop(self) -> None:
-        """Shuts it down, waits for its end, and ends its threads."""
+        """Shuts down the server, waits for its end, and ends its threads."""
         if self._native is None or os.getpid() != self._process:
             return
         if not self._native.join(0.0):
@@ -188,12 +188,12 @@ class Server:
 
     @property
     def url(self) -> str:
-        """A URL under which this machine reaches it, without a slash at the end."""
+        """A URL under which this machine reaches the server, without a slash at the end."""
         return self._running().url
 
     @property
     def addresses(self) -> list[str]:
-        """Where it listens, with the ports that were chosen."""
+        """The listening addresses, with the chosen ports."""
         return self._running().addresses
 
 

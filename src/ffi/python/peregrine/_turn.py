@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from . import _native
 
-#: The id of the artifact that the chunks of a stream make up.
+#: The id of the artifact that collects the chunks of a stream.
 OUTPUT = "output"
 
 
 class Published:
-    """What is published needs no wait; an async agent may `await` it, and lets others run."""
+    """The result of a publish; awaiting it is optional, and lets other tasks of the loop run."""
 
     def __await__(self) -> Iterator[None]:
-        # Others of the loop have their turn.
+        # Lets other tasks of the loop run.
         yield
 
 
@@ -27,8 +27,8 @@ _PUBLISHED = Published()
 class Turn:
     """One message to an agent.
 
-    The first thing that is published decides what the client gets: a message is the answer, and
-    there is no task; a status or an artifact makes a task.
+    The first published event decides what the client gets: a message is the answer, without a
+    task; a status or an artifact creates a task.
     """
 
     def __init__(self, native: _native.Turn) -> None:
@@ -38,7 +38,7 @@ class Turn:
 
     @property
     def task_id(self) -> str:
-        """The task's id; if the message starts a task, the one that it would have."""
+        """The id of the task; if the message starts a task, the id that this task would get."""
         return self._native.task_id
 
     @property
@@ -48,7 +48,7 @@ class Turn:
 
     @property
     def text(self) -> str:
-        """The text parts of the message, one after another."""
+        """The concatenated text parts of the message."""
         if self._text is None:
             self._text = self._native.text or ""
         return self._text
@@ -71,17 +71,17 @@ class Turn:
 
     @property
     def caller(self) -> str | None:
-        """The name of the caller, where the server knows its callers (`[auth]`)."""
+        """The name of the caller, if the server authenticates callers (`[auth]`)."""
         return self._native.caller
 
     @property
     def tenant(self) -> str | None:
-        """The name of the space of tasks that the client named."""
+        """The tenant that the client named: a separate space of tasks."""
         return self._native.tenant
 
     @property
     def state(self) -> str | None:
-        """The state of the task before the message, as `input-required`; `None`: the message
+        """The state of the task before the message, such as `input-required`; `None`: the message
         starts a new task."""
         return self._native.state
 
@@ -91,7 +91,7 @@ class Turn:
         return self._native.is_over
 
     def header(self, name: str) -> str | None:
-        """The value of a header field that the agent is shown (`headers` of `@agent`)."""
+        """The value of a header field that is passed to the agent (`headers` of `@agent`)."""
         return self._native.header(name)
 
     def status(self, state: str, text: str | None = None) -> Published:
@@ -100,7 +100,7 @@ class Turn:
 
         Raises:
             TaskClosed: the task has ended.
-            ValueError: there is no such state.
+            ValueError: the state is unknown.
         """
         self._native.status(state, text)
         return _PUBLISHED
@@ -108,7 +108,7 @@ class Turn:
     def artifact(
         self, text: str, artifact_id: str = OUTPUT, *, append: bool = False, last: bool = True
     ) -> Published:
-        """Publishes an artifact of one text, or with `append` and `last` a chunk of one.
+        """Publishes an artifact with one text, or with `append` and `last` a chunk of an artifact.
 
         Raises:
             TaskClosed: the task has ended.
@@ -122,7 +122,7 @@ class Turn:
 
         Raises:
             TaskClosed: the task has ended.
-            Error: it is no such event.
+            Error: the event is invalid.
         """
         self._native.publish_json(json.dumps(event).encode())
         return _PUBLISHED

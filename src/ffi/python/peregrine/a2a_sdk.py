@@ -1,14 +1,14 @@
 """Serves the agents of the official SDK (`a2a-sdk` 1.x), unchanged.
 
-An `AgentExecutor` that runs under the SDK's request handlers runs here as it is::
+An `AgentExecutor` for the SDK's request handlers runs here without a change::
 
     from peregrine import a2a_sdk
 
     a2a_sdk.serve(HelloWorldAgentExecutor(), agent_card, port=9999)
 
-Wire formats, task store, callers, webhooks and the card's places are the server's. So a `TaskStore`
-of one's own, a `PushNotificationSender` and interceptors of the SDK are not used, and the security
-that clients are told of is that of the configuration (`[auth]`), not of the card.
+The server provides wire formats, task store, authentication, webhooks and the URLs of the card. So
+a `TaskStore`, a `PushNotificationSender` and interceptors of the SDK are not used, and the card
+states the security of the configuration (`[auth]`) instead of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("peregrine")
 
-#: Which field of a `StreamResponse` an event is.
+#: The number of the field of `StreamResponse` for each type of event.
 _FIELDS = {
     pb.Task: 1,
     pb.Message: 2,
@@ -47,7 +47,7 @@ _FIELDS = {
     pb.TaskArtifactUpdateEvent: 4,
 }
 
-#: The errors of the SDK that say what is wrong with a request, and their names here.
+#: The errors of the SDK that refuse a request, and their names in Peregrine.
 _REFUSALS = {
     "InvalidParamsError": "InvalidParams",
     "InvalidRequestError": "InvalidRequest",
@@ -74,7 +74,7 @@ class CallerUser(User):
 
     @property
     def user_name(self) -> str:
-        """The name of the caller, as the configuration or its token has it."""
+        """The name of the caller, from the configuration or the token."""
         return self._name
 
 
@@ -82,12 +82,12 @@ def _publish(turn: _native.Turn, event: Any) -> None:
     """Publishes an event of the SDK."""
     field = _FIELDS.get(type(event))
     if field is None:
-        raise TypeError(f"an event of A2A is wanted, and not {type(event)}")
+        raise TypeError(f"an event must be of a type of A2A, not {type(event)}")
     turn.publish_protobuf(field, event.SerializeToString())
 
 
 class _TurnQueue(EventQueue):
-    """What `execute` publishes through."""
+    """The queue of `execute`: its events are published."""
 
     def __init__(self, turn: _native.Turn) -> None:
         self._turn = turn
@@ -97,7 +97,7 @@ class _TurnQueue(EventQueue):
 
 
 class _CancelQueue(EventQueue):
-    """What `cancel` publishes through: the events of the running turn, the last of which ends it."""
+    """The queue of `cancel`: the running turn publishes its events, and the last event ends it."""
 
     def __init__(self, turn: _native.Turn | None) -> None:
         self._turn = turn
@@ -108,21 +108,21 @@ class _CancelQueue(EventQueue):
         try:
             _publish(self._turn, event)
         except TaskClosed:
-            log.debug("an event of a cancel came after the end of its task")
+            log.debug("a cancel published an event after the end of its task")
 
 
 class _Executor:
-    """One executor, and its turns that run."""
+    """One executor and its running turns."""
 
     def __init__(
         self, executor: AgentExecutor, name: str, headers: list[str], failures: Failures
     ) -> None:
         self._executor, self._name = executor, name
         self._headers, self._failures = headers, failures
-        #: Of each task the turn that runs, and what runs it. Clients of 0.1 choose ids, so that
-        #: two callers may have a task of one id.
+        #: The running turn and its asyncio task, by scope and task id: clients of 0.1 choose ids,
+        #: so two callers may use the same id.
         self._turns: dict[tuple[str, str], tuple[_native.Turn, asyncio.Task[Any] | None]] = {}
-        #: Of each task with turns, which run one after another.
+        #: One lock for each task with turns, because the turns of a task run one after another.
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def answer(self, turn: _native.Turn) -> None:
@@ -143,7 +143,7 @@ class _Executor:
             context = self._context(turn, request)
             await self._executor.execute(context, _TurnQueue(turn))
         except TaskClosed:
-            log.debug("an executor went on after the end of its task")
+            log.debug("an executor published an event after the end of its task")
         except sdk_errors.A2AError as error:
             name = _REFUSALS.get(type(error).__name__)
             if name is None or (name == "Internal" and not self._failures.show):
@@ -155,7 +155,7 @@ class _Executor:
         except BaseException as error:
             self._failures.end(turn, self._name, error)
         finally:
-            # What has neither ended nor asked the client something fails here, and says so.
+            # A task that has neither ended nor asked the client something fails here.
             turn.end()
 
     @staticmethod
@@ -187,7 +187,7 @@ class _Executor:
         return RequestContext(call, request, turn.task_id, turn.context_id, task)
 
     async def decide(self, cancel: _native.Cancel) -> None:
-        """Decides a cancel, as the executor does."""
+        """Decides a cancel with the executor's `cancel`."""
         turn, running = self._turns.get((cancel.scope, cancel.task_id), (None, None))
         queue = _CancelQueue(turn)
         try:
@@ -207,7 +207,7 @@ class _Executor:
         except BaseException as error:
             cancel.refuse(self._failures.refusal(cancel.task_id, error))
         else:
-            # An executor that publishes nothing has stopped all the same.
+            # An executor has also stopped if its `cancel` published nothing.
             cancel.agree()
             if running is not None:
                 running.cancel()
@@ -218,10 +218,10 @@ class Server(_Server):
 
     Args:
         agent_executor: the executor.
-        agent_card: its card, an `AgentCard` of the SDK. Its URLs and security are replaced by those
-            of the server.
+        agent_card: the card of the executor, an `AgentCard` of the SDK. The server replaces its
+            URLs and security.
         host, port, config, settings, show_errors, new_loop: as for `peregrine.Server`.
-        headers: names of the header fields of a request that the executor is shown, in
+        headers: names of the request header fields that are passed to the executor, in
             `call_context.state["headers"]`.
     """
 
@@ -254,13 +254,13 @@ class Server(_Server):
         agent_card: pb.AgentCard,
         headers: list[str] | None = None,
     ) -> Server:
-        """Adds an executor, at `/agents/NAME` by the name of its card; before the start."""
+        """Adds an executor before the start. It answers at `/agents/` and the name on its card."""
         if self._native is not None:
             raise Error("the server was started already")
         if isinstance(agent_executor, type) or not hasattr(agent_executor, "execute"):
-            raise TypeError(f"an instance of AgentExecutor is wanted, and not {agent_executor!r}")
+            raise TypeError(f"agent_executor must be an AgentExecutor, not {agent_executor!r}")
         if not isinstance(agent_card, pb.AgentCard):
-            raise TypeError(f"an a2a.types.AgentCard is wanted, and not {type(agent_card)}")
+            raise TypeError(f"agent_card must be an a2a.types.AgentCard, not {type(agent_card)}")
         names = list(headers or [])
         executor = _Executor(agent_executor, agent_card.name, names, self._failures)
         queue = self._loop.add(executor.answer, executor.decide)

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use peregrine::embed::HostCancel;
 use pyo3::{prelude::*, types::PyBytes};
 
-/// A client wants a task to end. Dropping it refuses.
+/// A client's request to cancel a task. Dropping it refuses the request.
 #[pyclass(frozen, name = "Cancel", module = "peregrine._native")]
 pub struct PyCancel {
     scope: String,
@@ -53,7 +53,7 @@ impl PyCancel {
         self.tenant.as_deref()
     }
 
-    /// The task as it is now, a `Task` of A2A 1.0 in protocol buffers.
+    /// The current task, a `Task` of A2A 1.0 in protocol buffers.
     #[getter]
     fn task_protobuf<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
         let task = py.detach(|| {
@@ -63,13 +63,13 @@ impl PyCancel {
         task.map(|bytes| PyBytes::new(py, &bytes))
     }
 
-    /// Agrees: the task is canceled. Once decided, it does nothing.
+    /// Agrees: the task is canceled. Does nothing after a decision.
     fn agree(&self, py: Python<'_>) {
         let cancel = self.take();
         py.detach(|| cancel.map(HostCancel::agree));
     }
 
-    /// Refuses with this text: the task continues. Once decided, it does nothing.
+    /// Refuses with this text: the task continues. Does nothing after a decision.
     fn refuse(&self, py: Python<'_>, text: &str) {
         let cancel = self.take();
         py.detach(|| cancel.map(|cancel| cancel.refuse(text)));

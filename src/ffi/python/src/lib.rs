@@ -17,12 +17,12 @@ use peregrine::embed::HostError;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-create_exception!(peregrine, Error, PyRuntimeError, "What the server says is wrong.");
+create_exception!(peregrine, Error, PyRuntimeError, "An error that the server reports.");
 create_exception!(
     peregrine,
     TaskClosed,
     Error,
-    "The turn is over: its task has ended or was canceled, or it was answered."
+    "The turn is over: its task has ended or was canceled, or the turn was answered."
 );
 
 /// The error as a Python exception.
@@ -37,18 +37,18 @@ fn error(error: HostError) -> PyErr {
     }
 }
 
-/// Refuses an object that was made before a fork: the threads of the server are not in this
-/// process.
+/// Refuses an object that was created before a fork, because the threads of the server do not exist
+/// in this process.
 fn check_process(made_in: u32) -> PyResult<()> {
     match std::process::id() == made_in {
         true => Ok(()),
         false => Err(Error::new_err(
-            "this server was made in another process: make and start it after the fork",
+            "this server was created in another process: create and start it after the fork",
         )),
     }
 }
 
-/// The `peregrine` program with these arguments; its exit code.
+/// Runs the `peregrine` program with these arguments; returns its exit code.
 #[pyfunction]
 fn main(py: Python<'_>, words: Vec<OsString>) -> u8 {
     py.detach(|| peregrine::cli::main_of(words))

@@ -24,7 +24,7 @@ pub struct PyQueue {
 
 #[pymethods]
 impl PyQueue {
-    /// `for_loop`: with a descriptor that becomes readable, for event loops.
+    /// `for_loop`: the queue gets a descriptor that becomes readable, for event loops.
     #[new]
     #[pyo3(signature = (for_loop = false))]
     fn new(for_loop: bool) -> PyResult<PyQueue> {
@@ -36,20 +36,21 @@ impl PyQueue {
         Ok(PyQueue { queue, socket: Some(socket), process })
     }
 
-    /// The descriptor; -1: there is none.
+    /// The descriptor; -1: the queue has none.
     fn fileno(&self) -> i32 {
         self.socket.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    /// Empties the descriptor.
+    /// Reads all bytes from the descriptor.
     fn hear(&self) {
         if let Some(socket) = &self.socket {
             HostQueue::hear(socket);
         }
     }
 
-    /// At most so many turns, cancels, and numbers of turns that have ended. Waits until there is
-    /// one, so many seconds have passed, or the queue is closed; `None`: it is closed and empty.
+    /// Takes at most `most` items: turns, cancels, and numbers of ended turns. Waits until an item
+    /// arrives, `wait_s` seconds have passed, or the queue is closed. `None`: the queue is closed
+    /// and empty.
     fn take<'py>(
         &self,
         py: Python<'py>,
@@ -72,7 +73,7 @@ impl PyQueue {
         taken.map(|items| items.into_iter().map(object).collect()).transpose()
     }
 
-    /// Takes no more: turns that wait fail.
+    /// Closes the queue: waiting turns fail.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.queue.close());
     }

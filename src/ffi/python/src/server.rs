@@ -11,21 +11,21 @@ use pyo3::prelude::*;
 
 use crate::{Error, check_process, error, queue::PyQueue};
 
-/// How often a thread that waits for the end checks for it.
+/// The interval at which a waiting thread checks for the end of the server.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// An agent of the program: `ServedAgent` in Python.
 #[derive(FromPyObject)]
 struct ServedAgent {
-    /// Its card in JSON.
+    /// The card in JSON.
     card: Vec<u8>,
-    /// Names of the header fields that are passed to it.
+    /// Names of the header fields that are passed to the agent.
     headers: Vec<String>,
     queue: Py<PyQueue>,
     decides_cancels: bool,
 }
 
-/// A server that runs.
+/// A running server.
 #[pyclass(frozen, name = "Server", module = "peregrine._native")]
 pub struct PyServer {
     server: Mutex<Option<HostServer>>,
@@ -47,7 +47,7 @@ impl PyServer {
 
 #[pymethods]
 impl PyServer {
-    /// Starts a server. `config_file` or `config_text`: the configuration.
+    /// Starts a server. The configuration is `config_file` or `config_text`.
     #[new]
     fn new(
         py: Python<'_>,
@@ -71,7 +71,7 @@ impl PyServer {
         Ok(PyServer { server: Mutex::new(Some(server)), process: std::process::id() })
     }
 
-    /// The addresses, as `127.0.0.1:3000`.
+    /// The listening addresses, such as `127.0.0.1:3000`.
     #[getter]
     fn addresses(&self) -> PyResult<Vec<String>> {
         self.ask(|server| server.running().addrs().iter().map(ToString::to_string).collect())
@@ -92,24 +92,25 @@ impl PyServer {
         self.ask(|server| server.banner().to_owned())
     }
 
-    /// Whether clients are shown the texts of exceptions.
+    /// True: clients receive the texts of exceptions.
     #[getter]
     fn shows_errors(&self) -> PyResult<bool> {
         self.ask(|server| server.running().shows_errors())
     }
 
-    /// Reads the configuration again, or takes this text in its place.
+    /// Reloads the configuration, or replaces it with this text.
     fn reload(&self, py: Python<'_>, text: Option<String>) -> PyResult<()> {
         let reloader = self.ask(HostServer::reloader)?;
         py.detach(|| reloader.reload(text.as_deref())).map_err(error)
     }
 
-    /// Stops accepting, lets what runs end within `drain_ms`, then ends; returns at once.
+    /// Stops accepting connections, gives running calls `drain_ms` to end, then ends. Returns at
+    /// once.
     fn shutdown(&self) -> PyResult<()> {
         self.ask(HostServer::shutdown)
     }
 
-    /// Waits for the end, at most so many seconds; true: it has ended.
+    /// Waits for the end, at most `wait_s` seconds; returns true if the server has ended.
     fn join(&self, py: Python<'_>, wait_s: f64) -> PyResult<bool> {
         check_process(self.process)?;
         let until = Instant::now() + Duration::from_secs_f64(wait_s.clamp(0.0, 86_400.0));

@@ -11,11 +11,11 @@ use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
 
 use crate::error;
 
-/// One message to an agent. All of it may be called from any thread.
+/// One message to an agent. All methods may be called from any thread.
 #[pyclass(frozen, name = "Turn", module = "peregrine._native")]
 pub struct PyTurn {
     turn: HostTurn,
-    /// The queue from which it was taken.
+    /// The queue that the turn was taken from.
     queue: Arc<HostQueue>,
 }
 
@@ -29,7 +29,7 @@ fn state_of(word: &str) -> PyResult<TaskState> {
     let found = TaskState::ALL.into_iter().find(|state| state.word() == word);
     found
         .filter(|state| *state != TaskState::Unspecified)
-        .ok_or_else(|| PyValueError::new_err(format!("there is no task state {word:?}")))
+        .ok_or_else(|| PyValueError::new_err(format!("unknown task state {word:?}")))
 }
 
 /// The A2A error of this name, with which an agent may refuse a message.
@@ -46,7 +46,7 @@ fn fault_of(name: &str) -> PyResult<FaultKind> {
         "ExtensionSupportRequired" => FaultKind::ExtensionSupportRequired,
         "PermissionDenied" => FaultKind::PermissionDenied,
         "Overloaded" => FaultKind::Overloaded,
-        _ => return Err(PyValueError::new_err(format!("there is no error {name:?}"))),
+        _ => return Err(PyValueError::new_err(format!("unknown error name {name:?}"))),
     })
 }
 
@@ -112,7 +112,7 @@ impl PyTurn {
         self.turn.extensions()
     }
 
-    /// The state of the task before the message, as `input-required`; `None`: it starts one.
+    /// The state of the task before the message, such as `input-required`; `None`: a new task.
     #[getter]
     fn state(&self) -> Option<&'static str> {
         self.turn.state().map(TaskState::word)
@@ -123,7 +123,7 @@ impl PyTurn {
         self.turn.is_over()
     }
 
-    /// True when the turn has asked the client for something.
+    /// True: the last published state waits for the client.
     #[getter]
     fn is_waiting_for_client(&self) -> bool {
         self.turn.last_state().is_some_and(TaskState::is_interrupted)
@@ -133,17 +133,17 @@ impl PyTurn {
         self.turn.header(name)
     }
 
-    /// Has the queue give the number of the turn, which this returns, when it is of no use any
-    /// more.
+    /// Returns the number of the turn. The queue receives this number when the turn is over.
     fn watch(&self) -> u64 {
         self.turn.watch(&self.queue)
     }
 
-    /// Publishes an event of A2A 1.0 in protocol buffers: 1 a Task, 2 a Message, 3 a
-    /// TaskStatusUpdateEvent, 4 a TaskArtifactUpdateEvent.
+    /// Publishes an event of A2A 1.0 in protocol buffers. `field` 1: a Task, 2: a Message, 3: a
+    /// TaskStatusUpdateEvent, 4: a TaskArtifactUpdateEvent.
     fn publish_protobuf(&self, py: Python<'_>, field: u32, event: &[u8]) -> PyResult<()> {
-        let field = EventField::of(field)
-            .ok_or_else(|| PyValueError::new_err("the field of an event is 1, 2, 3 or 4"))?;
+        let field = EventField::of(field).ok_or_else(|| {
+            PyValueError::new_err(format!("unknown event field {field}: must be 1, 2, 3 or 4"))
+        })?;
         py.detach(|| self.turn.publish_protobuf(field, event)).map_err(error)
     }
 
@@ -177,12 +177,12 @@ impl PyTurn {
         py.detach(|| self.turn.fail(text)).map_err(error)
     }
 
-    /// Ends the turn: a task that neither has ended nor waits for its client fails.
+    /// Ends the turn: its task fails unless it has ended or waits for its client.
     fn end(&self, py: Python<'_>) {
         py.detach(|| self.turn.end());
     }
 
-    /// Refuses the message with an error of A2A, as `InvalidParams`.
+    /// Refuses the message with an error of A2A, such as `InvalidParams`.
     fn refuse(&self, py: Python<'_>, name: &str, text: &str) -> PyResult<()> {
         let kind = fault_of(name)?;
         py.detach(|| self.turn.refuse(kind, text)).map_err(error)

@@ -12,7 +12,7 @@ use crate::model::{
     task::{ArtifactChunks, Task},
 };
 
-/// Bytes of the last result that are retained.
+/// Maximum size of a result that is retained for the next one.
 const WRITTEN_BYTES_MAX: usize = 4 * 1024;
 
 impl ByteOffset {
@@ -41,7 +41,7 @@ impl ReceivedTemplate {
         }
     }
 
-    /// The same for texts of other lengths, appended to `out`.
+    /// Writes texts of other lengths than the last ones, appended to `out`.
     fn write_anew(&mut self, texts: &[&[u8]; TEXTS_MAX], out: &mut Vec<u8>) {
         let (mut from, mut shift) = (0, 0);
         for (index, cut) in self.cuts.iter_mut().enumerate().take(CUTS_MAX) {
@@ -159,7 +159,7 @@ impl Received {
         }
     }
 
-    /// The same for an answer that differs in one text only.
+    /// As [`Received::fill`], for an answer that differs from the last one in one text only.
     pub(crate) fn fill_around(&mut self, around: &ReceivedAround, text: &[u8], span: Range<usize>) {
         (self.kind, self.numbers, self.span) = (around.kind, around.numbers, span);
         self.tasks_len = 0;

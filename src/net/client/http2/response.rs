@@ -27,15 +27,15 @@ pub(super) struct IdleTimer {
 pub(crate) struct Http2Response {
     head: Parts,
     body: RecvStream,
-    /// Received content that was not taken yet; its window opens as it is taken.
+    /// Received content that was not returned yet; returning it reopens the flow-control window.
     piece: Bytes,
     trailers: Option<HeaderMap>,
     is_over: bool,
-    /// Bytes of content that may still come; `None` for a stream of events.
+    /// Bytes of content that may still arrive; `None` for a stream of events.
     left: Option<u64>,
     idle: IdleTimer,
     silent_ms: u64,
-    /// The connection's count of reads when that silence began.
+    /// The connection's count of reads at the start of the silence.
     silent_reads: u64,
     in_use: Arc<Http2Mark>,
 }
@@ -50,7 +50,7 @@ impl Http2Response {
         in_use: Arc<Http2Mark>,
     ) -> Http2Response {
         let media = head.headers.get("content-type").map_or(&[][..], |value| value.as_bytes());
-        // A stream, of events or of messages, is bounded item by item by its reader.
+        // The reader of a stream, of events or of messages, bounds each item.
         let is_stream = [&b"text/event-stream"[..], b"application/grpc"]
             .iter()
             .any(|name| media.get(..name.len()).is_some_and(|m| m.eq_ignore_ascii_case(name)));
@@ -119,7 +119,7 @@ impl Http2Response {
         Poll::Ready(Ok(true))
     }
 
-    /// The error for content that does not come.
+    /// The error for content that failed to arrive.
     fn failed(&self, error: &h2::Error) -> TransportError {
         self.in_use.cause().unwrap_or_else(|| failure(error, false))
     }
@@ -146,8 +146,8 @@ impl Http2Response {
         Poll::Ready(Ok(()))
     }
 
-    /// Ready when no content was received for too long. If the whole connection was silent, it is
-    /// over.
+    /// Ready when no content was received for `idle_ms`. If the whole connection was silent, it
+    /// accepts no more requests.
     fn poll_silent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let IdleTimer { due, clock, idle_ms } = &mut self.idle;
         if *idle_ms == NEVER_MS {

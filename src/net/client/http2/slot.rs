@@ -1,4 +1,4 @@
-//! The slot of an origin's one connection of HTTP/2.
+//! The slot of the single HTTP/2 connection to an origin.
 
 use std::{
     future::poll_fn,
@@ -22,7 +22,7 @@ struct SlotState {
 
 #[derive(Default)]
 enum SlotPhase {
-    /// The server's versions are unknown, or the connection is gone.
+    /// The server's versions are unknown, or the connection has ended.
     #[default]
     Free,
     /// A request is opening a connection.
@@ -31,21 +31,21 @@ enum SlotPhase {
         sender: Http2Sender,
         used_ms: u64,
     },
-    /// ALPN chose HTTP/1.1.
+    /// ALPN selected HTTP/1.1.
     Http1,
 }
 
 /// The result of claiming an origin's slot.
 pub(crate) enum Claim<'s> {
-    /// There is a connection.
+    /// A connection is open.
     Sender(Http2Sender),
-    /// The caller opens it, while others wait.
+    /// The caller opens the connection, while other requests wait.
     Opens(Opening<'s>),
     /// The server speaks HTTP/1.1.
     Http1,
 }
 
-/// The right to open a connection. Dropping it passes it to another request.
+/// The right to open the connection. Dropping the right passes it to another request.
 pub(crate) struct Opening<'s> {
     slot: &'s Http2Slot,
     becomes: SlotPhase,
@@ -57,7 +57,7 @@ impl Opening<'_> {
         self.becomes = SlotPhase::Open { sender: sender.clone(), used_ms: now_ms };
     }
 
-    /// The server has chosen HTTP/1.1.
+    /// The server has selected HTTP/1.1.
     pub(crate) fn found_http1(mut self) {
         self.becomes = SlotPhase::Http1;
     }
@@ -75,7 +75,7 @@ impl Drop for Opening<'_> {
 
 impl Http2Slot {
     /// Waits while the connection is being opened. `is_required`: HTTP/1.1 is not acceptable, so a
-    /// server that has chosen HTTP/1.1 before is tried again.
+    /// server that has selected HTTP/1.1 before is tried again.
     pub(crate) async fn claim(&self, is_required: bool, now_ms: u64) -> Claim<'_> {
         poll_fn(|cx| {
             let mut slot = lock(&self.0);
@@ -100,7 +100,8 @@ impl Http2Slot {
         .await
     }
 
-    /// Removes a connection that takes no request any more, unless it has a successor already.
+    /// Removes a connection that accepts no more requests, unless another connection has replaced
+    /// it.
     pub(crate) fn forget(&self, over: &Arc<Http2Mark>) {
         let mut slot = lock(&self.0);
         if let SlotPhase::Open { sender, .. } = &slot.phase
@@ -115,16 +116,16 @@ impl Http2Slot {
         matches!(lock(&self.0).phase, SlotPhase::Http1)
     }
 
-    /// Closes a connection that is over, or was unused for `idle_ms`; returns whether a connection
-    /// remains.
+    /// Closes a connection that has ended, or was unused for `idle_ms`; returns whether a
+    /// connection remains.
     pub(crate) fn close_old(&self, now_ms: u64, idle_ms: u64) -> bool {
         let mut slot = lock(&self.0);
         let SlotPhase::Open { sender, used_ms } = &mut slot.phase else {
             return matches!(slot.phase, SlotPhase::Opening);
         };
-        // One reference is the slot's own; no other is made under the lock.
+        // The slot itself has one reference; no other reference is created under the lock.
         if Arc::strong_count(&sender.in_use) > 1 {
-            // A long request has used it until now.
+            // A long request has used the connection until now.
             *used_ms = now_ms;
         }
         if sender.in_use.is_over() || now_ms.saturating_sub(*used_ms) >= idle_ms {

@@ -1,8 +1,8 @@
 //! Watches the bytes of a connection of HTTP/2 on their way to h2.
 //!
-//! Invariant: h2 answers PING and SETTINGS and skips unknown frames without a limit, so frames that
-//! carry nothing are counted, by the allowance that our server gives its clients. A server that
-//! speaks only HTTP/1.1 answers HTTP/2 in HTTP/1.1, which h2 would report as broken frames.
+//! Invariant: h2 answers PING and SETTINGS and skips unknown frames without a limit, so frames
+//! without content are counted, with the same allowance as for clients of our server. A server that
+//! supports only HTTP/1.1 answers in HTTP/1.1, which h2 would report as broken frames.
 
 use std::{
     convert::Infallible,
@@ -28,8 +28,8 @@ use crate::{
     },
 };
 
-/// Frames without use that a server may send at once: 10,000. Calls and time restore the allowance
-/// as in our server (`http2_control_frames_max`).
+/// Frames without content that a server may send in a burst: 10,000. Calls and time restore the
+/// allowance as in our server (`http2_control_frames_max`).
 const CONTROL_FRAMES_MAX: u64 = 10_000;
 
 /// The beginning of a status line of HTTP/1.x.
@@ -45,14 +45,15 @@ pub(super) struct LinkSeen {
 }
 
 impl LinkSeen {
-    /// Notes received bytes.
+    /// Records received bytes.
     pub(super) fn note_read(&self, bytes: &[u8]) {
         self.reads.fetch_add(u64::from(!bytes.is_empty()), Relaxed);
     }
 }
 
-/// Marks the users of a connection: its sender in the slot, and every request until its response is
-/// dropped. The link itself is not a user, so the number of marks is that of requests.
+/// Shared by the users of a connection: its sender in the slot, and every request until its
+/// response is dropped. The link itself is not a user, so the number of references shows the
+/// requests.
 pub(crate) struct Http2Mark {
     seen: Arc<LinkSeen>,
     is_over: AtomicBool,
@@ -82,8 +83,8 @@ impl Http2Mark {
         self.seen.reads.load(Relaxed)
     }
 
-    /// Notes that a request has timed out since `reads` was that. If nothing at all was received
-    /// meanwhile, the connection is over for new requests; returns whether it is.
+    /// Records the timeout of a request that started at the count `reads`. If nothing was received
+    /// since then, the connection accepts no new requests; returns whether it accepts none.
     pub(super) fn waited(&self, reads: u64) -> bool {
         if self.reads() == reads {
             self.is_over.store(true, Relaxed);
@@ -91,7 +92,7 @@ impl Http2Mark {
         self.is_over()
     }
 
-    /// True: the connection takes no request any more.
+    /// True: the connection accepts no more requests.
     pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Relaxed)
     }
@@ -121,7 +122,7 @@ impl WatchedLink {
         self.seen.note_read(bytes);
         let rest = HTTP1.get(self.alike..).unwrap_or_default();
         let same = bytes.iter().zip(rest).take_while(|(byte, wanted)| byte == wanted).count();
-        // Only the first bytes are compared; a mismatch ends that.
+        // Only the first bytes are compared; a mismatch ends the comparison.
         self.alike =
             if same == bytes.len().min(rest.len()) { self.alike + same } else { HTTP1.len() };
         if !rest.is_empty() && same == rest.len() {

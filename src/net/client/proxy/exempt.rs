@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// Entries that are read; further ones are ignored.
+/// Maximum entries that are read; further entries are ignored.
 const ENTRIES_MAX: usize = 1_024;
 
 /// A list of hosts.
@@ -35,7 +35,7 @@ impl Exempt {
         exempt
     }
 
-    /// Whether `host` is on the list; it is in lower case.
+    /// Whether `host`, in lower case, is on the list.
     pub(super) fn has(&self, host: &str) -> bool {
         if self.is_everybody {
             return true;

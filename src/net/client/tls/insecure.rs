@@ -1,4 +1,4 @@
-//! No verification of certificates, only by an explicit option.
+//! Accepts certificates without verification, if an explicit option requests this.
 //!
 //! Invariant: the handshake's signatures are still verified, so the server has the key of the
 //! certificate that it sends.

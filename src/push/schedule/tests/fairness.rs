@@ -45,7 +45,8 @@ impl ScheduleRun {
     }
 
     /// Ends deliveries, the oldest first, until one of `slot` is in flight; returns their number.
-    /// Those of `refusing` are refused, all others arrive and have more events; `None`: never.
+    /// Deliveries of `refusing` are refused, all others arrive and have more events. `None`: never
+    /// in flight.
     fn wait(&mut self, slot: WebhookSlot, refusing: &[WebhookSlot]) -> Option<usize> {
         for ends in 0..10_000 {
             self.begin();
@@ -62,7 +63,7 @@ impl ScheduleRun {
         None
     }
 
-    /// The same with a small bound.
+    /// As `wait`, with a small bound on the number.
     #[track_caller]
     fn wait_little(&mut self, slot: WebhookSlot, refusing: &[WebhookSlot]) {
         let ends = self.wait(slot, refusing).expect("it has its turn");
@@ -127,7 +128,7 @@ fn webhook_at_a_full_port_gets_the_next_free_slot() {
     run.begin();
     assert_eq!(run.under_way.len(), 6);
     let victim = run.one("https://h:1", 2);
-    // They hang.
+    // These deliveries hang.
     run.put(2, "https://h:2", 3);
     assert_eq!(all(&mut run.schedule, 0).len(), 2);
     run.wait_little(victim, &[]);
@@ -154,7 +155,7 @@ fn slot_is_not_reserved_for_long_for_a_busy_owner() {
         let mut run = ScheduleRun::new(Pace::default());
         run.put(20, "https://h:1", 2);
         run.begin();
-        // Owner 4 has all its deliveries elsewhere, and `elsewhere` more wait there.
+        // Owner 4 has all its deliveries at other hosts, and `elsewhere` more wait there.
         for host in 0..64 + elsewhere {
             run.one(&format!("https://z{host}"), 4);
         }
@@ -190,7 +191,7 @@ fn deleted_webhooks_leave_the_queue_of_their_host() {
     assert!(lines().sum::<usize>() <= 2 * SPARE, "{}", lines().sum::<usize>());
 }
 
-/// In random runs, no owner waits for more than some rounds of all.
+/// In random runs, an owner waits for at most some rounds of all others.
 #[test]
 fn no_owner_waits_forever_in_random_runs() {
     for seed in 0..40 {
@@ -249,7 +250,7 @@ fn hanging_deliveries_do_not_delay_the_first_of_an_owner() {
         let victim = schedule.add_owned(origin, 9, ());
         schedule.note(victim, 1);
         assert_eq!(all(&mut schedule, 1), [victim]);
-        // When all have failed nothing is left of them.
+        // When all have failed, no state remains.
         hanging.iter().for_each(|slot| {
             fail(&mut schedule, *slot, 10_000);
         });

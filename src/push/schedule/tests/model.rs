@@ -1,5 +1,5 @@
-//! Random operations on the schedule and a simple model of it: no event is lost, and no limit is
-//! exceeded.
+//! Random operations on the schedule and on a simple model of the schedule: no event is lost, and
+//! no limit is exceeded.
 
 use super::*;
 
@@ -20,7 +20,7 @@ struct KnownWebhook {
     owner: u32,
     /// Undelivered events.
     waiting: u32,
-    /// The webhook that it replaces, while a delivery of that is in flight.
+    /// The webhook that it replaces, while a delivery of that webhook is in flight.
     behind: Option<WebhookSlot>,
 }
 
@@ -28,11 +28,11 @@ struct KnownWebhook {
 struct ScheduleModel {
     slots: HashMap<WebhookSlot, KnownWebhook>,
     under_way: HashMap<WebhookSlot, KnownWebhook>,
-    /// Webhooks deferred as too large, deleted ones included.
+    /// Webhooks with deliveries that were deferred as too large, including deleted webhooks.
     deferred: Vec<WebhookSlot>,
 }
 
-/// Three of them at one host.
+/// Three origins are at the same host.
 const ORIGINS: [&str; 5] =
     ["https://a:1", "https://a:2", "https://a:3", "https://d:1", "https://e:1"];
 
@@ -148,12 +148,12 @@ impl ScheduleModel {
             schedule.queues.get(&turn.queue).is_some_and(|queue| turn.is_of(queue))
         };
         let turns = lines.flat_map(|line| &line.turns).filter(is_live).count();
-        assert_eq!(turns, schedule.queues.len(), "each lane has one turn");
+        assert_eq!(turns, schedule.queues.len(), "each owner queue has one turn");
         for (key, queue) in &schedule.queues {
             assert!(queue.ready > 0);
             let of_origin = schedule.origins.get(key.origin).unwrap().posting;
-            // An origin that has become the only one of its host takes the other slots at the end
-            // of a delivery.
+            // An origin that has become the only one of its host uses the other slots only from the
+            // end of a delivery.
             let is_free = of_origin < schedule.pace.posts_of_origin(2)
                 && schedule.origins.has_permit(key.origin, &schedule.pace);
             let posting = schedule.owners.get(&key.owner).map_or(0, |owner| owner.posting);
@@ -164,8 +164,8 @@ impl ScheduleModel {
 }
 
 /// In any order of operations: each webhook has at most one delivery in flight, the limits of a
-/// host, an owner and all hold, no webhook waits for a free slot, and in the end everything has
-/// arrived.
+/// host, of an owner and of all deliveries hold, no webhook waits for a free slot, and in the end
+/// everything has arrived.
 #[test]
 fn nothing_is_lost_and_no_bound_is_exceeded_whatever_happens() {
     (7..10).for_each(happens);

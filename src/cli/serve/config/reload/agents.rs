@@ -1,10 +1,10 @@
-//! Compares the running agents with those of a configuration: added, replaced and removed ones.
+//! Compares the running agents with the agents of a configuration: added, replaced, removed.
 
 use peregrine::{agent::Profile, engine::AgentChange};
 
 use super::Loaded;
 
-/// The running agents, and the configuration they were built from.
+/// The running agents, each with the configuration from which it was built.
 pub struct AgentChanges(Vec<RunningAgent>);
 
 struct RunningAgent {
@@ -32,13 +32,13 @@ fn card(profile: &Profile) -> String {
 }
 
 impl AgentChanges {
-    /// For these agents, the default one first.
+    /// The state for these agents, the default agent first.
     pub fn of(agents: &[Loaded]) -> AgentChanges {
         AgentChanges(agents.iter().map(RunningAgent::of).collect())
     }
 
     /// The changes, and their description. The agent at the root stays until a restart: if `next`
-    /// has another one there, `held` gets its key.
+    /// has another agent at the root, the key is added to `held`.
     pub fn to(&self, next: &[Loaded], held: &mut Vec<String>) -> (Vec<AgentChange>, String) {
         let first = self.0.first();
         if first.map(|known| &known.name) != next.first().map(|loaded| &loaded.profile.name)
@@ -91,7 +91,7 @@ impl AgentChanges {
         (changes, said)
     }
 
-    /// Notes that these agents run now; the agent at the root stays the same.
+    /// Notes that these agents run now; the agent at the root remains.
     pub fn took(&mut self, next: &[Loaded]) {
         let mut known: Vec<RunningAgent> = next.iter().map(RunningAgent::of).collect();
         if let Some(first) = self.0.drain(..).next() {
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(said(&agents, &next), (0, "the agents are unchanged".to_owned(), held.clone()));
         agents.took(&next);
         assert_eq!(said(&agents, &next).2, held);
-        // The agent is back, and is not added a second time.
+        // Agent `b` is configured again, and is not added a second time.
         let again = [loaded("a", "1", "1"), loaded("b", "1", "1")];
         assert_eq!(said(&agents, &again), (0, "the agents are unchanged".to_owned(), vec![]));
     }

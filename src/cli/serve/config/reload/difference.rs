@@ -5,7 +5,7 @@ use super::{
     ConfigSection,
 };
 
-/// The keys that differ and are not live, as `limits.tasks_max`.
+/// The keys that differ and are not live, such as `limits.tasks_max`.
 pub fn held_back(started: &ConfigSection, next: &ConfigSection) -> Vec<String> {
     let mut held = Vec::new();
     note(started, next, &mut held);

@@ -1,7 +1,7 @@
 //! Reloads the configuration of a running server.
 //!
-//! Invariant: everything is read, checked and prepared before anything changes, and the changes
-//! cannot fail; so a reload applies all live keys or none. A changed key that needs a restart is
+//! Invariant: everything is read, checked and prepared before the first change, and the changes
+//! cannot fail. So a reload applies all live keys or none. A changed key that needs a restart is
 //! reported.
 
 mod agents;
@@ -26,10 +26,10 @@ use parts::LiveParts;
 
 pub use watch::Stamp;
 
-/// Applies a prepared part of a configuration. It cannot fail.
+/// Applies a prepared part of a configuration; this cannot fail.
 type Commit = Box<dyn FnOnce(&Controls)>;
 
-/// Reads and checks a part of a configuration; it changes nothing yet.
+/// Reads and checks a part of a configuration, without a change of the server.
 type Applier = fn(&ConfigOrigin, &Config, &Controls) -> Result<Commit, UsageError>;
 
 /// The parts that a reload changes, in addition to the agents.
@@ -41,17 +41,17 @@ const APPLIERS: &[Applier] = &[
     tls,
 ];
 
-/// The key that needs a restart, and that includes the networks of `auth.proxy`.
+/// The key that needs a restart and includes the networks of `auth.proxy`.
 const TRUSTED_PROXIES: &str = "trusted_proxies";
 
 /// The origin and the state of a server's configuration.
 pub struct Reloader {
     origin: ConfigOrigin,
-    /// The configuration at the start: its keys that are not live stay in force.
+    /// The configuration at the start; its keys that are not live remain in effect.
     started: ConfigSection,
-    /// The live keys in force.
+    /// The live keys in effect.
     live: LiveParts,
-    /// The proxies it trusts for the origin of requests.
+    /// The trusted proxies at the start.
     trusted_proxies: Vec<Network>,
     /// True: the file sets nothing.
     is_blank: bool,
@@ -60,13 +60,13 @@ pub struct Reloader {
     own: Vec<Loaded>,
     cards: Arc<RemoteCards>,
     watch: watch::Watch,
-    /// The callers; `None`: the server does not authenticate callers, and a reload cannot change
-    /// that.
+    /// The callers; `None`: the server does not authenticate callers, which a reload cannot change.
     pub callers: Option<Arc<Callers>>,
 }
 
 impl Reloader {
-    /// For a server with this configuration; `stamp` is the stamp of the file before it was read.
+    /// The state of a server with this configuration; `stamp` is the stamp of the file before
+    /// reading.
     pub fn new(
         origin: &ConfigOrigin,
         config: &Config,
@@ -88,7 +88,7 @@ impl Reloader {
         }
     }
 
-    /// Serves `own` before the agents of the configuration, now and after each reload.
+    /// Serves `own` and then the agents of the configuration, now and after each reload.
     #[cfg(feature = "embed")]
     pub fn with_own(self, own: Vec<Loaded>) -> Reloader {
         Reloader { own, ..self }
@@ -112,10 +112,10 @@ impl Reloader {
     fn apply(&mut self, server: &Controls) -> Result<Vec<String>, UsageError> {
         let config = self.origin.read()?;
         let is_blank = config.is_blank;
-        // A file that is being rewritten is empty for a moment; on a full disk it stays empty.
+        // A file that is being rewritten is empty for a moment; on a full disk it remains empty.
         if is_blank && !self.is_blank {
             let name = self.origin.name();
-            let line = format!("{name}: the file is empty now; restart to run without it");
+            let line = format!("{name}: the file is empty now; restart to run without a file");
             return Err(UsageError(line));
         }
         let agents = self.origin.agents_behind(&self.own, &config, &self.cards.remotes())?;
@@ -131,20 +131,20 @@ impl Reloader {
             held.push(format!("auth.proxy.networks as {TRUSTED_PROXIES}"));
         }
         let (live, has_tls) = (LiveParts::of(&config.root), config.serve.tls.is_some());
-        // A configuration that could not be started is rejected.
+        // A configuration with which the server could not start is rejected.
         let made = make(&self.origin, config, agents.clone())?;
         made.server.check().map_err(|error| UsageError(self.origin.server_line(&error)))?;
         let (changes, said) = self.agents.to(&agents, &mut held);
         let callers = self.callers.clone();
         // Callers are replaced before agents, so that a removed caller cannot reach an agent that
         // was not meant for it. The rules are valid, since callers were built from them just now.
-        // Without rules no caller is authenticated until a restart.
+        // Without rules no caller can authenticate until a restart.
         let admit = || {
             if let Some(callers) = &callers {
                 let _ = callers.replace(rules.unwrap_or_default());
             }
         };
-        // No card changes while agents do.
+        // The lock prevents changes of cards while agents change.
         let mut cards = self.cards.lock();
         match server.agents() {
             Some(running) => {

@@ -1,5 +1,5 @@
-//! The parts of a configuration that a reload changes in addition to the agents, and whether each
-//! of them differs.
+//! The parts of a configuration that a reload changes in addition to the agents, and the detection
+//! of changes in each part.
 
 use super::{
     super::tree::{ConfigEntry, ConfigSection, Shape},
@@ -7,7 +7,7 @@ use super::{
     watch::Stamp,
 };
 
-/// The live sections, and the words for them.
+/// The live sections, and the words for them in messages.
 const PARTS: [(&str, &str); 5] = [
     ("auth", "callers"),
     ("quotas", "quotas"),
@@ -16,10 +16,10 @@ const PARTS: [(&str, &str); 5] = [
     ("limits", "limits"),
 ];
 
-/// The live sections of a configuration in force.
+/// The live sections of a configuration in effect.
 pub struct LiveParts {
     root: ConfigSection,
-    /// The stamps of each part's files: their content may change.
+    /// The stamps of the files of each part; the content of a file may change.
     files: Vec<Vec<Stamp>>,
 }
 
@@ -48,7 +48,7 @@ impl LiveParts {
     }
 }
 
-/// Whether a live key differs.
+/// Whether a live key has another value.
 fn is_other(before: &ConfigSection, after: &ConfigSection) -> bool {
     let mut entries = after.keys.iter().zip(&before.entries).zip(&after.entries);
     entries.any(|((key, before), after)| match (before, after) {
@@ -75,7 +75,7 @@ fn note_files(section: &ConfigSection, stamps: &mut Vec<Stamp>) {
     }
 }
 
-/// `callers, quotas and logs`.
+/// A list in words, such as `callers, quotas and logs`.
 pub fn list(words: &[&str]) -> String {
     match words {
         [] => String::new(),

@@ -4,7 +4,7 @@ use std::{fs, path::Path, time::SystemTime};
 
 use super::ConfigOrigin;
 
-/// The version of a file by its metadata; `None`: there is no file.
+/// The version of a file, from its metadata; `None`: the file does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp(Option<(Option<SystemTime>, u64, u64)>);
 
@@ -33,20 +33,20 @@ fn inode(_: &fs::Metadata) -> u64 {
 
 /// The observed stamps of a file.
 pub struct Watch {
-    /// When the file was last read, with or without success.
+    /// The stamp when the file was last read, with or without success.
     read: Stamp,
-    /// When the file was last checked.
+    /// The stamp when the file was last checked.
     looked: Stamp,
 }
 
 impl Watch {
-    /// A file that was read when it had this stamp.
+    /// The state of a file that was read when it had this stamp.
     pub fn new(stamp: Stamp) -> Watch {
         Watch { read: stamp.clone(), looked: stamp }
     }
 
-    /// True if the file differs from the one that was read, and has not changed since the last
-    /// check: no program is still writing it.
+    /// True if the file differs from the version that was read, and has not changed since the last
+    /// check: no program is writing it.
     pub fn has_changed(&mut self, now: Stamp) -> bool {
         let is_settled = self.looked == now;
         let is_other = self.read != now;
@@ -69,12 +69,12 @@ mod tests {
         let stamp = |size| Stamp(Some((None, size, 1)));
         let mut watch = Watch::new(stamp(1));
         assert!(!watch.has_changed(stamp(1)));
-        assert!(!watch.has_changed(stamp(2)), "it may still be written");
+        assert!(!watch.has_changed(stamp(2)), "a program may still be writing the file");
         assert!(!watch.has_changed(stamp(3)));
         assert!(watch.has_changed(stamp(3)));
         watch.reads(stamp(3));
-        assert!(!watch.has_changed(stamp(3)), "whether it was good or bad");
+        assert!(!watch.has_changed(stamp(3)), "the file was read, whether it was valid or not");
         assert!(!watch.has_changed(Stamp(None)));
-        assert!(watch.has_changed(Stamp(None)), "that it is gone is worth a line");
+        assert!(watch.has_changed(Stamp(None)), "the removal of the file is reported");
     }
 }

@@ -79,21 +79,21 @@ const KEYS: &[Key] = &[
         "processes",
         Shape::Whole { min: 1, max: PROCESSES_MAX as u64 },
         "",
-        "Processes at a time, while other messages wait; default 16, and 1 for exec+jsonl",
+        "Maximum concurrent processes; further messages wait; default 16, for exec+jsonl 1",
     )
     .live(),
     key(
         "queue",
         Shape::Whole { min: 1, max: AGENT_TURNS_QUEUED_MAX as u64 },
         "",
-        "Messages that may wait before the next is refused; default 1,024",
+        "Maximum waiting messages; the next is refused; default 1,024",
     )
     .live(),
     key(
         "turns",
         Shape::Whole { min: 1, max: AGENT_TURNS_QUEUED_MAX as u64 },
         "",
-        "Messages at a time in one process of exec+jsonl, or at an http function; default 64",
+        "Maximum concurrent messages of one exec+jsonl process, or of an http function; default 64",
     )
     .live(),
     key(
@@ -108,7 +108,7 @@ const KEYS: &[Key] = &[
         "enabled",
         Shape::Switch,
         "true",
-        "false refuses all messages (503), and a reload ends unfinished tasks",
+        "false: refuses all messages (503); a reload that sets it fails the unfinished tasks",
     )
     .live(),
     key("description", Shape::Text, "", "One paragraph for humans").live(),
@@ -130,7 +130,7 @@ const KEYS: &[Key] = &[
         "anonymous",
         Shape::Switch,
         "false",
-        "Anonymous callers may call it, even if callers are authenticated",
+        "Accepts anonymous callers, even if the server has [auth]",
     )
     .live(),
     key("scopes", Shape::Texts, "[]", "Scopes required for each operation").live(),
@@ -160,7 +160,8 @@ const KEYS: &[Key] = &[
         "input_required_ttl_ms",
         Shape::Measure(Unit::Millis),
         "",
-        "Milliseconds without an event after which its tasks that wait for their client fail",
+        "Milliseconds without an event after which its tasks in input-required or auth-required \
+         fail",
     )
     .live(),
     key("skills", Shape::Sections(cards::skill_keys), "", "Skills of the agent").live(),
@@ -176,26 +177,26 @@ pub fn keys() -> &'static [Key] {
 /// The configuration of one agent.
 #[derive(Debug)]
 pub struct AgentSpec {
-    /// Its name; without one, the agent's own name is used.
+    /// The name; `None`: a default name, such as the name in its script or on its card.
     pub name: Option<String>,
-    /// The program that answers for it.
+    /// The program that runs the agent.
     pub program: Program,
-    /// Overrides of its card.
+    /// Overrides of the agent's card.
     pub card: CardOverrides,
-    /// False: it rejects every call.
+    /// False: the agent rejects every call.
     pub is_enabled: bool,
-    /// Source and key for errors of its program.
+    /// Source and key for errors of the program.
     pub at: Wrong,
 }
 
-/// The program that answers for an agent.
+/// The program that runs an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
     /// The echo agent.
     Echo,
     /// The script in this file.
     Script(PathBuf),
-    /// This program, a process for each message.
+    /// A program, with a process for each message or a process for many messages.
     Process(ProcessSpec),
     /// A remote A2A agent.
     Remote(RemoteSpec),
@@ -203,7 +204,7 @@ pub enum Program {
     Function(FunctionSpec),
 }
 
-/// The agents, the default one first.
+/// The agents, the default agent first.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -256,7 +257,8 @@ fn program(section: &ConfigSection, kind: Option<&str>) -> Result<Program, Wrong
             remote.map_or(Program::Echo, Program::Remote)
         }
         (_, _, _) if remote.is_some() => {
-            let line = "is only for the agent kinds a2a and http, without script and command";
+            let line = "is only for the agent kinds a2a and http, which have no script and no \
+                        command";
             return Err(section.wrong("upstream", line));
         }
         (Some(REMOTE), _, _) => {
@@ -282,7 +284,7 @@ fn program(section: &ConfigSection, kind: Option<&str>) -> Result<Program, Wrong
     })
 }
 
-/// `[NAME=]KIND[:ARG]` each; the agent without a name comes first.
+/// Reads values of the form `[NAME=]KIND[:ARG]`; the agent without a name comes first.
 fn of_flags(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
     let items = root.texts("agents").unwrap_or_default();
     let agents = items.iter().enumerate().map(|(index, item)| {
@@ -302,7 +304,7 @@ fn of_flags(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
             }
             (REMOTE, Some(url)) if !url.is_empty() => Program::Remote(RemoteSpec::at(url)),
             (REMOTE, _) => return Err(wrong("the agent kind a2a needs a URL".into())),
-            // http:http://HOST/PATH, or only the URL.
+            // `http:http://HOST/PATH`, or only the URL.
             (scheme @ ("http" | "https"), Some(rest)) if rest.starts_with("//") => {
                 Program::Function(FunctionSpec::at(&format!("{scheme}:{rest}")))
             }
@@ -344,14 +346,15 @@ fn of_flags(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
 /// The kinds of `--agent`.
 const KINDS: &[&str] = &["echo", "script", "exec", processes::LINES, REMOTE, "http", "https"];
 
-/// The name in front of a known kind, if it is not a valid name.
+/// The text before a known kind, if it is not a valid name.
 fn wrong_name(text: &str) -> Option<&str> {
     let (name, rest) = text.split_once('=')?;
     let kind = rest.split_once(':').map_or(rest, |(kind, _)| kind);
     (parts(text).0.is_none() && KINDS.contains(&kind)).then_some(name)
 }
 
-/// A `=` after text that is not a name belongs to the argument.
+/// Splits `[NAME=]KIND[:ARG]`. If the text before a `=` is not a name, the `=` belongs to the
+/// argument.
 fn parts(text: &str) -> (Option<&str>, &str, Option<&str>) {
     let is_name = |text: &str| {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -367,7 +370,7 @@ fn parts(text: &str) -> (Option<&str>, &str, Option<&str>) {
     }
 }
 
-/// The position of the agent that requests this header field.
+/// The position of the agent that lists this header field.
 pub fn blame_field(root: &ConfigSection, field: &str, error: &BuildError) -> Option<Wrong> {
     root.named("agents").iter().find_map(|(_, agent)| {
         let index = agent.texts("fields")?.iter().rposition(|item| item.text == field)?;

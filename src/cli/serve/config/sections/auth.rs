@@ -1,7 +1,7 @@
 //! `[auth]`: callers and their credentials; with any of its keys every operation needs an
 //! authenticated caller.
 //!
-//! Invariant: a secret is hashed when it is read, and dropped.
+//! Invariant: a secret is hashed when it is read; its plain text is then dropped.
 
 use peregrine::auth::{
     AuthRules, AuthRulesError, CertificateRule, IssuerRule, JwsAlgorithm, KeyLocation, KeyRule,
@@ -19,24 +19,25 @@ use super::super::{
     tree::{ConfigEntry, ConfigSection, Key, Shape, Wrong, key},
 };
 
-/// Milliseconds after which an issuer's keys are fetched again, unless the issuer sets a time.
+/// Milliseconds after which the keys of an issuer are fetched again, unless the issuer sets a time.
 const REFRESH_MS: u64 = 600_000;
 
 const TENANTS: Key =
-    key("tenants", Shape::Texts, "", "Tenants it may name, the default first; * is any").live();
+    key("tenants", Shape::Texts, "", "Tenants that a caller may name, the default first; * is any")
+        .live();
 const SCOPES: Key = key("scopes", Shape::Texts, "", "Scopes, such as a2a:read").live();
-const QUOTA: Key = key("quota", Shape::Text, "", "Name of its quota in [quotas.named]").live();
+const QUOTA: Key =
+    key("quota", Shape::Text, "", "Name of the caller's quota in [quotas.named]").live();
 const NAME: Key = key("name", Shape::Text, "", "Name of the caller").live();
 const SHA256: Key = key(
     "sha256",
     Shape::Text,
     "",
-    "Its SHA-256 in hexadecimal digits, instead of the secret itself",
+    "SHA-256 of the secret in hexadecimal digits, instead of the secret itself",
 )
 .live();
 const EXPIRES: Key =
-    key("expires", Shape::Text, "", "Time at which it expires, such as 2027-01-31T00:00:00Z")
-        .live();
+    key("expires", Shape::Text, "", "Expiry of the secret, such as 2027-01-31T00:00:00Z").live();
 
 const API_KEY: &[Key] = &[
     NAME,
@@ -64,7 +65,7 @@ const ISSUER: &[Key] = &[
         "audiences",
         Shape::Texts,
         "",
-        "One of these must be in aud; default: any token is accepted",
+        "Accepted audiences, one of which aud must have; default: any",
     )
     .live(),
     key("algorithms", Shape::Texts, "", "Algorithms, such as ES256; default: any that fits a key")
@@ -73,14 +74,19 @@ const ISSUER: &[Key] = &[
     key("keys_url", Shape::Text, "", "URL of its JWK set; default: OpenID discovery").live(),
     key("secret", Shape::Text, "", "A shared secret, for HS256 to HS512").live().secret(),
     key("name_claim", Shape::Text, "", "The claim with the caller's name; default sub").live(),
-    key("tenants_claim", Shape::Text, "", "The claim with its tenants").live(),
-    key("scope_claims", Shape::Texts, "", "The claims with its scopes; default scope and scp")
-        .live(),
+    key("tenants_claim", Shape::Text, "", "The claim with the caller's tenants").live(),
+    key(
+        "scope_claims",
+        Shape::Texts,
+        "",
+        "The claims with the caller's scopes; default scope and scp",
+    )
+    .live(),
     key(
         "quota_claim",
         Shape::Text,
         "",
-        "The claim with the name of its quota; a name that is not in [quotas.named] means \
+        "The claim with the name of the caller's quota; a name that is not in [quotas.named] means \
          [quotas.known]",
     )
     .live(),
@@ -97,8 +103,8 @@ const PROXY: &[Key] = &[
     )
     .live(),
     key("name_header", Shape::Text, "", "The field with the caller's name, such as X-User").live(),
-    key("scopes_header", Shape::Text, "", "The field with its scopes").live(),
-    key("tenants_header", Shape::Text, "", "The field with its tenants").live(),
+    key("scopes_header", Shape::Text, "", "The field with the caller's scopes").live(),
+    key("tenants_header", Shape::Text, "", "The field with the caller's tenants").live(),
     TENANTS,
     SCOPES,
     QUOTA,
@@ -127,8 +133,8 @@ pub fn keys() -> &'static [Key] {
     KEYS
 }
 
-/// The rules for callers, perhaps without a caller; `None`: the section is empty, so callers are
-/// not authenticated, or only by certificates.
+/// The rules for callers, even if they admit no caller; `None`: the section is empty, so callers
+/// are not authenticated, or only by certificates.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -164,7 +170,7 @@ pub fn read(root: &ConfigSection, asks_clients: bool) -> Result<Option<AuthRules
     Ok(Some(rules).filter(|_| asks))
 }
 
-/// Whether a section asks for authentication, even if it defines no caller.
+/// Whether a section requires authentication, even if it defines no caller.
 fn names_callers(auth: &ConfigSection) -> bool {
     let names = |name: &&str| match auth.entry(name) {
         Some(ConfigEntry::Section(section)) => section.is_said(),
@@ -175,8 +181,8 @@ fn names_callers(auth: &ConfigSection) -> bool {
         || ["api_keys", "bearer_tokens", "issuers", "proxy", "certificates"].iter().any(names)
 }
 
-/// Rejects rules that admit no caller before the start of a server. A running server accepts them
-/// and releases its callers.
+/// Rejects rules that admit no caller before the start of a server. A running server accepts such
+/// rules and then has no callers.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -190,7 +196,7 @@ pub fn check_known(root: &ConfigSection, rules: Option<&AuthRules>) -> Result<()
     }
 }
 
-/// The position of an error in the rules.
+/// The position of an error of the rules.
 fn blame(auth: &ConfigSection, error: &AuthRulesError) -> Wrong {
     let named = |tables: &[&str], key: &str, text: &str| {
         let sections = tables.iter().flat_map(|table| auth.sections(table));
@@ -228,14 +234,14 @@ fn required(section: &ConfigSection, name: &str) -> Result<String, Wrong> {
     text.ok_or_else(|| section.wrong(name, "must be a non-empty string"))
 }
 
-/// The tenants that a caller may select: names that a path can have, or `*` first.
+/// The tenants that a caller may select: names that are valid in a path, or `*` first.
 fn tenants(section: &ConfigSection) -> Result<TenantGrant, Wrong> {
     let names = section.strings("tenants").unwrap_or_default();
     let is_any = names.first().is_some_and(|first| first == "*");
     if let Some(at) = names.iter().skip(usize::from(is_any)).position(|one| !is_agent_name(one)) {
         let at = at + usize::from(is_any);
         let line = format!("{:?} may only have letters, digits, '-', '_', '.'", names[at]);
-        let line = if names[at] == "*" { "* must stand first".to_owned() } else { line };
+        let line = if names[at] == "*" { "* must be the first tenant".to_owned() } else { line };
         return Err(section.wrong_item("tenants", at, line));
     }
     Ok(match names.is_empty() {
@@ -269,19 +275,20 @@ pub fn check_scopes(section: &ConfigSection) -> Result<(), Wrong> {
         None => Ok(()),
         Some(at) => {
             let line =
-                format!("{:?} is not a scope: a scope has no spaces, such as a2a:read", scopes[at]);
+                format!("{:?} is not a scope such as a2a:read: a scope has no spaces", scopes[at]);
             Err(section.wrong_item("scopes", at, line))
         }
     }
 }
 
-/// Checks that a header field can carry a credential: a caller could never send any other.
+/// Checks that a header field can carry a credential: clients cannot send any other credential.
 ///
 /// # Errors
 /// [`Wrong`].
 fn check_sendable(section: &ConfigSection, secret: &str) -> Result<(), Wrong> {
     let text = section.text(secret).unwrap_or_default();
-    // RFC 9110 §5.5: spaces around a value are not part of it; §11.2: a Bearer token has none.
+    // RFC 9110 §5.5: a field value excludes surrounding spaces; §11.2: a Bearer token has no
+    // spaces.
     let is_sent = match secret {
         "token" => text.bytes().all(|byte| byte.is_ascii_graphic()),
         _ => text.trim() == text && !text.chars().any(char::is_control),
@@ -296,7 +303,7 @@ fn check_sendable(section: &ConfigSection, secret: &str) -> Result<(), Wrong> {
     }
 }
 
-/// A key or a token: itself, or its digest.
+/// The rule for a key or a token, which is configured as plain text or as its digest.
 fn key_rule(section: &ConfigSection, secret: &str) -> Result<KeyRule, Wrong> {
     let digest = match (section.text(secret), section.text("sha256")) {
         (Some(text), None) if text.len() >= PLAIN_KEY_BYTES_MIN => {
@@ -336,7 +343,7 @@ fn issuer(section: &ConfigSection) -> Result<IssuerRule, Wrong> {
     let algorithms = section.texts("algorithms").unwrap_or_default().iter().enumerate();
     let algorithms = algorithms.map(|(index, item)| {
         let wrong = || {
-            let message = format!("unknown algorithm {:?}; a known one is ES256", item.text);
+            let message = format!("unknown algorithm {:?}; use one such as ES256", item.text);
             section.wrong_item("algorithms", index, message)
         };
         JwsAlgorithm::named(&item.text).ok_or_else(wrong)
@@ -377,7 +384,7 @@ fn issuer(section: &ConfigSection) -> Result<IssuerRule, Wrong> {
 }
 
 /// Checks that the keys of an issuer fit these algorithms: a secret fits only HS256 to HS512, and
-/// these fit nothing else.
+/// only a secret fits these.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -411,8 +418,8 @@ fn proxy(auth: &ConfigSection) -> Result<Option<ProxyRule>, Wrong> {
     }))
 }
 
-/// Trusted hops that report the address of their client: a hop that may name the caller is trusted
-/// for that too. Otherwise the failures of all its clients would count as its own.
+/// Trusted hops that report the address of their client. A hop that may name the caller is also
+/// trusted to report the address: otherwise the failures of all its clients would count as its own.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -432,7 +439,7 @@ pub fn trusted_proxies(
 fn networks(section: &ConfigSection, name: &str) -> Result<Vec<Network>, Wrong> {
     let items = section.texts(name).unwrap_or_default().iter().enumerate();
     let networks = items.map(|(index, item)| {
-        let wrong = |error| section.wrong_item(name, index, format!("{:?} is {error}", item.text));
+        let wrong = |error| section.wrong_item(name, index, format!("{:?}: {error}", item.text));
         item.text.parse().map_err(wrong)
     });
     networks.collect()

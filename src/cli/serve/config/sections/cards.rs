@@ -1,5 +1,4 @@
-//! The keys of `[agents.NAME]` about the agent's card: the tables, and the overrides of its
-//! profile.
+//! The keys of `[agents.NAME]` about the agent's card: the tables, and the overrides of a profile.
 
 use peregrine::{
     agent::{Extension, Profile, Provider, Skill},
@@ -162,7 +161,10 @@ fn limit(agent: &ConfigSection, name: &'static str) -> Result<Option<u64>, Wrong
             match error {
                 LimitError::Unit => format!("{text:?} is not {}", Unit::of(name).examples()),
                 LimitError::Name | LimitError::Value => {
-                    format!("{text:?} must be a whole number above zero that fits")
+                    format!(
+                        "{text:?} must be a whole number above zero and within the range of this \
+                         limit"
+                    )
                 }
             },
         )

@@ -44,7 +44,7 @@ pub struct FunctionSpec {
     show_errors: bool,
 }
 
-/// Without secrets.
+/// The debug text has no secrets.
 impl fmt::Debug for FunctionSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FunctionSpec").field("url", &self.url).finish_non_exhaustive()
@@ -99,8 +99,8 @@ impl FunctionSpec {
         })
     }
 
-    /// The identity of the function: functions with equal texts are called in the same way. It
-    /// shows no secret.
+    /// The identity of the function: functions with equal identities are called in the same way.
+    /// The text has no secrets.
     pub fn made_of(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! `[limits]`: every limit by its name, and the budget that the unset ones share.
+//! `[limits]`: every limit by its name. `memory`: the budget for the limits that are not set.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use super::super::tree::{ConfigSection, ConfigValue, Key, Shape, Wrong, key};
 
 static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     let rows = Limits::default().rows().into_iter().map(|(name, default)| {
-        // Leaked once, since the table is static too.
+        // Leaked once per process, since the table is static.
         let default: &'static str = default.to_string().leak();
         let key = key(name, Shape::Measure(Unit::of(name)), default, Limits::about(name));
         Key { is_live: LIVE_LIMITS.contains(&name), ..key }
@@ -35,7 +35,7 @@ pub fn memory(root: &ConfigSection) -> Result<Option<u64>, Wrong> {
     unit.read(text).map(Some).map_err(wrong)
 }
 
-/// The configured limits, and the others scaled so that all of them fit the memory.
+/// The configured limits; other limits are scaled so that all of them together fit the memory.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -58,7 +58,10 @@ pub fn read(
                         format!("{text:?} is not {}", Unit::of(key.name).examples())
                     }
                     LimitError::Name | LimitError::Value => {
-                        format!("{text:?} must be a whole number above zero that fits")
+                        format!(
+                            "{text:?} must be a whole number above zero and within the range of \
+                             this limit"
+                        )
                     }
                 },
             )

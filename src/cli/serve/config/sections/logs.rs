@@ -13,13 +13,18 @@ const ONE_OF: Shape = Shape::Whole { min: 0, max: u32::MAX as u64 };
 
 const LOGS: &[Key] = &[
     key("level", LEVEL, "\"info\"", "Level of the log on stderr").flag("log").live(),
-    key("access", ONE_OF, "0", "Logs one of this many calls: 1 each, 0 none")
+    key("access", ONE_OF, "0", "Logs one call in this many; 1: every call, 0: none")
         .flag("access-log")
         .live(),
-    key("principal", Shape::Choice(&["hash", "name"]), "\"hash\"", "How calls' lines name callers"),
+    key(
+        "principal",
+        Shape::Choice(&["hash", "name"]),
+        "\"hash\"",
+        "Form of the caller in log lines of calls",
+    ),
     key("hash_key", Shape::Text, "", "Key under which names are hashed; prefer ${VARIABLE}")
         .secret(),
-    key("hash_key_file", Shape::Path, "", "File with that key, instead of the key itself"),
+    key("hash_key_file", Shape::Path, "", "File with the key, instead of hash_key"),
 ];
 
 const METRICS: &[Key] =
@@ -41,25 +46,25 @@ const HASH_KEY_BYTES_MIN: usize = 16;
 /// The settings of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logs {
-    /// The level of its lines.
+    /// The level of the log.
     pub level: LogLevel,
-    /// One call in so many is logged; 0: none.
+    /// One call in this many is logged; 0: none.
     pub access: u32,
-    /// How lines show callers.
+    /// The form of callers in log lines.
     pub principal: LoggedPrincipal,
 }
 
-/// The log.
+/// Reads the settings of the log.
 ///
 /// # Errors
-/// [`Wrong`]: about the key under which names are hashed.
+/// [`Wrong`]: an invalid key for the hashes of names.
 pub fn logs(root: &ConfigSection) -> Result<Logs, Wrong> {
     let section = root.section("logs");
     let level = section.and_then(|logs| logs.text("level")).and_then(LogLevel::of);
     let access = section.and_then(|logs| logs.whole("access"));
     Ok(Logs {
         level: level.unwrap_or(LogLevel::Info),
-        // The shape has checked that it fits.
+        // The shape has checked that the number fits.
         access: access.and_then(|one_of| u32::try_from(one_of).ok()).unwrap_or(0),
         principal: section.map_or(Ok(LoggedPrincipal::Hash), logged_principal)?,
     })
@@ -85,7 +90,7 @@ fn logged_principal(logs: &ConfigSection) -> Result<LoggedPrincipal, Wrong> {
         }
         (Some("name"), None) => Ok(LoggedPrincipal::Name),
         (_, None) => Ok(LoggedPrincipal::Hash),
-        // A reader of the log could find the names by trying all short keys.
+        // A reader of the log could find the names by trying every short key.
         (_, Some((name, key))) if key.len() < HASH_KEY_BYTES_MIN => {
             let line = format!(
                 "has {} bytes and needs at least {HASH_KEY_BYTES_MIN}: create one with `openssl \

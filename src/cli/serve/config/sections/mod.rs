@@ -1,7 +1,7 @@
 //! The sections of a configuration, one file each: the table of its keys, and their meaning.
 //!
-//! To add a section, add its file here, a row in the `KEYS` of its parent section (the root's are
-//! in `server.rs`), and its reader in [`read`]. An applier in `config/reload` applies it on a
+//! To add a section, add its file here, a row in the `KEYS` of its parent section (the root keys
+//! are in `server.rs`), and its reader in [`read`]. An applier in `config/reload` applies it on a
 //! reload.
 
 mod agents;
@@ -42,36 +42,36 @@ pub use tls::TlsFiles;
 
 /// The settings of `serve`.
 pub struct Serve {
-    /// Everything about the engine; agents are still missing.
+    /// The setup of the engine, still without agents.
     pub setup: Setup,
     /// Addresses.
     pub listen: Vec<String>,
-    /// Agents, the default one first; none: the echo agent.
+    /// Agents, the default agent first; empty: the echo agent.
     pub agents: Vec<AgentSpec>,
     /// Threads.
     pub workers: usize,
-    /// Whether every client that reaches the agents may call them.
+    /// True: every client that can reach the server may call the agents.
     pub anonymous: bool,
-    /// Whether streaming operations are served.
+    /// True: streaming operations are served.
     pub streaming: bool,
-    /// Whether the banner lists the terms of the memory sum.
+    /// True: the banner lists the terms of the memory sum.
     pub shows_memory: bool,
-    /// The address of the pages about the server.
+    /// The address of the pages for operators.
     pub admin: Option<String>,
     /// The settings of the log.
     pub logs: Logs,
-    /// Whether calls are counted.
+    /// True: calls are counted.
     pub counts_calls: bool,
     /// The collector of spans; `None`: tracing is off.
     pub traces: Option<TraceCollector>,
-    /// Files of keys that sign cards, each with the name of its key.
+    /// Files of keys that sign cards, each with the id of its key.
     pub card_keys: Vec<(PathBuf, Option<String>)>,
     /// Files of keys that sign posts to webhooks.
     pub push_sign_keys: Vec<PathBuf>,
     /// Files for TLS.
     pub tls: Option<TlsFiles>,
-    /// The rules for callers, perhaps without a caller; `None`: callers are not authenticated, or
-    /// only by certificates.
+    /// The rules for callers, even if they admit no caller; `None`: callers are not authenticated,
+    /// or only by certificates.
     pub auth: Option<AuthRules>,
 }
 
@@ -112,7 +112,7 @@ pub fn read(root: &ConfigSection, workers_default: usize) -> Result<Serve, Wrong
     })
 }
 
-/// The position of an error of the engine's setup; `None`: it has none.
+/// The position of an error of the engine's setup; `None`: the error has no position.
 pub fn blame(root: &ConfigSection, error: &BuildError) -> Option<Wrong> {
     let item = |name: &str, text: &str| {
         let items = root.texts(name)?;
@@ -138,7 +138,7 @@ pub fn blame(root: &ConfigSection, error: &BuildError) -> Option<Wrong> {
         BuildError::TooManyAgents | BuildError::Name(_) | BuildError::SameName(_) => {
             Some(root.wrong("agents", error.to_string()))
         }
-        // The readers of the sections have already checked for these.
+        // The readers of the sections have already detected these errors.
         BuildError::NoAgent
         | BuildError::AgentsBesideService
         | BuildError::Cors(_)

@@ -1,4 +1,4 @@
-//! `[[mounts]]`: dialects at paths of their own.
+//! `[[mounts]]`: dialects at separate paths.
 
 use peregrine::engine::{BuildError, Mount};
 
@@ -15,7 +15,8 @@ pub fn keys() -> &'static [Key] {
     KEYS
 }
 
-/// The mounts; the engine checks whether the names exist. A flag has `PATH=DIALECT[:AGENT]`.
+/// The mounts; the engine checks whether the names exist. A flag has the form
+/// `PATH=DIALECT[:AGENT]`.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -44,7 +45,8 @@ pub fn read(root: &ConfigSection) -> Result<Vec<Mount>, Wrong> {
     of_flags.chain(of_file).collect()
 }
 
-/// The mount with this text under a key; of several, the last one, which is the duplicate.
+/// The position of the mount with this text under a key. Of several mounts, the last one is the
+/// duplicate.
 pub fn blame(root: &ConfigSection, name: &str, text: &str, error: &BuildError) -> Option<Wrong> {
     if let Some(ConfigEntry::Said(_)) = root.entry("mounts") {
         return Some(root.wrong("mounts", error.to_string()));

@@ -7,18 +7,18 @@ use super::super::tree::{ConfigSection, Wrong};
 /// The kind of an agent with a program that exchanges lines.
 pub const LINES: &str = "exec+jsonl";
 
-/// A program that answers for an agent.
+/// A program that runs an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessSpec {
     /// The command line.
     pub command: String,
-    /// Whether the program exchanges lines and keeps running.
+    /// True: the program exchanges lines and keeps running.
     pub is_lines: bool,
-    /// Whether a shell runs the command line, with the whole environment.
+    /// True: a shell runs the command line, with the whole environment.
     pub is_shell: bool,
-    /// Names of the variables that the program gets in addition to `PATH`.
+    /// Names of the variables that the program receives in addition to `PATH`.
     pub environment: Vec<String>,
-    /// The options of its processes.
+    /// The options of the program's processes.
     pub options: ProcessOptions,
 }
 
@@ -29,7 +29,7 @@ impl ProcessSpec {
         ProcessSpec { command, is_lines: false, is_shell: false, environment: Vec::new(), options }
     }
 
-    /// A shell command; the client sees its errors.
+    /// A shell command; clients receive its error texts.
     pub fn shell(command: &str, separator: Option<String>) -> ProcessSpec {
         let options = ProcessOptions { separator, show_errors: true, ..ProcessOptions::text() };
         ProcessSpec { is_shell: true, options, ..ProcessSpec::text(command) }
@@ -54,7 +54,7 @@ const OPTIONS: &[&str] = &[
     "history",
 ];
 
-/// The program of an agent; `None`: it has none.
+/// The program of an agent; `None`: the agent has no program.
 ///
 /// # Errors
 /// [`Wrong`].

@@ -15,8 +15,8 @@ const KEYS: &[Key] = &[
         "anonymous",
         Shape::Switch,
         "false",
-        "Also serves them to anonymous callers; always allowed if only this machine can reach the \
-         server",
+        "Also serves push notifications to anonymous callers; always allowed if only this machine \
+         can reach the server",
     ),
     key(
         "allow",
@@ -52,7 +52,7 @@ const KEYS: &[Key] = &[
         Shape::SwitchOr("auto"),
         "\"auto\"",
         "Whether a webhook's URL must answer GET with ?validationToken=T by T: true (before the \
-         first post), false, or \"auto\" (before it receives more posts than an unchecked URL)",
+         first post), false, or \"auto\" (before it receives more posts than an unchecked URL may)",
     ),
     key(
         "events",
@@ -65,7 +65,8 @@ const KEYS: &[Key] = &[
         "coalesce",
         Shape::Switch,
         "false",
-        "Replaces several waiting events by one post of the task, for webhooks that do not choose",
+        "Sends one post with the current task instead of several waiting events; for webhooks that \
+         do not set it",
     ),
     key(
         "sign_keys",
@@ -136,7 +137,7 @@ where
     let texts = section.texts(name).unwrap_or_default();
     let read = texts.iter().enumerate().map(|(index, item)| {
         item.text.parse().map_err(|error: T::Err| match is_no {
-            "" => section.wrong_item(name, index, format!("{:?} is {error}", item.text)),
+            "" => section.wrong_item(name, index, format!("{:?}: {error}", item.text)),
             is_no => section.wrong_item(name, index, format!("{:?} is not {is_no}", item.text)),
         })
     });

@@ -1,5 +1,6 @@
-//! `[quotas]`: the limits of callers. An authenticated caller has a share of streams, running
-//! tasks, their bytes and waiting calls unless a number is set; other unset limits do not apply.
+//! `[quotas]`: the limits of callers. Unless a number is set, an authenticated caller has a share
+//! of streams, running tasks, the bytes of running tasks, and waiting calls; other unset limits do
+//! not apply.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +15,13 @@ const COUNT: Shape = Shape::Whole { min: 1, max: u32::MAX as u64 };
 
 const CALLS: Key =
     key("calls_per_minute", COUNT, "", "Calls per minute; each call of a batch counts").live();
-const BURST: Key = key("call_burst", COUNT, "", "Calls at once; default: those of a minute").live();
+const BURST: Key =
+    key("call_burst", COUNT, "", "Maximum burst of calls; default: calls_per_minute").live();
 const REQUEST_BYTES: Key = key(
     "request_bytes_per_minute",
     Shape::Measure(Unit::Bytes),
     "",
-    "Bytes of requests per minute, in steps of 1KiB; as many at once",
+    "Bytes of requests per minute, in steps of 1KiB; the maximum burst is the same",
 )
 .live();
 const STREAMS: Key = key("streams", COUNT, "", "Open streams").live();
@@ -32,7 +34,8 @@ const TASK_BYTES: Key = key(
 )
 .live();
 const WAITING: Key =
-    key("waiting_calls", COUNT, "", "Waiting calls; the rest of a batch is one").live();
+    key("waiting_calls", COUNT, "", "Waiting calls; the remaining calls of a batch count as one")
+        .live();
 
 const QUOTA: &[Key] = &[CALLS, BURST, REQUEST_BYTES, STREAMS, TASKS, TASK_BYTES, WAITING];
 const TENANT_QUOTA: &[Key] = &[CALLS, BURST, REQUEST_BYTES, STREAMS, TASKS, WAITING];
@@ -81,8 +84,8 @@ pub fn read(root: &ConfigSection) -> Result<Quotas, Wrong> {
     })
 }
 
-/// Checks that every `quota` names a quota of `[quotas.named]`: with a misspelled name its callers
-/// would get `[quotas.known]` without a warning.
+/// Checks that every `quota` names a quota of `[quotas.named]`: otherwise the callers of a
+/// misspelled name would get `[quotas.known]` without a warning.
 ///
 /// # Errors
 /// [`Wrong`].

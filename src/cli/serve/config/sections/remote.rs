@@ -1,4 +1,4 @@
-//! `[agents.NAME.upstream]`: the remote A2A agent, or the HTTP function, that answers for an agent.
+//! `[agents.NAME.upstream]`: the remote A2A agent or the HTTP function behind an agent.
 
 use std::{
     fmt,
@@ -30,7 +30,7 @@ const KEYS: &[Key] = &[
         "url",
         Shape::Text,
         "",
-        "URL of the agent: its origin, or that of its card; of a function: the URL for posts",
+        "URL of the agent (its origin or the URL of its card), or of the function",
     )
     .live(),
     key(
@@ -46,7 +46,8 @@ const KEYS: &[Key] = &[
         "version_min",
         Shape::Text,
         "",
-        "The oldest A2A version to use; default 0.1; an agent with older ones only is not called",
+        "The oldest A2A version to use; default 0.1; an agent that supports only older ones is not \
+         called",
     )
     .live(),
     key("tenant", Shape::Text, "", "The tenant to call at the agent").live(),
@@ -54,7 +55,7 @@ const KEYS: &[Key] = &[
         "pass_tenant",
         Shape::Switch,
         "",
-        "true: calls the tenant that each caller names, instead of the key before",
+        "true: calls the tenant that each caller names, instead of tenant",
     )
     .live(),
     key("api_key", Shape::Text, "", "API key for it; prefer ${VARIABLE}").live().secret(),
@@ -70,14 +71,10 @@ const KEYS: &[Key] = &[
     key("issuer", Shape::Text, "", "OAuth: an issuer whose metadata names the token endpoint")
         .live(),
     key("client_id", Shape::Text, "", "OAuth: the client id").live(),
-    key("client_secret", Shape::Text, "", "OAuth: its secret; prefer ${VARIABLE}").live().secret(),
-    key(
-        "scopes",
-        Shape::Texts,
-        "",
-        "OAuth: scopes to request; default: those that the server grants",
-    )
-    .live(),
+    key("client_secret", Shape::Text, "", "OAuth: the client secret; prefer ${VARIABLE}")
+        .live()
+        .secret(),
+    key("scopes", Shape::Texts, "", "OAuth: scopes to request; default: the server decides").live(),
     key(
         "pass_authorization",
         Shape::Switch,
@@ -87,19 +84,19 @@ const KEYS: &[Key] = &[
     .live(),
     key("ca", Shape::Path, "", "Additional certificate authorities to trust (PEM)").live(),
     key("cert", Shape::Path, "", "The client certificate chain (PEM)").live(),
-    key("key", Shape::Path, "", "The private key of that certificate (PEM)").live(),
+    key("key", Shape::Path, "", "The private key of cert (PEM)").live(),
     key(
         "origins",
         Shape::Texts,
         "",
-        "Other origins than that of url that the interface on its card may have",
+        "Origins allowed for the interface on its card, in addition to that of url",
     )
     .live(),
     key(
         "card_keys",
         Shape::Path,
         "",
-        "Public keys of which one must have signed its card (a JWK set or PEM); default: unsigned \
+        "Public keys, one of which must have signed its card (a JWK set or PEM); default: unsigned \
          cards are accepted",
     )
     .live(),
@@ -121,14 +118,14 @@ const KEYS: &[Key] = &[
         "calls",
         Shape::Whole { min: 1, max: 1 << 20 },
         "",
-        "Calls of a remote agent before its answer begins; default 1,024; the same number may wait",
+        "Maximum calls of a remote agent before its answer begins; default 1,024; as many may wait",
     )
     .live(),
     key(
         "streams",
         Shape::Whole { min: 1, max: 1 << 20 },
         "",
-        "Answers of a remote agent in progress; default 16,384; the next message is refused",
+        "Maximum unfinished answers of a remote agent; default 16,384; the next message is refused",
     )
     .live(),
 ];
@@ -141,7 +138,7 @@ pub fn keys() -> &'static [Key] {
 /// A remote A2A agent, and the options of its calls.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RemoteSpec {
-    /// Its origin, or the URL of its card.
+    /// The origin of the agent, or the URL of its card.
     pub url: String,
     transports: Vec<Binding>,
     version: Option<ProtocolVersion>,
@@ -166,7 +163,7 @@ pub fn url(section: &ConfigSection) -> Result<&str, Wrong> {
     url.ok_or_else(|| section.wrong("url", "is missing"))
 }
 
-/// Without secrets.
+/// The debug text has no secrets.
 impl fmt::Debug for RemoteSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RemoteSpec").field("url", &self.url).finish_non_exhaustive()
@@ -216,8 +213,8 @@ impl RemoteSpec {
         })
     }
 
-    /// The identity of the agent: agents with equal texts are called in the same way. It shows no
-    /// secret.
+    /// The identity of the agent: agents with equal identities are called in the same way. The text
+    /// has no secrets.
     pub fn made_of(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
@@ -230,7 +227,7 @@ impl RemoteSpec {
         self.credentials.passes_authorization
     }
 
-    /// Limits on the agent.
+    /// The limits on calls of the agent.
     fn limits(&self) -> UpstreamLimits {
         let limits = UpstreamLimits::default();
         UpstreamLimits { calls_max: self.calls_max, streams_max: self.streams_max, ..limits }
@@ -252,7 +249,7 @@ impl RemoteSpec {
         })
     }
 
-    /// The builder of its clients.
+    /// The builder of clients for the agent.
     fn client(&self) -> Result<ClientBuilder, String> {
         // Only interfaces at `url` and `origins` are called.
         let credentials =
@@ -279,7 +276,7 @@ impl RemoteSpec {
         Ok(builder.options(options))
     }
 
-    /// The origin of the agent and the listed ones. All names of this machine count as one.
+    /// The origin of the agent and the configured origins. All names of this machine count as one.
     fn allowed_origins(&self) -> Vec<HttpOrigin> {
         let origin = |text: &str| HttpOrigin::parse(text).ok().map(|url| url.origin);
         let mut all: Vec<HttpOrigin> =
@@ -299,7 +296,7 @@ impl RemoteSpec {
     }
 }
 
-/// The listed origins, checked.
+/// The configured origins, checked.
 fn origins(section: &ConfigSection) -> Result<Vec<String>, Wrong> {
     let all = section.strings("origins").unwrap_or_default();
     for (index, text) in all.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! The keys above all sections: the server's addresses, its hosts, and its agents.
+//! The keys above all sections: the addresses, the hosts, and the agents of the server.
 //!
-//! A key has the name of its flag; a list has a plural.
+//! A key has the name of its flag; the name of a list is a plural.
 
 use std::path::PathBuf;
 
@@ -59,16 +59,21 @@ pub const KEYS: &[Key] = &[
          four",
     )
     .flag("memory"),
-    key("show_memory", Shape::Switch, "false", "Lists in the banner what the memory is used for")
-        .flag("show-memory"),
+    key(
+        "show_memory",
+        Shape::Switch,
+        "false",
+        "Lists the parts of the memory budget in the banner",
+    )
+    .flag("show-memory"),
     key("public_url", Shape::Text, "", "The URL that cards name, for a server behind a proxy")
         .flag("public-url"),
     key(
         "allow_hosts",
         Shape::Texts,
         "[]",
-        "Hosts that are accepted, * for any, in addition to those of the loopback interface, of \
-         public_url and of the address connected to",
+        "Accepted hosts, * for any, in addition to those of the loopback interface, the host of \
+         public_url and the address of the connection",
     )
     .flag("allow-host"),
     key(
@@ -83,8 +88,8 @@ pub const KEYS: &[Key] = &[
         "tenants",
         Shape::TextsOr("any"),
         "",
-        "Names other than agents' that have their own tasks, in addition to those granted to \
-         callers by name; default: any with one agent, none with several",
+        "Tenants: names with separate tasks that are not names of agents, in addition to the \
+         tenants of callers in [auth]; default: any with one agent, none with several",
     )
     .flag("tenants"),
     key("card", CARD, "\"hybrid\"", "Form of the public agent cards: v1, v03 or hybrid")
@@ -100,8 +105,8 @@ pub const KEYS: &[Key] = &[
         "show_errors",
         Shape::Switch,
         "",
-        "Shows clients the texts of errors and panics of agents in Rust, Python and C, else a \
-         reference to the log; default: only if the server listens on loopback alone",
+        "Shows clients the texts of errors and panics of agents in Rust, Python and C; false: a \
+         reference to the log; default: true only if the server listens only on loopback addresses",
     ),
     key(
         "interfaces",
@@ -129,21 +134,21 @@ pub const KEYS: &[Key] = &[
         "cors_credentials",
         Shape::Switch,
         "false",
-        "Those pages may also send cookies and client certificates: not with *",
+        "Pages of cors_origins may also send cookies and client certificates; not allowed with *",
     )
     .flag("cors-credentials"),
     key(
         "cors_headers",
         Shape::Texts,
         "[]",
-        "Header fields that those pages may send in addition to those that the server reads, such \
+        "Header fields that pages of cors_origins may send in addition to the server's own, such \
          as X-Trace",
     ),
     key(
         "cors_max_age_s",
         SECONDS,
         "7200",
-        "Seconds for which a browser caches the permission to send; 0: it asks each time",
+        "Seconds for which a browser caches a preflight response (CORS); 0: it is not cached",
     ),
     key(
         "card_keys",
@@ -171,28 +176,28 @@ pub const KEYS: &[Key] = &[
         "idempotent_send",
         IDEMPOTENT_SEND,
         "\"authenticated\"",
-        "Callers whose repeated sends are detected: off, authenticated or everybody",
+        "Detection of repeated sends: off, for authenticated callers or for everybody",
     ),
     key(
         "idempotent_conflict",
         IDEMPOTENT_CONFLICT,
         "\"new\"",
-        "Handling of a messageId that was used for other content: new, or conflict, which refuses \
-         the message",
+        "Handling of a messageId that was used for other content: new (a new message), or refuse \
+         (a conflict)",
     ),
     key("streaming", Shape::Switch, "true", "Serves streaming operations").live(),
     key(
         "trusted_proxies",
         Shape::Texts,
         "[]",
-        "Networks of trusted hops in X-Forwarded-For, in addition to those of auth.proxy",
+        "Networks of trusted proxies in X-Forwarded-For, in addition to auth.proxy.networks",
     ),
     key("tls", Shape::Section(tls::keys), "", "TLS on every address"),
     key(
         "auth",
         Shape::Section(auth::keys),
         "",
-        "Authenticated callers: every operation then needs one",
+        "Authentication: with this section every operation needs an authenticated caller",
     ),
     key("quotas", Shape::Section(quotas::keys), "", "Limits for each caller"),
     key("push", Shape::Section(push::keys), "", "Webhooks and the hosts that they may reach"),
@@ -205,8 +210,7 @@ pub const KEYS: &[Key] = &[
         "Collector for the spans of calls and invocations",
     ),
     key("limits", Shape::Section(limits::keys), "", "Limits, see docs/limits.md"),
-    key("mounts", Shape::Sections(mounts::keys), "", "Dialects at paths of their own")
-        .flag("mount"),
+    key("mounts", Shape::Sections(mounts::keys), "", "Dialects at separate paths").flag("mount"),
     key("default_agent", Shape::Text, "", "The agent that answers at /; default: the first one"),
     key("agents", Shape::Named(agents::keys), "", "Agents; default: one echo agent")
         .flag("agent")
@@ -225,8 +229,13 @@ pub fn setup(root: &ConfigSection) -> Result<Setup, Wrong> {
         strict: is_on("strict"),
         strict_version: is_on("strict_version"),
         extended_card: is_on("extended_card"),
-        allow_hosts: checked(root, "allow_hosts", is_host, "not a name or address without a port")?,
-        ws_origins: checked(root, "ws_origins", is_origin, "not https://host:port or *")?,
+        allow_hosts: checked(
+            root,
+            "allow_hosts",
+            is_host,
+            "must be a name or address, without a port",
+        )?,
+        ws_origins: checked(root, "ws_origins", is_origin, "must be https://host:port or *")?,
         ..Setup::default()
     };
     setup.failures.shows_errors = root.switch("show_errors");
@@ -250,7 +259,7 @@ pub fn setup(root: &ConfigSection) -> Result<Setup, Wrong> {
     Ok(setup)
 }
 
-/// The addresses to listen on: a port alone, with or without a colon, is on 127.0.0.1.
+/// The addresses to listen on; a port alone, with or without a colon, means a port of 127.0.0.1.
 pub fn listen(root: &ConfigSection) -> Vec<String> {
     let mut addresses = root.strings("listen").unwrap_or_default();
     for address in &mut addresses {
@@ -262,7 +271,7 @@ pub fn listen(root: &ConfigSection) -> Vec<String> {
     addresses
 }
 
-/// A list with items that pass `is_good`; `else_is` describes an item that does not.
+/// A list with items that pass `is_good`; `else_is` is the error of an item that does not pass.
 fn checked(
     root: &ConfigSection,
     name: &str,
@@ -273,16 +282,16 @@ fn checked(
     match all.iter().position(|text| !is_good(text)) {
         None => Ok(all),
         Some(index) => {
-            let message = format!("{:?} is {else_is}", all[index]);
+            let message = format!("{:?} {else_is}", all[index]);
             Err(root.wrong_item(name, index, message))
         }
     }
 }
 
-/// The web pages that may read answers.
+/// The web pages that may read answers (CORS).
 fn cors(root: &ConfigSection) -> Result<Cors, Wrong> {
     let or = Cors::default();
-    // The shape has checked that it fits.
+    // The shape has checked that the number fits.
     let max_age_s = root.whole("cors_max_age_s").and_then(|seconds| u32::try_from(seconds).ok());
     let cors = Cors {
         origins: root.strings("cors_origins").unwrap_or_default(),
@@ -305,7 +314,7 @@ fn cors(root: &ConfigSection) -> Result<Cors, Wrong> {
     Ok(cors)
 }
 
-/// `FILE[=KID]` each; the name follows the last `=`.
+/// The values of the form `FILE[=KID]`; the key id follows the last `=`.
 pub fn card_keys(root: &ConfigSection) -> Vec<(PathBuf, Option<String>)> {
     let texts = root.strings("card_keys").unwrap_or_default();
     let each = |text: String| match text.rsplit_once('=') {
@@ -315,7 +324,7 @@ pub fn card_keys(root: &ConfigSection) -> Vec<(PathBuf, Option<String>)> {
     texts.into_iter().map(each).collect()
 }
 
-/// Any, or these names; the engine checks for conflicts with agents.
+/// Any tenants, or tenants with these names; the engine checks for conflicts with agents.
 fn tenants(root: &ConfigSection) -> Result<Option<Tenants>, Wrong> {
     if root.text("tenants").is_some() {
         return Ok(Some(Tenants::Any));
@@ -333,7 +342,7 @@ fn tenants(root: &ConfigSection) -> Result<Option<Tenants>, Wrong> {
     }
 }
 
-/// `NAME[=URL]` each.
+/// The values of the form `NAME[=URL]`.
 fn interfaces(root: &ConfigSection) -> Result<Option<Vec<Interface>>, Wrong> {
     let Some(items) = root.texts("interfaces") else { return Ok(None) };
     let list = items.iter().enumerate().map(|(index, item)| {

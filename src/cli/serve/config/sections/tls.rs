@@ -30,11 +30,11 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// The roots of clients' certificates.
+    /// The certificate authorities of clients.
     pub client_ca: Option<PathBuf>,
 }
 
-/// Reads the files. A certificate needs its key, and certificates of clients need TLS.
+/// Reads the paths of the files. A certificate needs its key, and certificates of clients need TLS.
 ///
 /// # Errors
 /// [`Wrong`].

@@ -1,4 +1,4 @@
-//! `[traces]`: the collector of spans for calls and turns.
+//! `[traces]`: the collector of spans of calls and invocations.
 
 use peregrine::net::{TraceCollector, TraceCollectorError};
 
@@ -18,7 +18,7 @@ const KEYS: &[Key] = &[
         "headers",
         Shape::Texts,
         "",
-        "Header fields for it, such as \"Authorization: Bearer ${VARIABLE}\"",
+        "Header fields for the collector, such as \"Authorization: Bearer ${VARIABLE}\"",
     )
     .secret(),
     key("service", Shape::Text, "\"peregrine\"", "Name of this service in traces"),
@@ -61,7 +61,7 @@ pub fn read(root: &ConfigSection) -> Result<Option<TraceCollector>, Wrong> {
     let mut collector = collector.map_err(wrong("endpoint"))?;
     for (index, header) in section.texts("headers").unwrap_or_default().iter().enumerate() {
         let Some((name, value)) = header.text.split_once(':') else {
-            // The value may be a secret.
+            // The error omits the value, which may be a secret.
             let line =
                 "must be a name and a value, such as \"Authorization: Bearer ...\"".to_owned();
             return Err(section.wrong_item("headers", index, line));
@@ -73,7 +73,7 @@ pub fn read(root: &ConfigSection) -> Result<Option<TraceCollector>, Wrong> {
     if let Some(name) = section.text("service") {
         collector = collector.service_name(name);
     }
-    // The shape has checked that it fits.
+    // The shape has checked that the number fits.
     let one_of = section.whole("sample").and_then(|one_of| u32::try_from(one_of).ok());
     Ok(Some(collector.sample_one_of(one_of.unwrap_or(1))))
 }

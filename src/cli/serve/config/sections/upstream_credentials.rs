@@ -18,7 +18,7 @@ use super::super::{
     tree::{ConfigSection, Wrong},
 };
 
-/// The server's credentials for an upstream, and the authorities that it trusts there.
+/// The server's credentials for an upstream, and the certificate authorities that it trusts there.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct UpstreamCredentials {
     api_key: Option<Secret>,
@@ -28,11 +28,11 @@ pub struct UpstreamCredentials {
     ca: Option<PathBuf>,
     /// Certificate and key.
     identity: Option<(PathBuf, PathBuf)>,
-    /// The `Authorization` of callers is passed on.
+    /// True: the `Authorization` of callers is passed on.
     pub passes_authorization: bool,
 }
 
-/// Includes secrets and the content of files, so that a reload notices a change of either.
+/// The hash includes secrets and the content of files, so that a reload detects a change of either.
 impl Hash for UpstreamCredentials {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let UpstreamCredentials { api_key, bearer, basic, oauth, ca, identity, .. } = self;
@@ -65,8 +65,12 @@ impl UpstreamCredentials {
         let identity = match (section.path("cert"), section.path("key")) {
             (Some(cert), Some(key)) => Some((cert, key)),
             (None, None) => None,
-            (Some(_), None) => return Err(section.wrong("cert", "needs its private key: key")),
-            (None, Some(_)) => return Err(section.wrong("key", "needs its certificate: cert")),
+            (Some(_), None) => {
+                return Err(section.wrong("cert", "needs its private key: set key as well"));
+            }
+            (None, Some(_)) => {
+                return Err(section.wrong("key", "needs its certificate: set cert as well"));
+            }
         };
         Ok(UpstreamCredentials {
             api_key: secret("api_key"),
@@ -79,7 +83,7 @@ impl UpstreamCredentials {
         })
     }
 
-    /// The same for a client.
+    /// The credentials for the client of the upstream.
     pub fn credentials(&self) -> Credentials {
         Credentials {
             api_key: self.api_key.clone(),
@@ -105,7 +109,7 @@ impl UpstreamCredentials {
     }
 }
 
-/// Whether the `Authorization` of callers is passed on; it excludes any other.
+/// Whether the `Authorization` of callers is passed on, which excludes the server's own.
 fn passes_authorization(section: &ConfigSection) -> Result<bool, Wrong> {
     const NAME: &str = "pass_authorization";
     if section.switch(NAME) != Some(true) {
@@ -137,7 +141,7 @@ fn oauth(section: &ConfigSection) -> Result<Option<OAuthClient>, Wrong> {
             };
         }
     };
-    // A token would replace these.
+    // A token would replace these credentials.
     if let Some(name) = ["bearer", "basic"].into_iter().find(|name| section.said(name).is_some()) {
         return Err(section.wrong(name, "cannot be combined with token_url and issuer"));
     }
@@ -156,7 +160,7 @@ fn url(section: &ConfigSection, name: &str) -> Result<Option<HttpUrl>, Wrong> {
     let Some(text) = section.text(name) else { return Ok(None) };
     let url = HttpOrigin::parse(text).map_err(|error| section.wrong(name, error.to_string()))?;
     if !url.origin.is_secure() && !url.origin.is_loopback() {
-        let line = "must be https or on this machine: credentials go there";
+        let line = "must be https or on this machine: credentials are sent there";
         return Err(section.wrong(name, line));
     }
     Ok(Some(url))

@@ -1,7 +1,7 @@
 //! Reads the text of a file into a section.
 //!
 //! Invariant: the first error in the file is reported with its line. The TOML parser bounds the
-//! nesting of values; the tables of keys bound it here.
+//! nesting of values, and the tables of keys bound the nesting of sections.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ use super::{
 /// Reads the text of a file; its paths are relative to `folder`.
 ///
 /// # Errors
-/// [`Wrong`]: invalid TOML, an unknown key, or a value of another shape.
+/// [`Wrong`]: invalid TOML, an unknown key, or a value that does not fit the shape.
 pub fn read(
     text: &str,
     keys: &'static [Key],
@@ -42,7 +42,7 @@ pub fn read(
     Ok(root)
 }
 
-/// The offsets of a text's line ends.
+/// The offsets of the line ends of a text.
 struct Lines(Vec<usize>);
 
 impl Lines {
@@ -51,7 +51,7 @@ impl Lines {
         Lines(ends.map(|(offset, _)| offset).collect())
     }
 
-    /// The number of the line with this byte, from 1.
+    /// The number of the line with the byte at `offset`, from 1.
     fn number(&self, offset: usize) -> usize {
         1 + self.0.partition_point(|end| *end < offset)
     }
@@ -81,7 +81,7 @@ impl At<'_, '_> {
     }
 }
 
-/// Whether the TOML type of a value fits the shape.
+/// Whether the TOML type of a value fits a shape.
 fn may_take(shape: &Shape, value: &DeValue<'_>) -> bool {
     match (shape, value) {
         (Shape::Switch | Shape::SwitchOr(_), DeValue::Boolean(_))
@@ -104,7 +104,7 @@ fn may_take(shape: &Shape, value: &DeValue<'_>) -> bool {
     }
 }
 
-/// A table's keys and values in the order of the file: the parser sorts them.
+/// The keys and values of a table in the order of the file, because the parser sorts them.
 fn in_order<'v, 't>(table: &'v DeTable<'t>) -> Vec<(&'v str, usize, &'v Spanned<DeValue<'t>>)> {
     let pairs = table.iter().map(|(key, value)| (key.get_ref().as_ref(), key.span().start, value));
     let mut pairs: Vec<_> = pairs.collect();
@@ -238,7 +238,7 @@ impl FileReader<'_> {
         self.expander.expand(text).map_err(|message| at.wrong(message))
     }
 
-    /// The items of an array: strings and, if allowed, numbers.
+    /// The items of an array: strings, and numbers if they are allowed.
     fn items(
         &mut self,
         at: &At<'_, '_>,
@@ -272,13 +272,13 @@ impl FileReader<'_> {
             });
             inner.collect()
         };
-        // The kind of agent in `--agent exec:COMMAND`.
+        // `exec` is a kind of agent, as in `--agent exec:COMMAND`.
         let near = match name {
             "exec" if takes(section.keys, "command") => "; did you mean command?".to_owned(),
             _ => hint(name, section.keys.iter().map(|key| key.name)),
         };
         let is_root = section.path.is_empty();
-        // Inner sections first, since they are closest.
+        // Inner sections first, since they are the most likely.
         let own = sections(section.keys, &section.path);
         let others = if is_root { Vec::new() } else { sections(self.root, "") };
         let is_of = |all: &[(String, &'static [Key])]| -> Vec<String> {

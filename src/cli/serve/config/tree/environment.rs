@@ -1,9 +1,9 @@
 //! `PEREGRINE_*`: a variable for each value of a configuration.
 //!
 //! Invariant: the variable of `limits.tasks_max` is `PEREGRINE_LIMITS_TASKS_MAX`: the path in
-//! capitals, with `_` for every character that is not a letter or digit. An unknown variable that
-//! resembles one of these or begins with the name of a section is an error; any other belongs to
-//! another program.
+//! capitals, with `_` for every character that is not a letter or digit. An unknown variable is an
+//! error if it resembles one of these or begins with the name of a section; any other variable
+//! belongs to another program.
 
 use super::{
     hint,
@@ -16,12 +16,12 @@ const PREFIX: &str = "PEREGRINE_";
 /// The variable of `--config`.
 const CONFIG: &str = "CONFIG";
 
-/// The environment.
+/// The variables of the environment.
 #[derive(Clone, Debug, Default)]
 pub struct Variables(Vec<(String, String)>);
 
 impl Variables {
-    /// These variables.
+    /// The environment with these variables.
     pub fn new<'a>(all: impl IntoIterator<Item = (&'a str, &'a str)>) -> Variables {
         Variables(
             all.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
@@ -34,7 +34,7 @@ impl Variables {
         Some(&found.1)
     }
 
-    /// The file that `PEREGRINE_CONFIG` names.
+    /// The path of the configuration file in `PEREGRINE_CONFIG`.
     pub fn config(&self) -> Option<&str> {
         self.value("PEREGRINE_CONFIG").filter(|path| !path.is_empty())
     }
@@ -46,11 +46,11 @@ fn capitals(path: &str) -> String {
     path.chars().map(letter).collect()
 }
 
-/// Sets the values of the environment; an empty variable sets nothing.
+/// Sets the values of the variables; an empty variable is ignored.
 ///
 /// # Errors
-/// [`Wrong`]: a variable that resembles a known one, means two keys, or has a value of another
-/// shape.
+/// [`Wrong`]: a variable resembles a known variable, means two keys, or has a value that does not
+/// fit the shape.
 pub fn with_variables(root: &mut ConfigSection, variables: &Variables) -> Result<(), Wrong> {
     let mut all = Vec::new();
     leaves(root, &mut Vec::new(), &mut all);
@@ -70,7 +70,7 @@ pub fn with_variables(root: &mut ConfigSection, variables: &Variables) -> Result
             (None, _) if is_of_service(rest) || !is_near(root, rest, &all) => continue,
             (None, _) => {
                 let names = all.iter().map(|(name, _)| name.as_str());
-                // The prefix is common to all names.
+                // The prefix is common to all variables.
                 let hint = hint(rest, names).replace("mean ", "mean PEREGRINE_");
                 return Err(wrong(format!("unknown key{hint}")));
             }
@@ -93,7 +93,7 @@ fn is_of_service(rest: &str) -> bool {
         || rest.contains("_PORT_")
 }
 
-/// Whether the name begins with a section of ours or resembles one of our names.
+/// Whether the name begins with the name of a section or resembles the name of a value.
 fn is_near(root: &ConfigSection, rest: &str, all: &[(String, Vec<usize>)]) -> bool {
     let is_section = |shape: &Shape| matches!(shape, Shape::Section(_) | Shape::Named(_));
     let mut sections = root.keys.iter().filter(|key| is_section(&key.shape));
@@ -101,8 +101,8 @@ fn is_near(root: &ConfigSection, rest: &str, all: &[(String, Vec<usize>)]) -> bo
         || !hint(rest, all.iter().map(|(name, _)| name.as_str())).is_empty()
 }
 
-/// The names of all values that can be set, and the path to each: indexes of keys, each key of
-/// named sections followed by the index of the section.
+/// The names of all values that can be set, and the path to each value: indexes of keys. For named
+/// sections, the index of the section follows the index of the key.
 fn leaves(section: &ConfigSection, way: &mut Vec<usize>, all: &mut Vec<(String, Vec<usize>)>) {
     for (index, key) in section.keys.iter().enumerate() {
         way.push(index);

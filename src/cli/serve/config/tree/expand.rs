@@ -1,8 +1,9 @@
-//! `${NAME}` in the strings of a file: the value of an environment variable. `$$` is a dollar.
+//! Replaces `${NAME}` in the strings of a file by the value of an environment variable; `$$` means
+//! a dollar sign.
 
 use super::environment::Variables;
 
-/// Maximum bytes that all variables together add to a file: the maximum of the file itself.
+/// Maximum bytes that all variables together add to a file: as many as a file may have.
 const EXPANDED_BYTES_MAX: usize = 1 << 20;
 
 /// Expands variables in strings.
@@ -12,12 +13,12 @@ pub struct Expander<'v> {
 }
 
 impl<'v> Expander<'v> {
-    /// With these variables.
+    /// An expander with these variables.
     pub fn new(variables: &'v Variables) -> Expander<'v> {
         Expander { variables, left: EXPANDED_BYTES_MAX }
     }
 
-    /// The string with the values of its variables.
+    /// The string with its variables replaced by their values.
     ///
     /// # Errors
     /// One sentence: an invalid `$`, an unset variable, or too many bytes.
@@ -32,7 +33,7 @@ impl<'v> Expander<'v> {
             }
             let name = behind.strip_prefix('{').and_then(|inner| inner.split_once('}'));
             let Some((name, behind)) = name.filter(|(name, _)| is_name(name)) else {
-                return Err("$ must begin ${NAME}; write a dollar as $$".to_owned());
+                return Err("$ must begin ${NAME}; write a dollar sign as $$".to_owned());
             };
             let value = self.variables.value(name);
             let value = value.ok_or_else(|| format!("the variable {name} is not set"))?;

@@ -1,7 +1,7 @@
 //! A configuration as a tree: a table of keys for each section, and a source for each value.
 //!
-//! Invariant: nothing here reads a file, the environment or the clock. A [`ConfigSection`] has only
-//! keys of its table, each with a value of its shape; any other input is one [`Wrong`].
+//! Invariant: this module does not read files, the environment or the clock. A [`ConfigSection`]
+//! has only keys of its table, each with a value of its shape; any other input is a [`Wrong`].
 
 mod document;
 mod environment;
@@ -16,7 +16,7 @@ pub use shape::{Key, Shape, key};
 
 use super::nearest::nearest;
 
-/// `; did you mean …?`, or nothing.
+/// The text `; did you mean …?`; empty if no known word is similar.
 pub fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
     nearest(word, known).map_or(String::new(), |near| format!("; did you mean {near}?"))
 }

@@ -1,4 +1,4 @@
-//! A section: the keys that were set, their values and sources.
+//! A section: the keys that were set, with their values and sources.
 
 use std::path::PathBuf;
 
@@ -9,26 +9,26 @@ use peregrine::limits::Unit;
 
 use super::shape::Key;
 
-/// Maximum time of a key: some 9,000 years.
+/// Maximum time of a key, about 9,000 years.
 const MILLIS_MAX: u64 = 1 << 48;
 
 /// The source of a value; a later variant overrides an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigSource {
-    /// The file, in this line.
+    /// The file; the number of the line.
     File(usize),
-    /// This variable of the environment.
+    /// A variable of the environment; its name.
     Variable(String),
-    /// This flag, without its dashes.
+    /// A flag; its name without dashes.
     Flag(&'static str),
 }
 
 /// An error and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// Its source.
+    /// The source of the error.
     pub source: ConfigSource,
-    /// The key, as `tls.cert`; empty: the file as a whole.
+    /// The key, such as `tls.cert`; empty: the error concerns the whole file.
     pub key: String,
     /// The error.
     pub message: String,
@@ -39,12 +39,12 @@ impl Wrong {
     pub fn line(&self, file: &str) -> String {
         let Wrong { source, key, message } = self;
         match source {
-            // Arguments of a command that reads no file.
+            // An argument of a command that reads no file.
             ConfigSource::File(_) if file.is_empty() => message.clone(),
             ConfigSource::File(line) if key.is_empty() => format!("{file}:{line}: {message}"),
             ConfigSource::File(line) => format!("{file}:{line}: {key}: {message}"),
             ConfigSource::Variable(name) => format!("{name}: {message}"),
-            // The flag may be repeated; the name identifies it.
+            // The flag may be repeated; the name of the limit identifies the occurrence.
             ConfigSource::Flag("limit") => {
                 let name = key.trim_start_matches("limits.");
                 format!("--limit {name}: {message}")
@@ -69,12 +69,12 @@ pub enum ConfigValue {
     Texts(Vec<Item>),
 }
 
-/// One string of several.
+/// One string of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// The string.
     pub text: String,
-    /// Its line, if it is from the file.
+    /// The line of the string, if it is from the file.
     pub line: Option<usize>,
 }
 
@@ -89,7 +89,7 @@ impl From<&str> for Item {
 pub struct SaidValue {
     /// The value.
     pub value: ConfigValue,
-    /// Its source.
+    /// The source of the value.
     pub source: ConfigSource,
 }
 
@@ -109,13 +109,13 @@ pub enum ConfigEntry {
 /// A section: the entries of the keys in its table.
 #[derive(Clone, Debug)]
 pub struct ConfigSection {
-    /// Its table.
+    /// The table of keys.
     pub keys: &'static [Key],
-    /// The prefix of its keys: `tls.` for the keys of `[tls]`.
+    /// The prefix of the keys: `tls.` for the keys of `[tls]`.
     pub path: String,
-    /// Its first source; none: it was not set.
+    /// The first source of the section; `None`: the section was not set.
     pub source: Option<ConfigSource>,
-    /// In the order of `keys`; inner sections are always present.
+    /// The entries in the order of `keys`; inner sections are always present.
     pub entries: Vec<Option<ConfigEntry>>,
 }
 
@@ -139,7 +139,7 @@ impl ConfigSection {
         self.entries.get(index)?.as_ref()
     }
 
-    /// Sets the entry of a key; the last call wins.
+    /// Sets the entry of a key; the last call determines the entry.
     pub fn set(&mut self, name: &str, entry: ConfigEntry) {
         if let Some(index) = self.keys.iter().position(|key| key.name == name) {
             self.entries[index] = Some(entry);
@@ -178,7 +178,7 @@ impl ConfigSection {
         }
     }
 
-    /// Whether a switch is on.
+    /// The value of a switch.
     pub fn switch(&self, name: &str) -> Option<bool> {
         match self.said(name)?.value {
             ConfigValue::Switch(is_on) => Some(is_on),
@@ -186,7 +186,7 @@ impl ConfigSection {
         }
     }
 
-    /// A number.
+    /// The value of a number.
     pub fn whole(&self, name: &str) -> Option<u64> {
         match self.said(name)?.value {
             ConfigValue::Whole(number) => Some(number),
@@ -194,7 +194,7 @@ impl ConfigSection {
         }
     }
 
-    /// A string.
+    /// The value of a string.
     pub fn text(&self, name: &str) -> Option<&str> {
         match &self.said(name)?.value {
             ConfigValue::Text(text) => Some(text),
@@ -202,10 +202,10 @@ impl ConfigSection {
         }
     }
 
-    /// A time in milliseconds, above zero.
+    /// The value of a time in milliseconds, above zero.
     ///
     /// # Errors
-    /// [`Wrong`]: the value is not such a time.
+    /// [`Wrong`]: the value is not a time above zero.
     pub fn millis(&self, name: &str) -> Result<Option<u64>, Wrong> {
         let Some(text) = self.text(name) else { return Ok(None) };
         let read = Unit::Millis.read(text).ok().filter(|ms| (1..=MILLIS_MAX).contains(ms));
@@ -213,7 +213,7 @@ impl ConfigSection {
         read.map(Some).ok_or_else(wrong)
     }
 
-    /// A path.
+    /// The value of a path.
     pub fn path(&self, name: &str) -> Option<PathBuf> {
         match &self.said(name)?.value {
             ConfigValue::Path(path) => Some(path.clone()),
@@ -222,7 +222,7 @@ impl ConfigSection {
         }
     }
 
-    /// Strings.
+    /// The items of a list.
     pub fn texts(&self, name: &str) -> Option<&[Item]> {
         match &self.said(name)?.value {
             ConfigValue::Texts(items) => Some(items),
@@ -230,12 +230,12 @@ impl ConfigSection {
         }
     }
 
-    /// Strings, without their lines.
+    /// The strings of a list, without their lines.
     pub fn strings(&self, name: &str) -> Option<Vec<String>> {
         self.texts(name).map(|items| items.iter().map(|item| item.text.clone()).collect())
     }
 
-    /// Replaces every secret by a digest, which still tells whether the secret changed.
+    /// Replaces every secret by a digest, which still shows whether the secret has changed.
     pub fn forget_secrets(&mut self) {
         for (key, entry) in self.keys.iter().zip(&mut self.entries) {
             match entry {
@@ -252,12 +252,12 @@ impl ConfigSection {
         }
     }
 
-    /// Whether the section was set, even without a key in it.
+    /// Whether the section was set, even if it is empty.
     pub fn is_said(&self) -> bool {
         self.source.is_some() || !self.is_empty()
     }
 
-    /// True if none of its keys and none of its inner sections was set.
+    /// True if no key and no inner section was set.
     pub fn is_empty(&self) -> bool {
         self.entries.iter().flatten().all(|entry| match entry {
             ConfigEntry::Section(section) => !section.is_said(),
@@ -291,7 +291,7 @@ impl ConfigSection {
     }
 }
 
-/// Replaces a secret, or each of several, by its digest.
+/// Replaces a secret, or each secret of a list, by its digest.
 fn forget(value: &mut ConfigValue) {
     let forget_text = |text: &mut String| {
         let digest = digest::digest(&digest::SHA256, text.as_bytes());

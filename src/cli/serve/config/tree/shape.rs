@@ -7,27 +7,27 @@ use super::{
     section::{ConfigValue, Item},
 };
 
-/// One key of a section: a row of the table behind the file, the environment, the schema, `config
-/// show` and the example.
+/// One key of a section: a row of the table that defines the file, the environment, the schema,
+/// `config show` and the example.
 #[derive(Debug)]
 pub struct Key {
-    /// Its name.
+    /// The name of the key.
     pub name: &'static str,
-    /// The shape of its value.
+    /// The shape of the value.
     pub shape: Shape,
-    /// The default value as TOML; empty: it has none that could be written.
+    /// The default value as TOML; empty: TOML cannot express the default.
     pub default: &'static str,
-    /// Its purpose in one line.
+    /// The purpose in one line.
     pub help: &'static str,
-    /// Its flag, without dashes; empty: it has none.
+    /// The name of the flag, without dashes; empty: the key has no flag.
     pub flag: &'static str,
-    /// True: a reload changes it; otherwise a change needs a restart.
+    /// True: a reload applies a change of the key; otherwise a change needs a restart.
     pub is_live: bool,
-    /// True: its value is never shown.
+    /// True: the value is never shown.
     pub is_secret: bool,
 }
 
-/// A key without a flag; a change of it needs a restart.
+/// A key without a flag. A change of the key needs a restart.
 pub const fn key(
     name: &'static str,
     shape: Shape,
@@ -38,17 +38,17 @@ pub const fn key(
 }
 
 impl Key {
-    /// The same, with a flag.
+    /// Adds a flag.
     pub const fn flag(self, flag: &'static str) -> Key {
         Key { flag, ..self }
     }
 
-    /// The same, as a secret: its value is never shown and is dropped once it was read.
+    /// Marks the key as a secret: its value is never shown and is dropped after reading.
     pub const fn secret(self) -> Key {
         Key { is_secret: true, ..self }
     }
 
-    /// The same, which a reload changes.
+    /// Marks the key as live: a reload applies a change.
     pub const fn live(self) -> Key {
         Key { is_live: true, ..self }
     }
@@ -61,7 +61,7 @@ pub enum Shape {
     Switch,
     /// True, false, or this word.
     SwitchOr(&'static str),
-    /// A whole number in this range.
+    /// A whole number in a range.
     Whole {
         /// The minimum.
         min: u64,
@@ -72,29 +72,29 @@ pub enum Shape {
     Measure(Unit),
     /// A string.
     Text,
-    /// The path of a file; a path in the file is relative to the file's folder.
+    /// The path of a file. In the configuration file, it is relative to the folder of that file.
     Path,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// An array of strings.
     Texts,
-    /// An array of paths of files, each of which may have a suffix; a path in the file is relative
-    /// to the file's folder.
+    /// An array of paths of files, each of which may have a suffix. In the configuration file,
+    /// paths are relative to the folder of that file.
     Paths,
     /// An array of whole numbers, or of strings that are numbers.
     Numbers,
-    /// This word, or an array of strings.
+    /// A given word, or an array of strings.
     TextsOr(&'static str),
     /// A table with these keys.
     Section(fn() -> &'static [Key]),
     /// Any number of tables with these keys.
     Sections(fn() -> &'static [Key]),
-    /// A table of such tables, each under its own name.
+    /// A table of such tables, each with its name as key.
     Named(fn() -> &'static [Key]),
 }
 
 impl Shape {
-    /// Reads the text of a variable or a flag; list items are separated by commas.
+    /// Reads the text of a variable or a flag; commas separate the items of a list.
     ///
     /// # Errors
     /// The error, without the key.
