@@ -262,16 +262,6 @@ fn any_message(out: &mut Vec<u8>, message: Message<'_>, task_ref: TaskRef<'_>) {
             }
             message_tag::TASK_ID => {
                 has_task = true;
-                // An agent's message with a task id but no context id: the context id is written
-                // first, so that ids are always in the same order.
-                let names_context = message.context_id().is_some();
-                if !names_context
-                    && message.role() == Role::Agent
-                    && !task_ref.context_id.is_empty()
-                {
-                    has_context = true;
-                    json_out::id(out, b",\"contextId\":\"", task_ref.context_id);
-                }
                 json_out::text(out, b",\"taskId\":\"", bytes);
             }
             message_tag::ROLE if bytes == [Role::User as u8] => role = Role::User,

@@ -79,10 +79,17 @@ fn same_again(read: Result<(), CallError>, op: Op, received: &Received, again: &
     let read = format.read_reply(&mut buffers, CallId { op, rpc_id: 7 }, HEAD, &json, again);
     read.unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&json)));
     push_json(&mut twice, again, op);
-    assert_eq!(String::from_utf8_lossy(&twice), String::from_utf8_lossy(&json));
+    // The ids that an agent's message lacks are written after its own members: the order may differ.
+    assert_eq!(value_of(&twice), value_of(&json));
     assert_eq!(again.kind(), received.kind());
     assert_eq!(again.task_id(), received.task_id());
     assert_eq!(again.state(), received.state());
+}
+
+/// The value of a document; a number that serde_json cannot represent becomes a text.
+fn value_of(json: &[u8]) -> serde_json::Value {
+    let text = String::from_utf8_lossy(json).replace("1e400", "\"1e400\"");
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 /// JSON close to an answer: real names, with fitting and other values.
