@@ -72,7 +72,8 @@ impl TaskWatch {
 
     /// Starts an examination: it sees all changes noted before; later changes are noted again.
     pub fn look(&self) {
-        // A swap, since it synchronizes with the swap in `wake` that finds the task noted already.
+        // A swap, not a store: it also reads, so it synchronizes with a `wake` that found the task
+        // noted already and noted nothing. The change before that `wake` is then seen here.
         self.is_noted.swap(false, Ordering::AcqRel);
     }
 

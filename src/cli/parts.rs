@@ -298,8 +298,8 @@ mod tests {
     fn what_cannot_be_sent_is_said() {
         for (words, said) in [
             (&["--data", "-"][..], "not JSON"),
-            (&["--data", "-", "--data", "-"], "can be given once"),
-            (&["-", "--data", "-"], "can be given once"),
+            (&["--data", "-", "--data", "-"], "can be given only once"),
+            (&["-", "--data", "-"], "can be given only once"),
             (&["--file", "no/such/file"], "cannot read no/such/file"),
             (&["--data", "no/such/file"], "cannot read no/such/file"),
         ] {

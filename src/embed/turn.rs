@@ -85,7 +85,7 @@ enum NoticeTo {
     Function(Box<dyn Fn() + Send + Sync>),
 }
 
-/// Woken by every change of the turn's call or task, which may be its end.
+/// Woken by every change of the turn's call or task. Each such change may be the end of the turn.
 pub(super) struct EndNotice {
     number: u64,
     to: NoticeTo,
@@ -453,7 +453,8 @@ impl HostTurn {
         self.finish_task(|deferred| deferred.fail_for(&text), task)
     }
 
-    /// As `finish`, but `task` also ends a task that the message continues.
+    /// As `finish`, but if the turn is deferred and its message continues a task, it calls `task`,
+    /// not `call`.
     fn finish_task(
         &self,
         call: impl FnOnce(Deferred),

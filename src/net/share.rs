@@ -4,12 +4,13 @@
 //! Invariants: the connection with the largest cost for the others is cut first, not the connection
 //! that happens to need more. The cost is the held bytes times the time for which they were held:
 //! of two connections that began together the larger one has the larger cost. The time is the
-//! average of all bytes: new bytes lower it, freed bytes do not change it. So a busy connection is
-//! as old as its bytes, and a connection that reads a little now and then grows old. Each
-//! connection owns half of an equal part of `buffers_bytes_max`: no connection is cut for this
-//! part, and the sum of the parts is half of the limit. Cutting begins a little below the limit. At
-//! the limit all connections wait, without a poll, until the cut connections have ended, so at most
-//! one poll of each worker exceeds the limit.
+//! average of all bytes: new bytes lower it, freed bytes do not change it. So a busy connection
+//! stays as young as the bytes that it holds now, and a connection with a peer that reads only a
+//! little now and then grows old. Each connection owns half of an equal part of
+//! `buffers_bytes_max`: no connection is cut for this part, and the sum of the parts is half of the
+//! limit. Cutting begins a little below the limit. At the limit all connections wait, without a
+//! poll, until the cut connections have ended, so at most one poll of each worker exceeds the
+//! limit.
 
 use std::{
     collections::BTreeMap,

@@ -270,7 +270,10 @@ fn sign_writes_a_card_that_verify_verifies() {
         (&["card", "sign", "card.json"][..], "name a key"),
         (&["card", "sign", "card.json", "--key", "public.pem"], "no private key"),
         (&["card", "sign", "card.json", "--key", "nowhere.pem"], "cannot read"),
-        (&["card", "sign", "card.json", "--key", "key.pem", "--kid", "a", "--kid", "b"], "names"),
+        (
+            &["card", "sign", "card.json", "--key", "key.pem", "--kid", "a", "--kid", "b"],
+            "more key ids",
+        ),
     ] {
         let failed = user.run(words);
         assert!(failed.code == Some(2) && failed.err.contains(said), "{failed:?}");

@@ -621,7 +621,7 @@ fn a_bad_file_changes_nothing_and_is_one_line() {
         ("[agents.first]\nkind = \"echo\"\n[auth]\nproxi = 1\n", "did you mean proxy?"),
         (
             "",
-            "the file is empty now; restart to run without it; the running configuration is \
+            "the file is empty now; restart to run without a file; the running configuration is \
              unchanged",
         ),
     ];

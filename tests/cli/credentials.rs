@@ -92,7 +92,8 @@ fn credentials_without_effect_give_a_warning() {
         (
             both,
             [KEY, BEARER],
-            "--api-key is not sent: the card accepts another credential that is sent".to_owned(),
+            "--api-key is not sent: another credential is sent, which the card accepts as well"
+                .to_owned(),
         ),
         (
             bearer(),

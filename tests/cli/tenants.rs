@@ -160,7 +160,7 @@ fn a_tenant_without_effect_is_warned_of() {
     for words in [&["card", "get"][..], &["card", "lint"], &["card", "verify"]] {
         let words = [words, &["--tenant", "acme"]].concat();
         let said = User::of(&fake.url).run(&words);
-        assert!(said.err.contains("--tenant has no effect: a tenant's card"), "{said:?}");
+        assert!(said.err.contains("--tenant has no effect: the card of a tenant"), "{said:?}");
         // The environment variable applies to other commands.
         let said = User::of(&fake.url).with("A2ACLI_TENANT", "acme").run(&words[..2]);
         assert!(!said.err.contains("no effect"), "{said:?}");

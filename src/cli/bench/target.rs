@@ -164,7 +164,9 @@ fn can_do<'p>(
         None => Ok(()),
         Some(call) => {
             let name = call.operation.name();
-            let line = format!("{name} needs an agent that holds a task for the text hold:MS:N");
+            let line = format!(
+                "{name} needs an agent that delays a task by MS milliseconds for the text hold:MS:N"
+            );
             let code = FailureCode::Protocol("UnsupportedOperationError".to_owned());
             let failure = CommandFailure::new(code, line);
             Err(failure.hint("docs/bench.md has the contract and agents that implement it"))

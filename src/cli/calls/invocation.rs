@@ -199,7 +199,7 @@ impl<'a> Invocation<'a> {
         let is_new = before.is_none_or(|before| before.id != id || before.state != state);
         if is_new && !self.is_streaming && !state.is_terminal() && io::stderr().is_terminal() {
             let line = format!("task {} {}\n", one_line(id), state_word(state));
-            // A closed stderr ends the output of states without an error.
+            // If stderr is closed, states are no longer shown; this is no error.
             let _ = io::stderr().write_all(line.as_bytes());
         }
     }

@@ -537,7 +537,7 @@ mod tests {
             ("https://h/tenants/", "", "JSONRPC", "0.3", "t", None),
             ("https://h/tenants/x", "", "GRPC", "0.3", "t", None),
             ("https://h/a", "", "JSONRPC", "0.1", "t", None),
-            // The card's name, as this server sets it for an agent that is not the default one.
+            // The tenant is the card's name: this server names all agents but the default one so.
             ("https://h/", "A", "GRPC", "1.0", "t", None),
             ("https://h/", "A", "GRPC", "1.0", "A", Some("/ A")),
         ] {

@@ -18,7 +18,7 @@ pub(super) fn text(report: &LoadReport) -> String {
     for one in &report.comparisons {
         let ComparisonReport { url, baseline, figure, ratio, low, high, .. } = one;
         let figures = format!("{ratio:.3} ({low:.3} to {high:.3})");
-        line(&mut out, &format!("{figure} of {url} by that of {baseline}: {figures}"));
+        line(&mut out, &format!("{figure} of {url} divided by that of {baseline}: {figures}"));
     }
     out
 }

@@ -159,8 +159,8 @@ impl SendOwners {
         })
     }
 
-    /// The holder that loses messages to `more` bytes of `newcomer`; `most`: the limit for all
-    /// holders.
+    /// The holder that loses stored messages to make room for `more` bytes of `newcomer`; `most`:
+    /// the limit for all holders together.
     #[cold]
     pub fn message_victim(&self, newcomer: u32, more: usize, most: usize) -> Option<Holder> {
         let held = self.all.iter().filter(|owner| owner.message_bytes > 0);

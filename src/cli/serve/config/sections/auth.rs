@@ -170,7 +170,8 @@ pub fn read(root: &ConfigSection, asks_clients: bool) -> Result<Option<AuthRules
     Ok(Some(rules).filter(|_| asks))
 }
 
-/// Whether a section requires authentication, even if it defines no caller.
+/// Whether `[auth]` turns authentication on: with `ask_scopes`, or with a key for callers, even an
+/// empty one.
 fn names_callers(auth: &ConfigSection) -> bool {
     let names = |name: &&str| match auth.entry(name) {
         Some(ConfigEntry::Section(section)) => section.is_said(),

@@ -27,7 +27,12 @@ const KEYS: &[Key] = &[
     )
     .flag("push-allow"),
     key("deny", Shape::Texts, "[]", "Hosts, *.hosts and networks that webhooks must not reach"),
-    key("only_allowed", Shape::Switch, "false", "Webhooks may only reach the hosts of allow"),
+    key(
+        "only_allowed",
+        Shape::Switch,
+        "false",
+        "true: webhooks may reach only the hosts in `allow`",
+    ),
     key(
         "plain_http",
         Shape::Switch,

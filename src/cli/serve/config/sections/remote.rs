@@ -55,7 +55,7 @@ const KEYS: &[Key] = &[
         "pass_tenant",
         Shape::Switch,
         "",
-        "true: calls the tenant that each caller names, instead of tenant",
+        "true: calls the tenant that each caller names, instead of the one in `tenant`",
     )
     .live(),
     key("api_key", Shape::Text, "", "API key for it; prefer ${VARIABLE}").live().secret(),
