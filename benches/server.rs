@@ -1,9 +1,9 @@
 //! The whole server over loopback, compared with a floor that answers any request with fixed bytes.
 //!
 //! `cargo bench --bench server [-- CASE...]`: `ratio` is the floor's CPU time for a request divided
-//! by the server's, the median of interleaved rounds; `memory` and `instructions` print bytes and
-//! counts. CPU time is read from schedstat, so a busy neighbour moves it little; the server has
-//! core 0, the load core 1. Needs Linux, `taskset` and, for instructions, `valgrind`.
+//! by the server's, the median of interleaved rounds; `memory`, `instructions` and `switches` print
+//! bytes and counts. CPU time is read from schedstat, so a busy neighbour moves it little; the
+//! server has core 0, the load core 1. Needs Linux, `taskset` and, for instructions, `valgrind`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -156,10 +156,35 @@ fn memory() {
     println!("held stream        {bytes:.0} bytes (at most 2048), of {connections}");
 }
 
+/// Switches of the binary that add work to each GetTask: a name, variables of the environment, and
+/// flags.
+const SWITCHES: [(&str, &[&str], &[&str]); 4] = [
+    ("defaults", &[], &[]),
+    ("metrics_off", &["env", "PEREGRINE_METRICS_ENABLED=false"], &[]),
+    ("access_log_100", &[], &["--access-log=100"]),
+    ("access_log_1", &[], &["--access-log=1"]),
+];
+
 /// User-space instructions of the whole server for each request: two runs, subtracted.
 fn instructions() {
-    let run = |name: &str, requests: u64| -> (u64, u64) {
-        let server = Served::server(&served::VALGRIND);
+    for (name, ceiling) in [("send", 10_450), ("get", 6_530), ("card", 3_010)] {
+        let each = counted(name, &[], &[]);
+        println!("{name:18} {each} instructions (at most {ceiling})");
+    }
+}
+
+/// The same for a GetTask under each of [`SWITCHES`].
+fn switches() {
+    for (name, variables, flags) in SWITCHES {
+        println!("{name:18} {} instructions", counted("get", variables, flags));
+    }
+}
+
+/// Instructions of a request of a case, of a server with these variables and flags.
+fn counted(name: &str, variables: &[&str], flags: &[&str]) -> u64 {
+    let prefix = [variables, &served::VALGRIND[..]].concat();
+    let run = |requests: u64| -> (u64, u64) {
+        let server = Served::program_with(served::SERVER, &prefix, flags);
         let id = task_id(&server.ask(&post(&send("SendMessage", TEXT))));
         let case = cases(&id).into_iter().find(|case| case.name == name).unwrap();
         let length = server.ask(&case.request).len();
@@ -171,11 +196,8 @@ fn instructions() {
         drop(load);
         (done, server.end_counted())
     };
-    for (name, ceiling) in [("send", 10_450), ("get", 6_530), ("card", 3_010)] {
-        let ((few, before), (many, after)) = (run(name, 500), run(name, 3_500));
-        let each = (after - before) / (many - few);
-        println!("{name:18} {each} instructions (at most {ceiling})");
-    }
+    let ((few, before), (many, after)) = (run(500), run(3_500));
+    (after - before) / (many - few)
 }
 
 fn main() {
@@ -193,5 +215,8 @@ fn main() {
     }
     if wanted("instructions") {
         instructions();
+    }
+    if wanted("switches") {
+        switches();
     }
 }

@@ -7,7 +7,7 @@ use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
     process::{Child, Command, Stdio},
-    thread::sleep,
+    thread::{JoinHandle, sleep, spawn},
     time::{Duration, Instant},
 };
 
@@ -26,6 +26,8 @@ pub fn pin_load() {
 /// A process that listens on a port of loopback; it ends with this value.
 pub struct Served {
     child: Child,
+    /// Collects its standard error, so that the process never waits for a reader.
+    stderr: Option<JoinHandle<String>>,
     pub port: u16,
 }
 
@@ -50,7 +52,14 @@ impl Served {
         let words = words.iter().map(|word| word.replace("PORT", &port.to_string()));
         let mut command = Command::new("taskset");
         command.args(["-c", core]).args(words).stdout(Stdio::null()).stderr(Stdio::piped());
-        let served = Served { child: command.spawn().expect("taskset"), port };
+        let mut child = command.spawn().expect("taskset");
+        let mut pipe = child.stderr.take().unwrap();
+        let stderr = Some(spawn(move || {
+            let mut text = Vec::new();
+            let _ = pipe.read_to_end(&mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        }));
+        let served = Served { child, stderr, port };
         let start = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(start.elapsed() < Duration::from_secs(60), "{} does not listen", SERVER);
@@ -65,8 +74,13 @@ impl Served {
 
     /// Another build of the server.
     pub fn program(path: &str, prefix: &[&str]) -> Served {
+        Served::program_with(path, prefix, &[])
+    }
+
+    /// Another build of the server, with flags.
+    pub fn program_with(path: &str, prefix: &[&str], flags: &[&str]) -> Served {
         let words = [path, "serve", "--workers", "1", "--listen", "127.0.0.1:PORT"];
-        Served::start(&[prefix, &words].concat())
+        Served::start(&[prefix, &words, flags].concat())
     }
 
     /// Starts or stops the count of callgrind, which was started with `--instr-atstart=no`.
@@ -118,9 +132,7 @@ impl Served {
     pub fn end(mut self) -> String {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-        let mut text = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-        text
+        self.stderr.take().unwrap().join().unwrap()
     }
 
     /// Ends it, and returns the instructions that callgrind counted.
