@@ -320,22 +320,10 @@ impl<'l> Section<'l> {
         PartsReject { reject, content_type, origin }
     }
 
-    /// The reason for a head that becomes too large with this field: a control byte within the
-    /// limit takes precedence.
-    #[cold]
-    fn too_large(&self, name: &[u8], value: &[u8]) -> Reject {
-        let left = (self.bytes_max + END.len()).saturating_sub(self.bytes.len());
-        if let Err(reject) = check_controls(&name[..left.min(name.len())]) {
-            return reject;
-        }
-        let seen = left.saturating_sub(name.len() + SEPARATOR.len()).min(value.len());
-        check_controls(&value[..seen]).err().unwrap_or(Reject::HeadTooLarge)
-    }
-
     fn push(&mut self, known: Option<KnownField>, name: &[u8], value: &[u8]) -> Result<(), Reject> {
         let length = name.len() + SEPARATOR.len() + value.len() + END.len();
         if self.bytes.len() + length > self.bytes_max {
-            return Err(self.too_large(name, value));
+            return Err(Reject::HeadTooLarge);
         }
         let (is_name, is_value) = (is_name(name), scan::value_len(value) == value.len());
         if !(is_name && is_value) {
