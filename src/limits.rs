@@ -427,7 +427,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_numbers_fit_each_other() {
+    fn default_limits_are_consistent() {
         let limits = Limits::default();
         assert!(limits.target_bytes_max < limits.head_bytes_max);
         assert!(limits.query_bytes_max < limits.target_bytes_max);

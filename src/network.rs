@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_contains_what_its_prefix_says() {
+    fn network_contains_only_addresses_of_its_prefix() {
         for (network, inside, outside) in [
             ("10.0.0.0/8", "10.255.0.1", "11.0.0.0"),
             ("10.0.0.1", "::ffff:10.0.0.1", "10.0.0.2"),

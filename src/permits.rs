@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_worker_takes_and_gives_back_is_written_by_it_alone() {
+    fn worker_reuses_cached_permits_without_writing_the_pool() {
         let permits = Permits::new(6_400, 2);
         let middle = || permits.workers[0].middle.free.load(Relaxed);
         drop(permits.permit(0));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_holds_while_threads_take_and_give_back() {
+    fn permit_limit_holds_under_concurrent_use() {
         const MOST: usize = 640;
         let (permits, out) = (Permits::new(MOST, 4), AtomicUsize::new(0));
         std::thread::scope(|scope| {

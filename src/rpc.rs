@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_kept_as_text() {
+    fn request_id_is_stored_as_received_text() {
         for id in ["0", "-0", "1.0", "1e400", "9007199254740993", "\"a\\u0062\\/\"", "null"] {
             let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#);
             assert_eq!(read_text(&text), Ok((Some(id.into()), "m".into(), false)));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_other_types_are_refused() {
+    fn id_of_an_invalid_type_is_rejected() {
         for id in ["{}", "[]", "true"] {
             let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#);
             assert_eq!(read_text(&text).unwrap_err().0, "null");
@@ -181,19 +181,19 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_appears_twice_is_refused_with_the_id() {
+    fn duplicate_member_is_rejected_with_the_request_id() {
         let text = r#"{"jsonrpc":"2.0","id":7,"method":"a","m\u0065thod":"b"}"#;
         assert_eq!(read_text(text).unwrap_err().0, "7");
     }
 
     #[test]
-    fn of_two_ids_neither_counts() {
+    fn duplicate_id_is_rejected_with_a_null_id() {
         let text = r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}"#;
         assert_eq!(read_text(text).unwrap_err().0, "null");
     }
 
     #[test]
-    fn a_wrong_version_or_method_keeps_the_id() {
+    fn wrong_version_or_missing_method_is_rejected_with_the_id() {
         for rest in [r#""jsonrpc":"1.0","method":"m""#, r#""method":"m""#, r#""jsonrpc":"2.0""#] {
             let text = format!(r#"{{"id":"x",{rest}}}"#);
             assert_eq!(read_text(&text).unwrap_err().0, "\"x\"");

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_are_told_apart_by_address_or_network() {
+    fn peers_are_distinguished_by_address_or_network() {
         let peer = |text: &str| Holder::peer(text.parse().ok(), false);
         assert_eq!(peer("192.0.2.1"), peer("::ffff:192.0.2.1"));
         assert_ne!(peer("192.0.2.1"), peer("192.0.2.2"));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_share_half_and_owners_the_rest() {
+    fn anonymous_callers_share_at_most_half_of_a_limit() {
         let share = |owners, strangers| {
             let share = Holders { owners, strangers, held_by_strangers: 0 }.share(100);
             (share.owner, share.stranger)
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_holder_furthest_above_its_share_gives_way() {
+    fn holder_furthest_above_its_share_is_the_victim() {
         let (a, b, c) = (Holder::owner(1), Holder::owner(2), Holder::owner(3));
         let victim = |holder, held: &[(Holder, usize)]| {
             Newcomer { holder, more: 1, most: 10 }.victim(held.iter().copied())

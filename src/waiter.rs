@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_waker_is_woken_once_for_each_time_it_is_armed() {
+    fn armed_waker_is_taken_only_once() {
         let mut waiter = Waiter::default();
         let shared = waiter.arm(Waker::noop()).expect("a new waker");
         assert!(shared.take().is_some() && shared.take().is_none());
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_waiter_is_found_out() {
+    fn dropped_waiter_is_detected() {
         let mut waiter = Waiter::default();
         let shared = waiter.arm(Waker::noop()).expect("a new waker");
         assert!(shared.is_awaited());

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_given_back_as_it_was() {
+    fn task_id_round_trips_unchanged() {
         let changes = Arc::new(Changes::default());
         for id in [
             "75dd2cc9-af7d-4f1a-a52f-230a7d66b679",

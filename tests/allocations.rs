@@ -320,7 +320,7 @@ fn store_with_a_tap_stays_within_its_memory_estimate() {
 /// events, and frames of WebSocket.
 #[cfg(feature = "client")]
 #[test]
-fn an_exchange_of_a_client_allocates_nothing() {
+fn client_http_sse_and_websocket_exchange_allocates_nothing() {
     use peregrine::{
         client::{
             ClientLimits, HttpMethod, HttpOrigin, HttpRequest, HttpVersion,
@@ -410,7 +410,7 @@ fn an_exchange_of_a_client_allocates_nothing() {
 /// The calls a client writes and the answers it reads: sends, gets, events, in each generation.
 #[cfg(feature = "client")]
 #[test]
-fn a_call_of_a_client_and_its_answer_allocate_nothing() {
+fn writing_calls_and_reading_answers_allocates_nothing() {
     use peregrine::{
         client::{
             Binding, CallId, Format, FormatBuffers, ReplyHead, WrittenCall, format::push_json,

@@ -30,7 +30,7 @@ fn blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
 }
 
 #[test]
-fn every_script_of_the_guide_is_a_script() {
+fn every_script_in_the_guide_parses() {
     let page = include_str!("../docs/guide/script.md");
     let scripts = blocks(page, "toml");
     assert!(!scripts.is_empty());
@@ -50,7 +50,7 @@ fn assert_quotes(page: &str, program: &str) {
 }
 
 #[test]
-fn the_pages_quote_their_programs() {
+fn guide_pages_quote_their_example_programs() {
     let page = include_str!("../docs/guide/agent.md");
     assert_quotes(page, include_str!("../docs/examples/agent.rs"));
     let page = include_str!("../docs/guide/engine.md");
@@ -59,7 +59,7 @@ fn the_pages_quote_their_programs() {
 
 /// The page prints the verification code that the receivers of the official clients run.
 #[test]
-fn the_page_on_webhooks_shows_the_programs_that_verify() {
+fn webhook_guide_contains_the_verification_programs() {
     let page = include_str!("../docs/guide/webhooks.md");
     let [python, js] = ["python", "js"].map(|language| blocks(page, language));
     assert!(python.contains(&include_str!("clients/verify_webhook.py")));
@@ -103,7 +103,7 @@ fn result(answer: &str) -> Value {
 }
 
 #[test]
-fn the_agent_of_the_guide_answers_in_every_way() {
+fn guide_agent_returns_the_documented_responses() {
     let running = agent::server().listen("127.0.0.1:0").workers(1).start().unwrap();
     let addr = running.addrs()[0];
     let send = |message| result(&post(addr, "/", "SendMessage", message));
@@ -172,7 +172,7 @@ fn guide_clerk_replies_without_a_task_and_refuses_cancels() {
 }
 
 #[test]
-fn the_courier_of_the_guide_is_replaced_on_its_way() {
+fn guide_agent_replaced_mid_task_finishes_its_stream() {
     let running = agent::server().listen("127.0.0.1:0").workers(1).start().unwrap();
     let (addr, agents) = (running.addrs()[0], running.agents().unwrap().clone());
     agent::hire(&agents).unwrap();
@@ -194,7 +194,7 @@ fn the_courier_of_the_guide_is_replaced_on_its_way() {
 }
 
 #[test]
-fn the_engine_of_the_guide_answers_waits_and_streams() {
+fn guide_engine_serves_sends_waits_and_streams() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
     thread::spawn(move || engine::serve(&listener));
@@ -219,7 +219,7 @@ fn flags<'t>(text: &'t str, begin: &str) -> BTreeSet<&'t str> {
 
 #[test]
 #[cfg(feature = "cli")]
-fn the_page_has_every_flag_of_serve_and_no_other() {
+fn serve_page_lists_exactly_the_flags_of_serve() {
     let serve = std::process::Command::new(env!("CARGO_BIN_EXE_peregrine"))
         .args(["serve", "--help"])
         .output()
@@ -264,7 +264,7 @@ fn links_between_pages_lead_to_files() {
 }
 
 #[test]
-fn the_page_of_features_has_those_of_the_crate() {
+fn features_page_lists_exactly_the_crate_features() {
     let manifest = include_str!("../Cargo.toml").split("[features]").nth(1).unwrap();
     let manifest = manifest.split("\n[").next().unwrap();
     let names = manifest.lines().filter_map(|line| line.split_once(" = [").map(|(name, _)| name));
@@ -285,7 +285,7 @@ fn row(page: &str, name: &str) -> Vec<u64> {
 
 #[test]
 #[cfg(feature = "grpc")]
-fn the_sizes_of_the_default_budget_are_what_it_gives() {
+fn sizing_page_matches_the_default_memory_limits() {
     let page = include_str!("../docs/guide/sizing.md");
     let sizes = [1, 2, 6, 16, 64].map(|workers| {
         let limits = Limits::default().for_default_memory(workers, false, &[]);

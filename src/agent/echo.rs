@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_triggers() {
+    fn trigger_texts_are_parsed() {
         assert_eq!(text("ping"), Trigger::Ping);
         let wanted = |events, chunk_bytes| WantedEvents { events, chunk_bytes };
         assert_eq!(text("stream:1"), Trigger::Stream(wanted(1, 0)));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_not() {
+    fn inexact_trigger_texts_are_echoed() {
         for echoed in [
             "",
             "p",
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trigger_stands_alone_and_first() {
+    fn trigger_must_be_a_single_text_part() {
         assert_eq!(trigger(&PartsBuf::new().text("ping").text("x")), Trigger::Echo);
         assert_eq!(trigger(&PartsBuf::new().data(Json::known(b"1")).text("ping")), Trigger::Echo);
         assert_eq!(trigger(&PartsBuf::new().part(&PartBuf::url("ping"))), Trigger::Echo);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_fits_one_turn() {
+    fn stream_events_max_is_within_turn_events_max() {
         assert!(STREAM_EVENTS_MAX <= Limits::default().turn_events_max as u64);
     }
 }

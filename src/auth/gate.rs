@@ -629,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_that_nothing_asks_for_are_not_retained() {
+    fn only_required_scopes_are_retained() {
         let (gate, one) = gate();
         let show = |secret: &str, number: u64, names: &[&str], all: bool| {
             let authorization = Some(secret.as_bytes());
@@ -687,7 +687,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_checked_again_after_five_minutes_and_at_its_end() {
+    fn token_is_reverified_after_five_minutes_and_at_expiry() {
         let (gate, one) = gate();
         for (ms, asked) in [(0, 1), (1, 1), (TOKEN_MS - 1, 1), (TOKEN_MS, 2), (TOKEN_MS + 1, 2)] {
             assert!(ask(&gate, "right", "192.0.2.1", ms).unwrap().is_some());
@@ -724,7 +724,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_withdrawn_is_refused_at_once() {
+    fn withdrawn_grant_rejects_cached_token_at_once() {
         let (gate, one) = gate();
         assert!(ask(&gate, "right", "192.0.2.1", 0).is_ok());
         one.grant.withdraw();
@@ -732,7 +732,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_token_passes_whatever_its_peer_has_shown() {
+    fn peer_over_check_budget_still_uses_cached_tokens() {
         let (gate, one) = gate();
         for n in 0..2 * PEER_FAILURES_MAX {
             // Each second has a budget, so no wrong token gets another answer.
@@ -761,7 +761,7 @@ mod tests {
     }
 
     #[test]
-    fn expired_tokens_and_unchecked_ones_are_no_guesses() {
+    fn expired_or_unverified_tokens_do_not_count_as_failures() {
         let (gate, _) = gate();
         for n in 0..10 * PEER_FAILURES_MAX {
             let refused = ask(&gate, &format!("expired {n}"), "192.0.2.1", 0).unwrap_err();
@@ -801,7 +801,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_are_not_guessed_and_do_not_count() {
+    fn wrong_certificates_do_not_count_as_peer_failures() {
         let (gate, _) = gate();
         let remote = Some("192.0.2.1".parse().unwrap());
         let show = |name: &'static str| {

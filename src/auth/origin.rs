@@ -62,14 +62,14 @@ mod tests {
     }
 
     #[test]
-    fn hosts_of_one_line_are_one_peer() {
+    fn addresses_in_one_ipv6_64_network_are_one_peer() {
         let same = |a, b| peer_bits(address(a)) == peer_bits(address(b));
         assert!(same("2001:db8::1", "2001:db8::ffff:1") && !same("2001:db8::1", "2001:db8:0:1::1"));
         assert!(same("1.2.3.4", "::ffff:1.2.3.4") && !same("1.2.3.4", "1.2.3.5"));
     }
 
     #[test]
-    fn behind_trusted_hops_the_last_stranger_counts() {
+    fn client_is_last_untrusted_forwarded_address() {
         let trusted = ["10.0.0.0/8".parse().unwrap(), "192.0.2.1".parse().unwrap()];
         for (connection, forwarded, origin) in [
             ("203.0.113.9", "1.1.1.1", "203.0.113.9"),

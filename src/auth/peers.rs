@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_young_entry_is_not_flushed_by_other_failing_peers() {
+    fn peer_entry_is_not_evicted_before_its_window_ends() {
         let peers = peers();
         (0..PEER_FAILURES_MAX).for_each(|_| _ = peers.count_failure(peer(0), at(0)));
         for n in 1..100_000 {

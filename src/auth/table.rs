@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_found_until_one_of_more_worth_takes_its_place() {
+    fn new_entry_evicts_entry_of_least_worth() {
         let table = FixedTable::new(512);
         for number in 0..100_000 {
             table.change(key(number), || number, |worth| *worth, |_| ());
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn heavy_entries_leave_room_for_what_they_weigh_alone() {
+    fn total_weight_is_bounded_and_oversized_entry_dropped() {
         let table = FixedTable::new(1);
         let put = |n: u64, weight: usize| {
             table.put(key(n), (n, weight), 100, |(n, _)| *n, |(_, weight)| *weight);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_key_keeps_its_entry() {
+    fn existing_entry_of_a_key_is_updated() {
         let table = FixedTable::new(1);
         for _ in 0..3 {
             table.change(key(1), || 0, |worth| *worth, |value| *value += 1);

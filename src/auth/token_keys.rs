@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn one_key_is_the_same_in_every_kind_of_document() {
+    fn key_has_same_thumbprint_in_jwks_pem_and_certificate() {
         let set = TokenKeys::read(SET).unwrap();
         assert_eq!((set.len(), TokenKeys::read_set(SET).unwrap()), (5, set.clone()));
         let pem = TokenKeys::read(PEM.as_bytes()).unwrap();
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_without_keys_are_refused_by_name() {
+    fn invalid_key_documents_return_specific_errors() {
         let private = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----";
         let broken = "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----";
         for (document, error) in [
@@ -390,7 +390,7 @@ mod tests {
 
     /// A key that another set restricts to one algorithm is a different key.
     #[test]
-    fn what_a_key_is_for_is_part_of_it() {
+    fn key_restricted_to_an_algorithm_is_a_different_key() {
         let set: Value = serde_json::from_slice(SET).unwrap();
         let read = |algorithm: Option<&str>| {
             let mut key = set["keys"][0].clone();

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn signing_blocks_no_caller_and_the_first_signature_wins() {
+    fn signing_holds_no_lock_and_first_signature_is_cached() {
         let cards = SignedCards::default();
         let by = |name: &str, meanwhile: &(dyn Fn() + Send + Sync)| {
             cards.of(&Named(name, meanwhile), b"card")[0].signature.clone()

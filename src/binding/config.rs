@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_public_url_is_a_scheme_a_host_and_a_path() {
+    fn public_url_allows_only_scheme_host_port_and_path() {
         for url in ["http://a", "https://a.example:8443/x/y/", "https://[::1]:1", "http://a/%41"] {
             assert!(is_public_url(url), "{url}");
         }

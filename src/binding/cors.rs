@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_spelt_as_browsers_send_it() {
+    fn origin_not_in_browser_form_is_rejected() {
         for origin in ["*", "null", "https://a", "http://a.example:8080", "http://[::1]:3000"] {
             assert_eq!(cors(&[origin], false).check(), Ok(()), "{origin}");
         }
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_for_pages_that_are_named() {
+    fn cors_credentials_require_named_origins() {
         for origins in [&[][..], &["*"], &["https://a", "*"], &["null"]] {
             assert_eq!(cors(origins, true).check(), Err(CorsError::Credentials), "{origins:?}");
         }
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_and_names_of_fields_are_bounded() {
+    fn too_many_origins_or_invalid_header_name_is_rejected() {
         let many = vec!["https://a"; CORS_ORIGINS_MAX + 1];
         assert_eq!(cors(&many, false).check(), Err(CorsError::TooMany));
         assert_eq!(cors(&many[1..], false).check(), Ok(()));
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_head_names_its_page_by_one_line() {
+    fn rejected_head_uses_origin_only_if_sent_once() {
         let policy = CorsPolicy::new(cors(&["https://a", "https://b"], false));
         let of = |bytes: &[u8]| policy.of_refused(bytes);
         assert_eq!(of(b"POST / HTTP/1.1\r\norigin: https://b \r\nX: y"), CorsAnswer(3));
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn any_page_is_let_in_without_being_named() {
+    fn wildcard_policy_answers_any_origin_with_asterisk() {
         let policy = CorsPolicy::new(cors(&["https://a", "*"], false));
         let fields = policy.fields(policy.of_origin(Some(b"https://evil")));
         let named = fields.get().iter().find(|(name, _)| *name == "Access-Control-Allow-Origin");

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_told_from_what_is_none() {
+    fn host_syntax_is_validated() {
         for text in ["a", "a.example", "a.example.", "xn--a-b", "x_y", "10.0.0.1", "::1", "[::1]"] {
             assert!(is_host(text), "{text}");
         }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn known_hosts_are_named_or_public_or_the_local_address() {
+    fn accepted_hosts_are_configured_public_or_local() {
         let allowed = ["A.example", "::2"].map(str::to_owned).to_vec();
         let hosts = Hosts::new(allowed, Some("https://mesh.example:8443/base"));
         let local = "10.0.0.1".parse().ok();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_named_as_the_setup_has_it() {
+    fn host_matches_configured_name_with_optional_port() {
         let named = ["A.example", "::2", ANY].map(str::to_owned).to_vec();
         let hosts = Hosts::new(named, None);
         for host in ["a.example", "a.example:3000", "[::2]", "[::2]:3000"] {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_checked_on_loopback_or_once_one_is_named() {
+    fn hosts_are_checked_on_loopback_or_if_configured() {
         let [none, one, url] = [
             Hosts::default(),
             Hosts::new(vec!["a".to_owned()], None),

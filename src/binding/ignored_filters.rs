@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_told_once_and_few_are() {
+    fn each_ignored_filter_is_reported_once_up_to_a_limit() {
         let names = IgnoredFilters::default();
         assert!(names.is_new("lastUpdatedAfter") && !names.is_new("lastUpdatedAfter"));
         for name in ["", "a b", "a\n", &"x".repeat(NAME_BYTES_MAX + 1)] {

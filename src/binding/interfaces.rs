@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_no_card_can_show_is_refused() {
+    fn invalid_interface_list_is_rejected() {
         assert_eq!(error(&[]).as_deref(), Some("cards need at least one interface"));
         for (list, said) in [
             ([(Binding::JsonRpc, None), (Binding::JsonRpc, None)], "jsonrpc is listed twice"),
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn grpc_takes_any_spelling_where_it_is_built() {
+    fn grpc_url_accepts_host_port_http_and_dns_forms() {
         for url in ["h:1", "http://h:1", "dns:///h:1"] {
             assert_eq!(error(&[(Binding::Grpc, Some(url))]).is_none(), cfg!(feature = "grpc"));
         }

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_first_goes_first() {
+    fn large_body_queue_is_first_in_first_out() {
         let bodies = bodies(1);
         let [mut a, mut b, mut c]: [Asker; 3] = Default::default();
         let lease = a.ask(&bodies).unwrap();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_the_queue_passes_its_turn_on() {
+    fn dropped_queued_request_wakes_the_next() {
         let bodies = bodies(2);
         let [mut a, mut b, mut c, mut d, mut e]: [Asker; 5] = Default::default();
         let leases = (a.ask(&bodies).unwrap(), b.ask(&bodies).unwrap());
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_served_in_the_end_and_no_more_at_a_time() {
+    fn queue_of_large_bodies_drains_within_the_limit() {
         // A model of many threads: at each step one of the woken requests asks again, returns its
         // buffers, or is dropped.
         let most = 3;
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_kept_for_a_while() {
+    fn large_body_buffers_are_freed_after_quiet_time() {
         let bodies = bodies(1);
         drop(Asker::default().ask(&bodies));
         bodies.lock().used_ms = 5;

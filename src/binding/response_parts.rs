@@ -198,13 +198,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_of_what_was_begun_is_there() {
+    fn rollback_removes_the_earlier_answer() {
         assert_eq!(answer(false, 200, Content::Whole), (200, Some(2), b"{}".to_vec()));
         assert_eq!(answer(false, 200, Content::Stream), (200, None, b"{}".to_vec()));
     }
 
     #[test]
-    fn rfc9110_8_6_a_length_is_said_where_there_could_be_content() {
+    fn rfc9110_8_6_head_has_content_length_204_and_304_do_not() {
         assert_eq!(answer(true, 200, Content::Whole), (200, Some(2), Vec::new()));
         assert_eq!(answer(true, 200, Content::LeftOut), (200, None, Vec::new()));
         for status in [204, 304] {

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tasks_are_a_table_and_steer_no_terminal() {
+    fn task_list_is_a_table_without_control_characters() {
         let task = json!({"id": "t\u{1b}[31m", "contextId": "c", "state": "working", "agent": "a",
             "tenant": "", "owner": "alice", "statusTime": "2026-01-31T12:00:00.000Z", "bytes": 7});
         let page = json!({"tasks": [task], "nextPageToken": "ab", "totalSize": 1});

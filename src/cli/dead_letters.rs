@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_are_a_table_and_steer_nothing() {
+    fn dead_letter_table_has_no_control_characters() {
         let letter = json!({"number": 12, "time": "2026-01-31T12:00:00.000Z", "reason": "given_up",
             "taskId": "t\u{1b}[31m", "configId": "c", "sequence": 3, "origin": "https://a.example",
             "error": ""});

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_says_the_same_and_steers_nothing() {
+    fn json_line_escapes_control_characters_losslessly() {
         let said = "{\"a\":\t\"\u{9b}31m\u{7f}\u{85}\u{202e}\u{2028}\u{2029}\u{e9}\u{1f600}\",\r\n\
              \"b\":\"\\u001b\\\\\"}";
         let line = json_line(said);

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edits_are_counted() {
+    fn edit_distance_counts_edits() {
         for (one, other, edits) in
             [("", "", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("sedn", "send", 1)]
         {

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_comes_from_the_standard_input() {
+    fn dash_reads_text_part_from_standard_input() {
         let said = |stdin: &str| -> Result<String, String> {
             let message = read_all(&["-"], stdin).map_err(|failure| failure.message)?;
             let part = message.view().parts().next().unwrap();
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_media_type_belongs_to_the_part_before_it() {
+    fn media_type_flag_applies_to_the_preceding_part() {
         let named = parts(&["--text", "a", "--file", "b", "-o", "json", "--media-type", "x/y"], 0);
         let types: Vec<_> = named.unwrap().into_iter().map(|part| part.media_type).collect();
         assert_eq!(types, [None, Some("x/y".to_owned())]);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_said() {
+    fn invalid_part_arguments_are_rejected() {
         for (words, said) in [
             (&["--data", "-"][..], "not JSON"),
             (&["--data", "-", "--data", "-"], "can be given only once"),

@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_masked_wherever_they_stand() {
+    fn secrets_are_masked_in_text_urls_json_and_headers() {
         let redaction = Redaction::of(["s3cr&t", "q\"to;p"].into_iter(), [].into_iter());
         for text in ["key s3cr&t end", "/x?key=s3cr%26t&a=b", "{\"a\":\"q\\\"to;p\"}"] {
             let clean = redaction.clean(text);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_out_as_a_credential_is_one_from_then_on() {
+    fn sent_credentials_are_masked_afterwards() {
         let redaction = Redaction::of(["given-secret"].into_iter(), ["X-Own"].into_iter());
         let known = redaction.clone();
         assert_eq!(known.clean("kept-token own-value"), "kept-token own-value");
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_secret_is_masked_in_its_places_alone() {
+    fn short_secret_is_masked_only_as_a_whole_value() {
         let redaction = Redaction::of(["a", "é&"].into_iter(), ["X-Own", "x-b"].into_iter());
         assert_eq!(redaction.clean("{\"parameters\":\"a\"}"), "{\"parameters\":\"a\"}");
         for (name, value, shown) in [

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reference_is_one_of_three() {
+    fn card_reference_is_an_origin_url_or_file() {
         let origin = |text: &str| CardReference::Origin(text.to_owned());
         let url = |text: &str| CardReference::Url(text.to_owned());
         let file = |text: &str| CardReference::File(PathBuf::from(text));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_named_without_its_secrets() {
+    fn rejected_reference_is_shown_without_secrets() {
         for (text, named) in [
             ("http://host:port/x?key=hidden", "http://host:port/x"),
             ("https://me:hidden@a.example/x", "https://...@a.example/x"),

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_fields_and_blocks() {
+    fn task_is_printed_as_fields_and_blocks() {
         let task = task();
         let mut output = TextOutput::new(false);
         output.task(task.view(), false);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn verbose_shows_every_part_by_itself() {
+    fn verbose_output_shows_each_part_separately() {
         let task = task();
         let mut output = TextOutput::new(true);
         output.task(task.view(), false);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_for_those_who_want_all() {
+    fn metadata_is_shown_only_in_verbose_output() {
         let metadata = JsonObject::parse(r#"{"k":[1,2]}"#).unwrap();
         let part = PartBuf::text("x").metadata(metadata);
         let message = MessageBuf::agent(&PartsBuf::new().part(&part)).id("m").task_id("t");
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn no_field_is_more_than_a_line() {
+    fn field_value_is_printed_on_one_line() {
         let mut output = TextOutput::new(false);
         output.field("Error", "a\nState: COMPLETED\r\u{9b}2J\u{202e}\u{2066}\u{2028}\u{7f}");
         assert_eq!(output.text.lines().count(), 1);
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn json_keeps_its_strings_and_numbers() {
+    fn indented_json_keeps_strings_and_numbers() {
         let text = r#"{"a":"x, {\"y\": [1]}\\","b":[ ],"c":[1e400,-0.0],"d":{ "e" : null}}"#;
         let spaced = indented(text);
         let bare = |text: &str| text.split_whitespace().collect::<String>();

@@ -373,7 +373,7 @@ mod tests {
     };
 
     #[test]
-    fn a_server_that_ends_may_have_begun_the_task() {
+    fn shutdown_fault_leaves_call_outcome_unknown() {
         let failure = |kind| {
             let fault = PeerFault { kind: Some(kind), http: Some(503), ..PeerFault::default() };
             ClientError::from(CallError::Fault(Box::new(fault))).failure()
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_call_is_told_so_over_grpc_as_over_http() {
+    fn grpc_auth_statuses_map_to_unauthorized_and_forbidden() {
         let head = ReplyHead { status: 200, content_type: Some(b"application/grpc") };
         let format = Format::standard(Binding::Grpc, Generation::V1);
         for (code, kind) in

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_says_hops_and_the_time_that_is_left() {
+    fn outgoing_call_sends_hops_and_remaining_time() {
         let now = || Now { unix_ms: 10_000, ..Now::default() };
         let deadline_unix_ms = Some(11_500);
         let terms = OutgoingTerms { hops: 3, deadline_unix_ms, ..OutgoingTerms::default() };

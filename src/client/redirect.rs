@@ -137,7 +137,7 @@ mod tests {
     use super::{super::HttpOrigin, *};
 
     #[test]
-    fn a_get_follows_and_says_whether_it_leaves_its_origin() {
+    fn get_redirect_is_followed_and_reports_other_origin() {
         let current = HttpOrigin::parse("https://a/x/card?y").unwrap();
         let follow = |location: &str| {
             next(HttpMethod::Get, &current, Some(location.as_bytes()), 4, 5).unwrap()
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_redirected_within_its_origin() {
+    fn call_redirect_is_followed_only_within_its_origin() {
         let current = HttpOrigin::parse("https://a/rpc").unwrap();
         let next = |status, location: &str, before, max| {
             next_of_call(status, &current, Some(location.as_bytes()), before, max)
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_followed_says_why() {
+    fn rejected_redirect_returns_its_reason() {
         let secure = HttpOrigin::parse("https://a/").unwrap();
         let get = |location: Option<&[u8]>, before| {
             next(HttpMethod::Get, &secure, location, before, 5).unwrap_err()

@@ -178,7 +178,7 @@ mod tests {
     const NOW: Now = Now { mono_ms: 1_000, unix_ms: 784_111_777_000 };
 
     #[test]
-    fn reads_are_repeated_and_sends_only_if_unhandled() {
+    fn reads_are_retried_and_sends_only_if_unhandled() {
         use Failure::{Lasting, Unhandled, Unknown};
         let of = |op, failure| is_repeatable(op, Generation::V1, false, failure);
         let reads = [Op::Get, Op::List, Op::Subscribe, Op::PushGet, Op::PushList, Op::ExtendedCard];
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_by_error_and_status() {
+    fn failures_are_classified_by_error_and_status() {
         use TransportError::{Closed, Connect, Http2, Malformed, Resolve, Timeout, Tls};
         for (error, failure) in [
             (Resolve(String::new()), Failure::Unhandled),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_are_drawn_and_end() {
+    fn backoff_doubles_with_jitter_and_attempts_end() {
         let backoff = Backoff::default();
         let next = |attempts, random| backoff.next_ms(attempts, None, random, NOW, None);
         assert_eq!(next(1, 0), Some(1_000));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_and_the_deadline_have_a_say() {
+    fn retry_delay_obeys_retry_after_and_deadline() {
         let backoff = Backoff::default();
         let next = |retry_after_ms, due_ms| backoff.next_ms(1, retry_after_ms, 100, NOW, due_ms);
         assert_eq!(next(Some(2_000), None), Some(3_100));

@@ -190,7 +190,7 @@ mod tests {
 
     /// The parser's memory for a document is a multiple of the document.
     #[test]
-    fn memory_for_a_long_document_is_not_kept() {
+    fn parser_memory_of_large_document_is_freed() {
         let stash = Stash::new(ClientLimits::default(), false);
         let format = Format::standard(Binding::HttpJson, Generation::V1);
         for (bytes, is_kept) in [(1_000, true), (KEPT_BYTES_MAX + 1, false)] {

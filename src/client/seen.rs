@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_was_seen_is_repeated() {
+    fn received_event_number_is_detected_as_repeated() {
         let (mut seen, task) = (Seen::new(1, 10), task());
         let snapshot = SaidOfTask::Task(task.view());
         assert_eq!(seen.note(snapshot, Some(4)), Seeing::New);
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_comes_once_and_what_was_seen_not_again() {
+    fn catch_up_emits_only_missed_changes_and_only_once() {
         let (mut seen, mut task, mut events) = (Seen::new(1, 10), task(), EventBuf::default());
         seen.note(SaidOfTask::Task(task.view()), None);
         publish(&mut task, Some(&mut seen), &artifact("a", &["1", "2"]), false);
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn an_artifact_that_was_replaced_comes_whole() {
+    fn replaced_artifact_is_emitted_whole() {
         let (mut seen, mut task, mut events) = (Seen::new(1, 10), task(), EventBuf::default());
         publish(&mut task, Some(&mut seen), &artifact("a", &["1", "2"]), false);
         publish(&mut task, None, &artifact("a", &["1", "3", "4"]), false);
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_artifacts_are_remembered_than_the_limit() {
+    fn number_of_remembered_artifacts_is_bounded() {
         let (mut seen, mut task, mut events) = (Seen::new(1, 1), task(), EventBuf::default());
         seen.note(SaidOfTask::Task(task.view()), None);
         publish(&mut task, Some(&mut seen), &artifact("a", &["1"]), false);

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_traceparent_has_four_parts_of_hex() {
+    fn invalid_traceparent_is_rejected() {
         for good in [
             "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
             "cc-00000000000000000000000000000001-1000000000000000-ff",

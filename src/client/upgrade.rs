@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc6455_4_1_a_101_proves_itself() {
+    fn rfc6455_4_1_invalid_upgrade_response_is_rejected() {
         let with = |name: &'static str, value: &'static str| {
             let mut fields = good();
             fields.retain(|(n, _)| *n != name);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_are_those_that_a_server_needs() {
+    fn upgrade_request_has_required_fields() {
         let mut fields = FieldLinesBuf::default();
         let key = ws::client::key(u128::from_be_bytes(*b"the sample nonce"));
         upgrade_fields(&mut fields, &key, Some("a2a"));

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_an_origin_and_a_target() {
+    fn url_is_parsed_into_origin_and_target() {
         let target = HttpOrigin::parse("HTTP://Exämple.org:80/a b?c=d#e").unwrap();
         assert_eq!(target.path, "/a%20b?c=d");
         assert_eq!(target.origin.authority(), "xn--exmple-cua.org");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_is_meant_at_a_url() {
+    fn reference_is_resolved_against_base_url() {
         let base = HttpOrigin::parse("https://a:8443/b/c?d").unwrap();
         assert_eq!(base.to_string(), "https://a:8443/b/c?d");
         for (reference, url) in [
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_this_machine_is_loopback() {
+    fn loopback_host_forms_are_detected() {
         for host in ["localhost", "a.localhost", "LOCALHOST.", "127.1", "0x7f.0.0.1", "[::1]"] {
             let url = format!("http://{host}/");
             assert!(HttpOrigin::parse(&url).unwrap().origin.is_loopback(), "{host}");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_called_is_refused_by_name() {
+    fn unsupported_url_returns_specific_error() {
         assert!(matches!(HttpOrigin::parse("host/path"), Err(UrlError::NotAUrl(_))));
         assert!(matches!(HttpOrigin::parse("ftp://host/"), Err(UrlError::Scheme(_))));
         assert_eq!(HttpOrigin::parse("http://u:p@host/"), Err(UrlError::Credentials));

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_more_is_passed_on_and_what_is_otherwise_is_not() {
+    fn v1_shape_allows_extra_members_but_no_other_names() {
         const TASK: &str = r#"{"task":{"id":"t","contextId":"c","artifacts":[],"status":
             {"state":"TASK_STATE_WORKING","timestamp":"2026-01-01T00:00:00.000Z"}}}"#;
         for (json, holds) in [

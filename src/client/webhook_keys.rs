@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn jwt_identifies_its_post_and_expires_after_five_minutes() {
+    fn webhook_jwt_identifies_delivery_and_expires_in_5_min() {
         for (pem, alg) in [(RSA, "RS256"), (&p256(), "ES256")] {
             let keys = keys(&[pem]);
             let (header, claims) = verified(&keys, &keys.jwt(&POST).unwrap());
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn ed25519_signs_as_standard_webhooks_has_it_and_makes_no_jwt() {
+    fn ed25519_key_signs_standard_webhooks_and_no_jwt() {
         let keys = keys(&[&ed25519()]);
         assert_eq!(keys.jwt(&POST), None);
         let signature = keys.signature(b"id.1.body").unwrap();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_key_of_a_kind_signs_and_all_are_known() {
+    fn first_key_of_a_kind_signs_and_all_are_published() {
         let (one, two, ed) = (p256(), p256(), [ed25519(), ed25519()]);
         let before = keys(&[&one, &ed[0], &two, &ed[1]]);
         let after = keys(&[&two, &ed[1], &one, &ed[0]]);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_do_not_sign_are_refused() {
+    fn unusable_webhook_keys_are_rejected() {
         let (pem, broken) = (p256(), pem(b"none"));
         let mut keys = keys(&[&pem, RSA]);
         let kid = keys.kids().next().unwrap().to_owned();

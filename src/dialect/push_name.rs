@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_the_ids_that_it_was_made_of() {
+    fn push_resource_name_is_built_and_parsed() {
         for (name, task_id, id) in [
             ("tasks/t/pushNotificationConfigs/c", "t", "c"),
             ("tasks/t/pushNotificationConfigs/c/d", "t", "c/d"),

@@ -157,7 +157,7 @@ mod tests {
     use crate::dialect::STANDARD;
 
     #[test]
-    fn versions_are_major_minor() {
+    fn versions_are_parsed_as_major_minor() {
         for (text, expected) in [
             ("1.0", Some(Generation::V1)),
             ("1.0.1", Some(Generation::V1)),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_minor_version_of_1_is_spoken_to_as_the_newest_known() {
+    fn newer_1_x_version_maps_to_newest_supported() {
         let spoken = |text: &str| ProtocolVersion::parse(text).unwrap().spoken();
         assert_eq!(spoken("1.0.1"), Some(ProtocolVersion::V1_0));
         assert_eq!(spoken("1.7"), Some(ProtocolVersion::V1_0));

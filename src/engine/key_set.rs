@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_become_one_and_a_single_one_stays_as_it_is() {
+    fn key_sets_are_merged_and_single_set_is_unchanged() {
         let of = |sets: &[&str]| {
             let sets: Vec<&[u8]> = sets.iter().map(|set| set.as_bytes()).collect();
             of(&sets).map(|set| String::from_utf8_lossy(&set).into_owned())

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_decides_before_a_code_and_a_code_by_its_generation() {
+    fn reason_overrides_code_and_code_depends_on_generation() {
         let reason = Some("TASK_NOT_FOUND".to_owned());
         let both = PeerFault { code: Some(-32603), reason, ..PeerFault::default() }.decided(false);
         assert_eq!((both.kind, both.code), (Some(FaultKind::TaskNotFound), Some(-32603)));
@@ -213,14 +213,14 @@ mod tests {
     }
 
     #[test]
-    fn of_kinds_that_share_a_code_the_general_one_is_meant() {
+    fn shared_error_code_maps_to_the_general_kind() {
         assert_eq!(coded(-32004, false).kind, Some(FaultKind::UnsupportedOperation));
         assert_eq!(coded(-32004, true).kind, Some(FaultKind::UnsupportedOperation));
         assert_eq!(coded(-32011, true).kind, Some(FaultKind::Overloaded));
     }
 
     #[test]
-    fn a_name_is_known_with_its_ending_or_without() {
+    fn error_name_is_parsed_with_or_without_suffix() {
         for kind in FaultKind::ALL {
             assert_eq!(FaultKind::of_error_name(kind.error_name()), Some(kind));
         }

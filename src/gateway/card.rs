@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extensions_of_the_upstream_server_itself_are_left_out() {
+    fn upstream_server_extensions_are_omitted_from_card() {
         let json = r#"{"name":"a","description":"d","version":"2",
             "supportedInterfaces":[{"url":"http://a.example","protocolBinding":"JSONRPC",
             "protocolVersion":"1.0"}],"capabilities":{"extensions":[

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_come_back_as_they_were_kept() {
+    fn upstream_ids_round_trip_for_same_upstream() {
         let (task_id, context_id) = (RawText::known(b"task"), RawText::known(b"context"));
         let ids = UpstreamIds::new("http://a", task_id, context_id);
         let kept = ids.clone().into_packed().into_vec();

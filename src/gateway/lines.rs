@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn user_json_is_byte_for_byte() {
+    fn user_json_is_preserved_byte_for_byte() {
         let data = r#"{"n": 1.50, "e":"\u0041", "n": 2}"#;
         let line = format!(
             r#"{{"turn":"7","artifact":{{"parts":[{{"data":{data},"metadata":{{"a" :1}}}}]}}}}"#
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_events_say_why() {
+    fn invalid_event_line_error_gives_reason() {
         for (members, said) in [
             ("", "one of status"),
             (r#","status":"tired""#, "tired"),
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_need_no_turn() {
+    fn http_answer_needs_no_turn_member() {
         let kinds = |json: &str| -> Result<String, String> {
             let events = read_answer(json.as_bytes()).map_err(|error| error.to_string())?;
             let kind = |event: &LineEvent| match event {
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_one_line() {
+    fn turn_is_written_as_one_line() {
         let metadata = JsonObject::parse("{\"a\":\n1}").unwrap();
         let message = MessageBuf::user(&PartsBuf::new().text("a\nb")).id("m");
         let mut out = Vec::new();

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_callers_are_told_apart() {
+    fn callers_with_equal_ids_get_distinct_upstream_ids() {
         let of = |tenant, owner| sent(tenant, owner, "session-1");
         let all = [
             of(None, None),

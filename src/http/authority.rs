@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_and_ports() {
+    fn authority_syntax_is_validated() {
         for text in [
             "a",
             "a.b:1",

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9112_7_1_chunks() {
+    fn rfc9112_7_1_chunks_are_decoded_and_invalid_rejected() {
         let wire = "5\r\nhello\r\n0A\r\n0123456789\r\n000\r\n\r\nGET";
         let step = ChunkStep { consumed: wire.len() - 3, done: true };
         assert_eq!(read(wire), Ok((b"hello0123456789".to_vec(), step)));
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9112_7_1_1_extensions() {
+    fn rfc9112_7_1_1_invalid_extensions_are_rejected() {
         for wire in
             ["0;a\r\n", "0;a=b;c\r\n", "0;a=\"b;\\\"\"\r\n", "0 ; a\t= b ;c\r\n", "0;a=\"\"\r\n"]
         {
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn chunk_lines_must_not_outweigh_their_data() {
+    fn excessive_chunk_line_overhead_is_rejected() {
         let mut limits = LIMITS;
         limits.line_bytes_max = 64;
         let wire = format!("1;{}\r\nx\r\n", "a".repeat(30)).repeat(2);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_are_given_to_who_asks_for_them() {
+    fn advance_with_passes_trailers_to_the_callback() {
         let wire = "3\r\nX: \r\n0;a\r\nX: y\r\nZ:\r\n\r\nX: z\r\n";
         for size in 1..=wire.len() {
             let (mut chunked, mut body, mut lines) = (Chunked::new(LIMITS), vec![], vec![]);
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9112_2_2_line_ends() {
+    fn rfc9112_2_2_bare_cr_or_lf_is_rejected() {
         for wire in ["5\n", "5;a\n", "0\r\n\n", "0\r\nX: y\n", "0;a=\"\\\n"] {
             assert_eq!(refusal(wire), Some(Reject::BareLineFeed), "{wire:?}");
         }
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9110_15_5_14_the_body_is_capped_before_its_data() {
+    fn rfc9110_15_5_14_large_body_is_rejected_before_its_data() {
         assert!(read("14\r\n").is_ok());
         assert_eq!(refusal("15\r\n"), Some(Reject::BodyTooLarge));
         assert_eq!(refusal("a\r\n0123456789\r\nb\r\n"), Some(Reject::BodyTooLarge));
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finished_decoder_eats_nothing() -> Result<(), Reject> {
+    fn finished_decoder_consumes_nothing() -> Result<(), Reject> {
         let mut chunked = Chunked::new(LIMITS);
         assert!(chunked.advance(b"0\r\n\r\n", &mut Vec::new())?.done && chunked.is_done());
         let step = chunked.advance(b"5\r\n", &mut Vec::new())?;

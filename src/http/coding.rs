@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn content_is_one_stream_within_the_limit() {
+    fn inflate_accepts_exactly_one_stream_within_the_limit() {
         let content: Vec<u8> = (0..100_000_u32).map(|at| (at / 7) as u8).collect();
         for coding in [ContentCoding::Gzip, ContentCoding::Deflate] {
             for length in [0, 1, STEP_BYTES - 1, STEP_BYTES, STEP_BYTES + 1, 100_000] {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_pays_or_is_left_out() {
+    fn gzip_returns_none_unless_output_is_shorter() {
         let long = b"hello ".repeat(100);
         let coded = gzip(&long).unwrap();
         assert_eq!(ContentCoding::Gzip.inflate(&coded, 600, 0), Ok(long));

@@ -67,7 +67,7 @@ mod tests {
     const EXAMPLE_S: u64 = 784_111_777;
 
     #[test]
-    fn rfc9110_5_6_7_the_three_forms() {
+    fn rfc9110_5_6_7_all_three_date_forms_are_parsed() {
         assert_eq!(&imf_fixdate(EXAMPLE_S), b"Sun, 06 Nov 1994 08:49:37 GMT");
         for text in [
             "Sun, 06 Nov 1994 08:49:37 GMT",
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_of_the_calendar() {
+    fn imf_fixdate_is_correct_at_calendar_edges() {
         assert_eq!(&imf_fixdate(0), b"Thu, 01 Jan 1970 00:00:00 GMT");
         assert_eq!(&imf_fixdate(951_782_400), b"Tue, 29 Feb 2000 00:00:00 GMT");
         assert_eq!(&imf_fixdate(LAST_S), b"Fri, 31 Dec 9999 23:59:59 GMT");
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn no_dates() {
+    fn invalid_dates_are_rejected() {
         for text in [
             "",
             ",",

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn if_none_match_names_the_tag() {
+    fn if_none_match_matches_listed_tag_or_wildcard() {
         let tag = b"\"abc\"";
         for field in [
             "*",
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn if_none_match_names_another() {
+    fn if_none_match_ignores_other_and_malformed_tags() {
         for field in [
             "",
             ",",

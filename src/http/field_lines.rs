@@ -147,7 +147,7 @@ mod tests {
     const TWO: FieldLines<'static> = field_lines!("Allow": "GET", "X-Y": "");
 
     #[test]
-    fn fields_are_lines_and_parts() {
+    fn field_lines_iterate_as_names_and_values() {
         assert_eq!(TWO.lines(), b"Allow: GET\r\nX-Y: \r\n");
         assert_eq!(TWO.iter().collect::<Vec<_>>(), [("Allow", "GET"), ("X-Y", "")]);
         let mut fields = FieldLinesBuf::default();

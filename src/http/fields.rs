@@ -81,14 +81,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_in_order() {
+    fn fields_iterate_in_order() {
         let section = b"Host: a\r\nX:\r\nY:\t b c \t\r\n";
         let got: Vec<_> = HeadFields { section }.collect();
         assert_eq!(got, [("Host", &b"a"[..]), ("X", b""), ("Y", b"b c")]);
     }
 
     #[test]
-    fn values_of_a_name_are_those_of_its_fields() {
+    fn values_returns_all_fields_with_a_name_in_any_case() {
         let section = b"Host: a\r\nX:\r\nXY: no\r\nx:\t b:\xe9 c \t\r\nX: last\r\n";
         for name in ["x", "host", "XY", "y"] {
             let fields = HeadFields { section };

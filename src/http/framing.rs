@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9112_6_3_lengths() {
+    fn rfc9112_6_3_content_length_is_parsed_strictly() {
         assert_eq!(of(None, None), Ok(BodyFraming::None));
         assert_eq!(of(None, Some("0")), Ok(BodyFraming::Length(0)));
         assert_eq!(of(None, Some("0042")), Ok(BodyFraming::Length(42)));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9112_6_1_encodings() {
+    fn rfc9112_6_1_only_chunked_encoding_is_accepted() {
         assert_eq!(of(Some("chunked"), None), Ok(BodyFraming::Chunked));
         assert_eq!(of(Some("Chunked"), None), Ok(BodyFraming::Chunked));
         for unknown in ["gzip, chunked", "gzip,chunked", "a;b=c, chunked"] {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn only_real_bodies_are_expected() {
+    fn only_nonempty_bodies_are_expected() {
         assert!(!BodyFraming::None.is_expected() && !BodyFraming::Length(0).is_expected());
         assert!(BodyFraming::Length(1).is_expected() && BodyFraming::Chunked.is_expected());
     }

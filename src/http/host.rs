@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_has_many_spellings() {
+    fn equivalent_hosts_are_equal_and_invalid_hosts_rejected() {
         for (one, other) in [
             ("a.example", "A.Example:80"),
             ("a.example.", "a.example"),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_an_address_or_a_name() {
+    fn loopback_covers_localhost_names_and_addresses() {
         let is_loopback = |text| Host::of(text).unwrap().is_loopback();
         for text in [
             "localhost",

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9112_3_the_three_parts() {
+    fn rfc9112_3_request_line_has_exactly_three_parts() {
         let line = parse(b"POST /a?b HTTP/1.0", &LIMITS).ok();
         let parts = line.map(|l| (l.method, l.target, l.version));
         assert_eq!(parts, Some((Method::Post, &b"/a?b"[..], Version::Http10)));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9112_2_3_versions() {
+    fn rfc9112_2_3_only_http_1_versions_are_accepted() {
         assert_eq!(version(b" HTTP/1.1"), Ok(Version::Http11));
         assert_eq!(version(b" HTTP/1.9"), Ok(Version::Http11));
         assert_eq!(version(b" HTTP/1.0"), Ok(Version::Http10));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_exact() {
+    fn method_and_target_length_limits_are_exact() {
         let line = |method: usize, target: usize| {
             format!("{} {} HTTP/1.1", "A".repeat(method), "/".repeat(target))
         };

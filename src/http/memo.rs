@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_kept_whatever_their_length_is() {
+    fn cached_head_matches_length_with_same_digit_count() {
         let mut memo = HeadMemo::new(LIMITS);
         let (first, other) = (post("", "10"), post("", "42"));
         assert!(!knows(&mut memo, &first));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_differs_is_read_alone() {
+    fn cached_head_matches_changed_trace_and_token_values() {
         let mut memo = HeadMemo::new(LIMITS);
         let lines = |trace: &str, token: &str, id: &str| {
             format!("traceparent: {trace}\r\nAuthorization: {token}\r\nX-Request-Id:{id}\r\n")
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_was_known_is_not_looked_at_again() {
+    fn accepted_host_is_reported_as_cached() {
         let mut memo = HeadMemo::new(LIMITS);
         let mut count = 0;
         let mut read = |target: &str, host: &str| {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn another_target_is_read_alone() {
+    fn cached_head_matches_other_valid_targets() {
         let mut memo = HeadMemo::new(LIMITS);
         let head = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: a\r\nX: y\r\n\r\n");
         for first in ["/tasks/ab", "/tasks/ab?key=secret"] {
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_is_pushed_out() {
+    fn oldest_cached_head_is_evicted() {
         let mut memo = HeadMemo::new(LIMITS);
         let heads: Vec<_> = (0..=HEADS_KEPT).map(|i| post(&format!("X{i}: y\r\n"), "1")).collect();
         for head in &heads {
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_is_kept() {
+    fn cached_heads_contain_no_secrets() {
         let mut memo = HeadMemo::new(LIMITS);
         // The bytes as the memo's `Debug` output shows them.
         let shown = |text: &str| format!("{:?}", text.as_bytes()).replace(['[', ']'], "");
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_hold_for_heads_that_are_known() {
+    fn limits_apply_to_cached_heads() {
         let head = |target: &str, value: &str, length: &str| {
             format!(
                 "GET {target} HTTP/1.1\r\nHost: a\r\nX: {value}\r\nContent-Length: {length}\r\n\r\n"
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn no_head_is_longer_than_its_offsets_reach() {
+    fn head_beyond_offset_range_is_rejected() {
         let limits = HeadLimits { head_bytes_max: usize::MAX, ..LIMITS };
         let head = |first: usize, second: usize| {
             let (first, second) = ("x".repeat(first), "y".repeat(second));
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn giants_are_not_kept() {
+    fn head_above_cached_text_limit_is_not_cached() {
         let mut memo = HeadMemo::new(LIMITS);
         let accept = |len: usize| format!("Accept: {}\r\n", "x".repeat(len));
         for (lines, is_kept) in [

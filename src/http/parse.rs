@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_value_is_named_and_all_can_be_walked() -> Result<(), Reject> {
+    fn value_returns_first_and_values_returns_all_fields() -> Result<(), Reject> {
         let text = with("A2A-Extensions: x\r\nB: c\r\na2a-extensions: y\r\n");
         let layout = parse_head(text.as_bytes(), &LIMITS)?;
         let head = layout.head(text.as_bytes());
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9112_3_2_host() {
+    fn rfc9112_3_2_http_1_1_requires_one_valid_host() {
         let get = |fields: &str| {
             parse(&format!("GET / HTTP/1.1\r\n{fields}\r\n"), |h| h.host().map(str::to_string))
         };
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9112_9_3_persistence() {
+    fn rfc9112_9_3_keep_alive_follows_version_and_fields() {
         let keeps = |version: &str, fields: &str| {
             let head = format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n");
             parse(&head, |h| h.keep_alive())
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9110_10_1_1_expectations() {
+    fn rfc9110_10_1_1_expect_continue_requires_a_body() {
         let waits = |fields: &str| parse(&with(fields), |h| h.expect_continue());
         assert_eq!(waits("Expect: 100-Continue\r\nContent-Length: 1\r\n"), Ok(true));
         assert_eq!(waits("Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n"), Ok(true));
@@ -441,14 +441,14 @@ mod tests {
     }
 
     #[test]
-    fn rfc9110_7_8_upgrade() {
+    fn rfc9110_7_8_upgrade_requires_connection_option() {
         let upgrades = |fields: &str| parse(&with(fields), |h| h.connection_upgrade());
         assert_eq!(upgrades("Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"), Ok(true));
         assert_eq!(upgrades("Upgrade: websocket\r\n"), Ok(false));
     }
 
     #[test]
-    fn rfc9112_5_field_lines() {
+    fn rfc9112_5_invalid_field_lines_are_rejected() {
         assert_eq!(refusal("X : y\r\n"), Some(Reject::FieldName));
         assert_eq!(refusal("X\r\n"), Some(Reject::FieldName));
         assert_eq!(refusal("X: a\x7fb\r\n"), Some(Reject::FieldValue));
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_counted_exactly() {
+    fn field_count_limit_is_exact() {
         for fields_max in [1, 2, 24, 100, FIELDS_CEILING] {
             let limits = HeadLimits { fields_max, ..LIMITS };
             let count = |n: usize| with(&"X: y\r\n".repeat(n - 1));
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn no_head_is_longer_than_its_offsets_reach() {
+    fn head_beyond_offset_range_is_rejected() {
         let limits = HeadLimits { head_bytes_max: usize::MAX, ..LIMITS };
         let fits = with(&format!("X: {}\r\n", "x".repeat(HEAD_BYTES_CEILING - 38)));
         assert_eq!(fits.len(), HEAD_BYTES_CEILING);
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_nobody_measured_is_no_crash() {
+    fn truncated_head_is_rejected_without_panic() {
         let text = with("X: y\r\n");
         for len in 0..text.len() {
             assert!(parse(&text[..len], |_| ()).is_err(), "{len}");

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc3986_3_3_dot_segments_in_any_disguise() {
+    fn rfc3986_3_3_plain_and_encoded_dot_segments_are_rejected() {
         for path in [
             "/..",
             "/../a",
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc3986_2_2_hidden_separators() {
+    fn rfc3986_2_2_hidden_separators_are_rejected() {
         for path in [
             "/a\\b", "/%5c", "/%5Cx", "/a%2fb", "/%2F", "/%252f", "/%25%32f", "/%00", "/%2500",
             "/%0d%0a", "/%7f",
@@ -132,14 +132,14 @@ mod tests {
     }
 
     #[test]
-    fn rfc3986_2_1_broken_escapes() {
+    fn rfc3986_2_1_broken_escapes_are_rejected() {
         for path in ["/%", "/%4", "/%zz", "/%%41", "/a%g0", "/%c0%ae", "/%ff"] {
             assert_eq!(check(path), Err(Reject::EscapeInvalid), "{path}");
         }
     }
 
     #[test]
-    fn deep_encoding_costs_linear_time() {
+    fn deeply_encoded_dot_segment_is_rejected() {
         let path = format!("/%{}2e", "25".repeat(4_000));
         assert_eq!(check(&path), Err(Reject::PathDots));
     }

@@ -46,7 +46,7 @@ mod tests {
     use crate::http::field_lines;
 
     #[test]
-    fn it_is_the_response_that_would_be_written_anew() {
+    fn ready_response_equals_newly_written_response() {
         const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
         let (fields, content) = (field_lines!("ETag": "\"x\""), b"{\"name\":\"echo\"}");
         let ready = ReadyResponse::new(fields, content);

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9112_6_2_the_length_is_patched_in() {
+    fn rfc9112_6_2_finish_writes_body_length_into_head() {
         let mut out = b"before".to_vec();
         let mark = begin(&mut out, 200, "application/json", DATE, b"X: y\r\n", true);
         out.extend_from_slice(b"{\"answer\":42}");
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_head_is_like_any_other() {
+    fn json_heads_with_and_without_extra_fields_agree() {
         let (mut usual, mut other) = (Vec::new(), Vec::new());
         for (out, extra) in [(&mut usual, &b""[..]), (&mut other, b"X: y\r\n")] {
             let mark = begin(out, 200, "application/json", DATE, extra, false);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_any_size_are_right() {
+    fn content_length_is_written_as_padded_decimal() {
         let mut field = [b' '; 20];
         for value in [0, 9, 10, 4096, 9_999_999_999, u64::MAX] {
             let count = decimal(value, &mut field);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn rollback_leaves_nothing() {
+    fn rollback_removes_the_unfinished_response() {
         let mut out = b"before".to_vec();
         let mark = begin(&mut out, 200, "a/b", DATE, b"", false);
         out.extend_from_slice(b"half an ans");
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9110_9_3_2_head_keeps_the_length_only() {
+    fn rfc9110_9_3_2_head_response_has_length_but_no_body() {
         let mut out = Vec::new();
         let mark = begin(&mut out, 200, "a/b", DATE, b"", false);
         out.extend_from_slice(b"body");
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9110_9_3_2_a_length_that_is_unknown_is_left_out() {
+    fn rfc9110_9_3_2_unknown_length_is_omitted() {
         for (media, extra) in [("application/json", &b""[..]), ("a/b", b"X: y\r\n")] {
             let (mut told, mut untold) = (Vec::new(), b"before".to_vec());
             let mark = begin(&mut told, 200, media, DATE, extra, false);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9110_8_6_no_length_where_no_body_can_be() {
+    fn rfc9110_8_6_bodyless_status_has_no_content_length() {
         for status in [100, 101, 204, 304] {
             let mut out = Vec::new();
             simple(&mut out, status, "a/b", b"body", DATE, b"", false, false);
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9110_15_phrases() {
+    fn rfc9110_15_every_reject_status_has_a_phrase() {
         for reject in crate::http::Reject::ALL {
             assert!(!reason_phrase(reject.status()).is_empty(), "{reject:?}");
         }

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fast_scan_equals_its_slow_twin() {
+    fn fast_scans_equal_naive_scans() {
         for byte in [0, 9, 10, 13, 0x1f, 0x20, b':', 0x7f, 0x80, 0x9f, 0xff] {
             for other in [0x20, b'\t', 0x21, b':', b';', 0x7e, 0x7f, 0x80, 0xa0, 0xff, 0] {
                 for at in 0..40 {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_hold_before_the_end_of_the_head() {
+    fn limits_apply_before_the_head_is_complete() {
         let small = HeadLimits { head_bytes_max: 40, ..LIMITS };
         let bytes = b"GET / HTTP/1.1\r\nHost: a\r\nX: 0123456789\r\n\r\n";
         assert_eq!(find_head(&bytes[..39], 0, &small), Ok(Scan::Partial { scanned: 38 }));

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9112_3_2_the_four_forms() {
+    fn rfc9112_3_2_all_four_target_forms_are_parsed() {
         use TargetForm::{Absolute, Asterisk, Authority, Origin};
         let (get, options) = (Method::Get, Method::Options);
         assert_eq!(read(get, "/a?b?c"), Ok((Origin, None, "/a", Some("b?c"))));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9112_3_2_other_targets() {
+    fn rfc9112_3_2_invalid_targets_are_rejected() {
         let get = |text| read(Method::Get, text).err();
         assert_eq!(get("*"), Some(Reject::TargetForm));
         assert_eq!(get("a"), Some(Reject::TargetForm));

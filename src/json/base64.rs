@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rfc_4648_vectors() {
+    fn rfc_4648_test_vectors_encode_and_decode() {
         for (bytes, text) in [
             ("", ""),
             ("f", "Zg=="),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn both_alphabets_become_the_standard_one() {
+    fn both_alphabets_are_normalised_to_the_standard_alphabet() {
         assert_eq!(normalise("-_-_").as_deref(), Some("+/+/"));
         assert_eq!(normalise(r"+\/+\/").as_deref(), Some("+/+/"));
         assert_eq!(normalise("__8").as_deref(), Some("//8="));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_base64() {
+    fn invalid_base64_is_rejected() {
         for bad in [
             "Z", "Zg=", "Zg===", "Zm9v=", "=", "====", "Zg==Zg==", "Zm9 v", "Zm\\t9v", "Zm9v\\nY",
             "Z\u{e9}", "+_+_", "Zm9*", "Zm9vY", "\\n=",

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_grows_by_what_is_used() {
+    fn node_table_grows_only_with_used_nodes() {
         let mut nodes = Vec::new();
         let marks: Vec<u32> = (0..5_000).collect();
         let deep = Marked { src: &[b'['; 5_000], marks: &marks, escapes: false };
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_that_do_not_fit_are_refused() {
+    fn invalid_marks_are_rejected() {
         let mut nodes = Vec::new();
         for marks in [&[][..], &[0], &[0, 1, 1], &[1], &[0, 9], &[0, 1, 9]] {
             let doc = Marked { src: b"[]", marks, escapes: false };

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_byte_is_plain_or_ends_what_is() {
+    fn plain_text_scans_equal_naive_scan() {
         for byte in 0..=u8::MAX {
             for at in 0..24 {
                 for rest in [b'"', b'x', 0, 0x80] {

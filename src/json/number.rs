@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn all_else_is_not() {
+    fn fractions_and_out_of_range_numbers_are_not_integers() {
         for raw in [
             "1.5",
             "1e-1",

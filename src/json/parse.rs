@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn each_error_has_a_document() {
+    fn invalid_documents_return_their_json_error() {
         assert_eq!(outcome("", 4), Err(JsonError::Empty));
         assert_eq!(outcome(" \t\r\n", 4), Err(JsonError::Empty));
         assert_eq!(outcome("[1,]", 4), Err(JsonError::Syntax { offset: 3 }));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space_is_four_bytes_and_no_more() {
+    fn only_the_four_json_bytes_are_white_space() {
         for byte in 0..=0x7f_u8 {
             let white = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
             let digit = byte.is_ascii_digit();
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "client")]
-    fn lone_surrogates_are_taken_where_that_is_wanted_and_stay() {
+    fn lone_surrogates_are_preserved_if_enabled() {
         let mut parser = Parser::new();
         parser.take_lone_surrogates(true);
         for text in [r"\ud800", r"a\\\udc00b", r"\ud83d\ude00\ud83d", r"\ud800\ud800", r"\uDFFFx\n"]
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_any_size_are_json_and_keep_their_text() {
+    fn long_numbers_keep_their_text_unless_out_of_range() {
         let mut parser = Parser::new();
         for number in [
             "1e400",
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_for_valid_documents_only() {
+    fn depth_error_requires_a_valid_document() {
         let nest = |n: usize| "[".repeat(n) + &"]".repeat(n);
         for depth in [1, 63, 64, 65, DEPTH_CAP - 1, DEPTH_CAP] {
             assert_eq!(outcome(nest(depth), depth), Ok(()), "{depth}");
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_with_room_is_not_copied() {
+    fn container_in_padded_buffer_is_parsed_without_copy() {
         let mut parser = Parser::new();
         let buffer = [&b"..  [\"\\u0041\",1]\x00\"\\"[..], &[b'}'; 2 * PADDING]].concat();
         for (length, copies) in [(14, false), (2 * PADDING, true)] {
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parser_forgets_the_document_before() {
+    fn parser_reuse_ignores_the_previous_document() {
         let mut parser = Parser::new();
         assert_eq!(parser.parse(b"[1,\"\\u0041\",{}]", 4).unwrap().elements().count(), 3);
         assert!(parser.parse(b"[1,", 4).is_err());

@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offsets_point_at_the_offence() {
+    fn syntax_errors_have_exact_offsets() {
         for (src, offset) in [
             ("[1,]", 3),
             ("[1", 2),
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bit_stack_holds_across_words() {
+    fn bracket_stack_works_across_word_boundaries() {
         for depth in [63, 64, 65, 128, 129, 1000] {
             let open = "[{\"a\":".repeat(depth / 2);
             let doc = format!("{open}1{}", "}]".repeat(depth / 2));

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_escape_is_replaced() {
+    fn invalid_escapes_become_replacement_characters() {
         for (raw, text) in [
             ("\\", "\u{fffd}"),
             ("\\\u{e9}", "\u{fffd}\u{e9}"),

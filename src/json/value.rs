@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_only_what_it_is() {
+    fn accessors_return_none_for_other_types() {
         let mut parser = Parser::new();
         let root = parser.parse(DOC.as_bytes(), 8).unwrap();
         let a: Vec<_> = root.get("a").unwrap().elements().collect();

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_must_be_is_escaped() {
+    fn only_required_characters_are_escaped() {
         let text = "\"\\/\u{8}\u{c}\n\r\t\u{0}\u{1f}\u{7f}\u{e9}\u{2028}";
         let raw = "\\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\u{7f}\u{e9}\u{2028}";
         assert_eq!(written(|out| push_escaped(out, text)), raw);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_and_its_naive_twin_agree() {
+    fn block_escape_scan_equals_naive_scan() {
         for length in [0, 1, 31, 32, 33, 64, 100] {
             for at in 0..=length {
                 for byte in [b'"', b'\\', 0, 0x1f, b' ', b'a', 0x7f] {
@@ -196,12 +196,12 @@ mod tests {
     }
 
     #[test]
-    fn canonical_spelling() {
+    fn canonical_raw_decodes_unneeded_escapes() {
         assert!(matches!(canonical_raw("a/\u{e9}"), Cow::Borrowed("a/\u{e9}")));
         assert_eq!(canonical_raw(r"a\/\u00e9\u0041\u000A\t\u0022"), "a/\u{e9}A\\n\\t\\\"");
     }
     #[test]
-    fn compact_is_as_others_write_what_they_have_parsed() {
+    fn push_compact_removes_white_space_and_unneeded_escapes() {
         let spaced = " { \"a \\u00e9\\/\" : [ 1.50 , -0 ,\t\"\\\\\" , \
             \"\\\"\\ud83d\\ude00\" ] ,\r\n\"b\":{ } }\n";
         let compact = "{\"a \u{e9}/\":[1.50,-0,\"\\\\\",\"\\\"\u{1f600}\"],\"b\":{}}";

@@ -167,7 +167,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_sum_is_within_the_budget(
+        fn memory_sum_stays_within_the_budget(
             workers in 1..=64_usize,
             more in 0..(1_u64 << 36),
             is_secure: bool,
@@ -191,7 +191,7 @@ mod tests {
         }
 
         #[test]
-        fn more_memory_is_never_less_of_the_store(
+        fn more_memory_does_not_shrink_store_beyond_tolerance(
             workers in 1..=64_usize,
             less in 0..(1_u64 << 36),
             more in 0..(1_u64 << 36),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn most_of_a_budget_is_used() {
+    fn limits_use_over_99_percent_of_the_budget() {
         for mib in [512, 1024, 2048, 65_536] {
             let limits = Limits::default().for_memory(mib * MIB, 2, false, &[]).unwrap();
             let sum = limits.memory_bytes_max(2, false);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_enough_for_any_number_of_workers() {
+    fn default_budget_suffices_for_1_to_64_workers() {
         for (workers, is_secure) in (1..=64).flat_map(|workers| [(workers, false), (workers, true)])
         {
             let limits = Limits::default().for_default_memory(workers, is_secure, &[]);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_by_name_is_given() {
+    fn explicit_limit_is_not_changed_by_the_budget() {
         let base = Limits { store_bytes_max: 1 << 34, ..Limits::default() };
         let limits = base.for_default_memory(2, false, &["store_bytes_max"]);
         assert_eq!(limits.store_bytes_max, 1 << 34);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_said_in_one_line() {
+    fn too_little_memory_error_is_one_line() {
         let line = Limits::default().for_memory(MIB, 2, false, &[]).unwrap_err().to_string();
         assert!(line.starts_with("1 MiB of memory are too little") && !line.contains('\n'));
     }

@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn http2_is_in_the_worst_case() {
+    fn http2_memory_is_counted_in_the_worst_case() {
         let term = |limits: &Limits, label: &str| {
             let terms = limits.memory_bytes_terms(2);
             terms.iter().find(|(name, _)| *name == label).map(|(_, bytes)| *bytes)

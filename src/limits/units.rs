@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn another_unit_is_told_from_no_number() {
+    fn wrong_unit_and_invalid_number_give_different_errors() {
         for (unit, text, error) in [
             (Unit::Bytes, "5s", LimitError::Unit),
             (Unit::Bytes, "5MB", LimitError::Unit),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_says_what_it_counts() {
+    fn limit_name_determines_its_unit() {
         for (name, unit) in [
             ("body_bytes_max", Unit::Bytes),
             ("write_progress_bytes_min", Unit::Bytes),

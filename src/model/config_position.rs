@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_member_is_named_as_its_caller_has_it() {
+    fn config_member_paths_follow_the_callers_dialect() {
         const SCHEME: &str = "authentication.scheme";
         for (place, scheme) in [
             (ConfigPosition::of_set(PushForm::StreamResponse), SCHEME),

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_one_value_and_is_kept_as_it_is() {
+    fn json_accepts_one_value_and_keeps_its_text() {
         for text in ["null", "1e400", "\"a\\u00e9\"", "[1, 2 ]", "{ \"a\" : 1 }"] {
             let padded = format!(" \n{text}\t");
             assert_eq!(Json::parse(&padded).unwrap().as_str(), text);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn json_nests_no_deeper_than_a_body() {
+    fn json_depth_limit_equals_body_depth_limit() {
         assert_eq!(JSON_DEPTH_MAX, crate::limits::Limits::default().json_depth_max);
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         assert!(Json::parse(&nested(JSON_DEPTH_MAX)).is_ok());
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_an_object() {
+    fn json_object_accepts_only_objects() {
         assert_eq!(JsonObject::parse(" {} ").unwrap().as_str(), "{}");
         for other in ["null", "[]", "1", "\"{}\""] {
             assert_eq!(JsonObject::parse(other), Err(ValueError::NotAnObject), "{other}");

@@ -15,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_shown_and_controls_are_not() {
+    fn control_and_bidi_characters_must_be_escaped() {
         for letter in ['a', ' ', 'é', '\u{5d0}', '\u{200d}', '\u{2027}', '\u{202f}', '\u{1f600}'] {
             assert!(!must_escape(letter), "{letter:?}");
         }

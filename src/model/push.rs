@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_text_is_unset() {
+    fn empty_token_is_returned_as_none() {
         let config = PushConfigBuf::new("").token("");
         assert!(config.view().token().is_none() && config.view().url().is_empty());
     }

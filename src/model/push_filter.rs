@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_names_no_kind_takes_all_of_them() {
+    fn filter_accepts_its_kinds_or_all_if_it_has_none() {
         let status = |state| TaskEvent::Status { state, at_ms: 0, message: None, metadata: None };
         let (working, done) = (status(TaskState::Working), status(TaskState::Completed));
         let asks = status(TaskState::InputRequired);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_leaves_open_another_may_say() {
+    fn filter_or_fills_only_unset_options() {
         let usual = PushFilter::STATUS.coalesced(true);
         for (own, both) in [
             (PushFilter::default(), usual),

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_said_once_and_asked_for_where_they_are_known() {
+    fn duplicate_unknown_and_empty_scheme_names_are_reported() {
         let two = || vec![CardScheme::api_key("a", "X"), CardScheme::mutual_tls("b")];
         let wrong = |schemes: Vec<CardScheme>, requirements: Vec<CardRequirement>| {
             CardSecurity { schemes, requirements }.wrong().map(str::to_owned)

@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_can_be_seen_as_it_was_at_the_base_of_its_window() {
+    fn view_at_returns_task_state_at_each_retained_event() {
         let mut task = Task::new(b"t", b"c", Generation::V1, 0);
         let mut sizes = vec![(TaskState::Unspecified, 0)];
         for round in 0..200 {
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn compaction_runs_once_a_window_and_when_it_frees_enough() {
+    fn compaction_is_infrequent_and_skipped_if_useless() {
         let mut task = Task::new(b"t", b"c", Generation::V1, 0);
         for _ in 0..800 {
             replace(&mut task, 600, &limits()).unwrap();
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_submitted_task_is_its_slow_twin() {
+    fn submitted_task_equals_task_built_from_events() {
         let said = MessageBuf::agent(&PartsBuf::new().text("hello")).id("m");
         let mut slow = Task::new(b"t", b"c", Generation::V03, 0);
         slow.apply(&TaskEvent::UserMessage { message: said.view() }, &limits()).unwrap();
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn events_at_once_are_events_one_by_one() {
+    fn batched_events_equal_events_applied_one_by_one() {
         for (bytes_max, artifacts_max, replay_max) in
             [(100_000, 10, 1_000), (3_000, 10, 1_000), (100_000, 3, 1_000), (100_000, 10, 2)]
         {
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_repeated_is_stored_once_and_shown_like_its_slow_twin() {
+    fn repeated_message_is_stored_once_and_viewed_in_full() {
         let text = |text: &str| PartsBuf::new().text(text);
         let large =
             [text(&"x".repeat(9_000)), text(&"x".repeat(9_000)).text("y").data(Json::known(b"{}"))];
@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_of_one_part_does_not_repeat_the_id_of_its_artifact() {
+    fn single_part_chunk_omits_repeated_artifact_id() {
         let one = |id: &str, text: &str| ArtifactBuf::new(id, &PartsBuf::new().text(text));
         let two = |id: &str| ArtifactBuf::new(id, &PartsBuf::new().text("1").text("2"));
         // The chunk, whether it is appended, and whether its entry has the id.
@@ -663,7 +663,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_repeated_once_and_only_where_it_could_be_copied() {
+    fn message_repeats_once_and_only_if_a_copy_would_fit() {
         let said = MessageBuf::agent(&PartsBuf::new().text(&"x".repeat(60_000))).id("m");
         let first = FirstMessage { message: said.view(), at_ms: 1 };
         let mut task = Task::submitted(b"t", b"c", Generation::V1, first, 0);
@@ -688,7 +688,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_bounds_what_an_event_adds() {
+    fn growth_estimate_bounds_heap_growth_of_an_event() {
         let mut task = Task::new(b"t", b"c", Generation::V1, 10);
         for round in 0..300usize {
             let event = ArtifactBuf::new(&(round % 9).to_string(), &PartsBuf::new().text("y"));
@@ -705,7 +705,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_awaits_input_until_its_client_speaks() {
+    fn task_awaits_input_until_the_next_user_message() {
         let mut task = Task::new(b"t", b"c", Generation::V1, 0);
         let said = MessageBuf::agent(&PartsBuf::new()).id("m");
         let message = TaskEvent::UserMessage { message: said.view() };

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn raw_text_is_what_may_stand_between_quotes() {
+    fn raw_text_accepts_only_valid_json_string_content() {
         for (raw, text) in [("", ""), ("a/b", "a/b"), (r"\/\u0041\n", "/A\n"), ("é", "é")] {
             assert_eq!(RawText::parse(raw).unwrap(), text);
             assert_eq!(RawText::parse(raw).unwrap().to_string(), text);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn two_spellings_of_one_text_are_equal() {
+    fn escaped_and_plain_raw_text_compare_equal() {
         let [plain, escaped] = ["Ab", r"\u0041b"].map(|raw| RawText::parse(raw).unwrap());
         assert!(plain == escaped && plain.raw() != escaped.raw());
         assert!(plain != RawText::parse("ab").unwrap() && plain != "ab");

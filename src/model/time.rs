@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_instants_read_back() {
+    fn timestamps_round_trip_through_rfc3339() {
         for (ms, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_400_123, "2000-02-29T00:00:00.123Z"),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn every_day_is_its_own_twin() {
+    fn civil_date_conversion_round_trips_for_every_day() {
         for day in 0..=LAST_MS / 86_400_000 {
             let (year, month, date) = civil(day as u32);
             let twin = days_from_civil(i64::from(year), i64::from(month), i64::from(date));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_and_fractions_are_understood() {
+    fn timestamp_offsets_and_fractions_are_parsed() {
         assert_eq!(parse_rfc3339("1970-01-01T01:00:00+01:00"), Some(0));
         assert_eq!(parse_rfc3339("1970-01-01T00:00:00.1239Z"), Some(123));
         assert_eq!(parse_rfc3339("1969-12-31T23:59:59Z"), Some(0));
@@ -211,7 +211,7 @@ mod tests {
 
     #[cfg(feature = "client")]
     #[test]
-    fn timestamps_of_one_minute_are_read_like_any_other() {
+    fn cached_minute_parses_like_the_full_parser() {
         let mut last = LastMinute::default();
         for text in [
             "2026-01-01T00:00:01.002Z",
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_timestamp_is_refused() {
+    fn invalid_timestamps_are_rejected() {
         for text in ["", "2020", "2020-13-01T00:00:00Z", "2020-02-30T00:00:00Z", "2020-01-01"] {
             assert_eq!(parse_rfc3339(text), None, "{text}");
         }

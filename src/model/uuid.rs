@@ -42,7 +42,7 @@ mod tests {
     use super::{hex, uuid};
 
     #[test]
-    fn each_byte_has_its_two_digits() {
+    fn bytes_are_written_as_two_hex_digits() {
         for first in (0..=255).step_by(16) {
             let bytes = std::array::from_fn(|at| first + at as u8);
             let mut digits = [[0; 2]; 16];

@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_taken_to_the_letter() {
+    fn admin_task_paths_are_matched_exactly() {
         for (path, meant) in [
             ("/tasks", Some(TaskPath::All)),
             ("/tasks/a%20b/cancel", Some(TaskPath::Cancel(Some("a b".to_owned())))),
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_read_in_both_spellings() {
+    fn task_state_is_parsed_in_every_name_form() {
         for name in ["input-required", "INPUT_REQUIRED", "TASK_STATE_INPUT_REQUIRED"] {
             assert_eq!(state(name), Some(TaskState::InputRequired), "{name}");
         }

@@ -223,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn an_async_agent_answers_when_it_is_ready() {
+    fn async_agent_answers_after_its_task_completes() {
         let answer = answer(Server::new().agent(Profile::new("a", "b"), async_agent(slow_hello)));
         assert!(answer.contains("TASK_STATE_COMPLETED"), "{answer}");
         assert!(answer.contains("hello from afar"), "{answer}");
     }
 
     #[test]
-    fn an_async_agent_replies_without_a_task_or_makes_one() {
+    fn async_agent_replies_with_a_message_or_a_task() {
         let server = |run: fn(Deferred)| {
             let run = move |deferred: Deferred| async move {
                 sleep(Duration::from_millis(5)).await;

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workers_share_a_port_that_nobody_else_gets() {
+    fn workers_share_a_port_and_a_second_bind_fails() {
         let first = bind("127.0.0.1:0".parse().unwrap(), 3, 30_000).unwrap();
         assert!(first.addr.port() != 0 && first.sockets.len() == 3);
         for socket in &first.sockets {
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn connections_inherit_how_little_the_kernel_queues() {
+    fn accepted_sockets_inherit_notsent_lowat_and_user_timeout() {
         for (stall_ms, timeout_ms) in [(7_000, 7_000), (u64::MAX, i32::MAX as u64)] {
             let listeners = bind("127.0.0.1:0".parse().unwrap(), 1, stall_ms).unwrap();
             let _client = std::net::TcpStream::connect(listeners.addr).unwrap();

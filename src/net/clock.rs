@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_takes_long_is_noticed_and_a_wait_is_not() {
+    fn long_work_is_reported_as_held_up_but_waiting_is_not() {
         let stale = Arc::new(AtomicBool::new(false));
         let clock = Clock::new(Instant::now(), Arc::clone(&stale), metrics());
         let began = clock.refresh();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_lasts_until_it_is_stale() {
+    fn clock_reading_is_reused_until_stale() {
         let stale = Arc::new(AtomicBool::new(false));
         let clock = Clock::new(Instant::now(), Arc::clone(&stale), metrics());
         let first = clock.now();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wall_clock_that_was_set_is_followed() {
+    fn clock_follows_wall_clock_adjustments() {
         let clock = Clock::new(Instant::now(), Arc::default(), metrics());
         let off = |now: Now| now.unix_ms.abs_diff(unix_ms());
         assert!(off(clock.refresh()) < 1000);

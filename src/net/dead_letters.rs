@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_taken_to_the_letter() {
+    fn dead_letter_paths_are_matched_exactly() {
         for (path, meant) in [
             ("/push/dead", Some(LetterPath::All)),
             ("/push/dead/replay", Some(LetterPath::ReplayAll)),

@@ -391,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_fits_a_task_of_256_bytes() {
+    fn connection_future_is_at_most_160_bytes() {
         // tokio adds less than 100 bytes, and rounds up to 128.
         let size = size_of::<Drive<tokio::net::TcpStream>>();
         assert!(size <= 160, "{size}");
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_panics_takes_nobody_with_it() {
+    fn agent_panic_does_not_affect_later_calls() {
         let server = Server::new().agent(Profile::new("a", "b"), Fragile).workers(1);
         let running = server.listen("127.0.0.1:0").start().unwrap();
         let send = |parts: usize| {

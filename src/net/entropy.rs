@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_generators_never_agree() {
+    fn two_generators_produce_distinct_values() {
         let (mut one, mut other) = (Chacha::new().unwrap(), Chacha::new().unwrap());
         let ones: std::collections::HashSet<u128> = (0..1000).map(|_| one.bits()).collect();
         assert_eq!(ones.len(), 1000);

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_one_line() {
+    fn port_in_use_error_is_one_line() {
         let addr = "127.0.0.1:3000".parse().unwrap();
         let source = io::Error::from(io::ErrorKind::AddrInUse);
         let error = ServerError::Bind { addr, source };

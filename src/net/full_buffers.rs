@@ -76,7 +76,7 @@ fn polls_while_full<F: Future<Output = ()>>(
 const POLLS_MAX: usize = 100;
 
 #[test]
-fn a_connection_of_http1_waits_for_room_without_a_turn() {
+fn http1_connection_is_rarely_polled_while_buffers_are_full() {
     let request = b"GET /.well-known/agent-card.json HTTP/1.1\r\nHost: t\r\n\r\n";
     let polls = polls_while_full(request, |stream, local| {
         Drive::new(stream, ConnectionPermit::take(local, [127, 0, 0, 1].into()).unwrap(), 0)
@@ -86,7 +86,7 @@ fn a_connection_of_http1_waits_for_room_without_a_turn() {
 
 #[cfg(feature = "grpc")]
 #[test]
-fn a_connection_of_http2_waits_for_room_without_a_turn() {
+fn http2_connection_is_rarely_polled_while_buffers_are_full() {
     let mut request = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
     let block = b"\x82\x86\x41\x01t\x04\x1c/.well-known/agent-card.json";
     request.extend([0, 0, block.len() as u8, 1, 5, 0, 0, 0, 1]);

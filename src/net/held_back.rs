@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tap_is_told_once_whom_to_wake_for_a_record() {
+    fn waker_is_registered_once_per_record() {
         let durable = Arc::new(Durable::default());
         let tap: Arc<dyn Tap> = Arc::clone(&durable) as _;
         let waker = Waker::from(Arc::new(NoWake));

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_length_is_reserved_as_it_comes() {
+    fn announced_length_is_reserved_incrementally() {
         let (mut input, mut pool) = (InputBuffer::default(), Pool::new(1 << 25));
         let body: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
         input.keep(&body[..4], body.len(), &mut pool);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_however_it_is_consumed() {
+    fn partial_consumption_keeps_all_bytes_in_order() {
         let (mut input, mut pool) = (InputBuffer::default(), Pool::new(1 << 25));
         let sent: Vec<u8> = (0..200_000_u32).map(|n| (n % 251) as u8).collect();
         let (mut wrote, mut seen) = (0, 0);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_in_buffers_that_held_secrets() {
+    fn wiping_pool_zeroes_consumed_and_released_bytes() {
         let (mut input, mut pool) = (InputBuffer::default(), Pool::new(1 << 25).wiping(true));
         let secret = vec![7; 200_000];
         let mut wrote = 0;
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_holds() {
+    fn input_buffer_size_is_bounded() {
         let (mut input, mut pool) = (InputBuffer::default(), Pool::new(1 << 25));
         let chunk = vec![0; 100_000];
         while read(&mut input, usize::MAX, &chunk, &mut pool) > 0 {}

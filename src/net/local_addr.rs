@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_keeps_its_place_and_too_many_are_unknown() {
+    fn local_addr_index_is_stable_and_excess_addrs_are_unknown() {
         let local_addrs = LocalAddrs::default();
         let local_addr = |number: u32| LocalAddr {
             local: Some(IpAddr::from(number.to_be_bytes())),

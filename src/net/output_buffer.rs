@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_is_kept_and_the_buffer_goes_back() {
+    fn unsent_bytes_keep_their_order_and_buffer_is_released() {
         let (mut output, mut pool) = (OutputBuffer::default(), Pool::new(1 << 25));
         let mut seen = Vec::new();
         let mut sent = Vec::new();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_rest_does_not_pin_a_large_buffer() {
+    fn small_unsent_remainder_does_not_pin_a_large_buffer() {
         let (mut output, mut pool) = (OutputBuffer::default(), Pool::new(1 << 25));
         let mut fresh = Vec::with_capacity(1 << 20);
         fresh.extend_from_slice(&[1; 100_000]);

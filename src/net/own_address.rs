@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_that_leads_to_others_is_this_hosts() {
+    fn local_address_of_default_route_is_own() {
         let Ok(socket) = UdpSocket::bind("0.0.0.0:0") else { return };
         // A host without a network has no route.
         if socket.connect("8.8.8.8:9").is_ok() {

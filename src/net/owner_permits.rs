@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_caller_has_at_most_half_beside_others() {
+    fn caller_gets_half_the_permits_after_an_authenticated_call() {
         let permits = OwnerPermits::new(4);
         let take = |owner: u32, count: usize| -> Vec<OwnerPermit> {
             (0..count).map_while(|_| permits.permit(OwnerIndex(owner))).collect()

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_then_unauthenticated_then_oldest_ends() {
+    fn eviction_order_is_idle_unauthenticated_oldest() {
         let table = PeerTable::new(8);
         let mut held = fill(&table, 1, 8);
         let doing = [Activity::Authenticated, Activity::Unauthenticated, Activity::Idle];
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn below_the_limit_no_share_applies() {
+    fn connections_below_the_limit_evict_nothing() {
         let table = PeerTable::new(8);
         let held = fill(&table, 1, 7);
         let last = table.accept(peer(2), None).unwrap();
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_holder_is_refused_and_ties_are_kept() {
+    fn largest_peer_is_refused_and_equal_peers_keep_their_slots() {
         let table = PeerTable::new(4);
         let mut first = fill(&table, 1, 4);
         assert!(table.accept(peer(1), None).is_none());
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_counts_for_the_peer_that_was_named_last() {
+    fn connection_counts_for_its_last_set_peer() {
         let table = PeerTable::new(4);
         let held: Vec<_> =
             (0..4).map(|_| table.accept(PeerKey::UNKNOWN, None).unwrap().entry).collect();
@@ -330,7 +330,7 @@ mod tests {
         /// The limit holds, the counts match the connections, and no peer at or below an equal
         /// share loses a connection to another peer.
         #[test]
-        fn counts_and_shares_hold(
+        fn random_peers_keep_their_counts_limit_and_equal_shares(
             most in 1..20_usize,
             steps in prop::collection::vec((0..5_u8, 0..3_u8, 0..30_usize), 0..300),
         ) {

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_comes_back_as_it_was() {
+    fn pooled_buffer_is_reused_without_clearing() {
         let mut pool = Pool::new(1 << 25);
         let mut buffer = pool.take_filled(1_048_900);
         assert_eq!(buffer.len(), 17 * 64 * 1024);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_need_does_not_pin_a_large_buffer() {
+    fn small_request_does_not_take_a_large_buffer() {
         let mut pool = Pool::new(1 << 25);
         pool.give(vec![0; 4 * 1024 * 1024]);
         assert_eq!(pool.take_filled(300).len(), SIZE_MIN);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_fit_goes_first() {
+    fn best_fitting_buffer_is_taken_first() {
         let mut pool = Pool::new(1 << 25);
         [8192, 2048, 4096].into_iter().for_each(|size| pool.give(Vec::with_capacity(size)));
         assert_eq!(pool.take_empty(1500).capacity(), 2048);

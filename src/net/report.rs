@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_a_second_passes_and_says_how_many_did_not() {
+    fn report_lines_are_limited_to_one_a_second_and_counted() {
         let (mut once, begin) = (OncePerSecond::NEVER, Instant::now());
         let passed: Vec<_> = [0, 1, 999, 1_000, 1_001, 3_000]
             .map(|ms| once.lets_pass(begin + Duration::from_millis(ms)))
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_readable() {
+    fn report_numbers_have_units_and_plurals() {
         let waiting = Waiting { calls: 1, streams: 2 };
         assert_eq!(list(&waiting), "1 waiting call, 2 streams");
         assert_eq!((seconds(10_000), seconds(200)), ("10 s".to_owned(), "0.2 s".to_owned()));

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_address_needs_a_word() {
+    fn public_address_requires_allow_anonymous() {
         for text in ["0.0.0.0:0", "[::]:0"] {
             let refused = server().listen("127.0.0.1:0").listen(text).start();
             assert!(matches!(refused.err(), Some(ServerError::Public(named)) if named == text));
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_runs_also_within_a_runtime() {
+    fn server_starts_and_runs_inside_a_tokio_runtime() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let started = server().listen("127.0.0.1:0").start();

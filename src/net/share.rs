@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_most_is_cut_and_not_who_grows() {
+    fn largest_connection_is_cut_instead_of_the_newest() {
         let mut rig = Rig::new();
         let sizes = [3 * MB, 200 * KB, 7 * MB, 2 * MB, 2 * MB];
         assert!(sizes.into_iter().all(|held| rig.open(held)) && rig.cut().is_empty());
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equals_the_oldest_is_cut() {
+    fn oldest_of_equally_large_connections_is_cut() {
         let mut rig = Rig::new();
         for _ in 0..160 {
             rig.now_ms += 10;
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_same_moment_the_first_is_cut() {
+    fn first_of_equally_old_and_large_connections_is_cut() {
         let mut rig = Rig::new();
         assert!((0..160).all(|_| rig.open(96 * KB)));
         assert!(rig.open(90 * KB));
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_upload_outlives_large_answers_that_nobody_reads() {
+    fn slow_upload_outlives_large_unread_answers() {
         let mut rig = Rig::new();
         assert!(rig.open(KB));
         // An upload of 200 KB in three seconds; each reader is connected for less than one second.
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_connection_is_as_old_as_its_bytes() {
+    fn connection_age_is_the_age_of_its_held_bytes() {
         let mut rig = Rig::new();
         assert!(rig.open(400 * KB) && rig.open(400 * KB));
         // The first connection releases some bytes every tenth of a second and takes as many again.
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_a_little_now_and_then_grows_old() {
+    fn slow_reader_is_cut_despite_small_reads() {
         let mut rig = Rig::new();
         assert!(rig.open(900 * KB) && rig.open(200 * KB));
         for left in (600..900).rev() {
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ones_own_is_never_cut() {
+    fn connection_within_its_own_bytes_is_never_cut() {
         let mut rig = Rig::new();
         assert!((0..1023).all(|_| rig.open(8 * KB)));
         rig.now_ms += 1_000_000;
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_waits_until_those_that_were_cut_are_gone() {
+    fn buffers_are_full_until_cut_connections_are_released() {
         let mut rig = Rig::new();
         assert!((0..5).all(|_| rig.open(3 * MB)));
         assert!(!rig.buffers.is_full() && rig.cut().is_empty());
@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_room_is_woken_once_there_is_some() {
+    fn waiting_connection_is_woken_when_bytes_are_released() {
         let mut rig = Rig::new();
         let woken = Arc::new(Woken(AtomicUsize::new(0)));
         let waker = Waker::from(Arc::clone(&woken));
@@ -613,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_may_cut_what_another_one_drives() {
+    fn concurrent_charges_and_cuts_leave_no_bytes_counted() {
         let rig = Rig::new();
         std::thread::scope(|scope| {
             for seed in 0..4_u64 {

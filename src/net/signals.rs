@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_before_the_first_reading_has_begun_gets_another() {
+    fn signals_before_or_during_a_reload_cause_one_more_reload() {
         let readings = Readings::default();
         assert_eq!([(); 3].map(|()| readings.ask()), [0, 1, 2]);
         let mut count = 0;

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_transport_holds_back_is_flushed() {
+    fn bytes_buffered_by_the_transport_are_flushed() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let server = std::thread::spawn(|| serve(listener));

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_get_permits_in_turn() {
+    fn owners_get_permits_round_robin() {
         let queue = TurnQueue::new(1, 3);
         let Some(QueuedTurn::Ready(permit)) = queue.enter(OwnerIndex(1)) else {
             panic!("no permit")
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_is_gone_makes_room() {
+    fn dropped_turn_frees_its_queue_slot() {
         let queue = TurnQueue::new(1, 1);
         let permit = queue.enter(OwnerIndex(1));
         drop(waiting(&queue, 1));

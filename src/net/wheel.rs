@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_horizon_is_looked_at_on_the_way() {
+    fn deadline_beyond_the_horizon_fires_at_its_time() {
         let mut wheel = Wheel::new(0);
         let (slot, count) = entry(&mut wheel);
         wheel.set(slot, 10 * TICK_MS * BUCKETS as u64);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_agrees() {
+    fn random_deadlines_fire_once_and_at_most_one_slot_late() {
         let mut wheel = Wheel::new(0);
         let mut live = Vec::new();
         let (mut now, mut seed) = (0, 7_u64);

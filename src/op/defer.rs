@@ -373,7 +373,7 @@ mod tests {
     };
 
     #[test]
-    fn a_deferred_call_takes_no_more_memory_than_is_counted_for_it() {
+    fn deferred_call_uses_at_most_its_charged_memory() {
         let call = size_of::<LateCall>() + 2 * size_of::<usize>();
         let turn = size_of::<DeferredTurn>() + size_of::<Deferred>() + size_of::<RequestInfo>();
         // Two ids and three blocks, each with the allocator's overhead.

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_found_like_in_a_list_and_there_are_so_many() {
+    fn agent_names_are_found_and_their_number_is_bounded() {
         for most in [1, 2, 3, 300] {
             let names = Names::new(most, 7);
             for at in 0..most {

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn resume_timers_are_bounded_and_those_of_ended_tasks_make_room() {
+    fn resume_timers_are_bounded_and_ended_tasks_free_slots() {
         let timers = AllTimers::new(3, 4);
         let push = |worker, position, now_ms, ended: u32| {
             timers.push(worker, timer(position), now_ms, |key| key.position >= ended)

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_go_by() {
+    fn groups_are_skipped() {
         let bytes = [0x0b, 0x08, 0x01, 0x13, 0x14, 0x0c, 0x10, 0x05];
         assert_eq!(all(&bytes), Ok(vec![(2, Value::Varint(5))]));
         for open in [&[0x0b][..], &[0x0b, 0x14], &[0x0b, 0x13, 0x0c], &[0x0c]] {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message() {
+    fn malformed_fields_are_rejected() {
         let long = [0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02];
         let cut: [&[u8]; 9] = [
             &[0x08],

@@ -133,7 +133,7 @@ mod tests {
     use crate::pb::{Fields, Value};
 
     #[test]
-    fn lengths_of_varints() {
+    fn varint_len_equals_written_length() {
         for shift in 0..64 {
             for value in [(1_u64 << shift) - 1, 1 << shift, (1 << shift) + 1] {
                 let mut out = Vec::new();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_guess_moves_the_message() {
+    fn nested_message_is_correct_for_any_length_guess() {
         for length in [0, 1, 127, 128, 129, 16_383, 16_384, 20_000] {
             for guess in [0, 127, 128, 16_384, 1 << 21] {
                 let content: Vec<u8> = (0..length).map(|n| n as u8).collect();

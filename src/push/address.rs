@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_address_carries_is_found_in_every_form() {
+    fn embedded_ipv4_address_is_found_in_every_form() {
         let networks: Vec<Network> =
             ["2001:db8::/32", "fd00:64:ff9b::/96"].map(|net| net.parse().unwrap()).into();
         for (address, inside) in [
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_public_internet_is_reachable() {
+    fn public_addresses_are_accepted() {
         for address in [
             "1.1.1.1",
             "8.8.8.8",
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_public_internet_is_refused() {
+    fn non_public_addresses_are_refused() {
         for (address, why) in [
             ("0.0.0.0", Unspecified),
             ("0.0.0.1", Reserved),
@@ -374,7 +374,7 @@ mod tests {
 
     /// The examples of RFC 6052 §2.4.
     #[test]
-    fn an_address_behind_a_translator_is_what_is_inside_it() {
+    fn translated_address_is_judged_by_its_embedded_ipv4() {
         for (network, address) in [
             ("2001:db8::/32", "2001:db8:c000:221::"),
             ("2001:db8:100::/40", "2001:db8:1c0:2:21::"),

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_end_a_line_is_refused_wherever_it_stands() {
+    fn invalid_characters_are_refused_in_every_field() {
         for bad in ["a\r\nX: y", "a\tb", "a\n", "a\r", "a\0", "a\x7f", "caf\u{e9}", "\u{1b}[0m"] {
             assert_eq!(refused(&config().token(bad)), "token", "{bad:?}");
             assert_eq!(refused(&config().bearer(bad)), "authentication.credentials", "{bad:?}");
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_where_a_request_goes_or_ends_is_the_senders() {
+    fn reserved_header_names_are_refused() {
         for own in [
             "Host",
             "host",
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn no_field_is_sent_twice() {
+    fn duplicate_header_fields_are_refused() {
         for again in ["X-Key", "x-key", "X_Key"] {
             assert_eq!(refused(&config().header("X-Key", "a").header(again, "b")), "headers");
         }
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_few_and_short() {
+    fn header_count_and_size_are_bounded() {
         let many = |count: usize| {
             (0..count).fold(config(), |config, at| config.header(&*format!("x{at}"), "b"))
         };
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_with_each_post_is_short() {
+    fn token_credentials_id_and_scheme_lengths_are_bounded() {
         let text = |bytes: usize| "x".repeat(bytes);
         let long = config().token(&*text(4_096)).bearer(&*text(4_096)).id(&*text(256));
         assert_eq!(check(long.view()), Ok(()));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_of_standard_webhooks_is_checked_and_never_sent() {
+    fn standard_webhooks_secret_is_checked_and_never_sent() {
         let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
         for scheme in ["StandardWebhooks", "standardwebhooks", "STANDARDWEBHOOKS"] {
             for good in [secret, &secret[6..], &format!(" {secret} ")] {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_written_as_they_are_meant() {
+    fn config_values_are_written_unescaped_and_trimmed() {
         let mut out = FieldLinesBuf::default();
         let config = config().authentication("Bearer", " s\"\\ ").token("t k").header("X", "\"");
         assert_eq!(check(config.view()), Ok(()));

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_has_at_most_its_share_and_may_always_have_one() {
+    fn large_deliveries_are_limited_by_owner_and_host_share() {
         let mut posts = LargePosts::new(16_000, 8);
         assert_eq!(posts.size(&request(1, "https://a/", 1_000)), None);
         let size = |owner, url, bytes| posts.size(&request(owner, url, bytes)).unwrap();

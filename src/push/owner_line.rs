@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn owners_take_turns_and_the_first_stays_the_first() {
+    fn owner_queue_is_round_robin_and_push_front_keeps_order() {
         let mut line = OwnerLine::default();
         for (owner, item) in [(7, 1), (7, 2), (7, 3), (8, 4)] {
             line.push_back(owner, item);

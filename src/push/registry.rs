@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_a_task_are_listed_replaced_and_deleted_by_id() {
+    fn webhooks_of_a_task_are_listed_replaced_and_deleted() {
         let webhooks = webhooks();
         for id in ["a", "b", "c"] {
             set(&webhooks, 7, 0, id, "https://h.example/").unwrap();
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_and_bytes_are_bounded_and_a_refusal_changes_nothing() {
+    fn webhook_beyond_a_limit_is_refused_without_changes() {
         let webhooks = webhooks();
         for task in 0..5 {
             set(&webhooks, task, 3, "a", "https://h.example/").unwrap();
@@ -612,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_hold_half_of_the_bytes_and_each_a_quarter() {
+    fn anonymous_callers_hold_half_the_bytes_and_each_a_quarter() {
         let bounds = PushBounds { bytes_max: 40_000, ..BOUNDS };
         let webhooks = Webhooks::new(bounds, Pace::default());
         let stranger = |last: u8| Holder::peer(Some([192, 0, 2, last].into()), true);
@@ -645,7 +645,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_holders_have_together_is_bounded() {
+    fn total_webhook_bytes_are_bounded() {
         let webhooks = webhooks();
         let set = |task, owner, bytes| {
             let (url, token) = ("https://h.example/", "x".repeat(bytes));
@@ -657,7 +657,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_counts_for_the_hosts_that_it_has_named_first() {
+    fn origin_bytes_are_charged_to_its_first_owner() {
         let bounds = PushBounds { bytes_max: 10_600, ..BOUNDS };
         let webhooks = Webhooks::new(bounds, Pace::default());
         let set = |task, owner, host: &str| {
@@ -682,7 +682,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_changes_is_noted_once_until_it_is_looked_at() {
+    fn changed_task_is_listed_once_until_examined() {
         #[derive(Default)]
         struct Counter(AtomicUsize);
         impl Wake for Counter {
@@ -734,7 +734,7 @@ mod tests {
     }
 
     #[test]
-    fn a_post_ends_with_its_outcome_whatever_became_of_its_webhook() {
+    fn delivery_ends_even_if_its_webhook_was_deleted() {
         let webhooks = webhooks();
         let posting = || webhooks.stats(0).in_flight;
         for round in 0..3 {

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_secret_signs_and_is_not_sent() {
+    fn webhook_secret_signs_and_is_not_sent() {
         for scheme in ["StandardWebhooks", "standardwebhooks"] {
             let config = config().authentication(scheme, SECRET);
             assert_eq!(lines(&config, None), standard(V1));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn signatures_of_both_stand_in_one_field() {
+    fn secret_and_operator_signatures_share_one_field() {
         let signer = Signer { jwt: false, ed25519: true };
         assert_eq!(lines(&config(), Some(&signer)), standard("v1a,ed"));
         let config = config().authentication("StandardWebhooks", SECRET);

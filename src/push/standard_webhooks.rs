@@ -57,7 +57,7 @@ mod tests {
 
     /// The test vector of the reference libraries; Python's `hmac` has the same result.
     #[test]
-    fn the_vector_of_the_libraries() {
+    fn signature_matches_the_reference_test_vector() {
         for prefix in ["", PREFIX] {
             let secret = secret(&format!("{prefix}MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")).unwrap();
             let id = b"msg_p5jXN8AQM9LWM0D4loKWxJek";
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_24_to_64_bytes_in_one_spelling() {
+    fn secret_must_be_24_to_64_bytes_in_padded_base64() {
         for len in [24, 25, 64] {
             assert!(secret(&base64::encode(&vec![0xfb; len])).is_ok(), "{len}");
         }

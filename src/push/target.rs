@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn public_hosts_are_read_as_the_url_standard_spells_them() {
+    fn public_webhook_urls_are_normalized_per_the_url_standard() {
         let targets = PushTargets::default();
         for (text, read) in [
             ("https://hooks.example/a?b=c#d", "https://hooks.example/a?b=c"),
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_of_https_is_refused_by_name() {
+    fn invalid_webhook_urls_are_rejected_with_their_reason() {
         let targets = PushTargets::default();
         for text in [
             "",
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_hosts_and_networks() {
+    fn host_rules_parse_names_wildcards_and_networks() {
         for (text, rule) in [
             ("Hooks.Example.", HostRule::Name("hooks.example".into())),
             ("*.Example.com", HostRule::Below("example.com".into())),

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn watchers_are_woken_once_and_leave_nothing_behind() {
+    fn grant_withdrawal_wakes_each_watcher_once() {
         let grant = Arc::new(Grant::default());
         let counts: [Arc<Count>; 3] = Default::default();
         let mut watches: Vec<GrantWatch> = counts

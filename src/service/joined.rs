@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn all_get_the_same_answer_and_nobody_joins_behind_it() {
+    fn joined_calls_get_one_answer_and_later_calls_cannot_join() {
         let (first, calls) = JoinedCalls::first();
         let links = [first, join(&calls).unwrap(), join(&calls).unwrap()];
         assert!(links.iter().all(|link| link.poll(Waker::noop()).is_pending()));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn they_have_left_when_the_last_one_has() {
+    fn joined_calls_disconnect_with_the_last_caller() {
         let (first, calls) = JoinedCalls::first();
         let second = join(&calls).unwrap();
         let mut watched = WatchedCall::default();
@@ -185,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn those_who_have_left_are_forgotten() {
+    fn disconnected_joined_calls_are_removed() {
         let (_first, calls) = JoinedCalls::first();
         (0..1_000).for_each(|_| drop(join(&calls)));
         assert!(calls.lock().calls.len() <= 8);
     }
 
     #[test]
-    fn those_who_stay_are_not_looked_at_for_each_who_comes_and_goes() {
+    fn joining_and_leaving_rarely_scans_the_waiting_calls() {
         let (first, calls) = JoinedCalls::first();
         let has_one_place = |calls: &JoinedCalls| {
             let joined = calls.lock();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn who_watches_is_told_that_a_caller_wants_no_answer_after_all() {
+    fn watcher_is_woken_when_a_caller_turns_silent() {
         let (mut first, calls) = JoinedCalls::first();
         let (mut watched, woken) = (WatchedCall::default(), Arc::new(Woken::default()));
         let wake = Waker::from(Arc::clone(&woken));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_to_watch_while_a_caller_finishes_is_told_of_it() {
+    fn concurrent_finish_is_not_missed_by_a_new_watcher() {
         const ROUNDS: usize = 20_000;
         let (give, take) = std::sync::mpsc::sync_channel::<CallLink>(1);
         let round_of_other = &AtomicUsize::new(0);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_without_answer_are_dropped_but_want_the_decision() {
+    fn silent_calls_are_removed_but_still_want_the_decision() {
         let (first, calls) = JoinedCalls::first();
         let charge = Arc::new(());
         for _ in 0..1_000 {

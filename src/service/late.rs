@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn one_answer_is_taken_once() {
+    fn late_call_accepts_one_answer_and_returns_it_once() {
         let (link, call) = CallLink::late();
         assert!(link.is_late() && link.poll(Waker::noop()).is_pending());
         call.answer(fault());
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_that_leaves_is_found_out() {
+    fn disconnected_caller_is_detected() {
         for (link, call) in [CallLink::late(), CallLink::of_task()] {
             let mut waiter = Waiter::default();
             assert!(call.poll_left(&mut waiter, Waker::noop()).is_pending());
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_that_leaves_behind_its_answer_is_told_apart() {
+    fn disconnect_after_the_answer_is_not_reported_as_unanswered() {
         let is_vain = |call: &LateCall| {
             call.poll_left_unanswered(&mut Waiter::default(), Waker::noop()).is_ready()
         };
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_no_longer_watch_are_forgotten() {
+    fn dropped_watchers_are_removed() {
         let (_link, call) = CallLink::late();
         for _ in 0..1_000 {
             assert!(call.poll_left(&mut Waiter::default(), Waker::noop()).is_pending());

@@ -429,7 +429,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_follow_the_lists() {
+    fn enum_indices_match_the_order_of_their_lists() {
         for (at, outcome) in AuthOutcome::all().enumerate() {
             assert_eq!(outcome.index(), at, "{outcome:?}");
         }
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_stops_for_room_falls_behind_until_it_has_all() {
+    fn stream_backlog_grows_until_all_events_are_written() {
         let mut stream = StreamRecord::default();
         for (events, has_all) in [(0, true), (2, false), (3, false), (1, true), (4, true)] {
             stream.wrote(events, has_all, || 7);
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_is_noted_if_it_is_one() {
+    fn trace_id_is_recorded_only_from_a_valid_traceparent() {
         let trace = |text: &str| {
             let mut details = CallDetails::default();
             details.note_trace(text);

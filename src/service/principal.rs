@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_principals_have_one_owner() {
+    fn different_principals_have_different_owners() {
         let texts = ["", " ", "a", "a b", "%20", "b", "a%20b", "key", "jwt a"];
         let mut owners = HashSet::new();
         for kind in CredentialKind::ALL {
@@ -298,14 +298,14 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_is_had_by_its_whole_name() {
+    fn scope_matches_only_by_its_whole_name() {
         let scopes = ScopeSet::new(["b", "a2a:read", "a2a:read", "a2a:reader"]);
         assert!(scopes.has(ScopeSet::READ) && scopes.has("b") && !scopes.has("a2a:rea"));
         assert_eq!(scopes.names().collect::<Vec<_>>(), ["a2a:read", "a2a:reader", "b"]);
     }
 
     #[test]
-    fn a_tenant_is_named_by_whoever_may() {
+    fn tenant_grant_allows_only_its_tenants() {
         let named = TenantGrant::Named(vec!["a".into(), "b".into()]);
         assert!(named.allows("b") && !named.allows("c") && named.home() == Some("a"));
         assert!(TenantGrant::Any.allows("c") && TenantGrant::Any.home().is_none());

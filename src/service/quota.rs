@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_taken_at_once_and_comes_back_one_by_one() {
+    fn burst_is_available_at_once_and_refills_over_time() {
         let (rate, word) = (Rate { per_minute: 60, burst: 3 }, AtomicU64::new(0));
         for remaining in [2, 1, 0] {
             let taken = rate.take(&word, 1, at(0)).unwrap();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_a_burst_is_taken_when_all_of_it_is_there() {
+    fn charge_above_the_burst_waits_until_the_rate_is_paid_off() {
         let (rate, word) = (Rate { per_minute: 60, burst: 2 }, AtomicU64::new(0));
         assert!(rate.take(&word, 100, at(0)).is_ok());
         assert_eq!(rate.take(&word, 1, at(0)), Err(UsedUp { retry_s: 99 }));
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_share_a_rate() {
+    fn concurrent_threads_cannot_exceed_a_rate() {
         let (rate, word) = (Rate::per_minute(1_000), AtomicU64::new(0));
         let taken = AtomicU32::new(0);
         std::thread::scope(|scope| {
@@ -399,14 +399,14 @@ mod tests {
     }
 
     #[test]
-    fn an_account_with_its_key_takes_less_than_a_hundred_bytes() {
+    fn caller_account_with_its_key_fits_100_bytes() {
         let of_arc = 2 * size_of::<usize>();
         let entry = size_of::<Option<(u128, Arc<CallerAccount>)>>();
         assert!(size_of::<CallerAccount>() + of_arc + entry <= 100);
     }
 
     #[test]
-    fn places_are_given_back() {
+    fn dropped_permits_are_returned() {
         let account = Arc::new(CallerAccount::default());
         let two = [
             CallerPermit::take(PermitKind::Stream, &account, 2),

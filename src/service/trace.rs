@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_traceparent_is_read_or_it_is_none() {
+    fn traceparent_is_parsed_and_invalid_values_are_rejected() {
         let parse = |text: &str| ParentSpan::parse(text).map(|parent| parent.is_sampled);
         assert_eq!(parse(&format!("00-{TRACE}-00f067aa0ba902b7-01")), Some(true));
         assert_eq!(parse(&format!("00-{TRACE}-00f067aa0ba902b7-00")), Some(false));
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caller_decides_and_without_one_the_trace_id() {
+    fn sampling_follows_the_caller_or_else_the_trace_id() {
         let sampled = format!("00-{TRACE}-00f067aa0ba902b7-01");
         let unsampled = format!("00-{TRACE}-00f067aa0ba902b7-00");
         let span = begin(&[("traceparent", &sampled)], 7).unwrap();

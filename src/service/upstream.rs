@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_follow_the_lists() {
+    fn enum_indices_match_the_order_of_their_lists() {
         assert!(UpstreamCallKind::ALL.iter().enumerate().all(|(at, one)| *one as usize == at));
         assert!(UpstreamOutcome::ALL.iter().enumerate().all(|(at, one)| *one as usize == at));
     }

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_patched_in_hexadecimal() {
+    fn chunk_size_is_written_as_eight_hex_digits() {
         let mut out = b"head".to_vec();
         let mark = chunk_begin(&mut out);
         out.extend_from_slice(&[b'x'; 0x1abc]);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_chunk_is_taken_back() {
+    fn empty_chunk_is_removed() {
         let mut out = b"head".to_vec();
         let mark = chunk_begin(&mut out);
         assert_eq!(chunk_end(&mut out, mark), 0);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn no_payload_ends_its_line() {
+    fn line_breaks_in_a_payload_become_spaces() {
         for length in 0..200usize {
             let mut payload = vec![b'x'; length];
             if let Some(byte) = payload.get_mut(length * 7 % 199) {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_every_length_are_decimal() {
+    fn event_ids_of_every_length_are_decimal() {
         for id in (0..1100).chain([9_999, u64::MAX]) {
             let mut out = Vec::new();
             let mark = begin(&mut out, Some(id));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_frame_leaves_nothing() {
+    fn cancelled_frame_is_removed_from_the_output() {
         let mut out = b"before".to_vec();
         for mark in [begin, error_event] {
             let mark = mark(&mut out, Some(1));

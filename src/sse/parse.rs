@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn examples_of_the_standard() {
+    fn examples_of_the_whatwg_standard_are_parsed() {
         check(b"data: YHOO\ndata: +2\ndata: 10\n\n", &[("message", "YHOO\n+2\n10", "")]);
         check(
             b": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\n\
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn all_three_line_ends() {
+    fn all_three_line_endings_are_accepted() {
         check(
             b"data: a\r\rdata: b\n\ndata: c\r\n\r\n",
             &[("message", "a", ""), ("message", "b", ""), ("message", "c", "")],
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_stay_and_types_do_not() {
+    fn event_id_persists_and_event_type_resets() {
         check(
             b"event: x\nid: 7\ndata: 1\n\ndata: 2\n\nid: 9\x000\ndata: 3\n\nid: 8\n\ndata: 4\n\n",
             &[("x", "1", "7"), ("message", "2", "7"), ("message", "3", "7"), ("message", "4", "8")],
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_new_if_the_event_before_had_another() {
+    fn event_id_is_new_if_changed_since_the_previous_event() {
         let stream = b"id: 1\ndata: a\n\ndata: b\n\nid: 1\ndata: c\n\nid: 2\n\nid: 1\n\n\
             data: d\n\nid: 2\ndata: e\n\nid\ndata: f\n\n";
         for size in 1..=stream.len() {
@@ -422,14 +422,14 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_leads_once() {
+    fn only_one_leading_byte_order_mark_is_skipped() {
         check(b"\xef\xbb\xbfdata: 1\n\n", &[("message", "1", "")]);
         check(b"\xef\xbb\xbf\xef\xbb\xbfdata: 1\n\n", &[]);
         check(b"data: \xff\xc3\n\n", &[("message", "\u{fffd}\u{fffd}", "")]);
     }
 
     #[test]
-    fn an_event_of_one_line_is_not_copied() {
+    fn single_line_event_is_not_copied() {
         let stream =
             b": hi\nid: 1\ndata: {}\nretry: 5\n\nevent: x\r\ndata:[]\r\n\r\ndata: a\ndata: b\n\n";
         let mut parser = SseParser::new(64);
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_is_digits_only() {
+    fn retry_field_accepts_only_digits() {
         let mut parser = SseParser::new(64);
         for (line, retry) in [
             (&b"retry: 1500\n"[..], Some(1500)),
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_holds_for_lines_and_for_data() {
+    fn size_limit_applies_to_lines_and_event_data() {
         for size in [1, 3, 100] {
             assert_eq!(events(b"data: 45678\n\n", size, 11).1, None);
             assert_eq!(events(b"data: 456789\n\n", size, 11).1, Some(SseError::TooLarge));

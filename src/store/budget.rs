@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pool_is_never_overdrawn_and_all_of_it_can_be_taken() {
+    fn pool_is_never_overdrawn_and_can_be_fully_taken() {
         for (most, groups) in [(2, 1), (2, 4), (20, 1), (1_000, 2), (70_000, 8), (1 << 40, 64)] {
             let pool = SharedLimit::new(most, groups, PORTION_TASKS);
             let spares: Vec<Spare> = (0..groups).map(|_| Spare::default()).collect();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_keeps_little() {
+    fn groups_cache_only_a_small_portion_of_the_pool() {
         let pool = SharedLimit::new(64_000, 8, PORTION_TASKS);
         let spares = [const { Spare(AtomicIsize::new(0)) }; 8];
         for spare in &spares {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn last_words_are_paid_for_later() {
+    fn final_status_may_overdraw_the_pool_until_bytes_are_freed() {
         let (pool, spare) = (SharedLimit::new(100, 1, 1), Spare::default());
         assert!(pool.take(&spare, 100));
         pool.settle(&spare, 100, 130);

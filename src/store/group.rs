@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_rise_and_keep_to_the_clock() {
+    fn stamps_increase_and_follow_the_clock() {
         for (number, groups) in [(0, 1), (0, 2), (1, 2), (63, 64)] {
             let group = Group::new(number, groups, 1, [1; 2]);
             let first = group.stamp(5);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_groups_give_one_stamp() {
+    fn groups_never_create_equal_stamps() {
         let groups = [0, 1, 2, 3].map(|number| Group::new(number, 4, 1, [1; 2]));
         let mut seen = std::collections::HashSet::new();
         for round in 0..1_000u64 {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_lags_catches_up() {
+    fn lagging_group_clock_catches_up() {
         let [ahead, behind] = [0, 1].map(|number| Group::new(number, 2, 1, [1; 2]));
         let far = ahead.stamp(9_000);
         behind.catch_up(far);

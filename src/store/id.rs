@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_a_uuid_of_version_4_with_58_bits_as_they_came() {
+    fn id_is_a_version_4_uuid_with_58_unsealed_random_bits() {
         let keys = Keys::new(5);
         let (none, all) = (keys.id(3, 0), keys.id(3, u128::MAX));
         assert_eq!(&none[8..28], b"-0000-4000-8000-0000");
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_tells_the_number_of_its_node_and_no_other_id_does() {
+    fn node_number_is_read_only_from_ids_of_numbered_nodes() {
         let mut keys = Keys::new(5);
         let ids = |keys: &Keys, bits| [keys.id(77, bits), keys.context_id(77, bits)];
         let node = |id: &[u8]| node_of(RawText::known(id));
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_comes_back_from_its_id() {
+    fn position_is_recovered_from_the_task_id() {
         for secret in [0, 1, u128::MAX, 0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978] {
             let keys = Keys::new(secret);
             for position in [0, 1, 15, 16, 0x8000_0000, u32::MAX, 12_345_678] {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_and_codes_mean_the_same_under_the_same_secret_for_ever() {
+    fn ids_codes_and_hashes_are_stable_for_a_secret() {
         let keys = || Keys::new(0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978);
         let [id, context_id] = [keys().id(77, 5), keys().context_id(77, 5)];
         assert_eq!(id.escape_ascii().to_string(), "837976e5-0000-4000-8000-00007c577680");
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn eight_digits_at_once_are_eight_digits() {
+    fn parallel_hex_parser_matches_the_digitwise_parser() {
         for value in [0, 1, 0x0123_4567, 0x89ab_cdef, 0xdead_beef, u32::MAX] {
             let text = format!("{value:08x}");
             let digits = text.as_bytes().first_chunk().expect("eight");
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_names_the_place_of_its_first_task() {
+    fn position_is_recovered_from_the_context_id() {
         let keys = Keys::new(0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978);
         for position in [0, 1, 77, u32::MAX] {
             let id = keys.context_id(position, 5);
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_another_length_names_no_place() {
+    fn id_of_wrong_length_has_no_position() {
         let keys = Keys::new(9);
         assert_eq!(keys.position(b""), None);
         assert_eq!(keys.position(b"my-task"), None);

@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_given_again_when_nothing_refers_to_it() {
+    fn unreferenced_number_is_reused() {
         let names = SpaceNames::new(3, 1);
         for (name, number) in [("a", 1), ("b", 2), ("c", 3)] {
             assert_eq!(enter(&names, name, 0, &[]), Ok(number));
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_saves_the_look_until_numbers_are_taken_back() {
+    fn number_hint_saves_the_lookup_until_numbers_are_freed() {
         let names = SpaceNames::new(2, 2);
         let (one, other) = (NumberHint::default(), NumberHint::default());
         let hinted = |name, hint| SaidName { hint: Some(hint), ..SaidName::plain(name) };
@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn a_maker_has_at_most_half_of_the_names() {
+    fn caller_creates_at_most_half_of_the_names() {
         let names = SpaceNames::new(4, 1);
         let enter = |name: &str, maker: &str, ms: u64, tasks: &[u32]| {
             let note = |set: &mut NumberSet| tasks.iter().for_each(|number| set.insert(*number));
@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claimed_name_is_given_no_number() {
+    fn claimed_name_gets_no_number() {
         let names = SpaceNames::new(3, 1);
         assert!(names.claim("agent", |_| ()) && names.claim("agent", |_| ()));
         assert_eq!(enter(&names, "agent", 0, &[]), Err(NoNumber::Claimed));
@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_name_is_found_and_makes_nothing() {
+    fn closed_name_is_found_but_cannot_be_entered() {
         let names = SpaceNames::new(3, 2);
         assert_eq!((enter(&names, "a", 0, &[]), names.close("b")), (Ok(1), None));
         assert_eq!(names.close("a"), Some(1));
@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_worker_knows_is_bounded() {
+    fn worker_name_cache_is_bounded() {
         let names = SpaceNames::new(10_000, 1);
         for number in 0..10_000u32 {
             assert_eq!(enter(&names, &number.to_string(), 0, &[]), Ok(number + 1));

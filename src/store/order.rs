@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_a_sorted_map() {
+    fn order_behaves_like_a_sorted_map() {
         for (seed, keep) in [(1, 3), (2, 10), (3, 100), (4, 2)] {
             let (mut lcg, mut order) = (Lcg(seed), Order::default());
             let (mut twin, mut stamp) = (BTreeMap::new(), 1 << 40);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_that_stay_among_many_that_go_share_chunks() {
+    fn sparse_entries_share_chunks() {
         let mut order = Order::default();
         for stamp in 1..=100_000u64 {
             order.push(stamp, stamp as u32);

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_feistel_network_and_each_block_has_one_other() {
+    fn permutation_matches_the_textbook_form_and_is_invertible() {
         for seed in 0..20 {
             let mut next = numbers(seed);
             let permutation = Permutation::new(&mut next);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bit_changes_half_of_all_bits() {
+    fn each_input_bit_flips_half_of_the_output_bits() {
         const SAMPLES: u32 = 4_000;
         for (seed, bit) in (0..4).flat_map(|seed| (0..64).map(move |bit| (seed, bit))) {
             let mut next = numbers(seed);

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_take_no_more_than_there_is() {
+    fn concurrent_threads_cannot_exceed_the_task_share() {
         for (most, groups) in [(500, 1), (500, 4), (4_000, 4), (3, 2)] {
             let (running, owner) = (RunningTasks::new(3, groups), OwnerIndex(2));
             let took = AtomicU32::new(0);
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_share_of_one_agent_sees_what_is_used_alone() {
+    fn smaller_agent_share_ignores_cached_portions() {
         let (running, owner) = (RunningTasks::new(3, 4), OwnerIndex(3));
         let few = RunningShare { most: 2, ..share(10_000) };
         running.take(0, owner, Some(&share(10_000))).unwrap();
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_an_owner_are_those_of_all_groups() {
+    fn owner_byte_limit_applies_over_all_groups() {
         let (running, owner) = (RunningTasks::new(3, 2), OwnerIndex(1));
         let of_kib = |kib_max| RunningShare { begin_kib_max: kib_max, kib_max, ..share(100) };
         running.take(0, owner, Some(&of_kib(1_024))).unwrap();
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_takes_no_more_memory_than_is_counted() {
+    fn running_owner_records_fit_their_counted_bytes() {
         use crate::limits::{RUNNING_GROUP_BYTES, RUNNING_OWNER_BYTES};
 
         assert!(size_of::<RunningOfOwner>() as u64 <= RUNNING_OWNER_BYTES);

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scope_takes_no_more_memory_than_it_is_charged_for() {
+    fn scope_memory_fits_its_charge() {
         let mut orders = Orders::default();
         // Each state has had many tasks; one task remains, in one state.
         for (state, order) in orders.iter_mut().enumerate() {

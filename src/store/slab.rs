@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_freed_slot_is_used_again_under_another_check() {
+    fn freed_slot_is_reused_with_a_new_check() {
         let mut slab = Slab::new(300);
         let taken: Vec<u32> =
             std::iter::from_fn(|| take(&mut slab)).map(|(index, _)| index).collect();
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_of_free_slots_go_and_no_key_matches_twice() {
+    fn free_chunks_are_released_and_keys_never_repeat() {
         let (mut slab, mut random) = (Slab::new(2_000), 1u64);
         let (mut taken, mut keys) = (HashMap::new(), HashSet::new());
         let mut counted = 0;

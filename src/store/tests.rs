@@ -109,7 +109,7 @@ fn cursor(key: TaskKey, seq: u64, snapshot: bool) -> Cursor {
 }
 
 #[test]
-fn a_task_is_found_by_its_whole_id_and_by_its_agent_only() {
+fn task_is_found_only_by_its_full_id_at_its_agent() {
     let store = Store::new(&Limits::default(), 7);
     let reserved = store.reserve(new(3), NOW).unwrap();
     let (key, mut id) = (reserved.key(), reserved.id().to_vec());
@@ -138,7 +138,7 @@ fn a_dropped_reservation_leaves_no_trace() {
 }
 
 #[test]
-fn a_chosen_id_has_one_task_for_each_agent() {
+fn chosen_task_id_is_unique_per_agent() {
     let store = Store::new(&Limits::default(), 7);
     let (ours, none) = (make(&store, 9, TaskState::Working, NOW).unwrap(), EventBuf::default());
     let ours_id = store.read(ours, |task| task.id().to_vec()).unwrap();
@@ -181,7 +181,7 @@ fn an_evicted_id_can_be_chosen_again() {
 }
 
 #[test]
-fn the_task_that_ended_first_leaves_first_and_running_ones_stay() {
+fn eviction_removes_the_earliest_ended_task_not_running_ones() {
     let store = Store::new(&Limits { tasks_max: 6, ..Limits::default() }, 7);
     let running = make(&store, 0, TaskState::Working, NOW).unwrap();
     let late = make(&store, 1, TaskState::Working, NOW).unwrap();
@@ -199,7 +199,7 @@ fn the_task_that_ended_first_leaves_first_and_running_ones_stay() {
 }
 
 #[test]
-fn what_is_outside_a_scope_is_not_there() {
+fn tasks_of_other_scopes_are_neither_found_nor_listed() {
     let store = Store::new(&Limits::default(), 7);
     let (tenant, owner) = (TenantIndex(1), OwnerIndex(1));
     let scopes = [
@@ -236,7 +236,7 @@ fn what_is_outside_a_scope_is_not_there() {
 }
 
 #[test]
-fn a_finished_task_lives_for_its_time() {
+fn finished_task_expires_after_its_ttl() {
     let store = Store::new(&Limits { task_ttl_ms: 100, ..Limits::default() }, 7);
     let running = make(&store, 0, TaskState::Working, at(1_000)).unwrap();
     for bits in 1..3_000 {
@@ -255,7 +255,7 @@ fn a_finished_task_lives_for_its_time() {
 }
 
 #[test]
-fn the_time_of_a_task_is_that_of_the_monotonic_clock() {
+fn task_expiry_follows_the_monotonic_clock() {
     let store = Store::new(&Limits { task_ttl_ms: 100, ..Limits::default() }, 7);
     let now = |mono_ms, unix_ms| Now { mono_ms, unix_ms };
     let keys =
@@ -297,7 +297,7 @@ fn stream_ends_at_input_required_but_not_at_auth_required() {
 }
 
 #[test]
-fn a_burst_wakes_each_subscriber_once_and_eviction_wakes_too() {
+fn event_burst_wakes_subscribers_once_and_eviction_ends_them() {
     let store = Store::new(&Limits { tasks_max: 1, ..Limits::default() }, 7);
     let key = make(&store, 1, TaskState::Submitted, NOW).unwrap();
     let counters: [Arc<Counter>; 3] = Default::default();
@@ -321,7 +321,7 @@ fn a_burst_wakes_each_subscriber_once_and_eviction_wakes_too() {
 }
 
 #[test]
-fn a_waiting_call_waits_for_a_new_interruption() {
+fn waiting_call_returns_only_at_a_new_interruption() {
     let (store, counter) = (Store::new(&Limits::default(), 7), Arc::<Counter>::default());
     let waker = Waker::from(Arc::clone(&counter));
     let key = make(&store, 1, TaskState::InputRequired, NOW).unwrap();
@@ -337,7 +337,7 @@ fn a_waiting_call_waits_for_a_new_interruption() {
 }
 
 #[test]
-fn a_panic_in_a_callback_leaves_the_store_whole() {
+fn panic_in_a_callback_leaves_the_store_consistent() {
     let store = Store::new(&Limits { tasks_max: 1, ..Limits::default() }, 7);
     let key = make(&store, 1, TaskState::Working, NOW).unwrap();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

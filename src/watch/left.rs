@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_drops_no_task_of_an_owner_below_its_share() {
+    fn retained_task_flood_spares_an_owner_within_its_share() {
         let bytes = task().clone().heap_bytes() + size_of::<Task>() + ENTRY_BYTES;
         let left = LeftTasks::new(10 * bytes);
         let (a, v) = (Holder::owner(1), Holder::owner(2));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_have_half_of_the_bytes() {
+    fn anonymous_callers_retain_at_most_half_of_the_bytes() {
         let bytes = task().clone().heap_bytes() + size_of::<Task>() + ENTRY_BYTES;
         let left = LeftTasks::new(10 * bytes);
         let stranger = |last| Holder::peer(Some([192, 0, 2, last].into()), true);

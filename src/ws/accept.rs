@@ -48,12 +48,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rfc6455_1_3_example() {
+    fn rfc6455_1_3_example_accept_key_is_computed() {
         assert_eq!(accept(b"dGhlIHNhbXBsZSBub25jZQ=="), Some(*b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
     }
 
     #[test]
-    fn a_key_is_sixteen_bytes_in_base64() {
+    fn malformed_websocket_key_is_rejected() {
         for bad in [
             &b""[..],
             b"dGhlIHNhbXBsZSBub25jZQ",

@@ -109,7 +109,7 @@ mod tests {
     };
 
     #[test]
-    fn rfc6455_5_7_a_masked_hello() {
+    fn rfc6455_5_7_masked_hello_example_is_written() {
         let mut out = b"before".to_vec();
         let mark = begin(&mut out);
         out.extend_from_slice(b"Hello");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn control_frames_are_masked_and_short() {
+    fn control_frames_are_masked_and_truncated_to_125_bytes() {
         let mut scratch = Vec::new();
         let mut out = Vec::new();
         control(&mut out, OpCode::Pong, &[1; 200], [9; 4]);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_takes_no_masked_frame() {
+    fn client_rejects_a_masked_frame() {
         let rules = ReaderRules { masked: false, ..RULES };
         let mut out = Vec::new();
         control(&mut out, OpCode::Ping, b"", [0; 4]);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc6455_1_3_the_accept_key_is_that_of_the_key() {
+    fn rfc6455_1_3_accept_key_must_match_the_sent_key() {
         let key = key(u128::from_be_bytes(*b"the sample nonce"));
         assert_eq!(&key, b"dGhlIHNhbXBsZSBub25jZQ==");
         assert!(is_accept_of(&key, b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rfc6455_5_7_examples() {
+    fn rfc6455_5_7_examples_are_read_and_written() {
         let hello = [0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58];
         let header = Header::read(&hello, true).unwrap().unwrap();
         assert_eq!((header.fin, header.opcode, header.length), (true, OpCode::Text, 5));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_every_length_are_the_shortest() {
+    fn payload_length_uses_the_shortest_encoding() {
         for length in [0, 1, 125, 126, 127, 65_535, 65_536] {
             let mut out = Vec::new();
             let mark = begin(&mut out);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn malformed_frame_headers_are_rejected() {
         for (bytes, error) in [
             (&[0xc1, 0x80][..], WsError::ReservedBit),
             (&[0xa1, 0x80], WsError::ReservedBit),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc6455_5_1_a_server_masks_no_frame() {
+    fn rfc6455_5_1_masked_server_frame_is_rejected() {
         assert_eq!(Header::read(&[0x81, 0x85], false), Err(WsError::Masked));
         for (bytes, length, header_len) in [
             (&[0x81, 5][..], 5, 2),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_frame_leaves_nothing() {
+    fn cancelled_frame_is_removed_from_the_output() {
         let mut out = b"before".to_vec();
         let mark = begin(&mut out);
         out.extend_from_slice(b"half");
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn control_frames_are_short() {
+    fn control_payload_is_truncated_to_125_bytes() {
         let mut out = Vec::new();
         control(&mut out, OpCode::Pong, &[1; 200]);
         assert_eq!((out.len(), out[0], out[1]), (127, 0x8a, 125));

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc6455_5_3_octet_by_octet() {
+    fn rfc6455_5_3_fast_masking_matches_octet_by_octet() {
         let bytes: Vec<u8> = (0..100_u8).map(|n| n.wrapping_mul(37)).collect();
         for length in 0..bytes.len() {
             let key = [1, 0x80, 0xff, length as u8];

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc6455_5_4_fragments_with_a_ping_between() {
+    fn rfc6455_5_4_ping_between_fragments_is_delivered() {
         let bytes = [
             frame(0x01, b"Hel"),
             frame(0x89, b"are you there"),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_has_no_room_for_more_than_a_message_may_be() {
+    fn fragment_buffer_never_exceeds_the_message_limit() {
         let (mut reader, mut scratch, mut input) = (Reader::default(), Vec::new(), Vec::new());
         let bytes = [frame(0x01, &[b'a'; 90]), frame(0x00, &[b'b'; 60])].concat();
         for piece in bytes.chunks(13) {
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc6455_5_4_order_of_fragments() {
+    fn rfc6455_5_4_fragments_out_of_order_are_rejected() {
         check(&frame(0x80, b"a"), &[], Some(WsError::NothingToContinue));
         check(&frame(0x00, b"a"), &[], Some(WsError::NothingToContinue));
         check(&[frame(1, b"a"), frame(0x81, b"b")].concat(), &[], Some(WsError::Interleaved));
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_become_text_is_refused_at_once() {
+    fn invalid_utf8_is_rejected_before_the_frame_ends() {
         let mut bytes = frame(0x01, b"a\xf4\x90 and more");
         // The header, and the three bytes that show the error.
         bytes.truncate(9);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc6455_7_4_close_codes() {
+    fn rfc6455_7_4_invalid_close_codes_are_rejected() {
         for (payload, found) in [
             (&b""[..], Ok(None)),
             (b"\x03", Err(WsError::CloseCode)),
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_bounded_from_the_header_on() {
+    fn size_limits_reject_a_frame_at_its_header() {
         check(&frame(0x81, &[b'a'; 100]), &[(WsEvent::Text, &[b'a'; 100])], None);
         check(
             &frame(0x81, &[b'a'; 101])[..6],
@@ -391,14 +391,14 @@ mod tests {
     }
 
     #[test]
-    fn binary_is_refused_by_its_header() {
+    fn binary_frame_is_rejected_at_its_header() {
         let rules = ReaderRules { binary: false, ..RULES };
         assert_eq!(read(&frame(2, b"abc")[..6], 1, &rules).1, Some(WsError::Binary));
         assert_eq!(read(&frame(2, b"abc"), 100, &rules).1, Some(WsError::Binary));
     }
 
     #[test]
-    fn nothing_is_held_between_messages() {
+    fn reader_holds_no_bytes_between_messages() {
         let (mut reader, mut scratch) = (Reader::default(), Vec::new());
         let bytes = [frame(1, b"ab"), frame(0x80, b"c")].concat();
         let read = reader.advance(&bytes, &mut scratch, &RULES);

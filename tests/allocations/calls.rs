@@ -76,7 +76,7 @@ impl Transport for Alike {
 }
 
 #[test]
-fn a_send_with_a_trace_or_without() {
+fn send_with_or_without_a_trace_allocates_nothing() {
     let _counting = COUNTING.lock();
     let card = AgentCard::read(CARD).unwrap();
     let client = ClientBuilder::new().connect_over(Alike, card, None).unwrap();

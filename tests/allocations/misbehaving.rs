@@ -91,7 +91,7 @@ async fn until_idle(serving: &AtomicUsize) {
 }
 
 #[test]
-fn ten_thousand_of_them_leave_nothing_behind() {
+fn http_client_leaks_nothing_after_ten_thousand_faults() {
     let _counting = COUNTING.lock();
     let is_timeout = |error: &TransportError| matches!(error, TransportError::Timeout(_));
     let all: Vec<Case> = cases().into_iter().filter(|(.., error)| !is_timeout(error)).collect();

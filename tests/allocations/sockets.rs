@@ -75,7 +75,7 @@ async fn ask(client: &HttpClient, origin: &HttpOrigin) -> <HttpClient as Transpo
 }
 
 #[test]
-fn a_call_over_a_kept_connection() {
+fn call_over_a_pooled_connection_allocates_nothing() {
     let _counting = COUNTING.lock();
     let (listener, addr) = listener();
     serve(listener, 1);
@@ -96,7 +96,7 @@ fn a_call_over_a_kept_connection() {
 }
 
 #[test]
-fn the_future_of_a_request_is_small() {
+fn request_future_is_at_most_768_bytes() {
     let _counting = COUNTING.lock();
     let origin = HttpOrigin::parse("http://127.0.0.1:1/").unwrap().origin;
     let client = client();
@@ -157,7 +157,7 @@ fn idle_bytes(connections: usize) -> isize {
 }
 
 #[test]
-fn an_idle_connection_is_small() {
+fn idle_connection_holds_at_most_1_kib() {
     let _counting = COUNTING.lock();
     // The buffers for later requests are the same in both.
     let (few, many) = (idle_bytes(100), idle_bytes(900));

@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[test]
-fn get_shows_what_a_caller_wants_to_know() {
+fn card_get_prints_name_interface_and_signatures() {
     let (_server, url) = echo(&[]);
     let user = User::of(&url);
     let said = user.ok(&["card", "get"]);
@@ -54,7 +54,7 @@ fn card_is_found_below_a_url_that_refuses_get() {
 }
 
 #[test]
-fn a_card_below_the_floor_is_shown_as_well() {
+fn card_of_0_3_is_printed_as_a_1_0_card() {
     let (_server, url) = echo(&["--card", "v03"]);
     // Printed as a 1.0 card, the only type of card in the output.
     let card = User::of(&url).json(&["card", "get"]);
@@ -63,7 +63,7 @@ fn a_card_below_the_floor_is_shown_as_well() {
 }
 
 #[test]
-fn validate_names_what_is_wrong() {
+fn card_get_validate_reports_schema_errors() {
     let (_server, url) = echo(&[]);
     let said = User::of(&url).ok(&["card", "get", "--validate", "-o", "json"]);
     assert_eq!(
@@ -82,7 +82,7 @@ fn validate_names_what_is_wrong() {
 }
 
 #[test]
-fn lint_names_everything_and_fails_for_errors_alone() {
+fn lint_lists_all_findings_and_fails_only_on_errors() {
     let (_server, url) = echo(&[]);
     let said = User::of(&url).ok(&["card", "lint"]);
     assert_floor(&said.out);
@@ -110,7 +110,7 @@ fn lint_names_everything_and_fails_for_errors_alone() {
 }
 
 #[test]
-fn a_card_that_is_kept_is_asked_about() {
+fn cached_card_is_revalidated_with_its_etag() {
     let fake = Fake::start(|heard, _, url| match (heard.rpc(), heard.field("if-none-match")) {
         ("", Some("\"e-1\"")) => b"HTTP/1.1 304 Not Modified\r\nConnection: close\r\n\r\n".to_vec(),
         ("", _) => {
@@ -141,7 +141,7 @@ fn a_card_that_is_kept_is_asked_about() {
 }
 
 #[test]
-fn the_extended_card_is_asked_for_where_there_is_one() {
+fn extended_card_is_requested_or_reported_as_unsupported() {
     let (_server, url) = echo(&["--extended-card"]);
     assert_eq!(User::of(&url).json(&["card", "get", "--extended"])["name"], "echo");
     let (_server, url) = echo(&[]);
@@ -149,7 +149,7 @@ fn the_extended_card_is_asked_for_where_there_is_one() {
 }
 
 #[test]
-fn extended_card_gets_credentials_of_the_public_cards_schemes() {
+fn extended_card_request_sends_only_declared_credentials() {
     for declares in [true, false] {
         let fake = Fake::start(move |heard, _, url| match heard.rpc() {
             "" => {
@@ -176,7 +176,7 @@ fn extended_card_gets_credentials_of_the_public_cards_schemes() {
 }
 
 #[test]
-fn get_says_what_comes_of_the_signatures() {
+fn card_get_reports_the_signature_status() {
     let fixture: Value =
         serde_json::from_str(include_str!("../data/cards/signed_py_1.3.json")).unwrap();
     let user = User::new();
@@ -205,7 +205,7 @@ fn get_says_what_comes_of_the_signatures() {
 }
 
 #[test]
-fn verify_tells_verified_from_unverifiable_and_absent() {
+fn verify_reports_verified_unverifiable_or_absent() {
     let fixture: Value =
         serde_json::from_str(include_str!("../data/cards/signed_py_1.3.json")).unwrap();
     let user = User::new();
@@ -248,7 +248,7 @@ fn a_server_without_http_is_unreachable() {
 }
 
 #[test]
-fn sign_writes_a_card_that_verify_verifies() {
+fn signed_card_passes_verification() {
     let user = User::new();
     let pem = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
     user.write("work/key.pem", &pem.serialize_pem());

@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[test]
-fn turns_go_on_with_their_context_and_task() {
+fn chat_turns_reuse_the_context_and_the_open_task() {
     for flags in [&[][..], &["--no-streaming"]] {
         let clerk = Clerk::start(&format!("chat-{}", flags.len()), flags);
         let user = User::of(&clerk.url());
@@ -32,7 +32,7 @@ fn turns_go_on_with_their_context_and_task() {
 }
 
 #[test]
-fn an_input_that_has_ended_ends_the_chat() {
+fn end_of_input_ends_the_chat() {
     let clerk = Clerk::start("chat-ends", &[]);
     let said = User::of(&clerk.url()).ok(&["chat"]);
     assert!(said.out.is_empty() && said.err.is_empty(), "{said:?}");
@@ -68,7 +68,7 @@ fn sent(fake: &Fake) -> Vec<[Value; 3]> {
 }
 
 #[test]
-fn a_task_that_has_ended_by_itself_does_not_end_the_chat() {
+fn chat_continues_in_the_context_after_its_task_has_ended() {
     // TaskNotFoundError and UnsupportedOperationError.
     for code in [-32001, -32004] {
         let fake = forgetful(code);
@@ -89,7 +89,7 @@ fn a_task_that_has_ended_by_itself_does_not_end_the_chat() {
 }
 
 #[test]
-fn a_task_that_the_user_named_is_not_left() {
+fn chat_fails_if_the_named_task_is_not_found() {
     let fake = forgetful(-32001);
     let said = User::of(&fake.url).run_with(&["chat", "--task-id", "mine"], "one\n");
     assert_eq!(said.code, Some(1), "{said:?}");
@@ -98,7 +98,7 @@ fn a_task_that_the_user_named_is_not_left() {
 }
 
 #[test]
-fn the_time_is_that_of_a_turn() {
+fn chat_timeout_applies_to_each_turn() {
     let clerk = Clerk::start("chat-timeout", &[]);
     let user = User::of(&clerk.url());
     let said = user.run_with(&["chat", "--timeout", "500ms"], "never\nlarge\n");
@@ -119,7 +119,7 @@ fn the_time_is_that_of_a_turn() {
 }
 
 #[test]
-fn a_talk_waits_whatever_async_says() {
+fn chat_ignores_async_with_a_warning() {
     let clerk = Clerk::start("chat-async", &[]);
     let said = User::of(&clerk.url()).run_with(&["chat", "--async"], "large\n");
     assert_eq!(said.code, Some(0), "{said:?}");

@@ -39,7 +39,7 @@ fn user_with(text: &str) -> User {
 
 /// Not in the folder where the command runs.
 #[test]
-fn keys_are_in_the_folder_of_the_configuration() {
+fn key_paths_are_relative_to_the_configuration_file() {
     let user = User::new();
     user.write("work/inner/p.toml", "card_keys = [\"no.pem=k\"]\nallow_hosts = [\"a.example\"]\n");
     let (code, _, err) = config(&user, &["check", "--config", "inner/p.toml"]);
@@ -48,7 +48,7 @@ fn keys_are_in_the_folder_of_the_configuration() {
 }
 
 #[test]
-fn a_check_refuses_what_serve_refuses() {
+fn config_check_and_serve_reject_the_same_files() {
     let caller = "[[auth.api_keys]]\nname = \"a\"\nkey = \"0123456789abcdef\"\n";
     let issuer = "[[auth.issuers]]\nissuer = \"https://a.example\"\n";
     let long = "x".repeat(200);
@@ -86,7 +86,7 @@ fn a_check_refuses_what_serve_refuses() {
 }
 
 #[test]
-fn a_file_without_an_end_is_refused() {
+fn endless_file_is_rejected_at_1_mib() {
     let user = user_with("[agents.a]\nkind = \"script\"\nscript = \"/dev/zero\"\n");
     for words in [&["check", "--config", "/dev/zero"][..], &["check", "--config", "p.toml"]] {
         let (code, _, err) = config(&user, words);
@@ -96,13 +96,13 @@ fn a_file_without_an_end_is_refused() {
 }
 
 #[test]
-fn init_prints_the_file_with_every_key() {
+fn config_init_prints_the_documented_example() {
     let said = config(&User::new(), &["init"]);
     assert_eq!(said, (Some(0), EXAMPLE.to_owned(), String::new()));
 }
 
 #[test]
-fn a_port_alone_is_one_of_this_machine() {
+fn port_without_a_host_listens_on_127_0_0_1() {
     for port in ["0", ":0"] {
         let server = Binary::start_at(port, &[]);
         assert_eq!(server.addr().ip().to_string(), "127.0.0.1", "{port}");
@@ -110,7 +110,7 @@ fn a_port_alone_is_one_of_this_machine() {
 }
 
 #[test]
-fn check_says_ok_or_what_is_wrong_and_where() {
+fn config_check_prints_ok_or_the_error_with_its_line() {
     let good =
         "workers = 1\npublic_url = \"https://${HOST_NAME}/x\"\n[agents.bob]\nkind = \"echo\"\n";
     let user = user_with(good).with("HOST_NAME", "a.example");
@@ -155,7 +155,7 @@ fn check_says_ok_or_what_is_wrong_and_where() {
 }
 
 #[test]
-fn a_key_that_signs_cards_signs_no_posts() {
+fn card_signing_key_is_rejected_as_webhook_signing_key() {
     let user = User::new();
     for name in ["one.pem", "two.pem"] {
         let pem = KeyPair::generate_for(&PKCS_ED25519).unwrap().serialize_pem();
@@ -178,7 +178,7 @@ fn a_key_that_signs_cards_signs_no_posts() {
 }
 
 #[test]
-fn flags_go_before_variables_and_those_before_the_file() {
+fn flags_override_variables_and_variables_override_the_file() {
     let text = "strict = true\nworkers = 3\nmemory = \"2GiB\"\npublic_url = \"https://a.example\"\n\
         card = \"v1\"\nlisten = [\"127.0.0.1:1\"]\ntenants = [\"a\"]\n[limits]\ntasks_max = 11\n\
         drain_ms = \"5s\"\n[[mounts]]\npath = \"/x\"\ndialect = \"standard\"\n\
@@ -355,7 +355,7 @@ fn the_example_has_every_key_with_its_default() {
 }
 
 #[test]
-fn the_guide_shows_configurations() {
+fn configurations_in_the_guide_match_the_schema() {
     let is_good = validator(&schema());
     let page = include_str!("../../docs/guide/configuration.md");
     let blocks = page.split("```toml\n").skip(1).map(|text| text.split("```").next().unwrap());
@@ -368,7 +368,7 @@ fn the_guide_shows_configurations() {
 }
 
 #[test]
-fn the_schema_refuses_what_check_refuses() {
+fn schema_and_config_check_reject_the_same_files() {
     let is_good = validator(&schema());
     for (text, good) in [
         ("", true),
@@ -400,7 +400,7 @@ fn the_schema_refuses_what_check_refuses() {
 }
 
 #[test]
-fn completion_and_the_manual_know_the_configuration() {
+fn completion_and_manual_pages_cover_serve_config() {
     let user = User::new();
     user.ok(&["man", "pages"]);
     for page in ["serve", "serve-config", "serve-config-check", "serve-config-show"] {
@@ -481,7 +481,7 @@ fn script(answer: &str) -> String {
 }
 
 #[test]
-fn a_signal_adds_replaces_and_removes_agents_while_calls_run() {
+fn sighup_adds_replaces_and_removes_agents_while_calls_run() {
     let scripted = |name: &str| format!("[agents.{name}]\nscript = \"{name}.toml\"\n");
     let user_file = |server: &Configured, name: &str, answer: &str| {
         server.user.write(&format!("work/{name}.toml"), &script(answer));
@@ -532,7 +532,7 @@ fn asking_script(name: &str) -> String {
 }
 
 #[test]
-fn tasks_end_with_the_rules_that_they_began_with() {
+fn running_tasks_keep_their_script_rules_after_a_reload() {
     let agent = "[agents.bob]\nscript = \"bob.toml\"\n";
     let server = Configured::start(ONE);
     let write = |name: &str| {
@@ -572,7 +572,7 @@ fn tasks_end_with_the_rules_that_they_began_with() {
 
 /// A file that the system refuses is not an error of the configuration.
 #[test]
-fn check_ends_with_the_code_of_serve() {
+fn config_check_and_serve_exit_with_the_same_code() {
     for (text, code) in [
         ("[tls]\ncert = \"none.pem\"\nkey = \"none.pem\"\n", 1),
         ("[tls]\ncert = \"p.toml\"\nkey = \"p.toml\"\n", 1),
@@ -590,7 +590,7 @@ fn check_ends_with_the_code_of_serve() {
 }
 
 #[test]
-fn a_changed_file_is_read_without_a_signal() {
+fn changed_configuration_file_is_reloaded_without_a_signal() {
     let server = Configured::start(ONE);
     server.replace(&format!("{ONE}description = \"another\"\n"));
     server.hears("was read again: agents with a changed card first");
@@ -602,7 +602,7 @@ fn a_changed_file_is_read_without_a_signal() {
 }
 
 #[test]
-fn a_bad_file_changes_nothing_and_is_one_line() {
+fn invalid_file_changes_nothing_and_logs_one_line() {
     let text = format!("{ONE}description = \"old\"\n");
     let server = Configured::start(&text);
     let bad = [
@@ -640,7 +640,7 @@ fn a_bad_file_changes_nothing_and_is_one_line() {
 }
 
 #[test]
-fn a_log_of_warnings_has_what_a_reload_could_not_do() {
+fn warn_level_log_contains_only_failed_reloads() {
     let text = format!("{ONE}[logs]\nlevel = \"warn\"\n");
     let server = Configured::start(&text);
     server.replace(&format!("{text}[quotas]\nknwn = {{}}\n"));
@@ -656,7 +656,7 @@ fn a_log_of_warnings_has_what_a_reload_could_not_do() {
 }
 
 #[test]
-fn keys_that_need_a_restart_are_named_and_change_nothing() {
+fn reload_applies_live_keys_and_logs_keys_that_need_a_restart() {
     let server = Configured::start(&format!("workers = 1\n{ONE}"));
     server.replace(
         "default_agent = \"second\"\nstrict = true\n[limits]\ndrain_ms = \"3s\"\ntasks_max = 7\n\
@@ -675,7 +675,7 @@ fn keys_that_need_a_restart_are_named_and_change_nothing() {
 }
 
 #[test]
-fn a_name_that_a_tenant_has_changes_nothing_at_all() {
+fn reload_is_rejected_if_a_new_agent_has_a_tenants_name() {
     let server = Configured::start("tenants = \"any\"\n[agents.first]\nkind = \"echo\"\n");
     let mut line = server.server.connect();
     let mut params = V1.params(say("hello"));
@@ -700,7 +700,7 @@ fn status(server: &Configured, line: &str) -> u16 {
 }
 
 #[test]
-fn callers_and_their_quotas_are_those_of_the_file_as_it_is_now() {
+fn reload_replaces_callers_and_their_quotas() {
     let text = |keys: &str, quota: u32| {
         format!(
             "{ONE}{keys}[quotas.known]\ncalls_per_minute = 1000\n[quotas.named.small]\n\
@@ -751,7 +751,7 @@ fn callers_and_their_quotas_are_those_of_the_file_as_it_is_now() {
 }
 
 #[test]
-fn the_log_is_that_of_the_file_as_it_is_now() {
+fn reload_changes_access_logging_and_the_log_level() {
     let calls = |server: &Configured| server.raw().matches("\"method\":\"ListTasks\"").count();
     let server = Configured::start(ONE);
     assert_eq!(status(&server, ""), 200);
@@ -773,7 +773,7 @@ fn the_log_is_that_of_the_file_as_it_is_now() {
 }
 
 #[test]
-fn a_server_is_ready_when_it_has_the_keys_of_its_issuers() {
+fn server_is_ready_only_with_the_keys_of_its_issuers() {
     let issuer = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", issuer.local_addr().unwrap());
     let text = format!("{ONE}[[auth.issuers]]\nissuer = \"{url}\"\nkeys_url = \"{url}/keys\"\n");

@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[test]
-fn an_agent_is_asked_what_every_one_must_answer() {
+fn echo_agent_passes_conformance_over_every_binding() {
     let all = "jsonrpc,http+json,grpc,websocket";
     let (_server, url) = echo(&["--interfaces", all]);
     for binding in all.split(',') {
@@ -73,7 +73,7 @@ fn checks_of_1_0_run_only_for_1_0() {
 }
 
 #[test]
-fn checks_that_differ_in_0_1_are_skipped_for_it() {
+fn checks_that_differ_in_0_1_are_skipped_for_0_1() {
     let fake = Fake::start(|heard, _, url| {
         let id = &heard.body["params"]["id"];
         let event = |said: Value| {
@@ -116,7 +116,7 @@ fn checks_that_differ_in_0_1_are_skipped_for_it() {
 }
 
 #[test]
-fn checks_that_crash_servers_run_only_by_name() {
+fn checks_that_crash_servers_run_only_with_aggressive() {
     let task = json!({
         "id": "t-1", "contextId": "c-1", "status": { "state": "TASK_STATE_COMPLETED" },
     });
@@ -136,7 +136,7 @@ fn checks_that_crash_servers_run_only_by_name() {
 }
 
 #[test]
-fn errors_of_an_agent_are_named() {
+fn conformance_reports_each_failed_requirement() {
     // It answers every request with the same task.
     let task = json!({
         "id": "t-1", "contextId": "c-1", "status": { "state": "TASK_STATE_COMPLETED" },
@@ -178,7 +178,7 @@ fn errors_of_an_agent_are_named() {
 }
 
 #[test]
-fn the_kit_that_is_named_is_run() {
+fn tck_option_runs_the_kit_and_reports_its_exit_code() {
     let (_server, url) = echo(&[]);
     let user = User::of(&url);
     fs::create_dir_all(user.path("work/kit")).unwrap();
@@ -201,7 +201,7 @@ fn the_kit_that_is_named_is_run() {
 }
 
 #[test]
-fn the_kit_ends_with_the_command_and_is_told_no_secret() {
+fn tck_is_stopped_at_the_timeout_and_gets_no_credentials() {
     let (_server, url) = echo(&[]);
     let user = User::of(&url);
     fs::create_dir_all(user.path("work/kit")).unwrap();

@@ -40,7 +40,7 @@ fn last(fake: &Fake) -> Heard {
 }
 
 #[test]
-fn credentials_go_as_the_card_says() {
+fn credentials_are_sent_as_the_card_declares() {
     let bearer = agent(scheme("b", json!({ "httpAuthSecurityScheme": { "scheme": "Bearer" } })));
     User::of(&bearer.url).with("A2ACLI_BEARER", "t-1").ok(&["send", "x"]);
     assert_eq!(last(&bearer).field("authorization"), Some("Bearer t-1"));
@@ -119,7 +119,7 @@ fn credentials_without_effect_give_a_warning() {
 }
 
 #[test]
-fn a_binding_that_is_passed_over_is_warned_of() {
+fn unavailable_requested_binding_gives_a_warning() {
     let fake = agent(json!({}));
     let said = |user: User, words: &[&str]| {
         let words = [&["send", &fake.url, "x"], words].concat();
@@ -138,7 +138,7 @@ fn a_binding_that_is_passed_over_is_warned_of() {
 }
 
 #[test]
-fn a_short_secret_is_masked_and_leaves_the_rest_readable() {
+fn masking_a_short_secret_leaves_other_text_readable() {
     for (location, shown) in
         [("header", "> x-a: ***\n"), ("query", "?x-a=***\n"), ("cookie", "> Cookie: ***\n")]
     {
@@ -157,7 +157,7 @@ fn a_short_secret_is_masked_and_leaves_the_rest_readable() {
 }
 
 #[test]
-fn an_error_of_the_agent_shows_no_secret_that_it_repeats() {
+fn secret_repeated_in_an_agent_error_is_masked() {
     let fake = Fake::start(|heard, _, url| match heard.rpc() {
         "" => ok("application/json", &card(url, &json!({}))),
         _ => {
@@ -182,7 +182,7 @@ fn an_error_of_the_agent_shows_no_secret_that_it_repeats() {
 }
 
 #[test]
-fn refused_credentials_are_told_from_missing_ones() {
+fn rejected_and_missing_credentials_give_different_errors() {
     let fake = Fake::start(|heard, _, url| match heard.rpc() {
         "" => ok("application/json", &card(url, &json!({}))),
         _ => status("401 Unauthorized", "text/plain", "no"),
@@ -193,7 +193,7 @@ fn refused_credentials_are_told_from_missing_ones() {
 }
 
 #[test]
-fn the_tenant_of_the_interface_goes_along() {
+fn interface_tenant_is_sent_with_the_call() {
     for tenant in [None, Some("acme")] {
         let fake = Fake::start(move |heard, _, url| match heard.rpc() {
             "" => {
@@ -215,7 +215,7 @@ fn the_tenant_of_the_interface_goes_along() {
 }
 
 #[test]
-fn a_required_extension_is_declared() {
+fn required_extension_is_declared_in_the_request() {
     let uri = "https://extensions.example/one";
     let fake =
         agent(json!({ "capabilities": { "extensions": [{ "uri": uri, "required": true }] } }));
@@ -225,7 +225,7 @@ fn a_required_extension_is_declared() {
 }
 
 #[test]
-fn activated_extensions_are_printed_for_every_binding() {
+fn activated_extensions_are_printed_except_over_websocket() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/conformance-1.0-extension.toml");
     let all = "jsonrpc,http+json,grpc,websocket";
     let agent = format!("script:{script}");
@@ -249,7 +249,7 @@ fn activated_extensions_are_printed_for_every_binding() {
 }
 
 #[test]
-fn a_trace_goes_on_with_every_request_to_the_agent() {
+fn traceparent_is_forwarded_with_the_call() {
     let fake = agent(json!({}));
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     User::of(&fake.url).ok(&["send", "x", "--traceparent", trace]);
@@ -259,7 +259,7 @@ fn a_trace_goes_on_with_every_request_to_the_agent() {
 }
 
 #[test]
-fn a_service_parameter_is_a_field() {
+fn service_parameters_are_sent_as_header_fields() {
     let fake = agent(json!({}));
     let words = ["send", "x", "--svc-param", "x-trace:a:b", "--svc-param", "x-other:c"];
     User::of(&fake.url).ok(&words);
@@ -304,7 +304,7 @@ impl Secured {
 }
 
 #[test]
-fn mutual_tls_shows_a_certificate() {
+fn mutual_tls_sends_the_client_certificate() {
     let secured = Secured::start("cli-mutual");
     let (user, url, identity) = (User::new(), secured.url(), secured.identity());
     let authority = ["--ca", secured.authority.as_str()];
@@ -316,7 +316,7 @@ fn mutual_tls_shows_a_certificate() {
 }
 
 #[test]
-fn an_unverified_server_is_warned_of() {
+fn insecure_flag_gives_a_warning() {
     let secured = Secured::start("cli-insecure");
     let (user, url, identity) = (User::new(), secured.url(), secured.identity());
     let flags = [&identity[..], &["--insecure"]].concat();
@@ -369,7 +369,7 @@ fn guarded() -> Fake {
 }
 
 #[test]
-fn a_token_by_client_credentials_is_kept_and_attached() {
+fn client_credentials_token_is_stored_and_sent() {
     let fake = guarded();
     let user = User::of(&fake.url).with("A2ACLI_CLIENT_SECRET", "hidden-secret");
     let token = format!("{}/token", fake.url);
@@ -397,7 +397,7 @@ fn a_token_by_client_credentials_is_kept_and_attached() {
 }
 
 #[test]
-fn a_token_by_device_code_is_kept_and_attached() {
+fn device_code_token_is_stored_and_sent() {
     let fake = guarded();
     let user = User::of(&fake.url);
     user.failure(&["auth", "login"], "A2ACLI_ERR_USAGE", 2);
@@ -422,7 +422,7 @@ fn a_token_by_device_code_is_kept_and_attached() {
 }
 
 #[test]
-fn device_flow_from_the_card_sends_no_client_secret() {
+fn device_flow_of_the_card_rejects_a_client_secret() {
     let fake = guarded();
     let user = User::of(&fake.url);
     user.ok(&["auth", "login", "--client-id", "me"]);
@@ -435,7 +435,7 @@ fn device_flow_from_the_card_sends_no_client_secret() {
 }
 
 #[test]
-fn a_card_that_needs_credentials_can_come_from_a_file() {
+fn unauthorized_card_request_hints_at_a_local_card_file() {
     let fake = Fake::start(|_, _, _| status("401 Unauthorized", "text/plain", "no"));
     let user = User::of(&fake.url).with("A2ACLI_BEARER", "hidden-token");
     let error = user.failure(&["send", "x"], "A2ACLI_ERR_CREDENTIALS_MISSING", 4);
@@ -444,7 +444,7 @@ fn a_card_that_needs_credentials_can_come_from_a_file() {
 }
 
 #[test]
-fn every_request_has_a_user_agent_and_the_users_own_wins() {
+fn every_request_has_a_user_agent_that_svc_param_overrides() {
     let ours = concat!("peregrine/", env!("CARGO_PKG_VERSION"));
     for (words, expected) in [(&[][..], ours), (&["--svc-param", "user-agent: mine/1"], "mine/1")] {
         let fake = guarded();

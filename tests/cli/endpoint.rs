@@ -38,7 +38,7 @@ fn an_endpoint_gets_no_request_for_a_card() {
 }
 
 #[test]
-fn credentials_go_to_an_endpoint_in_the_usual_fields() {
+fn endpoint_credentials_use_the_default_fields() {
     let fake = cardless();
     let user = User::new();
     let send = ["send", "-e", &fake.url, "--transport", "jsonrpc", "x"];

@@ -101,7 +101,7 @@ fn unknown_stream_kinds_are_skipped_with_a_warning() {
 }
 
 #[test]
-fn an_agent_of_0_1_is_sent_a_task_id() {
+fn agent_of_0_1_gets_a_client_chosen_task_id() {
     for (streams, words) in [
         (false, &["send", "hi"][..]),
         (false, &["send", "hi", "--stream"]),
@@ -141,7 +141,7 @@ fn an_agent_of_0_1_is_sent_a_task_id() {
 }
 
 #[test]
-fn authentication_alone_is_no_proof_of_0_1_in_agent_card_json() {
+fn authentication_marks_a_0_1_card_only_in_agent_json() {
     let fake = Fake::start(|heard, _, url| match heard.method.as_str() {
         "GET" => {
             let mut card: Value = serde_json::from_str(&old_card(url, "", false)).unwrap();
@@ -166,7 +166,7 @@ fn authentication_alone_is_no_proof_of_0_1_in_agent_card_json() {
 }
 
 #[test]
-fn several_messages_are_all_read_before_1_0() {
+fn all_messages_of_a_0_3_stream_are_read() {
     let fake = Fake::start(|heard, _, url| match heard.method.as_str() {
         "GET" => ok("application/json", &old_card(url, "0.3.0", true)),
         _ => {
@@ -191,7 +191,7 @@ fn several_messages_are_all_read_before_1_0() {
 }
 
 #[test]
-fn several_messages_of_1_0_are_warned_of() {
+fn several_messages_in_a_1_0_stream_give_a_warning() {
     let fake = agent(streaming(), |heard, _| {
         stream(&[event(heard, &message("one")), event(heard, &message("two"))])
     });
@@ -206,7 +206,7 @@ fn several_messages_of_1_0_are_warned_of() {
 }
 
 #[test]
-fn unknown_parts_and_states_are_passed_on() {
+fn unknown_parts_are_printed_and_unknown_states_are_polled() {
     let fake = agent(json!({}), |heard, number| {
         let parts =
             json!([{ "text": "fine" }, { "table": { "rows": 2 } }, { "kind": "chart", "x": 1 }]);
@@ -228,7 +228,7 @@ fn unknown_parts_and_states_are_passed_on() {
 }
 
 #[test]
-fn a_redirected_call_is_followed_within_its_origin() {
+fn redirect_is_followed_only_for_307_308_within_the_origin() {
     for (line, to, is_followed) in [
         ("307 Temporary Redirect", "/rpc/", true),
         ("308 Permanent Redirect", "rpc/", true),
@@ -252,7 +252,7 @@ fn a_redirected_call_is_followed_within_its_origin() {
 }
 
 #[test]
-fn the_next_interface_is_called_where_the_first_is_down() {
+fn next_interface_is_called_if_the_first_is_unreachable() {
     let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for streams in [false, true] {
         let fake = Fake::start(move |heard, _, url| match heard.target.as_str() {
@@ -280,7 +280,7 @@ fn the_next_interface_is_called_where_the_first_is_down() {
 }
 
 #[test]
-fn a_card_is_looked_for_beyond_what_is_none() {
+fn card_search_continues_after_a_response_without_a_card() {
     for line in ["403 Forbidden", "404 Not Found", "405 Method Not Allowed", "410 Gone", "200 OK"] {
         let fake = Fake::start(move |heard, _, url| match heard.target.as_str() {
             CARD => status(line, "text/html", "<h1>hello</h1>"),
@@ -298,7 +298,7 @@ fn a_card_is_looked_for_beyond_what_is_none() {
 }
 
 #[test]
-fn a_card_that_comes_later_is_waited_for() {
+fn card_request_is_retried_after_503() {
     let fake = Fake::start(|heard, number, url| match (heard.method.as_str(), number) {
         ("GET", 0) => {
             let head = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n";
@@ -311,7 +311,7 @@ fn a_card_that_comes_later_is_waited_for() {
 }
 
 #[test]
-fn an_answer_may_lack_its_reason_and_its_id() {
+fn answer_without_reason_phrase_and_id_is_accepted() {
     for id in ["", "\"id\":null,"] {
         let fake = agent(json!({}), move |_, _| {
             let body = format!("{{\"jsonrpc\":\"2.0\",{id}\"result\":{}}}", message("fine"));
@@ -379,7 +379,7 @@ fn empty_values_of_serializers_are_read_as_absent() {
 }
 
 #[test]
-fn versions_and_relative_urls_are_read_as_they_are_meant() {
+fn version_variants_and_relative_urls_are_accepted() {
     for (version, path) in [("v1.0", "/rpc"), ("v1", "rpc"), ("1", "./rpc"), ("1.0.0", "../rpc")] {
         let fake = Fake::start(move |heard, _, url| match heard.method.as_str() {
             "GET" => {
@@ -418,7 +418,7 @@ fn versions_and_relative_urls_are_read_as_they_are_meant() {
 }
 
 #[test]
-fn a_stream_that_is_refused_by_its_path_is_asked_for() {
+fn refused_stream_falls_back_to_polling() {
     for line in ["404 Not Found", "405 Method Not Allowed", "501 Not Implemented"] {
         let fake = Fake::start(move |heard, _, url| match heard.target.as_str() {
             CARD => {
@@ -449,7 +449,7 @@ fn error(heard: &Heard, code: i64) -> Vec<u8> {
 }
 
 #[test]
-fn a_wait_that_meets_an_error_goes_on() {
+fn wait_continues_after_a_temporary_error() {
     for bad in ["-32603", "-32001", "500"] {
         let fake = agent(json!({}), move |heard, number| match heard.rpc() {
             "SendMessage" => heard.result(&json!({ "task": task("WORKING") })),
@@ -497,7 +497,7 @@ fn answered(heard: &Heard, result: &str) -> Vec<u8> {
 }
 
 #[test]
-fn halves_of_surrogate_pairs_are_passed_on_as_they_came() {
+fn lone_surrogates_stay_unchanged_in_json_output() {
     let wrapped = format!(r#"{{"task":{}}}"#, task_of_halves());
     let event = wrapped.replace('\n', " ");
     for is_streaming in [false, true] {
@@ -535,7 +535,7 @@ fn halves_of_surrogate_pairs_are_passed_on_as_they_came() {
 }
 
 #[test]
-fn halves_of_surrogate_pairs_are_relayed_as_they_came() {
+fn gateway_relays_lone_surrogates_except_over_grpc() {
     let wrapped = format!(r#"{{"task":{}}}"#, task_of_halves());
     let fake = agent(json!({}), move |heard, _| match heard.rpc() {
         "GetTask" => answered(heard, &task_of_halves()),
@@ -574,7 +574,7 @@ fn halves_of_surrogate_pairs_are_relayed_as_they_came() {
 }
 
 #[test]
-fn halves_of_surrogate_pairs_on_a_card_are_read() {
+fn card_with_lone_surrogates_is_accepted() {
     let fake = Fake::start(|heard, _, url| match heard.method.as_str() {
         "GET" => {
             let card = card(&format!("{url}/rpc"), &json!({ "description": "LONE" }));
@@ -586,7 +586,7 @@ fn halves_of_surrogate_pairs_on_a_card_are_read() {
 }
 
 #[test]
-fn json_is_that_of_1_0_however_an_answer_is_wrapped_or_spelled() {
+fn json_output_has_the_1_0_format_for_any_wrapped_answer() {
     let new = task("COMPLETED");
     let new_said = message("fine");
     let mut old = json!({ "id": "t-1", "contextId": "c-1", "status": { "state": "completed" } });

@@ -21,7 +21,7 @@ fn assert_plain(said: &Said) {
 }
 
 #[test]
-fn text_of_an_agent_steers_nothing() {
+fn agent_control_characters_are_escaped_in_output() {
     let fake = Fake::start(|heard, _, url| {
         let text = format!("a{STEERING}b");
         let more = json!({ "name": text, "description": text });
@@ -66,7 +66,7 @@ fn text_of_an_agent_steers_nothing() {
 }
 
 #[test]
-fn downloaded_names_are_no_options_and_hide_nothing() {
+fn downloaded_file_names_never_begin_with_dash_or_dot() {
     let names = ["-rf", "--", "-", ".-x", "\u{2028}-e", " -\u{202e}.bashrc", ".", "a/-b", "-.env"];
     let fake = Fake::start(move |heard, _, url| {
         let part = |name: &&str| json!({ "raw": "eA==", "filename": name });
@@ -106,7 +106,7 @@ fn peak(user: &User, words: &[&str]) -> (u64, Said) {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn an_endless_body_takes_its_limit_once() {
+fn oversized_body_is_rejected_and_buffered_once() {
     /// The memory of a run without the content, and how far content may run ahead of its check.
     const REST_KB: u64 = 40 * 1024;
     let fake = Fake::start(|heard, number, url| match (heard.rpc(), number) {

@@ -16,7 +16,7 @@ fn interrupt(child: &Child) {
 }
 
 #[test]
-fn ctrl_c_leaves_the_task_and_says_how_to_cancel_it() {
+fn ctrl_c_leaves_task_running_and_prints_cancel_command() {
     let clerk = Clerk::start("ctrl-c", &[]);
     let user = User::of(&clerk.url());
     for format in ["text", "json"] {
@@ -45,7 +45,7 @@ fn ctrl_c_leaves_the_task_and_says_how_to_cancel_it() {
 }
 
 #[test]
-fn a_stream_that_is_interrupted_has_told_its_task() {
+fn interrupted_stream_prints_task_then_error() {
     let clerk = Clerk::start("ctrl-c-stream", &[]);
     let user = User::of(&clerk.url());
     let mut child = user.command(&["send", "never", "--stream", "-o", "json"]).spawn().unwrap();
@@ -60,7 +60,7 @@ fn a_stream_that_is_interrupted_has_told_its_task() {
 }
 
 #[test]
-fn an_agent_that_is_gone_leaves_its_task_to_be_found() {
+fn lost_agent_error_prints_task_get_command() {
     let clerk = Clerk::start("gone", &["--no-streaming"]);
     let user = User::of(&clerk.url());
     let words = ["send", "never", "--debug", "--poll-interval", "10ms"];

@@ -199,7 +199,7 @@ impl Traveller<'_> {
 }
 
 #[test]
-fn every_transport_and_generation_reaches_every_place() {
+fn transports_and_versions_handle_agent_and_tenant_addresses() {
     let city = City::start();
     thread::scope(|scope| {
         for transport in TRANSPORTS {
@@ -224,7 +224,7 @@ fn every_transport_and_generation_reaches_every_place() {
 }
 
 #[test]
-fn refusals_name_the_remedy() {
+fn failed_commands_print_a_remedy() {
     let city = City::start();
     let url = city.url();
     let key = || User::new().with("A2ACLI_API_KEY", "key-0123456789abcdef");
@@ -259,7 +259,7 @@ fn refusals_name_the_remedy() {
 }
 
 #[test]
-fn the_line_to_try_works_with_a_key_of_ones_own() {
+fn banner_curl_command_and_urls_work_with_a_token() {
     if Command::new("curl").arg("--version").output().is_err() {
         return;
     }

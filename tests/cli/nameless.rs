@@ -22,7 +22,7 @@ fn refusing(line: &'static str, body: &'static str) -> Fake {
 }
 
 #[test]
-fn a_bare_status_is_taken_at_what_was_asked() {
+fn bare_http_status_maps_to_error_of_the_operation() {
     const GET: &[&str] = &["task", "get", "t-1"];
     const SEND: &[&str] = &["send", "hello"];
     for (line, words, name) in [
@@ -58,7 +58,7 @@ fn a_bare_status_is_taken_at_what_was_asked() {
 }
 
 #[test]
-fn a_refused_message_points_at_the_wire_and_made_no_task() {
+fn send_404_hint_reports_no_new_task_and_suggests_debug() {
     let user = User::of(&refusing("404 Not Found", "").url);
     let error = user.failure(&["send", "x", "--task-id", "t-1"], "TaskNotFoundError", 1);
     let hint = error["hint"].as_str().unwrap();
@@ -66,14 +66,14 @@ fn a_refused_message_points_at_the_wire_and_made_no_task() {
 }
 
 #[test]
-fn a_refused_tenant_is_not_cured_by_a_key() {
+fn tenant_403_hint_suggests_another_tenant() {
     let user = User::of(&refusing("403 Forbidden", "").url);
     let error = user.failure(&["send", "x", "--tenant", "zzz"], "A2ACLI_ERR_AUTH_FAILED", 4);
     assert_eq!(error["hint"], "try another --tenant");
 }
 
 #[test]
-fn a_message_that_is_cut_off_points_at_the_wire() {
+fn lost_connection_hints_debug_only_for_sends_with_task_id() {
     for streams in [true, false] {
         for binding in ["JSONRPC", "HTTP+JSON"] {
             let fake = Fake::start(move |heard, _, url| match heard.target.as_str() {
@@ -119,7 +119,7 @@ fn old(code: i64) -> Fake {
 }
 
 #[test]
-fn errors_of_0_1_have_the_names_of_1_0() {
+fn error_codes_of_0_1_map_to_current_error_names() {
     for (code, name, exit) in [
         (-32006, "UnsupportedOperationError", 1),
         (-32009, "UnsupportedOperationError", 1),
@@ -134,7 +134,7 @@ fn errors_of_0_1_have_the_names_of_1_0() {
 }
 
 #[test]
-fn a_broken_answer_is_an_error_of_the_agent() {
+fn malformed_http_response_gives_a_named_error() {
     for (head, name) in [
         ("HTTP/1.1 200 OK\r\nContent-Length: a\r\n\r\n", "InvalidAgentResponseError"),
         ("nonsense\r\n\r\n", "InvalidAgentResponseError"),

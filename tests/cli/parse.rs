@@ -171,7 +171,7 @@ fn acts(reader: &Reader, operation: &str, wire: &Value) -> Value {
 }
 
 #[test]
-fn steps_of_the_conformance_suite_are_answered_as_it_reads_them() {
+fn conformance_client_response_steps_return_parsed_payload() {
     let reader = Reader::start_with(
         "acts",
         "[[rule]]\ntext = \"parse\"\n[[rule.step]]\nparse = \"result\"\n",

@@ -77,7 +77,7 @@ impl Terminal {
 }
 
 #[test]
-fn progress_is_shown_at_a_terminal_and_ctrl_c_leaves_the_task() {
+fn terminal_shows_progress_and_ctrl_c_leaves_task_running() {
     let clerk = Clerk::start("pty-send", &[]);
     let user = User::of(&clerk.url());
     let mut terminal = Terminal::run(&user, "send never >out.txt");
@@ -103,7 +103,7 @@ fn progress_is_shown_at_a_terminal_and_ctrl_c_leaves_the_task() {
 }
 
 #[test]
-fn progress_is_shown_nowhere_else() {
+fn progress_is_not_printed_when_stderr_is_a_file() {
     let clerk = Clerk::start("pty-piped", &[]);
     let user = User::of(&clerk.url());
     let (code, shown) = Terminal::run(&user, "send slow 2>err.txt").ends();
@@ -121,7 +121,7 @@ fn chat(user: &User) -> Terminal {
 }
 
 #[test]
-fn chat_prompts_and_shows_words_alone() {
+fn chat_prompts_and_prints_reply_text_without_labels() {
     let clerk = Clerk::start("pty-chat", &[]);
     let user = User::of(&clerk.url());
     let mut terminal = chat(&user);
@@ -139,7 +139,7 @@ fn chat_prompts_and_shows_words_alone() {
 }
 
 #[test]
-fn chat_lines_are_edited_and_remembered() {
+fn chat_supports_line_editing_and_history() {
     let clerk = Clerk::start("pty-chat-edit", &[]);
     let user = User::of(&clerk.url());
     let mut terminal = chat(&user);
@@ -176,7 +176,7 @@ fn ctrl_c_at_the_prompt_clears_the_line() {
 }
 
 #[test]
-fn ctrl_c_ends_the_turn_and_the_conversation_goes_on() {
+fn ctrl_c_ends_the_turn_but_not_the_conversation() {
     let clerk = Clerk::start("pty-chat-turn", &[]);
     let user = User::of(&clerk.url());
     let mut terminal = chat(&user);
@@ -204,7 +204,7 @@ fn ctrl_c_ends_the_turn_and_the_conversation_goes_on() {
 }
 
 #[test]
-fn a_failed_turn_does_not_end_the_session() {
+fn failed_turn_does_not_end_the_chat() {
     let clerk = Clerk::start("pty-chat-failed", &[]);
     let user = User::of(&clerk.url());
     let mut terminal = Terminal::run(&user, "chat --context-id c-1 --task-id none");
@@ -218,7 +218,7 @@ fn a_failed_turn_does_not_end_the_session() {
 }
 
 #[test]
-fn a_terminal_that_cannot_edit_reads_lines() {
+fn dumb_terminal_chat_reads_plain_lines() {
     let clerk = Clerk::start("pty-chat-dumb", &[]);
     let user = User::of(&clerk.url());
     let mut terminal = Terminal::of(&user, "chat", "dumb");

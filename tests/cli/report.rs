@@ -22,7 +22,7 @@ fn rows(report: &str) -> BTreeMap<&str, Row<'_>> {
 }
 
 #[test]
-fn the_report_names_tests_that_are_there() {
+fn cli_compliance_report_tests_exist_and_sums_match() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let report = fs::read_to_string(root.join("docs/cli-compliance.yaml")).unwrap();
     let rows = rows(&report);

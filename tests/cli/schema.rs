@@ -67,7 +67,7 @@ fn user_of(url: &str, binding: &str) -> User {
 }
 
 #[test]
-fn every_document_is_a_type_of_the_protocol_over_every_binding() {
+fn json_output_matches_a2a_types_over_every_binding() {
     let all = "jsonrpc,http+json,grpc,websocket";
     let (_server, url) = echo(&["--extended-card", "--card", "v1", "--interfaces", all]);
     for binding in all.split(',') {
@@ -76,7 +76,7 @@ fn every_document_is_a_type_of_the_protocol_over_every_binding() {
 }
 
 #[test]
-fn agents_of_0_3_are_shown_in_the_types_of_1_0() {
+fn json_output_of_0_3_agents_uses_1_0_types() {
     let all = "jsonrpc,http+json,grpc,websocket";
     let (_server, url) = echo(&["--extended-card", "--card", "v03", "--interfaces", all]);
     for binding in all.split(',') {
@@ -86,7 +86,7 @@ fn agents_of_0_3_are_shown_in_the_types_of_1_0() {
 }
 
 #[test]
-fn push_configurations_are_types_of_the_protocol() {
+fn push_config_json_output_matches_a2a_types() {
     let config = json!({ "taskId": "t-1", "id": "c-1", "url": "https://h.example/hook" });
     let fake = Fake::start(move |heard, _, url| match heard.rpc() {
         "" => {
@@ -105,7 +105,7 @@ fn push_configurations_are_types_of_the_protocol() {
 }
 
 #[test]
-fn an_error_object_has_four_members_whatever_went_wrong() {
+fn error_object_has_code_message_hint_and_a2a_code() {
     let (_server, url) = echo(&["--no-push"]);
     let user = User::of(&url);
     for (words, code, exit) in [

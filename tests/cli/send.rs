@@ -8,7 +8,7 @@ use crate::{
 };
 
 #[test]
-fn send_just_works() {
+fn send_prints_result_for_every_form_of_agent_reference() {
     let (_server, url) = echo(&[]);
     let said = User::new().ok(&["send", &url, "hello"]);
     assert!(said.err.is_empty(), "{said:?}");
@@ -31,7 +31,7 @@ fn send_just_works() {
 }
 
 #[test]
-fn a_text_comes_through_a_pipe_and_its_answer_goes_on() {
+fn send_reads_stdin_and_quiet_prints_only_the_text() {
     let (_server, url) = echo(&[]);
     let user = User::new();
     for words in [
@@ -56,7 +56,7 @@ fn a_text_comes_through_a_pipe_and_its_answer_goes_on() {
 }
 
 #[test]
-fn one_document_has_the_task_or_the_message() {
+fn send_json_is_one_document_with_task_or_message() {
     let (_server, url) = echo(&[]);
     let user = User::of(&url);
     let task = user.json(&["send", "hello"])["task"].clone();
@@ -71,7 +71,7 @@ fn one_document_has_the_task_or_the_message() {
 }
 
 #[test]
-fn an_agent_without_streams_is_asked_until_the_task_has_ended() {
+fn send_polls_agent_without_streaming_until_task_ends() {
     let clerk = Clerk::start("polled", &["--no-streaming"]);
     let user = User::of(&clerk.url());
     for words in [&["send", "slow"][..], &["send", "slow", "--stream"]] {
@@ -87,7 +87,7 @@ fn an_agent_without_streams_is_asked_until_the_task_has_ended() {
 }
 
 #[test]
-fn async_gives_the_ids_at_once() {
+fn async_send_prints_ids_without_waiting() {
     let clerk = Clerk::start("async", &[]);
     let user = User::of(&clerk.url());
     let task = user.json(&["send", "never", "--async"])["task"].clone();
@@ -103,7 +103,7 @@ fn async_gives_the_ids_at_once() {
 }
 
 #[test]
-fn an_outcome_is_no_failure_and_is_warned_of() {
+fn failed_or_paused_task_exits_zero_with_a_warning() {
     let clerk = Clerk::start("outcomes", &[]);
     let url = clerk.url();
     let user = User::new();
@@ -157,7 +157,7 @@ fn the_printed_command_resumes_the_task() {
 }
 
 #[test]
-fn a_task_that_is_not_there_makes_no_new_one() {
+fn send_to_unknown_or_finished_task_creates_no_task() {
     let (_server, url) = echo(&[]);
     let user = User::of(&url);
     for extra in [&[][..], &["--stream"], &["--async"]] {
@@ -178,7 +178,7 @@ fn a_task_that_is_not_there_makes_no_new_one() {
 }
 
 #[test]
-fn nothing_is_kept_between_two_calls() {
+fn only_the_card_cache_persists_between_calls() {
     let (_server, url) = echo(&[]);
     let user = User::of(&url);
     let first = user.json(&["send", "one"])["task"].clone();
@@ -200,7 +200,7 @@ fn nothing_is_kept_between_two_calls() {
 }
 
 #[test]
-fn a_context_goes_on_with_a_new_task() {
+fn send_with_context_id_creates_new_task_in_context() {
     let (_server, url) = echo(&[]);
     let user = User::of(&url);
     let first = user.json(&["send", "one"])["task"].clone();
@@ -211,7 +211,7 @@ fn a_context_goes_on_with_a_new_task() {
 }
 
 #[test]
-fn parts_come_in_their_order_with_their_types() {
+fn parts_are_sent_in_flag_order_with_media_types() {
     let (_server, url) = echo(&[]);
     let user = User::of(&url);
     user.write("work/a.bin", "bytes");
@@ -269,7 +269,7 @@ fn every_part_of_an_artifact_is_rendered() {
 }
 
 #[test]
-fn every_binding_gives_the_same() {
+fn every_binding_gives_the_same_results_and_errors() {
     let all = "jsonrpc,http+json,grpc,websocket";
     let clerk = Clerk::start("bindings", &["--interfaces", all]);
     let user = User::of(&clerk.url());
@@ -307,7 +307,7 @@ fn every_binding_gives_the_same() {
 }
 
 #[test]
-fn a_dialect_that_is_named_is_spoken() {
+fn send_works_with_each_dialect_flag() {
     let names = ["langsmith", "evo_ai", "a2a_rust", "tutorial", "fasta2a"];
     let mounts = names.map(|name| format!("/m/{name}={name}"));
     let flags: Vec<&str> = mounts.iter().flat_map(|mount| ["--mount", mount]).collect();
@@ -326,7 +326,7 @@ fn a_dialect_that_is_named_is_spoken() {
 }
 
 #[test]
-fn versions_below_1_are_spoken_only_if_they_are_named() {
+fn versions_below_1_0_are_used_only_when_configured() {
     let (_server, url) = echo(&["--card", "v03"]);
     let user = User::of(&url);
     let error = user.failure(&["send", "hello"], "VersionNotSupportedError", 1);
@@ -342,7 +342,7 @@ fn versions_below_1_are_spoken_only_if_they_are_named() {
 }
 
 #[test]
-fn an_unreachable_agent_differs_from_one_without_a_card() {
+fn unreachable_agent_and_missing_card_give_distinct_errors() {
     let user = User::new();
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     for extra in [&[][..], &["--stream"]] {

@@ -43,7 +43,7 @@ fn config_show_lists_stored_tokens_and_cached_cards() {
 }
 
 #[test]
-fn a_local_file_is_found_from_folders_below_it() {
+fn local_env_file_is_found_from_a_subfolder() {
     let user = User::new();
     user.write("work/.env", "A2ACLI_OUTPUT=json\n");
     let mut command = user.command(&["config", "show"]);
@@ -52,7 +52,7 @@ fn a_local_file_is_found_from_folders_below_it() {
 }
 
 #[test]
-fn a_broken_file_is_an_error_with_its_line() {
+fn broken_env_file_error_names_file_and_line() {
     let user = User::new();
     user.write("work/.env", "X=1\nA2ACLI_BEARER=\"open\n");
     let error = user.failure(&["config", "show"], "A2ACLI_ERR_USAGE", 2);
@@ -62,7 +62,7 @@ fn a_broken_file_is_an_error_with_its_line() {
 }
 
 #[test]
-fn secrets_are_masked_and_open_files_with_them_are_named() {
+fn config_show_masks_secrets_and_warns_of_file_mode() {
     let user = User::new().with("A2ACLI_API_KEY", "hidden-1");
     let file = user.write("work/.env", "A2ACLI_BEARER=hidden-2\n");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();

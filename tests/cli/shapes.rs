@@ -22,7 +22,7 @@ fn chunk(text: &str, append: bool) -> Value {
 }
 
 #[test]
-fn a_task_that_cannot_be_read_is_shown_as_its_stream_told_it() {
+fn task_is_assembled_from_stream_if_get_task_fails() {
     for code in [-32601, -32001] {
         let fake = agent(streaming(), move |heard, _| match heard.rpc() {
             "SendStreamingMessage" => stream(&[
@@ -44,7 +44,7 @@ fn a_task_that_cannot_be_read_is_shown_as_its_stream_told_it() {
 }
 
 #[test]
-fn a_task_that_its_stream_left_running_is_not_taken_for_whole() {
+fn unfinished_stream_with_failing_get_task_is_an_error() {
     let fake = agent(streaming(), |heard, _| match heard.rpc() {
         "SendStreamingMessage" => stream(&[event(heard, &json!({ "task": task("WORKING") }))]),
         _ => refused(heard, -32601),
@@ -54,7 +54,7 @@ fn a_task_that_its_stream_left_running_is_not_taken_for_whole() {
 }
 
 #[test]
-fn chat_goes_on_where_a_stream_is_refused_or_fails() {
+fn chat_falls_back_when_streaming_is_refused_or_fails() {
     let done = json!({
         "id": "t-1", "contextId": "c-1", "status": { "state": "TASK_STATE_COMPLETED" },
         "artifacts": [{ "artifactId": "a", "parts": [{ "text": "fine" }] }],
@@ -83,7 +83,7 @@ fn chat_goes_on_where_a_stream_is_refused_or_fails() {
 }
 
 #[test]
-fn json_has_the_shape_of_1_0_whatever_an_agent_of_1_0_says() {
+fn json_output_normalizes_legacy_and_snake_case_shapes() {
     let part = json!({ "kind": "file", "file": { "bytes": "aGk=", "name": "h.txt" } });
     let old = json!({
         "kind": "task", "id": "t-1", "contextId": "c-1", "status": { "state": "completed" },
@@ -129,7 +129,7 @@ fn json_has_the_shape_of_1_0_whatever_an_agent_of_1_0_says() {
 }
 
 #[test]
-fn a_card_with_empty_lists_for_objects_is_called() {
+fn send_accepts_card_with_empty_arrays_for_objects() {
     let fake = Fake::start(|heard, _, url| match heard.method.as_str() {
         "GET" => {
             let mut card: Value = serde_json::from_str(&old_card(url, "0.3.0", false)).unwrap();
@@ -151,7 +151,7 @@ fn a_card_with_empty_lists_for_objects_is_called() {
 }
 
 #[test]
-fn an_error_names_the_cure() {
+fn errors_from_faulty_agents_name_cause_or_cure() {
     let moved = agent(json!({}), |_, _| {
         b"HTTP/1.1 307 Temporary Redirect\r\nLocation: http://127.0.0.2:9/a2a\r\n\
           Content-Length: 0\r\nConnection: close\r\n\r\n"

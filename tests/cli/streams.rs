@@ -29,7 +29,7 @@ fn a_message_is_the_only_event_of_its_stream() {
 }
 
 #[test]
-fn the_last_event_in_text_names_the_task_and_its_state() {
+fn text_stream_ends_with_task_context_and_state() {
     let clerk = Clerk::start("stream-text", &[]);
     let user = User::of(&clerk.url());
     let said = user.ok(&["send", "slow", "--stream"]);
@@ -44,7 +44,7 @@ fn the_last_event_in_text_names_the_task_and_its_state() {
 }
 
 #[test]
-fn an_error_ends_the_stream_as_its_last_line() {
+fn stream_error_is_printed_as_the_last_json_line() {
     let (_server, url) = echo(&[]);
     let user = User::of(&url);
     let said = user.run(&["send", "x", "--task-id", "none", "--stream", "-o", "json"]);
@@ -53,7 +53,7 @@ fn an_error_ends_the_stream_as_its_last_line() {
 }
 
 #[test]
-fn stream_is_never_taken_from_the_environment() {
+fn stream_flag_cannot_be_set_by_environment_or_file() {
     let (_server, url) = echo(&[]);
     let user = User::of(&url).with("A2ACLI_STREAM", "true");
     user.write("work/.env", "A2ACLI_STREAM=true\n");

@@ -31,7 +31,7 @@ fn get_shows_a_task_with_its_artifacts_and_history() {
 }
 
 #[test]
-fn get_waits_if_it_is_told_to() {
+fn get_with_wait_polls_until_task_ends_or_needs_input() {
     let clerk = Clerk::start("wait", &[]);
     let user = User::of(&clerk.url());
     let id = user.ok(&["send", "slow", "--async"]).field("Task").to_owned();
@@ -43,7 +43,7 @@ fn get_waits_if_it_is_told_to() {
 }
 
 #[test]
-fn a_timeout_leaves_the_task_and_says_how_to_find_it() {
+fn timeout_leaves_task_running_and_prints_get_command() {
     let clerk = Clerk::start("timeout", &[]);
     let user = User::of(&clerk.url());
     for extra in [&[][..], &["--transport", "http+json"]] {
@@ -84,7 +84,7 @@ fn cancel_shows_the_resulting_state() {
 }
 
 #[test]
-fn lists_have_filters_and_pages() {
+fn task_list_supports_filters_and_paging() {
     let clerk = Clerk::start("list", &[]);
     let user = User::of(&clerk.url());
     let first = user.json(&["send", "large"])["task"].clone();
@@ -121,7 +121,7 @@ fn lists_have_filters_and_pages() {
 }
 
 #[test]
-fn download_saves_what_an_agent_names_where_the_user_says() {
+fn download_writes_to_dir_and_overwrites_only_by_flag() {
     let clerk = Clerk::start("download", &[]);
     let user = User::of(&clerk.url());
     let id = user.ok(&["send", "files"]).field("Task").to_owned();
@@ -145,7 +145,7 @@ fn download_saves_what_an_agent_names_where_the_user_says() {
 }
 
 #[test]
-fn push_configs_are_not_asked_for_where_the_card_has_none() {
+fn push_config_commands_fail_if_push_is_not_declared() {
     let (_server, url) = echo(&["--no-push"]);
     let user = User::of(&url);
     let words = ["task", "push-config", "create", "t", "--url", "https://h.example/hook"];
@@ -160,7 +160,7 @@ fn push_configs_are_not_asked_for_where_the_card_has_none() {
 }
 
 #[test]
-fn a_flag_sends_webhooks_to_agents_that_declare_none() {
+fn assume_push_sends_webhooks_without_declared_support() {
     let task = json!({
         "id": "t-1", "contextId": "c-1", "status": { "state": "TASK_STATE_COMPLETED" },
     });
@@ -267,7 +267,7 @@ fn push_configs_are_made_read_listed_and_deleted() {
 }
 
 #[test]
-fn a_push_config_has_an_id_where_its_version_wants_one() {
+fn push_config_over_0_3_gets_a_generated_id() {
     let fake = Fake::start(|heard, _, url| match heard.method.as_str() {
         "GET" => {
             let card = json!({

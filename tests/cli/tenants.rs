@@ -60,7 +60,7 @@ fn named(fake: &Fake) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn a_named_tenant_goes_with_every_request_of_every_command() {
+fn every_command_sends_the_tenant_in_every_request() {
     const PUSH: &[&str] = &["task", "push-config"];
     for (words, methods) in [
         // It waits by reading the task.
@@ -100,7 +100,7 @@ fn a_named_tenant_goes_with_every_request_of_every_command() {
 }
 
 #[test]
-fn a_tenant_is_a_setting_like_any_other() {
+fn tenant_is_read_from_environment_and_config_file() {
     let user = User::new().with("A2ACLI_TENANT", "acme");
     let shown = user.ok(&["config", "show"]);
     assert_eq!(shown.field("tenant"), "acme (environment A2ACLI_TENANT)");
@@ -132,7 +132,7 @@ fn of_03(path: &'static str) -> Fake {
 }
 
 #[test]
-fn a_tenant_that_cannot_be_named_is_an_error_with_a_way_out() {
+fn tenant_flag_over_0_3_requires_a_tenant_url() {
     const OLD: [&str; 4] = ["send", "x", "--a2a-version", "0.3"];
     let fake = of_03("/rpc");
     let words = [&OLD[..], &["--tenant", "acme"]].concat();
@@ -155,7 +155,7 @@ fn a_tenant_that_cannot_be_named_is_an_error_with_a_way_out() {
 }
 
 #[test]
-fn a_tenant_without_effect_is_warned_of() {
+fn tenant_flag_without_effect_gives_a_warning() {
     let fake = every_method();
     for words in [&["card", "get"][..], &["card", "lint"], &["card", "verify"]] {
         let words = [words, &["--tenant", "acme"]].concat();

@@ -31,7 +31,7 @@ fn steering() -> Fake {
 }
 
 #[test]
-fn json_steers_no_terminal_and_says_the_same() {
+fn json_output_escapes_control_characters_losslessly() {
     let agent = steering();
     let user = User::of(&agent.url);
     let said = user.ok(&["task", "get", "-o", "json", "--", "--rf"]);
@@ -43,7 +43,7 @@ fn json_steers_no_terminal_and_says_the_same() {
 }
 
 #[test]
-fn a_task_that_is_called_like_a_flag_can_be_gone_on_with() {
+fn next_command_handles_task_id_that_looks_like_a_flag() {
     let agent = steering();
     let user = User::of(&agent.url);
     let said = user.ok(&["send", "hello"]);

@@ -22,7 +22,7 @@ fn serve(user: &User) -> Child {
 }
 
 #[test]
-fn agents_are_served_on_a_socket_with_a_path() {
+fn server_serves_and_removes_its_unix_socket() {
     let user = User::new();
     let path = user.path("work/a.sock");
     // A socket file that a stopped server left is replaced.
@@ -50,7 +50,7 @@ fn agents_are_served_on_a_socket_with_a_path() {
 }
 
 #[test]
-fn the_call_of_the_banner_goes_to_the_socket() {
+fn banner_try_command_works_over_the_unix_socket() {
     let user = User::new();
     let mut server = user.command(&["serve", "--listen", "unix:a.sock"]).spawn().unwrap();
     let mut lines = BufReader::new(server.stdout.as_mut().unwrap()).lines().map(Result::unwrap);
@@ -105,7 +105,7 @@ fn a_path_in_use_is_refused_and_unchanged() {
 
 /// A socket that replaced it belongs to another server.
 #[test]
-fn a_server_that_ends_removes_its_own_socket_alone() {
+fn shutdown_does_not_remove_another_servers_socket() {
     let user = User::new();
     let path = user.path("work/a.sock");
     let mut server = serve(&user);

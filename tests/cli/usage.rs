@@ -58,7 +58,7 @@ fn every_command_has_a_help_with_its_defaults() {
 }
 
 #[test]
-fn every_canonical_flag_is_taken() {
+fn every_canonical_flag_is_accepted() {
     let user = User::new();
     let words = [
         "config",
@@ -106,7 +106,7 @@ fn every_canonical_flag_is_taken() {
 }
 
 #[test]
-fn wrong_words_are_a_usage_error_in_both_formats() {
+fn invalid_arguments_give_a_usage_error_in_both_formats() {
     let user = User::new();
     for (words, said) in [
         (&["send", "--nope"][..], "unknown flag --nope"),
@@ -171,7 +171,7 @@ fn wrong_words_are_a_usage_error_in_both_formats() {
 }
 
 #[test]
-fn nothing_is_sent_for_a_flag_that_means_nothing() {
+fn invalid_flags_fail_before_any_request_is_sent() {
     let fake = Fake::start(|_, _, _| status("500 No", "text/plain", "no"));
     let user = User::of(&fake.url);
     for (words, said) in [
@@ -208,7 +208,7 @@ fn a_misspelled_command_gets_a_suggestion() {
 }
 
 #[test]
-fn help_of_dead_letters_names_the_source_and_the_timeout() {
+fn dead_letter_help_names_admin_timeout_and_reasons() {
     let user = User::new();
     for command in ["list", "show", "replay", "drop"] {
         let help = user.ok(&["push", "dead", command, "--help"]).out;
@@ -222,7 +222,7 @@ fn help_of_dead_letters_names_the_source_and_the_timeout() {
 }
 
 #[test]
-fn the_short_help_has_what_its_command_needs_first() {
+fn short_help_lists_only_the_main_flags_of_a_command() {
     let user = User::new();
     let short = |words: &[&str]| user.ok(&[words, &["-h"]].concat()).out;
     for words in [&["send"][..], &["task", "get"], &["card", "get"], &["auth", "login"]] {
@@ -244,7 +244,7 @@ fn the_short_help_has_what_its_command_needs_first() {
 }
 
 #[test]
-fn a_lone_word_beside_parts_is_the_agent() {
+fn lone_word_with_parts_is_the_agent_if_none_is_set() {
     let (_server, url) = echo(&[]);
     let said = User::new().ok(&["send", &url, "--text", "hello"]);
     assert_eq!(said.block("Text"), "hello");
@@ -254,7 +254,7 @@ fn a_lone_word_beside_parts_is_the_agent() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_failed_write_is_an_error() {
+fn failed_write_to_stdout_exits_with_an_error() {
     let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
     let status = |out: std::process::Stdio| {
         User::new().command(&["config", "show"]).stdout(out).status().unwrap().code()
@@ -264,7 +264,7 @@ fn a_failed_write_is_an_error() {
 }
 
 #[test]
-fn a_command_without_an_agent_shows_both_forms() {
+fn missing_agent_hint_shows_flag_and_positional_form() {
     let error = User::new().failure(&["send", "hello"], "A2ACLI_ERR_USAGE", 2);
     let hint = error["hint"].as_str().unwrap();
     assert!(

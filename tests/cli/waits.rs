@@ -13,7 +13,7 @@ fn task(state: &str) -> Value {
 }
 
 #[test]
-fn an_unspecified_state_is_waited_through() {
+fn send_keeps_polling_while_state_is_unspecified() {
     let fake = Fake::start(|heard, number, url| match heard.rpc() {
         "" => ok("application/json", &card(url, &json!({}))),
         "SendMessage" => heard.result(&json!({ "task": task("UNSPECIFIED") })),
@@ -27,7 +27,7 @@ fn an_unspecified_state_is_waited_through() {
 }
 
 #[test]
-fn a_stream_that_breaks_is_followed_by_asking() {
+fn send_polls_if_a_broken_stream_cannot_be_resumed() {
     let fake = Fake::start(|heard, number, url| {
         let streams = json!({ "capabilities": { "streaming": true } });
         match heard.rpc() {
@@ -47,7 +47,7 @@ fn a_stream_that_breaks_is_followed_by_asking() {
 }
 
 #[test]
-fn a_wait_for_a_busy_agent_is_reported() {
+fn retry_after_429_is_reported_on_stderr() {
     let fake = Fake::start(|heard, number, url| match heard.rpc() {
         "" => ok("application/json", &card(url, &json!({}))),
         _ if number < 2 => b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\n\
@@ -83,7 +83,7 @@ fn a_stream_that_breaks_is_resumed() {
 }
 
 #[test]
-fn poll_interval_holds_from_the_first_pause() {
+fn poll_interval_applies_from_the_first_pause() {
     let fake = Fake::start(|heard, _, url| match heard.rpc() {
         "" => ok("application/json", &card(url, &json!({}))),
         _ => heard.result(&task("WORKING")),
@@ -94,7 +94,7 @@ fn poll_interval_holds_from_the_first_pause() {
 }
 
 #[test]
-fn not_to_wait_is_said_by_wait_as_well() {
+fn wait_false_flag_or_variable_disables_waiting() {
     let clerk = Clerk::start("wait-false", &[]);
     let user = User::of(&clerk.url());
     for words in [&["send", "never", "--wait=false"][..], &["send", "never", "--async"]] {

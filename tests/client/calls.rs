@@ -57,7 +57,7 @@ fn send(message: &MessageBuf, mode: SendMode) -> Send<'_> {
 }
 
 #[test]
-fn a_send_says_in_each_generation_how_it_is_to_be_answered() {
+fn send_is_encoded_for_each_generation_and_binding() {
     let message = MessageBuf::user(&PartsBuf::new().text("hi")).id("m");
     let call = OutgoingCall::Send(send(&message, SendMode::Wait));
     let ids = r#""contextId":"c","taskId":"t","#;
@@ -107,7 +107,7 @@ fn a_send_says_in_each_generation_how_it_is_to_be_answered() {
 }
 
 #[test]
-fn operations_on_tasks_are_methods_or_paths() {
+fn task_operations_are_encoded_as_rpc_methods_or_paths() {
     let get =
         OutgoingCall::Get(Get {
             id: raw("a:b é"), context_id: None, history: Some(2), wait: None
@@ -152,7 +152,7 @@ fn operations_on_tasks_are_methods_or_paths() {
 }
 
 #[test]
-fn push_configurations_are_set_and_asked_for_in_each_generation() {
+fn push_config_calls_are_encoded_for_each_generation() {
     let config = PushConfigBuf::new("https://h").task_id("t").id("c").bearer("s");
     let set = OutgoingCall::Push(PushCall::Set(config.view()));
     let old =
@@ -208,7 +208,7 @@ fn push_configurations_are_set_and_asked_for_in_each_generation() {
 }
 
 #[test]
-fn a_tenant_is_a_member_or_the_first_segments_of_a_path() {
+fn tenant_is_encoded_as_rpc_member_or_path_prefix() {
     let card = OutgoingCall::ExtendedCard;
     let of = |binding, dialect| Format::of_dialect(binding, V1, dialect).unwrap();
     assert_eq!(

@@ -65,7 +65,7 @@ fn gzip_and_deflate_are_decoded() {
 }
 
 #[test]
-fn a_bomb_is_defused() {
+fn decompression_bomb_is_rejected() {
     let ratio = Err(TransportError::TooLarge("decoded_ratio_max"));
     assert_eq!(read("Content-Encoding: gzip", gzip(&vec![0; 100_000_000])), ratio);
     assert_eq!(read("Content-Encoding: deflate", deflate(&vec![0; 10_000_000])), ratio);
@@ -108,7 +108,7 @@ fn content_that_does_not_match_its_coding_is_an_error() {
 }
 
 #[test]
-fn events_are_decoded_as_they_come() {
+fn gzip_events_are_decoded_as_they_arrive() {
     let (next, go) = mpsc::channel::<()>();
     let go = Arc::new(Mutex::new(go));
     let server = RawServer::new(move |_, mut stream| {
@@ -142,7 +142,7 @@ fn events_are_decoded_as_they_come() {
 }
 
 #[test]
-fn decoded_content_keeps_to_its_room_too() {
+fn decoded_read_never_exceeds_the_requested_size() {
     let content = text(300_000);
     let server = server("Content-Encoding: gzip", gzip(content.as_bytes()));
     run(async {

@@ -74,7 +74,7 @@ fn said(before: &[String], after: &[String]) -> (Vec<String>, usize) {
 }
 
 #[test]
-fn a_server_that_goes_on_where_it_was_is_believed() {
+fn resume_with_next_event_number_continues_without_gap() {
     let before = [task(1), text(2, "one"), text(3, "two")];
     for after in [
         vec![text(4, "three"), done(5)],
@@ -88,7 +88,7 @@ fn a_server_that_goes_on_where_it_was_is_believed() {
 }
 
 #[test]
-fn a_server_that_leaves_out_numbers_may_do_so_after_a_break() {
+fn resume_by_server_with_sparse_numbers_reports_no_gap() {
     let before = [task(10), text(20, "one"), text(35, "two")];
     let (words, asked) = said(&before, &[text(50, "three"), done(70)]);
     assert_eq!(words, ["working", "one", "two", "three", "completed"]);
@@ -96,7 +96,7 @@ fn a_server_that_leaves_out_numbers_may_do_so_after_a_break() {
 }
 
 #[test]
-fn numbers_that_were_left_out_by_a_break_alone_are_a_gap() {
+fn number_jump_only_after_a_break_is_reported_as_gap() {
     let before = [task(1), text(2, "one"), text(3, "two")];
     let (words, asked) = said(&before, &[text(9, "three"), done(10)]);
     assert_eq!(words, ["working", "one", "two", "gap true", "lost", "three", "completed"]);
@@ -104,7 +104,7 @@ fn numbers_that_were_left_out_by_a_break_alone_are_a_gap() {
 }
 
 #[test]
-fn a_server_that_counts_anew_loses_nothing() {
+fn restarted_event_numbers_report_gap_and_read_the_task() {
     let before = [task(1), text(2, "one"), text(3, "two")];
     for first in [0, 1, 2] {
         let after = [text(first, "three"), text(first + 1, "four"), done(first + 2)];
@@ -116,7 +116,7 @@ fn a_server_that_counts_anew_loses_nothing() {
 }
 
 #[test]
-fn a_server_that_says_all_over_again_from_its_task_on_says_so() {
+fn replay_from_the_task_is_reported_as_repeating_gap() {
     let before = [task(1), text(2, "one"), text(3, "two")];
     let (words, asked) = said(&before, &[&before[..], &[done(4)]].concat());
     assert_eq!(words, ["working", "one", "two", "gap true", "one", "two", "completed"]);
@@ -124,7 +124,7 @@ fn a_server_that_says_all_over_again_from_its_task_on_says_so() {
 }
 
 #[test]
-fn restarted_numbers_after_an_unnumbered_task_lose_nothing() {
+fn restarted_numbers_after_unnumbered_task_report_a_gap() {
     let before = [task(1), text(2, "one"), text(3, "two")];
     let unnumbered = task(0).split_off("id: 0\n".len());
     let (words, asked) = said(&before, &[unnumbered, text(1, "three"), done(2)]);
@@ -135,7 +135,7 @@ fn restarted_numbers_after_an_unnumbered_task_lose_nothing() {
 /// Like a2a-protocol-server 0.15: a subscription begins with the task, without a number, and then
 /// sends all events after the requested one, whether or not the task contains them.
 #[test]
-fn a_server_that_does_not_count_its_task_repeats_nothing() {
+fn resume_with_unnumbered_task_repeats_no_events() {
     let unnumbered = |task: &str| format!("data: {{\"task\":{task}}}\n\n");
     let message = r#"{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"hm"}]}"#;
     let status = &format!(r#"{{"state":"TASK_STATE_WORKING","message":{message}}}"#);

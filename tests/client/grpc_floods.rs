@@ -61,7 +61,7 @@ fn head(stream: u32) -> Vec<u8> {
 }
 
 #[test]
-fn frames_that_carry_nothing_end_a_call() {
+fn empty_frame_flood_ends_the_call_with_an_error() {
     let all: [Flood; 7] = [
         ("PING", |_| frame(PING, 0, 0, &[7; 8])),
         ("SETTINGS", |_| frame(SETTINGS, 0, 0, &[])),
@@ -83,7 +83,7 @@ fn frames_that_carry_nothing_end_a_call() {
 }
 
 #[test]
-fn fields_without_end_end_a_call() {
+fn endless_header_fields_end_the_call_with_an_error() {
     let is_http2 = |error: &TransportError| matches!(error, TransportError::Http2(_));
     let continued = |id| frame(CONTINUATION, 0, id, &block(&[("x", "y")]));
     // In the head, and in the trailers.

@@ -95,7 +95,7 @@ fn a_read_is_retried_after_the_servers_delay() {
 }
 
 #[test]
-fn a_send_is_made_again_only_where_it_cannot_be_done_twice() {
+fn send_is_retried_only_with_retry_info_or_idempotency() {
     for code in [UNAVAILABLE, EXHAUSTED] {
         for (seconds, is_idempotent) in
             [(None, false), (None, true), (Some(1), false), (Some(1), true)]
@@ -114,7 +114,7 @@ fn a_send_is_made_again_only_where_it_cannot_be_done_twice() {
 }
 
 #[test]
-fn a_stream_is_opened_after_the_servers_delay() {
+fn stream_open_is_retried_after_the_servers_delay() {
     for is_late in [false, true] {
         let client = numbered(false, move |number, request| match number {
             1 => refused(EXHAUSTED, Some(1), is_late),
@@ -133,7 +133,7 @@ fn a_stream_is_opened_after_the_servers_delay() {
 }
 
 #[test]
-fn a_stream_that_a_gateway_gives_up_is_taken_up_again() {
+fn stream_ended_by_unavailable_status_is_resumed() {
     const COMPLETED: u8 = 3;
     for seconds in [None, Some(7)] {
         let client = numbered(false, move |number, _| match number {

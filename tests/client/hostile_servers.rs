@@ -44,7 +44,7 @@ fn redirected(from: &str, to: &'static str) -> (Vec<String>, Option<ClientErrorK
 
 /// Over plain http, any machine on the path can answer.
 #[test]
-fn a_redirect_to_another_origin_takes_no_credentials_there() {
+fn card_redirect_to_another_host_sends_no_credentials() {
     for from in ["http://agent.test", "https://agent.test"] {
         let (asked, error) = redirected(from, "https://evil.test");
         let refused =
@@ -58,7 +58,7 @@ fn a_redirect_to_another_origin_takes_no_credentials_there() {
 }
 
 #[test]
-fn the_query_of_an_interface_stays_behind_the_path() {
+fn interface_query_is_appended_after_the_method_path() {
     let transport = Scripted::new(|_| Reply::json(MESSAGE));
     let client = client(transport, "HTTP+JSON", "http://agent.test/a/?key=1");
     settled(client.send(&SendRequest::text("hello"))).unwrap();
@@ -75,7 +75,7 @@ fn the_query_of_an_interface_stays_behind_the_path() {
 
 /// Bytes that yield no content, such as an endless coding, do not extend the time.
 #[test]
-fn a_body_that_never_goes_on_has_the_time_of_its_call() {
+fn stalled_body_times_out_with_the_call() {
     let transport = Scripted::new(|_| {
         let mut reply = Reply::json("{");
         reply.pieces.push_back(Piece::Silence);
@@ -90,7 +90,7 @@ fn a_body_that_never_goes_on_has_the_time_of_its_call() {
 }
 
 #[test]
-fn a_session_that_its_server_has_left_is_not_called_over() {
+fn websocket_closed_by_server_is_not_reused() {
     let opened = AtomicU64::new(0);
     let transport = Scripted::new(move |request| {
         // Each session answers one call, and then closes.
@@ -104,7 +104,7 @@ fn a_session_that_its_server_has_left_is_not_called_over() {
 }
 
 #[test]
-fn a_session_that_says_nothing_is_not_waited_for() {
+fn silent_websocket_stream_ends_with_an_error() {
     let transport = Scripted::new(|request| {
         let first = vec![result(1, TASK), Piece::Silence];
         Reply::socket(request, vec![first, Vec::new()])
@@ -119,7 +119,7 @@ fn a_session_that_says_nothing_is_not_waited_for() {
 
 /// The client stops following a server that repeats itself and breaks off, over and over.
 #[test]
-fn repeated_events_are_not_progress() {
+fn stream_that_only_repeats_events_is_abandoned() {
     const FIELDS: &[(&str, &str)] = &[("content-type", "text/event-stream")];
     const UPDATE: &str = r#"{"statusUpdate":{"taskId":"t","contextId":"c",
         "status":{"state":"TASK_STATE_WORKING"}}}"#;
@@ -203,7 +203,7 @@ fn followed(client: &Client<Scripted>) -> (Option<TaskState>, usize, usize) {
 
 /// Each subscription succeeds, and sends nothing new: the client polls the task until it has ended.
 #[test]
-fn a_stream_that_is_cut_over_and_over_is_polled() {
+fn repeatedly_cut_stream_falls_back_to_polling() {
     let reads = AtomicU64::new(0);
     let transport = Scripted::new(move |request| match request.target {
         "/tasks/t" if reads.fetch_add(1, Relaxed) == 20 => Reply::json(COMPLETED),
@@ -217,7 +217,7 @@ fn a_stream_that_is_cut_over_and_over_is_polled() {
 }
 
 #[test]
-fn a_subscription_that_lasts_is_taken_up_as_often_as_it_is_cut() {
+fn long_lived_subscription_is_resumed_after_every_cut() {
     let (subscribed, clock) = (AtomicU64::new(0), Arc::new(AtomicU64::new(1)));
     let time = Arc::clone(&clock);
     let transport = Scripted::with_clock(&clock, move |request| match request.target {
@@ -236,7 +236,7 @@ fn a_subscription_that_lasts_is_taken_up_as_often_as_it_is_cut() {
 }
 
 #[test]
-fn a_task_that_can_be_neither_followed_nor_read_is_given_up() {
+fn cut_stream_with_unreadable_task_reports_lost_connection() {
     let transport = Scripted::new(|request| match request.target {
         "/tasks/t" => Reply::of(502, &[], ""),
         _ => cut_behind(TASK),
@@ -267,7 +267,7 @@ fn artifacts(count: usize) -> (String, String) {
 }
 
 #[test]
-fn as_many_artifacts_are_remembered_as_a_task_may_have() {
+fn resumed_stream_over_artifacts_max_is_rejected() {
     let followed = |artifacts_max: usize| {
         let transport = Scripted::new(|request| {
             let (events, whole) = artifacts(20);
@@ -299,7 +299,7 @@ fn as_many_artifacts_are_remembered_as_a_task_may_have() {
 }
 
 #[test]
-fn a_card_is_read_within_the_limit_that_it_came_within() {
+fn card_larger_than_card_bytes_max_is_rejected() {
     let description = "x".repeat(2 << 20);
     let json = card("HTTP+JSON", "http://agent.test").replacen(
         '{',
@@ -321,7 +321,7 @@ fn a_card_is_read_within_the_limit_that_it_came_within() {
 
 /// A card's validator could identify the client to another server.
 #[test]
-fn the_validators_of_a_card_stay_at_its_origin() {
+fn card_validators_are_not_sent_to_another_origin() {
     let json = card("HTTP+JSON", "http://agent.test");
     let asked = AtomicU64::new(0);
     let transport = Scripted::new(move |request| {

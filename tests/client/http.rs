@@ -31,7 +31,7 @@ fn own_url(server: &Running, path: &str) -> String {
 }
 
 #[test]
-fn our_own_server_is_called_over_one_connection() {
+fn client_reads_card_and_calls_own_server() {
     let server = server();
     run(async {
         let client = client();
@@ -62,7 +62,7 @@ fn answering(answer: &'static [u8]) -> RawServer {
 }
 
 #[test]
-fn a_connection_is_used_again_once_its_response_was_read() {
+fn connection_is_reused_once_its_response_is_read() {
     let server = answering(OK);
     run(async {
         let client = client();
@@ -85,7 +85,7 @@ fn a_connection_is_used_again_once_its_response_was_read() {
 }
 
 #[test]
-fn a_response_without_content_gives_its_connection_back_unread() {
+fn connection_of_204_response_is_reused_without_a_read() {
     let server = answering(b"HTTP/1.1 204 No Content\r\n\r\n");
     run(async {
         let client = client();
@@ -97,7 +97,7 @@ fn a_response_without_content_gives_its_connection_back_unread() {
 }
 
 #[test]
-fn a_server_that_closes_after_each_answer_is_no_error() {
+fn server_closing_after_each_response_causes_no_error() {
     let server = RawServer::saying(OK, drop);
     run(async {
         let client = client();
@@ -152,7 +152,7 @@ fn a_dead_pooled_connection_retries_only_repeatable_requests() {
 
 /// Chunk framing takes room as well; the content is still complete.
 #[test]
-fn content_is_whole_however_little_room_there_is() {
+fn chunked_content_is_complete_for_any_read_size() {
     let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
         1;x=y\r\na\r\n00002\r\nbc\r\n3\r\ndef\r\n0\r\nX: y\r\n\r\n";
     let server = RawServer::new(move |_, mut stream| {
@@ -204,7 +204,7 @@ fn unsolicited_bytes_close_a_pooled_connection() {
 }
 
 #[test]
-fn an_answer_before_the_request_is_whole_is_heard() {
+fn response_before_end_of_request_is_returned() {
     // The server only ever reads the head, and answers; the client sends more than all buffers
     // hold. Some systems let a buffer grow to this size.
     let open = Mutex::new(Vec::new());
@@ -227,7 +227,7 @@ fn an_answer_before_the_request_is_whole_is_heard() {
 }
 
 #[test]
-fn content_of_any_size_goes_out_whole() {
+fn request_content_of_any_size_is_sent_completely() {
     let server = RawServer::new(|_, mut stream| {
         while let Some(request) = read_request(&mut stream) {
             let body = request.split_once("\r\n\r\n").unwrap().1;
@@ -249,7 +249,7 @@ fn content_of_any_size_goes_out_whole() {
 }
 
 #[test]
-fn content_of_any_size_and_cut_comes_in_whole() {
+fn chunked_response_of_any_chunk_size_is_read_completely() {
     let server = RawServer::new(|_, mut stream| {
         read_request(&mut stream).unwrap();
         stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
@@ -279,7 +279,7 @@ fn content_of_any_size_and_cut_comes_in_whole() {
 }
 
 #[test]
-fn an_upgraded_connection_is_bytes() {
+fn upgraded_connection_carries_raw_bytes() {
     let server = RawServer::new(|_, mut stream| {
         let head = read_head(&mut stream).unwrap();
         assert!(head.contains("Upgrade: test\r\n"), "{head}");
@@ -307,7 +307,7 @@ fn an_upgraded_connection_is_bytes() {
 }
 
 #[test]
-fn every_wait_has_its_end() {
+fn response_head_and_body_waits_time_out() {
     let silent = RawServer::new(|_, stream| hold(stream));
     let half = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";
     let stalls = RawServer::saying(half, hold);
@@ -328,7 +328,7 @@ fn every_wait_has_its_end() {
 }
 
 #[test]
-fn a_connection_that_is_idle_for_long_is_closed() {
+fn idle_connection_is_closed_after_pool_idle_ms() {
     let (sender, closed) = mpsc::channel();
     let server = RawServer::new(move |_, mut stream| {
         while read_request(&mut stream).is_some() {
@@ -347,7 +347,7 @@ fn a_connection_that_is_idle_for_long_is_closed() {
 }
 
 #[test]
-fn no_more_connections_are_kept_than_allowed() {
+fn pool_retains_at_most_pool_per_origin_max_connections() {
     let server = answering(OK);
     run(async {
         let client = client_with(|options| options.limits.pool_per_origin_max = 1);
@@ -362,7 +362,7 @@ fn no_more_connections_are_kept_than_allowed() {
 }
 
 #[test]
-fn time_goes_on_and_bits_differ() {
+fn client_clock_advances_and_random_values_differ() {
     run(async {
         let client = client();
         let began = client.now();
@@ -374,7 +374,7 @@ fn time_goes_on_and_bits_differ() {
 }
 
 #[test]
-fn a_list_of_extensions_may_be_spread_over_several_fields() {
+fn activated_extensions_are_read_from_repeated_fields() {
     const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 72\r\nA2A-Extensions: https://a, \
         https://b\r\nX: y\r\na2a-extensions: https://c\r\n\r\n\
         {\"message\":{\"messageId\":\"m\",\"role\":\"ROLE_AGENT\",\"parts\":[{\"text\":\"x\"}]}}";

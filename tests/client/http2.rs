@@ -117,7 +117,7 @@ fn requests_at_the_same_time_share_one_connection() {
 }
 
 #[test]
-fn trailers_are_fields_once_the_content_was_read() {
+fn trailers_are_available_after_the_content_is_read() {
     run(async {
         let (addr, _) = server(h2::server::Builder::new(), 0, |_, request, respond| {
             assert_eq!(request.uri().path_and_query().unwrap(), "/a?b=c");
@@ -208,7 +208,7 @@ fn repeatable_requests_are_retried_once_on_a_closed_connection() {
 }
 
 #[test]
-fn a_server_that_goes_is_called_over_a_new_connection() {
+fn request_after_goaway_opens_a_new_connection() {
     run(async {
         let (addr, connections) = server(h2::server::Builder::new(), 1, ok).await;
         let client = client();
@@ -222,7 +222,7 @@ fn a_server_that_goes_is_called_over_a_new_connection() {
 }
 
 #[test]
-fn content_is_larger_than_every_window() {
+fn content_larger_than_every_window_is_transferred() {
     run(async {
         let (addr, _) = server(h2::server::Builder::new(), 0, |_, request, mut respond| {
             tokio::spawn(async move {
@@ -245,7 +245,7 @@ fn content_is_larger_than_every_window() {
 }
 
 #[test]
-fn every_wait_over_http2_has_its_end() {
+fn http2_response_head_and_body_waits_time_out() {
     run(async {
         let (addr, _) = server(h2::server::Builder::new(), 0, |number, _, mut respond| {
             tokio::spawn(async move {
@@ -266,7 +266,7 @@ fn every_wait_over_http2_has_its_end() {
 }
 
 #[test]
-fn a_server_of_http1_alone_is_an_error_in_time() {
+fn http1_only_server_is_reported_as_lacking_http2() {
     let answer = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
     let server = RawServer::saying(answer, hold);
     run(async {
@@ -279,7 +279,7 @@ fn a_server_of_http1_alone_is_an_error_in_time() {
 }
 
 #[test]
-fn a_server_that_accepts_no_stream_times_out() {
+fn request_times_out_if_server_allows_no_streams() {
     run(async {
         let mut builder = h2::server::Builder::new();
         builder.max_concurrent_streams(0);
@@ -311,7 +311,7 @@ fn flooded(first: Vec<u8>, again: Vec<u8>) -> TransportError {
 }
 
 #[test]
-fn a_flood_of_frames_is_an_error_by_name() {
+fn frame_flood_gives_a_named_error() {
     let named = |error: &TransportError| match error {
         TransportError::Http2(why) => why.contains("too many empty frames"),
         _ => false,
@@ -346,7 +346,7 @@ fn a_flood_of_frames_is_an_error_by_name() {
 }
 
 #[test]
-fn too_many_fields_are_refused() {
+fn response_with_too_many_fields_is_rejected() {
     run(async {
         let (addr, _) = server(h2::server::Builder::new(), 0, |_, _, mut respond| {
             let mut head = Response::new(());

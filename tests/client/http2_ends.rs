@@ -80,7 +80,7 @@ fn idle_client() -> HttpClient {
 }
 
 #[test]
-fn one_that_is_idle_for_long_is_closed() {
+fn idle_connection_is_closed() {
     let (server, ended) = server(|_, id, stream| ok(stream, id));
     run(async {
         let client = idle_client();
@@ -93,7 +93,7 @@ fn one_that_is_idle_for_long_is_closed() {
 }
 
 #[test]
-fn one_with_a_request_under_way_is_not_idle() {
+fn connection_with_request_in_flight_is_not_idle() {
     let (server, ended) = server(|_, id, stream| match id {
         1 => says(stream, 1, 0),
         _ => {
@@ -115,7 +115,7 @@ fn one_with_a_request_under_way_is_not_idle() {
 }
 
 #[test]
-fn a_silent_connection_keeps_its_requests_and_gets_no_new_one() {
+fn silent_connection_finishes_requests_but_takes_no_new_ones() {
     let first: Arc<Mutex<Option<TcpStream>>> = Arc::default();
     let (sender, came) = mpsc::channel();
     let (server, ended) = server(move |number, id, stream| match (number, id) {
@@ -152,7 +152,7 @@ fn a_silent_connection_keeps_its_requests_and_gets_no_new_one() {
 }
 
 #[test]
-fn one_that_is_silent_within_content_takes_no_other_request() {
+fn connection_silent_within_content_takes_no_new_request() {
     let (server, _ended) = server(|number, id, stream| match number {
         0 => says(stream, id, 0),
         _ => ok(stream, id),

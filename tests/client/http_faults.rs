@@ -34,7 +34,7 @@ fn each_http_fault_gives_a_named_error() {
 }
 
 #[test]
-fn endless_responses_are_cut() {
+fn endless_response_is_rejected_at_its_limit() {
     let endless = |first: &'static [u8], again: &'static [u8]| {
         RawServer::new(move |_, mut stream| {
             read_head(&mut stream);
@@ -66,7 +66,7 @@ fn endless_responses_are_cut() {
 }
 
 #[test]
-fn bytes_that_trickle_have_no_more_time_than_others() {
+fn trickling_response_head_times_out() {
     let server = RawServer::new(|_, mut stream| {
         read_head(&mut stream);
         for byte in b"HTTP/1.1 200 OK\r\nX-Slow: ".iter().chain(std::iter::repeat(&b'y')) {

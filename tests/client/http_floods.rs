@@ -54,7 +54,7 @@ fn assert_ends(server: &RawServer, limit: &'static str) {
 }
 
 #[test]
-fn a_head_without_an_end_is_cut() {
+fn endless_response_head_is_rejected_at_its_limit() {
     for status in ["200 OK", "101 Switching Protocols", "503 Service Unavailable"] {
         for (first, again, limit) in [
             ("X: ", &b"y"[..], "response_head_bytes_max"),
@@ -73,7 +73,7 @@ fn a_head_without_an_end_is_cut() {
 
 /// The upgrade to WebSocket gets the same answer: a response other than 101 is read as an error.
 #[test]
-fn a_bomb_of_gzip_is_defused() {
+fn gzip_bomb_is_rejected_over_each_binding() {
     let bomb = gzip(&vec![b'\n'; 10_000_000]);
     for media_type in ["application/json", "text/event-stream"] {
         let head = format!(

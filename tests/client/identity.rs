@@ -35,7 +35,7 @@ fn said(client: &Client<Scripted>) -> (Result<(), ClientError>, String) {
 }
 
 #[test]
-fn authentication_fields_follow_the_rules_of_credentials() {
+fn authentication_fields_go_only_to_allowed_origins() {
     const NAMES: [&str; 4] = ["Authorization", "Cookie", "X-API-Key", "x-auth-token"];
     let elsewhere = [
         ("https://evil.test", CredentialsError::OtherOrigin as fn(_) -> _),
@@ -72,7 +72,7 @@ fn authentication_fields_follow_the_rules_of_credentials() {
 }
 
 #[test]
-fn a_field_in_which_the_card_wants_a_key_is_one() {
+fn api_key_field_of_the_card_is_treated_as_credential() {
     let card = r#"{"name":"A","supportedInterfaces":[{"url":"https://evil.test","protocolBinding":
         "HTTP+JSON","protocolVersion":"1.0"}],"securitySchemes":{"k":{"apiKeySecurityScheme":
         {"location":"header","name":"x-tenant"}}}}"#;
@@ -116,7 +116,7 @@ fn asked_of(client: &Client<Scripted>, origin: &str) -> usize {
 }
 
 #[test]
-fn a_refusal_costs_the_token_that_was_refused_and_no_other() {
+fn refused_token_that_expires_is_renewed_only_once() {
     let (fetched, clock) = (AtomicU64::new(0), Arc::new(AtomicU64::new(1)));
     let time = Arc::clone(&clock);
     let transport = Scripted::with_clock(&clock, move |request| {
@@ -290,7 +290,7 @@ fn a_token_refused_at_a_resumption_is_renewed_once() {
 }
 
 #[test]
-fn a_field_of_the_callers_own_takes_the_place_of_a_credential() {
+fn callers_own_field_replaces_a_credential() {
     let key = r#""x":{"apiKeySecurityScheme":{"location":"header","name":"X-Key"}}"#;
     let bearer = r#""b":{"httpAuthSecurityScheme":{"scheme":"bearer"}}"#;
     let oauth_scheme = r#""o":{"oauth2SecurityScheme":{"flows":{"clientCredentials":{}}}}"#;
@@ -339,7 +339,7 @@ fn an_answer_about_another_task_is_an_error() {
 }
 
 #[test]
-fn a_task_of_langsmith_may_have_its_conversation_before_its_id() {
+fn langsmith_task_id_may_have_a_context_prefix() {
     let transport = Scripted::new(|request| {
         let id = rpc_id(request);
         let task = r#"{"kind":"task","id":"t-2","contextId":"c","status":{"state":"working"}}"#;
@@ -357,7 +357,7 @@ fn a_task_of_langsmith_may_have_its_conversation_before_its_id() {
 }
 
 #[test]
-fn a_message_for_a_task_is_not_answered_with_another() {
+fn send_to_a_task_rejects_response_of_another_task() {
     let of = |said: &'static str| {
         let transport = Scripted::new(move |request| match request.target.ends_with(":send") {
             true => Reply::json(said),
@@ -409,7 +409,7 @@ fn a_message_for_a_task_is_not_answered_with_another() {
 
 /// Whether the message was accepted is unknown: the task that it names may not contain it.
 #[test]
-fn a_stream_that_ends_before_its_first_event_is_lost() {
+fn stream_without_events_gives_stream_lost_error() {
     let transport = Scripted::new(|_| Reply::of(200, &[("content-type", "text/event-stream")], ""));
     let client = client(transport, "HTTP+JSON", "https://agent.test");
     let request = SendRequest::text("more").task_id("t");
@@ -432,7 +432,7 @@ fn an_endless_token_answer_times_out() {
 }
 
 #[test]
-fn a_secret_that_the_authorization_server_repeats_is_not_shown() {
+fn secret_in_authorization_server_error_is_redacted() {
     for repeated in ["hidden-secret", "hidden-refresh"] {
         let transport = Scripted::new(move |_| {
             let said = format!(r#"{{"error":"x {repeated}","error_description":"{repeated}!"}}"#);
@@ -454,7 +454,7 @@ fn answering(request: &HttpRequest<'_>, first: u64) -> Reply {
 }
 
 #[test]
-fn a_session_is_not_reused_with_other_credentials() {
+fn websocket_is_not_reused_with_other_credentials() {
     let (fetched, opened) = (AtomicU64::new(0), AtomicU64::new(0));
     let clock = Arc::new(AtomicU64::new(1));
     let transport = Scripted::with_clock(&clock, move |request| match is_for_token(request) {
@@ -476,7 +476,7 @@ fn a_session_is_not_reused_with_other_credentials() {
 }
 
 #[test]
-fn a_session_is_kept_no_longer_than_any_connection() {
+fn idle_websocket_is_not_reused_after_pool_idle_ms() {
     let (opened, clock) = (AtomicU64::new(0), Arc::new(AtomicU64::new(1)));
     let transport = Scripted::with_clock(&clock, move |request| {
         answering(request, opened.fetch_add(2, Relaxed) + 1)
@@ -532,7 +532,7 @@ fn a_dead_server_is_reported_within_10_s() {
 }
 
 #[test]
-fn the_next_interface_is_never_less_safe() {
+fn interface_fallback_keeps_tls_and_leaks_no_credentials() {
     let bearer = || Credentials { bearer: Some(Secret::new("hidden")), ..Credentials::default() };
     let is_dead = |request: &HttpRequest<'_>| {
         let is_first = request.origin.to_string() == "https://agent.test";

@@ -103,7 +103,7 @@ fn says_who_calls(client: &Client<Scripted>) -> bool {
 }
 
 #[test]
-fn a_fresh_card_is_not_asked_for() {
+fn fresh_cached_card_is_not_requested() {
     let (client, asked) = discovered(Some(first()), 1_000, unasked);
     let client = client.unwrap();
     assert_eq!((&*client.card().name, asked.len()), ("first", 0));
@@ -117,7 +117,7 @@ fn a_fresh_card_is_not_asked_for() {
 }
 
 #[test]
-fn a_stale_card_is_asked_about_once_and_good_again() {
+fn stale_card_is_revalidated_once_and_is_fresh_again() {
     let (client, asked) = discovered(Some(first()), 5_000, |request| {
         assert!(is_conditional(request));
         Reply::of(304, FIELDS, "")
@@ -130,7 +130,7 @@ fn a_stale_card_is_asked_about_once_and_good_again() {
 
 /// Within an origin its validators stay valid, and the next request goes to the new URL.
 #[test]
-fn a_card_that_has_moved_within_its_origin_is_the_same() {
+fn card_moved_within_its_origin_is_revalidated() {
     const MOVED: &str = "https://agent.test/moved";
     let (client, asked) = discovered(Some(first()), 5_000, |request| {
         match (request.target, is_conditional(request)) {
@@ -147,7 +147,7 @@ fn a_card_that_has_moved_within_its_origin_is_the_same() {
 }
 
 #[test]
-fn a_card_that_has_changed_takes_the_place_of_the_known_one() {
+fn changed_card_replaces_the_cached_card() {
     let (client, asked) = discovered(Some(first()), 5_000, |request| {
         assert!(is_conditional(request));
         serve("second", request)
@@ -160,7 +160,7 @@ fn a_card_that_has_changed_takes_the_place_of_the_known_one() {
 
 /// As if no card were cached: an older server has replaced the new one.
 #[test]
-fn a_card_that_has_gone_is_looked_for_from_the_start() {
+fn removed_card_restarts_discovery() {
     for (name, gone) in [
         ("gone", Reply::of as fn(u16, &[(&'static str, &str)], &str) -> Reply),
         ("moved to where nobody follows", |_, _, _| moved("http://plain.test/")),
@@ -195,7 +195,7 @@ fn a_card_that_has_gone_is_looked_for_from_the_start() {
 /// A machine that can answer for the named origin must not choose which origin gets credentials,
 /// even with a cached card.
 #[test]
-fn a_card_from_another_origin_stays_one_from_there() {
+fn cached_card_from_another_origin_stays_untrusted() {
     type Script = fn(&HttpRequest<'_>) -> Reply;
     let cases: [(&str, u64, Script, &[&str]); 6] = [
         ("fresh", 1_000, unasked, &[]),
@@ -243,7 +243,7 @@ fn a_card_from_another_origin_stays_one_from_there() {
 /// A card from the named origin may be redirected elsewhere, and a redirected card is trusted again
 /// when the named origin serves the card itself.
 #[test]
-fn where_a_card_came_from_is_known_anew_with_each_one() {
+fn card_trust_follows_the_origin_of_the_latest_fetch() {
     let (client, asked) = discovered(Some(first()), 5_000, lead_elsewhere);
     let client = client.unwrap();
     assert_eq!(asked, [NEW, OTHER]);
@@ -325,7 +325,7 @@ fn the_extended_card_is_not_cached() {
 }
 
 #[test]
-fn a_card_of_another_url_is_not_looked_at() {
+fn cached_card_of_another_url_is_ignored() {
     let builder = |known| ClientBuilder::new().known_card(known);
     for (url, is_asked) in [
         ("https://AGENT.test:443", false),
@@ -345,7 +345,7 @@ fn a_card_of_another_url_is_not_looked_at() {
 }
 
 #[test]
-fn a_known_card_is_checked_by_the_keys_of_the_next_client() {
+fn cached_card_is_verified_with_the_next_clients_keys() {
     let signer = Signer::new();
     let signed = signer.sign(&crate::signed::card("x"));
     let card = signed.clone();
@@ -368,7 +368,7 @@ fn a_known_card_is_checked_by_the_keys_of_the_next_client() {
 
 /// Over sockets, and from one blocking client to the next.
 #[test]
-fn a_blocking_client_knows_its_card() {
+fn blocking_client_uses_the_cached_card() {
     let heads = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&heads);
     let server = wire::RawServer::new(move |_, mut stream| {

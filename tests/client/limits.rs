@@ -39,7 +39,7 @@ fn an_unanswered_handshake_ends_with_the_connect_timeout() {
 }
 
 #[test]
-fn a_tunnel_that_is_never_made_has_the_time_of_a_connection() {
+fn unanswered_proxy_tunnel_ends_with_connect_timeout() {
     let proxy = RawServer::new(|_, stream| hold(stream));
     let proxy_url = format!("http://{}", proxy.addr);
     run(async {
@@ -77,7 +77,7 @@ fn silent_stream(binding: &str, head: &'static [u8]) -> ClientErrorKind {
 }
 
 #[test]
-fn a_stream_that_says_nothing_is_broken() {
+fn silent_stream_ends_with_stream_idle_timeout() {
     const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
         Transfer-Encoding: chunked\r\n\r\n";
     for binding in ["JSONRPC", "HTTP+JSON"] {
@@ -111,7 +111,7 @@ fn connections_beyond_pool_origins_max_are_closed() {
 }
 
 #[test]
-fn the_ratio_of_a_coding_is_looked_at_beyond_what_is_free() {
+fn decoded_ratio_is_checked_above_decoded_bytes_free() {
     let decoded = |length: usize, bytes_free: Option<usize>| {
         let content = gzip(&vec![b'0'; length]);
         assert!(content.len() * 100 < length, "it is beyond the ratio");
@@ -148,7 +148,7 @@ fn behind_silent_frames(frame: &[u8], count: usize) -> Option<ClientErrorKind> {
 
 /// `SILENT_FRAMES_MAX`.
 #[test]
-fn a_session_of_nothing_but_control_frames_is_given_up() {
+fn too_many_websocket_control_frames_are_an_error() {
     const PONG: &[u8] = b"\x8a\x00";
     const PING: &[u8] = b"\x89\x00";
     for frame in [PONG, PING] {

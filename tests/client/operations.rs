@@ -41,7 +41,7 @@ fn builder(binding: Binding, version: &str) -> ClientBuilder {
 }
 
 #[test]
-fn a_message_is_sent_and_its_task_read_and_canceled_no_more() {
+fn sent_task_is_readable_but_not_cancelable_once_completed() {
     for (binding, version) in VARIANTS {
         run(async {
             let client = match version {
@@ -92,7 +92,7 @@ fn tasks_are_listed_page_by_page() {
 }
 
 #[test]
-fn a_direct_message_is_an_answer() {
+fn send_returns_a_direct_message() {
     run(async {
         let client = client(ClientBuilder::new()).await;
         let answer = client.send(&SendRequest::text("ping")).await.unwrap();
@@ -119,7 +119,7 @@ fn undeclared_capabilities_are_not_requested() {
 }
 
 #[test]
-fn a_caller_that_knows_better_has_webhooks_sent() {
+fn assumes_push_sends_webhook_calls_with_one_warning() {
     use std::sync::{Arc, Mutex};
 
     run(async {

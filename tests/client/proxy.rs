@@ -52,7 +52,7 @@ fn tunnels() -> (RawServer, mpsc::Receiver<String>) {
 }
 
 #[test]
-fn plain_http_is_asked_of_the_proxy_by_its_whole_url() {
+fn plain_http_via_proxy_uses_the_absolute_url() {
     let (sender, came) = mpsc::channel();
     let proxy = RawServer::new(move |_, mut stream| {
         while let Some(request) = read_request(&mut stream) {
@@ -76,7 +76,7 @@ fn plain_http_is_asked_of_the_proxy_by_its_whole_url() {
 }
 
 #[test]
-fn https_uses_a_tunnel_and_hides_proxy_credentials() {
+fn https_uses_a_connect_tunnel_with_proxy_credentials() {
     let authority = Authority::new("client-proxy");
     let params = rcgen::CertificateParams::new(["origin.example".to_owned()]).unwrap();
     let issued = authority.issue("origin", params);
@@ -106,7 +106,7 @@ fn https_uses_a_tunnel_and_hides_proxy_credentials() {
 }
 
 #[test]
-fn the_origin_behind_a_tunnel_of_plain_http_sees_no_credentials() {
+fn proxy_credentials_are_not_sent_to_the_tunneled_origin() {
     let (sender, seen) = mpsc::channel();
     let origin = RawServer::new(move |_, mut stream| {
         sender.send(read_head(&mut stream).unwrap()).unwrap();
@@ -127,7 +127,7 @@ fn the_origin_behind_a_tunnel_of_plain_http_sees_no_credentials() {
 }
 
 #[test]
-fn a_proxy_that_refuses_is_named() {
+fn proxy_refusal_is_reported_as_a_proxy_error() {
     let answers: [(&[u8], &str); 4] = [
         (b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n", "407"),
         (b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", "502"),

@@ -47,7 +47,7 @@ fn not_found(client: HttpClient, url: &str) -> (ClientErrorKind, String) {
 }
 
 #[test]
-fn a_card_that_is_always_elsewhere_is_looked_for_five_times() {
+fn card_discovery_follows_at_most_five_redirects() {
     let (server, asked) = sending_on("302 Found", "/again".to_owned());
     let (kind, said) = not_found(client(), &server.url());
     assert_eq!(kind, ClientErrorKind::Redirect(RedirectError::TooMany(5)));
@@ -56,7 +56,7 @@ fn a_card_that_is_always_elsewhere_is_looked_for_five_times() {
 }
 
 #[test]
-fn a_card_that_was_asked_for_by_tls_is_not_fetched_without() {
+fn card_redirect_from_https_to_http_is_rejected() {
     let plain = RawServer::new(|_, _| {});
     let authority = Authority::new("client-redirects");
     let issued = authority.server("server");
@@ -103,7 +103,7 @@ fn leads_to(kind: &ClientErrorKind, code: u16, location: &str) -> bool {
 
 /// A message and its credentials go only to the origin that the caller named.
 #[test]
-fn a_call_is_never_sent_to_another_origin() {
+fn call_redirect_to_another_origin_is_not_followed() {
     let other = RawServer::new(|_, _| {});
     for (status, code) in [("307 Temporary Redirect", 307), ("308 Permanent Redirect", 308)] {
         for binding in ["JSONRPC", "HTTP+JSON", "WEBSOCKET"] {
@@ -127,7 +127,7 @@ fn a_call_is_never_sent_to_another_origin() {
 }
 
 #[test]
-fn a_call_is_sent_on_within_its_origin_five_times() {
+fn call_follows_at_most_five_redirects_within_its_origin() {
     for (status, most) in
         [("307 Temporary Redirect", 5), ("308 Permanent Redirect", 5), ("302 Found", 0)]
     {
@@ -143,7 +143,7 @@ fn a_call_is_sent_on_within_its_origin_five_times() {
 }
 
 #[test]
-fn a_call_of_grpc_is_never_sent_on() {
+fn grpc_call_redirects_are_not_followed() {
     let other = RawServer::new(|_, _| {});
     for code in [301, 302, 303, 307, 308] {
         let asked = Arc::new(AtomicUsize::new(0));

@@ -106,7 +106,7 @@ async fn subscribed(client: &Client<Script>) -> Result<Vec<String>, ClientError>
 const EVENTS: &str = "text/event-stream; charset=utf-8";
 
 #[test]
-fn a_fault_at_the_end_of_a_stream_is_a_whole_event() {
+fn fault_event_before_stream_end_is_returned() {
     // The official Python and JavaScript SDKs of 0.3.
     for body in [
         concat!(
@@ -126,7 +126,7 @@ fn a_fault_at_the_end_of_a_stream_is_a_whole_event() {
 }
 
 #[test]
-fn half_an_event_at_the_end_of_a_stream_is_none() {
+fn truncated_event_at_stream_end_is_ignored() {
     const TASK: &str = r#"{"jsonrpc":"2.0","id":"3","result":{"kind":"task","id":"t",
         "contextId":"c","status":{"state":"completed"}}}"#;
     let half = Scripted { media: EVENTS, body: "data: {\"jsonrpc\":\"2.0\",\"id", is_cut: false };

@@ -74,7 +74,7 @@ fn a_read_is_retried_after_the_servers_delay() {
 }
 
 #[test]
-fn a_send_is_made_again_only_where_it_cannot_be_done_twice() {
+fn send_is_retried_only_with_retry_after_or_idempotency() {
     fn broken() -> Reply {
         let mut reply = Reply::json("");
         reply.pieces = [Piece::Break].into();
@@ -170,7 +170,7 @@ pub fn first(client: &Client<Scripted>) -> Result<Option<TaskState>, ClientError
 }
 
 #[test]
-fn a_stream_is_opened_after_the_servers_delay() {
+fn stream_open_is_retried_after_the_servers_delay() {
     for over in ALL {
         let client = numbered(over, ClientBuilder::new(), move |number, request| match number {
             1 => later(429, "1"),
@@ -230,7 +230,7 @@ fn a_stream_refused_by_its_first_item_is_opened_again() {
 
 /// A version fault over each binding, and the calls that it answers.
 #[test]
-fn a_refused_version_is_retried_in_one_that_the_server_names() {
+fn refused_version_is_retried_with_a_supported_version() {
     const WHY: &str = "VersionNotSupportedError: only 0.3 is served";
     let rpc = format!(r#""error":{{"code":-32009,"message":"{WHY}"}}"#);
     let info = r#""@type":"type.googleapis.com/google.rpc.ErrorInfo","domain":"a2a-protocol.org""#;
@@ -277,7 +277,7 @@ fn a_refused_version_is_retried_in_one_that_the_server_names() {
 }
 
 #[test]
-fn a_subscription_is_opened_after_the_servers_delay() {
+fn resubscription_waits_for_the_servers_delay() {
     const BUSY: &str = r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"busy",
         "details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo",
         "reason":"RESOURCE_EXHAUSTED","domain":"a2a-protocol.org"}]}}"#;

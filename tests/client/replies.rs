@@ -38,7 +38,7 @@ fn json(received: &Received, op: Op) -> String {
 }
 
 #[test]
-fn a_task_is_the_same_in_whatever_form_it_comes() {
+fn every_task_form_parses_to_the_same_task() {
     let expected = concat!(
         r#"{"task":{"id":"t1","contextId":"c1","#,
         r#""status":{"state":"TASK_STATE_CANCELED","timestamp":"2026-01-01T00:00:00.000Z"},"#,
@@ -90,7 +90,7 @@ fn a_task_is_the_same_in_whatever_form_it_comes() {
 }
 
 #[test]
-fn members_without_a_field_in_the_log_are_retained() {
+fn all_task_members_are_retained_when_read() {
     let task = concat!(
         r#"{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING","message":"#,
         r#"{"messageId":"m3","contextId":"c","taskId":"t","role":"ROLE_AGENT","parts":[{"text":"hm"}]}},"#,
@@ -119,7 +119,7 @@ fn missing_members_of_a_page_are_empty_or_zero() {
 }
 
 #[test]
-fn a_message_is_an_answer_wrapped_or_bare() {
+fn message_response_is_parsed_wrapped_or_bare() {
     let expected = r#"{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"x"}]}}"#;
     for (generation, result) in [
         (V1, expected),
@@ -135,7 +135,7 @@ fn a_message_is_an_answer_wrapped_or_bare() {
 }
 
 #[test]
-fn events_are_known_by_their_wrapper_their_kind_or_their_shape() {
+fn events_are_identified_by_wrapper_kind_or_shape() {
     let status = r#"{"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}"#;
     let no_context = status.replace(r#""contextId":"c""#, r#""contextId":"""#);
     let artifact = concat!(
@@ -174,7 +174,7 @@ fn events_are_known_by_their_wrapper_their_kind_or_their_shape() {
 }
 
 #[test]
-fn push_configurations_have_three_forms() {
+fn push_configurations_are_parsed_from_three_forms() {
     let expected = concat!(
         r#"{"id":"c","taskId":"t","url":"https://h","token":"k","#,
         r#""authentication":{"scheme":"Bearer","credentials":"s"}}"#,
@@ -206,7 +206,7 @@ fn push_configurations_have_three_forms() {
 }
 
 #[test]
-fn an_unreadable_member_is_named() {
+fn unreadable_member_is_named_in_the_error() {
     let status = r#""status":{"state":"TASK_STATE_WORKING"}"#;
     for (op, result, error) in [
         (Op::Send, "null".to_owned(), "result must be a task"),
@@ -300,7 +300,7 @@ fn unknown_values_leave_an_answer_readable() {
 }
 
 #[test]
-fn answers_have_limits() {
+fn response_over_a_client_limit_is_rejected() {
     let limits = ClientLimits {
         identifier_bytes_max: 4,
         string_bytes_max: 9,
@@ -391,7 +391,7 @@ fn an_answer_to_another_call_is_an_error() {
 }
 
 #[test]
-fn a_refusal_is_a_fault_and_a_page_of_a_proxy_is_none_of_a2a() {
+fn error_response_is_a_fault_and_html_is_not_a2a() {
     let (mut buffers, mut received) = (FormatBuffers::default(), Received::new());
     let mut of = |binding, status, media: &str, body: &str| {
         let head = ReplyHead { status, content_type: Some(media.as_bytes()) };

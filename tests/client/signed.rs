@@ -84,7 +84,7 @@ fn mismatch() -> ClientErrorKind {
 }
 
 #[test]
-fn a_card_is_one_that_a_key_of_the_caller_has_signed() {
+fn card_without_valid_signature_of_caller_key_is_rejected() {
     let signer = Signer::new();
     let signed = signer.sign(&card("x"));
     let client = discovered(Some(signer.keys()), &signed).unwrap();
@@ -122,7 +122,7 @@ fn signatures_of_the_python_sdk_are_accepted() {
 
 /// The verified card stays, and is revalidated with its own server's validator.
 #[test]
-fn a_card_that_is_read_anew_is_checked_as_the_first_one_was() {
+fn refreshed_and_extended_cards_are_verified() {
     let signer = Signer::new();
     let (first, second) = (signer.sign(&card("x")), signer.sign(&card("y")));
     let served = Arc::new(Mutex::new(("\"1\"", first)));

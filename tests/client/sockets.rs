@@ -45,7 +45,7 @@ const VARIANTS: [(Binding, &str); 6] = [
 ];
 
 #[test]
-fn every_binding_and_version_on_the_card_is_spoken() {
+fn each_binding_and_version_sends_and_streams() {
     let (_running, url) = server();
     for (binding, version) in VARIANTS {
         run(async {
@@ -71,7 +71,7 @@ fn every_binding_and_version_on_the_card_is_spoken() {
 }
 
 #[test]
-fn a_blocking_client_does_the_same() {
+fn blocking_client_sends_streams_and_reads_tasks() {
     let (_running, url) = server();
     let client = BlockingClient::discover(&url).unwrap();
     let answer = client.send(&SendRequest::text("hello")).unwrap();
@@ -96,7 +96,7 @@ fn a_blocking_client_does_the_same() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_an_error_by_name() {
+fn unreachable_server_gives_a_transport_error() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -203,7 +203,7 @@ fn dropping_a_client_closes_its_websockets_and_tasks() {
 }
 
 #[test]
-fn a_client_may_be_dropped_outside_of_its_runtime_and_behind_it() {
+fn client_can_be_dropped_outside_or_after_its_runtime() {
     for is_behind in [false, true] {
         let (url, closed) = websockets();
         let client = patient(&url, 60_000);

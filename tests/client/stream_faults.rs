@@ -68,7 +68,7 @@ fn kind(over: Over, limits: ClientLimits, said: &[(Said, u64)]) -> (usize, Clien
 const X: Said = Said::Artifact("t", 1);
 
 #[test]
-fn an_event_of_another_task_is_none_of_the_stream() {
+fn stream_event_of_another_task_is_an_error() {
     for over in ALL {
         let said = [(Said::Task, 1), (X, 1), (Said::Artifact("u", 1), 1)];
         let (changes, error) = kind(over, ClientLimits::default(), &said);
@@ -77,7 +77,7 @@ fn an_event_of_another_task_is_none_of_the_stream() {
 }
 
 #[test]
-fn garbage_is_said_to_be_some() {
+fn garbage_stream_item_gives_an_unreadable_error() {
     for over in ALL {
         let said = [(Said::Task, 1), (X, 1), (Said::Garbage, 1)];
         let (changes, error) = kind(over, ClientLimits::default(), &said);
@@ -87,7 +87,7 @@ fn garbage_is_said_to_be_some() {
 }
 
 #[test]
-fn the_answer_to_another_call_is_none_to_this_one() {
+fn stream_item_for_another_call_is_rejected() {
     for over in [Over::JsonRpc, Over::WebSocket] {
         let said = [(Said::Task, 1), (X, 2)];
         let (changes, error) = kind(over, ClientLimits::default(), &said);
@@ -113,7 +113,7 @@ fn an_event_above_the_byte_limit_is_refused() {
 
 /// The other half never comes, however often the stream is resumed.
 #[test]
-fn half_an_event_is_none() {
+fn truncated_event_is_not_delivered() {
     for over in ALL {
         let pieces = move || {
             let mut half = item(over, X, 1);

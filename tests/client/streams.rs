@@ -76,7 +76,7 @@ fn content(words: &[String]) -> String {
 }
 
 #[test]
-fn a_stream_says_each_event_in_its_order() {
+fn stream_delivers_events_in_order() {
     run(async {
         let client = client(ClientBuilder::new()).await;
         let mut stream = client.stream(&SendRequest::text("stream:5")).await.unwrap();
@@ -100,7 +100,7 @@ fn a_direct_message_is_the_only_event_of_its_stream() {
 
 /// Wherever a numbered stream is cut, its reader gets the same events as without the cut.
 #[test]
-fn a_counted_stream_that_is_cut_anywhere_says_the_same() {
+fn numbered_stream_cut_anywhere_delivers_the_same_events() {
     for (binding, version) in
         [(Binding::JsonRpc, "1.0"), (Binding::HttpJson, "1.0"), (Binding::JsonRpc, "0.3")]
     {
@@ -132,7 +132,7 @@ fn a_counted_stream_that_is_cut_anywhere_says_the_same() {
 
 /// Without numbers, missed events are read from the task, and a gap marks them.
 #[test]
-fn an_uncounted_stream_that_is_cut_loses_and_repeats_nothing() {
+fn cut_unnumbered_stream_neither_loses_nor_repeats_content() {
     run(async {
         let client = client(ClientBuilder::new()).await;
         client.transport().mischief.lock().unwrap().without_numbers = true;
@@ -154,7 +154,7 @@ fn an_uncounted_stream_that_is_cut_loses_and_repeats_nothing() {
 
 /// A reader that drops `next` at any point, even during a resumption, misses nothing.
 #[test]
-fn a_stream_is_the_same_when_its_reader_drops_next() {
+fn dropping_next_at_any_point_loses_no_content() {
     for without_numbers in [false, true] {
         run(async {
             let client = client(ClientBuilder::new()).await;
@@ -180,7 +180,7 @@ fn a_stream_is_the_same_when_its_reader_drops_next() {
 
 /// The reader does not wait for the end of the stream once its task has ended.
 #[test]
-fn a_server_that_never_ends_its_stream_does_not_keep_its_reader() {
+fn client_stream_ends_with_task_if_server_keeps_it_open() {
     run(async {
         let client = client(ClientBuilder::new()).await;
         client.transport().mischief.lock().unwrap().without_end = true;

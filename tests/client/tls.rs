@@ -46,7 +46,7 @@ fn tls_reason(error: TransportError) -> String {
 }
 
 #[test]
-fn a_private_authority_is_believed_by_name_and_by_address() {
+fn private_authority_is_trusted_by_name_and_by_address() {
     let authority = Authority::new("client-private");
     let server = serve(files(&authority.server("server")));
     run(async {
@@ -110,7 +110,7 @@ fn the_client_presents_its_certificate_on_request() {
 }
 
 #[test]
-fn a_server_without_http2_is_said_to_have_none() {
+fn tls_server_without_h2_alpn_is_reported_as_lacking_http2() {
     let authority = Authority::new("client-alpn");
     let issued = authority.server("server");
     let provider = tokio_rustls::rustls::crypto::ring::default_provider();
@@ -153,7 +153,7 @@ fn a_server_without_http2_is_said_to_have_none() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_named() {
+fn unusable_tls_files_are_named_in_errors() {
     let authority = Authority::new("client-files");
     let (one, other) = (authority.client("one", None, &[]), authority.client("two", None, &[]));
     let new = |tls: ClientTls| {
@@ -171,7 +171,7 @@ fn files_that_cannot_be_used_are_named() {
 }
 
 #[test]
-fn the_systems_authorities_do_not_vouch_for_a_private_one() {
+fn system_authorities_do_not_trust_a_private_authority() {
     let authority = Authority::new("client-system");
     let server = serve(files(&authority.server("server")));
     run(async {

@@ -51,7 +51,7 @@ fn said(client: &Client<Scripted>) -> Vec<String> {
 }
 
 #[test]
-fn a_send_says_the_trace_of_its_request_its_client_or_all() {
+fn send_uses_trace_of_request_then_client_then_builder() {
     for (_, binding) in BINDINGS {
         let all = client(Scripted::new(|_| Reply::of(404, &[], "")), binding);
         let traced = all.with_traceparent(trace(OF_CLIENT));
@@ -73,7 +73,7 @@ fn a_send_says_the_trace_of_its_request_its_client_or_all() {
 }
 
 #[test]
-fn every_operation_of_a_client_says_its_trace() {
+fn every_client_operation_carries_its_trace() {
     for (_, binding) in BINDINGS {
         let all = client(Scripted::new(|_| Reply::of(404, &[], "")), binding);
         for (client, expected) in
@@ -152,7 +152,7 @@ fn resumptions_carry_the_trace_of_their_stream() {
 
 /// The caller that opens a session does not set the trace of later callers.
 #[test]
-fn no_trace_of_one_call_goes_out_over_websocket() {
+fn websocket_sends_only_the_trace_of_all_requests() {
     let transport = Scripted::new(|request| {
         Reply::socket(request, vec![vec![result(1, MESSAGE)], vec![result(2, MESSAGE)]])
     });

@@ -159,7 +159,7 @@ fn no_wake_up_is_lost_between_publish_and_follow() {
 }
 
 #[test]
-fn two_publishers_one_end() {
+fn concurrent_publishers_end_a_task_only_once() {
     explore(|| {
         let store = store(Limits::default());
         let key = make(&store, 1, 10).unwrap();
@@ -172,7 +172,7 @@ fn two_publishers_one_end() {
 }
 
 #[test]
-fn an_evicted_task_lets_its_followers_go() {
+fn eviction_releases_followers_and_waiters() {
     explore(|| {
         let store = store(Limits { tasks_max: 1, ..Limits::default() });
         let key = make(&store, 1, 10).unwrap();
@@ -195,7 +195,7 @@ fn an_evicted_task_lets_its_followers_go() {
 }
 
 #[test]
-fn sweeping_and_following_do_not_miss_each_other() {
+fn concurrent_sweep_does_not_strand_a_follower() {
     explore(|| {
         let store = store(Limits { task_ttl_ms: 1, ..Limits::default() });
         let key = make(&store, 1, 10).unwrap();
@@ -213,7 +213,7 @@ fn sweeping_and_following_do_not_miss_each_other() {
 }
 
 #[test]
-fn those_who_are_probed_come_back() {
+fn waiters_probing_a_full_waker_list_are_woken() {
     explore(|| {
         let store = store(Limits::default());
         let key = make(&store, 1, 10).unwrap();
@@ -234,7 +234,7 @@ fn those_who_are_probed_come_back() {
 }
 
 #[test]
-fn makers_that_evict_from_each_other_keep_the_limits() {
+fn concurrent_creators_evicting_tasks_respect_limits() {
     explore(|| {
         let limits = Limits { tasks_max: 2, store_bytes_max: 3_000, ..Limits::default() };
         let store = store(limits);
@@ -264,7 +264,7 @@ fn makers_that_evict_from_each_other_keep_the_limits() {
 }
 
 #[test]
-fn an_id_that_two_clients_choose_has_one_task() {
+fn same_chosen_id_from_two_clients_creates_at_most_one_task() {
     explore(|| {
         let store = store(Limits::default());
         let choose = |store: &Store, context: &[u8], keep: bool| {

@@ -76,7 +76,7 @@ fn publish(turn: &mut Turn<'_>, border: &str, json: &str) -> Result<(), ValueErr
 }
 
 #[test]
-fn broken_json_is_an_error_at_each_border_and_lists_stay_valid() {
+fn invalid_agent_json_is_rejected_and_lists_stay_valid() {
     let refused = Arc::new(Mutex::new(Vec::new()));
     let noted = refused.clone();
     let mut lab = lab(move |mut turn| {
@@ -120,7 +120,7 @@ fn broken_json_is_an_error_at_each_border_and_lists_stay_valid() {
 }
 
 #[test]
-fn what_the_caller_said_comes_out_as_it_came() {
+fn caller_json_and_text_pass_through_unchanged() {
     let mut lab = lab(|mut turn| {
         let part = turn.message.parts().next().unwrap();
         let Content::Data(data) = part.content() else { panic!("data") };
@@ -274,7 +274,7 @@ fn builders_set_every_field_once() {
 }
 
 #[test]
-fn packed_bytes_are_looked_at() {
+fn invalid_packed_bytes_are_rejected() {
     let message = MessageBuf::agent(&PartsBuf::new().data(Json::parse("[1]").unwrap())).id("m");
     let packed = message.view().packed();
     assert!(Message::from_packed(packed).is_ok() && Part::from_packed(packed).is_err());
@@ -313,7 +313,7 @@ fn spelled() -> impl Strategy<Value = (String, String)> {
 proptest! {
     /// Raw JSON text passes a builder unchanged; plain text is escaped once. Both equal the text.
     #[test]
-    fn text_goes_through_builders_and_stays_the_text(spelled in spelled()) {
+    fn builders_preserve_escaped_and_plain_text(spelled in spelled()) {
         let (text, raw) = spelled;
         let spelling = RawText::parse(&raw).unwrap();
         prop_assert_eq!(spelling.to_str(), text.as_str());

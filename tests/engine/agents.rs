@@ -147,7 +147,7 @@ fn part(part: Part<'_>) -> String {
 }
 
 #[test]
-fn echo_gives_parts_back_as_they_came() {
+fn echo_returns_parts_unchanged() {
     let parts = PartsBuf::new()
         .text("say \"hi\"")
         .part(&PartBuf::bytes(b"foo").filename("a.txt").media_type("text/plain"))
@@ -193,7 +193,7 @@ fn echo_holds_and_then_streams() {
 }
 
 #[test]
-fn echo_rejects_what_is_out_of_bounds() {
+fn echo_rejects_out_of_range_arguments() {
     let too_many = "Rejected task-end: [stream:N:BYTES takes at most 16384 events of 65536 bytes]";
     assert_eq!(Server::new(Echo).text("stream:16385"), [too_many]);
     assert_eq!(Server::new(Echo).text("stream:99999999999999999999"), [too_many]);
@@ -272,7 +272,7 @@ fn script_publishes_artifacts() {
 }
 
 #[test]
-fn script_answers_directly() {
+fn script_replies_with_a_direct_message() {
     let toml = steps("[[step]]\nmessage = [{ text = 'Direct' }, { data = '[1]' }]");
     let mut server = script(&toml);
     assert_eq!(server.text("x"), ["message task-1: [Direct] [data=[1]]"]);
@@ -280,7 +280,7 @@ fn script_answers_directly() {
 }
 
 #[test]
-fn script_says_what_a_reader_makes_of_a_payload() {
+fn script_parse_step_replies_with_reader_output() {
     let toml = "[[rule]]\ntext = 'parse'\n[[rule.step]]\nparse = 'result 1.0'";
     let reader = |words: &str, payload: &[u8]| {
         let payload = String::from_utf8_lossy(payload);
@@ -322,13 +322,13 @@ fn script_waits_before_each_repetition() {
 }
 
 #[test]
-fn script_that_waits_first_has_a_task_meanwhile() {
+fn script_delays_its_first_step() {
     let mut server = script(&steps("[[step]]\nstatus = 'completed'\ndelay_ms = 5"));
     assert_eq!(server.text("x"), ["wait 5", "Completed"]);
 }
 
 #[test]
-fn script_fills_payloads() {
+fn script_adds_filler_of_payload_bytes() {
     let toml = steps(
         "[[step]]\nstatus = 'working'\npayload_bytes = 4\n\
          [[step]]\nstatus = 'working'\npayload_bytes = 3\ntext = 'a'\n\
@@ -347,7 +347,7 @@ fn script_fills_payloads() {
 }
 
 #[test]
-fn script_lets_others_go_on_when_it_has_much_to_say() {
+fn script_yields_between_batches_of_many_events() {
     let mut server = script(&steps("[[step]]\nstatus = 'working'\nrepeat = 3000"));
     let lines = server.text("x");
     assert_eq!(lines.iter().filter(|line| *line == "Working").count(), 3000);
@@ -393,7 +393,7 @@ fn script_takes_the_rule_with_the_longest_prefix() {
 }
 
 #[test]
-fn script_goes_on_with_an_existing_task() {
+fn script_continues_an_existing_task() {
     let toml = r#"
         [[rule]]
         message_id = "ask"
@@ -419,7 +419,7 @@ fn script_goes_on_with_an_existing_task() {
 }
 
 #[test]
-fn script_says_when_no_rule_matches() {
+fn script_reports_when_no_rule_matches() {
     assert_eq!(script("").text("x"), ["Completed task-1: [no rule matches]"]);
 }
 
@@ -479,7 +479,7 @@ fn script_describes_its_agent() {
 }
 
 #[test]
-fn script_errors_say_where_and_what_was_meant() {
+fn script_step_errors_name_line_and_cause() {
     let step = |step: &str| refused(&format!("[[rule]]\n[[rule.step]]\n{step}"));
     let one = |message: &str| format!("line 3: rule 1, step 1: {message}");
     let part = |message: &str| format!("line 3: rule 1, step 1, part 1: {message}");
@@ -548,7 +548,7 @@ const NO_JSON: &str = "`metadata` is not JSON: invalid JSON at byte 1";
 const ONE_CONTENT: &str = "needs exactly one of `text`, `url`, `bytes` and `data`";
 
 #[test]
-fn script_errors_outside_of_steps() {
+fn script_errors_outside_steps_name_line_and_cause() {
     for (toml, expected) in [
         ("x =", "line 1: "),
         ("\nrules = 1", "line 2: unknown key `rules`; did you mean `rule`?"),
@@ -603,7 +603,7 @@ fn scripts_that_ship_are_valid() {
 }
 
 #[test]
-fn script_of_the_1_0_kit_does_what_the_kit_wants() {
+fn conformance_1_0_script_gives_the_expected_responses() {
     let toml = std::fs::read_to_string("tests/data/conformance-1.0.toml").expect("it is there");
     let parts = PartsBuf::new().text("hi");
     let answer = |id: &str| script(&toml).send(id, &parts);

@@ -83,7 +83,7 @@ fn sent(lab: &mut Lab, token: &str, path: &str) -> Value {
 // --- Authentication
 
 #[test]
-fn anonymous_call_is_refused_from_its_head_in_its_own_format() {
+fn anonymous_call_gets_401_in_its_format_before_its_body() {
     let by = Arc::new(ByName::default());
     let mount = |path: &str, dialect: &str| Mount {
         path: path.to_owned(),
@@ -153,7 +153,7 @@ fn wrong_credential_is_401_on_calls_and_ignored_on_public_paths() {
 }
 
 #[test]
-fn an_open_agent_is_called_by_anybody_and_by_its_own_name_alone() {
+fn anonymous_calls_reach_only_open_agents() {
     let (mut lab, _) = lab();
     let fields = [("A2A-Version", "1.0")];
     let send = rpc("SendMessage", &V1.params(say("hi")));
@@ -189,7 +189,7 @@ fn an_open_agent_is_called_by_anybody_and_by_its_own_name_alone() {
 }
 
 #[test]
-fn the_extended_card_turns_itself_on_and_needs_a_caller() {
+fn authenticator_enables_extended_card_and_protects_it() {
     let (mut lab, _) = lab();
     let path = "/agent/authenticatedExtendedCard";
     assert_eq!(lab.ask(&get(path)).status, 401);
@@ -219,7 +219,7 @@ fn extended_card_checks_the_tenant_of_its_path_for_each_caller() {
 }
 
 #[test]
-fn cards_say_what_callers_have_to_show() {
+fn cards_list_security_schemes_and_requirements() {
     let (mut lab, _) = lab();
     let card = lab.ask(&get("/.well-known/agent-card.json")).json();
     assert_eq!(card["securityRequirements"].as_array().unwrap().len(), 2);
@@ -246,7 +246,7 @@ fn cards_say_what_callers_have_to_show() {
 
 #[cfg(feature = "auth")]
 #[test]
-fn cards_say_what_callers_have_to_show_since_other_rules_hold() {
+fn replaced_auth_rules_change_cards_and_cors_headers() {
     use peregrine::auth::{AuthRules, Callers, KeyRule, KnownCaller, SecretDigest};
 
     let rules = |field: &str| {
@@ -278,7 +278,7 @@ fn cards_say_what_callers_have_to_show_since_other_rules_hold() {
 }
 
 #[test]
-fn a_body_in_chunks_or_pieces_is_taken_from_whoever_is_known() {
+fn authenticated_split_and_chunked_bodies_are_accepted() {
     let (mut lab, by) = lab();
     let whole = call("alice", "/", "ListTasks", &json!({}));
     let peer = lab.open();
@@ -297,7 +297,7 @@ fn a_body_in_chunks_or_pieces_is_taken_from_whoever_is_known() {
 }
 
 #[test]
-fn a_strangers_body_is_not_read_where_no_caller_is_needed() {
+fn unauthenticated_body_on_public_path_is_not_read() {
     let (mut lab, _) = lab();
     for (line, status) in [
         ("POST /nothing", 404),
@@ -417,7 +417,7 @@ fn wrong_key_delay_ms() {
 }
 
 #[test]
-fn an_upgrade_with_a_wrong_key_waits_as_well() {
+fn upgrade_with_wrong_key_is_delayed_after_repeated_failures() {
     let (mut lab, _) = lab();
     let peer = from("2001:db8::1");
     fail_ten_times(&mut lab, peer);
@@ -451,7 +451,7 @@ fn credentials_max() {
 // --- Ownership
 
 #[test]
-fn nobody_sees_what_belongs_to_others() {
+fn tasks_and_contexts_of_other_callers_are_hidden() {
     let (mut lab, _) = lab();
     let task = sent(&mut lab, "alice", "/agents/works")["task"].clone();
     let (id, context) = (task["id"].clone(), task["contextId"].clone());
@@ -489,7 +489,7 @@ fn nobody_sees_what_belongs_to_others() {
 }
 
 #[test]
-fn a_task_made_in_one_generation_is_its_owners_in_all() {
+fn task_ownership_is_enforced_in_every_protocol_version() {
     let (mut lab, _) = lab();
     let bearer = |name: &str| format!("Bearer {name}");
     for made in [V01, V03, V1] {
@@ -508,7 +508,7 @@ fn a_task_made_in_one_generation_is_its_owners_in_all() {
 }
 
 #[test]
-fn tenants_are_those_that_a_principal_may_name() {
+fn caller_may_only_name_its_granted_tenants() {
     let (mut lab, _) = lab();
     let said = |lab: &mut Lab, token: &str, tenant: Option<&str>| {
         let mut params = V1.params(say("hi"));
@@ -545,7 +545,7 @@ fn tenants_are_those_that_a_principal_may_name() {
 }
 
 #[test]
-fn strangers_of_open_agents_name_half_of_the_tenants_together() {
+fn anonymous_callers_may_create_half_of_tenants_max() {
     let by = Arc::new(ByName::default());
     let mut setup = setup(&by);
     setup.limits.tenants_max = 4;
@@ -597,7 +597,7 @@ fn tenant_granted_by_name_is_valid_in_each_tenant_mode() {
 }
 
 #[test]
-fn scopes_are_asked_for_by_the_server_and_by_agents() {
+fn calls_require_the_scopes_of_the_server_and_agent() {
     let by = Arc::new(ByName::default());
     let mut lab = Lab::new(Setup { asks_scopes: true, ..setup(&by) });
     let send = V1.params(say("hi"));
@@ -654,7 +654,7 @@ fn added_and_replaced_agents_require_their_scopes_at_once() {
 // --- Streams and WebSockets
 
 #[test]
-fn a_stream_ends_with_its_credential_and_can_be_resumed() {
+fn stream_ends_without_error_when_its_credential_expires() {
     let by = ByName { expires_unix_ms: Some(BEGIN.unix_ms + 60_000), ..ByName::default() };
     let by = Arc::new(by);
     let mut lab = Lab::new(setup(&by));
@@ -671,7 +671,7 @@ fn a_stream_ends_with_its_credential_and_can_be_resumed() {
 }
 
 #[test]
-fn a_withdrawn_credential_ends_all_that_waits_at_once() {
+fn withdrawn_credential_ends_streams_calls_and_websockets() {
     let (mut lab, by) = lab();
     let params = V1.params(say("hi"));
     let open = |lab: &mut Lab, bytes: &[u8]| {
@@ -707,7 +707,7 @@ fn a_withdrawn_credential_ends_all_that_waits_at_once() {
 }
 
 #[test]
-fn answer_is_withheld_if_its_credential_expired_meanwhile() {
+fn waiting_call_gets_401_when_its_credential_expires() {
     let wait = call("alice", "/agents/works", "SendMessage", &V1.params(say("hi")));
     let batch = {
         let body = rpc("SendMessage", &V1.params(say("hi")));
@@ -768,7 +768,7 @@ fn web_socket_needs_a_credential_and_closes_when_it_expires() {
 }
 
 #[test]
-fn two_tokens_or_origins_of_an_upgrade_are_refused() {
+fn upgrade_with_two_tokens_or_two_origins_is_rejected() {
     let (mut lab, _) = lab();
     let twice = "Sec-WebSocket-Protocol: a2a.bearer.alice, a2a, a2a.bearer.";
     let line = "Sec-WebSocket-Protocol: a2a.bearer.alice\r\nSec-WebSocket-Protocol: a2a.bearer.";

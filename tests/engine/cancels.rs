@@ -86,7 +86,7 @@ fn state(lab: &mut Lab, id: &Value) -> Value {
 }
 
 #[test]
-fn an_agent_that_says_nothing_agrees_to_a_cancel() {
+fn cancel_callback_without_a_decision_accepts_the_cancel() {
     let (mut lab, _) = lab(Limits::default());
     let id = begin(&mut lab, "agree");
     let task = lab.result("CancelTask", &json!({ "id": id }));
@@ -122,7 +122,7 @@ const DECISIONS: [(Decide, &str); 3] = [
 ];
 
 #[test]
-fn a_deferred_cancel_waits_for_its_agent() {
+fn deferred_cancel_waits_for_the_agent_decision() {
     let (mut lab, careful) = lab(Limits::default());
     for (end, text) in DECISIONS {
         let id = begin(&mut lab, "defer");
@@ -147,7 +147,7 @@ fn a_deferred_cancel_waits_for_its_agent() {
 }
 
 #[test]
-fn a_deferred_cancel_is_over_when_the_task_ends_by_itself() {
+fn deferred_cancel_is_answered_when_its_task_ends() {
     for (end, is_canceled) in [(TaskState::Canceled, true), (TaskState::Completed, false)] {
         let (mut lab, careful) = lab(Limits::default());
         let id = begin(&mut lab, "defer");
@@ -169,7 +169,7 @@ fn a_deferred_cancel_is_over_when_the_task_ends_by_itself() {
 }
 
 #[test]
-fn a_program_that_was_replaced_decides_on_no_cancel() {
+fn replaced_agent_cannot_decide_a_pending_cancel() {
     let (mut lab, careful) = lab(Limits::default());
     let id = begin(&mut lab, "defer");
     let peer = cancel(&mut lab, &id);
@@ -274,7 +274,7 @@ fn deferred_cancels_hold_caller_permits_until_the_agent_decides() {
 }
 
 #[test]
-fn a_stranger_whose_tasks_take_its_share_may_cancel_them() {
+fn anonymous_caller_at_its_task_quota_can_cancel_its_task() {
     let careful = Careful::default();
     let profile = Profile::new("careful", "Is asked.");
     let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile, Arc::new(careful.clone()))];
@@ -382,7 +382,7 @@ fn later_cancels_of_a_task_wait_for_the_same_decision() {
 }
 
 #[test]
-fn a_decision_is_of_use_until_the_last_caller_has_left() {
+fn caller_gone_is_set_after_the_last_joined_caller_leaves() {
     let (mut lab, careful) = lab(Limits::default());
     let id = begin(&mut lab, "defer");
     let peers = [(); 3].map(|()| cancel(&mut lab, &id));
@@ -403,7 +403,7 @@ fn a_decision_is_of_use_until_the_last_caller_has_left() {
 }
 
 #[test]
-fn cancels_of_others_are_decided_by_themselves() {
+fn cancels_with_different_callers_or_fields_are_not_joined() {
     let (mut lab, careful) = lab(Limits::default());
     let id = begin(&mut lab, "defer");
     let body = rpc("CancelTask", &json!({ "id": id }));
@@ -460,7 +460,7 @@ fn joined_cancels_count_towards_store_bytes() {
 }
 
 #[test]
-fn cancels_that_want_no_answer_take_no_room_while_another_waits() {
+fn cancel_notifications_joining_a_cancel_take_no_store_bytes() {
     let mut limits = Limits::default();
     (limits.store_bytes_max, limits.task_bytes_max) = (20_000, 10_000);
     let (mut lab, careful) = lab(limits);
@@ -536,7 +536,7 @@ fn cancel_notification_stays_pending_until_its_task_ends() {
 }
 
 #[test]
-fn a_caller_that_waits_is_answered_before_it_counts_as_gone() {
+fn caller_gone_is_not_set_before_the_cancel_is_answered() {
     let (mut lab, careful) = lab(Limits::default());
     let id = begin(&mut lab, "defer");
     let waiting = cancel(&mut lab, &id);
@@ -618,7 +618,7 @@ fn cancel_during_a_cancel_callback_waits_for_its_decision() {
 }
 
 #[test]
-fn two_cancels_at_once_ask_the_agent_once() {
+fn simultaneous_cancels_call_the_agent_once() {
     for words in ["agree", "defer"] {
         let agent = Arc::new(Interrupted::default());
         let mut labs = pair(&agent);

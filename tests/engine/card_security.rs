@@ -93,7 +93,7 @@ fn asked_v03() -> Value {
 }
 
 #[test]
-fn each_strict_form_has_its_own_words_alone() {
+fn strict_card_has_only_the_security_fields_of_its_version() {
     for form in [CardForm::V1, CardForm::ExtendedV1] {
         let v1 = card(form, &["1.0", "0.3"]);
         assert_eq!(
@@ -120,7 +120,7 @@ fn each_strict_form_has_its_own_words_alone() {
 }
 
 #[test]
-fn the_hybrid_says_each_scheme_in_both_spellings() {
+fn hybrid_card_has_security_schemes_in_both_formats() {
     let hybrid = card(CardForm::Hybrid, &["1.0", "0.3"]);
     assert_eq!(hybrid["securitySchemes"], schemes_in_both_spellings());
     assert_eq!((&hybrid["securityRequirements"], &hybrid["security"]), (&asked_v1(), &asked_v03()));
@@ -160,7 +160,7 @@ fn schemes_in_both_spellings() -> Value {
 
 #[cfg(feature = "client")]
 #[test]
-fn every_form_is_read_as_the_same_security() {
+fn client_reads_the_same_security_from_every_card_form() {
     use peregrine::client::card::AgentCard;
 
     let read = |form| AgentCard::read(card(form, &["1.0", "0.3"]).to_string().as_bytes()).unwrap();
@@ -198,7 +198,7 @@ fn agent_with_own_security_ignores_the_server_requirements() {
 }
 
 #[test]
-fn a_requirement_that_nothing_can_meet_is_refused_at_the_start() {
+fn requirement_with_unknown_scheme_is_a_build_error() {
     let start = Start { secret: 1, unix_ms: Arc::new(|| 0), workers: 1, base_url: String::new() };
     let mut security = security();
     security.requirements.push(CardRequirement::of("nobody", []));

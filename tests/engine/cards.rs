@@ -140,7 +140,7 @@ fn each(value: &Value, check: impl Fn(&Value)) {
 }
 
 #[test]
-fn v1_is_strict() {
+fn v1_card_has_required_and_no_foreign_fields() {
     for form in [CardForm::V1, CardForm::ExtendedV1] {
         let card = card(form);
         assert_strict(&card, CARD_V1);
@@ -151,7 +151,7 @@ fn v1_is_strict() {
 }
 
 #[test]
-fn v03_is_strict() {
+fn v03_card_has_required_and_no_foreign_fields() {
     let card = card(CardForm::V03);
     assert_strict(&card, CARD_V03);
     assert_strict(&card["capabilities"], CAPABILITIES_V03);
@@ -164,7 +164,7 @@ fn v03_is_strict() {
 }
 
 #[test]
-fn the_hybrid_is_the_union_of_both() {
+fn hybrid_card_is_the_union_of_v1_and_v03() {
     let (hybrid, v1, v03) = (card(CardForm::Hybrid), card(CardForm::V1), card(CardForm::V03));
     assert_required(&hybrid, CARD_V1);
     assert_required(&hybrid, CARD_V03);
@@ -193,14 +193,14 @@ fn newer_interfaces_come_first_and_keep_their_tenant() {
 }
 
 #[test]
-fn a_card_without_old_interfaces_still_has_a_url() {
+fn v03_card_without_0_3_interfaces_has_the_1_0_url() {
     let bytes = render(&profile(), &[V1], CardForm::V03, CardOptions::default());
     let card: Value = serde_json::from_slice(&bytes).expect("a card is JSON");
     assert_eq!(card["url"], V1.url);
 }
 
 #[test]
-fn the_card_promises_what_is_served() {
+fn card_capabilities_follow_options_and_profile() {
     let no_extended = CardOptions::default();
     let v1 = card(CardForm::V1);
     assert_eq!(v1["capabilities"]["extendedAgentCard"], true);
@@ -219,7 +219,7 @@ fn the_card_promises_what_is_served() {
 }
 
 #[test]
-fn a_skill_names_its_own_media_types_or_those_of_its_agent() {
+fn skill_output_modes_default_to_the_agent_output_modes() {
     let mut profile = profile();
     profile.skills[0].output_modes.clear();
     for is_said in [true, false] {
@@ -239,7 +239,7 @@ fn a_skill_names_its_own_media_types_or_those_of_its_agent() {
 }
 
 #[test]
-fn texts_come_back_as_they_were() {
+fn card_text_with_escapes_round_trips() {
     let (card, profile) = (card(CardForm::Hybrid), profile());
     assert_eq!(card["name"], profile.name);
     assert_eq!(card["skills"][0]["examples"], json!(["say \"hi\""]));
@@ -247,7 +247,7 @@ fn texts_come_back_as_they_were() {
 }
 
 #[test]
-fn each_form_has_the_provider_and_the_media_types_of_skills() {
+fn every_card_form_has_provider_extensions_and_skill_modes() {
     for form in [CardForm::V1, CardForm::V03, CardForm::Hybrid, CardForm::ExtendedV1] {
         let card = card(form);
         assert_eq!(card["provider"], json!({ "organization": "O \"1\"", "url": "https://o/" }));
@@ -268,7 +268,7 @@ fn each_form_has_the_provider_and_the_media_types_of_skills() {
 }
 
 #[test]
-fn equal_cards_have_equal_tags() {
+fn equal_cards_have_equal_etags() {
     let bytes = |form| render(&profile(), &[V1, V03], form, CardOptions::default());
     assert_eq!(etag(&bytes(CardForm::V1)), etag(&bytes(CardForm::ExtendedV1)));
     assert_ne!(etag(&bytes(CardForm::V1)), etag(&bytes(CardForm::Hybrid)));

@@ -114,7 +114,7 @@ fn the_catalog_is_a_linkset_of_endpoints_and_cards() {
 }
 
 #[test]
-fn lists_follow_agents_that_come_and_go() {
+fn agent_lists_follow_added_and_removed_agents() {
     let mut lab = lab(Vec::new());
     let first = lab.ask(&get(AGENTS));
     assert_eq!(names(&mut lab), ["echo", "bob"]);
@@ -137,7 +137,7 @@ fn lists_follow_agents_that_come_and_go() {
 }
 
 #[test]
-fn lists_are_validated_as_cards_are() {
+fn agent_lists_support_conditional_requests() {
     let mut lab = lab(Vec::new());
     for path in [AGENTS, CATALOG] {
         let reply = lab.ask(&get(path));
@@ -159,7 +159,7 @@ fn lists_are_validated_as_cards_are() {
 }
 
 #[test]
-fn mounts_come_first_and_pages_are_let_in() {
+fn agent_list_respects_mounts_cors_and_public_url() {
     // A mount at this path replaces the list.
     let mut taken = lab(vec![mount("/agents", "standard")]);
     assert_eq!(taken.ask(&get(AGENTS)).status, 405);

@@ -107,7 +107,7 @@ const REPLACED: &str = "the agent was replaced, and the new agent does not conti
 const REMOVED: &str = "the agent was removed before the task was done";
 
 #[test]
-fn an_agent_that_is_added_answers_at_its_place() {
+fn added_agent_is_served_at_its_path() {
     let (mut lab, agents) = lab();
     let path = "/agents/two/.well-known/agent-card.json";
     assert_eq!(lab.ask(&get(path)).status, 404);
@@ -143,7 +143,7 @@ fn replaced_agent_changes_its_answers_and_card_at_once() {
 }
 
 #[test]
-fn a_program_that_was_replaced_is_dropped() {
+fn replaced_agent_is_dropped() {
     let (mut lab, agents) = lab();
     let before: Arc<dyn Agent> = Arc::new(Named("second"));
     agents.replace(profile("one", "Second."), Arc::clone(&before)).unwrap();
@@ -154,7 +154,7 @@ fn a_program_that_was_replaced_is_dropped() {
 }
 
 #[test]
-fn what_cannot_be_changed_is_refused_and_says_why() {
+fn invalid_agent_changes_are_rejected_with_a_reason() {
     let (mut lab, agents) = lab();
     let add = |name: &str| agents.add(profile(name, ""), Arc::new(Named("x"))).map(drop);
     let replace = |name: &str| agents.replace(profile(name, ""), Arc::new(Named("x"))).map(drop);
@@ -175,7 +175,7 @@ fn what_cannot_be_changed_is_refused_and_says_why() {
 }
 
 #[test]
-fn several_changes_are_made_at_once() {
+fn one_change_call_adds_replaces_and_removes_agents() {
     let (mut lab, agents) = lab();
     let named = |name: &'static str| Arc::new(Named(name)) as Arc<dyn Agent>;
     agents.add(profile("two", ""), named("second")).unwrap();
@@ -193,7 +193,7 @@ fn several_changes_are_made_at_once() {
 }
 
 #[test]
-fn of_several_changes_all_are_made_or_none() {
+fn agent_changes_are_applied_all_or_none() {
     let (mut lab, agents) = lab_limited(Limits { agents_max: 3, ..Limits::default() });
     let named = || Arc::new(Named("x")) as Arc<dyn Agent>;
     // This name is already a tenant's.
@@ -241,7 +241,7 @@ fn change_after_runs_its_callback_only_before_valid_changes() {
 }
 
 #[test]
-fn a_card_that_changes_leaves_the_tasks_to_the_program() {
+fn card_change_keeps_the_agent_and_its_tasks() {
     let (mut lab, agents) = lab();
     let id = send(&mut lab, "one", "later")["task"]["id"].take();
     let describe = AgentChange::Describe(profile("one", "Another."));
@@ -253,7 +253,7 @@ fn a_card_that_changes_leaves_the_tasks_to_the_program() {
 }
 
 #[test]
-fn later_agents_cannot_request_connection_fields() {
+fn added_or_replaced_agent_with_bad_fields_is_rejected() {
     let (mut lab, agents) = lab();
     for (name, fields, wrong) in [
         ("two", vec!["traceparent", "Connection"], "Connection"),
@@ -353,7 +353,7 @@ fn removed_agent_path_is_404_after_its_last_task() {
 }
 
 #[test]
-fn an_agent_that_comes_back_finds_its_tasks() {
+fn agent_added_again_finds_its_tasks() {
     let (mut lab, agents) = lab();
     let id = send(&mut lab, "one", "task")["task"]["id"].take();
     agents.remove("one").unwrap();
@@ -396,7 +396,7 @@ fn renew(agents: &Agents, description: &str, agent: Arc<dyn Agent>) {
 }
 
 #[test]
-fn tasks_of_a_renewed_agent_go_on_with_their_own_program() {
+fn tasks_of_a_renewed_agent_stay_with_their_old_program() {
     let (mut lab, agents) = lab();
     let keep = Keep::default();
     renew(&agents, "Keeps.", Arc::new(keep.clone()));
@@ -427,7 +427,7 @@ fn tasks_of_a_renewed_agent_go_on_with_their_own_program() {
 }
 
 #[test]
-fn a_replacement_ends_what_goes_on_with_earlier_programs() {
+fn replacing_an_agent_fails_tasks_of_all_older_programs() {
     let (mut lab, agents) = lab();
     let first = send(&mut lab, "one", "wait")["task"]["id"].take();
     renew(&agents, "Second.", Arc::new(Named("second")));
@@ -441,7 +441,7 @@ fn a_replacement_ends_what_goes_on_with_earlier_programs() {
 
 /// `OLDER_PROGRAMS_MAX`
 #[test]
-fn so_many_earlier_programs_stay() {
+fn tasks_of_programs_beyond_older_programs_max_fail() {
     let (mut lab, agents) = lab();
     let mut ids = Vec::new();
     for _ in 0..=OLDER_PROGRAMS_MAX {
@@ -455,7 +455,7 @@ fn so_many_earlier_programs_stay() {
 }
 
 #[test]
-fn unfinished_tasks_of_a_removed_agent_fail_and_say_why() {
+fn unfinished_tasks_of_a_removed_agent_fail_with_a_reason() {
     let (mut lab, agents) = lab();
     let texts = ["wait", "later", "ask"];
     let ids = texts.map(|text| send(&mut lab, "one", text)["task"]["id"].take());
@@ -532,7 +532,7 @@ fn task_continues_only_with_the_program_that_adopts_it() {
 }
 
 #[test]
-fn a_task_that_is_not_taken_over_fails_when_that_is_decided() {
+fn unadopted_task_fails_when_the_newest_program_drops_it() {
     let (mut lab, agents) = lab();
     let _before = keep(&agents);
     let id = send(&mut lab, "one", "go")["task"]["id"].take();
@@ -558,7 +558,7 @@ impl Agent for Panics {
 }
 
 #[test]
-fn a_program_that_panics_fails_the_tasks_that_it_was_asked_for() {
+fn panic_in_adopt_fails_the_offered_tasks() {
     let (mut lab, agents) = lab();
     let ids = [0, 1].map(|_| send(&mut lab, "one", "wait")["task"]["id"].take());
     agents.replace(profile("one", "Panics."), Arc::new(Panics)).unwrap();
@@ -578,7 +578,7 @@ impl Agent for Breaks {
 }
 
 #[test]
-fn a_turn_that_panics_holds_up_no_change() {
+fn panicking_turn_does_not_block_agent_replacement() {
     let (mut lab, agents) = lab();
     agents.replace(profile("one", "Breaks."), Arc::new(Breaks)).unwrap();
     let id = send(&mut lab, "one", "go")["task"]["id"].take();
@@ -629,7 +629,7 @@ fn midway(agents: &Agents) -> Arc<Midway> {
 }
 
 #[test]
-fn started_turn_finishes_and_hands_its_task_over() {
+fn turn_completes_or_hands_over_its_task_on_replacement() {
     let (mut lab, agents) = lab();
     for text in ["done", "later", "job"] {
         let midway = midway(&agents);
@@ -654,7 +654,7 @@ fn started_turn_finishes_and_hands_its_task_over() {
 }
 
 #[test]
-fn a_turn_that_answers_its_client_ends_as_it_began() {
+fn follow_up_turn_completes_or_hands_over_on_replacement() {
     let (mut lab, agents) = lab();
     for (text, state) in [("done", "TASK_STATE_COMPLETED"), ("later", "TASK_STATE_INPUT_REQUIRED")]
     {
@@ -832,7 +832,7 @@ impl Drop for Asks {
 }
 
 #[test]
-fn a_program_that_is_refused_is_dropped_without_a_lock() {
+fn rejected_agent_is_dropped_outside_the_lock() {
     let limits = Limits { agents_max: 2, ..Limits::default() };
     let (_lab, agents) = lab_limited(limits);
     let (tell, told) = mpsc::channel();
@@ -862,7 +862,7 @@ fn kept_bytes_max() {
 }
 
 #[test]
-fn kept_bytes_count_among_those_of_the_store() {
+fn kept_bytes_count_towards_store_bytes() {
     let mut limits = Limits { kept_bytes_max: 15_000, ..Limits::default() };
     (limits.store_bytes_max, limits.task_bytes_max) = (40_000, 20_000);
     let (mut lab, agents) = lab_limited(limits);
@@ -881,7 +881,7 @@ fn kept_bytes_count_among_those_of_the_store() {
 }
 
 #[test]
-fn an_agent_does_not_get_the_name_of_a_tenant_who_has_tasks() {
+fn agent_cannot_take_the_name_of_a_tenant_with_tasks() {
     let limits = Limits { task_ttl_ms: 60_000, ..Limits::default() };
     let setup = Setup { agents: vec![echo()], limits, ..Setup::default() };
     let mut lab = Lab::new(setup);
@@ -912,7 +912,7 @@ fn an_agent_does_not_get_the_name_of_a_tenant_who_has_tasks() {
 }
 
 #[test]
-fn an_operator_ends_a_tenant_whose_name_an_agent_is_to_have() {
+fn end_tenant_fails_its_tasks_and_frees_its_name() {
     let limits = Limits { task_ttl_ms: 60_000, ..Limits::default() };
     let works = script("works", "[[rule]]\n[[rule.step]]\nstatus = \"working\"");
     let mut lab = Lab::new(Setup { agents: vec![works], limits, ..Setup::default() });

@@ -97,7 +97,7 @@ fn every_route_answers_a_preflight_with_its_methods() {
 }
 
 #[test]
-fn a_page_that_is_not_let_in_is_told_nothing() {
+fn unlisted_origin_gets_no_access_control_headers() {
     let mut lab = lab(cors(&[APP]));
     for origin in [OTHER, "https://app.exampl", "https://APP.example", "http://app.example", "null"]
     {
@@ -118,7 +118,7 @@ fn a_page_that_is_not_let_in_is_told_nothing() {
 }
 
 #[test]
-fn every_answer_says_who_may_read_it() {
+fn every_response_has_cors_headers_for_a_listed_origin() {
     let mut lab = lab(cors(&["https://b", APP]));
     let from = [("Origin", APP), ("A2A-Version", "1.0")];
     let send = V1.params(say("hi"));
@@ -160,7 +160,7 @@ fn every_answer_says_who_may_read_it() {
 }
 
 #[test]
-fn what_is_refused_before_it_is_handled_can_be_read_too() {
+fn early_rejections_of_a_listed_origin_have_cors_headers() {
     let mut lab = lab(cors(&[APP]));
     let begin = format!("POST / HTTP/1.1\r\nHost: a.example\r\nOrigin: {APP}\r\n");
     for (what, status, request) in [
@@ -192,7 +192,7 @@ fn what_is_refused_before_it_is_handled_can_be_read_too() {
 }
 
 #[test]
-fn the_host_is_looked_at_first() {
+fn wrong_host_is_421_without_cors_headers() {
     let mut lab = lab(cors(&["*"]));
     let peer = lab.open_to(service::Peer { is_loopback: true, ..service::Peer::default() });
     lab.write(peer, &preflight("/", "http://a.example", ""));
@@ -202,7 +202,7 @@ fn the_host_is_looked_at_first() {
 }
 
 #[test]
-fn any_page_is_let_in_by_a_star_and_credentials_by_name() {
+fn star_allows_any_origin_but_not_credentials() {
     let mut any = lab(cors(&["*"]));
     assert_said(&any.ask(&preflight("/", OTHER, "")), Some("*"), "any");
     let credentials = Cors { credentials: true, max_age_s: 0, ..cors(&[APP]) };
@@ -228,7 +228,7 @@ fn any_page_is_let_in_by_a_star_and_credentials_by_name() {
 }
 
 #[test]
-fn without_the_setting_nothing_is_said() {
+fn no_cors_headers_without_configured_origins() {
     let (mut off, mut plain) = (Lab::echo(), Lab::echo());
     let request = |lines: &str| get_with(CARD, lines);
     assert_eq!(off.ask(&request(&format!("Origin: {APP}\r\n"))), plain.ask(&request("")));

@@ -97,7 +97,7 @@ fn is_ready(future: impl Future<Output = ()>) -> bool {
 }
 
 #[test]
-fn a_deferred_turn_becomes_a_direct_message() {
+fn deferred_turn_can_reply_with_a_direct_message() {
     let (mut lab, keep) = lab(Limits::default());
     for generation in [Gen::V03, Gen::V1] {
         for at_once in [false, true] {
@@ -151,7 +151,7 @@ fn non_waiting_call_gets_the_new_task_of_a_deferred_turn() {
 }
 
 #[test]
-fn a_deferred_turn_becomes_a_stream_from_its_first_event() {
+fn deferred_turn_streams_from_its_first_event() {
     let (mut lab, keep) = lab(Limits::default());
     for generation in Gen::ALL {
         let peer = open(&mut lab, generation, generation.stream(), say("hi"));
@@ -179,7 +179,7 @@ fn a_deferred_turn_becomes_a_stream_from_its_first_event() {
 }
 
 #[test]
-fn a_deferred_turn_becomes_any_fault() {
+fn refused_failed_or_dropped_deferred_turn_returns_an_error() {
     let (mut lab, keep) = lab(Limits::default());
     type End = fn(Deferred);
     let ends: [(End, i64, &str); 3] = [
@@ -206,7 +206,7 @@ fn a_deferred_turn_becomes_any_fault() {
 }
 
 #[test]
-fn a_turn_that_is_refused_leaves_nothing() {
+fn refused_turn_creates_no_task() {
     let (mut lab, _) = lab(Limits::default());
     let answer = lab.call("SendMessage", &Gen::V1.params(say("refuse")));
     assert_eq!(
@@ -218,7 +218,7 @@ fn a_turn_that_is_refused_leaves_nothing() {
 }
 
 #[test]
-fn a_deferred_turn_goes_on_with_a_task_that_exists() {
+fn deferred_turn_continues_an_existing_task() {
     let (mut lab, keep) = lab(Limits::default());
     let task = |lab: &mut Lab| -> Value {
         lab.result("SendMessage", &Gen::V1.params(say("ask")))["task"]["id"].clone()
@@ -272,7 +272,7 @@ fn a_deferred_turn_goes_on_with_a_task_that_exists() {
 }
 
 #[test]
-fn a_batch_and_a_websocket_wait_for_deferred_turns() {
+fn batch_and_websocket_calls_wait_for_deferred_turns() {
     let (mut lab, keep) = lab(Limits::default());
     let call = |id: &str| rpc_id(id, "SendMessage", &Gen::V1.params(say("hi")));
     let peer = lab.open();
@@ -296,7 +296,7 @@ fn a_batch_and_a_websocket_wait_for_deferred_turns() {
 }
 
 #[test]
-fn a_caller_that_leaves_is_found_out_and_leaves_nothing() {
+fn disconnect_cancels_a_deferred_turn_and_creates_no_task() {
     let limits = Limits { tasks_max: 1, ..Limits::default() };
     let (mut lab, keep) = lab(limits);
     for method in ["SendMessage", "SendStreamingMessage"] {
@@ -315,7 +315,7 @@ fn a_caller_that_leaves_is_found_out_and_leaves_nothing() {
 }
 
 #[test]
-fn a_notification_is_carried_out_although_nobody_waits_for_it() {
+fn deferred_turn_of_a_notification_is_executed() {
     let (mut lab, keep) = lab(Limits::default());
     let call = json!({
         "jsonrpc": "2.0", "method": "SendMessage", "params": Gen::V1.params(say("hi")),
@@ -336,7 +336,7 @@ fn a_notification_is_carried_out_although_nobody_waits_for_it() {
 }
 
 #[test]
-fn a_caller_that_waits_for_a_job_is_found_out_when_it_leaves() {
+fn job_sees_its_waiting_caller_disconnect() {
     let (mut lab, keep) = lab(Limits::default());
     for method in ["SendMessage", "SendStreamingMessage"] {
         let peer = open(&mut lab, Gen::V1, method, say("hi"));
@@ -367,7 +367,7 @@ fn a_caller_that_waits_for_a_job_is_found_out_when_it_leaves() {
 }
 
 #[test]
-fn a_server_that_ends_answers_deferred_calls() {
+fn server_shutdown_answers_deferred_calls() {
     let (mut lab, keep) = lab(Limits::default());
     let peers = ["SendMessage", "SendStreamingMessage"]
         .map(|method| open(&mut lab, Gen::V1, method, say("hi")));
@@ -386,7 +386,7 @@ fn a_server_that_ends_answers_deferred_calls() {
 }
 
 #[test]
-fn what_is_kept_of_a_deferred_call_counts_as_bytes_of_the_store() {
+fn deferred_call_counts_towards_store_bytes() {
     let mut limits = Limits::default();
     (limits.store_bytes_max, limits.task_bytes_max) = (40_000, 20_000);
     let (mut lab, keep) = lab(limits);

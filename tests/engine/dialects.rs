@@ -76,7 +76,7 @@ fn an_unknown_agent_is_404_with_a_json_rpc_error() {
 }
 
 #[test]
-fn a_dialect_knows_its_own_methods_and_no_others() {
+fn each_dialect_serves_only_its_own_methods() {
     let mut lab = lab();
     for (path, known, unknown) in [
         (
@@ -103,7 +103,7 @@ fn a_dialect_knows_its_own_methods_and_no_others() {
 // --- langsmith
 
 #[test]
-fn langsmith_asks_for_the_accept_of_the_answer() {
+fn langsmith_requires_a_matching_accept_header() {
     let mut lab = lab();
     let (send, stream) = ("message/send", "message/stream");
     for (method, accept, status) in [
@@ -134,7 +134,7 @@ fn langsmith_asks_for_the_accept_of_the_answer() {
 }
 
 #[test]
-fn langsmith_may_name_the_thread_on_get_and_cancel() {
+fn langsmith_get_and_cancel_accept_a_thread_id() {
     let mut lab = lab();
     let result = ask(&mut lab, "/a2a/asks", "message/send", &V03.params(say("hi"))).result();
     assert_eq!(result["kind"], "task");
@@ -186,7 +186,7 @@ fn langsmith_resumes_by_text_and_by_data_under_a_compound_id() {
 }
 
 #[test]
-fn langsmith_takes_files_and_has_statuses_for_its_errors() {
+fn langsmith_accepts_files_and_returns_400_for_errors() {
     let mut lab = lab();
     for part in [
         json!({"kind": "file", "file": {"bytes": "AAAA"}}),
@@ -249,7 +249,7 @@ fn langsmith_answers_methods_of_1_0_in_the_format_of_1_0() {
 /// the calls as that server does, and our client parses its answers.
 #[cfg(feature = "client")]
 #[test]
-fn langgraph_is_understood_in_both_directions() {
+fn recorded_langgraph_calls_and_answers_are_parsed() {
     use peregrine::client::format::explain;
 
     let path = "tests/data/langsmith/langgraph-api-0.16.7.json";
@@ -291,7 +291,7 @@ fn langgraph_is_understood_in_both_directions() {
 }
 
 #[test]
-fn langsmith_streams_as_0_3_does() {
+fn langsmith_streams_0_3_events() {
     let mut lab = lab();
     let peer = open(&mut lab, "/a2a/echo", "message/stream", &V03.params(say("stream:3")));
     let events = lab.reply(peer).events();
@@ -336,7 +336,7 @@ fn evo_ai_reads_context_from_params_and_sets_final_on_results() {
 }
 
 #[test]
-fn evo_ai_streams_events_by_id_with_final() {
+fn evo_ai_stream_events_have_id_and_final() {
     let mut lab = lab();
     let params = json!({"message": evo_message("slow")});
     let peer = open(&mut lab, EVO, "message/stream", &params);
@@ -370,7 +370,7 @@ fn evo_ai_files_are_plain_base64() {
 }
 
 #[test]
-fn evo_ai_has_an_error_table_of_its_own() {
+fn evo_ai_returns_its_own_error_codes() {
     let mut lab = lab();
     let done =
         ask(&mut lab, EVO, "message/send", &json!({"message": evo_message("done")})).result();
@@ -398,7 +398,7 @@ fn evo_ai_has_an_error_table_of_its_own() {
 // --- tutorial
 
 #[test]
-fn tutorial_has_http_statuses_for_two_errors() {
+fn tutorial_returns_400_and_405_for_two_errors() {
     let mut lab = lab();
     for (body, status, code) in [
         (r#"{"jsonrpc":"2.0","id":1}"#.to_owned(), 400, -32600),
@@ -418,7 +418,7 @@ fn tutorial_has_http_statuses_for_two_errors() {
 }
 
 #[test]
-fn tutorial_writes_both_spellings_and_makes_up_a_message_id() {
+fn tutorial_writes_both_key_styles_and_generates_message_ids() {
     let mut lab = lab();
     let message = json!({"role": "user", "parts": [{"type": "text", "text": "ping"}]});
     let said = ask(&mut lab, "/tutorial", "message/send", &json!({"message": message})).result();
@@ -438,7 +438,7 @@ fn tutorial_writes_both_spellings_and_makes_up_a_message_id() {
 }
 
 #[test]
-fn tutorial_subscribes_by_a_name_of_its_own() {
+fn task_subscribe_works_in_tutorial_and_standard_dialect() {
     for path in ["/tutorial", "/"] {
         let mut lab = lab();
         let mut params = V03.params(say("hold:1000:3"));
@@ -459,7 +459,7 @@ fn tutorial_subscribes_by_a_name_of_its_own() {
 // --- a2a_rust
 
 #[test]
-fn a2a_rust_leaves_notifications_without_an_answer() {
+fn a2a_rust_answers_notifications_with_204() {
     let mut lab = lab();
     let notify = |method: &str, params: Value| {
         json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()
@@ -481,7 +481,7 @@ fn a2a_rust_leaves_notifications_without_an_answer() {
 }
 
 #[test]
-fn a2a_rust_has_tenants_and_echoes_ids_of_any_kind() {
+fn a2a_rust_serves_tenants_and_echoes_any_rpc_id() {
     let mut lab = lab();
     for path in ["/tenants/t-1", "/tenants/t-1/", "/a2a_rust", "/a2a_rust/tenants/t-2"] {
         for id in ["0", "1.5", "null", "\"x\""] {
@@ -500,7 +500,7 @@ fn a2a_rust_has_tenants_and_echoes_ids_of_any_kind() {
 }
 
 #[test]
-fn a2a_rust_batches_and_refuses_streams_in_them() {
+fn a2a_rust_batch_rejects_streaming_calls() {
     let mut lab = lab();
     let send = |id: &str, method: &str| rpc_id(id, method, &V1.params(say("hi")));
     let body = format!("[{},{}]", send("0", V1.send()), send("1", V1.stream()));
@@ -510,7 +510,7 @@ fn a2a_rust_batches_and_refuses_streams_in_them() {
 }
 
 #[test]
-fn a2a_rust_has_statuses_for_sizes_paths_and_types() {
+fn a2a_rust_rejects_bad_sizes_paths_and_types_by_status() {
     let mut lab = lab();
     let query = format!("/a2a_rust?{}", "q".repeat(4_097));
     assert_eq!(lab.ask(&post(&query, &[], "{}")).status, 414);
@@ -532,7 +532,7 @@ fn a2a_rust_has_statuses_for_sizes_paths_and_types() {
 // --- rabbithole
 
 #[test]
-fn rabbithole_speaks_0_1_and_waits_for_the_end() {
+fn rabbithole_send_waits_and_returns_a_0_1_task() {
     let mut lab = lab();
     let message = json!({"role": "user", "parts": [{"type": "text", "text": "hold:1000:1"}]});
     let params = json!({"id": "t-1", "sessionId": "s-1", "message": message, "historyLength": 1});
@@ -581,7 +581,7 @@ fn rabbithole_streams_status_and_artifact_events_only() {
 
 /// Its client reads only the lines of a stream, whatever the request was.
 #[test]
-fn fasta2a_is_refused_a_stream_by_a_stream() {
+fn fasta2a_stream_error_is_sent_as_a_stream_event() {
     let mut lab = lab();
     let gone = json!({"id": "nowhere"});
     let mut message = V03.params(say("hi"));
@@ -602,7 +602,7 @@ fn fasta2a_is_refused_a_stream_by_a_stream() {
 }
 
 #[test]
-fn fasta2a_is_told_in_its_own_form_what_nobody_could_read() {
+fn fasta2a_unreadable_call_gets_an_error_in_its_format() {
     let mut lab = lab();
     for body in ["{", "[]", "7"] {
         let error = lab.ask(&post("/fasta2a", &[], body)).json()["error"].take();
@@ -614,7 +614,7 @@ fn fasta2a_is_told_in_its_own_form_what_nobody_could_read() {
 }
 
 #[test]
-fn fasta2a_asks_for_a_task_with_a_null_id() {
+fn fasta2a_get_task_accepts_a_null_rpc_id() {
     let mut lab = lab();
     let task = ask(&mut lab, "/fasta2a", "message/send", &V03.params(say("hi"))).result();
     assert_eq!(task["task"]["status"]["state"], "completed");
@@ -625,7 +625,7 @@ fn fasta2a_asks_for_a_task_with_a_null_id() {
 }
 
 #[test]
-fn fasta2a_reads_cards_of_1_0_whose_skills_name_their_types() {
+fn fasta2a_card_is_1_0_with_media_types_on_skills() {
     for form in [CardForm::Hybrid, CardForm::V1, CardForm::V03] {
         let mounts =
             vec![Mount { path: "/f".to_owned(), dialect: "fasta2a".to_owned(), agent: None }];
@@ -645,7 +645,7 @@ fn fasta2a_reads_cards_of_1_0_whose_skills_name_their_types() {
 // --- side by side
 
 #[test]
-fn a_task_of_a_platform_is_a_task_like_any_other() {
+fn tasks_of_platform_dialects_are_readable_in_1_0() {
     let mut lab = lab();
     let made = [
         ("/a2a/echo", "message/send", V03.params(say("hi"))),
@@ -668,7 +668,7 @@ fn a_task_of_a_platform_is_a_task_like_any_other() {
 
 /// `route` treats a path that begins with a dot as a well-known path.
 #[test]
-fn no_place_begins_with_a_dot() {
+fn dialect_path_prefixes_do_not_start_with_a_dot() {
     let places = dialect::ALL.iter().map(|dialect| &dialect.routes);
     for prefix in places.flat_map(|routes| routes.by_name.into_iter().chain(routes.tenants)) {
         assert!(!prefix.starts_with("/."), "{prefix}");

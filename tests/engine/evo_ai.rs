@@ -124,7 +124,7 @@ fn calls_of_the_transcript_are_answered_only_with_a_valid_key() {
 }
 
 #[test]
-fn a_hundred_calls_a_minute_and_ten_streams_are_a_keys_own() {
+fn evo_ai_key_is_limited_to_100_calls_and_10_streams() {
     let mut lab = lab();
     let get = post(EVO, ALICE, &rpc("tasks/get", &json!({"id": "none"})));
     for _ in 0..100 {
@@ -214,7 +214,7 @@ fn sized(bytes: usize, files: &Value) -> String {
 }
 
 #[test]
-fn the_documented_sizes_fit_one_message() {
+fn message_of_the_documented_maximum_sizes_is_accepted() {
     let limits = Limits::default();
     let (file_max, message_max) = (limits.evo_ai_file_bytes_max, limits.evo_ai_message_bytes_max);
     assert_eq!((file_max, message_max), (5 * MIB, MIB));
@@ -291,7 +291,7 @@ fn evo_ai_body_bytes_max() {
 }
 
 #[test]
-fn a_message_of_a_web_socket_is_as_large_as_a_body() {
+fn evo_ai_body_limit_applies_to_websocket_messages() {
     for (evo, others) in [(2_000, 200), (200, 2_000)] {
         let mut lab = with_limits(evo, others);
         for (path, most, name) in [(EVO, evo, "evo_ai_body_bytes_max"), ("/", others, "ws_")] {

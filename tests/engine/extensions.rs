@@ -37,7 +37,7 @@ impl Agent for Tell {
 }
 
 #[test]
-fn every_extension_header_is_one_list_for_the_agent() {
+fn extension_headers_are_joined_for_the_agent() {
     let agents: Vec<(Profile, Arc<dyn Agent>)> =
         vec![(Profile::new("tell", "Tells."), Arc::new(Tell))];
     let mut lab = Lab::new(Setup { agents, ..Setup::default() });
@@ -58,7 +58,7 @@ fn every_extension_header_is_one_list_for_the_agent() {
 }
 
 #[test]
-fn an_answer_names_what_the_server_has_for_its_caller() {
+fn response_lists_server_extensions_active_for_the_caller() {
     const POLL: &str = Extension::LONG_POLL;
     const ONCE: &str = Extension::IDEMPOTENT_SEND;
     let asked = format!("{ONCE}, urn:nobody:1, {POLL}");
@@ -81,7 +81,7 @@ fn an_answer_names_what_the_server_has_for_its_caller() {
 }
 
 #[test]
-fn who_does_not_know_a_required_extension_is_refused() {
+fn call_without_a_required_extension_is_rejected() {
     let (mut lab, uri) = requiring();
     let card = lab.ask(&get("/.well-known/agent-card.json")).json();
     let listed = &card["capabilities"]["extensions"][0];
@@ -145,7 +145,7 @@ fn activated_extensions_are_named_in_the_answer() {
 }
 
 #[test]
-fn an_answer_that_waited_names_them_too() {
+fn deferred_response_lists_activated_extensions() {
     let extension = Extension { uri: "urn:x".to_owned(), ..Extension::default() };
     let profile = Profile { extensions: vec![extension], ..Profile::new("echo", "Echoes.") };
     let mut lab = Lab::new(Setup { agents: vec![(profile, Arc::new(Echo))], ..Setup::default() });

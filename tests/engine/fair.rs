@@ -63,7 +63,7 @@ fn make(lab: &mut Lab, peer: Peer, text: &str) -> Value {
 }
 
 #[test]
-fn a_stream_sees_why_a_waiting_task_made_room() {
+fn stream_gets_the_eviction_reason_of_its_task() {
     let mut lab = lab(4);
     let peer = from(&mut lab, "192.0.2.1");
     let waiting: Vec<Value> = (0..4).map(|_| make(&mut lab, peer, "ask")).collect();
@@ -81,7 +81,7 @@ fn a_stream_sees_why_a_waiting_task_made_room() {
 
 #[cfg(feature = "push")]
 #[test]
-fn a_webhook_is_told_why_a_waiting_task_made_room() {
+fn webhook_gets_the_eviction_reason_of_its_task() {
     use std::task::Waker;
 
     use peregrine::engine::{NextRequest, PostOutcome, PostRequest};
@@ -111,7 +111,7 @@ fn a_webhook_is_told_why_a_waiting_task_made_room() {
 }
 
 #[test]
-fn a_full_share_of_running_tasks_says_when_to_retry() {
+fn full_share_of_running_tasks_returns_retry_after() {
     let mut lab = lab(4);
     let peers = ["192.0.2.1", "2001:db8::1"].map(|address| from(&mut lab, address));
     for peer in peers {
@@ -129,7 +129,7 @@ fn a_full_share_of_running_tasks_says_when_to_retry() {
 }
 
 #[test]
-fn the_tasks_of_one_address_leave_for_it_alone() {
+fn address_evicts_only_its_own_tasks() {
     let mut lab = lab(6);
     let [first, second] = ["192.0.2.1", "192.0.2.2"].map(|address| from(&mut lab, address));
     let kept: Vec<Value> = (0..3).map(|_| make(&mut lab, first, "done")).collect();

@@ -141,7 +141,7 @@ fn assert_form(error: &Value, kind: FaultKind, form: Gen, what: &str) {
 }
 
 #[test]
-fn each_fault_has_the_form_of_its_generation_and_its_request_id() {
+fn fault_has_the_format_of_its_version_and_its_request_id() {
     for mut case in cases() {
         for generation in Gen::ALL {
             let (method, params) = (case.ask)(generation);
@@ -190,7 +190,7 @@ fn over_rest(method: &str, params: &Value, base: &str, fields: &[(&str, &str)]) 
 }
 
 #[test]
-fn every_fault_of_a_call_has_its_form_over_http_json() {
+fn http_json_fault_has_the_format_of_its_version() {
     for mut case in cases() {
         for (generation, base) in [(V1, ""), (V03, "/v1")] {
             let (method, params) = (case.ask)(generation);
@@ -223,7 +223,7 @@ fn every_fault_of_a_call_has_its_form_over_http_json() {
 
 /// Wire §2.3, the columns of 1.0.1 and of 0.3.
 #[test]
-fn the_statuses_of_http_json_are_those_of_the_specifications() {
+fn http_json_statuses_match_the_specifications() {
     use peregrine::fault::CanonicalCode::{
         AlreadyExists, FailedPrecondition, Internal as InternalStatus, InvalidArgument, NotFound,
         ResourceExhausted, Unavailable,
@@ -259,7 +259,7 @@ fn the_statuses_of_http_json_are_those_of_the_specifications() {
 }
 
 #[test]
-fn what_is_no_call_is_answered_as_far_as_it_was_understood() {
+fn malformed_call_error_has_the_readable_request_id() {
     let mut lab = Lab::echo();
     for body in ["", "{", "[", "{\"id\":1}x", "\u{feff}{", "{}\u{feff}"] {
         let error = lab.ask(&post("/", &[], body)).json();
@@ -285,7 +285,7 @@ fn what_is_no_call_is_answered_as_far_as_it_was_understood() {
 }
 
 #[test]
-fn a_wrong_content_type_is_an_error_before_the_body_is_read() {
+fn unsupported_content_type_is_a_json_rpc_error() {
     let mut lab = Lab::echo();
     for media in ["text/plain", "application/xml", "application/jsonx", "multipart/form-data"] {
         let body = rpc("ListTasks", &Value::Null);
@@ -309,7 +309,7 @@ fn endless(lab: &mut Lab) -> Vec<(Gen, Peer)> {
 }
 
 #[test]
-fn server_shutdown_ends_streams_with_the_waiting_call_error() {
+fn server_shutdown_ends_streams_with_an_error_event() {
     let mut lab = Lab::echo();
     let streams = endless(&mut lab);
     lab.engine.drain();
@@ -384,7 +384,7 @@ fn server_shutdown_error_names_the_task_of_each_waiting_call() {
 }
 
 #[test]
-fn a_task_that_leaves_the_store_ends_its_streams_with_an_error() {
+fn evicting_a_task_ends_its_streams_with_an_error() {
     // A stream of a finished task that its peer has not read to the end.
     let mut lab = Lab::limited(|limits| {
         limits.tasks_max = 1;
@@ -417,7 +417,7 @@ fn error_before_first_event_is_json_and_keeps_the_connection() {
 }
 
 #[test]
-fn waiting_calls_end_with_an_error_when_their_task_leaves() {
+fn waiting_call_returns_its_task_when_it_is_canceled() {
     // The wait of a call ends with its task, here by another caller's cancel.
     let toml = "[[rule]]\n[[rule.step]]\nstatus = \"working\"\n[[rule.step]]\ndelay_ms = 60000\nstatus = \"completed\"\n";
     let setup = Setup { agents: vec![script("slow", toml)], ..Setup::default() };
@@ -440,7 +440,7 @@ fn waiting_calls_end_with_an_error_when_their_task_leaves() {
 }
 
 #[test]
-fn a_call_for_which_there_is_no_room_to_wait_keeps_its_id() {
+fn overload_error_of_a_waiting_call_has_its_request_id() {
     let mut lab = Lab::limited(|limits| limits.connections_max = 1);
     let hold = V03.params(say("hold:1000:1"));
     let waits = lab.stream(V03.send(), &hold);
@@ -456,7 +456,7 @@ fn a_call_for_which_there_is_no_room_to_wait_keeps_its_id() {
 
 /// Each fault must be provoked by a test or listed here.
 #[test]
-fn every_kind_is_provoked_here_or_named() {
+fn every_fault_kind_is_tested_or_listed() {
     let mut seen: HashSet<FaultKind> = cases().iter().map(|case| case.kind).collect();
     seen.extend([Parse, InvalidRequest, MethodNotFound, Internal, ShuttingDown]);
     // The store refuses events out of order, so no test can provoke this fault; the task continues.

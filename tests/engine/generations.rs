@@ -146,7 +146,7 @@ fn subscribe(lab: &mut Lab, generation: Gen, id: &str, seen: Option<&str>) -> Pe
 // --- The matrix
 
 #[test]
-fn a_task_of_one_generation_is_read_in_every_other() {
+fn task_of_any_version_is_readable_in_every_version() {
     for made in Gen::ALL {
         let mut lab = Lab::scripted(SCRIPT);
         let id = id_of(&send(&mut lab, made, say("done")));
@@ -171,7 +171,7 @@ fn a_task_of_one_generation_is_read_in_every_other() {
 }
 
 #[test]
-fn a_task_of_one_generation_is_streamed_in_every_other() {
+fn task_of_any_version_can_be_subscribed_in_every_version() {
     for made in Gen::ALL {
         for asked in Gen::ALL {
             let mut lab = Lab::scripted(SCRIPT);
@@ -206,7 +206,7 @@ fn a_task_of_one_generation_is_streamed_in_every_other() {
 }
 
 #[test]
-fn a_task_of_one_generation_is_continued_in_every_other() {
+fn task_of_any_version_can_be_continued_in_every_version() {
     for made in Gen::ALL {
         for asked in Gen::ALL {
             let mut lab = Lab::scripted(SCRIPT);
@@ -231,7 +231,7 @@ fn a_task_of_one_generation_is_continued_in_every_other() {
 }
 
 #[test]
-fn task_of_one_generation_is_streamed_on_in_each_other() {
+fn task_of_any_version_continues_as_stream_in_every_version() {
     for made in Gen::ALL {
         for asked in Gen::ALL {
             let mut lab = Lab::scripted(SCRIPT);
@@ -247,7 +247,7 @@ fn task_of_one_generation_is_streamed_on_in_each_other() {
 }
 
 #[test]
-fn task_of_one_generation_is_canceled_in_each_other() {
+fn task_of_any_version_can_be_canceled_in_every_version() {
     for made in Gen::ALL {
         for asked in Gen::ALL {
             let mut lab = Lab::scripted(SCRIPT);
@@ -280,7 +280,7 @@ fn task_of_one_generation_is_canceled_in_each_other() {
 }
 
 #[test]
-fn a_finished_task_is_past_canceling_in_every_generation() {
+fn finished_task_cannot_be_canceled_in_any_version() {
     for made in Gen::ALL {
         let mut lab = Lab::scripted(SCRIPT);
         for text in ["done", "refuse"] {
@@ -293,7 +293,7 @@ fn a_finished_task_is_past_canceling_in_every_generation() {
 }
 
 #[test]
-fn states_that_a_generation_lacks_are_shown_as_its_nearest() {
+fn states_missing_in_a_version_map_to_the_nearest_state() {
     let mut lab = Lab::scripted(SCRIPT);
     for generation in Gen::ALL {
         for (text, state) in [("sign in", "auth-required"), ("refuse", "rejected")] {
@@ -306,7 +306,7 @@ fn states_that_a_generation_lacks_are_shown_as_its_nearest() {
 // --- Waiting
 
 #[test]
-fn blocking_send_waits_for_an_end_or_an_interruption() {
+fn blocking_send_waits_until_the_task_is_finished() {
     for generation in Gen::ALL {
         let mut lab = Lab::scripted(SCRIPT);
         let waits = lab.stream(generation.send(), &generation.params(say("slow")));
@@ -351,7 +351,7 @@ fn blocking_and_return_immediately_work_in_0_3_and_1_0() {
 // --- Identifiers
 
 #[test]
-fn a_context_goes_on_with_new_tasks_and_another_ones_is_refused() {
+fn context_holds_several_tasks_and_wrong_context_is_rejected() {
     for generation in Gen::ALL {
         let mut lab = Lab::scripted(SCRIPT);
         let own = Say { context: Some("talk-1"), ..say("hello") };
@@ -443,7 +443,7 @@ fn tasks_are_listed_by_context_state_and_time() {
 }
 
 #[test]
-fn pages_lose_and_repeat_nothing_while_tasks_come_and_change() {
+fn task_pages_neither_skip_nor_repeat_while_tasks_change() {
     let mut lab = Lab::scripted(SCRIPT);
     let mut made = Vec::new();
     for _ in 0..30 {
@@ -548,7 +548,7 @@ fn streams_end_at_input_required() {
 }
 
 #[test]
-fn a_subscription_of_1_0_outlasts_input_required() {
+fn subscription_in_1_0_continues_after_input_required() {
     let mut lab = Lab::scripted(SCRIPT);
     let id = id_of(&send(&mut lab, V1, say("hello")));
     let new = subscribe(&mut lab, V1, &id, None);
@@ -562,7 +562,7 @@ fn a_subscription_of_1_0_outlasts_input_required() {
 }
 
 #[test]
-fn a_client_that_leaves_does_not_stop_its_task() {
+fn client_disconnect_does_not_stop_its_task() {
     for generation in Gen::ALL {
         let mut lab = Lab::scripted(SCRIPT);
         let say = Say { context: Some("c"), ..say("slow") };
@@ -609,7 +609,7 @@ fn stream_has_proxy_fields_and_precedes_the_next_answer() {
 }
 
 #[test]
-fn a_large_message_is_echoed_whole_in_every_generation() {
+fn large_message_is_echoed_unchanged() {
     let mut lab = Lab::echo();
     let text = "x\\\"".repeat(20_000);
     let parts = json!([{"text": text}, {"data": {"n": [1, {}]}}, {"text": ""}]);
@@ -642,7 +642,7 @@ fn a_large_message_is_echoed_whole_in_every_generation() {
 }
 
 #[test]
-fn a_message_of_0_3_has_an_id_and_parts_of_kinds_that_exist() {
+fn message_of_0_3_without_id_or_known_part_kind_is_rejected() {
     let mut lab = Lab::echo();
     let ask = |lab: &mut Lab, message: &str| {
         let body = format!(

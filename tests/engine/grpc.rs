@@ -171,7 +171,7 @@ fn get(id: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_call_is_answered_by_a_message_and_a_status_behind_it() {
+fn unary_call_returns_one_message_and_a_status_trailer() {
     let mut server = Server::new(|_| ());
     let said = server.ask("SendMessage", &say("hi"));
     assert_eq!((said.status, said.is_over, said.messages().len()), (200, true, 1));
@@ -181,7 +181,7 @@ fn a_call_is_answered_by_a_message_and_a_status_behind_it() {
 }
 
 #[test]
-fn what_is_refused_is_a_status_in_a_head_alone() {
+fn rejected_call_returns_a_trailers_only_response() {
     let mut server = Server::new(|setup| setup.limits.body_bytes_max = 1024);
     let (two, large) = ([get("x"), get("y")].concat(), get(&"x".repeat(2000)));
     let compressed = [&[1][..], &get("x")[1..]].concat();
@@ -211,7 +211,7 @@ fn what_is_refused_is_a_status_in_a_head_alone() {
 }
 
 #[test]
-fn without_trailers_there_is_no_grpc() {
+fn grpc_call_without_trailer_support_is_404() {
     let mut server = Server::new(|_| ());
     let (mut exchange, mut said) = (server.begin("GetTask", false, &get("x")), Said::default());
     server.poll(&mut exchange, &mut said, 0);
@@ -219,7 +219,7 @@ fn without_trailers_there_is_no_grpc() {
 }
 
 #[test]
-fn the_head_of_a_stream_names_its_first_event_and_comes_with_it() {
+fn stream_head_carries_the_id_of_the_first_event() {
     let mut server = Server::new(|_| ());
     let said = server.ask("SendStreamingMessage", &say("stream:3"));
     assert_eq!(said.field("a2a-event-id"), Some("1"), "{said:?}");
@@ -233,7 +233,7 @@ fn the_head_of_a_stream_names_its_first_event_and_comes_with_it() {
 }
 
 #[test]
-fn nothing_is_said_of_a_call_that_waits_until_it_is_answered() {
+fn waiting_call_sends_no_head_before_its_answer() {
     let mut server = Server::new(|_| ());
     let body = say("hold:1000:1");
     let (mut exchange, mut said) = (server.begin("SendMessage", true, &body), Said::default());
@@ -245,7 +245,7 @@ fn nothing_is_said_of_a_call_that_waits_until_it_is_answered() {
 }
 
 #[test]
-fn body_completed_after_credential_expiry_is_refused() {
+fn body_completed_after_credential_withdrawal_is_rejected() {
     for is_whole in [false, true] {
         let by = Arc::new(ByName::default());
         let authenticator: Arc<dyn Authenticator> = Arc::clone(&by) as _;
@@ -273,7 +273,7 @@ fn body_completed_after_credential_expiry_is_refused() {
 }
 
 #[test]
-fn a_strangers_message_is_read_as_far_as_health_needs() {
+fn anonymous_body_is_read_only_for_health_up_to_4_kib() {
     let authenticator: Arc<dyn Authenticator> = Arc::new(ByName::default());
     let mut server = Server::new(|setup| setup.authenticator = Some(authenticator));
     for target in ["/lf.a2a.v1.A2AService/Nothing", "/grpc.health.v1.Health/Nothing"] {
@@ -318,7 +318,7 @@ impl Agent for Elsewhere {
 }
 
 #[test]
-fn a_task_that_is_not_stored_is_shown_canceled_and_followed() {
+fn unstored_task_can_be_read_canceled_and_subscribed() {
     let mut server = Server::new(|setup| {
         setup.agents = vec![(Profile::new("elsewhere", "Has tasks."), Arc::new(Elsewhere))];
     });
@@ -332,7 +332,7 @@ fn a_task_that_is_not_stored_is_shown_canceled_and_followed() {
 }
 
 #[test]
-fn a_stream_that_is_cut_ends_with_a_status() {
+fn server_shutdown_ends_a_stream_with_unavailable() {
     let mut server = Server::new(|_| ());
     let body = say("hold:60000:1");
     let begun = server.begin("SendStreamingMessage", true, &body);
@@ -350,7 +350,7 @@ fn a_stream_that_is_cut_ends_with_a_status() {
 }
 
 #[test]
-fn a_subscriber_that_fell_behind_is_told_to_subscribe_again() {
+fn stream_of_a_slow_reader_ends_with_unavailable() {
     // An artifact that is replaced repeatedly: the ring alone retains the old versions.
     let toml = r#"
         [[rule]]

@@ -29,7 +29,7 @@ impl Agent for Tell {
 }
 
 #[test]
-fn the_agent_sees_who_calls() {
+fn agent_receives_the_caller_identity() {
     let agents: Vec<(Profile, Arc<dyn Agent>)> =
         vec![(Profile::new("tell", "Tells."), Arc::new(Tell))];
     let mut lab = Lab::new(Setup { agents, ..Setup::default() });
@@ -42,7 +42,7 @@ fn the_agent_sees_who_calls() {
 }
 
 #[test]
-fn a_card_names_the_scheme_of_the_connection_that_asked() {
+fn card_urls_use_the_scheme_of_the_connection() {
     let mut lab = Lab::new(Setup { extended_card: true, ..Setup::default() });
     let extended = r#"{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard"}"#;
     // The worker caches cards: the card of one scheme must not be returned for the other.

@@ -91,7 +91,7 @@ fn an_idle_task_fails_and_its_job_is_closed() {
 }
 
 #[test]
-fn a_task_without_an_answer_fails_after_its_own_time() {
+fn unanswered_task_fails_after_input_required_ttl_ms() {
     let (mut lab, _waits) = lab();
     let tasks = ["ask", "auth"].map(|text| begin(&mut lab, text));
     lab.pass(599_000);
@@ -105,7 +105,7 @@ fn a_task_without_an_answer_fails_after_its_own_time() {
 }
 
 #[test]
-fn each_event_and_each_message_starts_the_time_again() {
+fn events_and_messages_restart_the_idle_timeout() {
     let (mut lab, waits) = lab();
     let asked = begin(&mut lab, "ask");
     let detached = begin(&mut lab, "detach");
@@ -127,7 +127,7 @@ fn each_event_and_each_message_starts_the_time_again() {
 }
 
 #[test]
-fn an_agent_may_have_its_own_times() {
+fn agent_profile_overrides_the_idle_timeouts() {
     let waits = Waits::default();
     let mut setup = setup(&waits);
     setup.agents[0].0.unfinished_idle_ms = Some(5_500);
@@ -187,7 +187,7 @@ fn streams_and_waiting_calls_see_the_end_of_an_idle_task() {
 
 #[cfg(feature = "push")]
 #[test]
-fn a_webhook_is_told_of_the_end_of_an_idle_task() {
+fn webhook_is_notified_when_an_idle_task_fails() {
     use std::task::Waker;
 
     use peregrine::engine::{NextRequest, PostOutcome, PostRequest};
@@ -215,7 +215,7 @@ fn a_webhook_is_told_of_the_end_of_an_idle_task() {
 }
 
 #[test]
-fn a_store_full_of_questions_takes_new_tasks_again() {
+fn store_full_of_unanswered_tasks_accepts_tasks_after_ttl() {
     let waits = Waits::default();
     let mut setup = setup(&waits);
     setup.limits.tasks_max = 3_000;

@@ -55,7 +55,7 @@ impl Agent for Early {
 }
 
 #[test]
-fn a_message_is_given_back_whole_after_its_task_was_stored() {
+fn artifact_of_message_works_after_a_commit_in_the_turn() {
     let agents: Vec<(Profile, Arc<dyn Agent>)> =
         vec![(Profile::new("early", "Has its task stored early."), Arc::new(Early))];
     let mut lab = Lab::new(Setup { agents, ..Setup::default() });
@@ -81,7 +81,7 @@ fn state_after(states: &[TaskState]) -> Value {
 }
 
 #[test]
-fn a_dropped_job_fails_its_task_unless_its_last_status_stands() {
+fn dropped_job_fails_its_task_unless_finished_or_paused() {
     for (states, state) in [
         (&[][..], "TASK_STATE_FAILED"),
         (&[TaskState::Working], "TASK_STATE_FAILED"),
@@ -94,7 +94,7 @@ fn a_dropped_job_fails_its_task_unless_its_last_status_stands() {
 }
 
 #[test]
-fn a_task_that_finds_no_room_when_its_agent_detaches_is_refused() {
+fn detached_task_is_rejected_when_the_store_is_full() {
     let mut limits = Limits::default();
     (limits.store_bytes_max, limits.task_bytes_max) = (40_000, 20_000);
     let (mut lab, keep) = lab(limits);
@@ -112,7 +112,7 @@ fn a_task_that_finds_no_room_when_its_agent_detaches_is_refused() {
 }
 
 #[test]
-fn job_has_its_call_and_the_fields_named_by_its_profile() {
+fn job_exposes_its_request_and_the_profile_header_fields() {
     let keep = Keep::default();
     let mut profile = Profile::new("keep", "Keeps its jobs.");
     profile.fields = ["traceparent", "X-List"].map(str::to_owned).into();
@@ -153,7 +153,7 @@ fn job_has_its_call_and_the_fields_named_by_its_profile() {
 }
 
 #[test]
-fn fields_of_the_connection_are_shown_to_no_agent() {
+fn profile_with_invalid_or_connection_fields_is_rejected() {
     for (fields, refused) in [
         (vec!["Connection"], true),
         (vec!["transfer-encoding"], true),

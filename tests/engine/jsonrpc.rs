@@ -35,7 +35,7 @@ fn list_of(reply: &Reply) -> Vec<Value> {
 }
 
 #[test]
-fn a_method_in_another_case_is_told_the_name_that_was_meant() {
+fn method_name_in_wrong_case_gets_a_suggestion() {
     let mut lab = Lab::echo();
     for (method, told) in [
         ("sendMessage", "Method not found: did you mean SendMessage?"),
@@ -75,7 +75,7 @@ fn batch_answer_is_one_array_with_the_ids_of_its_calls() {
 }
 
 #[test]
-fn a_batch_of_one_is_an_array_and_an_empty_one_is_not() {
+fn single_call_batch_returns_array_and_empty_batch_an_error() {
     let mut lab = Lab::echo();
     assert_eq!(list_of(&lab.ask(&batch(&[rpc("ListTasks", &Value::Null)]))).len(), 1);
     for body in ["[]", " [ ] "] {
@@ -85,7 +85,7 @@ fn a_batch_of_one_is_an_array_and_an_empty_one_is_not() {
 }
 
 #[test]
-fn members_that_are_no_calls_are_answered_each() {
+fn each_invalid_batch_member_gets_an_error() {
     let mut lab = Lab::echo();
     let answers =
         list_of(&lab.ask(&post("/", &[], r#"[1,"x",null,[],{},{"id":7,"jsonrpc":"2.0"}]"#)));
@@ -103,7 +103,7 @@ fn members_that_are_no_calls_are_answered_each() {
 }
 
 #[test]
-fn notifications_in_a_batch_have_no_answer_and_alone_a_null_id() {
+fn notification_is_answered_only_outside_a_batch() {
     let mut lab = Lab::echo();
     let notification = |method: &str, params: Value| {
         json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()
@@ -152,7 +152,7 @@ fn a_batch_waits_for_its_slowest_member() {
 }
 
 #[test]
-fn a_hundred_calls_are_a_batch_and_one_more_are_not() {
+fn batch_of_more_than_100_calls_is_rejected() {
     let mut lab = Lab::echo();
     let send = rpc(V1.send(), &V1.params(say("hi")));
     assert_eq!(list_of(&lab.ask(&batch(&vec![send.clone(); 100]))).len(), 100);
@@ -191,7 +191,7 @@ fn the_version_is_a_header_or_a_query_and_the_header_wins() {
 }
 
 #[test]
-fn a_strict_server_serves_1_0_only_to_those_who_ask_for_it() {
+fn strict_version_rejects_1_0_calls_that_do_not_name_1_0() {
     let mut lab = Lab::new(Setup { strict_version: true, ..Setup::default() });
     for (version, code) in [(None, -32009), (Some("0.3"), -32009), (Some("1.0"), -32001)] {
         assert_eq!(asked(&mut lab, "/", version, V1), code, "{version:?}");
@@ -203,7 +203,7 @@ fn a_strict_server_serves_1_0_only_to_those_who_ask_for_it() {
 }
 
 #[test]
-fn a_strict_server_asks_for_message_ids_where_there_are_any() {
+fn strict_server_requires_message_ids_in_0_3_and_1_0() {
     let mounts = vec![Mount { path: "/r".into(), dialect: "a2a_rust".into(), agent: None }];
     let mut lab = Lab::new(Setup { strict: true, mounts, ..Setup::default() });
     let ask = |lab: &mut Lab, path: &str, generation: Gen, id: Option<&str>| {
@@ -247,7 +247,7 @@ fn unsupported_extensions_are_accepted_but_not_activated() {
 
 /// A page of another site may send simple requests (Fetch §2.2.2), which name its origin.
 #[test]
-fn a_page_must_say_that_its_body_is_json() {
+fn request_with_origin_requires_a_json_content_type() {
     let mut lab = Lab::echo();
     let body = rpc(V1.send(), &V1.params(say("hi")));
     let bare = V1.params(say("hi")).to_string();
@@ -275,7 +275,7 @@ fn a_page_must_say_that_its_body_is_json() {
 // --- Names and framing
 
 #[test]
-fn members_may_be_snake_case_and_names_may_be_escaped() {
+fn json_members_accept_snake_case_and_escaped_names() {
     let mut lab = Lab::echo();
     let body = r#"{"jsonrpc":"2.0","id":1,"m\u0065thod":"SendMessage","params":{"message":
         {"message_id":"m","context_id":"c-1","role":1,"parts":[{"text":"hi","media_type":"text/plain"}]},
@@ -289,7 +289,7 @@ fn members_may_be_snake_case_and_names_may_be_escaped() {
 }
 
 #[test]
-fn a_body_in_chunks_of_any_size_is_the_same_body() {
+fn chunked_body_of_any_chunk_size_is_accepted() {
     let mut lab = Lab::echo();
     let body = rpc(V1.send(), &V1.params(say("häppchen")));
     for size in [1, 2, 3, 7, 64, 4096] {
@@ -316,7 +316,7 @@ fn paths_accept_a_trailing_slash_and_the_absolute_form() {
 }
 
 #[test]
-fn paths_that_could_mean_another_are_refused() {
+fn ambiguous_paths_are_rejected() {
     let mut lab = Lab::echo();
     for path in [
         "/..",
@@ -348,7 +348,7 @@ fn paths_that_could_mean_another_are_refused() {
 }
 
 #[test]
-fn options_name_the_methods_of_their_path() {
+fn options_returns_the_allowed_methods_of_a_path() {
     let mut lab = Lab::echo();
     for (target, allow) in [
         ("*", "GET, HEAD, POST, OPTIONS"),
@@ -396,7 +396,7 @@ fn head_never_has_content() {
 }
 
 #[test]
-fn a_connection_stays_open_as_its_version_and_its_header_say() {
+fn keep_alive_follows_http_version_and_connection_header() {
     let mut lab = Lab::echo();
     for (version, field, stays) in [
         ("1.1", "", true),
@@ -480,7 +480,7 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
-fn half_a_request_never_reaches_an_agent() {
+fn incomplete_request_never_reaches_an_agent() {
     let mut lab = Lab::echo();
     let request = post("/", &[], &rpc(V1.send(), &V1.params(say("hi"))));
     let chunked = post_chunked("/", &rpc(V1.send(), &V1.params(say("hi"))), 50);

@@ -137,7 +137,7 @@ fn body_bytes_max() {
 }
 
 #[test]
-fn whatever_is_too_large_names_its_limit() {
+fn oversized_body_error_names_body_bytes_max() {
     let mut lab = Lab::limited(|limits| limits.body_bytes_max = 200);
     let said = |lab: &mut Lab, request: &[u8]| {
         let answer = lab.ask(request).json();
@@ -589,7 +589,7 @@ fn ws_ping_ms() {
 }
 
 #[test]
-fn a_ping_that_has_not_left_is_not_missed() {
+fn unsent_ping_does_not_start_the_pong_timeout() {
     let mut lab = Lab::limited(|limits| limits.ws_ping_ms = 1_000);
     let peer = lab.socket("/", "");
     // As if the output were held back until it is durable.
@@ -604,7 +604,7 @@ fn a_ping_that_has_not_left_is_not_missed() {
 }
 
 #[test]
-fn a_message_that_trickles_is_a_slow_body() {
+fn slow_websocket_message_is_closed_with_1008() {
     let mut lab = Lab::limited(|limits| {
         limits.body_idle_ms = 2_000;
         limits.body_progress_bytes_min = 1_000;
@@ -627,7 +627,7 @@ fn a_message_that_trickles_is_a_slow_body() {
 }
 
 #[test]
-fn only_bytes_of_the_message_move_it_on() {
+fn control_and_empty_frames_do_not_count_as_body_progress() {
     let mut lab = Lab::limited(|limits| {
         limits.body_idle_ms = 2_000;
         limits.body_progress_bytes_min = 100;
@@ -693,7 +693,7 @@ fn output_bytes_max() {
 }
 
 #[test]
-fn a_caller_that_leaves_does_not_hold_its_place() {
+fn half_close_aborts_a_waiting_call_but_not_a_quick_call() {
     let mut lab = Lab::limited(|limits| limits.connections_max = 1);
     let hold = post("/", &[], &rpc(V1.send(), &V1.params(say("hold:60000:1"))));
     let gone = lab.open();
@@ -708,7 +708,7 @@ fn a_caller_that_leaves_does_not_hold_its_place() {
 }
 
 #[test]
-fn a_connection_without_room_for_output_has_no_deadline() {
+fn connection_with_full_output_has_no_deadline() {
     let mut lab = Lab::limited(|limits| limits.output_bytes_max = 10_000);
     let (stream, pipeline) = (lab.open(), lab.open());
     lab.set_reads(stream, false);

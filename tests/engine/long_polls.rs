@@ -54,7 +54,7 @@ fn ask(lab: &mut Lab, request: &[u8]) -> Peer {
 }
 
 #[test]
-fn a_reader_waits_until_there_is_an_event() {
+fn long_poll_returns_at_the_next_event() {
     let (mut lab, mut job, id) = running(Limits::default());
     let asked = ways(&id, 30).into_iter().map(|(way, request)| (way, ask(&mut lab, &request)));
     let asked: Vec<_> = asked.collect();
@@ -75,7 +75,7 @@ fn a_reader_waits_until_there_is_an_event() {
 }
 
 #[test]
-fn a_reader_that_has_waited_long_enough_gets_the_task_as_it_is() {
+fn long_poll_returns_the_task_after_its_timeout() {
     let (mut lab, _job, id) = running(Limits::default());
     for (way, request) in ways(&id, 5) {
         let peer = ask(&mut lab, &request);
@@ -92,7 +92,7 @@ fn a_reader_that_has_waited_long_enough_gets_the_task_as_it_is() {
 }
 
 #[test]
-fn who_has_not_seen_the_last_event_does_not_wait() {
+fn long_poll_returns_at_once_if_events_were_missed() {
     let (mut lab, _job, id) = running(Limits::default());
     for (after, waits) in [(1, false), (2, true), (9, true)] {
         let params = json!({ "id": id, "wait": 10, "afterEvent": after });
@@ -112,7 +112,7 @@ fn who_has_not_seen_the_last_event_does_not_wait() {
 }
 
 #[test]
-fn a_task_that_does_not_go_on_by_itself_is_not_waited_for() {
+fn long_poll_of_a_finished_or_paused_task_returns_at_once() {
     for words in ["hello", "ask"] {
         let runs = Runs::default();
         let mut lab = Lab::new(runs.setup(Limits::default(), Idempotency::Off));
@@ -127,7 +127,7 @@ fn a_task_that_does_not_go_on_by_itself_is_not_waited_for() {
 }
 
 #[test]
-fn a_member_of_a_batch_and_a_message_of_a_websocket_wait_too() {
+fn batch_and_websocket_calls_can_long_poll() {
     let (mut lab, mut job, id) = running(Limits::default());
     let call = |number, params| rpc_id(number, "GetTask", &params);
     let (waits, reads) = (json!({ "id": id, "wait": 20 }), json!({ "id": id }));
@@ -151,7 +151,7 @@ fn a_member_of_a_batch_and_a_message_of_a_websocket_wait_too() {
 }
 
 #[test]
-fn nobody_waits_behind_head_or_for_a_server_that_ends() {
+fn long_poll_ends_at_once_for_head_and_server_shutdown() {
     let (mut lab, _job, id) = running(Limits::default());
     let peer = lab.open();
     lab.write(peer, format!("HEAD /tasks/{id}?wait=9 HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
@@ -183,7 +183,7 @@ fn long_poll_ms_max() {
 }
 
 #[test]
-fn readers_that_wait_have_places_among_the_waiting_calls() {
+fn long_polls_count_towards_connections_max() {
     let (mut lab, _job, id) = running(Limits { connections_max: 1, ..Limits::default() });
     let waits = ask(&mut lab, &get(&format!("/tasks/{id}?wait=9")));
     let refused = lab.ask(&get(&format!("/tasks/{id}?wait=9")));

@@ -123,7 +123,7 @@ fn answer(lab: &mut Lab, peer: Peer) -> Value {
 }
 
 #[test]
-fn task_stored_for_another_caller_causes_no_lookup() {
+fn task_stored_for_another_tenant_causes_no_lookup() {
     let (mut lab, archive) = lab(Limits::default());
     let mut params = Gen::V1.params(Say { at_once: true, ..say("hi") });
     params["tenant"] = json!("acme");
@@ -143,7 +143,7 @@ fn task_stored_for_another_caller_causes_no_lookup() {
 }
 
 #[test]
-fn a_task_that_the_agent_finds_later_is_shown_in_every_spelling() {
+fn task_of_a_deferred_lookup_is_returned_in_every_version() {
     let (mut lab, archive) = lab(Limits::default());
     for generation in Gen::ALL {
         let peer = ask_rpc(&mut lab, generation.get(), &json!({ "id": "old" }));
@@ -166,7 +166,7 @@ fn a_task_that_the_agent_finds_later_is_shown_in_every_spelling() {
 }
 
 #[test]
-fn a_task_that_the_agent_finds_at_once_is_shown_at_once() {
+fn immediate_lookup_returns_the_task_without_waiting() {
     let (mut lab, _) = lab(Limits::default());
     assert_eq!(lab.result("GetTask", &json!({ "id": "at once" }))["id"], "at once");
     assert_eq!(lab.code("GetTask", &json!({ "id": "nowhere" })), -32001);
@@ -175,7 +175,7 @@ fn a_task_that_the_agent_finds_at_once_is_shown_at_once() {
 }
 
 #[test]
-fn a_batch_and_a_websocket_wait_for_tasks_that_are_not_stored() {
+fn batch_and_websocket_calls_wait_for_deferred_lookups() {
     let (mut lab, archive) = lab(Limits::default());
     let of = |id: &str| rpc_id(id, "GetTask", &json!({ "id": "old" }));
     let peer = ask(&mut lab, &post("/", &[], &format!("[{},{}]", of("1"), of("2"))));
@@ -194,7 +194,7 @@ fn a_batch_and_a_websocket_wait_for_tasks_that_are_not_stored() {
 }
 
 #[test]
-fn a_lookup_is_answered_with_as_much_history_as_was_asked_for() {
+fn lookup_answer_respects_history_length() {
     let (mut lab, archive) = lab(Limits::default());
     for (history, ids) in
         [(json!(1), vec!["two"]), (json!(0), vec![]), (json!(9), vec!["one", "two"])]
@@ -236,7 +236,7 @@ fn look_up(lab: &mut Lab, token: &str, method: &str) -> (Peer, Option<Value>) {
 }
 
 #[test]
-fn lookups_of_a_caller_take_places_until_the_agent_has_answered() {
+fn lookups_hold_caller_permits_until_the_agent_answers() {
     let (mut lab, archive) = knowing(Quotas::default());
     let is_refused = |answer: &Option<Value>| {
         let reason = answer.as_ref().map(|answer| &answer["error"]["data"][0]["reason"]);
@@ -270,7 +270,7 @@ fn lookups_of_a_caller_take_places_until_the_agent_has_answered() {
 }
 
 #[test]
-fn lookups_of_strangers_take_places_of_their_address() {
+fn anonymous_lookups_hold_permits_of_their_ip_address() {
     let (mut lab, _archive) = knowing(Quotas::default());
     let old = rpc("GetTask", &json!({ "id": "old" }));
     let mut waits = |address: &str, forwarded: &str, over_socket: bool| {
@@ -302,7 +302,7 @@ fn lookups_of_strangers_take_places_of_their_address() {
 }
 
 #[test]
-fn a_cancel_of_a_task_that_is_not_stored_is_its_agents() {
+fn agent_decides_the_cancel_of_an_unstored_task() {
     let (mut lab, archive) = lab(Limits::default());
     let refuse: fn(DeferredLookup) = |lookup| {
         lookup.refuse(Fault::because(FaultKind::TaskNotCancelable, "it has been shipped"));
@@ -335,7 +335,7 @@ fn a_cancel_of_a_task_that_is_not_stored_is_its_agents() {
 }
 
 #[test]
-fn a_subscriber_of_a_task_that_is_not_stored_gets_it_alone() {
+fn subscription_to_an_unstored_task_sends_only_the_task() {
     let (mut lab, archive) = lab(Limits::default());
     for generation in Gen::ALL {
         let peer = ask_rpc(&mut lab, generation.subscribe(), &json!({ "id": "old" }));
@@ -365,7 +365,7 @@ fn a_subscriber_of_a_task_that_is_not_stored_gets_it_alone() {
 }
 
 #[test]
-fn an_agent_is_told_who_asks_for_a_task_that_is_not_stored() {
+fn lookup_has_tenant_metadata_header_and_context() {
     let (mut lab, archive) = lab(Limits::default());
     let asked = |lab: &mut Lab, request: &[u8]| {
         let peer = ask(lab, request);
@@ -396,7 +396,7 @@ fn an_agent_is_told_who_asks_for_a_task_that_is_not_stored() {
 }
 
 #[test]
-fn an_agent_is_not_asked_for_a_task_that_is_stored() {
+fn stored_task_causes_no_lookup() {
     let (mut lab, archive) = lab(Limits::default());
     let params = Gen::V1.params(Say { at_once: true, ..say("hi") });
     let made = lab.result("SendMessage", &params)["task"].take();
@@ -410,7 +410,7 @@ fn an_agent_is_not_asked_for_a_task_that_is_stored() {
 }
 
 #[test]
-fn an_answer_that_fits_no_lookup_fails_it() {
+fn wrong_or_oversized_lookup_answer_returns_an_error() {
     let limits = Limits { task_bytes_max: 5_000_000, ..Limits::default() };
     let (mut lab, archive) = lab(limits);
     let peer = ask_rpc(&mut lab, "GetTask", &json!({ "id": "old" }));
@@ -430,7 +430,7 @@ fn an_answer_that_fits_no_lookup_fails_it() {
 }
 
 #[test]
-fn lookups_count_among_deferred_calls_until_they_are_answered() {
+fn lookups_count_as_deferred_calls_until_answered() {
     let limits = Limits { deferred_calls_max: 1, ..Limits::default() };
     let (mut lab, archive) = lab(limits);
     let params = json!({ "id": "old" });
@@ -514,7 +514,7 @@ fn lookup_sees_caller_disconnect_and_ends_with_the_server() {
 }
 
 #[test]
-fn notification_looks_a_task_up_only_to_cancel_it() {
+fn notification_starts_a_lookup_only_for_a_cancel() {
     let (mut lab, archive) = lab(Limits::default());
     let silent = ["GetTask", "SubscribeToTask", "ListTasks", "CancelTask"]
         .map(|method| json!({ "jsonrpc": "2.0", "method": method, "params": { "id": "old" } }));

@@ -82,7 +82,7 @@ fn lab(is_curious: bool, limits: Limits) -> (Lab, Arc<Notes>) {
 }
 
 #[test]
-fn a_call_is_told_with_its_way_its_operation_and_its_bytes() {
+fn observer_records_binding_operation_and_bytes_of_a_call() {
     let (mut lab, notes) = lab(false, Limits::default());
     let body = rpc(V1.send(), &V1.params(say("hi")));
     let reply = lab.ask(&post("/", &[("A2A-Version", "1.0")], &body));
@@ -112,7 +112,7 @@ fn a_call_is_told_with_its_way_its_operation_and_its_bytes() {
 }
 
 #[test]
-fn what_is_no_call_is_told_without_an_operation() {
+fn malformed_and_unknown_calls_are_recorded_without_op() {
     let (mut lab, notes) = lab(false, Limits::default());
     let nothing = rpc("Nothing", &json!({}));
     for (body, kind) in [
@@ -132,7 +132,7 @@ fn what_is_no_call_is_told_without_an_operation() {
 }
 
 #[test]
-fn each_call_of_a_batch_is_told_and_its_bytes_once() {
+fn observer_records_each_batch_call_and_counts_bytes_once() {
     let (mut lab, notes) = lab(false, Limits::default());
     let good = rpc("ListTasks", &json!({}));
     let waits = rpc(V1.send(), &V1.params(say("hold:5:1")));
@@ -151,7 +151,7 @@ fn each_call_of_a_batch_is_told_and_its_bytes_once() {
 }
 
 #[test]
-fn observer_with_turns_gives_the_start_time_of_each_call() {
+fn observer_gets_a_start_time_for_each_batch_call() {
     for (keeps_turns, is_curious) in [(true, false), (true, true), (false, false)] {
         // Without turns the clock is read once more, at the start of the request.
         let first = if keeps_turns { 1 } else { 2 };
@@ -173,7 +173,7 @@ fn observer_with_turns_gives_the_start_time_of_each_call() {
 }
 
 #[test]
-fn a_stream_is_told_at_its_end_and_by_whom_it_ended() {
+fn observer_records_a_stream_at_its_end_with_the_reason() {
     let (mut lab, notes) = lab(false, Limits::default());
     let peer = lab.stream("SendStreamingMessage", &V1.params(say("stream:3")));
     lab.settle();
@@ -194,7 +194,7 @@ fn a_stream_is_told_at_its_end_and_by_whom_it_ended() {
 }
 
 #[test]
-fn a_limit_that_is_reached_has_its_name() {
+fn refusal_record_names_the_reached_limit() {
     let (mut lab, notes) = lab(false, Limits { streams_max: 1, ..Limits::default() });
     let _held = lab.stream("SendStreamingMessage", &V1.params(say("hold:60000:1")));
     lab.settle();
@@ -204,7 +204,7 @@ fn a_limit_that_is_reached_has_its_name() {
 }
 
 #[test]
-fn a_token_beyond_the_budget_of_its_peer_is_refused_by_a_limit() {
+fn tokens_beyond_the_failure_budget_of_a_peer_are_503() {
     let notes = Arc::new(Notes::default());
     let observer = Some(Arc::clone(&notes) as Arc<dyn CallObserver>);
     let authenticator =
@@ -227,7 +227,7 @@ fn a_token_beyond_the_budget_of_its_peer_is_refused_by_a_limit() {
 }
 
 #[test]
-fn a_log_is_told_the_task_and_the_trace() {
+fn call_details_contain_task_id_and_trace_id() {
     let (mut lab, notes) = lab(true, Limits::default());
     let id = "4bf92f3577b34da6a3ce929d0e0e4736";
     let trace = format!("00-{id}-00f067aa0ba902b7-01");

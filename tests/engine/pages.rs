@@ -108,7 +108,7 @@ fn ask(lab: &mut Lab, peer: Peer<'static>, path: &str, lines: &str) -> (u16, Str
 }
 
 #[test]
-fn metrics_and_details_are_for_this_machine_and_for_admins() {
+fn metrics_and_details_require_loopback_or_admin_access() {
     let admin = "Authorization: Bearer a2a:read,a2a:admin\r\n";
     let reader = "Authorization: Bearer a2a:read\r\n";
     let wrong = "Authorization: Bearer wrong\r\n";
@@ -187,7 +187,7 @@ fn foreign_origin_reads_no_server_page_even_with_cors_star() {
 }
 
 #[test]
-fn no_name_of_somebody_elses_leads_to_the_admin_listener() {
+fn admin_listener_rejects_foreign_host_names() {
     let listener = Peer { is_admin: true, ..from("192.0.2.1") };
     for (named, host, status) in [
         (None, "evil.example:9090", 421),
@@ -209,7 +209,7 @@ fn no_name_of_somebody_elses_leads_to_the_admin_listener() {
 }
 
 #[test]
-fn administration_needs_the_admin_listener_and_no_origin() {
+fn admin_changes_require_the_admin_listener_and_no_origin() {
     let listener = Peer { is_admin: true, is_loopback: true, ..from("127.0.0.1") };
     let mut lab = lab(false);
     let mut ask = |peer, method: &str, path: &str, lines: &str| {
@@ -248,7 +248,7 @@ fn administration_needs_the_admin_listener_and_no_origin() {
 }
 
 #[test]
-fn without_pages_their_paths_lead_nowhere() {
+fn server_page_paths_are_404_when_pages_are_off() {
     let mut lab = Lab::echo();
     for path in ["/healthz", "/readyz", "/metrics"] {
         assert_eq!(ask(&mut lab, from("127.0.0.1"), path, "").0, 404, "{path}");
@@ -256,7 +256,7 @@ fn without_pages_their_paths_lead_nowhere() {
 }
 
 #[test]
-fn nothing_is_mounted_where_a_page_is() {
+fn mount_at_a_server_page_path_is_a_build_error() {
     let mount = Mount { path: "/metrics/".to_owned(), dialect: "standard".to_owned(), agent: None };
     let setup = Setup { agents: vec![echo()], mounts: vec![mount], ..Setup::default() };
     let start = Start { secret: 1, unix_ms: Arc::new(|| 0), workers: 1, base_url: String::new() };

@@ -155,7 +155,7 @@ fn events_of_a_new_task_are_posted_in_stream_order() {
 }
 
 #[test]
-fn a_webhook_that_comes_with_each_message_of_a_task_is_one() {
+fn repeated_inline_webhook_creates_one_configuration() {
     let mut lab = lab();
     let task = long_task(&mut lab);
     let mut send = |id: &str, config: Value| {
@@ -207,7 +207,7 @@ fn posts_join_the_trace_of_the_call_that_set_the_webhook() {
 }
 
 #[test]
-fn before_1_0_pending_events_are_one_post_of_the_task() {
+fn pending_events_before_1_0_are_merged_into_one_post() {
     for (generation, version) in [(V03, "0.3"), (V01, "0.1")] {
         let mut lab = lab();
         let config = json!({"url": URL, "token": "tell"});
@@ -223,7 +223,7 @@ fn before_1_0_pending_events_are_one_post_of_the_task() {
 }
 
 #[test]
-fn a_task_that_runs_is_told_of_from_then_on() {
+fn webhook_of_a_running_task_gets_only_later_events() {
     let mut lab = lab();
     let task = long_task(&mut lab);
     let made = set_v1(&mut lab, &task, "");
@@ -276,7 +276,7 @@ fn configurations_are_read_listed_by_page_replaced_and_deleted() {
 }
 
 #[test]
-fn each_generation_has_its_own_words_and_all_see_the_same() {
+fn every_version_manages_the_same_push_configurations() {
     let mut lab = lab();
     let task = long_task(&mut lab);
     let config = json!({"url": URL, "token": "tell", "authentication":
@@ -314,7 +314,7 @@ fn each_generation_has_its_own_words_and_all_see_the_same() {
 }
 
 #[test]
-fn http_json_and_websocket_have_the_same_operations() {
+fn http_json_and_websocket_support_push_configurations() {
     let mut lab = lab();
     let task = long_task(&mut lab);
     let configs = format!("/tasks/{task}/pushNotificationConfigs");
@@ -356,7 +356,7 @@ fn http_json_and_websocket_have_the_same_operations() {
 }
 
 #[test]
-fn configurations_are_those_of_a_tenants_task_and_of_each_mount() {
+fn push_configurations_are_scoped_to_the_task_tenant() {
     let mut lab = lab();
     let driver = WebhookDriver::of(&lab);
     let mut params = with_webhook(V1, "hi", json!({"url": URL, "id": "a"}));
@@ -441,7 +441,7 @@ fn keeping(setup: Setup) -> (Lab, Keep) {
 }
 
 #[test]
-fn webhook_behind_the_replay_window_gets_task_then_events() {
+fn webhook_past_the_replay_window_gets_task_then_events() {
     let mut setup = setup();
     setup.limits.event_ring_max = 8;
     let (mut lab, keep) = keeping(setup);
@@ -493,7 +493,7 @@ fn finished_task_waits_for_its_webhooks_unless_store_is_full() {
 }
 
 #[test]
-fn a_webhook_that_was_given_up_holds_no_task_and_leaves_with_it() {
+fn abandoned_webhook_is_evicted_with_its_expired_task() {
     let mut setup = setup();
     setup.limits.task_ttl_ms = 5_000;
     setup.limits.push_bytes_max = 2_400;
@@ -541,7 +541,7 @@ fn task_with_a_deleted_or_gone_webhook_expires_by_age() {
 }
 
 #[test]
-fn nothing_is_kept_where_no_task_comes_of_a_message() {
+fn webhook_is_discarded_if_the_message_creates_no_task() {
     let mut lab = lab();
     let configured = |text: &str| with_webhook(V1, text, json!({"url": URL}));
     let answer = lab.result(V1.send(), &configured("ping"));
@@ -587,7 +587,7 @@ fn refused_message_changes_no_webhook_of_its_task() {
 }
 
 #[test]
-fn replacing_webhook_gets_the_undelivered_events() {
+fn replacement_webhook_gets_the_undelivered_events() {
     let mut lab = lab();
     let mut params = with_webhook(V1, "stream:3", json!({"url": URL, "id": "mine"}));
     params["configuration"]["returnImmediately"] = json!(true);
@@ -646,7 +646,7 @@ fn challenge_is_sent_at_once_and_events_after_its_answer() {
 }
 
 #[test]
-fn what_tells_of_an_event_otherwise_has_another_id() {
+fn task_and_event_posts_have_different_notification_ids() {
     let filter = PushFilter::default().coalesced(true);
     let push = Some(PushSettings { filter, ..PushSettings::default() });
     let mut lab = Lab::new(Setup { push, ..Setup::default() });
@@ -727,7 +727,7 @@ impl Agent for Later {
 }
 
 #[test]
-fn the_webhook_of_a_deferred_turn_waits_for_its_task() {
+fn webhook_of_a_deferred_turn_starts_with_its_task() {
     let later = Arc::new(Later::default());
     let agent = (Profile::new("later", "Answers later."), Arc::clone(&later) as Arc<dyn Agent>);
     let mut setup = Setup { agents: vec![agent], ..setup() };
@@ -762,7 +762,7 @@ fn the_webhook_of_a_deferred_turn_waits_for_its_task() {
 }
 
 #[test]
-fn urls_and_fields_are_checked_when_they_are_configured() {
+fn push_configuration_with_bad_url_or_field_is_rejected() {
     let mut lab = lab();
     let task = long_task(&mut lab);
     for url in [
@@ -887,7 +887,7 @@ fn without_webhooks_push_methods_and_card_capability_are_off() {
 }
 
 #[test]
-fn the_addresses_of_hosts_are_checked_by_whoever_connects() {
+fn outbox_rejects_private_addresses_of_unlisted_hosts() {
     let allow = vec!["localhost".parse().unwrap()];
     let targets = PushTargets { allow, ..PushTargets::default() };
     let push = Some(PushSettings { targets, ..PushSettings::default() });
@@ -979,7 +979,7 @@ fn evo_ai_webhook_gets_only_later_tasks_of_its_scope() {
 }
 
 #[test]
-fn who_sets_none_for_a_scope_of_evo_ai_takes_back_what_was_set() {
+fn null_config_removes_the_evo_ai_webhook_of_its_scope() {
     let mut lab = lab_with_keys(Limits::default());
     let driver = WebhookDriver::of(&lab);
     let config = json!({"config": {"url": URL}});
@@ -1001,7 +1001,7 @@ fn who_sets_none_for_a_scope_of_evo_ai_takes_back_what_was_set() {
 }
 
 #[test]
-fn a_receiver_that_is_gone_ends_the_scope_of_its_own_task_alone() {
+fn gone_receiver_removes_only_the_scope_of_its_task() {
     let mut setup = setup_with_keys(Limits::default());
     let agent = |name| (Profile::new(name, "An echo."), Arc::new(Echo) as Arc<dyn Agent>);
     setup.agents = vec![agent("a"), agent("b")];
@@ -1042,7 +1042,7 @@ fn a_receiver_that_is_gone_ends_the_scope_of_its_own_task_alone() {
 }
 
 #[test]
-fn what_evo_ai_configures_may_say_all_that_others_say() {
+fn evo_ai_configuration_supports_all_standard_members() {
     let mut lab = lab_with_keys(Limits::default());
     let driver = WebhookDriver::of(&lab);
     let set = |lab: &mut Lab, config: Value| {
@@ -1198,7 +1198,7 @@ fn webhooks_stop_when_the_last_key_of_their_owner_is_gone() {
 }
 
 #[test]
-fn other_owners_neither_see_nor_change_what_is_configured() {
+fn push_configurations_of_other_owners_are_inaccessible() {
     let mut lab = lab_with_keys(Limits::default());
     let mut params = V1.params(say("hold:10000:4"));
     params["configuration"]["returnImmediately"] = json!(true);
@@ -1217,7 +1217,7 @@ fn other_owners_neither_see_nor_change_what_is_configured() {
 }
 
 #[test]
-fn strangers_configure_nothing_unless_they_may() {
+fn anonymous_webhooks_require_the_anonymous_setting() {
     let mut profile = echo().0;
     profile.anonymous = true;
     for anonymous in [false, true] {
@@ -1406,7 +1406,7 @@ fn push_scopes_max() {
 }
 
 #[test]
-fn full_scopes_take_from_the_owner_above_its_share() {
+fn full_scopes_evict_from_the_owner_above_its_share() {
     let limits = Limits { push_scopes_max: 4, ..Limits::default() };
     let mut setup = setup_with_keys(limits);
     let agent = |name| (Profile::new(name, "An echo."), Arc::new(Echo) as Arc<dyn Agent>);

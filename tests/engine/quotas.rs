@@ -73,7 +73,7 @@ fn at_once() -> Value {
 }
 
 #[test]
-fn calls_beyond_the_rate_are_refused_with_their_time() {
+fn call_above_rate_gets_429_with_retry_after() {
     let calls = Some(Rate { per_minute: 60, burst: 3 });
     let mut lab = lab(Quota { calls, ..Quota::default() });
     for _ in 0..3 {
@@ -96,7 +96,7 @@ fn calls_beyond_the_rate_are_refused_with_their_time() {
 }
 
 #[test]
-fn each_call_of_a_batch_counts_and_is_answered_for_itself() {
+fn each_batch_call_counts_against_the_rate() {
     let calls = Some(Rate { per_minute: 60, burst: 2 });
     let mut lab = lab(Quota { calls, ..Quota::default() });
     let batch = vec![rpc("ListTasks", &json!({})); 3].join(",");
@@ -107,7 +107,7 @@ fn each_call_of_a_batch_counts_and_is_answered_for_itself() {
 }
 
 #[test]
-fn rest_and_web_sockets_are_told_in_their_own_forms() {
+fn rest_and_websocket_report_rate_limit_in_their_own_format() {
     let calls = Some(Rate { per_minute: 60, burst: 1 });
     let mut lab = lab(Quota { calls, ..Quota::default() });
     let fields = [("Authorization", "Bearer alice"), ("A2A-Version", "1.0")];
@@ -126,7 +126,7 @@ fn rest_and_web_sockets_are_told_in_their_own_forms() {
 }
 
 #[test]
-fn bytes_beyond_the_rate_are_refused() {
+fn request_above_byte_rate_gets_429_with_retry_after() {
     let request_kib = Some(Rate { per_minute: 60, burst: 10 });
     let mut lab = lab(Quota { request_kib, ..Quota::default() });
     let large = V1.params(say(&"x".repeat(8 * 1024)));
@@ -143,7 +143,7 @@ fn bytes_beyond_the_rate_are_refused() {
 }
 
 #[test]
-fn bytes_of_an_agent_beyond_its_rate_are_refused_as_bytes() {
+fn agent_byte_quota_refusal_names_the_bytes_policy() {
     let request_kib = Some(Rate { per_minute: 60, burst: 4 });
     let named = BTreeMap::from([("few".to_owned(), Quota { request_kib, ..Quota::default() })]);
     let mut setup = setup(Quotas { named, ..Quotas::default() });
@@ -160,7 +160,7 @@ fn bytes_of_an_agent_beyond_its_rate_are_refused_as_bytes() {
 }
 
 #[test]
-fn what_cannot_be_read_takes_its_bytes_and_a_call() {
+fn invalid_request_counts_its_bytes_and_one_call() {
     let request_kib = Some(Rate { per_minute: 60, burst: 10 });
     let mut lab = lab(Quota { request_kib, ..Quota::default() });
     let fields = [("Authorization", "Bearer alice"), ("A2A-Version", "1.0")];
@@ -193,7 +193,7 @@ fn what_cannot_be_read_takes_its_bytes_and_a_call() {
 }
 
 #[test]
-fn the_bytes_of_a_batch_are_taken_once() {
+fn batch_bytes_count_once_not_per_call() {
     let (calls, request_kib) =
         (Some(Rate { per_minute: 60, burst: 1 }), Some(Rate { per_minute: 1, burst: 20 }));
     let mut lab = lab(Quota { calls, request_kib, ..Quota::default() });
@@ -210,7 +210,7 @@ fn the_bytes_of_a_batch_are_taken_once() {
 }
 
 #[test]
-fn open_streams_and_running_tasks_have_places() {
+fn quota_limits_open_streams_and_running_tasks() {
     let mut lab = lab(Quota { streams: Some(2), running_tasks: Some(3), ..Quota::default() });
     let stream = || call("alice", "/agents/works", "SendStreamingMessage", &fresh(false));
     let streams: Vec<_> = (0..2)
@@ -403,7 +403,7 @@ fn anonymous_callers_of_a_tenant_share_its_quota() {
 }
 
 #[test]
-fn a_principal_has_the_quota_that_it_names() {
+fn caller_gets_its_named_quota_or_the_default() {
     let one = Quota { calls: Some(Rate { per_minute: 60, burst: 1 }), ..Quota::default() };
     let two = Quota { calls: Some(Rate { per_minute: 60, burst: 2 }), ..Quota::default() };
     let named = BTreeMap::from([("two".to_owned(), two)]);
@@ -415,7 +415,7 @@ fn a_principal_has_the_quota_that_it_names() {
 }
 
 #[test]
-fn strangers_have_a_share_by_their_address() {
+fn anonymous_quota_counts_by_client_address() {
     let calls = Some(Rate { per_minute: 60, burst: 2 });
     let anonymous = Quota { calls, ..Quota::default() };
     let quotas = Quotas { anonymous, ..Quotas::default() };
@@ -465,7 +465,7 @@ fn once_for_strangers() -> Lab {
 }
 
 #[test]
-fn the_last_hop_is_read_whatever_bytes_its_client_has_sent() {
+fn forwarded_for_last_hop_is_read_after_invalid_bytes() {
     let mut lab = once_for_strangers();
     let proxy = Some("10.0.0.1".parse().unwrap());
     assert!(lists_from(&mut lab, proxy, b"\xff, 192.0.2.1"));
@@ -476,14 +476,14 @@ fn the_last_hop_is_read_whatever_bytes_its_client_has_sent() {
 }
 
 #[test]
-fn strangers_whose_address_nobody_knows_share() {
+fn anonymous_callers_without_address_share_one_quota() {
     let mut lab = once_for_strangers();
     assert!(lists_from(&mut lab, None, b""));
     assert!(!lists_from(&mut lab, None, b"192.0.2.1"));
 }
 
 #[test]
-fn anonymous_web_socket_behind_a_proxy_has_its_own_quota() {
+fn proxied_websocket_quota_counts_by_forwarded_address() {
     let mut lab = once_for_strangers();
     let remote = Some("10.0.0.1".parse().unwrap());
     let mut answers = |forwarded: &str| {
@@ -499,7 +499,7 @@ fn anonymous_web_socket_behind_a_proxy_has_its_own_quota() {
 }
 
 #[test]
-fn evo_ai_has_its_documented_quota_for_callers_that_are_known() {
+fn evo_ai_applies_documented_quota_to_authenticated_callers() {
     let mounts = vec![Mount { path: "/evo".to_owned(), dialect: "evo_ai".to_owned(), agent: None }];
     let mut lab = Lab::new(Setup { mounts: mounts.clone(), ..setup(Quotas::default()) });
     let get = rpc("tasks/get", &json!({ "id": "none" }));
@@ -557,7 +557,7 @@ fn evo_ai_has_its_documented_quota_for_callers_that_are_known() {
 }
 
 #[test]
-fn an_agent_with_a_quota_gives_each_caller_no_more_than_that() {
+fn agent_quota_limits_each_caller_of_the_agent() {
     let calls = |per_minute| Some(Rate { per_minute, burst: per_minute });
     let few = Quota { calls: calls(2), running_tasks: Some(1), ..Quota::default() };
     let known = Quota { calls: calls(600), running_tasks: Some(9), ..Quota::default() };
@@ -617,7 +617,7 @@ fn agent_quota_applies_to_tenant_addressed_calls() {
 }
 
 #[test]
-fn bytes_refused_by_an_agent_quota_stay_refused_in_a_batch() {
+fn exhausted_agent_byte_quota_refuses_every_batch_call() {
     let few = Rate { per_minute: 1, burst: 1 };
     let named = Quota { request_kib: Some(few), ..Quota::default() };
     let named = BTreeMap::from([("few".to_owned(), named)]);

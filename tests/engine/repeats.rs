@@ -157,7 +157,7 @@ fn equal_message_is_one_task_in_each_format_and_binding() {
 }
 
 #[test]
-fn other_content_under_a_used_message_id_is_a_new_message() {
+fn reused_message_id_with_other_content_creates_new_task() {
     for first in WAYS {
         let (mut lab, runs) = lab();
         let ids = ["hello", "other", "third"].map(|text| first.send(&mut lab, say(text)).1);
@@ -174,7 +174,7 @@ fn other_content_under_a_used_message_id_is_a_new_message() {
 }
 
 #[test]
-fn other_content_under_a_used_message_id_can_be_a_conflict() {
+fn refuse_mode_rejects_reused_message_id_with_other_content() {
     let (mut lab, runs) = refusing_lab(Limits::default());
     Way::Rest.send(&mut lab, say("hello"));
     for way in WAYS {
@@ -197,7 +197,7 @@ fn other_content_under_a_used_message_id_can_be_a_conflict() {
 }
 
 #[test]
-fn task_and_context_are_part_of_the_name() {
+fn message_id_is_scoped_to_task_and_context() {
     let (mut lab, runs) = lab();
     let first = lab.result("SendMessage", &V1.params(say("ask")))["task"].take();
     let (task, context) = (first["id"].as_str().unwrap(), first["contextId"].as_str().unwrap());
@@ -214,7 +214,7 @@ fn task_and_context_are_part_of_the_name() {
 }
 
 #[test]
-fn a_key_in_the_head_names_a_send_too() {
+fn idempotency_key_header_deduplicates_sends() {
     let (mut lab, runs) = lab();
     let send = |lab: &mut Lab, key: &str, params: &Value, method: &str| {
         let fields = [("Idempotency-Key", key)];
@@ -250,7 +250,7 @@ fn a_key_in_the_head_names_a_send_too() {
 }
 
 #[test]
-fn a_key_in_the_head_of_a_batch_names_none_of_its_sends() {
+fn idempotency_key_header_is_ignored_on_a_batch() {
     let (mut lab, runs) = lab();
     let call = |id| rpc("SendMessage", &V1.params(Say { id, ..say("hello") }));
     let batch = format!("[{},{}]", call("a"), call("b"));
@@ -262,7 +262,7 @@ fn a_key_in_the_head_of_a_batch_names_none_of_its_sends() {
 }
 
 #[test]
-fn an_id_that_was_made_up_is_no_name() {
+fn send_without_message_id_is_not_deduplicated() {
     let (mut lab, runs) = lab();
     let params = json!({"message": {"role": "ROLE_USER", "parts": [{"text": "hello"}]}});
     let ids = [(), ()].map(|()| lab.result("SendMessage", &params)["task"]["id"].take());
@@ -277,7 +277,7 @@ fn an_id_that_was_made_up_is_no_name() {
 }
 
 #[test]
-fn unless_everybody_counts_a_caller_must_be_known() {
+fn anonymous_repeats_run_again_in_off_and_authenticated_mode() {
     for idempotency in [Idempotency::Off, Idempotency::Authenticated] {
         let runs = Runs::default();
         let mut lab = Lab::new(runs.setup(Limits::default(), idempotency));
@@ -310,7 +310,7 @@ fn message_id_deduplicates_when_the_extension_is_active() {
 }
 
 #[test]
-fn json_counts_by_its_value() {
+fn json_of_repeated_sends_is_compared_by_value() {
     let (mut lab, runs) = refusing_lab(Limits::default());
     let send = |lab: &mut Lab, data: &str, metadata: &str| {
         let body = format!(
@@ -342,7 +342,7 @@ fn json_counts_by_its_value() {
 }
 
 #[test]
-fn a_direct_message_is_said_again() {
+fn repeated_send_returns_the_same_direct_message() {
     let (mut lab, runs) = lab();
     let first = lab.result("SendMessage", &V1.params(say("say")))["message"].take();
     assert_eq!(text_of(&first), "run 1");
@@ -357,7 +357,7 @@ fn a_direct_message_is_said_again() {
 }
 
 #[test]
-fn what_failed_may_be_sent_again() {
+fn repeat_of_refused_send_is_executed_again() {
     let (mut lab, runs) = lab();
     for run in 1..4 {
         assert_eq!(lab.code("SendMessage", &V1.params(say("refuse"))), -32004);
@@ -374,7 +374,7 @@ fn ask(lab: &mut Lab, method: &str, say: Say<'_>) -> Peer {
 }
 
 #[test]
-fn a_repeat_waits_for_what_is_not_decided() {
+fn repeat_of_deferred_send_waits_for_its_outcome() {
     let (mut lab, runs) = refusing_lab(Limits::default());
     let methods = ["SendMessage", "SendMessage", "SendStreamingMessage"];
     let peers = methods.map(|method| ask(&mut lab, method, say("defer")));
@@ -423,7 +423,7 @@ fn duplicate_waits_for_the_direct_message_or_the_fault() {
 }
 
 #[test]
-fn a_task_that_runs_is_waited_for_and_followed_from_its_start() {
+fn repeat_of_running_send_waits_or_streams_from_start() {
     let (mut lab, runs) = lab();
     let first = ask(&mut lab, "SendMessage", say("job"));
     let unary = ask(&mut lab, "SendMessage", say("job"));
@@ -442,7 +442,7 @@ fn a_task_that_runs_is_waited_for_and_followed_from_its_start() {
 }
 
 #[test]
-fn a_turn_that_ended_without_a_result_is_answered_as_it_was() {
+fn repeat_of_a_resultless_send_returns_submitted_task() {
     let (mut lab, runs) = lab();
     for _ in 0..2 {
         let task = lab.result("SendMessage", &V1.params(say("idle")))["task"].take();
@@ -452,7 +452,7 @@ fn a_turn_that_ended_without_a_result_is_answered_as_it_was() {
 }
 
 #[test]
-fn a_repeated_follow_up_gets_what_came_of_its_own_turn() {
+fn repeated_follow_up_returns_its_original_state() {
     let (mut lab, runs) = lab();
     let task = lab.result("SendMessage", &V1.params(say("ask")))["task"]["id"].take();
     let id = task.as_str().unwrap();
@@ -543,7 +543,7 @@ fn send_as(lab: &mut Lab, owner: Option<&str>, id: &str, text: &str) -> Value {
 }
 
 #[test]
-fn flood_of_sends_forgets_none_of_another_owner() {
+fn flood_of_sends_evicts_no_entry_of_another_owner() {
     let limits = Limits { idempotency_entries_max: 12, ..Limits::default() };
     let (mut lab, runs) = lab_with_owners(limits);
     let ids = ["1", "2", "3"];
@@ -559,7 +559,7 @@ fn flood_of_sends_forgets_none_of_another_owner() {
 }
 
 #[test]
-fn flood_of_messages_forgets_none_of_another_owner() {
+fn flood_of_direct_messages_evicts_none_of_another_owner() {
     let limits = Limits { idempotency_bytes_max: 2_000, ..Limits::default() };
     let (mut lab, runs) = lab_with_owners(limits);
     let first = send_as(&mut lab, Some("victim"), "1", "say");
@@ -591,7 +591,7 @@ fn idempotency_bytes_max() {
 }
 
 #[test]
-fn equal_sends_at_the_same_moment_make_one_task() {
+fn concurrent_equal_sends_execute_once() {
     const ROUNDS: usize = 200;
     let runs = Runs::default();
     let labs = Lab::pair(runs.setup(Limits::default(), Idempotency::Everybody));

@@ -108,7 +108,7 @@ const PLACES: [&str; 10] = [
 ];
 
 #[test]
-fn every_route_of_1_0_is_served_below_every_place() {
+fn rest_1_0_routes_work_below_every_base_path() {
     for base in PLACES {
         let mut lab = city();
         let sent = send(&mut lab, base, "hi");
@@ -149,7 +149,7 @@ fn every_route_of_1_0_is_served_below_every_place() {
 }
 
 #[test]
-fn every_route_of_0_3_is_served_in_its_own_shape() {
+fn rest_0_3_routes_answer_in_the_0_3_format() {
     for base in ["", "/agents/echo", "/m"] {
         let mut lab = city();
         let url = |path: &str| format!("{base}/v1{path}");
@@ -192,7 +192,7 @@ fn every_route_of_0_3_is_served_in_its_own_shape() {
 }
 
 #[test]
-fn a_dialect_that_has_no_http_json_has_none_of_its_paths() {
+fn dialect_without_http_json_returns_404_for_rest_paths() {
     let mut lab = city();
     for base in ["/old", "/a2a/echo", "/api/v1/a2a/echo"] {
         for path in ["/message:send", "/v1/message:send"] {
@@ -206,7 +206,7 @@ fn a_dialect_that_has_no_http_json_has_none_of_its_paths() {
 }
 
 #[test]
-fn a_tenant_stands_in_the_query_where_there_is_no_body() {
+fn tenant_is_read_from_the_query_of_a_bodyless_post() {
     let mut lab = Lab::new(Setup { tenants: Tenants::Any, ..Setup::default() });
     let id = task(&mut lab);
     for (base, reason) in [("", Some("TASK_NOT_FOUND")), ("/v1", None)] {
@@ -226,7 +226,7 @@ fn a_tenant_stands_in_the_query_where_there_is_no_body() {
 }
 
 #[test]
-fn an_agent_by_name_is_no_tenant_of_a_dialect_at_the_root() {
+fn agent_path_wins_over_tenant_path_at_root_mount() {
     let mounts = vec![Mount { path: "/".to_owned(), dialect: "standard".to_owned(), agent: None }];
     let tasks = Profile::new("tasks", "An unlucky name");
     let agents = vec![echo(), (tasks, Arc::new(Echo))];
@@ -292,7 +292,7 @@ fn head_is_get_without_its_content() {
 }
 
 #[test]
-fn no_cache_keeps_what_a_get_says() {
+fn rest_get_responses_have_cache_control_no_store() {
     let mut lab = Lab::new(Setup { extended_card: true, ..Setup::default() });
     let id = task(&mut lab);
     for base in ["", "/v1"] {
@@ -316,7 +316,7 @@ fn no_cache_keeps_what_a_get_says() {
 /// must not be generated: with a few bytes per answer it would keep a worker busy with pages of
 /// megabytes.
 #[test]
-fn what_head_leaves_out_is_not_made() {
+fn head_does_not_generate_the_omitted_content() {
     let start =
         Start { secret: 1, unix_ms: Arc::new(|| 0), workers: 1, base_url: "http://a".to_owned() };
     let engine = Setup { agents: vec![echo()], ..Setup::default() }.build(start).unwrap();
@@ -349,7 +349,7 @@ fn what_head_leaves_out_is_not_made() {
 // --- Requests ------------------------------------------------------------------------------------
 
 #[test]
-fn a_query_has_the_types_and_the_limits_of_params() {
+fn query_parameters_are_validated_like_json_rpc_params() {
     let mut lab = Lab::echo();
     let id = task(&mut lab);
     for (query, history) in
@@ -418,7 +418,7 @@ fn tasks_are_listed_by_every_filter() {
 }
 
 #[test]
-fn ids_in_paths_are_decoded_once() {
+fn task_ids_in_paths_are_percent_decoded_once() {
     let mut lab = Lab::echo();
     for (id, path) in [
         ("plain", "plain"),
@@ -441,7 +441,7 @@ fn ids_in_paths_are_decoded_once() {
 }
 
 #[test]
-fn json_comes_and_goes_in_the_media_types_of_1_0_1() {
+fn rest_accepts_and_negotiates_the_1_0_1_media_types() {
     let mut lab = Lab::echo();
     let body = message("hi").to_string();
     let typed = |sent: &str, accept: &str| {
@@ -481,7 +481,7 @@ fn json_comes_and_goes_in_the_media_types_of_1_0_1() {
 }
 
 #[test]
-fn bodies_are_read_as_params_are() {
+fn rest_body_is_validated_like_json_rpc_params() {
     let mut lab = Lab::new(with_push());
     let id = task(&mut lab);
     for (path, body, reason, name) in [
@@ -528,7 +528,7 @@ fn bodies_are_read_as_params_are() {
 }
 
 #[test]
-fn the_body_of_0_3_is_protojson_of_its_own_proto() {
+fn rest_0_3_body_is_protojson_of_the_0_3_proto() {
     let mut lab = Lab::echo();
     // With proto names throughout, as the Python SDK sends them.
     let body = json!({"request": {"message_id": "m-1", "context_id": "c-1", "role": "ROLE_USER",
@@ -574,7 +574,7 @@ fn the_body_of_0_3_is_protojson_of_its_own_proto() {
 }
 
 #[test]
-fn what_0_3_leaves_out_is_false() {
+fn missing_blocking_in_0_3_configuration_means_false() {
     let mut lab = Lab::echo();
     let mut body = old_message("hold:1000:1");
     body["configuration"] = json!({});
@@ -590,7 +590,7 @@ fn what_0_3_leaves_out_is_false() {
 }
 
 #[test]
-fn the_version_that_is_named_wins_over_the_path() {
+fn version_header_or_query_overrides_the_path_version() {
     let mut lab = Lab::echo();
     let id = task(&mut lab);
     let version = |value: &str| format!("A2A-Version: {value}\r\n");
@@ -627,7 +627,7 @@ fn the_version_that_is_named_wins_over_the_path() {
 }
 
 #[test]
-fn a_strict_server_asks_for_message_ids() {
+fn strict_server_requires_message_id_and_version() {
     let body = |id: Option<&str>| {
         let mut message = json!({"role": "ROLE_USER", "parts": [{"text": "hi"}]});
         if let Some(id) = id {
@@ -647,7 +647,7 @@ fn a_strict_server_asks_for_message_ids() {
 }
 
 #[test]
-fn disabled_extended_card_is_refused_by_generation() {
+fn disabled_extended_card_error_depends_on_generation() {
     let mut lab = Lab::echo();
     refused(&lab.ask(&get("/extendedAgentCard")), 400, "UNSUPPORTED_OPERATION");
     refused_old(&lab.ask(&get("/v1/card")), 404, -32007);
@@ -656,7 +656,7 @@ fn disabled_extended_card_is_refused_by_generation() {
 // --- Waiting and streams -------------------------------------------------------------------------
 
 #[test]
-fn a_call_waits_for_its_task_and_keeps_its_media_type() {
+fn blocking_send_waits_and_keeps_accept_media_type() {
     let mut lab = Lab::echo();
     let peer = lab.open();
     let body = message("hold:1000:1").to_string();
@@ -677,7 +677,7 @@ fn a_call_waits_for_its_task_and_keeps_its_media_type() {
 }
 
 #[test]
-fn a_waiting_call_is_answered_with_the_fault_of_its_task() {
+fn waiting_send_returns_the_canceled_task() {
     let mut lab = Lab::echo();
     let peer = lab.open();
     lab.write(peer, &post("/message:send", &[], &message("hold:60000:1").to_string()));
@@ -699,7 +699,7 @@ fn kinds(reply: &Reply) -> Vec<(Option<u64>, String)> {
 }
 
 #[test]
-fn events_have_no_envelope_and_the_numbers_of_json_rpc() {
+fn rest_events_have_no_envelope_but_json_rpc_event_ids() {
     let mut lab = Lab::echo();
     let body = message("stream:3").to_string();
     let stream = lab.ask(&post("/message:stream", &[("Accept", "text/event-stream")], &body));
@@ -739,7 +739,7 @@ fn subscribe(lab: &mut Lab, method: &str, path: &str, lines: &str) -> Peer {
 }
 
 #[test]
-fn a_subscriber_resumes_where_it_was() {
+fn subscriber_resumes_after_last_event_id() {
     let mut lab = Lab::echo();
     let body = message("hold:1000:4").to_string();
     let first = lab.open();
@@ -773,7 +773,7 @@ fn a_subscriber_resumes_where_it_was() {
 }
 
 #[test]
-fn a_stream_that_is_cut_ends_with_an_error_event() {
+fn shutdown_ends_stream_with_error_event() {
     let mut lab = Lab::echo();
     let body = message("hold:60000:1").to_string();
     let new = lab.open();
@@ -793,7 +793,7 @@ fn a_stream_that_is_cut_ends_with_an_error_event() {
 }
 
 #[test]
-fn requests_of_both_bindings_share_a_connection_and_its_tasks() {
+fn rest_and_json_rpc_share_a_connection_and_tasks() {
     let mut lab = Lab::echo();
     let peer = lab.open();
     let sent = message("hi").to_string();
@@ -829,7 +829,7 @@ const SCRIPT: &str = r#"
 "#;
 
 #[test]
-fn every_event_of_0_3_has_its_own_shape() {
+fn rest_0_3_stream_events_use_the_0_3_format() {
     let mut lab = Lab::scripted(SCRIPT);
     let peer = lab.open();
     lab.write(peer, &post("/v1/message:stream", &[], &old_message("go").to_string()));
@@ -881,7 +881,7 @@ fn message_to(task: &Value, text: &str) -> Value {
 }
 
 #[test]
-fn json_rpc_at_a_path_is_the_call_of_that_path() {
+fn json_rpc_at_rest_path_must_match_the_path_operation() {
     let mut lab = Lab::echo();
     let old = json!({"message": {"kind": "message", "messageId": "m", "role": "user",
         "parts": [{"kind": "text", "text": "hi"}]}});
@@ -924,7 +924,7 @@ fn json_rpc_at_a_path_is_the_call_of_that_path() {
 }
 
 #[test]
-fn generation_precondition_is_refused_only_with_a_task() {
+fn if_generation_match_is_rejected_only_with_a_task_id() {
     let mut lab = Lab::echo();
     let id = task(&mut lab);
     let mut params = message("hi");

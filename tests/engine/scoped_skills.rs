@@ -121,7 +121,7 @@ fn a_skill_is_shown_to_callers_that_have_all_of_its_scopes() {
 }
 
 #[test]
-fn batches_and_web_sockets_show_it_as_well() {
+fn batch_and_websocket_cards_show_scoped_skills() {
     let mut lab = lab();
     let call = rpc("GetExtendedAgentCard", &Value::Null);
     for (token, shown) in [("alice art", &["open", "draw"][..]), ("bob", &["open"])] {
@@ -135,7 +135,7 @@ fn batches_and_web_sockets_show_it_as_well() {
 }
 
 #[test]
-fn nobody_keeps_what_was_shown_to_another() {
+fn scoped_card_is_not_cached_across_callers() {
     let mut lab = lab();
     for way in [WAYS[7], WAYS[8]] {
         let alice = ask(&mut lab, way, "alice art", "");
@@ -155,7 +155,7 @@ fn nobody_keeps_what_was_shown_to_another() {
 }
 
 #[test]
-fn the_card_says_what_is_asked_in_the_words_of_each_generation() {
+fn skill_scopes_use_the_security_format_of_each_generation() {
     let mut lab = lab();
     let token = "alice art,oil";
     let new = card(&ask(&mut lab, WAYS[0], token, ""));
@@ -177,7 +177,7 @@ fn the_card_says_what_is_asked_in_the_words_of_each_generation() {
 }
 
 #[test]
-fn who_is_not_known_is_shown_none_of_them() {
+fn server_without_authentication_hides_scoped_skills() {
     // Without authentication all callers get the extended card.
     let mut lab = Lab::new(Setup { extended_card: true, ..setup() });
     for way in WAYS {

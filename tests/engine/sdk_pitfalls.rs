@@ -34,7 +34,7 @@ fn parse_errors_have_a_null_id_and_missing_method_is_invalid() {
 }
 
 #[test]
-fn an_unknown_version_is_refused_and_none_means_0_3() {
+fn unknown_version_is_rejected_and_missing_means_0_3() {
     let mut lab = Lab::echo();
     for version in ["99.0", "2.0", "1.7", "0.9", "one"] {
         for (method, params) in [("ListTasks", Value::Null), (V03.send(), V03.params(say("hi")))] {
@@ -50,7 +50,7 @@ fn an_unknown_version_is_refused_and_none_means_0_3() {
 }
 
 #[test]
-fn a_finished_task_takes_no_message_and_a_task_no_other_context() {
+fn message_to_finished_task_or_other_context_is_rejected() {
     let mut lab = Lab::echo();
     let result = lab.result(V1.send(), &V1.params(say("hi")));
     let id = V1.task(&result)["id"].as_str().unwrap().to_owned();
@@ -117,7 +117,7 @@ fn stream_starts_with_the_task_or_is_one_message() {
 }
 
 #[test]
-fn no_history_when_asked_and_every_turn_is_in_it() {
+fn history_has_every_message_up_to_history_length() {
     let mut lab = Lab::scripted(ASKS);
     let none = Say { history: Some(0), ..say("one") };
     let result = lab.result(V1.send(), &V1.params(none));
@@ -139,7 +139,7 @@ fn no_history_when_asked_and_every_turn_is_in_it() {
 }
 
 #[test]
-fn numbers_come_back_as_they_went_in() {
+fn json_numbers_are_echoed_verbatim() {
     let mut lab = Lab::echo();
     let numbers = "[9007199254740993,-0,1.0,1e400,1E+2,18446744073709551616,0.10]";
     for (method, part) in [("SendMessage", "data"), ("message/send", "kind\":\"data\",\"data")] {
@@ -173,7 +173,7 @@ fn params_may_be_absent_null_or_empty() {
 }
 
 #[test]
-fn a_message_leaves_no_task_behind() {
+fn direct_message_creates_no_task() {
     let mut lab = Lab::echo();
     for generation in Gen::ALL {
         for method in [generation.send(), generation.stream()] {
@@ -187,7 +187,7 @@ fn a_message_leaves_no_task_behind() {
 
 // For the other half of rule 10, GET and POST of `:subscribe`, see `rest.rs`.
 #[test]
-fn a_finished_task_has_nothing_to_subscribe_to() {
+fn subscribe_to_finished_task_is_rejected() {
     let mut lab = Lab::echo();
     let result = lab.result(V1.send(), &V1.params(say("hi")));
     let id = json!({"id": V1.task(&result)["id"]});
@@ -201,7 +201,7 @@ fn a_finished_task_has_nothing_to_subscribe_to() {
 // For rate limits see `quotas.rs`. The limits on tasks and streams are not internal errors either;
 // a dialect with HTTP statuses answers 429 with Retry-After.
 #[test]
-fn a_limit_is_no_internal_error() {
+fn exceeded_stream_limit_is_not_an_internal_error() {
     let mut lab = Lab::limited(|limits| limits.streams_max = 1);
     let hold = V03.params(say("hold:1000:1"));
     let _stream = lab.stream(V03.stream(), &hold);
@@ -232,7 +232,7 @@ fn get_on_the_rpc_path_is_405() {
 }
 
 #[test]
-fn interfaces_stand_in_order_of_preference() {
+fn card_lists_interfaces_in_order_of_preference() {
     let mut lab = Lab::echo();
     for path in ["/.well-known/agent-card.json", "/.well-known/agent.json"] {
         let card = lab.ask(&get(path)).json();
@@ -315,7 +315,7 @@ fn empty_parts_and_undeclared_media_types_are_refused() {
 }
 
 #[test]
-fn the_id_is_echoed_verbatim_even_when_the_params_are_bad() {
+fn request_id_is_echoed_verbatim_even_for_bad_params() {
     let mut lab = Lab::echo();
     let ids = ["0", "-0", "1.0", "1e400", "9007199254740993", "null", r#""""#, r#""a\u0062\/\"é""#];
     for id in ids {
@@ -343,7 +343,7 @@ fn the_id_is_echoed_verbatim_even_when_the_params_are_bad() {
 
 /// The rules hold for a named agent as for the default one.
 #[test]
-fn rules_hold_for_named_agents() {
+fn default_agent_cannot_access_tasks_of_named_agent() {
     let setup = Setup { agents: vec![echo(), script("asks", ASKS)], ..Setup::default() };
     let mut lab = Lab::new(setup);
     let reply = lab.ask(&post("/agents/asks", &[], &rpc(V1.send(), &V1.params(say("hi")))));

@@ -13,7 +13,7 @@ use peregrine::{
 type Change = fn(&mut Limits);
 
 #[test]
-fn a_host_that_is_let_in_has_no_port() {
+fn allow_hosts_rejects_ports_urls_and_wildcard_domains() {
     let check = |host: &str| {
         let agents: Vec<(_, Arc<dyn peregrine::agent::Agent>)> =
             vec![(Echo::profile(), Arc::new(Echo))];
@@ -31,7 +31,7 @@ fn a_host_that_is_let_in_has_no_port() {
 }
 
 #[test]
-fn limits_that_are_set_in_code_are_checked_as_those_by_name() {
+fn limits_set_in_code_are_validated() {
     let check = |change: Change| {
         let mut setup =
             Setup { agents: vec![(Echo::profile(), Arc::new(Echo))], ..Setup::default() };
@@ -60,7 +60,7 @@ fn echo() -> Setup {
 }
 
 #[test]
-fn a_public_url_that_is_none_is_refused() {
+fn invalid_public_url_is_rejected() {
     for (url, is_good) in [
         ("https://a.example/base/", true),
         ("http://[::1]:8080", true),
@@ -80,7 +80,7 @@ fn a_public_url_that_is_none_is_refused() {
 }
 
 #[test]
-fn a_path_is_mounted_once() {
+fn duplicate_mount_path_is_rejected() {
     let check = |paths: &[&str]| {
         let mount = |path: &&str| Mount {
             path: (*path).to_owned(),
@@ -100,7 +100,7 @@ fn a_path_is_mounted_once() {
 }
 
 #[test]
-fn interfaces_that_no_card_can_list_are_refused() {
+fn empty_duplicate_or_unbuilt_interfaces_are_rejected() {
     let check = |interfaces: Vec<Interface>| {
         let agents: Vec<(_, Arc<dyn peregrine::agent::Agent>)> =
             vec![(Echo::profile(), Arc::new(Echo))];

@@ -120,7 +120,7 @@ fn two_tasks() -> Quota {
 }
 
 #[test]
-fn turns_of_a_known_caller_take_its_share() {
+fn each_turn_end_frees_one_slot_of_authenticated_caller() {
     let keep = Keep::default();
     let authenticator = Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
     let quotas = Quotas { known: two_tasks(), ..Quotas::default() };
@@ -129,7 +129,7 @@ fn turns_of_a_known_caller_take_its_share() {
 }
 
 #[test]
-fn without_quotas_a_caller_has_an_eighth_of_what_there_is() {
+fn default_share_of_authenticated_caller_is_one_eighth() {
     let keep = Keep::default();
     let limits =
         Limits { streams_max: 24, tasks_max: 100, deferred_calls_max: 16, ..Limits::default() };
@@ -210,7 +210,7 @@ fn sixteen_wait(quotas: Quotas) -> Lab {
 }
 
 #[test]
-fn a_caller_has_an_eighth_of_the_places_of_calls_that_wait() {
+fn caller_gets_an_eighth_of_the_waiting_calls() {
     let mut lab = sixteen_wait(Quotas::default());
     let at = lab.open();
     let task = begin(&mut lab, at, "/", "alice");
@@ -311,7 +311,7 @@ fn anonymous_callers_get_half_of_streams_and_waiting_calls() {
 }
 
 #[test]
-fn a_batch_is_told_once_which_credentials_are_asked_for() {
+fn batch_answer_has_one_www_authenticate_field() {
     let keep = Keep::default();
     let open = Profile { anonymous: true, ..Profile::new("open", "Anybody's.") };
     let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![
@@ -341,7 +341,7 @@ fn from(lab: &mut Lab, address: &str) -> Peer {
 }
 
 #[test]
-fn turns_of_strangers_take_the_share_of_their_address() {
+fn anonymous_running_tasks_count_by_client_network() {
     let keep = Keep::default();
     let quotas = Quotas { anonymous: two_tasks(), ..Quotas::default() };
     let mut lab = Lab::new(setup(&keep, quotas));
@@ -433,7 +433,7 @@ fn sixty_four_kib() -> Quota {
 }
 
 #[test]
-fn bytes_of_unfinished_tasks_are_a_share_of_a_known_caller() {
+fn unfinished_task_bytes_are_limited_per_authenticated_caller() {
     let keep = Keep::default();
     let authenticator = || Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
     let quotas = Quotas { known: sixty_four_kib(), ..Quotas::default() };
@@ -487,7 +487,7 @@ fn task_beyond_its_callers_byte_share_fails_with_a_reason() {
 }
 
 #[test]
-fn an_agent_with_a_quota_of_bytes_lets_no_task_begin_beyond_it() {
+fn agent_byte_quota_rejects_new_tasks_above_it() {
     let keep = Keep::default();
     let few = Quota { running_kib: Some(8), ..Quota::default() };
     let known = sixty_four_kib();

@@ -79,7 +79,7 @@ fn assert_each_verifies(card: &Value, keys: &CardKeys) -> usize {
 }
 
 #[test]
-fn every_form_is_signed_by_every_key() {
+fn every_card_form_is_signed_with_every_key() {
     for form in [CardForm::V1, CardForm::V03, CardForm::Hybrid] {
         let mut lab = Lab::new(Setup { card: form, ..setup() });
         let keys = public(&mut lab);
@@ -125,7 +125,7 @@ fn card_is_signed_once_for_all_workers_and_after_each_change() {
 }
 
 #[test]
-fn only_what_the_operator_has_named_is_signed() {
+fn card_is_signed_only_for_urls_named_by_the_operator() {
     let named = |hosts: &[&str]| Setup {
         public_url: None,
         allow_hosts: hosts.iter().map(|&host| host.to_owned()).collect(),
@@ -168,7 +168,7 @@ fn only_what_the_operator_has_named_is_signed() {
 }
 
 #[test]
-fn names_that_clients_make_up_for_tenants_have_nothing_signed() {
+fn card_of_an_unconfigured_tenant_is_not_signed() {
     let (path, dialect) = ("/m".to_owned(), "a2a_rust".to_owned());
     let mounts = vec![Mount { path, dialect, agent: None }];
     let mut lab = Lab::new(Setup { tenants: Tenants::Any, mounts, ..setup() });
@@ -194,7 +194,7 @@ fn names_that_clients_make_up_for_tenants_have_nothing_signed() {
 }
 
 #[test]
-fn the_keys_are_served_where_there_are_some() {
+fn jwks_serves_public_signing_keys_or_404_without_keys() {
     let mut lab = Lab::new(setup());
     let reply = lab.ask(&get(JWKS));
     assert_eq!(reply.field("content-type"), Some("application/jwk-set+json"));
@@ -214,7 +214,7 @@ fn the_keys_are_served_where_there_are_some() {
 }
 
 #[test]
-fn keys_that_cannot_sign_are_refused_and_none_is_shown() {
+fn invalid_signing_keys_are_rejected_and_debug_hides_keys() {
     let mut keys = keys();
     let pem = pem(&PKCS_ED25519);
     let add = |keys: &mut SigningKeys, pem: &str, kid| keys.add(pem.as_bytes(), kid).err();
@@ -237,7 +237,7 @@ fn keys_that_cannot_sign_are_refused_and_none_is_shown() {
 
 #[cfg(feature = "push")]
 #[test]
-fn the_keys_of_webhooks_stand_beside_those_of_cards() {
+fn jwks_lists_webhook_keys_after_card_keys() {
     use peregrine::{client::WebhookKeys, push::signature::PostSigner};
 
     let mut webhooks = WebhookKeys::default();

@@ -72,7 +72,7 @@ fn outcome<'p>(pieces: impl Iterator<Item = &'p [u8]>) -> String {
 }
 
 #[test]
-fn every_row_of_the_table_has_its_outcome_whole_and_bytewise() {
+fn smuggling_table_outcomes_hold_whole_and_bytewise() {
     let mut wrong = Vec::new();
     for row in rows() {
         let whole = outcome([&row.bytes[..]].into_iter());
@@ -88,7 +88,7 @@ fn every_row_of_the_table_has_its_outcome_whole_and_bytewise() {
 }
 
 #[test]
-fn no_row_is_there_twice_and_each_names_its_clause() {
+fn smuggling_table_rows_are_unique_and_cite_a_clause() {
     let rows: Vec<Row> = rows().collect();
     for (index, row) in rows.iter().enumerate() {
         assert!(!row.clause.is_empty());

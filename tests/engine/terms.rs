@@ -89,7 +89,7 @@ fn stream_head_ms() {
 }
 
 #[test]
-fn a_call_whose_time_is_over_is_answered_as_such() {
+fn call_past_its_request_timeout_gets_a_deadline_error() {
     // The heads of streams are not sent before.
     let (mut lab, keep) = lab(Limits { stream_head_ms: 10_000, ..Limits::default() });
     let late = [("Request-Timeout", "3")];
@@ -119,7 +119,7 @@ fn a_call_whose_time_is_over_is_answered_as_such() {
 }
 
 #[test]
-fn a_stream_and_the_rest_of_a_batch_end_when_their_time_is_over() {
+fn request_timeout_ends_stream_and_remaining_batch_calls() {
     let mut lab = Lab::echo();
     let late = [("Request-Timeout", "3")];
     let peer = lab.open();
@@ -142,7 +142,7 @@ fn a_stream_and_the_rest_of_a_batch_end_when_their_time_is_over() {
 }
 
 #[test]
-fn a_call_that_comes_too_late_is_not_made() {
+fn call_with_zero_request_timeout_is_not_executed() {
     let (mut lab, keep) = lab(Limits::default());
     let late = [("Request-Timeout", "0")];
     assert_eq!(lab.ask(&rest(&late)).status, 504);
@@ -153,7 +153,7 @@ fn a_call_that_comes_too_late_is_not_made() {
 }
 
 #[test]
-fn agents_learn_when_a_call_is_late_and_how_far_it_has_come() {
+fn agent_receives_deadline_and_hop_count_of_a_call() {
     let (mut lab, keep) = lab(Limits::default());
     for (fields, told) in [
         (vec![], (None, 0)),

@@ -142,7 +142,7 @@ fn send(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_turn_is_below_its_call_and_the_agent_is_shown_the_turn() {
+fn agent_receives_traceparent_of_its_own_turn_span() {
     let (mut lab, spans, told) = lab();
     lab.ask(&send("go"));
     let (call, turn) = spans.pair();
@@ -156,7 +156,7 @@ fn a_turn_is_below_its_call_and_the_agent_is_shown_the_turn() {
 }
 
 #[test]
-fn a_caller_whose_trace_is_not_kept_is_passed_on_as_it_is() {
+fn unsampled_trace_is_forwarded_unchanged_without_spans() {
     let (mut lab, spans, told) = lab();
     let unkept = parent("00");
     let fields = [("A2A-Version", "1.0"), ("traceparent", &*unkept), ("tracestate", "a=1")];
@@ -167,7 +167,7 @@ fn a_caller_whose_trace_is_not_kept_is_passed_on_as_it_is() {
 }
 
 #[test]
-fn calls_of_callers_without_a_trace_are_sampled() {
+fn calls_without_traceparent_are_sampled() {
     let (mut lab, spans, told) = lab();
     for _ in 0..40 {
         lab.call(V1.send(), &V1.params(say("go")));
@@ -182,7 +182,7 @@ fn calls_of_callers_without_a_trace_are_sampled() {
 }
 
 #[test]
-fn turns_that_are_over_at_once_say_what_came_of_them() {
+fn turn_span_records_reply_failure_refusal_or_panic() {
     let (mut lab, spans, _) = lab();
     for (text, end) in [
         ("reply", TurnEnd::Replied),
@@ -197,7 +197,7 @@ fn turns_that_are_over_at_once_say_what_came_of_them() {
 }
 
 #[test]
-fn a_turn_that_is_gone_on_with_is_another_one_of_the_same_call() {
+fn resumed_turn_gets_its_own_span_of_the_same_call() {
     let (mut lab, spans, _) = lab();
     let peer = lab.open();
     lab.write(peer, &send("later"));
@@ -228,7 +228,7 @@ fn spans_of_resumed_turns_are_dropped_beyond_the_limit() {
 }
 
 #[test]
-fn the_turn_of_a_job_ends_with_its_task_or_when_it_is_dropped() {
+fn job_turn_span_ends_with_its_task_or_when_job_is_dropped() {
     let (mut lab, spans, told) = lab();
     for ends in [true, false] {
         let peer = lab.open();
@@ -253,7 +253,7 @@ fn the_turn_of_a_job_ends_with_its_task_or_when_it_is_dropped() {
 }
 
 #[test]
-fn a_deferred_turn_ends_with_its_answer_or_goes_on_as_a_job() {
+fn deferred_turn_span_ends_with_its_answer_or_its_job() {
     let (mut lab, spans, told) = lab();
     for (what, end) in [
         ("reply", TurnEnd::Replied),
@@ -298,7 +298,7 @@ fn each_batch_call_has_its_own_span_even_if_refused() {
 }
 
 #[test]
-fn calls_of_each_binding_read_trace_fields() {
+fn rest_and_websocket_calls_read_traceparent() {
     let (mut lab, spans, _) = lab();
     let (parent, params) = (parent("01"), V1.params(say("go")));
     let fields = [("A2A-Version", "1.0"), ("traceparent", &*parent)];
@@ -313,7 +313,7 @@ fn calls_of_each_binding_read_trace_fields() {
 }
 
 #[test]
-fn agents_that_come_and_change_are_traced() {
+fn agents_added_or_replaced_at_runtime_are_traced() {
     let (mut lab, spans, _) = lab();
     let agents = lab.engine.agents().unwrap().clone();
     agents.add(profile("other"), Arc::new(Told::default())).unwrap();

@@ -30,7 +30,7 @@ const NEW_YEAR_MS: u64 = 1_767_225_600_000;
 const FRESH: &str = "00000000-0000-4000-8000-000000000000";
 
 #[test]
-fn transcripts() {
+fn dialect_transcripts_give_their_expected_output() {
     for dialect in dialect::ALL {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(dialect.name);
         let mut files = 0;

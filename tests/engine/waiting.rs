@@ -97,7 +97,7 @@ fn clients_with(quota: Quota) -> [(Client, Asks); 2] {
 }
 
 #[test]
-fn two_thousand_unanswered_questions_lock_nobody_out() {
+fn tasks_waiting_for_input_or_auth_do_not_count_as_running() {
     for (mut client, _asks) in clients() {
         for text in ["ask", "auth"] {
             (0..1_000).for_each(|_| drop(client.begin(text)));
@@ -111,7 +111,7 @@ fn two_thousand_unanswered_questions_lock_nobody_out() {
 }
 
 #[test]
-fn an_answer_takes_a_place_or_leaves_its_task_waiting() {
+fn answer_to_input_required_takes_a_slot_or_is_refused() {
     for (mut client, _asks) in clients() {
         let asked = client.begin("ask");
         let working: Vec<String> = (0..3).map(|_| client.begin("work")).collect();
@@ -137,7 +137,7 @@ fn an_answer_takes_a_place_or_leaves_its_task_waiting() {
 }
 
 #[test]
-fn an_agent_that_continues_its_task_alone_takes_a_place() {
+fn task_resumed_by_its_agent_takes_a_slot_or_fails() {
     for (mut client, asks) in clients() {
         let [first, second] = ["on", "on"].map(|text| client.begin(text));
         let mut jobs = std::mem::take(&mut *asks.0.lock().unwrap());
@@ -159,7 +159,7 @@ fn an_agent_that_continues_its_task_alone_takes_a_place() {
 }
 
 #[test]
-fn bytes_of_a_waiting_task_are_not_those_of_running_ones() {
+fn bytes_of_input_required_tasks_do_not_count_as_running() {
     let quota = Quota { running_kib: Some(128), ..Quota::default() };
     for (mut client, asks) in clients_with(quota) {
         let waiting: Vec<String> = (0..20).map(|_| client.begin(&"x".repeat(20_000))).collect();

@@ -39,7 +39,7 @@ fn assert_closed(lab: &mut Lab, peer: Peer, code: u16) -> Vec<Sent> {
 // --- The handshake
 
 #[test]
-fn rfc6455_4_2_2_the_answer_to_an_upgrade() {
+fn rfc6455_4_2_2_upgrade_gets_101_with_accept_key() {
     let mut lab = Lab::echo();
     for target in ["/", "/agents/echo", "/agents/echo/", "/tenants/acme", "/?x=1"] {
         let peer = lab.open();
@@ -65,7 +65,7 @@ fn rfc6455_4_2_2_the_answer_to_an_upgrade() {
 }
 
 #[test]
-fn rfc6455_4_2_1_what_is_no_handshake() {
+fn rfc6455_4_2_1_invalid_handshake_is_rejected() {
     let whole = String::from_utf8(upgrade("/", "")).unwrap();
     let cases: &[(&str, &str, u16)] = &[
         ("Connection: Upgrade\r\n", "Connection: keep-alive\r\n", 400),
@@ -122,7 +122,7 @@ fn rfc6455_4_2_1_what_is_no_handshake() {
 }
 
 #[test]
-fn rfc6455_10_2_origins() {
+fn rfc6455_10_2_unlisted_origin_is_rejected() {
     let status = |lab: &mut Lab, lines: &str| {
         let peer = lab.open();
         lab.write(peer, &upgrade("/", lines));
@@ -162,7 +162,7 @@ fn rfc6455_10_2_origins() {
 }
 
 #[test]
-fn messages_may_follow_their_upgrade_at_once() {
+fn messages_sent_with_the_upgrade_are_answered() {
     let mut lab = Lab::echo();
     let peer = lab.open();
     let both = [upgrade("/", ""), text(&send_id("1", "a")), text(&send_id("2", "b"))].concat();
@@ -177,7 +177,7 @@ fn messages_may_follow_their_upgrade_at_once() {
 // --- Calls
 
 #[test]
-fn a_message_is_a_call_and_its_answer_is_what_post_answers() {
+fn websocket_answer_equals_the_post_answer() {
     let mut lab = Lab::echo();
     let peer = lab.socket("/", "");
     for generation in Gen::ALL {
@@ -213,7 +213,7 @@ fn invalid_message_gets_an_error_and_keeps_the_connection() {
 }
 
 #[test]
-fn a_batch_is_one_message_in_and_one_out() {
+fn batch_is_answered_in_one_message() {
     let mut lab = Lab::echo();
     let peer = lab.socket("/", "");
     let batch = format!("[{},{}]", send_id("1", "a"), send_id("2", "hold:500:1"));
@@ -249,7 +249,7 @@ fn calls_are_answered_as_they_finish() {
 }
 
 #[test]
-fn what_the_head_says_holds_for_every_message() {
+fn upgrade_request_fields_apply_to_every_message() {
     let mut lab = Lab::echo();
     let peer = lab.socket("/", "A2A-Version: 99.0\r\n");
     for _ in 0..2 {
@@ -277,7 +277,7 @@ fn what_the_head_says_holds_for_every_message() {
 }
 
 #[test]
-fn a_platform_is_spoken_to_in_its_own_dialect() {
+fn websocket_at_a_dialect_path_uses_that_dialect() {
     let mount = |path: &str, dialect: &str| Mount {
         path: path.to_owned(),
         dialect: dialect.to_owned(),
@@ -304,7 +304,7 @@ fn is_complete(message: &Value) -> bool {
 }
 
 #[test]
-fn a_stream_is_a_message_for_each_event_and_one_that_ends_it() {
+fn stream_sends_a_message_per_event_and_a_final_message() {
     let mut lab = Lab::echo();
     let peer = lab.socket("/", "");
     for generation in Gen::ALL {
@@ -351,7 +351,7 @@ impl Agent for Chunks {
 }
 
 #[test]
-fn chunks_are_whole_whatever_the_length_of_their_frames() {
+fn artifact_chunks_of_all_frame_lengths_arrive_whole() {
     const SIZES: &[usize] = &[10, 70_000, 20, 65_200, 65_300, 30, 90_000, 40];
     let agent: Arc<dyn Agent> = Arc::new(Chunks(SIZES));
     let agents = vec![(Profile::new("chunks", "Says chunks."), agent)];
@@ -457,7 +457,7 @@ fn event_ids_are_sent_on_request_and_resume_a_stream() {
 }
 
 #[test]
-fn a_task_that_leaves_the_store_ends_its_stream_with_an_error() {
+fn evicted_task_ends_its_stream_with_an_error() {
     let mut lab = Lab::limited(|limits| {
         limits.tasks_max = 1;
         limits.output_bytes_max = 4_096;
@@ -492,7 +492,7 @@ fn slow_reader_has_bounded_output_and_loses_no_message() {
 }
 
 #[test]
-fn a_call_overtakes_a_stream_that_has_much_to_say() {
+fn call_is_answered_before_a_long_stream_ends() {
     let mut lab = Lab::limited(|limits| limits.output_bytes_max = 16 * 1024);
     let peer = lab.socket("/", "");
     lab.write(peer, &[text(&stream_id("1", "stream:5000")), text(&send_id("2", "hi"))].concat());
@@ -504,7 +504,7 @@ fn a_call_overtakes_a_stream_that_has_much_to_say() {
 // --- Control frames and the end
 
 #[test]
-fn control_frames_stand_between_fragments() {
+fn ping_between_fragments_is_answered() {
     let mut lab = Lab::echo();
     let peer = lab.socket("/", "");
     let call = send_id("1", "frågment");
@@ -519,7 +519,7 @@ fn control_frames_stand_between_fragments() {
 }
 
 #[test]
-fn what_breaks_the_protocol_is_closed_with_its_code() {
+fn protocol_violation_closes_with_its_close_code() {
     let unmasked = vec![0x81, 0x02, b'{', b'}'];
     let open = stream_id("1", "hold:60000:3");
     for (bytes, code) in [
@@ -548,7 +548,7 @@ fn what_breaks_the_protocol_is_closed_with_its_code() {
 }
 
 #[test]
-fn rfc6455_5_5_1_a_close_is_answered_by_its_code() {
+fn rfc6455_5_5_1_close_frame_is_echoed_with_its_code() {
     for (payload, echoed) in
         [(&b""[..], None), (b"\x03\xe8", Some(1000)), (b"\x0f\xa0bye", Some(4000))]
     {
@@ -577,7 +577,7 @@ fn disconnected_peer_keeps_its_tasks_and_frees_its_slots() {
 }
 
 #[test]
-fn the_end_of_the_server_is_going_away() {
+fn shutdown_closes_websockets_with_code_1001() {
     let mut lab = Lab::echo();
     let (idle, busy) = (lab.socket("/", ""), lab.socket("/", ""));
     let (calling, half) = (lab.socket("/", ""), lab.socket("/", ""));
@@ -614,7 +614,7 @@ fn an_idle_socket_holds_no_buffer() {
 }
 
 #[test]
-fn the_test_echo_gives_every_message_back() {
+fn echo_endpoint_returns_every_message() {
     let setup = || Setup { test_echo: Some("/echo".to_owned()), ..Setup::default() };
     let mut lab = Lab::new(setup());
     let peer = lab.socket("/echo/ws", "");

@@ -76,7 +76,7 @@ fn each_agent_has_its_card_below_its_path() {
 }
 
 #[test]
-fn a_card_names_the_host_that_was_asked_or_the_public_url() {
+fn card_url_uses_the_request_host_or_the_public_url() {
     let mut lab = Lab::echo();
     let hosts = ["b.example:8080", "[::1]:9", "127.0.0.1:3000"];
     for host in hosts.iter().chain(&hosts) {
@@ -131,7 +131,7 @@ fn card(lab: &mut Lab, base: &str) -> Value {
 }
 
 #[test]
-fn a_tenants_card_tells_nothing_but_which_names_are_configured() {
+fn tenant_card_reveals_only_whether_the_name_is_configured() {
     let named = |names: &[&str]| Tenants::Named(names.iter().map(|name| (*name).into()).collect());
     for (tenants, agents, has_card) in [
         (named(&["acme", "other"]), 2, &["acme", "other", "bob"][..]),
@@ -169,7 +169,7 @@ fn a_tenants_card_tells_nothing_but_which_names_are_configured() {
 }
 
 #[test]
-fn a_card_lists_what_a_url_can_name_and_no_other_binding() {
+fn card_lists_only_json_rpc_and_http_json_by_default() {
     let mut lab = two_agents();
     for (base, rpc, rest) in [
         ("", "http://a.example/", "http://a.example"),
@@ -201,7 +201,7 @@ fn a_card_lists_what_a_url_can_name_and_no_other_binding() {
 
 #[cfg(feature = "grpc")]
 #[test]
-fn the_operator_says_what_cards_list_and_in_which_order() {
+fn configured_interfaces_are_listed_in_configured_order() {
     let list = [(Binding::Grpc, None), (Binding::WebSocket, None), (Binding::JsonRpc, None)];
     let ws = "https://a2a-protocol.org/bindings/websocket";
     let mut lab = listing(&list, CardForm::Hybrid);
@@ -249,7 +249,7 @@ fn the_operator_says_what_cards_list_and_in_which_order() {
 
 #[cfg(feature = "grpc")]
 #[test]
-fn no_generation_is_left_without_an_interface() {
+fn card_falls_back_to_json_rpc_where_grpc_cannot_be_listed() {
     let mut lab = listing(&[(Binding::Grpc, None)], CardForm::Hybrid);
     let bob = "http://a.example/agents/bob";
     let rows = [("GRPC", "1.0", "a.example:80"), ("JSONRPC", "0.3", bob)];
@@ -294,7 +294,7 @@ fn operator_url_is_listed_with_agent_paths_appended() {
 }
 
 #[test]
-fn forwarded_headers_are_believed_only_if_the_operator_says_so() {
+fn forwarded_headers_are_used_only_with_trust_forwarded() {
     let forwarded = "X-Forwarded-Proto: https\r\nX-Forwarded-Host: mesh.example:8443, inner\r\n\
                      X-Forwarded-Prefix: /a2a-agents/\r\n";
     let mut lab = Lab::echo();
@@ -364,7 +364,7 @@ fn more_hosts_than_the_card_cache_holds_are_served() {
 }
 
 #[test]
-fn a_card_is_validated_by_its_tag_or_its_date() {
+fn card_is_revalidated_by_etag_or_last_modified() {
     let mut lab = Lab::echo();
     let card = lab.ask(&get(PATHS[0]));
     let field = |name: &str| card.field(name).unwrap_or_else(|| panic!("no {name}")).to_owned();
@@ -405,7 +405,7 @@ fn a_card_is_validated_by_its_tag_or_its_date() {
 }
 
 #[test]
-fn the_extended_card_has_the_form_of_the_caller() {
+fn extended_card_uses_the_format_of_the_called_generation() {
     let mut lab = two_agents();
     let new = lab.result("GetExtendedAgentCard", &Value::Null);
     assert!(new["supportedInterfaces"].is_array() && new.get("url").is_none(), "pure 1.0: {new}");
@@ -423,7 +423,7 @@ fn the_extended_card_has_the_form_of_the_caller() {
 }
 
 #[test]
-fn an_extended_card_that_is_off_is_neither_served_nor_announced() {
+fn disabled_extended_card_is_neither_served_nor_announced() {
     // Without authentication the extended card is off unless the operator turns it on.
     let mut lab = Lab::echo();
     assert_eq!(lab.code("GetExtendedAgentCard", &Value::Null), -32004);
@@ -459,7 +459,7 @@ fn extended_card_is_announced_only_where_a_method_serves_it() {
 }
 
 #[test]
-fn the_form_of_the_card_can_be_chosen() {
+fn card_setting_selects_v1_v03_or_hybrid_form() {
     for (form, new, old) in
         [(CardForm::V1, true, false), (CardForm::V03, false, true), (CardForm::Hybrid, true, true)]
     {
@@ -478,7 +478,7 @@ fn the_form_of_the_card_can_be_chosen() {
 }
 
 #[test]
-fn a_card_says_whether_streams_are_served() {
+fn non_streaming_agent_card_does_not_claim_streaming() {
     let mut silent = echo();
     silent.0.streaming = false;
     let mut lab = Lab::new(Setup { agents: vec![silent], ..Setup::default() });
@@ -487,7 +487,7 @@ fn a_card_says_whether_streams_are_served() {
 }
 
 #[test]
-fn a_mount_has_cards_of_its_own() {
+fn each_mount_serves_its_own_card() {
     let mount = |path: &str, dialect: &str| Mount {
         path: path.to_owned(),
         dialect: dialect.to_owned(),

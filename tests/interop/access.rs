@@ -292,7 +292,7 @@ fn try_door(guarded: &Guarded, kind: Kind, door: Door) {
 }
 
 #[test]
-fn every_kind_of_credential_at_every_door_without_tls() {
+fn credentials_are_checked_at_every_endpoint_without_tls() {
     let guarded = Guarded::start("access");
     for kind in Kind::PLAIN {
         for door in doors() {
@@ -304,7 +304,7 @@ fn every_kind_of_credential_at_every_door_without_tls() {
 }
 
 #[test]
-fn every_kind_of_credential_at_every_door_with_tls() {
+fn credentials_are_checked_at_every_endpoint_with_tls() {
     let guarded = Guarded::start("access-tls");
     for kind in Kind::SECURE {
         for door in doors() {

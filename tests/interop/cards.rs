@@ -20,7 +20,7 @@ fn extended(server: &Server, variant: Variant) -> Value {
 }
 
 #[test]
-fn the_extended_card_is_the_same_in_every_pair() {
+fn extended_card_is_equal_across_bindings_and_versions() {
     let server = Server::with(&[ALL[0], ALL[1], "--extended-card"]);
     let known = extended(&server, super::variants::OBSERVER);
     // Wire §1.3: 0.1 has none.

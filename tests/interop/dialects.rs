@@ -156,7 +156,7 @@ fn said(text: &str, speaking: &Speaking<'_>) -> MessageSpec {
 }
 
 #[test]
-fn a_task_is_sent_and_read_as_what_it_is_for_the_observer() {
+fn dialect_client_and_1_0_observer_see_the_same_task() {
     in_every_dialect(|speaking, observer| {
         let (spec, made) = (said("done", speaking), speaking.spoken.variant.generation);
         let task = speaking.send(&spec).task().known_of(made);
@@ -170,7 +170,7 @@ fn a_task_is_sent_and_read_as_what_it_is_for_the_observer() {
 }
 
 #[test]
-fn a_stream_tells_what_the_observer_sees() {
+fn stream_in_every_dialect_has_the_expected_events() {
     in_every_dialect(|speaking, _| {
         let (spec, made) = (said("done", speaking), speaking.spoken.variant.generation);
         let seen = speaking.events(Op::Stream, speaking.params(&spec));
@@ -192,7 +192,7 @@ fn a_stream_tells_what_the_observer_sees() {
 }
 
 #[test]
-fn a_canceled_task_is_canceled_for_every_client() {
+fn cancel_in_a_dialect_is_seen_by_the_1_0_observer() {
     in_every_dialect(|speaking, observer| {
         let (spec, made) = (said("hold", speaking), speaking.spoken.variant.generation);
         let mut task = speaking.send(&spec).task();
@@ -218,7 +218,7 @@ fn assert_named(spoken: &Spoken, fault: &Fault, name: &str) {
 }
 
 #[test]
-fn an_unknown_task_is_named_if_the_dialect_names_errors() {
+fn unknown_task_is_reported_by_name_if_dialect_names_errors() {
     in_every_dialect(|speaking, _| {
         let nobody = Expected::begun("nobody", "nowhere", &say("x")).task;
         for op in [Op::Get, Op::Cancel] {
@@ -229,7 +229,7 @@ fn an_unknown_task_is_named_if_the_dialect_names_errors() {
 }
 
 #[test]
-fn a_direct_message_is_one_or_a_completed_task() {
+fn direct_message_is_a_message_or_a_completed_task() {
     in_every_dialect(|speaking, _| {
         let spec = said("ping", speaking);
         let (message, state): (Message, _) = match speaking.send(&spec) {
@@ -243,7 +243,7 @@ fn a_direct_message_is_one_or_a_completed_task() {
 }
 
 #[test]
-fn a_stream_is_taken_up_behind_the_event_that_was_seen() {
+fn subscribe_in_a_dialect_resumes_after_the_last_event() {
     in_every_dialect(|speaking, observer| {
         if !speaking.spoken.has_subscribe {
             return;

@@ -247,7 +247,7 @@ fn unknown_tasks_are_not_found_by_any_operation() {
 }
 
 #[test]
-fn a_finished_task_takes_no_message_no_cancel_and_no_subscriber() {
+fn finished_task_rejects_message_cancel_and_subscribe() {
     let server = Server::start();
     by_hand(&server, |client| {
         for text in ["done", "refuse", "fail"] {
@@ -265,7 +265,7 @@ fn a_finished_task_takes_no_message_no_cancel_and_no_subscriber() {
 }
 
 #[test]
-fn a_message_that_is_none_is_refused_with_its_field() {
+fn invalid_message_is_rejected_naming_its_field() {
     let server = Server::start();
     by_hand(&server, |client| {
         let task = client.send(&say("ask")).expect("an answer").task();
@@ -292,7 +292,7 @@ fn a_message_that_is_none_is_refused_with_its_field() {
 }
 
 #[test]
-fn push_notifications_are_refused_wherever_they_are_asked_for() {
+fn push_configs_are_rejected_by_a_server_without_push() {
     let server = Server::start();
     in_every_way(&server, |client| {
         let task = client.send(&say("hold")).expect("an answer").task();
@@ -322,7 +322,7 @@ fn push_notifications_are_refused_wherever_they_are_asked_for() {
 }
 
 #[test]
-fn content_that_the_agent_does_not_take_is_refused() {
+fn part_with_unsupported_media_type_is_rejected() {
     let server = Server::start();
     by_hand(&server, |client| {
         let image = Part::of(Content::Raw("AAAA".to_owned())).file("a.png", "image/png");
@@ -357,7 +357,7 @@ fn an_unknown_version_is_refused_by_every_operation() {
 }
 
 #[test]
-fn a_server_without_streaming_refuses_streams_and_nothing_else() {
+fn server_without_streaming_rejects_stream_and_subscribe() {
     let server = Server::with(&["--no-streaming"]);
     by_hand(&server, |client| {
         let task = client.send(&say("hold")).expect("an answer").task();
@@ -368,7 +368,7 @@ fn a_server_without_streaming_refuses_streams_and_nothing_else() {
 }
 
 #[test]
-fn the_extended_card_is_refused_where_there_is_none() {
+fn unconfigured_extended_card_is_not_served() {
     let server = Server::start();
     in_every_way(&server, |client| {
         if client.variant.generation == V01 {
@@ -390,7 +390,7 @@ fn the_extended_card_is_refused_where_there_is_none() {
 }
 
 #[test]
-fn a_stream_above_the_limit_fits_when_another_has_ended() {
+fn stream_above_streams_max_is_rejected_until_another_ends() {
     let server = Server::with(&["--limit", "streams_max=1"]);
     by_hand(&server, |client| {
         let mut first = client.stream(&say("hold")).expect("a stream");
@@ -407,7 +407,7 @@ fn a_stream_above_the_limit_fits_when_another_has_ended() {
 }
 
 #[test]
-fn invalid_pages_and_lists_of_old_generations_are_refused() {
+fn invalid_list_params_and_lists_before_1_0_are_rejected() {
     let server = Server::start();
     by_hand(&server, |client| {
         if !client.variant.lists() {

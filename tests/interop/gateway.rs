@@ -113,7 +113,7 @@ fn compare(upstreams: &[(&str, &str)], clients: impl Iterator<Item = Variant> + 
 }
 
 #[test]
-fn each_client_sees_a_relayed_agent_as_the_agent_itself() {
+fn every_client_sees_a_relayed_agent_unchanged() {
     compare(&UPSTREAMS[..1], every_way());
 }
 
@@ -124,7 +124,7 @@ fn an_agent_is_relayed_over_each_of_its_interfaces() {
 
 #[test]
 #[ignore = "a minute; the nightly run has it"]
-fn each_client_sees_the_same_over_each_interface() {
+fn every_client_sees_no_change_over_any_upstream_interface() {
     compare(&UPSTREAMS[1..], every_way());
 }
 
@@ -176,7 +176,7 @@ fn a_cancel_reaches_the_upstream_task() {
 }
 
 #[test]
-fn messages_to_a_running_task_make_no_second_stream() {
+fn messages_to_a_relayed_task_do_not_duplicate_its_chunks() {
     let upstream = Server::start();
     let gateway = Server::relaying(&upstream, "1.0", "jsonrpc");
     let mut client = gateway.observer();

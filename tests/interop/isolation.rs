@@ -41,7 +41,7 @@ fn ids(page: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_list_and_a_conversation_hold_what_is_ones_own() {
+fn list_returns_only_the_callers_own_tasks() {
     let server = server("apart-lists");
     hers(&server);
     let make = |person: &Person, context: &str| {
@@ -84,7 +84,7 @@ fn a_list_and_a_conversation_hold_what_is_ones_own() {
 }
 
 #[test]
-fn contexts_and_references_of_others_reveal_nothing() {
+fn context_or_reference_of_another_caller_reveals_nothing() {
     let server = server("apart-references");
     let hers = hers(&server);
     let list = |person: &Person, context: &str| {
@@ -120,7 +120,7 @@ fn contexts_and_references_of_others_reveal_nothing() {
 }
 
 #[test]
-fn a_message_id_and_a_key_are_ones_own() {
+fn message_ids_and_idempotency_keys_are_scoped_to_a_caller() {
     let server = server("apart-repeats");
     for &variant in VARIANTS {
         for by_key in [false, true] {
@@ -169,7 +169,7 @@ fn a_message_id_and_a_key_are_ones_own() {
 }
 
 #[test]
-fn a_name_that_0_1_gives_is_of_its_own_task() {
+fn task_ids_chosen_by_0_1_clients_are_scoped_to_a_caller() {
     let server = server("apart-names");
     for variant in VARIANTS.iter().copied().filter(|variant| variant.names_tasks()) {
         let spec = say("ask");
@@ -196,7 +196,7 @@ fn a_name_that_0_1_gives_is_of_its_own_task() {
 }
 
 #[test]
-fn a_stream_tells_of_nothing_that_others_do() {
+fn stream_gets_no_events_caused_by_other_callers() {
     let server = server("apart-streams");
     let mut caller = Caller::new(&server, OBSERVER, &alice());
     let task = caller.send(&say("hold")).expect("a task");
@@ -289,7 +289,7 @@ fn batch(server: &Server, carrier: Carrier, person: &Person, calls: &[Value]) ->
 }
 
 #[test]
-fn members_of_a_batch_are_answered_each_for_itself() {
+fn batch_answers_foreign_and_missing_tasks_alike() {
     let server = server("apart-batches");
     let hers = hers(&server);
     for (generation, carrier) in

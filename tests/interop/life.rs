@@ -46,7 +46,7 @@ pub fn assert_shown(client: &mut Client, target: &Target, expects: &Expected) {
 }
 
 #[test]
-fn send_returns_the_task_that_every_pair_reads() {
+fn task_reads_the_same_across_bindings_and_versions() {
     let server = Server::start();
     let mut made = Vec::new();
     in_every_way(&server, |client| {
@@ -68,7 +68,7 @@ fn send_returns_the_task_that_every_pair_reads() {
 }
 
 #[test]
-fn a_direct_message_leaves_no_task() {
+fn direct_message_leaves_no_stored_task() {
     let server = Server::start();
     in_every_way(&server, |client| {
         let spec = say("ping").within("a-spec");
@@ -100,7 +100,7 @@ fn send_waits_for_the_end_of_the_task() {
 }
 
 #[test]
-fn send_returns_at_once_where_it_is_asked_to() {
+fn non_blocking_send_returns_the_current_state() {
     let server = Server::start();
     in_every_way(&server, |client| {
         if !client.variant.can_return_at_once() {
@@ -138,7 +138,7 @@ fn a_waiting_send_returns_when_its_task_is_canceled() {
 }
 
 #[test]
-fn a_task_asks_for_input_and_goes_on_with_the_next_message() {
+fn input_required_task_continues_with_the_next_message() {
     let server = Server::start();
     in_every_way(&server, |client| {
         let first = rich("ask", client.variant);
@@ -166,7 +166,7 @@ fn a_task_asks_for_input_and_goes_on_with_the_next_message() {
 }
 
 #[test]
-fn a_conversation_goes_on_with_new_tasks() {
+fn tasks_share_a_named_context_or_get_a_fresh_context() {
     let server = Server::start();
     in_every_way(&server, |client| {
         let context = format!("spec-{:?}", client.variant);
@@ -181,7 +181,7 @@ fn a_conversation_goes_on_with_new_tasks() {
 }
 
 #[test]
-fn every_state_is_spelled_as_its_generation_does() {
+fn task_states_use_the_names_of_each_generation() {
     let server = Server::start();
     in_every_way(&server, |client| {
         for (text, state, says) in [
@@ -233,7 +233,7 @@ fn a_second_cancel_depends_on_the_generation() {
 }
 
 #[test]
-fn only_0_1_names_its_tasks() {
+fn only_0_1_clients_can_choose_task_ids() {
     let server = Server::start();
     in_every_way(&server, |client| {
         let mut spec = say("done");
@@ -252,7 +252,7 @@ fn only_0_1_names_its_tasks() {
 }
 
 #[test]
-fn history_is_as_long_as_it_is_asked_for() {
+fn history_length_limits_the_returned_history() {
     let server = Server::start();
     in_every_way(&server, |client| {
         let task = client.send(&say("ask")).expect("an answer").task();

@@ -54,7 +54,7 @@ fn tasks_are_listed_by_conversation_and_state() {
 }
 
 #[test]
-fn pages_hold_every_task_once_newest_first() {
+fn lists_hold_every_task_once_in_one_order_for_all_clients() {
     let server = Server::start();
     let mut made = Vec::new();
     for number in 0..11 {

@@ -118,7 +118,7 @@ fn showing(key: Option<&str>, number: &mut u32) -> Approach {
 }
 
 #[test]
-fn an_agent_hears_nothing_of_strangers() {
+fn unauthenticated_calls_never_reach_the_agent() {
     let agent = Arc::new(Counts::default());
     let running = serve(&agent);
     let place = Place { addr: running.addrs()[0], trust: None, authority: None };
@@ -194,7 +194,7 @@ fn tried(place: &Place, variant: Variant, scopes: &str, op: Op) -> Option<super:
 }
 
 #[test]
-fn each_operation_asks_for_its_scope() {
+fn each_operation_requires_its_scope() {
     let guarded = Guarded::start("scopes");
     let (place, _) = guarded.caller(Kind::Jwt, Who::Nobody).expect("a place");
     let all = BTreeSet::from(["a2a:read", "a2a:send", "a2a:cancel", "a2a:admin"]);

@@ -29,7 +29,7 @@ fn in_every_pair(name: &str, mut scenario: impl FnMut(&mut Client, &mut Client))
 }
 
 #[test]
-fn a_task_is_read_and_listed_in_every_other_pair() {
+fn task_can_be_read_and_listed_across_bindings_and_versions() {
     in_every_pair("read", |maker, asker| {
         let spec = say("done");
         let task = maker.send(&spec).expect("an answer").task();
@@ -51,7 +51,7 @@ fn a_task_is_read_and_listed_in_every_other_pair() {
 }
 
 #[test]
-fn a_task_is_streamed_in_every_other_pair() {
+fn task_can_be_streamed_across_bindings_and_versions() {
     in_every_pair("streamed", |maker, asker| {
         // The maker's stream has all events; the subscription starts at the current state.
         let spec = say("hold");
@@ -87,7 +87,7 @@ fn a_task_is_streamed_in_every_other_pair() {
 }
 
 #[test]
-fn a_task_is_continued_in_every_other_pair() {
+fn task_can_be_continued_across_bindings_and_versions() {
     in_every_pair("continued", |maker, asker| {
         let first = say("ask");
         let task = maker.send(&first).expect("an answer").task();
@@ -125,7 +125,7 @@ fn a_task_is_continued_in_every_other_pair() {
 }
 
 #[test]
-fn a_task_is_canceled_in_every_other_pair_and_its_streams_end() {
+fn task_can_be_canceled_across_bindings_and_versions() {
     in_every_pair("canceled", |maker, asker| {
         let (target, mut expects) = held_by(maker);
         let mut stream = maker.subscribe(&target).expect("a stream");

@@ -75,7 +75,7 @@ fn bytes_after_an_anonymous_request_are_not_read() {
 }
 
 #[test]
-fn a_certificate_that_tls_does_not_know_opens_nothing() {
+fn untrusted_client_certificate_gets_no_answer() {
     let guarded = Guarded::start("access-foreign");
     for (config, is_known) in guarded.certificates() {
         let place = Place { trust: Some(Arc::new(config)), ..guarded.secure.place.clone() };
@@ -90,7 +90,7 @@ fn a_certificate_that_tls_does_not_know_opens_nothing() {
 }
 
 #[test]
-fn a_page_shows_its_token_as_a_subprotocol() {
+fn websocket_subprotocol_can_carry_the_bearer_token() {
     let guarded = Guarded::start("access-page");
     let upgrade = |token: &str| {
         let (_, approach) = guarded.caller(Kind::Key, Who::Nobody).expect("nobody");
@@ -119,7 +119,7 @@ fn a_page_shows_its_token_as_a_subprotocol() {
 }
 
 #[test]
-fn right_keys_pass_at_every_door_after_wrong_ones() {
+fn valid_keys_pass_at_every_endpoint_after_wrong_keys() {
     let guarded = Guarded::start("access-often");
     let (place, known) = guarded.caller(Kind::Key, Who::Right).expect("a caller");
     let from = |key: Option<&str>| {

@@ -54,7 +54,7 @@ fn open(client: &mut Client, spec: &MessageSpec) -> Stream {
 }
 
 #[test]
-fn a_stream_tells_the_whole_life_of_its_task() {
+fn stream_has_all_events_of_its_task() {
     let server = Server::start();
     in_every_way(&server, |client| {
         let spec = say("done");
@@ -79,7 +79,7 @@ fn context_of(first: &Numbered) -> Option<String> {
 }
 
 #[test]
-fn a_direct_message_is_the_whole_stream() {
+fn stream_of_a_direct_message_has_one_event() {
     let server = Server::start();
     in_every_way(&server, |client| {
         let seen = open(client, &say("ping")).rest();
@@ -100,7 +100,7 @@ fn a_direct_message_is_the_whole_stream() {
 }
 
 #[test]
-fn a_stream_ends_at_input_required_and_the_next_one_follows() {
+fn stream_ends_at_input_required_and_a_new_stream_continues() {
     let server = Server::start();
     in_every_way(&server, |client| {
         let (first, form) = (say("ask"), client.variant.form());
@@ -151,7 +151,7 @@ fn a_stream_stays_open_at_auth_required() {
 }
 
 #[test]
-fn a_subscriber_sees_the_task_and_then_all_that_follows() {
+fn subscriber_gets_the_task_then_all_later_events() {
     let server = Server::start();
     let mut observer = server.observer();
     in_every_way(&server, |client| {
@@ -167,7 +167,7 @@ fn a_subscriber_sees_the_task_and_then_all_that_follows() {
 }
 
 #[test]
-fn subscribers_of_all_pairs_get_the_same_events_in_order() {
+fn all_subscribers_get_the_same_events_in_order() {
     let server = Server::start();
     for &made in VARIANTS {
         let mut maker = server.client(made);
@@ -297,7 +297,7 @@ fn a_task_outlives_the_stream_that_made_it() {
 }
 
 #[test]
-fn the_end_of_the_server_is_an_error_in_every_stream() {
+fn shutdown_ends_every_stream_with_an_error() {
     let mut server = Server::with(&["--limit", "drain_ms=100"]);
     let mut streams = Vec::new();
     for &variant in VARIANTS {

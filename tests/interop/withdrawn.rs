@@ -81,7 +81,7 @@ fn cancel(changing: &Changing, key: &str, target: &Target) {
 }
 
 #[test]
-fn streams_end_with_their_key_and_go_on_with_the_next() {
+fn withdrawn_key_ends_its_streams_and_next_key_resumes_them() {
     let changing = &Changing::start("withdrawn", &keys("first", "stays"));
     thread::scope(|scope| {
         let (opened, targets) = channel();

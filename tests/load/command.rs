@@ -46,7 +46,7 @@ fn every_scenario_runs_and_is_reported() {
 }
 
 #[test]
-fn reports_are_written_and_need_no_network() {
+fn report_files_are_written_and_html_is_self_contained() {
     let server = Binary::start(&[]);
     let folder = Folder::new("bench-reports");
     let files = ["report.json", "report.html", "report.txt"].map(|name| folder.file(name));
@@ -64,7 +64,7 @@ fn reports_are_written_and_need_no_network() {
 }
 
 #[test]
-fn webhooks_are_waited_for() {
+fn push_scenario_waits_for_webhook_deliveries() {
     let server = Binary::start(&["--push-allow", "localhost"]);
     let report = bench(&server, &["--scenario", "push", "--rate", "50"]);
     let target = &report["targets"][0];
@@ -73,7 +73,7 @@ fn webhooks_are_waited_for() {
 }
 
 #[test]
-fn a_mixture_has_the_weights_that_are_asked_for() {
+fn scenario_mixture_follows_its_weights() {
     let server = Binary::start(&[]);
     let report = bench(&server, &["--scenario", "send=3,get=1", "--rate", "800"]);
     let operations = report["targets"][0]["operations"].as_array().unwrap();
@@ -99,7 +99,7 @@ fn the_standard_workload_runs() {
 }
 
 #[test]
-fn several_rates_are_tried() {
+fn sweep_measures_each_rate() {
     let server = Binary::start(&[]);
     let report = bench(&server, &["--sweep", "50:150:3"]);
     let points = report["targets"][0]["sweep"].as_array().unwrap();
@@ -109,7 +109,7 @@ fn several_rates_are_tried() {
 
 /// Each call is held for 100 ms, at most 10 at once: at most 100 calls a second can succeed.
 #[test]
-fn the_highest_rate_is_found() {
+fn find_max_does_not_exceed_the_servers_capacity() {
     let server = Binary::start(&[]);
     let flags = ["--scenario", "resume", "--hold", "100ms", "--in-flight", "10", "--rate", "20"];
     let times = ["--warmup", "300ms", "--find-max", "--slo", "errors=0"];
@@ -121,7 +121,7 @@ fn the_highest_rate_is_found() {
 }
 
 #[test]
-fn a_search_that_begins_above_the_highest_rate_ends_below_it() {
+fn find_max_that_starts_too_high_ends_below_the_objective() {
     let server = Binary::start(&[]);
     let flags = ["--rate", "40", "--warmup", "0s", "--find-max", "--slo", "rate<30"];
     let report = bench(&server, &flags);
@@ -130,7 +130,7 @@ fn a_search_that_begins_above_the_highest_rate_ends_below_it() {
 }
 
 #[test]
-fn agents_are_compared_in_turns_and_with_the_floor() {
+fn compare_reports_all_agents_and_the_floor() {
     let (one, other) = (Binary::start(&[]), Binary::start(&[]));
     let url = format!("http://{}", other.addr());
     let flags = ["--rate", "200", "--rounds", "3", "--floor", "--compare", &url];
@@ -154,7 +154,7 @@ fn agents_are_compared_in_turns_and_with_the_floor() {
 
 /// Each round has all calls of the recording.
 #[test]
-fn a_recording_is_made_again_as_a_whole_in_each_round() {
+fn replay_runs_the_whole_recording_in_each_round() {
     let (one, other) = (Binary::start(&[]), Binary::start(&[]));
     let folder = Folder::new("bench-rounds");
     let file = folder.file("calls.jsonl");
@@ -181,7 +181,7 @@ fn a_recording_is_made_again_as_a_whole_in_each_round() {
 }
 
 #[test]
-fn recorded_calls_are_made_again() {
+fn replay_repeats_the_recorded_calls() {
     let server = Binary::start(&[]);
     let folder = Folder::new("bench-recording");
     let file = folder.file("calls.jsonl");
@@ -203,7 +203,7 @@ fn recorded_calls_are_made_again() {
 }
 
 #[test]
-fn the_generator_measures_itself() {
+fn self_test_reports_the_timer_error() {
     let output = Command::new(PATH).args(["bench", "--self-test"]).output().unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -216,7 +216,7 @@ fn the_generator_measures_itself() {
 }
 
 #[test]
-fn an_assertion_that_does_not_hold_is_a_failure() {
+fn failed_assertion_exits_with_code_1() {
     let server = Binary::start(&[]);
     let url = format!("http://{}", server.addr());
     let run = |assertion: &str| {
@@ -237,7 +237,7 @@ fn an_assertion_that_does_not_hold_is_a_failure() {
 /// A user ends a run while calls are held: unanswered calls are reported, and assertions are not
 /// checked.
 #[test]
-fn a_run_that_is_ended_early_names_the_calls_without_an_answer() {
+fn interrupted_run_reports_unanswered_calls() {
     let server = Binary::start(&[]);
     let url = format!("http://{}", server.addr());
     let flags = ["--scenario", "resume", "--hold", "60s", "--rate", "50", "--duration", "60s"];
@@ -269,7 +269,7 @@ fn documents(stdout: &[u8]) -> Vec<Value> {
 }
 
 #[test]
-fn few_calls_are_all_counted() {
+fn requests_flag_counts_every_call_unless_warmup_is_set() {
     let server = Binary::start(&[]);
     let url = format!("http://{}", server.addr());
     let bench = |flags: &[&str]| {
@@ -285,7 +285,7 @@ fn few_calls_are_all_counted() {
 }
 
 #[test]
-fn a_scenario_beyond_the_agent_is_unsupported() {
+fn scenario_unsupported_by_the_agent_fails() {
     let server = Binary::start(&["--agent", "exec:cat"]);
     let url = format!("http://{}", server.addr());
     let flags = ["bench", &url, "--scenario", "cancel", "-o", "json"];
@@ -297,7 +297,7 @@ fn a_scenario_beyond_the_agent_is_unsupported() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_refused_before_the_run() {
+fn unwritable_report_path_is_rejected_before_the_run() {
     let url = "http://127.0.0.1:9";
     let output =
         Command::new(PATH).args(["bench", url, "--out", "/no/such/folder/r.html"]).output();
@@ -309,7 +309,7 @@ fn a_report_that_cannot_be_written_is_refused_before_the_run() {
 /// The server's descriptors while six calls are held: one HTTP/2 connection for each of three
 /// clients, in addition to those it has when idle.
 #[test]
-fn calls_share_the_connections_that_are_asked_for() {
+fn calls_share_the_requested_connections() {
     let server = Binary::start(&["--interfaces", "jsonrpc,grpc"]);
     let idle = descriptors(server.pid());
     let flags = ["--transport", "grpc", "--scenario", "resume", "--hold", "300ms"];
@@ -383,7 +383,7 @@ fn wrong_options_are_refused_before_a_call_is_made() {
 /// for lack of a descriptor.
 #[cfg(target_os = "linux")]
 #[test]
-fn calls_at_once_keep_to_the_descriptors_that_there_are() {
+fn concurrency_is_lowered_to_the_descriptor_limit() {
     let server = Binary::start(&[]);
     let url = format!("http://{}", server.addr());
     let command = format!("ulimit -n 100 && exec {PATH:?} \"$@\"");

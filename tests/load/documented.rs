@@ -28,7 +28,7 @@ fn first_cells(section: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn the_page_has_every_option_and_no_other() {
+fn bench_page_lists_exactly_the_options_of_the_help() {
     let output = Command::new(PATH).args(["bench", "-h"]).output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
     let own = help.split("\nOptions:\n").nth(1).unwrap().split("\n\n").next().unwrap();
@@ -42,7 +42,7 @@ fn the_page_has_every_option_and_no_other() {
 }
 
 #[test]
-fn the_page_has_every_scenario() {
+fn bench_page_lists_every_scenario() {
     let page: Vec<&str> = first_cells(section("Scenarios")).collect();
     for operation in LoadOperation::ALL {
         assert!(page.contains(&operation.name()), "{}", operation.name());
@@ -50,7 +50,7 @@ fn the_page_has_every_scenario() {
 }
 
 #[test]
-fn the_objectives_of_the_page_are_objectives() {
+fn bench_page_objectives_can_be_parsed() {
     let counts = ["errors", "rate", "goodput", "held_back", "never_sent"];
     let mut metrics = 0;
     for metric in first_cells(section("Objectives")) {
@@ -62,7 +62,7 @@ fn the_objectives_of_the_page_are_objectives() {
 }
 
 #[test]
-fn the_page_has_the_kinds_of_errors() {
+fn bench_page_lists_every_error_kind() {
     let page: BTreeSet<&str> = first_cells(section("What is checked")).collect();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/load");
     let mut kinds = 0;
@@ -80,7 +80,7 @@ fn the_page_has_the_kinds_of_errors() {
 
 /// Its first call fails for lack of an agent: the workload was read.
 #[test]
-fn the_workload_of_the_page_is_one() {
+fn bench_page_workload_example_is_accepted() {
     let name = format!("peregrine-workload-{}.toml", std::process::id());
     let file = std::env::temp_dir().join(name);
     std::fs::write(&file, blocks("toml")[0]).unwrap();
@@ -94,7 +94,7 @@ fn the_workload_of_the_page_is_one() {
 }
 
 #[test]
-fn the_page_quotes_its_programs() {
+fn bench_page_quotes_the_example_agents() {
     let programs = [
         ("python", include_str!("../../docs/examples/bench/agent.py")),
         ("js", include_str!("../../docs/examples/bench/agent.mjs")),

@@ -91,7 +91,7 @@ fn assert_restored(code: Option<i32>, shown: &str) {
 }
 
 #[test]
-fn q_ends_a_run_early_with_its_report() {
+fn key_q_ends_the_run_early_with_a_report() {
     let server = Binary::start(&[]);
     let folder = Folder::new("bench-live");
     let json = folder.file("report.json");
@@ -108,7 +108,7 @@ fn q_ends_a_run_early_with_its_report() {
 }
 
 #[test]
-fn ctrl_c_is_a_key_of_the_view() {
+fn ctrl_c_ends_the_run_and_restores_the_terminal() {
     let server = Binary::start(&[]);
     let mut terminal = BenchTerminal::run(&server, "");
     terminal.until("Latency:");
@@ -129,7 +129,7 @@ fn sigterm_restores_the_terminal() {
 }
 
 #[test]
-fn plain_lines_take_the_place_of_the_view() {
+fn plain_progress_lines_replace_a_disabled_view() {
     let server = Binary::start(&[]);
     for words in ["--live=false", "-o json", "2>&1 | cat"] {
         let (code, shown) = BenchTerminal::run(&server, &format!("--duration 2s {words}")).ends();

@@ -115,7 +115,7 @@ fn every_member_of_a_report_is_in_its_schema() {
 }
 
 #[test]
-fn the_schema_refuses_what_is_no_report() {
+fn schema_rejects_invalid_reports() {
     let server = Binary::start(&[]);
     let report = bench(&server, &["--rate", "20"]);
     for (path, wrong) in [

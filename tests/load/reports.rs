@@ -85,7 +85,7 @@ fn plots_without_values_are_left_out() {
 }
 
 #[test]
-fn a_slice_without_answers_interrupts_the_line() {
+fn slice_without_answers_breaks_the_plot_line() {
     let server = Binary::start(&[]);
     let folder = Folder::new("bench-hole");
     let mut report = bench(&server, &["--rate", "20", "--duration", "5s"]);
@@ -100,7 +100,7 @@ fn a_slice_without_answers_interrupts_the_line() {
 }
 
 #[test]
-fn texts_of_a_peer_are_not_markup() {
+fn peer_texts_are_escaped_in_html() {
     let server = Binary::start(&[]);
     let folder = Folder::new("bench-markup");
     let mut report = bench(&server, &["--rate", "20"]);
@@ -149,7 +149,7 @@ fn reports_are_joined_side_by_side() {
 }
 
 #[test]
-fn files_that_are_no_reports_are_refused() {
+fn invalid_report_files_are_rejected() {
     let server = Binary::start(&[]);
     let folder = Folder::new("bench-refused");
     let report = bench(&server, &["--rate", "20"]);

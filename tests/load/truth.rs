@@ -61,19 +61,19 @@ fn stalling(at_ns: u64) -> u64 {
 }
 
 #[test]
-fn a_fixed_latency_is_reported() {
+fn fixed_latency_is_measured_correctly() {
     let measures = measure(&plan(open(1_000.0, Arrivals::Constant), 10), fixed);
     is_true(&measures, 10_000, fixed);
 }
 
 #[test]
-fn two_kinds_of_latency_are_reported() {
+fn bimodal_latency_is_measured_correctly() {
     let measures = measure(&plan(open(1_000.0, Arrivals::Constant), 10), bimodal);
     is_true(&measures, 10_000, bimodal);
 }
 
 #[test]
-fn a_stall_counts_for_every_call_that_was_due_in_it() {
+fn stall_counts_in_latency_of_every_call_due_during_it() {
     let measures = measure(&plan(open(1_000.0, Arrivals::Constant), 60), stalling);
     is_true(&measures, 60_000, stalling);
     assert_eq!((measures.held_back, measures.late), (0, 0));
@@ -82,7 +82,7 @@ fn a_stall_counts_for_every_call_that_was_due_in_it() {
 /// With at most ten calls at once a stall holds others back; their latency still counts from their
 /// due time.
 #[test]
-fn calls_that_are_held_back_count_from_when_they_were_due() {
+fn latency_of_held_back_calls_counts_from_their_due_time() {
     let plan = LoadPlan { in_flight_max: 10, ..plan(open(1_000.0, Arrivals::Constant), 20) };
     let measures = measure(&plan, stalling);
     let total = measures.total();
@@ -99,7 +99,7 @@ fn ending(at_ns: u64) -> u64 {
 }
 
 #[test]
-fn calls_that_there_was_never_room_for_are_reported() {
+fn calls_never_sent_are_reported() {
     let plan = LoadPlan { in_flight_max: 10, ..plan(open(1_000.0, Arrivals::Constant), 10) };
     let measures = measure(&plan, ending);
     assert_eq!((measures.total().good, measures.never_sent), (5_010, 4_990));
@@ -117,7 +117,7 @@ fn a_closed_loop_hides_a_stall() {
 }
 
 #[test]
-fn arrivals_have_the_rate_and_the_variation_that_is_asked_for() {
+fn arrivals_have_the_requested_rate_and_variation() {
     for (arrivals, variation) in [
         (Arrivals::Constant, 0.0),
         (Arrivals::Poisson, 1.0),
@@ -141,7 +141,7 @@ fn arrivals_have_the_rate_and_the_variation_that_is_asked_for() {
 /// A ramp from 100 to 300 calls a second: each second has two more than the previous one, for a
 /// hundred seconds.
 #[test]
-fn a_ramp_grows_evenly() {
+fn ramp_raises_the_rate_linearly() {
     let pace = LoadPace::Rate(RateSpan { from: 100.0, to: 300.0, arrivals: Arrivals::Constant });
     let measures = measure(&plan(pace, 100), fixed);
     assert!(measures.total().good.abs_diff(20_000) < 10);
@@ -172,7 +172,7 @@ fn the_same_seed_makes_the_same_calls() {
 }
 
 #[test]
-fn no_more_calls_are_made_than_asked_for() {
+fn requests_max_limits_the_number_of_calls() {
     let plan = LoadPlan { requests_max: Some(17), ..plan(open(100.0, Arrivals::Constant), 10) };
     assert_eq!(measure(&plan, fixed).total().good, 17);
     let plan = LoadPlan { requests_max: Some(17), ..plan };

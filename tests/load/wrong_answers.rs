@@ -74,7 +74,7 @@ const ALL: [&Tested; 9] =
     [&SEND, &GET, &BATCH, &LIST, &CANCEL, &STREAM, &SUBSCRIBE, &RESUME, &PUSH];
 
 #[test]
-fn a_server_without_fault_has_no_errors() {
+fn bench_reports_no_errors_for_a_correct_server() {
     for has_numbers in [true, false] {
         for tested in ALL {
             let tested = Tested { has_numbers, ..*tested };
@@ -88,7 +88,7 @@ fn a_server_without_fault_has_no_errors() {
 }
 
 #[test]
-fn an_answer_of_another_call_is_caught() {
+fn send_answer_with_wrong_id_or_text_is_counted_as_error() {
     SEND.catches(&[
         (Fault::ExchangedAnswers, "other_id"),
         (Fault::ExchangedResults, "other_answer"),
@@ -101,7 +101,7 @@ fn an_answer_of_another_call_is_caught() {
 }
 
 #[test]
-fn an_answer_that_is_none_of_its_generation_is_caught() {
+fn invalid_or_unfinished_send_result_is_counted_as_error() {
     SEND.catches(&[
         (Fault::ResultAndError, "internal"),
         (Fault::NoResult, "unreadable"),
@@ -116,7 +116,7 @@ fn an_answer_that_is_none_of_its_generation_is_caught() {
 }
 
 #[test]
-fn a_response_that_is_none_of_a2a_is_caught() {
+fn bad_or_late_http_response_is_counted_as_error() {
     SEND.catches(&[
         (Fault::Truncated, "unreadable"),
         (Fault::OtherMediaType, "content_type"),
@@ -132,7 +132,7 @@ fn a_response_that_is_none_of_a2a_is_caught() {
 }
 
 #[test]
-fn a_task_that_is_not_the_one_that_was_made_is_caught() {
+fn wrong_get_task_result_is_counted_as_error() {
     GET.catches(&[
         (Fault::TaskOfAnotherId, "other_task"),
         (Fault::OtherId, "other_id"),
@@ -146,7 +146,7 @@ fn a_task_that_is_not_the_one_that_was_made_is_caught() {
 }
 
 #[test]
-fn a_page_that_is_wrong_is_caught() {
+fn invalid_list_page_is_counted_as_error() {
     LIST.catches(&[
         (Fault::RepeatedTask, "task_repeated"),
         (Fault::TooManyTasks, "page_too_long"),
@@ -157,7 +157,7 @@ fn a_page_that_is_wrong_is_caught() {
 }
 
 #[test]
-fn a_batch_that_is_wrong_is_caught() {
+fn invalid_batch_answer_is_counted_as_error() {
     BATCH.catches(&[
         (Fault::AnswerLeftOut, "unreadable"),
         (Fault::AnswerDoubled, "unreadable"),
@@ -166,7 +166,7 @@ fn a_batch_that_is_wrong_is_caught() {
 }
 
 #[test]
-fn a_cancelled_task_that_goes_on_is_caught() {
+fn cancel_answer_with_running_or_wrong_task_is_an_error() {
     CANCEL
         .catches(&[(Fault::StillRunning, "not_canceled"), (Fault::TaskOfAnotherId, "other_task")]);
 }
@@ -194,13 +194,13 @@ const OF_STREAMS: &[(Fault, &str)] = &[
 ];
 
 #[test]
-fn a_stream_that_is_wrong_is_caught() {
+fn invalid_event_stream_is_counted_as_error() {
     STREAM.catches(OF_STREAMS);
     Tested { has_numbers: false, ..STREAM }.catches(OF_STREAMS);
 }
 
 #[test]
-fn numbers_of_events_that_are_wrong_are_caught() {
+fn missing_or_repeated_event_number_is_counted_as_error() {
     STREAM.catches(&[
         (Fault::NumberLeftOut, "sequence_gap"),
         (Fault::EventRepeated, "event_repeated"),
@@ -209,7 +209,7 @@ fn numbers_of_events_that_are_wrong_are_caught() {
 }
 
 #[test]
-fn a_subscription_that_is_wrong_is_caught() {
+fn invalid_subscription_stream_is_counted_as_error() {
     SUBSCRIBE.catches(&[
         (Fault::FirstEventLost, "sequence_gap"),
         (Fault::FirstEventRepeated, "event_repeated"),
@@ -220,7 +220,7 @@ fn a_subscription_that_is_wrong_is_caught() {
 }
 
 #[test]
-fn a_subscription_that_begins_late_is_right() {
+fn late_start_of_subscription_is_accepted() {
     let agent = FaultyAgent::start(SUBSCRIBE.method, Some(Fault::JoinsLate), true);
     let target = SUBSCRIBE.bench(&agent, "full");
     assert_eq!(target["errors"], json!({}), "{:#}", target["error_examples"]);
@@ -228,7 +228,7 @@ fn a_subscription_that_begins_late_is_right() {
 }
 
 #[test]
-fn a_resumed_stream_that_is_wrong_is_caught() {
+fn invalid_resumed_stream_is_counted_as_error() {
     RESUME.catches(&[
         (Fault::FirstEventLost, "sequence_gap"),
         (Fault::FirstEventRepeated, "event_repeated"),
@@ -243,7 +243,7 @@ fn a_resumed_stream_that_is_wrong_is_caught() {
 }
 
 #[test]
-fn a_webhook_that_is_wrong_is_caught() {
+fn missing_or_foreign_webhook_is_counted_as_error() {
     PUSH.catches(&[
         (Fault::NoWebhook, "webhook_missing"),
         (Fault::WebhookOfAnotherTask, "other_task"),
@@ -252,7 +252,7 @@ fn a_webhook_that_is_wrong_is_caught() {
 
 /// Without checks a run succeeds, and an answer that no client can parse is still an error.
 #[test]
-fn a_run_without_checks_counts_what_the_client_takes() {
+fn check_off_counts_only_client_errors() {
     for (tested, fault, errors) in [
         (&SEND, Fault::OtherText, json!({})),
         (&SEND, Fault::OtherId, json!({ "other_id": 4 })),

@@ -94,7 +94,7 @@ fn agents_in_rust() -> Vec<Command> {
 
 #[test]
 #[ignore = "needs the SDKs that tests/peers/run.sh installs"]
-fn the_example_agents_keep_the_contract() {
+fn example_agents_run_without_bench_errors() {
     let agents = [agent_in_python(), agent_in_javascript()];
     for agent in agents.into_iter().chain(agents_in_rust()) {
         let target = ExampleAgent::start(agent).bench();

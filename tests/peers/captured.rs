@@ -150,7 +150,7 @@ fn recorded_answers_of_official_servers_are_read() {
 }
 
 #[test]
-fn refusals_without_credentials_are_faults_with_a_status() {
+fn recorded_401_response_is_read_as_fault_with_status() {
     let mut count = 0;
     for capture in captures().iter().filter(|capture| capture.name.ends_with("-guarded")) {
         for exchange in capture.content["exchanges"].as_array().unwrap() {
@@ -173,7 +173,7 @@ fn refusals_without_credentials_are_faults_with_a_status() {
 }
 
 #[test]
-fn cards_that_official_servers_write_are_read() {
+fn recorded_cards_of_official_servers_are_read() {
     let captures = captures();
     assert_eq!(captures.len(), 10);
     for capture in &captures {

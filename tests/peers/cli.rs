@@ -99,7 +99,7 @@ fn cli_sends_and_reads_the_task() {
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn cli_shows_a_stream_as_it_comes() {
+fn cli_prints_stream_events_in_order() {
     at_each(|cli| {
         let lines = cli.lines(&["send", "stream 3"]);
         let texts = lines.iter().filter_map(|line| {
@@ -112,7 +112,7 @@ fn cli_shows_a_stream_as_it_comes() {
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn cli_cancels_a_task_at_work() {
+fn cli_cancels_a_running_task() {
     at_each(|cli| {
         let canceled = cli.document("Task", &["task", "cancel", &cli.begun()]);
         assert_eq!(state_of(&canceled), "TASK_STATE_CANCELED", "{canceled}");
@@ -121,7 +121,7 @@ fn cli_cancels_a_task_at_work() {
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn cli_follows_a_task_at_work_to_its_end() {
+fn cli_subscribe_prints_events_of_a_running_task() {
     at_each(|cli| {
         let id = cli.begun();
         let lines = cli.lines(&["task", "subscribe", &id]);
@@ -153,7 +153,7 @@ fn cli_lists_the_tasks_of_a_context_in_1_0() {
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn cli_names_an_unknown_task_and_exits_with_1() {
+fn cli_reports_unknown_task_and_exits_with_1() {
     at_each(|cli| {
         let words = cli.words(&["task", "get", "nope"]);
         let error = cli.user.failure(&words, "TaskNotFoundError", 1);
@@ -164,7 +164,7 @@ fn cli_names_an_unknown_task_and_exits_with_1() {
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn cli_says_how_to_speak_to_an_agent_of_0_3() {
+fn cli_error_suggests_version_flag_for_0_3_agent() {
     for name in ["py03", "js03"] {
         let user = User::of(&url_of(name, "plain"));
         let words = ["send", "echo hi"];

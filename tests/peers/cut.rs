@@ -121,18 +121,18 @@ fn resumes(cut: Cut, cuts: usize) {
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn a_stream_that_is_cut_between_events_goes_on() {
+fn stream_cut_between_events_resumes() {
     resumes(Cut { at: b"step 1", is_inside: false }, 1);
 }
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn a_stream_that_is_cut_inside_an_event_goes_on() {
+fn stream_cut_inside_an_event_resumes() {
     resumes(Cut { at: b"step 1", is_inside: true }, 1);
 }
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn a_stream_that_is_cut_twice_goes_on() {
+fn stream_cut_twice_resumes() {
     resumes(Cut { at: b"step ", is_inside: false }, 2);
 }

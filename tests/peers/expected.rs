@@ -483,7 +483,7 @@ fn card(card: &Value) -> Result<(), String> {
 }
 
 #[test]
-fn base64_is_that_of_rfc_4648() {
+fn base64_matches_rfc_4648_vectors() {
     let vectors = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")];
     for (bytes, text) in vectors {
         assert_eq!(base64(bytes.as_bytes()), text);

@@ -147,7 +147,7 @@ async fn compare(upstream: &Upstream) -> Result<(), String> {
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn the_functions_of_the_examples_are_agents() {
+fn example_functions_are_served_as_agents() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut server = Peregrine::new().listen("127.0.0.1:0");
@@ -180,7 +180,7 @@ fn the_functions_of_the_examples_are_agents() {
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn an_agent_answers_behind_a_gateway_as_it_does_itself() {
+fn gateway_returns_the_same_answers_as_the_agent() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let wrong = runtime.block_on(async {
         let (started, upstreams) = gateway().await;

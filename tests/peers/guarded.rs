@@ -82,7 +82,7 @@ fn authenticated_client_has_its_tenant_over_each_binding() {
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn who_has_the_wrong_secret_or_none_is_told_so() {
+fn wrong_or_missing_secret_is_an_error_over_each_binding() {
     block_on(async {
         for (name, _, generation) in GUARDED {
             for binding in BINDINGS {
@@ -118,7 +118,7 @@ fn who_has_the_wrong_secret_or_none_is_told_so() {
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn newest_card_version_is_chosen_and_older_ones_are_errors() {
+fn client_chooses_1_0_interface_and_rejects_0_3_only_card() {
     block_on(async {
         for (name, variant) in
             [("py1", "plain"), ("py1", "compat"), ("js1", "plain"), ("js1", "compat")]

@@ -13,7 +13,7 @@ use super::{
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn messages_are_answered_as_the_agent_answers() {
+fn send_returns_the_expected_answer_of_the_agent() {
     at_each(|peer, client| async move {
         for (about, words) in [
             ("echo", "echo größe 🦅"),
@@ -35,7 +35,7 @@ fn messages_are_answered_as_the_agent_answers() {
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn metadata_and_extensions_arrive_and_come_back() {
+fn metadata_and_extensions_round_trip() {
     at_each(|peer, client| async move {
         let metadata = JsonObject::parse(r#"{"m":[1,{"deep":null}]}"#).unwrap();
         let message = MessageBuf::agent(&PartsBuf::new().text("metadata"))
@@ -64,7 +64,7 @@ fn streams_have_every_event_once_and_in_order() {
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn a_task_that_waits_for_input_goes_on_with_the_next_message() {
+fn next_message_resumes_input_required_task() {
     at_each(|peer, client| async move {
         for op in [Op::Send, Op::Stream] {
             let (task, context) = begin(&client, "input", false).await?;
@@ -121,7 +121,7 @@ fn list_before_v1(peer: &Peer, listed: Result<Answer, ClientError>) -> Result<()
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn a_task_at_work_is_canceled() {
+fn running_task_is_canceled() {
     at_each(|peer, client| async move {
         let (id, _) = begin(&client, "slow 20", true).await?;
         let canceled = Outcome::of(client.cancel_task(&id, None).await);
@@ -133,7 +133,7 @@ fn a_task_at_work_is_canceled() {
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn a_task_at_work_is_watched_to_its_end() {
+fn subscribe_follows_running_task_to_its_end() {
     at_each(|peer, client| async move {
         let (id, _) = begin(&client, "slow 3", true).await?;
         let outcome = Outcome::of_stream(client.subscribe(&id, None).await).await;
@@ -143,7 +143,7 @@ fn a_task_at_work_is_watched_to_its_end() {
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn what_goes_wrong_is_a_fault_by_name() {
+fn unknown_or_finished_task_returns_named_fault() {
     at_each(|peer, client| async move {
         let (id, context) = begin(&client, "echo größe 🦅", false).await?;
         let get = Outcome::of(client.get_task("nope", None).await);
@@ -174,7 +174,7 @@ fn has_other_body(peer: &Peer) -> bool {
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn push_configurations_are_kept_until_they_are_deleted() {
+fn push_configurations_exist_until_deleted() {
     at_each(|peer, client| async move {
         let (id, _) = begin(&client, "echo größe 🦅", false).await?;
         let whole = PushConfigBuf::new("http://127.0.0.1:9/hook").token("token").bearer("secret");
@@ -203,7 +203,7 @@ fn push_configurations_are_kept_until_they_are_deleted() {
 
 #[test]
 #[ignore = "needs the servers of tests/peers/run.sh"]
-fn the_extended_card_takes_the_place_of_the_card() {
+fn extended_card_replaces_the_public_card() {
     at_each(|peer, client| async move {
         let before = client.card().name.clone();
         let card = client.extended_card().await.map_err(|error| format!("{error:?}"))?;

@@ -99,7 +99,7 @@ fn whole(number: &Number) -> Value {
 }
 
 #[test]
-fn ids_are_told_apart_and_times_and_empty_members_are_gone() {
+fn plain_json_numbers_ids_and_drops_times_and_empty_members() {
     let task = serde_json::json!({
         "id": "x", "contextId": "c", "status": {"state": "S", "timestamp": "now"},
         "history": [

@@ -299,7 +299,7 @@ mod tests {
 
     /// Heads with each kind of credential are accepted, and refused if the credential is wrong.
     #[test]
-    fn each_kind_is_admitted_and_refused() {
+    fn each_credential_kind_is_accepted_and_rejected_if_wrong() {
         let proxied = Peer { remote: Some([10, 0, 0, 1].into()), ..Peer::default() };
         let jwt = TOKENS.lines().next().unwrap();
         for (variant, line, right, wrong) in [
@@ -321,7 +321,7 @@ mod tests {
 
     /// All short heads made of the pieces.
     #[test]
-    fn pieces_in_any_order_are_admitted_as_the_twin_says() {
+    fn any_mix_of_head_pieces_needs_a_valid_credential() {
         let pieces = 0x80..0x80 + PIECES.len() as u8;
         for switches in 0..32 {
             for first in pieces.clone() {

@@ -249,12 +249,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1024, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_said_is_read_the_same_after_anything_else(stream in stream()) {
+    fn answers_parse_the_same_after_any_earlier_answers(stream in stream()) {
         all_are_read_as_if_alone(&stream);
     }
 
     #[test]
-    fn a_document_is_read_the_same_after_one_that_differs_in_a_text(
+    fn answer_parses_the_same_after_a_change_of_one_text(
         sent in stream(),
         head in any::<[u8; 2]>(),
         text in text(),
@@ -268,7 +268,7 @@ proptest! {
 }
 
 #[test]
-fn each_is_read_the_same_after_each_other() {
+fn template_parses_the_same_for_any_sequence_of_texts() {
     let texts = [&b"word"[..], b"", b"a", b"text", b"\\\"x\\u00e9", b"\"", b"\\", b"{\xc3\xa9}"];
     for choice in [0, 1, 3, 4, 6] {
         for template in 0..EVENTS.len() + ANSWERS.len() {

@@ -38,7 +38,7 @@ pub fn a_card_means_the_same_in_its_canonical_form(bytes: &[u8]) {
 
 /// Each member of a card in turn is removed, or replaced by another value.
 #[test]
-fn cards_with_one_member_changed() {
+fn changed_card_means_the_same_in_canonical_form() {
     let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/cards");
     for entry in std::fs::read_dir(corpus).unwrap() {
         let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();

@@ -54,7 +54,7 @@ pub fn a_configuration_is_read_or_refused_in_one_line(bytes: &[u8]) {
 /// The example of the documentation without its prose, with each of its lines in turn uncommented,
 /// removed or cut.
 #[test]
-fn examples_with_one_line_changed() {
+fn config_with_changed_line_is_read_or_refused_in_one_line() {
     let text = include_str!("../../docs/peregrine.toml");
     let is_prose = |line: &&str| line.is_empty() || *line == "#" || line.starts_with("# ");
     let lines: Vec<&str> = text.lines().filter(|line| !is_prose(line)).collect();

@@ -66,7 +66,7 @@ fn fuzz() -> PathBuf {
 
 /// The replayed and the fuzzed targets are the same.
 #[test]
-fn the_lists_agree() {
+fn fuzz_targets_corpora_and_manifest_match() {
     let replayed: BTreeSet<String> = TARGETS.iter().map(|name| (*name).to_owned()).collect();
     assert_eq!(replayed, names("fuzz_targets"), "replayed, and in fuzz/fuzz_targets");
     assert_eq!(replayed, names("corpus"), "replayed, and in fuzz/corpus");

@@ -475,7 +475,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
     #[test]
-    fn pairs_are_inverses(message in message()) {
+    fn message_round_trips_in_each_wire_format(message in message()) {
         for (dialect, wire) in wires() {
             let expected = expressible(&message, wire).pack();
             let ours = round_trip(wire, &message.pack());
@@ -491,7 +491,7 @@ proptest! {
     }
 
     #[test]
-    fn any_message_can_be_written_anywhere(message in message()) {
+    fn any_message_is_written_as_json_in_each_wire_format(message in message()) {
         let packed = message.pack();
         for (_, wire) in wires() {
             writes_json(wire, Message::from_packed(&packed).unwrap(), RawText::default());
@@ -499,7 +499,7 @@ proptest! {
     }
 
     #[test]
-    fn packed_bytes_are_refused_or_can_be_written_anywhere(
+    fn damaged_packed_message_is_refused_or_written_as_json(
         message in message(),
         cut in any::<prop::sample::Index>(),
         byte in any::<u8>(),
@@ -544,7 +544,7 @@ fn numbers_and_strings_are_verbatim() {
 }
 
 #[test]
-fn limits_hold() {
+fn message_fields_over_their_limits_are_rejected() {
     let limits = Limits {
         identifier_bytes_max: 8,
         string_bytes_max: 12,
@@ -593,7 +593,7 @@ fn limits_hold() {
 }
 
 #[test]
-fn tables_are_sound() {
+fn dialect_names_methods_and_statuses_are_valid() {
     for (at, dialect) in dialect::ALL.iter().enumerate() {
         assert!(std::ptr::eq(dialect::by_name(dialect.name).unwrap(), *dialect));
         assert!(dialect::ALL[..at].iter().all(|other| other.name != dialect.name));

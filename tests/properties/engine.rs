@@ -453,7 +453,7 @@ mod with_seeds {
 
 /// A runner that cannot fail proves nothing: it must refute false properties and shrink the input.
 #[test]
-fn the_canaries_die() {
+fn proptest_runner_refutes_false_properties() {
     for wrong in [every_request_is_answered_with_200, no_answer_comes_twice] {
         let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
         let outcome = TestRunner::new(config).run(&dice(), |dice| {

@@ -352,7 +352,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
     #[test]
-    fn a_request_in_parts_is_answered_as_one_of_http1(ask in ask(), is_checked in any::<bool>()) {
+    fn parsed_request_is_answered_like_an_http1_request(ask in ask(), is_checked in any::<bool>()) {
         // Only HTTP/1.1 can express two lengths, or a length with chunks.
         let lengths = ask.fields.iter().filter(|(name, _)| name == "Content-Length").count();
         // The line that announces chunks counts there.

@@ -151,12 +151,12 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(128) })]
 
     #[test]
-    fn a_message_is_the_json_that_prost_makes_of_it(task in task()) {
+    fn grpc_task_as_json_matches_prost(task in task()) {
         agree("lf.a2a.v1.Task", &schemas::v1::TASK, &task);
     }
 
     #[test]
-    fn a_send_of_1_0_is_what_prost_reads(
+    fn prost_decodes_the_client_send_request_of_1_0(
         message in message(),
         configuration in prop::option::of((prop::collection::vec(text(), 0..3), prop::option::of(0..9))),
         metadata in prop::option::of(object()),
@@ -179,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn a_send_of_0_3_is_what_prost_reads(
+    fn prost_decodes_the_client_send_request_of_0_3(
         content in prop::collection::vec(part_v03(), 1..5),
         metadata in prop::option::of(object()),
         ids in prop::array::uniform3(text()),
@@ -217,7 +217,7 @@ fn written(generation: Generation, call: &OutgoingCall<'_>) -> Vec<u8> {
 }
 
 #[test]
-fn a_call_about_a_task_is_what_prost_reads() {
+fn prost_decodes_the_client_calls_about_a_task() {
     let id = RawText::parse("t\\n1").unwrap();
     let get = OutgoingCall::Get(Get { id, context_id: None, history: Some(3), wait: None });
     let new = v1::GetTaskRequest::decode(&*written(Generation::V1, &get)).unwrap();
@@ -268,7 +268,7 @@ fn some_task(generation: Generation) -> TaskBuf {
 }
 
 #[test]
-fn what_a_server_says_is_read_as_its_json_is() {
+fn grpc_reply_reads_as_the_same_json_as_a_json_reply() {
     let (mut buffers, mut received) = (FormatBuffers::default(), Received::new());
     let write_cx = WriteCx::new(Op::Get);
     for generation in [Generation::V1, Generation::V03] {
@@ -289,7 +289,7 @@ fn what_a_server_says_is_read_as_its_json_is() {
 }
 
 #[test]
-fn a_card_is_the_json_that_prost_makes_of_it() {
+fn grpc_card_as_json_matches_prost() {
     let scopes = [("a".to_owned(), "b".to_owned())].into_iter().collect();
     let flow =
         v1::ClientCredentialsOAuthFlow { token_url: "t".into(), scopes, ..Default::default() };
@@ -319,7 +319,7 @@ fn a_card_is_the_json_that_prost_makes_of_it() {
 }
 
 #[test]
-fn a2a_rust_has_the_json_of_1_0_in_its_messages() {
+fn a2a_rust_messages_carry_the_json_of_1_0() {
     let format = Format::of_dialect(Binding::Grpc, Generation::V1, "a2a_rust").unwrap();
     let id = RawText::parse("t").unwrap();
     let mut written = WrittenCall::default();
@@ -339,7 +339,7 @@ fn a2a_rust_has_the_json_of_1_0_in_its_messages() {
 }
 
 #[test]
-fn messages_are_found_as_they_come() {
+fn grpc_message_is_found_once_its_frame_is_complete() {
     let mut bytes = Vec::new();
     for message in [&b"ab"[..], b""] {
         let frame = frame::begin(&mut bytes);

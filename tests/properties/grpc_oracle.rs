@@ -118,7 +118,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn messages_of_1_0_come_back_as_prost_reads_them(
+    fn prost_reads_round_tripped_1_0_message_unchanged(
         parts in prop::collection::vec(part_v1(), 1..5),
         metadata in prop::option::of(object()),
         ids in prop::array::uniform3(text()),
@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn messages_of_0_3_come_back_as_prost_reads_them(
+    fn prost_reads_round_tripped_0_3_message_unchanged(
         content in prop::collection::vec(part_v03(), 1..5),
         metadata in prop::option::of(object()),
         ids in prop::array::uniform3(text()),
@@ -180,7 +180,7 @@ proptest! {
 }
 
 #[test]
-fn a_message_has_no_more_tokens_than_json_may() {
+fn grpc_message_over_json_tokens_max_is_rejected() {
     let nulls = vec![Value { kind: None }; 40];
     let data = Value { kind: Some(Kind::ListValue(ListValue { values: nulls })) };
     let part = v1::Part { content: Some(v1::part::Content::Data(data)), ..Default::default() };

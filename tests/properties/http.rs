@@ -947,17 +947,17 @@ const SOUND_VALUES: usize = 11;
 
 proptest! {
     #[test]
-    fn memoised_heads(heads in repeated_heads(), cut in 0..200usize) {
+    fn repeated_heads_parse_the_same_with_cache(heads in repeated_heads(), cut in 0..200usize) {
         memoised_heads_equal_fresh_ones(&heads, cut);
     }
 
     #[test]
-    fn memoised_lines(heads in edited_heads(), cut in 0..200usize) {
+    fn edited_heads_parse_the_same_with_cache(heads in edited_heads(), cut in 0..200usize) {
         memoised_heads_equal_fresh_ones(&heads, cut);
     }
 
     #[test]
-    fn heads(bytes in prop_oneof![
+    fn any_head_parses_like_the_simple_reader(bytes in prop_oneof![
         pieces(PIECES), nearly_sound(REQUESTS), from_lines(), from_lines(), prop::collection::vec(any::<u8>(), 0..64),
     ]) {
         head_ends_where_it_ends(&bytes);
@@ -965,7 +965,7 @@ proptest! {
     }
 
     #[test]
-    fn chunks(bytes in prop_oneof![
+    fn chunked_body_decodes_the_same_however_cut(bytes in prop_oneof![
         pieces(CHUNK_PIECES), nearly_sound(CHUNKED), from_chunks(), prop::collection::vec(any::<u8>(), 0..64),
     ]) {
         chunks_do_not_care_how_they_are_cut(&bytes);
@@ -973,12 +973,12 @@ proptest! {
     }
 
     #[test]
-    fn paths(bytes in pieces(PATH_PIECES)) {
+    fn decoding_an_accepted_path_adds_no_dots_or_slashes(bytes in pieces(PATH_PIECES)) {
         no_path_hides_dots(&bytes);
     }
 
     #[test]
-    fn dates(bytes in prop::collection::vec(any::<u8>(), 0..32)) {
+    fn http_dates_round_trip(bytes in prop::collection::vec(any::<u8>(), 0..32)) {
         dates_round_trip(&bytes);
     }
 }
@@ -1068,7 +1068,7 @@ fn table() -> impl Iterator<Item = (&'static str, &'static str, Vec<u8>)> {
 }
 
 #[test]
-fn the_table_of_requests_holds() {
+fn request_table_rows_give_their_expected_result() {
     let wrong: Vec<String> = table()
         .filter(|(want, _, bytes)| replay(bytes) != *want)
         .map(|(want, clause, bytes)| {
@@ -1080,7 +1080,7 @@ fn the_table_of_requests_holds() {
 }
 
 #[test]
-fn the_table_is_remembered_right() {
+fn request_table_parses_the_same_with_cached_heads() {
     let heads: Vec<_> = table().map(|(_, _, bytes)| bytes).filter(|b| b.len() < 2_000).collect();
     memoised_heads_equal_fresh_ones(&heads, 20);
     // Two heads in sequence that differ in one byte.
@@ -1094,7 +1094,7 @@ fn the_table_is_remembered_right() {
 }
 
 #[test]
-fn the_table_obeys_the_properties() {
+fn request_table_satisfies_the_parser_properties() {
     for (_, _, bytes) in table().filter(|(_, _, bytes)| bytes.len() < 2_000) {
         head_ends_where_it_ends(&bytes);
         heads_mean_what_the_rfc_says(&bytes);
@@ -1107,7 +1107,7 @@ fn the_table_obeys_the_properties() {
 
 /// Each reason must be provoked by a row of the table.
 #[test]
-fn every_reject_is_in_the_table() {
+fn request_table_covers_each_reject_reason() {
     // Both need many lines and are provoked below.
     let elsewhere = [Reject::TooManyFields, Reject::ChunkOverhead];
     for reject in Reject::ALL.iter().filter(|r| !elsewhere.contains(r)) {

@@ -432,7 +432,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_parse_the_same_however_they_are_cut(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         cuts_change_nothing(&bytes);
     }
 }

@@ -1,7 +1,7 @@
 //! hyper as the oracle of responses: our client reads the output of hyper's server, and hyper's
 //! client reads each response that our client accepts in the same way.
 //!
-//! Our client refuses more than hyper does; `hyper_takes_what_we_refuse` lists it.
+//! Our client refuses more than hyper does; `client_rejects_lax_responses_that_hyper_accepts` lists it.
 
 use std::{
     collections::VecDeque,
@@ -182,7 +182,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1024) })]
 
     #[test]
-    fn our_client_reads_what_a_server_of_hyper_writes(answer in answers(), size in 1..200_usize) {
+    fn client_reads_responses_written_by_hyper(answer in answers(), size in 1..200_usize) {
         let bytes = written_by_hyper(&answer);
         let Seen { head, body, trailers, end } = read(Asked::Get, &bytes, &WIDE, &mut || size);
         let (status, fields) = head.unwrap();
@@ -200,7 +200,7 @@ proptest! {
     }
 
     #[test]
-    fn what_our_client_takes_hyper_reads_the_same(wire in wire()) {
+    fn hyper_reads_accepted_responses_the_same(wire in wire()) {
         let ours = read(Asked::Get, &wire, &WIDE, &mut || usize::MAX);
         let Some(head) = ours.head else { return Ok(()) };
         let theirs = read_by_hyper(&wire);
@@ -216,7 +216,7 @@ proptest! {
 
 /// The responses that only our client refuses, each with the reason.
 #[test]
-fn hyper_takes_what_we_refuse() {
+fn client_rejects_lax_responses_that_hyper_accepts() {
     for (wire, why) in [
         ("HTTP/1.1 200 OK\nContent-Length: 1\n\nx", "RFC 9112 §2.2: lines end in CRLF"),
         ("\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", "RFC 9112 §2.2 is about requests"),
@@ -243,7 +243,7 @@ fn hyper_takes_what_we_refuse() {
 /// The oracle itself refuses invalid responses: an oracle that accepts everything would prove
 /// nothing.
 #[test]
-fn the_oracle_is_one() {
+fn hyper_oracle_rejects_invalid_responses() {
     for wire in [
         "HTTP/1.1 2000 OK\r\n\r\n",
         "HTTP/1.1 200 OK\r\nA : b\r\n\r\n",

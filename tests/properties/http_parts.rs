@@ -241,18 +241,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4096))]
 
     #[test]
-    fn a_head_in_parts_is_read_as_if_none_had_come_before(heads in heads()) {
+    fn parsed_head_is_read_the_same_after_any_earlier_heads(heads in heads()) {
         heads_mean_the_same_whatever_came_before(&heads);
     }
 
     #[test]
-    fn a_head_in_parts_is_read_as_in_http1(parts in parts()) {
+    fn parsed_head_is_read_like_an_http1_head(parts in parts()) {
         a_head_in_parts_means_what_it_means_in_text(&parts);
     }
 }
 
 #[test]
-fn no_value_that_may_be_a_secret_is_kept_of_a_head_in_parts() {
+fn head_cache_retains_no_secret_values() {
     let mut memo = HeadMemo::new(LIMITS);
     let names = ["authorization", "x-api-key", "x-token", "cookie", "a2a-tenant"];
     for name in names {

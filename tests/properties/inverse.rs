@@ -620,7 +620,7 @@ fn text(raw: Option<RawText<'_>>) -> Option<String> {
 }
 
 #[test]
-fn a_send_arrives_as_it_was_sent() {
+fn send_call_round_trips_in_each_format() {
     let all = all_spoken();
     let house = RefCell::new(House::new());
     let sent = RefCell::new(vec![0; all.len()]);
@@ -707,7 +707,7 @@ fn a_send_arrives_as_it_was_sent() {
 }
 
 #[test]
-fn a_call_about_a_task_arrives_as_it_was_sent() {
+fn task_calls_round_trip_in_each_format() {
     let all = all_spoken();
     let house = RefCell::new(House::new());
     let ids = (identifier(), identifier(), prop::option::of(0..10_u32), metadata());
@@ -791,7 +791,7 @@ fn plain() -> MessageModel {
 }
 
 #[test]
-fn a_list_arrives_as_it_was_sent_and_its_page_is_read() {
+fn list_call_and_its_page_round_trip_in_each_format() {
     let all = all_spoken();
     let house = RefCell::new(House::new());
     let numbers = (prop::option::of(1..=100_u32), prop::option::of(0..1_000_u32));
@@ -834,7 +834,7 @@ fn a_list_arrives_as_it_was_sent_and_its_page_is_read() {
 }
 
 #[test]
-fn what_a_server_says_is_the_same_in_every_generation() {
+fn task_and_stream_replies_read_as_json_of_1_0() {
     let all = all_spoken();
     let house = RefCell::new(House::new());
     let messages = [message(), message(), message(), message()];
@@ -889,7 +889,7 @@ fn what_a_server_says_is_the_same_in_every_generation() {
 }
 
 #[test]
-fn a_direct_message_is_the_same_in_every_generation() {
+fn direct_message_reply_reads_as_json_of_1_0() {
     let all = all_spoken();
     let house = RefCell::new(House::new());
     check(48, message(), |model| {
@@ -933,7 +933,7 @@ fn kind_of(spoken: &Spoken, kind: FaultKind) -> Option<FaultKind> {
 }
 
 #[test]
-fn a_fault_is_the_same_in_every_generation() {
+fn faults_are_read_with_kind_and_message_in_each_format() {
     const WHY: &str = "50% \u{e4}: \"no\"";
     let (mut house, packed) = (House::new(), plain().pack());
     let id = Some(raw("t"));
@@ -1044,7 +1044,7 @@ fn push_configurations_and_their_answers_round_trip() {
 }
 
 #[test]
-fn the_configuration_of_evo_ai_has_headers_and_no_task() {
+fn evo_ai_push_configuration_has_headers_and_no_task() {
     let all = all_spoken();
     let mut house = House::new();
     let config = PushConfigBuf::new("https://h").bearer("s").header("X-Own", "\"x\"");
@@ -1094,7 +1094,7 @@ fn without_empty_id(json: &str) -> String {
 
 /// Other servers return the whole configuration with its credentials.
 #[test]
-fn a_push_configuration_is_read_as_it_is_written() {
+fn written_push_configuration_is_read_back_unchanged() {
     let all = all_spoken();
     let texts = [identifier(), identifier(), identifier()];
     let secrets = prop::option::of((identifier(), identifier()));
@@ -1186,7 +1186,7 @@ fn answered_with(
 }
 
 #[test]
-fn what_cannot_be_said_is_named_before_anything_is_sent() {
+fn inexpressible_call_fails_before_any_byte_is_written() {
     let mut written = WrittenCall::default();
     let mut refused = |format: Format, call: &OutgoingCall<'_>, tenant: Option<&str>| {
         let error = format.write(call, 1, tenant, &mut written).expect_err("it cannot be said");

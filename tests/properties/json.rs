@@ -297,7 +297,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn documents(text in document()) {
+    fn valid_documents_parse_like_serde_json(text in document()) {
         match Parser::new().parse(text.as_bytes(), DEPTH_CAP) {
             Ok(_) | Err(JsonError::Range { .. }) => {}
             Err(error) => panic!("{error} in {text}"),
@@ -307,43 +307,43 @@ proptest! {
     }
 
     #[test]
-    fn damaged_documents(bytes in damaged()) {
+    fn damaged_documents_parse_like_serde_json(bytes in damaged()) {
         agrees_with_serde(&bytes);
         spans_are_verbatim(&bytes);
         reuse_changes_nothing(&bytes);
     }
 
     #[test]
-    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+    fn any_bytes_parse_like_serde_json(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
         agrees_with_serde(&bytes);
         base64_inverts(&bytes);
     }
 
     #[test]
-    fn bytes_of_json(text in "[\\[\\]{}:,\"0-9eE.+\\-truefalsn\\\\ ud]{0,12}") {
+    fn json_like_text_parses_like_serde_json(text in "[\\[\\]{}:,\"0-9eE.+\\-truefalsn\\\\ ud]{0,12}") {
         agrees_with_serde(text.as_bytes());
         reuse_changes_nothing(text.as_bytes());
     }
 
     #[test]
-    fn strings(text in ".{0,80}|[\\x00-\\x7f]{0,80}|(\\\\u?[0-9d]{0,4}){0,6}") {
+    fn string_escapes_round_trip(text in ".{0,80}|[\\x00-\\x7f]{0,80}|(\\\\u?[0-9d]{0,4}){0,6}") {
         escapes_invert(&text);
     }
 
     #[test]
-    fn base64_text(text in "[A-Za-z0-9+/=_\\-\\\\]{0,9}") {
+    fn base64_text_round_trips(text in "[A-Za-z0-9+/=_\\-\\\\]{0,9}") {
         base64_inverts(text.as_bytes());
     }
 
     #[test]
-    fn integers(value in any::<i64>(), digits in 0..19_u32, zeros in 0..25_usize) {
+    fn integers_parse_exactly(value in any::<i64>(), digits in 0..19_u32, zeros in 0..25_usize) {
         integers_are_exact(value, zeros);
         integers_are_exact(value / 10_i64.pow(digits), zeros);
     }
 }
 
 #[test]
-fn depths_around_the_cap() {
+fn nesting_near_the_cap_parses_like_serde_json() {
     for depth in [DEPTH_CAP - 1, DEPTH_CAP, DEPTH_CAP + 1, 5000] {
         agrees_with_serde(("[".repeat(depth) + &"]".repeat(depth)).as_bytes());
         agrees_with_serde(("[".repeat(depth) + &"]".repeat(depth - 1)).as_bytes());
@@ -351,7 +351,7 @@ fn depths_around_the_cap() {
 }
 
 #[test]
-fn half_a_surrogate_pair_is_the_listed_difference() {
+fn lone_surrogate_escape_is_rejected() {
     for raw in [r#""\ud800""#, r#"["\udfff"]"#, r#""\ud800\u0041""#, r#"{"\udc00\ud800":1}"#] {
         assert!(has_lone_surrogate(raw));
         assert!(Parser::new().parse(raw.as_bytes(), 8).is_err());

@@ -58,7 +58,7 @@ fn turn_line(turn: u64, message: &MessageBuf) -> String {
 }
 
 #[test]
-fn each_form_of_a_message_means_the_same() {
+fn each_message_form_round_trips_through_a_turn() {
     for message in [
         r#""a\u00e9\n""#,
         r#"{"text":"","metadata":{"a": 1}}"#,

@@ -229,7 +229,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_answer_is_understood_or_refused(
+    fn any_server_answer_is_read_or_refused(
         choice in any::<u8>(),
         result in prop_oneof![answers(), nearly_right()],
         is_rpc in any::<bool>(),

@@ -162,14 +162,14 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn written_is_read(
+    fn written_events_are_read_back(
         chunks in prop::collection::vec(prop::collection::vec(write(), 0..4), 0..4),
     ) {
         round_trip(&chunks);
     }
 
     #[test]
-    fn streams(lines in prop::collection::vec(
+    fn events_are_the_same_however_a_stream_is_cut(lines in prop::collection::vec(
         ("(|data|event|id|retry|dat|: c|\u{feff})", "(|:|: |:  )", "[a-b0-1:é\0 ]{0,5}",
          "(\n|\r|\r\n|\n\n|\r\r|\r\n\r\n|\n\r)"),
         0..10,
@@ -179,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes(stream in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn any_bytes_give_the_same_events_however_cut(stream in prop::collection::vec(any::<u8>(), 0..60)) {
         cuts_change_nothing(&stream);
     }
 }

@@ -150,7 +150,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn each_event_says_what_was_published(pieces in vec(piece(), 1..12)) {
+    fn stream_events_carry_the_published_content(pieces in vec(piece(), 1..12)) {
         let agent: Arc<dyn Agent> = Arc::new(Pieces(pieces.clone()));
         let agents = vec![(Profile::new("pieces", "Says pieces."), agent)];
         let mut lab = Lab::new(Setup { agents, ..Setup::default() });

@@ -483,7 +483,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_task_is_a_plain_list(bytes in prop::collection::vec(any::<u8>(), 8..700)) {
+    fn task_log_matches_a_plain_list(bytes in prop::collection::vec(any::<u8>(), 8..700)) {
         a_task_is_its_plain_list(&bytes);
     }
 }

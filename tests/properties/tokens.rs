@@ -60,7 +60,7 @@ pub fn a_document_gives_the_same_keys_each_time(bytes: &[u8]) {
 /// Each bit of each token in turn, for each algorithm; of ES512, which is a thousand times slower
 /// without optimization, one bit of each byte.
 #[test]
-fn one_wrong_bit_anywhere_is_refused() {
+fn token_with_one_flipped_bit_is_rejected() {
     assert_eq!(TOKENS.lines().count(), 13);
     for token in TOKENS.lines() {
         only_what_was_signed_is_let_in(token.as_bytes());
@@ -80,7 +80,7 @@ fn one_wrong_bit_anywhere_is_refused() {
 
 /// The parts of one token combined with those of another.
 #[test]
-fn parts_of_several_tokens_are_none() {
+fn mixed_parts_of_several_tokens_are_rejected() {
     let parts: Vec<Vec<&str>> = TOKENS.lines().map(|token| token.split('.').collect()).collect();
     for header in &parts {
         for claims in &parts {

@@ -229,7 +229,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
-    fn cuts_change_nothing(
+    fn frames_read_the_same_however_they_are_cut(
         seed in any::<u8>(),
         mut sketches in sketches(),
         cut in any::<u16>(),
@@ -250,14 +250,14 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn any_bytes_read_the_same_however_they_are_cut(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         ws::cuts_change_nothing(&bytes);
         ws::cuts_change_nothing_for_a_client(&bytes);
     }
 
     /// Our server and tungstenite read our client's frames alike.
     #[test]
-    fn tungstenite_and_our_server_read_what_our_client_writes(
+    fn tungstenite_and_server_read_frames_of_the_client(
         messages in prop::collection::vec((any::<bool>(), 0..70_000_usize, any::<[u8; 4]>()), 0..4),
         ping in prop::collection::vec(any::<u8>(), 0..200),
         code in prop::option::of(3000..5000_u16),
@@ -328,7 +328,7 @@ proptest! {
     }
 
     #[test]
-    fn tungstenite_writes_what_we_read(
+    fn reader_accepts_messages_written_by_tungstenite(
         parts in prop::collection::vec(("[a-zé€]{0,80}", any::<[u8; 4]>()), 1..6),
         ping in payload(),
         long in 0..70_000_usize,
@@ -367,7 +367,7 @@ proptest! {
     }
 
     #[test]
-    fn tungstenite_and_our_client_read_what_our_server_writes(
+    fn tungstenite_and_client_read_frames_of_the_server(
         messages in prop::collection::vec((any::<bool>(), 0..70_000_usize), 0..4),
         ping in prop::collection::vec(any::<u8>(), 0..200),
         close in prop::option::of((3000..5000_u16, "[a-z ]{0,40}")),
@@ -407,7 +407,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn cuts_of_a_socket_change_nothing(seed in any::<u8>(), calls in calls(), end in sketch()) {
+    fn upgraded_connection_reads_the_same_however_cut(seed in any::<u8>(), calls in calls(), end in sketch()) {
         let bytes = [&[seed][..], &bytes_of(&calls), &end.bytes()].concat();
         conn::cuts_of_a_socket_change_nothing(&bytes);
     }
@@ -415,7 +415,7 @@ proptest! {
 
 /// The oracle itself refuses invalid frames: an oracle that accepts everything would prove nothing.
 #[test]
-fn the_oracle_is_one() {
+fn tungstenite_oracle_rejects_invalid_frames() {
     let bad = Sketch {
         fin: true,
         reserved: 0,

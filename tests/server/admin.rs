@@ -91,7 +91,7 @@ fn an_exposed_admin_needs_the_admin_scope() {
 }
 
 #[test]
-fn an_exposed_admin_without_callers_serves_pages_alone() {
+fn exposed_admin_without_authentication_serves_only_pages() {
     let (running, admin) = start(server().admin("0.0.0.0:0"));
     for operation in OPERATIONS {
         let refused = ask(admin, operation, ADMIN, "");
@@ -104,7 +104,7 @@ fn an_exposed_admin_without_callers_serves_pages_alone() {
 }
 
 #[test]
-fn a_loopback_admin_needs_no_credential_and_no_page() {
+fn loopback_admin_skips_credentials_and_rejects_web_pages() {
     let callers = Arc::new(ByName::default());
     let (running, admin) = start(server().authenticator(callers).admin("127.0.0.1:0"));
     assert_eq!(ask(admin, "GET /tasks", "", "").status, 200);
@@ -205,7 +205,7 @@ fn tasks_of_all_callers_are_listed_in_pages() {
 }
 
 #[test]
-fn an_operator_fails_a_task_and_its_stream_sees_it() {
+fn task_failed_by_operator_ends_its_stream() {
     let callers = Arc::new(ByName::default());
     let (running, admin) = start(server().authenticator(callers).admin("127.0.0.1:0"));
     let agents = running.addrs()[0];
@@ -243,7 +243,7 @@ fn an_operator_fails_a_task_and_its_stream_sees_it() {
 }
 
 #[test]
-fn an_operator_cancels_through_the_agent() {
+fn operator_cancel_is_decided_by_the_agent() {
     let slow = Slow::default();
     let server = Server::new().agent(Profile::new("slow", "holds"), slow.clone()).workers(1);
     let server = server.agent(Echo::profile(), Echo).allow_host("*").listen("127.0.0.1:0");
@@ -272,7 +272,7 @@ fn an_operator_cancels_through_the_agent() {
 }
 
 #[test]
-fn an_id_that_several_callers_chose_needs_a_filter() {
+fn operator_cancel_of_ambiguous_task_id_needs_an_owner() {
     let callers = Arc::new(ByName::default());
     let (running, admin) = start(server().authenticator(callers).admin("127.0.0.1:0"));
     let agents = running.addrs()[0];
@@ -310,7 +310,7 @@ fn run(admin: &str, words: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 #[cfg(feature = "cli")]
-fn operators_have_commands_for_tasks() {
+fn admin_commands_list_fail_and_cancel_tasks() {
     let callers = Arc::new(ByName::default());
     let (running, at) = start(server().authenticator(callers).admin("0.0.0.0:0"));
     let (agents, admin) = (running.addrs()[0], at.to_string());

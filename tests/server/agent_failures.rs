@@ -149,7 +149,7 @@ fn is_told(text: &str, agent: &str, is_panic: bool, ask: impl Fn(&Running) -> Va
 }
 
 #[test]
-fn a_panic_fails_the_task_and_its_text_is_told() {
+fn panic_fails_the_task_and_reports_its_text() {
     for (ask, text) in
         [("start", "no start: 2"), ("published", "too late"), ("resume", "no resume")]
     {
@@ -161,7 +161,7 @@ fn a_panic_fails_the_task_and_its_text_is_told() {
 }
 
 #[test]
-fn a_panic_behind_detach_or_defer_is_told() {
+fn panic_after_detach_or_defer_is_reported() {
     let (server, told) = server();
     let running = server.start().unwrap();
     for (ask, shown, text) in [
@@ -191,7 +191,7 @@ impl Drop for Mean {
 }
 
 #[test]
-fn errors_and_listeners_that_panic_leave_no_task_behind() {
+fn panicking_error_or_listener_still_fails_the_task() {
     let agent = net::blocking_agent(|job: Job| -> Result<(), Mean> {
         match job.message().text().as_str() {
             "fail_for" => job.fail_for(&std::mem::ManuallyDrop::new(Mean).deref()),
@@ -215,7 +215,7 @@ fn errors_and_listeners_that_panic_leave_no_task_behind() {
 }
 
 #[test]
-fn a_server_behind_a_proxy_shows_references() {
+fn server_with_public_url_shows_failure_references() {
     let (server, told) = server();
     let running = server.public_url("https://agents.example").start().unwrap();
     let shown = failed(&send(&running, "fragile", "start"));
@@ -250,7 +250,7 @@ fn an_error_fails_the_task_or_call_with_its_text() {
 }
 
 #[test]
-fn an_error_of_a_task_that_was_canceled_is_not_told() {
+fn error_of_a_canceled_task_is_not_reported() {
     let (server, told) = server();
     let running = server.start().unwrap();
     let begun = V1.params(Say { at_once: true, ..say("wait") });
@@ -267,7 +267,7 @@ fn an_error_of_a_task_that_was_canceled_is_not_told() {
 }
 
 #[test]
-fn long_texts_are_cut() {
+fn long_error_text_is_truncated() {
     let (tell, told) = channel();
     let agent = net::blocking_agent(|job: Job| Err::<(), _>(job.message().text()));
     let server = Server::new().agent(Profile::new("long", "Fails."), agent).allow_host("*");

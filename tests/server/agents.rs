@@ -82,7 +82,7 @@ fn change_until_done(done: &AtomicUsize, mut change: impl FnMut()) {
 }
 
 #[test]
-fn agents_replaced_under_load_answer_as_their_own_program() {
+fn calls_during_agent_replacement_use_a_current_program() {
     let (running, addr, agents) = serve();
     let names: Vec<String> = (0..CALLERS).map(|at| format!("agent-{at}")).collect();
     // The program of an agent after so many changes.

@@ -104,7 +104,7 @@ fn a_future_is_dropped_when_its_caller_disconnects() {
 }
 
 #[test]
-fn a_future_that_has_made_a_task_goes_on_without_its_caller() {
+fn future_with_a_task_continues_after_a_disconnect() {
     let (running, heard) = serve();
     let mut line = call(&running, V1.stream(), &V1.params(say("task")));
     line.read_until("TASK_STATE_WORKING");

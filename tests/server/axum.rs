@@ -198,7 +198,7 @@ fn jobs() -> (Arc<dyn Agent>, UnboundedReceiver<Job>) {
 }
 
 #[test]
-fn events_leave_an_axum_router_one_by_one() {
+fn axum_router_sends_each_event_when_published() {
     run(async {
         let (agent, mut jobs) = jobs();
         let agents = vec![(Profile::new("held", "Waits."), agent)];
@@ -238,7 +238,7 @@ impl Agent for Restless {
 }
 
 #[test]
-fn an_agent_that_panics_ends_no_other_in_an_axum_router() {
+fn axum_router_serves_calls_after_agent_panics() {
     run(async {
         let (sender, mut panics) = mpsc::unbounded_channel();
         let agents: Vec<(_, Arc<dyn Agent>)> =
@@ -257,7 +257,7 @@ fn an_agent_that_panics_ends_no_other_in_an_axum_router() {
 }
 
 #[test]
-fn a_client_that_leaves_an_axum_router_is_noticed() {
+fn agent_learns_that_an_axum_client_disconnected() {
     run(async {
         let (agent, mut jobs) = jobs();
         let agents = vec![(Profile::new("held", "Waits."), agent)];
@@ -276,7 +276,7 @@ fn a_client_that_leaves_an_axum_router_is_noticed() {
 }
 
 #[test]
-fn a_nested_service_has_cards_of_its_own_path() {
+fn nested_axum_service_serves_its_card_under_its_path() {
     run(async {
         let public_url = Some("http://agents.example/helper".to_owned());
         let agents = vec![(Profile::new("held", "Waits."), jobs().0)];
@@ -290,7 +290,7 @@ fn a_nested_service_has_cards_of_its_own_path() {
 }
 
 #[test]
-fn the_threads_of_a_runtime_share_the_service() {
+fn axum_service_is_shared_by_several_threads() {
     run(async {
         let agents: Vec<(_, Arc<dyn Agent>)> = vec![(Echo::profile(), Arc::new(Echo))];
         let setup = Setup { agents, ..Setup::default() };

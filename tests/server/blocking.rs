@@ -96,7 +96,7 @@ fn blocking_code_delays_only_its_caller() {
 }
 
 #[test]
-fn blocking_code_finds_out_what_comes_of_a_message() {
+fn blocking_agent_replies_creates_a_task_or_fails() {
     let agent =
         net::blocking_agent(|deferred: Deferred| match deferred.message().text().as_str() {
             "task" => {
@@ -130,7 +130,7 @@ fn blocking_code_that_panics_fails_its_task_and_not_the_pool() {
 }
 
 #[test]
-fn a_task_that_is_canceled_before_it_has_a_thread_is_not_run() {
+fn queued_blocking_task_is_not_run_after_a_cancel() {
     let (running, gate) = serve(1, 2, Limits::default());
     let (_held, _) = begun(&running, "wait");
     let (_canceled, id) = begun(&running, "canceled");
@@ -144,7 +144,7 @@ fn a_task_that_is_canceled_before_it_has_a_thread_is_not_run() {
 }
 
 #[test]
-fn a_server_ends_although_blocking_code_does_not() {
+fn server_stops_while_blocking_code_still_runs() {
     let (running, gate) = serve(1, 1, Limits { drain_ms: 100, ..Limits::default() });
     let (_held, _) = begun(&running, "wait");
     let (mut queued, _) = begun(&running, "queued");

@@ -6,7 +6,7 @@ use tonic::{Code, Request};
 use crate::grpc_client::{Rig, message, reason, run, say, say_v03, state, task, text, v1};
 
 #[test]
-fn a_send_is_recognized_across_bindings_and_generations() {
+fn duplicate_send_returns_same_task_in_both_generations() {
     let rig = Rig::with(|setup| {
         setup.idempotency = Idempotency::Everybody;
         setup.idempotent_conflict = IdempotentConflict::Refuse;
@@ -26,7 +26,7 @@ fn a_send_is_recognized_across_bindings_and_generations() {
 }
 
 #[test]
-fn metadata_of_grpc_may_hold_an_idempotency_key() {
+fn idempotency_key_in_grpc_metadata_deduplicates_sends() {
     let rig = Rig::with(|setup| setup.idempotency = Idempotency::Everybody);
     run(async {
         let mut client = rig.v1().await;
@@ -43,7 +43,7 @@ fn metadata_of_grpc_may_hold_an_idempotency_key() {
 }
 
 #[test]
-fn metadata_of_grpc_lets_a_reader_wait_for_news() {
+fn grpc_get_task_with_prefer_wait_waits_for_a_change() {
     let rig = Rig::echo();
     run(async {
         let mut client = rig.v1().await;
@@ -81,7 +81,7 @@ fn metadata_of_grpc_lets_a_reader_wait_for_news() {
 }
 
 #[test]
-fn a_call_of_grpc_that_goes_round_is_refused() {
+fn grpc_call_with_too_many_hops_is_refused() {
     let rig = Rig::echo();
     run(async {
         let mut client = rig.v1().await;

@@ -73,7 +73,7 @@ fn assert_said(answer: &Value, text: &str) {
 }
 
 #[test]
-fn requests_with_a_coding_are_read() {
+fn compressed_requests_are_decoded() {
     let rig = Rig::echo();
     // The longer ones need buffers of their own.
     for text in ["hello".to_owned(), "long ".repeat(30_000)] {
@@ -118,7 +118,7 @@ fn requests_with_a_coding_are_read() {
 
 /// Once, also where the request names extensions, which are looked up again for the tenant's agent.
 #[test]
-fn accepted_codings_are_listed_once() {
+fn accept_encoding_field_is_sent_once() {
     let rig = Rig::echo();
     let listed = |fields: &str, content: &[u8]| {
         let answer = reply(&rig, &post("/", fields, content));
@@ -137,7 +137,7 @@ fn accepted_codings_are_listed_once() {
 }
 
 #[test]
-fn other_codings_are_415_with_accept_encoding() {
+fn unsupported_content_encoding_returns_415() {
     let rig = Rig::echo();
     for fields in [
         "Content-Encoding: br\r\n",
@@ -154,7 +154,7 @@ fn other_codings_are_415_with_accept_encoding() {
 }
 
 #[test]
-fn broken_content_is_an_error_in_the_callers_dialect() {
+fn invalid_gzip_is_an_error_in_the_callers_dialect() {
     let rig = Rig::echo();
     for path in PATHS {
         let plain = body(path, "x");
@@ -170,7 +170,7 @@ fn broken_content_is_an_error_in_the_callers_dialect() {
 }
 
 #[test]
-fn decoded_content_has_the_limit_of_bodies() {
+fn decoded_body_over_body_bytes_max_is_refused() {
     let rig = Rig::limited(|limits| limits.body_bytes_max = 100_000);
     let bomb = gzip(&vec![b' '; 50_000_000]);
     assert!(bomb.len() < 100_000);
@@ -184,7 +184,7 @@ fn decoded_content_has_the_limit_of_bodies() {
 }
 
 #[test]
-fn nothing_is_decoded_before_the_credential_is_checked() {
+fn credential_is_checked_before_the_body_is_decoded() {
     let rig = Rig::with(|setup| setup.authenticator = Some(Arc::new(ByName::default())));
     for path in PATHS {
         let field = "Content-Encoding: gzip\r\n";
@@ -233,7 +233,7 @@ struct GrpcAnswer {
 }
 
 #[test]
-fn grpc_messages_of_gzip_are_read() {
+fn gzip_grpc_messages_are_decoded() {
     let rig = Rig::limited(|limits| limits.body_bytes_max = 200_000);
     for text in ["hello".to_owned(), "long ".repeat(30_000)] {
         let packed = gzip(&say(&text).encode_to_vec());
@@ -261,7 +261,7 @@ fn grpc_messages_of_gzip_are_read() {
 }
 
 #[test]
-fn long_grpc_answers_are_gzip_for_clients_that_read_it() {
+fn long_grpc_answers_are_gzipped_if_the_client_accepts() {
     let rig = Rig::echo();
     let accepts = ("grpc-accept-encoding", "identity, deflate, gzip");
     let long = "long ".repeat(10_000);

@@ -120,7 +120,7 @@ fn stopped(admin: SocketAddr, reason: &str) -> u64 {
 }
 
 #[test]
-fn tasks_without_their_scopes_webhook_are_counted() {
+fn webhooks_left_out_at_push_configs_owner_max_are_counted() {
     let limits = Limits { push_configs_owner_max: 1, ..Limits::default() };
     let running =
         with_push("127.0.0.1:0", limits, |server| server.authenticator(Arc::<ByName>::default()));
@@ -249,7 +249,7 @@ fn dead_letters_need_the_admin_listener_and_explain_refusals() {
 }
 
 #[test]
-fn dead_letter_is_replayed_after_its_task_left() {
+fn dead_letter_is_replayed_after_task_eviction() {
     let given_up = Pace { give_up_ms: 0, ..Pace::default() };
     for (pace, reason) in [(given_up, "given_up"), (Pace::default(), "task_left")] {
         let limits = Limits { tasks_max: 4, ..Limits::default() };
@@ -316,7 +316,7 @@ fn push_dead_bytes_max() {
 }
 
 #[test]
-fn flood_of_dead_letters_leaves_those_of_others() {
+fn dead_letter_flood_does_not_evict_other_owners_letters() {
     let limits = Limits { tasks_max: 4, push_dead_bytes_max: 64 << 10, ..Limits::default() };
     let running = with_pace("127.0.0.1:0", Pace::default(), limits, |server| {
         server.authenticator(Arc::<ByName>::default())
@@ -415,7 +415,7 @@ fn commands_list_show_replay_and_drop_dead_letters() {
 
 #[test]
 #[cfg(feature = "logs")]
-fn a_webhook_that_stops_has_a_line_in_the_log() {
+fn stopped_webhook_is_logged() {
     let path = std::env::temp_dir().join(format!("peregrine-stopped-{}", std::process::id()));
     let stderr = std::fs::File::create(&path).unwrap();
     let flags = ["--push-allow", "localhost", "--limit", "tasks_max=4"];

@@ -34,7 +34,7 @@ fn assert_room(server: &Binary) {
 }
 
 #[test]
-fn a_caller_that_leaves_much_unread_is_noticed() {
+fn disconnect_after_a_pipelined_flood_frees_the_slot() {
     let server = Binary::start(&["--limit", "connections_max=2"]);
     // One of the two counts the tasks.
     let mut observer = server.connect();
@@ -71,7 +71,7 @@ fn a_caller_that_leaves_much_unread_is_noticed() {
 /// A pipelining client that ends its side and then reads slowly is served to the end.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_peer_that_only_ends_its_side_is_served() {
+fn half_closed_client_gets_all_pipelined_answers() {
     let server = Binary::start(&["--limit", "output_bytes_max=4096"]);
     let mut tcp = server.connect();
     let requests = 20_000;
@@ -110,7 +110,7 @@ fn ends_by_reset(stream: &mut TcpStream) -> bool {
 
 /// The kernel frees its socket buffers at once: after a close they would wait for minutes.
 #[test]
-fn a_peer_that_answers_no_ping_is_reset() {
+fn websocket_without_pong_is_reset() {
     let server = Binary::limited(&["ws_ping_ms=200"]);
     let mut tcp = server.connect();
     tcp.write(&upgrade("/", ""));
@@ -118,7 +118,7 @@ fn a_peer_that_answers_no_ping_is_reset() {
 }
 
 #[test]
-fn a_subscriber_that_ends_its_side_is_reset() {
+fn half_closed_stream_subscriber_is_reset() {
     let server = Binary::limited(&[]);
     let mut tcp = server.connect();
     tcp.write(&post("/", &[], &rpc(V1.stream(), &V1.params(say("hold:600000:1")))));
@@ -129,7 +129,7 @@ fn a_subscriber_that_ends_its_side_is_reset() {
 
 /// A client that ends in the middle of a request still gets the answers to its earlier requests.
 #[test]
-fn a_request_that_is_cut_short_ends_without_a_reset() {
+fn truncated_request_closes_without_a_reset() {
     let server = Binary::limited(&[]);
     for rest in ["GET / HT", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n9"] {
         let mut tcp = server.connect();

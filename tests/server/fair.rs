@@ -146,7 +146,7 @@ const V: Option<&str> = Some("key-v-0123456789abcdef");
 const HOME: [u8; 4] = [127, 0, 0, 1];
 
 #[test]
-fn a_flood_of_one_key_evicts_no_task_of_another() {
+fn flood_by_one_api_key_evicts_no_other_keys_tasks() {
     let folder = Folder::new("keys", KEYS);
     let server = folder.start();
     let mut victim = Client::new(&server, HOME, "/agents/echo", V);
@@ -163,7 +163,7 @@ fn a_flood_of_one_key_evicts_no_task_of_another() {
 }
 
 #[test]
-fn a_flood_of_one_address_evicts_no_task_of_another() {
+fn flood_by_one_address_evicts_no_other_addresses_tasks() {
     let folder = Folder::new("peers", OPEN);
     let server = folder.start();
     let mut victim = Client::new(&server, [127, 0, 0, 3], "/", None);
@@ -183,7 +183,7 @@ fn a_flood_of_one_address_evicts_no_task_of_another() {
 }
 
 #[test]
-fn strangers_lock_no_known_caller_out() {
+fn anonymous_flood_evicts_no_authenticated_callers_tasks() {
     let folder = Folder::new("strangers", KEYS);
     let server = folder.start();
     for last in 2..12 {

@@ -66,7 +66,7 @@ fn shown(reply: &Reply) -> String {
 }
 
 #[test]
-fn a_function_answers_in_every_form() {
+fn function_may_answer_in_each_supported_media_type() {
     let lines = "{\"status\":\"working\"}\n\n{\"artifact\":{\"text\":\"a\"},\"lastChunk\":false}\n\
                  {\"artifact\":{\"text\":\"b\"},\"append\":true}";
     let events = ": hello\n\ndata: {\"artifact\":{\"text\":\"a\"}}\n\nevent: ping\ndata: \n\n\
@@ -97,7 +97,7 @@ fn a_function_answers_in_every_form() {
 }
 
 #[test]
-fn a_function_is_asked_with_the_line_of_the_turn() {
+fn function_receives_the_turn_as_its_request_body() {
     let function = fixed(&answer("200 OK", "application/json", "\"ok\""));
     let server = serve(&function);
     send(&server, "hello");
@@ -140,7 +140,7 @@ fn an_invalid_answer_of_a_function_is_an_error() {
 }
 
 #[test]
-fn an_answer_that_goes_wrong_fails_its_task() {
+fn function_error_after_first_event_fails_the_task() {
     let head =
         "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nContent-Length: 999\r\n\r\n";
     for (rest, expected) in [
@@ -181,7 +181,7 @@ fn an_answer_that_ends_within_an_event_fails_its_task() {
 }
 
 #[test]
-fn an_event_has_at_most_four_mebibytes() {
+fn function_event_over_4_mib_is_an_error() {
     let text = "x".repeat((4 << 20) + 1);
     for (media_type, body) in [
         ("text/plain", text.clone()),
@@ -195,7 +195,7 @@ fn an_event_has_at_most_four_mebibytes() {
 }
 
 #[test]
-fn a_function_that_goes_silent_is_given_up() {
+fn silent_function_times_out() {
     let function = function(|turn, stream| {
         if text_of(&turn["message"]) == "begin" {
             let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n";
@@ -217,7 +217,7 @@ fn a_function_that_goes_silent_is_given_up() {
 }
 
 #[test]
-fn an_answer_without_end_ends_at_the_limit_of_the_task() {
+fn endless_function_answer_fails_at_task_bytes_max() {
     let (closed, is_closed) = channel();
     let function = function(move |_, stream| {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n";
@@ -265,7 +265,7 @@ fn a_redirect_is_not_followed() {
 }
 
 #[test]
-fn a_function_that_is_gone_is_an_error() {
+fn unreachable_function_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let flag = format!("gone=http://{}/", listener.local_addr().unwrap());
     drop(listener);
@@ -335,7 +335,7 @@ fn a_function_gets_credentials_and_history_and_shows_its_errors() {
 }
 
 #[test]
-fn a_turn_beyond_the_queue_is_refused() {
+fn turn_over_the_queue_limit_is_refused() {
     let (open, gate) = channel::<()>();
     let gate = std::sync::Mutex::new(gate);
     let function = function(move |_, stream| {
@@ -369,7 +369,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn the_example_in_node_asks_for_input() {
+fn node_example_function_requests_input() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/examples/agents/function.mjs");
     let node = Command::new("node")
@@ -391,7 +391,7 @@ fn the_example_in_node_asks_for_input() {
 }
 
 #[test]
-fn a_function_gets_the_trace_of_its_caller() {
+fn function_receives_the_traceparent_of_its_caller() {
     let function = fixed(&answer("200 OK", "application/json", "\"ok\""));
     let server = serve(&function);
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

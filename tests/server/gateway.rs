@@ -27,7 +27,7 @@ fn gateway(agents: &[&str]) -> Binary {
 }
 
 #[test]
-fn gateway_serves_the_agents_that_it_is_given() {
+fn gateway_serves_each_configured_upstream_agent() {
     let [echo, upper] = ["echo", "exec:tr a-z A-Z"].map(|kind| Binary::start(&["--agent", kind]));
     let url = |server: &Binary| format!("http://{}", server.addr());
     let named = format!("upper={}", url(&upper));
@@ -42,7 +42,7 @@ fn gateway_serves_the_agents_that_it_is_given() {
 }
 
 #[test]
-fn an_agent_of_0_1_gets_the_ids_of_its_tasks() {
+fn gateway_uses_its_task_ids_at_a_0_1_upstream() {
     let upstream = Binary::start(&["--mount", "/old=rabbithole"]);
     let gateway = gateway(&[&format!("http://{}/old", upstream.addr())]);
     let result = send(&gateway, "/", "hello").result();
@@ -58,7 +58,7 @@ fn an_agent_of_0_1_gets_the_ids_of_its_tasks() {
 }
 
 #[test]
-fn an_agent_that_is_gone_is_served_under_its_host() {
+fn unreachable_upstream_is_served_under_its_host_name() {
     let addr = Binary::start(&[]).addr();
     let url = format!("http://{addr}");
     let gateway = gateway(&[&url]);
@@ -68,7 +68,7 @@ fn an_agent_that_is_gone_is_served_under_its_host() {
 }
 
 #[test]
-fn an_agent_that_does_not_answer_holds_up_no_other() {
+fn silent_upstream_does_not_block_other_agents() {
     // The kernel queues connections, and the test accepts none.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream = Binary::start(&[]);
@@ -96,7 +96,7 @@ fn an_agent_that_does_not_answer_holds_up_no_other() {
 }
 
 #[test]
-fn an_agent_that_is_switched_off_refuses_and_its_tasks_end() {
+fn disabled_agent_refuses_calls_and_fails_its_tasks() {
     let upstream = Binary::start(&[]);
     let remote = format!("[agents.remote.upstream]\nurl = \"http://{}\"\n", upstream.addr());
     let text = |enabled: bool| format!("[agents.remote]\nenabled = {enabled}\n{remote}");

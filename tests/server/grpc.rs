@@ -75,7 +75,7 @@ fn object(members: &[(&str, Value)]) -> Struct {
 }
 
 #[test]
-fn parts_of_every_kind_come_back_as_they_went() {
+fn parts_of_each_kind_round_trip_over_grpc() {
     let rig = Rig::echo();
     run(async {
         let mut client = rig.v1().await;
@@ -133,7 +133,7 @@ fn parts_of_every_kind_come_back_as_they_went() {
 }
 
 #[test]
-fn an_operation_is_the_same_task_in_every_family() {
+fn task_is_readable_through_each_grpc_service() {
     let rig = Rig::echo();
     run(async {
         let (mut new, mut old, mut json) = (rig.v1().await, rig.v03().await, rig.json().await);
@@ -250,7 +250,7 @@ fn errors_carry_their_details() {
 }
 
 #[test]
-fn push_operations_are_refused_in_every_family() {
+fn push_operations_without_push_are_refused_over_grpc() {
     let rig = Rig::echo();
     run(async {
         let (mut new, mut old) = (rig.v1().await, rig.v03().await);
@@ -283,7 +283,7 @@ fn push_operations_are_refused_in_every_family() {
 }
 
 #[test]
-fn a_stream_begins_with_its_task_and_counts_its_events() {
+fn stream_starts_with_its_task_and_resumes_by_event_id() {
     let rig = Rig::echo();
     run(async {
         let mut client = rig.v1().await;
@@ -308,7 +308,7 @@ fn a_stream_begins_with_its_task_and_counts_its_events() {
 }
 
 #[test]
-fn subscribers_hear_what_happens_later_and_cancel_ends_it() {
+fn cancel_ends_the_streams_of_all_subscribers() {
     let rig = Rig::echo();
     run(async {
         let mut client = rig.v1().await;
@@ -337,7 +337,7 @@ fn subscribers_hear_what_happens_later_and_cancel_ends_it() {
 }
 
 #[test]
-fn a_tenant_is_an_agent_by_its_name() {
+fn grpc_tenant_selects_the_agent_of_its_name() {
     let rig = Rig::echo();
     run(async {
         let mut client = rig.v1().await;
@@ -353,7 +353,7 @@ fn a_tenant_is_an_agent_by_its_name() {
 }
 
 #[test]
-fn a_call_that_waits_is_answered_when_its_task_is_ready() {
+fn blocking_send_is_answered_when_its_task_completes() {
     let rig = Rig::echo();
     run(async {
         let mut client = rig.v1().await;
@@ -363,7 +363,7 @@ fn a_call_that_waits_is_answered_when_its_task_is_ready() {
 }
 
 #[test]
-fn v03_has_its_own_errors_and_its_own_waiting() {
+fn v03_grpc_uses_its_own_errors_and_blocking_flag() {
     let rig = Rig::echo();
     run(async {
         let mut client = rig.v03().await;
@@ -398,7 +398,7 @@ fn v03_has_its_own_errors_and_its_own_waiting() {
 }
 
 #[test]
-fn v03_wraps_data_that_is_no_object() {
+fn v03_wraps_non_object_data() {
     let rig = Rig::echo();
     run(async {
         let mut client = rig.v1().await;
@@ -427,7 +427,7 @@ fn v03_wraps_data_that_is_no_object() {
 }
 
 #[test]
-fn json_travels_in_messages() {
+fn grpc_json_payload_service_answers_calls() {
     let rig = Rig::echo();
     run(async {
         let mut client = rig.json().await;
@@ -468,7 +468,7 @@ fn json_travels_in_messages() {
 
 #[cfg(feature = "push")]
 #[test]
-fn push_configurations_are_the_same_in_every_family() {
+fn push_configurations_are_shared_by_all_grpc_services() {
     let push = peregrine::engine::PushSettings::default();
     let rig = Rig::with(|setup| setup.push = Some(push));
     run(async {
@@ -558,7 +558,7 @@ fn push_configurations_are_the_same_in_every_family() {
 /// and the card says so.
 #[cfg(feature = "push")]
 #[test]
-fn the_card_names_the_bindings_that_have_events_of_webhooks() {
+fn card_lists_the_bindings_that_support_push_events() {
     let push = peregrine::engine::PushSettings::default();
     let rig = Rig::with(|setup| {
         setup.push = Some(push);
@@ -606,7 +606,7 @@ async fn old_card(rig: &Rig) -> v03::AgentCard {
 }
 
 #[test]
-fn the_card_names_what_is_served() {
+fn card_lists_the_served_interfaces() {
     let rig = Rig::echo();
     run(async {
         let mut client = rig.v1().await;
@@ -658,7 +658,7 @@ fn the_card_names_what_is_served() {
 }
 
 #[test]
-fn a_message_has_a_size() {
+fn grpc_message_over_body_bytes_max_is_refused() {
     let rig = Rig::limited(|limits| limits.body_bytes_max = 100_000);
     run(async {
         let mut client = rig.v1().await;
@@ -671,7 +671,7 @@ fn a_message_has_a_size() {
 }
 
 #[test]
-fn a_large_message_comes_and_goes_whole() {
+fn grpc_message_of_3_mb_round_trips() {
     let rig = Rig::echo();
     run(async {
         let mut client = rig.v1().await;
@@ -684,7 +684,7 @@ fn a_large_message_comes_and_goes_whole() {
 }
 
 #[test]
-fn large_messages_wait_for_their_turn() {
+fn large_grpc_message_waits_for_a_parse_slot() {
     let (agent, hear, go) = Holding::new();
     let limits = Limits { large_bodies_max: 1, ..Limits::default() };
     let server = Server::new().limits(limits).agent(Profile::new("a", "b"), agent).workers(2);
@@ -725,7 +725,7 @@ fn large_messages_wait_for_their_turn() {
 }
 
 #[test]
-fn health_is_told_and_watched() {
+fn health_check_and_watch_report_the_serving_status() {
     use crate::grpc_client::health::{
         HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
     };
@@ -813,7 +813,7 @@ fn service_streams_peer_max() {
 }
 
 #[test]
-fn streams_end_with_the_server_and_say_so() {
+fn shutdown_ends_grpc_streams_with_unavailable() {
     let rig = Rig::limited(|limits| limits.drain_ms = 300);
     run(async {
         let mut client = rig.v1().await;
@@ -828,7 +828,7 @@ fn streams_end_with_the_server_and_say_so() {
 }
 
 #[test]
-fn waiting_calls_end_with_the_server_or_their_task() {
+fn shutdown_ends_waiting_grpc_calls_with_unavailable() {
     let rig = Rig::limited(|limits| limits.drain_ms = 300);
     run(async {
         let (mut new, mut old, mut other) = (rig.v1().await, rig.v03().await, rig.v1().await);
@@ -917,7 +917,7 @@ reflects!(reflection_describes_every_service, reflection);
 reflects!(reflection_speaks_its_older_version, reflection_alpha);
 
 #[test]
-fn a_client_that_leaves_does_not_stop_its_task() {
+fn client_disconnect_does_not_stop_its_task() {
     let rig = Rig::echo();
     run(async {
         let mut client = rig.v1().await;
@@ -939,7 +939,7 @@ fn a_client_that_leaves_does_not_stop_its_task() {
 }
 
 #[test]
-fn cards_of_both_generations_say_what_the_profile_says() {
+fn cards_of_both_generations_contain_the_profile_fields() {
     let rig = Rig::with(|setup| {
         let (profile, _) = &mut setup.agents[0];
         let [organization, url] = ["O", "https://o/"].map(str::to_owned);
@@ -992,7 +992,7 @@ impl Agent for Shown {
 }
 
 #[test]
-fn an_agent_is_shown_the_metadata_that_its_profile_names() {
+fn agent_receives_only_the_metadata_in_its_profile() {
     let rig = Rig::with(|setup| {
         let fields = ["Traceparent", "x-shop"].map(str::to_owned).to_vec();
         let profile = Profile { fields, ..Profile::new("shown", "Says what it is shown.") };
@@ -1016,7 +1016,7 @@ fn an_agent_is_shown_the_metadata_that_its_profile_names() {
 }
 
 #[test]
-fn activated_extensions_are_named_in_the_metadata() {
+fn activated_extensions_are_returned_in_grpc_metadata() {
     let rig = Rig::with(|setup| {
         let uri = "urn:x".to_owned();
         let (profile, _) = &mut setup.agents[0];
@@ -1107,7 +1107,7 @@ fn the_card_has_security_schemes_and_signatures() {
 }
 
 #[test]
-fn the_card_shows_each_caller_what_its_scopes_are_enough_for() {
+fn card_shows_only_skills_that_the_caller_may_use() {
     let rig = Rig::with(|setup| {
         setup.authenticator = Some(Arc::new(ByName::default()));
         let skills = &mut setup.agents[0].0.skills;

@@ -68,7 +68,7 @@ fn own_address() -> Option<IpAddr> {
 }
 
 #[test]
-fn a_page_of_another_host_reaches_nothing_on_loopback() {
+fn loopback_listener_refuses_requests_for_a_foreign_host() {
     let server = Binary::start_at("127.0.0.1:0", &[]);
     let host = format!("evil.example:{}", server.addr().port());
     let params = V1.params(say("hi"));
@@ -108,7 +108,7 @@ fn a_page_of_another_host_reaches_nothing_on_loopback() {
 }
 
 #[test]
-fn a_loopback_listener_answers_to_its_names_with_any_port() {
+fn loopback_listener_accepts_local_host_names_at_any_port() {
     let server = Binary::start_at("127.0.0.1:0", &[]);
     let own = server.addr().to_string();
     let ours = ["localhost", "LocalHost.:9", "a.localhost:80", "127.9.9.9:1", "[::1]:3000", &own];
@@ -131,7 +131,7 @@ fn a_loopback_listener_answers_to_its_names_with_any_port() {
 }
 
 #[test]
-fn a_loopback_listener_of_ipv6_answers_to_the_same_names() {
+fn ipv6_loopback_listener_accepts_the_same_host_names() {
     if TcpListener::bind("[::1]:0").is_err() {
         return;
     }
@@ -142,7 +142,7 @@ fn a_loopback_listener_of_ipv6_answers_to_the_same_names() {
 }
 
 #[test]
-fn a_host_is_let_in_by_its_flag() {
+fn allow_host_flag_accepts_the_named_host() {
     let server =
         Binary::start_at("127.0.0.1:0", &["--allow-host", "A.example", "--allow-host=::2"]);
     assert_hosts(server.addr(), 200, &["a.example", "a.EXAMPLE.:8443", "[0::2]:1", "localhost"]);
@@ -156,7 +156,7 @@ fn a_host_is_let_in_by_its_flag() {
 }
 
 #[test]
-fn a_listener_for_other_machines_checks_hosts_once_one_is_named() {
+fn public_listener_checks_hosts_if_a_host_is_configured() {
     let start =
         |flags: &[&str]| Binary::start_at("0.0.0.0:0", &[&["--allow-anonymous"], flags].concat());
     let hosts = ["localhost", "mesh.example:8443", "MESH.example"];
@@ -172,7 +172,7 @@ fn a_listener_for_other_machines_checks_hosts_once_one_is_named() {
 }
 
 #[test]
-fn the_address_at_which_a_call_comes_in_is_a_host() {
+fn local_address_of_the_connection_is_an_accepted_host() {
     let Some(own) = own_address() else { return };
     let flags = ["--allow-anonymous", "--allow-host", "a.example"];
     let everywhere = Binary::start_at("0.0.0.0:0", &flags);
@@ -190,7 +190,7 @@ fn the_address_at_which_a_call_comes_in_is_a_host() {
 }
 
 #[test]
-fn a_forwarded_host_is_checked_beside_the_host() {
+fn trusted_forwarded_host_and_host_are_both_checked() {
     let flags = ["--trust-forwarded", "--allow-host", "mesh.example"];
     let trusting = Binary::start_at("127.0.0.1:0", &flags);
     let untold = Binary::start_at("127.0.0.1:0", &[]);
@@ -218,7 +218,7 @@ fn a_forwarded_host_is_checked_beside_the_host() {
 }
 
 #[test]
-fn user_information_is_refused() {
+fn user_information_in_target_or_host_is_refused() {
     let server = Binary::start_at("127.0.0.1:0", &["--allow-host", "*"]);
     for target in ["http://u:p@localhost/", "http://u@localhost/", "http://@localhost/"] {
         let mut tcp = server.connect();
@@ -229,7 +229,7 @@ fn user_information_is_refused() {
 }
 
 #[test]
-fn an_engine_without_sockets_checks_hosts_as_it_is_told() {
+fn engine_checks_hosts_by_peer_and_setup() {
     let status = |lab: &mut Lab, peer: Peer<'static>, host: &str| {
         let client = lab.open_to(peer);
         lab.write(client, &card(&format!("Host: {host}\r\n")));

@@ -114,7 +114,7 @@ async fn assert_serves(rig: &Rig) {
 }
 
 #[test]
-fn a_wrong_key_of_a_failing_peer_ends_its_connection() {
+fn wrong_key_over_the_failure_limit_closes_the_connection() {
     let server = Server::new().agent(Echo::profile(), Echo).allow_host("*").workers(1);
     let server = server.authenticator(Arc::<ByName>::default()).listen("127.0.0.1:0");
     let running = server.start().unwrap();
@@ -144,7 +144,7 @@ fn a_wrong_key_of_a_failing_peer_ends_its_connection() {
 }
 
 #[test]
-fn json_rpc_and_cards_are_served_as_over_http1() {
+fn json_rpc_and_cards_are_served_over_http2() {
     let rig = Rig::echo();
     run(async {
         let mut client = connect(rig.0.addrs()[0]).await;
@@ -190,7 +190,7 @@ fn json_rpc_and_cards_are_served_as_over_http1() {
 }
 
 #[test]
-fn streams_of_events_flow_over_http2() {
+fn event_streams_are_served_over_http2() {
     let rig = Rig::limited(|limits| limits.sse_keep_alive_ms = 100);
     run(async {
         let mut client = connect(rig.0.addrs()[0]).await;
@@ -218,7 +218,7 @@ fn streams_of_events_flow_over_http2() {
 }
 
 #[test]
-fn bodies_without_a_length_and_bodies_that_are_too_long() {
+fn body_without_length_is_read_and_long_body_refused() {
     let rig = Rig::limited(|limits| limits.body_bytes_max = 50_000);
     run(async {
         let mut client = connect(rig.0.addrs()[0]).await;
@@ -246,7 +246,7 @@ fn bodies_without_a_length_and_bodies_that_are_too_long() {
 }
 
 #[test]
-fn an_early_answer_waits_for_the_rest_of_the_body() {
+fn early_answer_does_not_reset_the_stream_at_once() {
     let rig = Rig::with(|setup| setup.authenticator = Some(Arc::new(ByName::default())));
     run(async {
         let stream = tokio::net::TcpStream::connect(rig.0.addrs()[0]).await.unwrap();
@@ -319,7 +319,7 @@ fn curl_reads_every_early_answer() {
 }
 
 #[test]
-fn bodies_of_evo_ai_have_a_limit_of_their_own() {
+fn evo_ai_body_bytes_max_applies_only_to_evo_ai_paths() {
     let rig = Rig::limited(|limits| {
         (limits.body_bytes_max, limits.evo_ai_body_bytes_max) = (50_000, 90_000);
     });
@@ -351,7 +351,7 @@ fn bodies_of_evo_ai_have_a_limit_of_their_own() {
 }
 
 #[test]
-fn a_deadline_lets_the_call_go() {
+fn grpc_timeout_ends_the_call_with_deadline_exceeded() {
     let rig = Rig::echo();
     run(async {
         let mut client = connect(rig.0.addrs()[0]).await;
@@ -372,7 +372,7 @@ fn a_deadline_lets_the_call_go() {
 }
 
 #[test]
-fn calls_that_are_not_as_grpc_wants_them() {
+fn malformed_grpc_calls_return_their_grpc_status() {
     let rig = Rig::echo();
     run(async {
         let mut client = connect(rig.0.addrs()[0]).await;
@@ -514,7 +514,7 @@ fn a_foreign_host_is_refused_over_every_binding() {
 }
 
 #[test]
-fn the_preface_may_come_in_pieces() {
+fn http2_preface_may_arrive_in_pieces() {
     let rig = Rig::echo();
     let pieces: Vec<&[u8]> = PREFACE.chunks(1).chain([SETTINGS]).collect();
     let (kinds, _) = frames(&raw(&rig, &pieces));
@@ -522,7 +522,7 @@ fn the_preface_may_come_in_pieces() {
 }
 
 #[test]
-fn an_invalid_preface_is_not_http2() {
+fn invalid_preface_is_answered_in_http1() {
     let rig = Rig::echo();
     for bytes in [
         &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\rX"[..],
@@ -543,7 +543,7 @@ fn an_invalid_preface_is_not_http2() {
 }
 
 #[test]
-fn connections_that_break_the_protocol_end_alone() {
+fn protocol_error_closes_only_its_connection() {
     let rig = Rig::echo();
     for (what, bytes) in [
         ("a frame of 1 MiB", frame(0, 0, 1, &[0; 1 << 20])),
@@ -584,7 +584,7 @@ fn http2_resets_max() {
 
 /// Frames that were in flight to a refused call are not an error of the peer.
 #[test]
-fn refused_calls_are_not_counted_as_mistakes() {
+fn refused_calls_do_not_count_toward_http2_resets_max() {
     let rig = Rig::limited(|limits| limits.http2_resets_max = 5);
     let calls = 100_u32;
     // POST to another host, followed by a body.
@@ -654,7 +654,7 @@ fn read_to(stream: &mut TcpStream, kind: u8) {
 
 /// h2 ignores frames for a call that we have reset, for as long as it remembers the call.
 #[test]
-fn frames_of_a_call_that_was_refused_are_no_use() {
+fn frame_flood_for_a_refused_call_closes_the_connection() {
     const RST_STREAM: u8 = 3;
     let rig = Rig::limited(|limits| limits.http2_control_frames_max = 50);
     // POST to another host; the server does not wait for the body.
@@ -676,7 +676,7 @@ fn frames_of_a_call_that_was_refused_are_no_use() {
 
 /// RFC 9113 §8.3.1: one `Host` may stand for `:authority`.
 #[test]
-fn a_request_names_one_host() {
+fn http2_request_with_two_hosts_is_refused() {
     let rig = Rig::echo();
     for (media, path, body) in [
         ("application/json", "/", rpc("ListTasks", &json!({}))),
@@ -712,7 +712,7 @@ fn a_request_names_one_host() {
 }
 
 #[test]
-fn acknowledging_what_was_sent_is_no_flood() {
+fn window_updates_for_sent_data_are_not_a_flood() {
     let rig = Rig::limited(|limits| limits.http2_control_frames_max = 5);
     run(async {
         let mut client = connect(rig.0.addrs()[0]).await;
@@ -781,7 +781,7 @@ fn call_of(fields: &[(&str, &str)]) -> Vec<u8> {
 }
 
 #[test]
-fn bytes_of_waiting_calls_are_counted() {
+fn incomplete_calls_over_buffers_bytes_max_are_reset() {
     let grpc = [(":path", SEND), ("content-type", "application/grpc")];
     let long = "x".repeat(10_000);
     let asks = [&grpc[..], &[("a2a-extensions", &*long)]].concat();
@@ -803,7 +803,7 @@ fn bytes_of_waiting_calls_are_counted() {
 }
 
 #[test]
-fn a_preface_that_is_none_ends_the_connection() {
+fn non_http2_preface_returns_400_and_closes() {
     let rig = Rig::echo();
     // RFC 9113 §3.4: the server may just close; here it treats the bytes as malformed HTTP/1.1.
     let answer = raw_open(&rig, &[b"INVALID CONNECTION PREFACE\r\n\r\n"]);
@@ -811,7 +811,7 @@ fn a_preface_that_is_none_ends_the_connection() {
 }
 
 #[test]
-fn questions_may_come_while_an_answer_is_not_taken() {
+fn reflection_requests_are_read_while_answers_are_unread() {
     use crate::grpc_client::reflection::{
         ServerReflectionRequest, server_reflection_request::MessageRequest::ListServices,
     };
@@ -908,7 +908,7 @@ fn http2_streams_max() {
 }
 
 #[test]
-fn a_body_that_does_not_move_is_not_waited_for() {
+fn stalled_http2_body_times_out() {
     let rig = Rig::limited(|limits| limits.body_idle_ms = 200);
     run(async {
         let mut client = connect(rig.0.addrs()[0]).await;
@@ -925,7 +925,7 @@ fn a_body_that_does_not_move_is_not_waited_for() {
 
 /// The first `content-type` decides, both when the body is buffered and when it is read.
 #[test]
-fn a_body_of_two_types_is_handled_when_all_of_it_is_there() {
+fn first_content_type_decides_how_a_body_is_read() {
     let rig = Rig::echo();
     run(async {
         let mut client = connect(rig.0.addrs()[0]).await;
@@ -953,7 +953,7 @@ fn a_body_of_two_types_is_handled_when_all_of_it_is_there() {
 }
 
 #[test]
-fn a_client_that_ends_its_side_hears_the_answers_that_are_ready() {
+fn half_closed_http2_client_gets_its_answers() {
     let rig = Rig::echo();
     let head = call_of(&[(":path", SEND), ("content-type", "application/grpc")]);
     for calls in [1, 5, 50] {
@@ -996,7 +996,7 @@ fn a_call_that_crosses_an_idle_goaway_is_answered() {
 }
 
 #[test]
-fn a_connection_that_is_idle_or_silent_is_ended() {
+fn idle_or_silent_http2_connection_is_closed() {
     let rig = Rig::limited(|limits| {
         limits.keep_alive_idle_ms = 200;
         limits.sse_keep_alive_ms = 200;
@@ -1040,7 +1040,7 @@ fn raw_open(rig: &Rig, pieces: &[&[u8]]) -> Vec<u8> {
 }
 
 #[test]
-fn the_connection_that_holds_most_is_reset() {
+fn connection_with_most_unread_output_is_reset() {
     let rig = Rig::limited(|limits| {
         limits.buffers_bytes_max = 16_000_000;
         // Otherwise its calls would wait for each other.
@@ -1098,7 +1098,7 @@ impl Busy {
 }
 
 #[test]
-fn those_that_move_outlive_readers_that_never_read() {
+fn stalled_readers_are_reset_before_active_connections() {
     let rig = Rig::limited(|limits| {
         limits.buffers_bytes_max = 16_000_000;
         limits.connections_max = 1_000;
@@ -1169,7 +1169,7 @@ async fn tasks(client: &mut SendRequest<Bytes>) -> Value {
 }
 
 #[test]
-fn calls_wait_while_their_connection_does_not_take_its_answers() {
+fn calls_wait_while_their_connection_has_unread_answers() {
     let rig = Rig::limited(wait_behind_80_kb);
     let words = "x".repeat(50_000);
     let calls = [
@@ -1203,7 +1203,7 @@ fn calls_wait_while_their_connection_does_not_take_its_answers() {
 }
 
 #[test]
-fn a_call_behind_answers_that_trickle_is_refused() {
+fn call_waiting_for_slowly_read_answers_is_refused() {
     let rig = Rig::limited(|limits| {
         wait_behind_80_kb(limits);
         (limits.write_stall_ms, limits.write_progress_bytes_min) = (1_000, 1);
@@ -1256,7 +1256,7 @@ fn a_call_behind_answers_that_trickle_is_refused() {
 
 /// A call that waits for its task needs no slot for it.
 #[test]
-fn a_started_call_is_answered_next_to_unread_answers() {
+fn started_call_is_answered_despite_unread_answers() {
     let rig = Rig::limited(|limits| {
         wait_behind_80_kb(limits);
         limits.drain_ms = 300;
@@ -1303,7 +1303,7 @@ fn unread_streams_delay_no_call() {
 }
 
 #[test]
-fn a_reader_that_stops_is_given_up() {
+fn stalled_http2_stream_reader_is_reset() {
     let rig = Rig::limited(|limits| limits.write_stall_ms = 300);
     let began = Instant::now();
     run(async {
@@ -1328,7 +1328,7 @@ fn a_reader_that_stops_is_given_up() {
 }
 
 #[test]
-fn a_reader_that_trickles_is_given_up() {
+fn slow_http2_stream_reader_is_reset() {
     let rig = Rig::limited(|limits| limits.write_stall_ms = 300);
     let mut stream = TcpStream::connect(rig.0.addrs()[0]).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
@@ -1352,7 +1352,7 @@ fn a_reader_that_trickles_is_given_up() {
 }
 
 #[test]
-fn a_draining_server_ends_its_connections() {
+fn drain_answers_running_call_and_closes_the_connection() {
     let rig = Rig::echo();
     run(async {
         let mut client = connect(rig.0.addrs()[0]).await;
@@ -1372,7 +1372,7 @@ fn a_draining_server_ends_its_connections() {
 
 /// Their bodies have twice the bytes of the connection's window.
 #[test]
-fn calls_that_wait_leave_the_window_open_to_others() {
+fn waiting_calls_do_not_exhaust_the_connection_window() {
     let rig = Rig::limited(|limits| limits.drain_ms = 300);
     run(async {
         let mut client = connect(rig.0.addrs()[0]).await;
@@ -1394,7 +1394,7 @@ fn calls_that_wait_leave_the_window_open_to_others() {
 
 /// JSON-RPC and HTTP+JSON; the calls of gRPC are in `tests/server/grpc.rs`.
 #[test]
-fn calls_that_wait_are_answered_at_the_end_of_the_server() {
+fn shutdown_answers_waiting_http2_calls_with_503() {
     let rig = Rig::limited(|limits| limits.drain_ms = 300);
     run(async {
         let mut client = connect(rig.0.addrs()[0]).await;
@@ -1427,7 +1427,7 @@ fn calls_that_wait_are_answered_at_the_end_of_the_server() {
 }
 
 #[test]
-fn a_page_of_another_origin_reads_every_answer_over_http2() {
+fn http2_answers_have_cors_fields_for_allowed_origins() {
     const APP: &str = "https://app.example";
     let origins = vec!["https://b".to_owned(), APP.to_owned()];
     let rig = Rig::with(|setup| setup.cors.origins = origins);

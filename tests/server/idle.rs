@@ -53,7 +53,7 @@ fn ask(server: &Binary, path: &str, method: &str, params: &Value) -> Value {
 }
 
 #[test]
-fn idle_tasks_fail_by_limits_and_by_an_agents_own_times() {
+fn idle_task_fails_by_server_limit_or_agent_ttl() {
     let folder = Folder::new();
     let config = folder.0.join("peregrine.toml");
     let server = Binary::start(&["--config", config.to_str().unwrap()]);

@@ -242,7 +242,7 @@ fn base64url(text: &str) -> String {
 
 /// None of these answers has keys; the next answer that has some is accepted.
 #[test]
-fn an_issuer_that_is_wrong_is_asked_again_until_it_is_not() {
+fn invalid_key_answer_is_retried_until_keys_arrive() {
     let huge = ok(&format!("{KEYS}{}", " ".repeat(256 * 1024)));
     let endless =
         format!("HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n{}", " ".repeat(1 << 20));
@@ -296,7 +296,7 @@ fn redirect(to: &str) -> Vec<u8> {
 /// One issuer accepts no connection, one stops in its answer: the client gives up both within five
 /// seconds.
 #[test]
-fn an_issuer_that_is_dead_or_slow_is_given_up() {
+fn dead_or_slow_issuer_gives_auth_unavailable() {
     let dead = Issuer::start();
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let test = Test::of(dead.callers_at(KeyLocation::Jwks(format!("http://{gone}/")), ISSUER));
@@ -311,7 +311,7 @@ fn an_issuer_that_is_dead_or_slow_is_given_up() {
 }
 
 #[test]
-fn metadata_leads_to_the_keys() {
+fn openid_metadata_locates_the_keys() {
     let issuer = Issuer::start();
     let url = format!("http://{}", issuer.addr);
     // One server has both the discovery document and the keys.
@@ -331,7 +331,7 @@ fn metadata_leads_to_the_keys() {
 
 /// A server that fetches keys ends as any other does.
 #[test]
-fn a_key_fetch_ends_with_its_server() {
+fn shutdown_ends_running_key_fetch() {
     let issuer = Issuer::start();
     issuer.has(KEYS);
     let callers = issuer.callers();

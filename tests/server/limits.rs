@@ -30,7 +30,7 @@ fn assert_lasted(began: Instant, limit_ms: u64) {
 /// The memory of a large document goes back to the system when no request follows.
 #[test]
 #[cfg(target_os = "linux")]
-fn memory_of_a_large_body_is_given_back() {
+fn memory_of_a_large_body_is_released() {
     let server = Binary::limited(&[]);
     let resident = || -> u64 {
         let line = server.status("VmRSS").unwrap();
@@ -372,7 +372,7 @@ fn the_connection_with_the_largest_buffers_is_cut_first() {
 }
 
 #[test]
-fn pages_are_smaller_the_more_answers_wait() {
+fn list_pages_shrink_while_answers_are_unread() {
     let server = Binary::start_plain(&["--workers", "1", "--limit", "buffers_bytes_max=8388608"]);
     let mut observer = server.connect();
     for _ in 0..100 {
@@ -400,7 +400,7 @@ fn pages_are_smaller_the_more_answers_wait() {
 }
 
 #[test]
-fn batches_that_wait_count_as_buffers() {
+fn waiting_batch_counts_toward_buffers_bytes_max() {
     let server = Binary::limited(&["buffers_bytes_max=30000"]);
     let call = |at: usize| {
         let params = V1.params(say("hold:60000:1"));
@@ -416,7 +416,7 @@ fn batches_that_wait_count_as_buffers() {
 }
 
 #[test]
-fn messages_on_their_way_count_as_buffers() {
+fn incomplete_websocket_message_counts_toward_buffers() {
     let server = Binary::limited(&["buffers_bytes_max=300000"]);
     let mut peer = server.connect();
     peer.write(&upgrade("/", ""));

@@ -50,7 +50,7 @@ fn assert_served(addr: SocketAddr) {
 }
 
 #[test]
-fn a_bound_socket_is_served_with_its_earlier_connections() {
+fn bound_socket_serves_connections_made_before_start() {
     for workers in [1, 3] {
         let (socket, addr) = bound();
         let mut early = Tcp::to(addr);
@@ -100,7 +100,7 @@ fn workers_share_one_socket() {
 }
 
 #[test]
-fn each_of_several_sockets_of_an_address_is_accepted_from() {
+fn each_socket_on_a_shared_address_is_served() {
     for workers in [1, 2, 3] {
         let (first, addr) = reusable(0);
         let (second, _) = reusable(addr.port());
@@ -113,7 +113,7 @@ fn each_of_several_sockets_of_an_address_is_accepted_from() {
 }
 
 #[test]
-fn a_socket_stands_beside_addresses() {
+fn bound_socket_and_listen_address_are_both_served() {
     let (socket, addr) = bound();
     let running = server().listener(socket).listen("127.0.0.1:0").workers(2).start().unwrap();
     assert_eq!((running.addrs().len(), running.addrs()[1]), (2, addr));
@@ -121,7 +121,7 @@ fn a_socket_stands_beside_addresses() {
 }
 
 #[test]
-fn a_socket_that_other_machines_reach_needs_a_word() {
+fn public_bound_socket_needs_allow_anonymous() {
     let socket = || TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
     let refused = server().workers(1).listener(socket()).start();
     assert!(matches!(refused.err(), Some(ServerError::Public(_))));

@@ -36,7 +36,7 @@ fn end(mut server: Binary) {
 }
 
 #[test]
-fn a_call_has_a_line_that_says_what_became_of_it() {
+fn access_log_line_records_call_and_outcome() {
     let (path, stderr) = file("access");
     let server = Binary::start_with(&["--access-log"], stderr);
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -110,7 +110,7 @@ fn access_lines(name: &str, text: &str, ask: impl FnOnce(&Binary)) -> Vec<Value>
 
 #[cfg(feature = "auth")]
 #[test]
-fn a_refused_request_has_a_line_whatever_the_sample() {
+fn refused_requests_are_logged_despite_sampling() {
     let key = [("A2A-Version", "1.0"), ("X-API-Key", KEY)];
     let wrong = [("A2A-Version", "1.0"), ("X-API-Key", "hush-hush")];
     let list = rpc("ListTasks", &Value::Null);
@@ -152,7 +152,7 @@ fn a_refused_request_has_a_line_whatever_the_sample() {
 
 #[cfg(feature = "auth")]
 #[test]
-fn the_peer_of_a_refused_request_is_what_trusted_proxies_say() {
+fn refused_request_log_shows_forwarded_client_address() {
     if Command::new("curl").arg("--version").output().is_err() {
         return;
     }
@@ -190,7 +190,7 @@ fn the_peer_of_a_refused_request_is_what_trusted_proxies_say() {
 
 #[cfg(feature = "auth")]
 #[test]
-fn refused_requests_have_a_hundred_lines_a_second() {
+fn refused_requests_are_logged_or_counted_as_unlogged() {
     let text = callers("access = 1");
     let said = access_lines("flood", &text, |server| {
         for _ in 0..3 {
@@ -210,7 +210,7 @@ fn refused_requests_have_a_hundred_lines_a_second() {
 
 #[cfg(feature = "auth")]
 #[test]
-fn lines_show_hashes_under_the_operators_key_or_names() {
+fn log_lines_show_principal_name_or_keyed_hash() {
     let key = [("A2A-Version", "1.0"), ("X-API-Key", KEY)];
     let list = post("/", &key, &rpc("ListTasks", &Value::Null));
     let shown = |name: &str, logs: &str| {
@@ -235,7 +235,7 @@ fn lines_show_hashes_under_the_operators_key_or_names() {
 
 #[cfg(feature = "auth")]
 #[test]
-fn an_address_that_is_slowed_has_one_line() {
+fn slowed_address_is_logged_once() {
     let (path, stderr) = file("slowed");
     let config = config("slowed", &callers(""));
     let server = Binary::start_with(&["--config", config.to_str().unwrap()], stderr);
@@ -257,7 +257,7 @@ fn an_address_that_is_slowed_has_one_line() {
 
 #[cfg(feature = "auth")]
 #[test]
-fn changes_by_an_operator_are_logged() {
+fn operator_changes_are_logged_and_reads_are_not() {
     let (path, stderr) = file("operator");
     let config = config("operator", &callers(""));
     let flags = ["--config", config.to_str().unwrap(), "--admin", "127.0.0.1:0"];
@@ -287,7 +287,7 @@ fn changes_by_an_operator_are_logged() {
 }
 
 #[test]
-fn unknown_filters_of_tasks_are_named_once() {
+fn unknown_task_list_filters_are_logged_once() {
     let (path, stderr) = file("filters");
     let server = Binary::start_with(&[], stderr);
     let mut tcp = server.connect();
@@ -330,7 +330,7 @@ fn access_log_is_off_by_default_and_samples_one_in_n() {
 }
 
 #[test]
-fn a_limit_that_is_hit_is_said_once_a_second() {
+fn log_lines_for_a_reached_limit_are_rate_limited() {
     let (path, stderr) = file("limit");
     let server = Binary::start_with(&["--limit", "streams_max=1"], stderr);
     let stream = |text| {

@@ -96,7 +96,7 @@ fn settled(watched: &Watched, all: &mut [Tcp]) -> u64 {
 
 /// gRPC calls with heads of nearly a hundred fields and no message.
 #[test]
-fn http2_calls_without_a_message() {
+fn http2_calls_without_message_stay_within_memory_bound() {
     let streams = 1_500;
     let watched =
         Watched::new(&["http2_connections_max=2", &format!("http2_streams_max={streams}")]);
@@ -123,7 +123,7 @@ fn http2_calls_without_a_message() {
 
 /// The frames that they sent before the GOAWAY are not retained.
 #[test]
-fn http2_connections_that_are_refused() {
+fn refused_http2_connections_stay_within_memory_bound() {
     let (refused, rest) = (400, frame(0xfe, 0, 0, &[0; 16_000]).repeat(4));
     let watched = Watched::new(&["http2_connections_max=1", "linger_ms=5000"]);
     let mut all = vec![watched.server.connect()];
@@ -149,7 +149,7 @@ fn http2_connections_that_are_refused() {
 
 /// Each entry of the HPACK table keeps its receive buffer alive.
 #[test]
-fn http2_tables_of_fields() {
+fn hpack_tables_stay_within_memory_bound() {
     let watched = Watched::new(&["http2_connections_max=8", "http2_streams_max=8"]);
     let mut all: Vec<Tcp> = (0..8).map(|_| watched.server.connect()).collect();
     all.iter_mut().for_each(|tcp| tcp.write(PREFACE));
@@ -176,7 +176,7 @@ fn http2_tables_of_fields() {
 
 /// Heads without their last frame.
 #[test]
-fn http2_heads_that_do_not_end() {
+fn unfinished_http2_heads_stay_within_memory_bound() {
     let watched = Watched::new(&["http2_connections_max=8", "http2_streams_max=1"]);
     let mut block = call(b"/lf.a2a.v1.A2AService/SendMessage", b"application/grpc");
     for n in 0..400 {
@@ -219,7 +219,7 @@ fn is_let_go_on(tcp: &mut Tcp) -> bool {
 
 /// First pieces of messages over HTTP/2, which would together be ten times the limit.
 #[test]
-fn partial_requests_over_http2() {
+fn partial_http2_requests_stay_within_memory_bound() {
     let watched = Watched::new(&[
         "http2_connections_max=4",
         "http2_streams_max=400",
@@ -269,7 +269,7 @@ fn send_all(server: &Binary, count: usize, words: &str) {
 }
 
 #[test]
-fn store_of_large_tasks() {
+fn store_of_large_tasks_stays_within_memory_bound() {
     let mut watched = Watched::new(&["store_bytes_max=16_000_000"]);
     send_all(&watched.server, 10, "warm");
     watched.begin();
@@ -281,7 +281,7 @@ fn store_of_large_tasks() {
 }
 
 #[test]
-fn store_of_many_tasks() {
+fn store_of_many_tasks_stays_within_memory_bound() {
     let mut watched = Watched::new(&["tasks_max=10_000", "store_bytes_max=8_000_000"]);
     send_all(&watched.server, 10, "warm");
     watched.begin();
@@ -292,7 +292,7 @@ fn store_of_many_tasks() {
 /// Some tasks keep running while tasks stored with them are evicted; the next tasks are larger, so
 /// none fits into the freed memory.
 #[test]
-fn store_of_tasks_of_which_some_run_on() {
+fn store_with_running_tasks_stays_within_memory_bound() {
     let mut watched = Watched::new(&["tasks_max=2_000", "store_bytes_max=6_000_000"]);
     send_all(&watched.server, 10, "warm");
     watched.begin();
@@ -320,7 +320,7 @@ fn store_of_tasks_of_which_some_run_on() {
 }
 
 #[test]
-fn partial_requests_over_http1() {
+fn partial_http1_requests_stay_within_memory_bound() {
     let watched = Watched::new(&["buffers_bytes_max=8_000_000"]);
     let body = vec![b' '; 1_000_000];
     let mut head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000001\r\n".to_vec();
@@ -340,7 +340,7 @@ fn partial_requests_over_http1() {
 }
 
 #[test]
-fn a_body_of_nothing_but_tokens() {
+fn body_of_many_json_tokens_stays_within_memory_bound() {
     let watched = Watched::new(&[
         "body_bytes_max=2_000_000",
         "ws_message_bytes_max=2_000_000",
@@ -356,7 +356,7 @@ fn a_body_of_nothing_but_tokens() {
 }
 
 #[test]
-fn connections_that_are_idle() {
+fn idle_connections_stay_within_memory_bound() {
     let watched = Watched::new(&["connections_max=400"]);
     let mut all: Vec<Tcp> = (0..400).map(|_| watched.server.connect()).collect();
     for tcp in &mut all {
@@ -370,7 +370,7 @@ fn connections_that_are_idle() {
 /// Handshakes with a first message of the maximum length that lacks its end.
 #[cfg(feature = "tls")]
 #[test]
-fn tls_handshakes_that_do_not_end() {
+fn unfinished_tls_handshakes_stay_within_memory_bound() {
     let issued = crate::certificates::Authority::new("memory").server("server");
     let (cert, key) = (issued.cert_file.to_str().unwrap(), issued.key_file.to_str().unwrap());
     let limit = ["--limit", "connections_max=200"];
@@ -397,7 +397,7 @@ fn tls_handshakes_that_do_not_end() {
 
 /// A page of large tasks that its client does not read.
 #[test]
-fn an_unread_answer() {
+fn unread_answer_stays_within_memory_bound() {
     let mut watched = Watched::new(&["answer_bytes_max=4_000_000", "task_bytes_max=4_000_000"]);
     send_all(&watched.server, 60, &"x".repeat(60_000));
     watched.begin();
@@ -411,7 +411,7 @@ fn an_unread_answer() {
 
 /// One WebSocket message of the maximum length.
 #[test]
-fn a_message_of_a_websocket() {
+fn largest_websocket_message_stays_within_memory_bound() {
     let watched = Watched::new(&["answer_bytes_max=1_000_000"]);
     let mut tcp = watched.server.connect();
     tcp.write(&ws::upgrade("/", ""));
@@ -425,7 +425,7 @@ fn a_message_of_a_websocket() {
 
 /// Streams of events over HTTP/2 that wait for their next event.
 #[test]
-fn http2_streams_that_wait() {
+fn waiting_http2_streams_stay_within_memory_bound() {
     let watched = Watched::new(&[
         "http2_connections_max=2",
         "http2_streams_max=500",
@@ -450,7 +450,7 @@ fn http2_streams_that_wait() {
 
 /// Calls that wait behind a message, each with many trailers in a frame of its own.
 #[test]
-fn http2_trailers_of_calls_that_wait() {
+fn trailers_of_http2_calls_stay_within_memory_bound() {
     let streams = 500;
     let watched =
         Watched::new(&["http2_connections_max=2", &format!("http2_streams_max={streams}")]);
@@ -477,7 +477,7 @@ fn http2_trailers_of_calls_that_wait() {
 }
 
 #[test]
-fn a_budget_of_memory_is_divided() {
+fn server_limits_fit_memory_budget_or_start_fails() {
     let server = |bytes: u64| {
         let server = Server::new().agent(Echo::profile(), Echo).workers(1).listen("127.0.0.1:0");
         server.memory(bytes).start()
@@ -522,7 +522,7 @@ fn holds(pid: u32, secret: &str) -> bool {
 }
 
 #[test]
-fn no_credential_outlives_its_request() {
+fn credentials_are_erased_from_memory_after_request() {
     // Far longer than the block of a hash function.
     let token = |name: &str| format!("{name}-{}", "0123456789abcdef".repeat(20));
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("secrets.toml");
@@ -571,7 +571,7 @@ fn no_credential_outlives_its_request() {
 /// each.
 #[cfg(feature = "auth")]
 #[test]
-fn cached_tokens_are_within_their_term() {
+fn cached_tokens_stay_within_memory_bound() {
     use callers::SECRET;
 
     let file = std::env::temp_dir().join(format!("peregrine-memory-{}.toml", std::process::id()));

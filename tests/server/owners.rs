@@ -61,7 +61,7 @@ impl Callers {
 }
 
 #[test]
-fn a_fourth_caller_displaces_the_one_used_least_recently() {
+fn new_owner_at_owners_max_evicts_longest_idle_owner() {
     let limits = Limits { owners_max: 3, push_configs_owner_max: 1, ..Limits::default() };
     let callers = Callers(with_push("127.0.0.1:0", limits, |server| {
         server.authenticator(Arc::<ByName>::default())

@@ -55,7 +55,7 @@ fn metrics(server: &Binary) -> String {
 }
 
 #[test]
-fn calls_of_every_binding_are_counted_to_the_one() {
+fn metrics_count_each_call_of_every_binding_once() {
     let server = Binary::start(&["--workers", "2"]);
     let version = [("A2A-Version", "1.0")];
     for _ in 0..3 {
@@ -118,7 +118,7 @@ fn calls_of_every_binding_are_counted_to_the_one() {
 }
 
 #[test]
-fn a_request_through_a_proxy_is_not_local() {
+fn proxied_request_gets_no_metrics_or_readiness_details() {
     let server = Binary::start(&[]);
     for field in ["X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1", "Via: 1.1 proxy"] {
         let ask = |path: &str| {
@@ -157,7 +157,7 @@ fn pages_are_served_over_http_2() {
 }
 
 #[test]
-fn tenants_and_pages_stay_apart() {
+fn tenant_and_page_of_the_same_name_are_both_served() {
     let server = Binary::start(&[]);
     let body = V1.params(say("hi")).to_string();
     for name in ["healthz", "readyz", "metrics"] {
@@ -172,7 +172,7 @@ fn tenants_and_pages_stay_apart() {
 }
 
 #[test]
-fn the_admin_listener_has_the_pages_and_no_agent() {
+fn admin_listener_serves_pages_but_no_agent() {
     let server = Binary::start(&["--admin", "127.0.0.1:0"]);
     let admin = server.said("admin").strip_prefix("http://").unwrap().parse().unwrap();
     for path in ["/healthz", "/readyz", "/metrics"] {
@@ -196,7 +196,7 @@ fn the_admin_listener_has_the_pages_and_no_agent() {
 }
 
 #[test]
-fn an_admin_socket_is_private_and_removed_at_the_end() {
+fn admin_socket_is_private_and_removed_at_shutdown() {
     let path = std::env::temp_dir().join(format!("peregrine-admin-{}", id()));
     let flag = format!("unix:{}", path.display());
     for _ in 0..2 {
@@ -219,7 +219,7 @@ fn an_admin_socket_is_private_and_removed_at_the_end() {
 }
 
 #[test]
-fn a_server_that_drains_is_not_ready_and_says_so() {
+fn draining_server_reports_not_ready() {
     let mut server = Binary::start(&["--admin", "127.0.0.1:0"]);
     let admin = server.said("admin").strip_prefix("http://").unwrap().parse().unwrap();
     let mut busy = server.connect();

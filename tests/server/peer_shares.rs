@@ -61,7 +61,7 @@ fn of_four() -> Rig {
 }
 
 #[test]
-fn http2_slots_of_one_peer_go_to_newcomers() {
+fn new_peer_gets_http2_slot_of_peer_with_most() {
     let rig = rig(Limits { http2_connections_max: 4, ..Limits::default() }, |_| ());
     let addr = rig.0.addrs()[0];
     let mut held: Vec<Tcp> = (0..4).map(|_| from(2, addr)).collect();
@@ -93,7 +93,7 @@ fn http2_slots_of_one_peer_go_to_newcomers() {
 }
 
 #[test]
-fn half_prefaces_of_one_peer_go_to_newcomers() {
+fn new_peer_gets_slot_of_unfinished_http2_preface() {
     let rig = of_four();
     let mut held: Vec<Tcp> = (0..4).map(|_| from(2, rig.0.addrs()[0])).collect();
     held.iter_mut().for_each(|tcp| tcp.write(&BEGIN[..20]));
@@ -102,7 +102,7 @@ fn half_prefaces_of_one_peer_go_to_newcomers() {
 }
 
 #[test]
-fn half_heads_of_one_peer_go_to_newcomers() {
+fn new_peers_get_slots_of_unfinished_request_heads() {
     let rig = of_four();
     let mut held: Vec<Tcp> = (0..4).map(|_| from(2, rig.0.addrs()[0])).collect();
     held.iter_mut().for_each(|tcp| tcp.write(b"POST / HTTP/1.1\r\nHos"));
@@ -120,7 +120,7 @@ fn half_heads_of_one_peer_go_to_newcomers() {
 }
 
 #[test]
-fn below_the_limit_no_connection_ends() {
+fn no_connection_is_closed_up_to_connections_max() {
     let rig = of_four();
     let mut held: Vec<Tcp> = (0..3).map(|_| from(2, rig.0.addrs()[0])).collect();
     assert!(held.iter_mut().all(served));
@@ -129,7 +129,7 @@ fn below_the_limit_no_connection_ends() {
 }
 
 #[test]
-fn a_newcomer_of_the_largest_holder_is_refused() {
+fn peer_with_most_connections_is_refused_another() {
     let rig = of_four();
     let mut held: Vec<Tcp> = (0..4).map(|_| from(2, rig.0.addrs()[0])).collect();
     assert!(held.iter_mut().all(served));
@@ -139,7 +139,7 @@ fn a_newcomer_of_the_largest_holder_is_refused() {
 }
 
 #[test]
-fn idle_connections_end_before_those_in_use() {
+fn idle_connections_are_closed_before_active_ones() {
     let rig = of_four();
     let mut held: Vec<Tcp> = (0..4).map(|_| from(2, rig.0.addrs()[0])).collect();
     held[0].write(b"POST / HTTP/1.1\r\nHos");
@@ -152,7 +152,7 @@ fn idle_connections_end_before_those_in_use() {
 }
 
 #[test]
-fn clients_of_a_trusted_proxy_are_peers() {
+fn clients_of_trusted_proxy_count_as_separate_peers() {
     let trusted = "127.0.0.2".parse().unwrap();
     let limits = Limits { connections_max: 4, ..Limits::default() };
     let rig = rig(limits, |setup| setup.trusted_proxies = vec![trusted]);
@@ -177,7 +177,7 @@ fn clients_of_a_trusted_proxy_are_peers() {
 
 #[test]
 #[cfg(feature = "push")]
-fn anonymous_callers_share_half_of_the_room_for_webhooks() {
+fn anonymous_callers_share_half_of_push_bytes_max() {
     let rig = rig(Limits { push_bytes_max: 40_000, ..Limits::default() }, |setup| {
         setup.authenticator = Some(Arc::new(ByName::default()));
         setup.agents[0].0.anonymous = true;

@@ -68,7 +68,7 @@ pub fn ask(stream: &TcpStream, request: &[u8]) -> (String, Vec<u8>) {
 }
 
 #[test]
-fn help_and_version_answer() {
+fn help_and_version_flags_print_text_and_exit_0() {
     let help = "Usage: peregrine";
     let version = concat!("peregrine ", env!("CARGO_PKG_VERSION"), "\n");
     for (flag, said) in
@@ -86,7 +86,7 @@ fn help_and_version_answer() {
 }
 
 #[test]
-fn wrong_flags_are_one_line_and_exit_2() {
+fn invalid_flags_print_one_line_and_exit_2() {
     let script = std::env::temp_dir().join(format!("peregrine-{}.toml", std::process::id()));
     std::fs::write(&script, "[[rule]\nwhen = 3\n").unwrap();
     let bad_script = format!("script:{}", script.display());
@@ -120,7 +120,7 @@ fn wrong_flags_are_one_line_and_exit_2() {
 }
 
 #[test]
-fn a_taken_port_is_one_line_and_exit_1() {
+fn port_in_use_prints_one_line_and_exits_1() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = taken.local_addr().unwrap().to_string();
     for workers in ["1", "2"] {
@@ -139,7 +139,7 @@ fn a_taken_port_is_one_line_and_exit_1() {
 }
 
 #[test]
-fn the_printed_call_works_when_pasted() {
+fn banner_command_completes_a_task() {
     let script = std::env::temp_dir().join(format!("peregrine-try-{}.toml", std::process::id()));
     std::fs::write(&script, SCRIPT).unwrap();
     let scripted = format!("script:{}", script.display());
@@ -224,7 +224,7 @@ fn run_banner_call(server: &Binary) -> Option<serde_json::Value> {
 const KEY: &str = "a-key-of-thirty-two-letters-here";
 
 #[test]
-fn the_banners_call_works_as_printed() {
+fn banner_command_gets_a_result_with_auth_and_mounts() {
     let folder = std::env::temp_dir().join(format!("peregrine-banner-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let config = |name: &str, text: &str| {
@@ -259,7 +259,7 @@ fn the_banners_call_works_as_printed() {
 }
 
 #[test]
-fn the_first_signal_lets_running_calls_end() {
+fn first_signal_lets_running_calls_complete() {
     for (signal, workers) in [("-TERM", "1"), ("-INT", "2")] {
         let mut server = Binary::start_plain(&["--workers", workers]);
         let idle = connect(&server);
@@ -281,7 +281,7 @@ fn the_first_signal_lets_running_calls_end() {
 }
 
 #[test]
-fn a_drain_says_what_it_waits_for_and_what_it_cuts() {
+fn drain_timeout_logs_waiting_calls_and_lost_tasks() {
     let said = std::env::temp_dir().join(format!("peregrine-drain-{}", std::process::id()));
     let stderr = File::create(&said).unwrap();
     let mut server = Binary::start_with(&["--limit", "drain_ms=200"], stderr.into());
@@ -315,7 +315,7 @@ fn a_drain_says_what_it_waits_for_and_what_it_cuts() {
 }
 
 #[test]
-fn a_second_signal_ends_at_once() {
+fn second_signal_exits_immediately_with_1() {
     let mut server = Binary::start_plain(&["--workers", "2"]);
     let mut busy = connect(&server);
     busy.write_all(&send_message("hold:60000:2")).unwrap();
@@ -329,7 +329,7 @@ fn a_second_signal_ends_at_once() {
 }
 
 #[test]
-fn sighup_without_tls_says_that_there_is_nothing_to_read() {
+fn sighup_without_tls_or_config_is_logged_and_ignored() {
     let said = std::env::temp_dir().join(format!("peregrine-hup-{}", std::process::id()));
     let mut server = Binary::start_with(&[], File::create(&said).unwrap().into());
     server.signal("-HUP");
@@ -343,7 +343,7 @@ fn sighup_without_tls_says_that_there_is_nothing_to_read() {
 
 /// ADR 0012; only Linux from 5.0 on has the line.
 #[test]
-fn memory_grows_by_small_pages_unless_the_allocator_is_told() {
+fn huge_pages_are_off_unless_allocator_variable_is_set() {
     let usual = Binary::start(&[]).status("THP_enabled");
     assert!(usual.as_deref().is_none_or(|enabled| enabled == "0"), "{usual:?}");
     let told = Binary::start_with_variable("MIMALLOC_ALLOW_THP", "1").status("THP_enabled");

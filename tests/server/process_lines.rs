@@ -94,7 +94,7 @@ fn said(task: &Value) -> &str {
 }
 
 #[test]
-fn a_message_is_direct_and_events_make_a_task() {
+fn message_line_is_direct_reply_and_event_lines_make_task() {
     let program = Program::start("events", "");
     assert_eq!(program.answer("direct"), "hello");
     let task = program.task("stream");
@@ -104,14 +104,14 @@ fn a_message_is_direct_and_events_make_a_task() {
 }
 
 #[test]
-fn user_json_of_a_program_is_byte_for_byte() {
+fn json_data_of_a_program_is_returned_byte_for_byte() {
     let program = Program::start("bytes", "");
     let reply = program.call(V1.send(), &V1.params(say("data"))).reply();
     assert!(reply.text().contains(r#"{"data":{"n": 1.50, "n":2}}"#), "{}", reply.text());
 }
 
 #[test]
-fn a_turn_says_what_is_known_of_it() {
+fn turn_line_contains_ids_metadata_and_message_parts() {
     let program = Program::start("turn", "history = true");
     let params = json!({
         "message": {"messageId": "m", "contextId": "c", "role": "ROLE_USER",
@@ -140,7 +140,7 @@ fn assert_schema(line: &Value) {
 }
 
 #[test]
-fn every_line_of_the_page_is_one_of_the_schema() {
+fn example_lines_of_the_guide_match_the_schema() {
     let page = include_str!("../../docs/guide/any-language.md");
     let blocks = page.split("```json\n").skip(1).map(|text| text.split("```").next().unwrap());
     let lines: Vec<&str> = blocks.flat_map(str::lines).collect();
@@ -151,7 +151,7 @@ fn every_line_of_the_page_is_one_of_the_schema() {
 }
 
 #[test]
-fn an_answer_continues_the_task_that_asked() {
+fn user_answer_continues_the_input_required_task() {
     let program = Program::start("ask", "history = true");
     let task = program.task("ask");
     assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
@@ -166,7 +166,7 @@ fn an_answer_continues_the_task_that_asked() {
 }
 
 #[test]
-fn a_process_has_many_turns_and_hears_of_cancels() {
+fn one_process_serves_many_turns_and_receives_cancels() {
     let program = Program::start("cancel", "");
     let first = program.answer("pid");
     let mut line = program.call(V1.stream(), &V1.params(say("wait")));
@@ -178,7 +178,7 @@ fn a_process_has_many_turns_and_hears_of_cancels() {
 }
 
 #[test]
-fn a_caller_that_leaves_before_an_answer_cancels_its_turn() {
+fn client_disconnect_before_answer_cancels_the_turn() {
     let program = Program::start("leave", "");
     program.answer("direct");
     let line = program.call(V1.send(), &V1.params(say("silent")));
@@ -192,7 +192,7 @@ fn a_caller_that_leaves_before_an_answer_cancels_its_turn() {
 }
 
 #[test]
-fn tasks_of_a_dead_program_fail_and_it_is_restarted() {
+fn tasks_of_exited_program_fail_and_program_is_restarted() {
     let program = Program::start("die", "show_errors = true");
     let first = program.answer("pid");
     let mut line = program.call(V1.stream(), &V1.params(say("wait")));
@@ -204,7 +204,7 @@ fn tasks_of_a_dead_program_fail_and_it_is_restarted() {
 }
 
 #[test]
-fn a_program_that_dies_at_once_is_restarted_with_pauses() {
+fn each_task_of_crashing_program_fails_with_exit_status() {
     let server = Binary::start(&["--agent", "lines=exec+jsonl:false"]);
     let program = Program { server, file: PathBuf::new() };
     for _ in 0..3 {
@@ -213,7 +213,7 @@ fn a_program_that_dies_at_once_is_restarted_with_pauses() {
 }
 
 #[test]
-fn lines_that_are_no_events_are_logged_and_wrong_ones_fail() {
+fn noise_lines_are_skipped_and_invalid_events_fail_task() {
     let program = Program::start("noise", "");
     assert_eq!(program.answer("noise"), "after noise");
     let text = said(&program.task("wrong")).to_owned();
@@ -222,7 +222,7 @@ fn lines_that_are_no_events_are_logged_and_wrong_ones_fail() {
 }
 
 #[test]
-fn a_silent_program_with_turns_is_killed() {
+fn silent_program_is_killed_only_during_a_turn() {
     let program = Program::start("silent", "silence_ms = \"100ms\"");
     let first = program.answer("pid");
     let task = program.task("silent");
@@ -235,7 +235,7 @@ fn a_silent_program_with_turns_is_killed() {
 }
 
 #[test]
-fn a_program_that_closes_its_output_is_killed() {
+fn program_that_closes_its_output_is_replaced() {
     let program = Program::start("close", "");
     let first = program.answer("pid");
     assert_eq!(said(&program.task("close")), "the program closed its output");
@@ -243,7 +243,7 @@ fn a_program_that_closes_its_output_is_killed() {
 }
 
 #[test]
-fn a_line_that_is_too_long_ends_its_program() {
+fn too_long_output_line_fails_the_task() {
     let long = "sh -c 'read -r line; head -c 5000000 /dev/zero; sleep 600'";
     let server = Binary::start(&["--agent", &format!("exec+jsonl:{long}")]);
     let program = Program { server, file: PathBuf::new() };
@@ -252,7 +252,7 @@ fn a_line_that_is_too_long_ends_its_program() {
 }
 
 #[test]
-fn the_end_of_a_drain_ends_programs() {
+fn programs_end_when_the_server_shuts_down() {
     let mut program = Program::start("drain", "");
     let pid = program.answer("pid");
     program.server.terminate();
@@ -261,7 +261,7 @@ fn the_end_of_a_drain_ends_programs() {
 }
 
 #[test]
-fn a_replaced_program_ends_and_its_turns_fail() {
+fn reload_ends_replaced_program_and_fails_its_turns() {
     let program = Program::start("reload", "");
     let first = program.answer("pid");
     let mut line = program.call(V1.stream(), &V1.params(say("wait")));
@@ -290,7 +290,7 @@ fn has(program: &str) -> bool {
 }
 
 #[test]
-fn the_example_agents_do_what_they_say() {
+fn example_agents_return_the_expected_output() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/examples/agents");
     let file = json!([{"raw": "aGVsbG8=", "filename": "a.txt"}]);
     for (kind, interpreter, script, parts, said) in [

@@ -68,7 +68,7 @@ fn is_alive(pid: &str) -> bool {
 const SLEEPER: &str = "sh -c 'sleep 600 & echo pid=$!; wait'";
 
 #[test]
-fn a_program_reads_the_text_and_writes_the_artifact() {
+fn program_input_is_message_text_and_output_is_artifact() {
     let server = serve("tr a-z A-Z");
     let task = task(&server, "hello");
     assert_eq!((state(&task), &*output(&task)), ("TASK_STATE_COMPLETED", "HELLO"), "{task}");
@@ -95,7 +95,7 @@ fn output_arrives_before_the_program_ends() {
 }
 
 #[test]
-fn no_part_of_a_program_is_empty() {
+fn program_output_has_no_empty_parts() {
     for command in ["sh -c 'echo olleh'", "sh -c 'echo olleh; sleep 0.3'"] {
         let server = serve(command);
         let result = task(&server, "hi");
@@ -119,7 +119,7 @@ fn no_part_of_a_program_is_empty() {
 }
 
 #[test]
-fn a_program_that_fails_fails_its_task_with_its_status() {
+fn failed_program_fails_its_task_with_exit_status() {
     let server = serve("sh -c 'echo secret >&2; exit 3'");
     let task = task(&server, "hi");
     assert_eq!(state(&task), "TASK_STATE_FAILED");
@@ -128,7 +128,7 @@ fn a_program_that_fails_fails_its_task_with_its_status() {
 }
 
 #[test]
-fn a_program_gets_path_and_three_descriptors() {
+fn program_inherits_only_path_and_standard_streams() {
     let server = serve("sh -c 'env; ls /proc/self/fd'");
     let text = output(&task(&server, "hi"));
     // The shell sets some variables itself; `ls` opens the folder.
@@ -142,7 +142,7 @@ fn a_program_gets_path_and_three_descriptors() {
 }
 
 #[test]
-fn a_canceled_task_has_its_processes_killed() {
+fn cancel_kills_the_processes_of_the_task() {
     let server = serve(SLEEPER);
     let (_line, id, pid) = begun(&server);
     assert!(is_alive(&pid));
@@ -166,7 +166,7 @@ fn children_of_a_finished_program_are_killed() {
 }
 
 #[test]
-fn the_end_of_a_drain_kills_all_processes() {
+fn processes_are_killed_when_the_server_shuts_down() {
     let mut server = serve(SLEEPER);
     let (line, _, pid) = begun(&server);
     drop(line);
@@ -176,7 +176,7 @@ fn the_end_of_a_drain_kills_all_processes() {
 }
 
 #[test]
-fn a_drain_reports_the_tasks_that_it_loses() {
+fn drain_logs_the_number_of_lost_tasks() {
     let log = std::env::temp_dir().join(format!("peregrine-lost-{}", std::process::id()));
     for (wait, lost) in [("sleep 600", "1 unfinished task lost"), ("true", "0 unfinished tasks")] {
         let stderr = fs::File::create(&log).unwrap();
@@ -197,7 +197,7 @@ fn a_drain_reports_the_tasks_that_it_loses() {
 }
 
 #[test]
-fn the_configuration_says_how_a_program_runs() {
+fn config_sets_environment_chunks_and_shown_errors() {
     let keys = r#"
         command = "sh -c 'printf \"$HOME|b|\"; echo broken >&2; exit 3'"
         environment = ["HOME"]
@@ -224,7 +224,7 @@ fn a_silent_program_is_killed() {
 }
 
 #[test]
-fn output_is_bounded_by_the_bytes_of_a_task() {
+fn program_output_above_task_bytes_max_fails_task() {
     let server = Binary::start(&["--agent", "exec:yes", "--limit", "task_bytes_max=200000"]);
     let task = task(&server, "hi");
     assert_eq!(state(&task), "TASK_STATE_FAILED");
@@ -236,7 +236,7 @@ fn output_is_bounded_by_the_bytes_of_a_task() {
 }
 
 #[test]
-fn messages_wait_for_a_process_and_the_next_is_refused() {
+fn message_beyond_the_process_queue_is_refused() {
     let keys = "command = \"sh -c 'echo pid=$$; exec sleep 600'\"\nprocesses = 1\nqueue = 1";
     let server = configured("queue", keys);
     let (_first, id, _) = begun(&server);
@@ -258,7 +258,7 @@ fn a_second_message_to_a_running_program_is_refused() {
 }
 
 #[test]
-fn a_command_that_is_not_there_is_a_usage_error() {
+fn missing_program_is_a_usage_error() {
     let mut command = std::process::Command::new(crate::support::binary::PATH);
     command.args(["serve", "--listen", "127.0.0.1:0", "--agent", "exec:no-such-program x"]);
     let output = command.stdout(Stdio::null()).output().unwrap();
@@ -285,7 +285,7 @@ fn server_exec_runs_a_shell_and_shows_errors() {
 }
 
 #[test]
-fn server_echoes_and_proxies() {
+fn server_command_echoes_and_proxies() {
     let echo = official(&["--echo", "--name", "parrot"]);
     let url = format!("http://{}", echo.addr());
     let proxy = official(&["--proxy", &url]);
@@ -300,7 +300,7 @@ fn server_echoes_and_proxies() {
 }
 
 #[test]
-fn server_wants_one_mode() {
+fn server_command_exits_2_on_invalid_flags() {
     for flags in [
         &[][..],
         &["--echo", "--exec", "cat"],
@@ -317,7 +317,7 @@ fn server_wants_one_mode() {
 }
 
 #[test]
-fn server_serves_a_card_of_a_file() {
+fn server_command_serves_card_from_file() {
     let file = std::env::temp_dir().join(format!("peregrine-card-{}.json", std::process::id()));
     let interface = json!({
         "url": "http://elsewhere.example", "protocolBinding": "GRPC", "protocolVersion": "1.0",
@@ -354,7 +354,7 @@ fn server_serves_a_card_of_a_file() {
 }
 
 #[test]
-fn quiet_server_writes_nothing_of_its_drain() {
+fn quiet_server_writes_nothing_to_stderr() {
     let log = std::env::temp_dir().join(format!("peregrine-quiet-{}", std::process::id()));
     for (flags, is_quiet) in [(&["--quiet"][..], true), (&[], false)] {
         let stderr = fs::File::create(&log).unwrap();

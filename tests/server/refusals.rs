@@ -354,7 +354,7 @@ fn named_in(folder: &Path, found: &mut BTreeSet<String>) {
 
 #[test]
 #[cfg(feature = "internals")]
-fn every_limit_that_refuses_has_a_case() {
+fn every_refusing_limit_has_a_test_case() {
     use peregrine::{fault::FaultKind, http::Reject};
     let mut names = BTreeSet::new();
     named_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut names);

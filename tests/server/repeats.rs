@@ -14,7 +14,7 @@ fn send(tcp: &mut Tcp, key: &str, body: &str) -> Value {
 }
 
 #[test]
-fn repeat_is_known_under_a_flood_of_another_caller() {
+fn repeated_send_is_detected_despite_flood_by_other_caller() {
     let config = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("repeats.toml");
     let keys = ["victim", "attacker"].map(|name| {
         format!("[[auth.api_keys]]\nname = \"{name}\"\nkey = \"key-of-{name}-0123456789\"\n")

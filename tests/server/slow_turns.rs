@@ -78,7 +78,7 @@ fn told() -> (Running, Receiver<SlowTurn>) {
 }
 
 #[test]
-fn a_program_is_told_which_agent_has_held_up_a_worker() {
+fn slow_turn_callback_names_agent_that_blocked_worker() {
     for (agent, text) in
         [("sleepy", "now"), ("sleepy", "later"), ("sleepy", "cancel"), ("dozing", "now")]
     {

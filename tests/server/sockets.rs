@@ -14,7 +14,7 @@ use crate::support::{
 };
 
 #[test]
-fn head_and_ready_events_leave_in_one_write() {
+fn head_and_ready_events_are_sent_in_one_write() {
     let server = Binary::start(&[]);
     let mut peer = server.connect();
     let request = ask::post("/", &[], &rpc(V1.stream(), &V1.params(say("stream:3"))));
@@ -39,7 +39,7 @@ fn head_and_ready_events_leave_in_one_write() {
 }
 
 #[test]
-fn connections_fit_the_file_descriptors() {
+fn connection_limit_fits_the_open_file_limit() {
     let flags = ["--workers", "1", "--test-echo", "/echo"];
     let server = Binary::start_with_files(60, &flags);
     let said = server.said("files");
@@ -69,7 +69,7 @@ fn the_soft_limit_of_descriptors_is_raised() {
 /// Agents and the rest of the process take descriptors, too.
 #[cfg(target_os = "linux")]
 #[test]
-fn without_descriptors_the_server_waits_and_resumes() {
+fn server_out_of_descriptors_waits_and_resumes() {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
     let server = Binary::start_plain(&["--workers", "1", "--test-echo", "/echo"]);
     let pid = Pid::from_raw(server.pid() as i32);
@@ -89,7 +89,7 @@ fn without_descriptors_the_server_waits_and_resumes() {
 }
 
 #[test]
-fn a_slow_reader_gets_everything_in_order() {
+fn slow_reader_receives_all_responses_in_order() {
     let server = Binary::start_plain(&["--workers", "1", "--test-echo", "/echo"]);
     let stream = connect(&server);
     let body = |n: usize| -> Vec<u8> { (0..400_000).map(|i| (i * 7 + n * 13) as u8).collect() };
@@ -140,7 +140,7 @@ fn a_large_body_in_pieces_is_one_request() {
 }
 
 #[test]
-fn timeouts_are_kept() {
+fn idle_and_head_timeouts_end_connections() {
     let flags = ["--limit", "keep_alive_idle_ms=200", "--limit", "head_timeout_ms=300"];
     let server = Binary::start_plain(&flags);
     let start = Instant::now();

@@ -301,7 +301,7 @@ fn is_at_root_alone(way: Way) -> bool {
 }
 
 #[test]
-fn an_agents_name_is_that_agent_at_the_root() {
+fn agent_name_as_tenant_selects_that_agent_at_root() {
     for tenants in [Tenants::OfOneAgent, Tenants::Any, named(&["acme"])] {
         let rig = rig(2, tenants, 9);
         for way in WAYS {
@@ -319,7 +319,7 @@ fn an_agents_name_is_that_agent_at_the_root() {
 }
 
 #[test]
-fn an_agents_own_place_is_its_own_whatever_is_named() {
+fn agent_path_rejects_another_agent_as_tenant() {
     let rig = rig(2, Tenants::Any, 9);
     for way in WAYS.into_iter().filter(|way| !is_at_root_alone(*way)) {
         let place = "/agents/other";
@@ -338,7 +338,7 @@ fn an_agents_own_place_is_its_own_whatever_is_named() {
 }
 
 #[test]
-fn with_one_agent_any_tenant_name_is_a_separate_space() {
+fn single_agent_has_separate_tasks_for_each_tenant() {
     let rig = rig(1, Tenants::OfOneAgent, 9);
     for way in WAYS {
         let (id, text) = send(&rig, way, "/", "acme").unwrap();
@@ -354,7 +354,7 @@ fn with_one_agent_any_tenant_name_is_a_separate_space() {
 }
 
 #[test]
-fn several_agents_have_only_the_tenants_that_are_allowed() {
+fn several_agents_serve_only_allowed_tenants() {
     for (tenants, served) in [
         (Tenants::OfOneAgent, &[][..]),
         (named(&["acme", "b.c_d-1"]), &["acme", "b.c_d-1"]),
@@ -374,7 +374,7 @@ fn several_agents_have_only_the_tenants_that_are_allowed() {
 }
 
 #[test]
-fn an_invalid_name_is_refused_as_a_tenant() {
+fn invalid_tenant_name_is_rejected() {
     let rig = rig(1, Tenants::Any, 9);
     let long = "a".repeat(129);
     for way in WAYS {
@@ -405,7 +405,7 @@ fn an_invalid_name_is_refused_as_a_tenant() {
 }
 
 #[test]
-fn a_path_and_a_body_that_name_two_tenants_are_refused() {
+fn conflicting_tenants_in_path_and_body_are_rejected() {
     let rig = rig(2, Tenants::Any, 9);
     for (inside, expected) in [("acme", None), ("", None), ("other", Some(Invalid))] {
         let body = with_tenant(Gen::V1.params(say("hi")), inside).to_string();
@@ -429,7 +429,7 @@ fn a_path_and_a_body_that_name_two_tenants_are_refused() {
 }
 
 #[test]
-fn a_list_a_context_and_a_page_token_are_the_tenants_own() {
+fn lists_contexts_and_page_tokens_are_separate_per_tenant() {
     let rig = rig(1, Tenants::Any, 9);
     let call = |method: &str, params: &Value, tenant: &str| {
         let params = with_tenant(params.clone(), tenant);
@@ -469,7 +469,7 @@ fn a_list_a_context_and_a_page_token_are_the_tenants_own() {
 }
 
 #[test]
-fn tenants_max_is_the_same_refusal_in_every_way() {
+fn tenants_max_refuses_new_tenants_in_every_binding() {
     let rig = rig(1, Tenants::Any, 1);
     assert!(send(&rig, Rpc(Gen::V1), "/", "acme").is_ok());
     for way in WAYS {

@@ -158,7 +158,7 @@ fn is_closed(stream: &mut TcpStream) -> bool {
 // --- Serving -------------------------------------------------------------------------------------
 
 #[test]
-fn calls_and_streams_share_a_connection() {
+fn calls_and_streams_share_a_tls_connection() {
     let authority = Authority::new("calls");
     let server = binary(&authority.server("server"), &[]);
     for versions in [&[&rustls::version::TLS13], &[&rustls::version::TLS12]] {
@@ -177,7 +177,7 @@ fn calls_and_streams_share_a_connection() {
 }
 
 #[test]
-fn a_socket_that_was_bound_by_the_caller_speaks_it() {
+fn listener_bound_by_the_program_serves_tls() {
     let authority = Authority::new("bound");
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = socket.local_addr().unwrap();
@@ -189,7 +189,7 @@ fn a_socket_that_was_bound_by_the_caller_speaks_it() {
 }
 
 #[test]
-fn an_exposed_admin_speaks_tls_where_the_server_does() {
+fn exposed_admin_listener_uses_the_tls_of_the_server() {
     let authority = Authority::new("admin");
     let callers = Arc::new(ByName::default());
     let server = Server::new().agent(Echo::profile(), Echo).workers(1).authenticator(callers);
@@ -217,7 +217,7 @@ fn an_exposed_admin_speaks_tls_where_the_server_does() {
 }
 
 #[test]
-fn an_old_session_is_resumed() {
+fn second_connection_resumes_the_tls_session() {
     let authority = Authority::new("resumed");
     let server = binary(&authority.server("server"), &[]);
     let config = Arc::new(authority.nobody());
@@ -231,7 +231,7 @@ fn an_old_session_is_resumed() {
 }
 
 #[test]
-fn large_bodies_go_both_ways() {
+fn large_bodies_pass_through_tls_unchanged() {
     let authority = Authority::new("large");
     let server = binary(&authority.server("server"), &[]);
     let mut client = Client::connect(server.addr(), authority.nobody());
@@ -243,7 +243,7 @@ fn large_bodies_go_both_ways() {
 }
 
 #[test]
-fn records_may_come_byte_by_byte() {
+fn tls_records_are_accepted_byte_by_byte() {
     let authority = Authority::new("bytes");
     let server = binary(&authority.server("server"), &[]);
     let mut client = Client::connect(server.addr(), authority.nobody());
@@ -260,7 +260,7 @@ fn records_may_come_byte_by_byte() {
 }
 
 #[test]
-fn alpn_is_http_2_or_http_1_1_or_nothing() {
+fn alpn_accepts_only_h2_and_http_1_1() {
     let authority = Authority::new("alpn");
     let server = binary(&authority.server("server"), &[]);
     let offer = |names: &[&[u8]]| {
@@ -302,7 +302,7 @@ fn alpn_is_http_2_or_http_1_1_or_nothing() {
 }
 
 #[test]
-fn an_end_is_told_from_a_cut() {
+fn server_closes_tls_connections_with_close_notify() {
     let authority = Authority::new("ends");
     let mut server = binary(&authority.server("server"), &[]);
     // RFC 8446 §6.1: `close_notify` when we close; rustls reports an end without it as an error.
@@ -350,7 +350,7 @@ impl Agent for Tell {
 }
 
 #[test]
-fn a_client_is_known_by_its_certificate() {
+fn client_certificate_name_identifies_the_caller() {
     let authority = Authority::new("clients");
     let tls = files(&authority.server("server")).client_ca(authority.file());
     let running = serve(tls, Tell, Limits::default());
@@ -393,7 +393,7 @@ fn a_client_is_known_by_its_certificate() {
 }
 
 #[test]
-fn a_client_without_a_good_certificate_is_sent_away() {
+fn client_without_trusted_certificate_is_rejected() {
     let (authority, other) = (Authority::new("demanded"), Authority::new("demanded-other"));
     let tls = files(&authority.server("server")).client_ca(authority.file());
     let running = serve(tls, Tell, Limits::default());
@@ -445,7 +445,7 @@ fn certificates_of_a_removed_authority_are_refused() {
 }
 
 #[test]
-fn without_client_ca_no_certificate_is_requested() {
+fn client_certificate_is_ignored_without_client_ca() {
     let authority = Authority::new("not-asked");
     let running = serve(files(&authority.server("server")), Tell, Limits::default());
     let shown = authority.client("client", Some("alice"), &[]);
@@ -462,7 +462,7 @@ fn replace(file: &Path, by: &Path) {
 }
 
 #[test]
-fn sighup_brings_new_files_for_new_connections() {
+fn sighup_reloads_certificate_for_new_connections() {
     let authority = Authority::new("reload");
     let (shown, fresh) = (authority.server("server"), authority.server("fresh"));
     let said = authority.folder.join("stderr");
@@ -509,7 +509,7 @@ fn sighup_brings_new_files_for_new_connections() {
 }
 
 #[test]
-fn a_configuration_that_is_read_again_brings_new_files() {
+fn config_reload_loads_the_new_certificate() {
     let authority = Authority::new("reload-config");
     let (shown, fresh) = (authority.server("server"), authority.server("fresh"));
     let [said, file] = ["stderr", "p.toml"].map(|name| authority.folder.join(name));
@@ -553,7 +553,7 @@ fn hang(file: &Path) {
 }
 
 #[test]
-fn files_that_hang_hold_up_neither_calls_nor_the_end() {
+fn hanging_certificate_file_blocks_no_call_or_shutdown() {
     let authority = Authority::new("reload-hangs");
     let shown = authority.server("server");
     let said = authority.folder.join("stderr");
@@ -579,7 +579,7 @@ fn files_that_hang_hold_up_neither_calls_nor_the_end() {
 }
 
 #[test]
-fn signals_that_come_while_files_are_read_are_one_more_reading() {
+fn sighups_during_a_reload_cause_one_more_reload() {
     let authority = Authority::new("reload-again");
     let (shown, fresh) = (authority.server("server"), authority.server("fresh"));
     let said = authority.folder.join("stderr");
@@ -606,7 +606,7 @@ fn signals_that_come_while_files_are_read_are_one_more_reading() {
 }
 
 #[test]
-fn a_server_in_a_program_is_told_of_new_files() {
+fn reload_tls_loads_new_files_or_returns_the_error() {
     let authority = Authority::new("reload-call");
     let (shown, fresh) = (authority.server("server"), authority.server("fresh"));
     let running = serve(files(&shown), Echo, Limits::default());
@@ -664,7 +664,7 @@ fn tls_handshake_timeout_ms() {
 }
 
 #[test]
-fn a_handshake_counts_as_a_connection() {
+fn unfinished_handshake_counts_toward_connections_max() {
     let authority = Authority::new("counted");
     let server = binary(&authority.server("server"), &["--limit", "connections_max=2"]);
     let (first, _second) = (tcp(server.addr()), tcp(server.addr()));
@@ -675,7 +675,7 @@ fn a_handshake_counts_as_a_connection() {
 }
 
 #[test]
-fn handshakes_of_one_peer_go_to_newcomers() {
+fn new_peer_gets_slot_of_unfinished_tls_handshake() {
     let authority = Authority::new("shares");
     let server = binary(&authority.server("server"), &["--limit", "connections_max=4"]);
     let mut held: Vec<_> = (0..4).map(|_| crate::peer_shares::from(2, server.addr())).collect();
@@ -708,7 +708,7 @@ fn plaintext_at_a_tls_port_is_closed_and_counted() {
 }
 
 #[test]
-fn a_handshake_that_fails_is_logged_with_its_address() {
+fn failed_tls_handshake_is_logged_with_peer_address() {
     let authority = Authority::new("handshake-log");
     let said = authority.folder.join("stderr");
     let stderr = fs::File::create(&said).unwrap();
@@ -731,7 +731,7 @@ fn tls_at_a_plain_port_is_a_bad_request() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_cut_off() {
+fn tls_client_that_does_not_read_is_disconnected() {
     let authority = Authority::new("stall");
     let server = binary(&authority.server("server"), &["--limit", "write_stall_ms=300"]);
     let mut client = Client::connect(server.addr(), authority.nobody());
@@ -755,7 +755,7 @@ fn a_client_that_does_not_read_is_cut_off() {
 // --- Flags ---------------------------------------------------------------------------------------
 
 #[test]
-fn files_that_cannot_be_used_are_one_line() {
+fn unusable_tls_files_and_flags_print_one_line() {
     let authority = Authority::new("files");
     let (server, other) = (authority.server("server"), authority.server("other"));
     let empty = authority.folder.join("empty.pem");
@@ -815,7 +815,7 @@ fn files_that_cannot_be_used_are_one_line() {
 }
 
 #[test]
-fn the_printed_call_works_when_pasted() {
+fn banner_command_completes_a_task_over_tls() {
     let authority = Authority::new("pasted");
     let issued = authority.server("server");
     authority.client("client", Some("alice"), &[]);
@@ -832,7 +832,7 @@ fn the_printed_call_works_when_pasted() {
 
 /// Another TLS implementation, if it is installed.
 #[test]
-fn curl_is_served() {
+fn curl_completes_a_call_with_client_certificate() {
     if Command::new("curl").arg("--version").output().is_err() {
         return;
     }

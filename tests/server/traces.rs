@@ -160,7 +160,7 @@ fn text<'s>(attributes: &'s [KeyValue], key: &str) -> &'s str {
 }
 
 #[test]
-fn the_binary_sends_spans_of_calls_and_turns_before_it_ends() {
+fn spans_of_calls_and_turns_are_sent_before_exit() {
     let collector = Collector::saying(&[OK]);
     let mut server = Binary::start_with_variable("PEREGRINE_TRACES_ENDPOINT", &collector.url());
     let mut tcp = server.connect();
@@ -209,7 +209,7 @@ fn the_binary_sends_spans_of_calls_and_turns_before_it_ends() {
 }
 
 #[test]
-fn spans_of_jobs_and_deferred_turns_end_with_the_turn() {
+fn spans_of_jobs_and_deferred_turns_record_the_outcome() {
     let collector = Collector::saying(&[OK]);
     let to = TraceCollector::new(&collector.url()).unwrap();
     let to = to.field("Authorization", "Bearer hush-hush").unwrap().service_name("shop");
@@ -257,7 +257,7 @@ fn spans_of_jobs_and_deferred_turns_end_with_the_turn() {
 }
 
 #[test]
-fn calls_of_an_agent_are_children_of_its_turns_span() {
+fn spans_of_agent_calls_are_children_of_the_turn_span() {
     for binding in [Binding::JsonRpc, Binding::HttpJson, Binding::Grpc] {
         let collector = Collector::saying(&[OK]);
         let to = || TraceCollector::new(&collector.url()).unwrap();
@@ -292,7 +292,7 @@ fn calls_of_an_agent_are_children_of_its_turns_span() {
 
 #[cfg(feature = "gateway")]
 #[test]
-fn a_relayed_message_lies_below_the_client_span_of_its_turn() {
+fn relayed_call_span_is_child_of_gateway_client_span() {
     let collector = Collector::saying(&[OK]);
     let to = || TraceCollector::new(&collector.url()).unwrap();
     let upstream = start(to(), Server::new().agent(Echo::profile(), Echo));
@@ -336,7 +336,7 @@ fn profile(name: &str) -> Profile {
 }
 
 #[test]
-fn the_log_reports_a_dead_collector_without_its_credentials() {
+fn unreachable_collector_is_logged_without_credentials() {
     let down = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let path = |name| std::env::temp_dir().join(format!("peregrine-{name}-{}", std::process::id()));
     let (config, log) = (path("down.toml"), path("down.log"));
@@ -362,7 +362,7 @@ fn the_log_reports_a_dead_collector_without_its_credentials() {
 }
 
 #[test]
-fn a_collector_that_puts_spans_off_gets_them_again() {
+fn spans_are_resent_after_503_with_retry_after() {
     let collector = Collector::saying(&[NOT_NOW, NOT_NOW, OK]);
     let to = TraceCollector::new(&collector.url()).unwrap();
     let running = start(to, Server::new().agent(Echo::profile(), Echo));
@@ -375,7 +375,7 @@ fn a_collector_that_puts_spans_off_gets_them_again() {
 }
 
 #[test]
-fn endless_retries_and_large_answers_of_a_collector_lose_spans() {
+fn spans_are_not_resent_after_max_tries_or_large_answer() {
     let long = format!("HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n{}", "a".repeat(70_000));
     for (answer, messages) in [(NOT_NOW, SPANS_TRIES_MAX), (&*long.leak(), 1)] {
         let collector = Collector::saying(&[answer]);
@@ -389,7 +389,7 @@ fn endless_retries_and_large_answers_of_a_collector_lose_spans() {
 }
 
 #[test]
-fn a_dead_collector_delays_no_call_and_lost_spans_are_counted() {
+fn spans_lost_to_failing_collector_are_counted() {
     let refuses = Collector::saying(&[NO]);
     let down = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (url, reason) in [(refuses.url(), "refused"), (format!("http://{down}"), "failed")] {
@@ -407,7 +407,7 @@ fn a_dead_collector_delays_no_call_and_lost_spans_are_counted() {
 }
 
 #[test]
-fn a_collector_that_says_nothing_holds_up_no_call_and_no_end() {
+fn silent_collector_blocks_no_call_or_shutdown() {
     let collector = Collector::saying(&[""]);
     let to = TraceCollector::new(&collector.url()).unwrap();
     let running = start(to, Server::new().agent(Echo::profile(), Echo));
@@ -434,7 +434,7 @@ fn a_collector_that_says_nothing_holds_up_no_call_and_no_end() {
 }
 
 #[test]
-fn a_remote_collector_without_tls_is_refused_at_the_start() {
+fn remote_collector_without_tls_is_rejected_at_startup() {
     let output = std::process::Command::new(crate::support::binary::PATH)
         .args(["serve", "--listen", "127.0.0.1:0"])
         .env("PEREGRINE_TRACES_ENDPOINT", "http://192.0.2.1:4318")

@@ -106,7 +106,7 @@ fn answered(server: &Binary) -> String {
 }
 
 #[test]
-fn one_card_serves_all_workers() {
+fn upstream_card_is_fetched_once_for_all_workers() {
     let agent = CardAgent::new();
     agent.says(&agent.json("first", "/a"));
     let gateway = agent.gateway("card-once", "");
@@ -118,7 +118,7 @@ fn one_card_serves_all_workers() {
 }
 
 #[test]
-fn a_changed_card_is_used_and_survives_a_dead_agent() {
+fn changed_card_is_used_and_retained_when_refresh_fails() {
     let agent = CardAgent::new();
     agent.says(&agent.json("first", "/a"));
     let keys = "card_ms = 50";
@@ -157,7 +157,7 @@ fn a_changed_card_is_used_and_survives_a_dead_agent() {
 }
 
 #[test]
-fn the_card_of_an_agent_that_comes_later_is_served() {
+fn card_published_after_gateway_start_is_served() {
     let agent = CardAgent::new();
     let gateway = agent.gateway("card-later", "card_ms = 50");
     assert_eq!(description(&gateway), "A remote A2A agent.");
@@ -167,7 +167,7 @@ fn the_card_of_an_agent_that_comes_later_is_served() {
 }
 
 #[test]
-fn only_a_card_that_a_listed_key_has_signed_is_used() {
+fn card_is_used_only_if_signed_by_a_listed_key() {
     let [own, other] = [(); 2].map(|()| KeyPair::generate_for(&PKCS_ED25519).unwrap());
     let agent = CardAgent::new();
     let mut card = agent.json("signed", "/a");
@@ -200,7 +200,7 @@ fn only_a_card_that_a_listed_key_has_signed_is_used() {
 }
 
 #[test]
-fn an_interface_at_another_origin_needs_the_origins_key() {
+fn interface_at_another_origin_is_used_only_if_listed() {
     let (agent, other) = (CardAgent::new(), CardAgent::new());
     let mut card = agent.json("elsewhere", "/a");
     card["supportedInterfaces"] = other.json("", "/there")["supportedInterfaces"].clone();

@@ -155,7 +155,7 @@ fn a_rejected_oauth_token_is_replaced_once() {
 }
 
 #[test]
-fn an_oauth_token_is_renewed_before_it_ends() {
+fn oauth_token_is_renewed_before_it_expires() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let endpoint = token_endpoint(move |_| {
@@ -172,7 +172,7 @@ fn an_oauth_token_is_renewed_before_it_ends() {
 }
 
 #[test]
-fn a_gateway_without_a_token_says_why() {
+fn failed_oauth_token_request_is_reported_without_secret() {
     let endpoint = token_endpoint(|_| json!({"access_token": "unused"}));
     let upstream = guarded("oauth-refused-agent");
     let gateway = gateway("oauth-refused", &upstream, &oauth_keys(&endpoint, "wrong-secret"));
@@ -182,7 +182,7 @@ fn a_gateway_without_a_token_says_why() {
 }
 
 #[test]
-fn a_function_gets_an_oauth_token() {
+fn http_function_receives_an_oauth_token() {
     let endpoint =
         token_endpoint(|asked| json!({"access_token": format!("t-{asked}"), "expires_in": 600}));
     let function = ByHand::new(|asked, stream| {
@@ -207,7 +207,7 @@ fn a_function_gets_an_oauth_token() {
 }
 
 #[test]
-fn a_gateway_shows_its_certificate() {
+fn gateway_presents_client_certificate_to_upstream() {
     let authority = Authority::new("upstream");
     let (cert, client) = (authority.server("server"), authority.client("gateway", Some("g"), &[]));
     let [ca, cert, key, client_cert, client_key] =
@@ -260,7 +260,7 @@ fn forwarded_authorization_authenticates_the_caller_upstream() {
 }
 
 #[test]
-fn a_cancel_has_the_credential_of_its_own_caller() {
+fn cancel_forwards_the_credential_of_its_own_caller() {
     let upstream = guarded("pass-cancel-agent");
     let gateway = gateway("pass-cancel", &upstream, PASS);
     let bearer = format!("Bearer {}", token("alice", 600));
@@ -280,7 +280,7 @@ fn a_cancel_has_the_credential_of_its_own_caller() {
 }
 
 #[test]
-fn no_other_credential_of_a_caller_is_passed_on() {
+fn only_authorization_is_forwarded_and_only_if_enabled() {
     let fields = [
         ("Authorization", "Basic YTpi"),
         ("Cookie", "a=hidden-1"),
@@ -305,7 +305,7 @@ fn no_other_credential_of_a_caller_is_passed_on() {
 }
 
 #[test]
-fn a_server_warns_that_all_see_what_comes_of_passed_credentials() {
+fn pass_authorization_without_auth_logs_a_warning() {
     let table = format!("[agents.r.upstream]\nurl = \"http://127.0.0.1:1\"\n{PASS}");
     let auth = format!(
         "[auth]\n[[auth.issuers]]\nissuer = \"https://issuer.example\"\nsecret = \"{SECRET}\"\n"

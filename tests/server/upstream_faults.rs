@@ -108,7 +108,7 @@ fn an_invalid_stream_fails_its_task() {
 }
 
 #[test]
-fn a_stream_that_ends_too_early_is_compared_with_the_task() {
+fn truncated_stream_is_completed_from_upstream_task() {
     for half in ["", "data: {\"jsonrpc\""] {
         let shown = after(
             move |asked| format!("{}{half}", event(asked, &artifact("one"))),
@@ -147,7 +147,7 @@ fn a_large_event_arrives_whole() {
 }
 
 #[test]
-fn an_endless_stream_ends_at_the_limit_of_the_task() {
+fn endless_upstream_stream_fails_task_at_task_bytes_max() {
     let (closed, is_closed) = channel();
     let remote = remote(move |asked, stream| {
         let _ = stream.write_all(STREAM.as_bytes());
@@ -165,7 +165,7 @@ fn an_endless_stream_ends_at_the_limit_of_the_task() {
 }
 
 #[test]
-fn an_invalid_answer_is_an_error_of_the_call() {
+fn invalid_upstream_answer_fails_the_call() {
     for (answered, expected) in [
         (String::new(), "cannot be reached"),
         ("nonsense\r\n\r\n".to_owned(), "the upstream"),
@@ -188,7 +188,7 @@ fn an_invalid_answer_is_an_error_of_the_call() {
 }
 
 #[test]
-fn a_cancel_reaches_an_agent_that_is_silent_otherwise() {
+fn cancel_reaches_an_agent_with_a_silent_stream() {
     let remote = remote(|asked, stream| {
         if asked.body["method"] == "CancelTask" {
             let result = task("CANCELED");

@@ -99,7 +99,7 @@ fn end_of(reply: &Reply) -> (String, String) {
 }
 
 #[test]
-fn each_fault_of_http2_and_grpc_has_a_clear_end() {
+fn each_http2_or_grpc_fault_ends_call_with_its_reason() {
     let agent = format!("a2a:http://{}", misbehaving());
     let server = Binary::start(&["--agent", &agent, "--limit", "task_bytes_max=2_097_152"]);
     for FrameFault { word, end, says } in FAULTS {
@@ -110,7 +110,7 @@ fn each_fault_of_http2_and_grpc_has_a_clear_end() {
 }
 
 #[test]
-fn invalid_http2_is_an_error_of_the_call() {
+fn invalid_http2_from_upstream_fails_the_call() {
     const HTTP1: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
     for (says, expected) in [
         (&b"nonsense\r\n\r\n and more of it"[..], "HTTP/2 failed"),
@@ -126,7 +126,7 @@ fn invalid_http2_is_an_error_of_the_call() {
 }
 
 #[test]
-fn an_agent_that_takes_or_says_nothing_is_given_up() {
+fn call_to_unresponsive_upstream_times_out() {
     for (addr, text) in [
         (agent::serve(agent::silent), "hello".to_owned()),
         // More than a window, which this agent does not open before it has the whole message.

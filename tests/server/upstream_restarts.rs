@@ -169,7 +169,7 @@ fn task_in(generation: Gen, state: &str, reply: &Reply) -> String {
 }
 
 #[test]
-fn an_agent_that_comes_back_with_its_tasks_is_a_delay() {
+fn tasks_resume_after_agent_restarts_with_its_tasks() {
     for binding in BINDINGS {
         let mut away = Away::new(binding);
         away.remote.come_back();
@@ -196,7 +196,7 @@ fn an_agent_that_comes_back_with_its_tasks_is_a_delay() {
 }
 
 #[test]
-fn an_agent_that_comes_back_without_its_tasks_fails_them() {
+fn tasks_fail_after_agent_restarts_without_them() {
     for binding in BINDINGS {
         let mut away = Away::new(binding);
         away.remote.replace();
@@ -234,7 +234,7 @@ fn an_agent_that_comes_back_without_its_tasks_fails_them() {
 }
 
 #[test]
-fn a_task_that_has_ended_while_it_waited_for_input_ends() {
+fn answer_to_task_canceled_upstream_ends_it_as_canceled() {
     for binding in BINDINGS {
         let remote = Restarted::new(binding);
         let server = Binary::start(&["--agent", &remote.agent()]);

@@ -64,7 +64,7 @@ fn said(text: &str, more: Value) -> Value {
 }
 
 #[test]
-fn ids_of_other_tasks_are_translated() {
+fn context_and_reference_task_ids_are_translated() {
     let remote = completes();
     let server = Binary::start(&["--agent", &format!("a2a:http://{}", remote.addr)]);
     let first = send(&server, &[], &said("one", json!({})))["result"]["task"].clone();
@@ -84,7 +84,7 @@ fn ids_of_other_tasks_are_translated() {
 }
 
 #[test]
-fn ids_that_cannot_be_translated_are_refused() {
+fn unknown_reference_task_id_is_rejected() {
     let remote = completes();
     let server = Binary::start(&["--agent", &format!("a2a:http://{}", remote.addr)]);
     let refused = send(&server, &[], &said("one", json!({"referenceTaskIds": ["none"]})));
@@ -218,7 +218,7 @@ fn relayed_tasks_of_another_caller_are_not_found() {
 }
 
 #[test]
-fn tenants_of_callers_are_passed_on_where_the_table_says_so() {
+fn caller_tenant_is_forwarded_only_with_pass_tenant() {
     let remote = completes();
     let url = format!("url = \"http://{}\"", remote.addr);
     let text = format!(
@@ -251,7 +251,7 @@ fn artifact(texts: &[&str]) -> Value {
 }
 
 #[test]
-fn a_task_goes_on_after_its_agent_was_reloaded() {
+fn task_completes_after_its_agent_is_reloaded() {
     let remote = remote(|asked, stream| {
         if asked.body["method"] == "SubscribeToTask" {
             assert_eq!(asked.body["params"]["id"], "up-1");
@@ -285,7 +285,7 @@ fn a_task_goes_on_after_its_agent_was_reloaded() {
 }
 
 #[test]
-fn a_task_is_followed_beyond_a_login() {
+fn task_updates_continue_after_auth_required() {
     let gets = AtomicUsize::new(0);
     let remote = remote(move |asked, stream| {
         let result = match asked.body["method"].as_str() {
@@ -322,7 +322,7 @@ fn a_task_is_followed_beyond_a_login() {
 }
 
 #[test]
-fn one_caller_leaves_half_of_the_streams_to_others() {
+fn one_caller_gets_at_most_half_of_upstream_streams() {
     let remote = remote(|asked, stream| {
         let result = task("up-1", "AUTH_REQUIRED");
         let text = match asked.body["method"].as_str() {
@@ -352,7 +352,7 @@ fn one_caller_leaves_half_of_the_streams_to_others() {
 }
 
 #[test]
-fn a_stream_without_a_word_ends_with_its_task() {
+fn silent_upstream_stream_is_closed_when_task_is_canceled() {
     let (left, has_left) = std::sync::mpsc::channel();
     let remote = remote(move |asked, stream| {
         let text = asked.body["params"]["message"]["parts"][0]["text"].as_str();

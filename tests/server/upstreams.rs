@@ -152,7 +152,7 @@ fn the_guide_lists_the_metrics_of_upstreams() {
 
 #[cfg(feature = "logs")]
 #[test]
-fn a_line_of_the_log_names_the_upstream_and_its_time() {
+fn access_log_line_has_upstream_and_its_duration() {
     let remote = Binary::start(&[]);
     let origin = format!("http://{}", remote.addr());
     let log = std::env::temp_dir().join(format!("peregrine-upstream-{}", std::process::id()));

@@ -44,7 +44,7 @@ fn next_json(client: &mut Client) -> Value {
 }
 
 #[test]
-fn tungstenite_speaks_with_the_binary() {
+fn tungstenite_client_sends_calls_and_reads_streams() {
     let server = Binary::limited(&[]);
     let mut client = client(&server, "/?eventIds=1");
     for (id, words) in [("1", "hold:150:1"), ("2", "now"), ("3", "stream:3")] {
@@ -76,7 +76,7 @@ fn tungstenite_speaks_with_the_binary() {
 }
 
 #[test]
-fn the_binary_says_goodbye() {
+fn shutdown_answers_calls_and_closes_websockets_with_1001() {
     let mut server = Binary::limited(&["drain_ms=200"]);
     let (mut idle, mut busy) = (client(&server, "/"), client(&server, "/"));
     let mut calling = client(&server, "/");

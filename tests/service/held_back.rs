@@ -135,7 +135,7 @@ fn make(journal: &Journal, addr: SocketAddr, over: Over) -> (Tasks, Client) {
 }
 
 #[test]
-fn what_shows_no_task_that_waits_for_the_tap_leaves_at_once() {
+fn answers_showing_only_durable_tasks_are_sent_at_once() {
     for over in [Over::Http, Over::WebSocket] {
         let journal = Arc::new(Journal::default());
         let (_running, addr) = serve(&journal);
@@ -163,7 +163,7 @@ fn what_shows_no_task_that_waits_for_the_tap_leaves_at_once() {
 }
 
 #[test]
-fn what_shows_a_task_that_waits_for_the_tap_waits_with_it() {
+fn answers_and_events_are_held_until_their_task_is_durable() {
     for over in [Over::Http, Over::WebSocket] {
         let journal = Arc::new(Journal::default());
         let (_running, addr) = serve(&journal);
@@ -198,7 +198,7 @@ fn what_shows_a_task_that_waits_for_the_tap_waits_with_it() {
 }
 
 #[test]
-fn old_events_wait_for_the_task_that_they_show_and_for_no_other() {
+fn replayed_events_are_held_only_for_their_own_task() {
     let journal = Arc::new(Journal::default());
     let (_running, addr) = serve(&journal);
     let (tasks, _first) = make(&journal, addr, Over::Http);
@@ -219,7 +219,7 @@ fn old_events_wait_for_the_task_that_they_show_and_for_no_other() {
 }
 
 #[test]
-fn a_batch_waits_for_the_newest_of_what_it_shows() {
+fn batch_answer_is_held_until_all_its_tasks_are_durable() {
     let journal = Arc::new(Journal::default());
     let (_running, addr) = serve(&journal);
     let (tasks, _first) = make(&journal, addr, Over::Http);
@@ -275,7 +275,7 @@ async fn ask_http2(
 }
 
 #[test]
-fn calls_on_one_connection_of_http2_wait_each_for_its_own_task() {
+fn http2_calls_are_held_only_for_their_own_tasks() {
     let journal = Arc::new(Journal::default());
     let (_running, addr) = serve(&journal);
     let (tasks, _first) = make(&journal, addr, Over::Http);
@@ -306,7 +306,7 @@ fn numbered(id: usize, method: &str, params: &Value) -> Vec<u8> {
 }
 
 #[test]
-fn answers_on_one_socket_leave_in_order_once_durable() {
+fn websocket_answers_are_sent_in_order_once_durable() {
     let journal = Arc::new(Journal::default());
     let (_running, addr) = serve(&journal);
     let mut client = Client::to(addr, Over::WebSocket);
@@ -348,7 +348,7 @@ fn answers_on_one_socket_leave_in_order_once_durable() {
 }
 
 #[test]
-fn whatever_a_socket_brings_is_durable_however_the_tap_batches() {
+fn websocket_messages_show_only_durable_task_events() {
     const CALLS: usize = 20;
     let journal = Arc::new(Journal::default());
     let server = Server::new().agent(Echo::profile(), Echo).workers(2).allow_host("*");
@@ -417,7 +417,7 @@ async fn said_over_grpc<T>(journal: &Journal, call: impl Future<Output = T>) -> 
 }
 
 #[test]
-fn calls_of_grpc_wait_each_for_its_own_task() {
+fn grpc_calls_are_held_only_for_their_own_tasks() {
     let journal = Arc::new(Journal::default());
     let (_running, addr) = serve(&journal);
     let (tasks, _first) = make(&journal, addr, Over::Http);
@@ -518,7 +518,7 @@ fn cx<'a>(engine: &'a Engine, worker: &'a mut Worker, out: &'a mut Vec<u8>) -> C
 }
 
 #[test]
-fn an_exchange_waits_for_the_tasks_that_its_answer_shows() {
+fn exchange_is_pending_until_shown_tasks_are_durable() {
     let journal = Arc::new(Journal::default());
     let agents: Vec<(_, Arc<dyn Agent>)> =
         vec![(Profile::new("works", "Works."), Arc::new(works()))];

@@ -216,7 +216,7 @@ fn check(words: &str, of: &Value) {
 }
 
 #[test]
-fn json_rpc_is_answered_later() {
+fn deferred_json_rpc_calls_are_answered() {
     let rig = rig();
     let mut line = connect(&rig);
     for words in ["message", "task", "again"] {
@@ -244,7 +244,7 @@ fn json_rpc_is_answered_later() {
 }
 
 #[test]
-fn http_json_is_answered_later() {
+fn deferred_http_json_calls_are_answered() {
     let rig = rig();
     let mut line = connect(&rig);
     for words in ["message", "task", "again"] {
@@ -258,7 +258,7 @@ fn http_json_is_answered_later() {
 }
 
 #[test]
-fn a_websocket_is_answered_later() {
+fn deferred_websocket_calls_are_answered() {
     let rig = rig();
     let mut line = connect(&rig);
     line.write(&ws::upgrade("/", ""));
@@ -281,7 +281,7 @@ fn a_websocket_is_answered_later() {
 }
 
 #[test]
-fn grpc_is_answered_later() {
+fn deferred_grpc_calls_are_answered() {
     let rig = rig();
     run(async {
         let mut client = rig.v1().await;
@@ -300,7 +300,7 @@ fn grpc_is_answered_later() {
 }
 
 #[test]
-fn streaming_call_later_becomes_a_stream_a_message_or_a_fault() {
+fn deferred_streaming_call_gets_stream_message_or_fault() {
     let rig = rig();
     let mut line = connect(&rig);
     let ask = |words: &str| rpc("SendStreamingMessage", &Gen::V1.params(say(words)));
@@ -318,7 +318,7 @@ fn streaming_call_later_becomes_a_stream_a_message_or_a_fault() {
 }
 
 #[test]
-fn streaming_call_over_grpc_later_gets_a_stream_item_or_fault() {
+fn deferred_grpc_streaming_call_gets_items_or_fault() {
     let rig = rig();
     run(async {
         let mut client = rig.v1().await;

@@ -62,7 +62,7 @@ fn told_of(target: &Target<'_>) -> String {
 }
 
 #[test]
-fn an_owned_call_says_what_the_call_said() {
+fn owned_call_equals_the_borrowed_call() {
     let message = MessageBuf::agent(&PartsBuf::new().text("hé\"llo").text("again")).id("m-1");
     let metadata = JsonObject::parse(r#"{ "a" : 1.50 }"#).unwrap();
     let config = PushConfigBuf::new("https://h").id("p").task_id("t").bearer("s");
@@ -179,7 +179,7 @@ fn owned_task_is_built_from_events_and_copied_from_views() {
 }
 
 #[test]
-fn an_owned_task_keeps_what_its_limits_allow() {
+fn owned_task_enforces_its_limits() {
     let limits = TaskLimits { bytes_max: 500, history_max: 2, artifacts_max: 1, replay_max: 9 };
     let mut task = TaskBuf::new("t", "c", Generation::V1).unwrap().within(limits);
     let said = |id: &str| MessageBuf::agent(&PartsBuf::new().text("text")).id(id);
@@ -199,7 +199,7 @@ fn an_owned_task_keeps_what_its_limits_allow() {
 }
 
 #[test]
-fn an_owned_task_is_followed_by_a_cursor() {
+fn cursor_reads_snapshot_and_events_of_owned_task() {
     let mut task = TaskBuf::new("t", "c", Generation::V1).unwrap();
     task.status(TaskState::Submitted, 1, None).unwrap();
     let mut cursor = Cursor { seq: 1, snapshot: true, ..Cursor::default() };

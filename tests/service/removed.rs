@@ -58,7 +58,7 @@ fn grpc_reads_tasks_of_a_removed_agent_but_cannot_send() {
 }
 
 #[test]
-fn grpc_meets_the_program_that_answers_now() {
+fn grpc_calls_reach_the_replacement_agent() {
     let rig = Rig::echo();
     let agents = rig.0.agents().unwrap().clone();
     run(async {

@@ -70,7 +70,7 @@ fn id_of(stream: &Tcp) -> String {
 }
 
 #[test]
-fn json_rpc_finds_the_owner_of_a_task_in_every_generation() {
+fn json_rpc_routes_to_the_core_of_the_task_in_every_version() {
     let rig = rig();
     for generation in Gen::ALL {
         let mut nodes = HashSet::new();
@@ -100,7 +100,7 @@ fn json_rpc_finds_the_owner_of_a_task_in_every_generation() {
 }
 
 #[test]
-fn a_waiting_call_and_a_conversation_stay_with_their_owner() {
+fn waiting_call_and_context_use_the_core_of_the_task() {
     let rig = rig();
     let mut contexts = Vec::new();
     for _ in 0..2 {
@@ -133,7 +133,7 @@ fn a_waiting_call_and_a_conversation_stay_with_their_owner() {
 }
 
 #[test]
-fn http_json_finds_the_owner_of_a_task() {
+fn http_json_routes_to_the_core_of_the_task() {
     let rig = rig();
     let mut nodes = HashSet::new();
     for _ in 0..2 {
@@ -157,7 +157,7 @@ fn http_json_finds_the_owner_of_a_task() {
 }
 
 #[test]
-fn a_websocket_finds_the_owner_of_a_task() {
+fn websocket_routes_to_the_core_of_the_task() {
     let rig = rig();
     let mut line = connect(&rig);
     line.write(&ws::upgrade("/", ""));
@@ -189,7 +189,7 @@ fn a_websocket_finds_the_owner_of_a_task() {
 }
 
 #[test]
-fn grpc_finds_the_owner_of_a_task_in_both_generations() {
+fn grpc_routes_to_the_core_of_the_task_in_both_versions() {
     let rig = rig();
     run(async {
         let (mut client, mut old, mut nodes) = (rig.v1().await, rig.v03().await, HashSet::new());
@@ -224,7 +224,7 @@ fn grpc_finds_the_owner_of_a_task_in_both_generations() {
 }
 
 #[test]
-fn an_agent_is_added_behind_the_router() {
+fn agent_added_to_the_router_is_served_by_both_cores() {
     let router = Router::new(2, 1, agents);
     let rig = Rig::with(|setup| {
         setup.agents.clear();
@@ -250,7 +250,7 @@ fn an_agent_is_added_behind_the_router() {
 }
 
 #[test]
-fn lists_of_both_cores_are_merged_in_order_under_one_token() {
+fn task_lists_of_both_cores_are_merged_in_order() {
     let rig = rig();
     let mut line = connect(&rig);
     let mut made = HashSet::new();

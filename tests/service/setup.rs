@@ -121,7 +121,7 @@ fn build(setup: Setup) -> Option<BuildError> {
 }
 
 #[test]
-fn a_service_answers_in_place_of_agents() {
+fn service_answers_calls_and_provides_agent_cards() {
     let mut lab = lab(&Greeter::new(&["first", "second"]));
     let message = json!({ "message": {
         "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }] } });
@@ -134,7 +134,7 @@ fn a_service_answers_in_place_of_agents() {
 }
 
 #[test]
-fn a_service_has_no_agents_beside_it_and_names_that_fit() {
+fn build_rejects_service_with_agents_or_invalid_names() {
     let setup = |names: &[&str]| {
         let service: Arc<dyn Service> = Greeter::new(names);
         Setup { service: Some(service), ..Setup::default() }
@@ -151,7 +151,7 @@ fn a_service_has_no_agents_beside_it_and_names_that_fit() {
 }
 
 #[test]
-fn cards_show_a_profile_that_changed() {
+fn changed_profile_changes_card_and_its_validators() {
     const CARD: &str = "/.well-known/agent-card.json";
     let service = Greeter::new(&["first", "second"]);
     let mut lab = lab(&service);
@@ -182,7 +182,7 @@ fn cards_show_a_profile_that_changed() {
 }
 
 #[test]
-fn a_service_may_have_another_agent_while_the_server_runs() {
+fn agent_added_to_a_running_service_is_served() {
     const CARD: &str = "/agents/third/.well-known/agent-card.json";
     let service = Greeter::new(&["first", "second"]);
     let mut lab = lab(&service);
@@ -197,7 +197,7 @@ fn a_service_may_have_another_agent_while_the_server_runs() {
 }
 
 #[test]
-fn a_service_is_told_what_the_server_does() {
+fn service_receives_ticks_drain_and_cut() {
     let service = Greeter::new(&["a"]);
     let mut lab = lab(&service);
     lab.pass(100);
@@ -210,7 +210,7 @@ fn a_service_is_told_what_the_server_does() {
 }
 
 #[test]
-fn a_server_takes_a_service_and_a_secret() {
+fn server_starts_with_a_service_and_a_secret() {
     let start = peregrine::net::start(1).unwrap();
     let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(Echo::profile(), Arc::new(Echo))];
     let (core, _) = local_core(&Limits::default(), agents, None, &start, None).unwrap();
@@ -220,7 +220,7 @@ fn a_server_takes_a_service_and_a_secret() {
 }
 
 #[test]
-fn a_core_is_made_of_no_agents_that_a_server_would_refuse() {
+fn local_core_rejects_invalid_agents_and_limits() {
     let start = peregrine::net::start(1).unwrap();
     let refused = |profiles: Vec<Profile>, limits: &Limits| {
         let each = profiles.into_iter().map(|profile| (profile, Arc::new(Echo) as Arc<dyn Agent>));

@@ -74,7 +74,7 @@ fn code(answer: &Value) -> &Value {
 }
 
 #[test]
-fn calls_that_still_wait_at_the_cut_hear_that_the_server_ends() {
+fn calls_waiting_at_the_cut_get_an_error() {
     let mut lab = lab();
     let params = json!({"id": "x"});
     let get = rpc("GetTask", &params);

@@ -102,7 +102,7 @@ fn tasks(lab: &mut Lab, name: Option<&'static str>) -> Value {
 }
 
 #[test]
-fn a_task_is_there_for_its_owner_alone() {
+fn task_is_visible_only_to_its_owner() {
     let mut lab = lab(&Limits::default());
     let names = [None, Some("ann"), Some("bob")];
     for name in names {
@@ -147,7 +147,7 @@ fn owners_max() {
 }
 
 #[test]
-fn a_tenant_is_the_same_in_all_cores_behind_a_router() {
+fn tenant_sees_only_its_own_tasks_across_routed_cores() {
     let agents = || vec![(Echo::profile(), Arc::new(Echo) as Arc<dyn Agent>)];
     let mut lab = Lab::new(Setup { service: Some(Router::new(2, 1, agents)), ..Setup::default() });
     // Each core assigns its numbers in another order.
@@ -243,7 +243,7 @@ impl Tap for Asks {
 }
 
 #[test]
-fn agents_and_taps_hear_tenants_and_owners_by_name() {
+fn agents_and_taps_receive_tenant_and_owner_names() {
     let asks = Asks::default();
     let start = Start {
         secret: 7,

@@ -96,7 +96,7 @@ impl Service for Table {
 }
 
 #[test]
-fn a_service_answers_from_a_file() {
+fn service_answers_calls_from_a_file() {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("table.txt");
     fs::write(&path, "t-1 Completed all is well\nt-2 Failed the \"disk\" is full\n").unwrap();
     let table: Arc<dyn Service> = Arc::new(Table::read(&path).unwrap());

@@ -51,7 +51,7 @@ fn assert_silent(peer: &mut Tcp) {
 }
 
 #[test]
-fn an_answer_waits_until_what_it_shows_is_durable() {
+fn answer_is_held_until_its_records_are_durable() {
     let journal = Arc::new(Journal::default());
     let (running, addr) = serve(&journal, Limits::default());
     let (mut one, mut other) = (Tcp::to(addr), Tcp::to(addr));
@@ -76,7 +76,7 @@ fn an_answer_waits_until_what_it_shows_is_durable() {
 }
 
 #[test]
-fn the_events_of_a_stream_wait_as_well() {
+fn stream_events_are_held_until_durable() {
     let journal = Arc::new(Journal::default());
     let (running, addr) = serve(&journal, Limits::default());
     let mut peer = Tcp::to(addr);
@@ -140,7 +140,7 @@ fn request(media: &str, path: &str) -> http::request::Builder {
 }
 
 #[test]
-fn what_waits_to_be_durable_over_grpc_hears_its_deadline() {
+fn held_grpc_call_ends_at_its_deadline() {
     let journal = Arc::new(Journal::default());
     let rig = Rig::with(|setup| setup.tap = Some(Arc::clone(&journal) as _));
     run(async {
@@ -160,7 +160,7 @@ fn what_waits_to_be_durable_over_grpc_hears_its_deadline() {
 
 /// The connection is idle exactly when its only call has ended.
 #[test]
-fn what_waits_to_be_durable_over_http2_hears_its_client_leave() {
+fn held_http2_call_ends_when_the_client_resets_it() {
     let journal = Arc::new(Journal::default());
     let rig = Rig::with(|setup| {
         setup.tap = Some(Arc::clone(&journal) as _);
@@ -192,7 +192,7 @@ fn what_waits_to_be_durable_over_http2_hears_its_client_leave() {
 }
 
 #[test]
-fn everything_that_happens_to_a_task_is_recorded_in_its_order() {
+fn task_events_are_recorded_in_order() {
     let journal = Arc::new(Journal::default());
     journal.confirm(u64::MAX);
     let (running, addr) = serve(&journal, Limits { tasks_max: 1, ..Limits::default() });
@@ -227,7 +227,7 @@ impl Agent for Keeps {
 }
 
 #[test]
-fn what_an_agent_keeps_with_a_task_is_recorded() {
+fn agent_data_stored_with_a_task_is_recorded() {
     let journal = Arc::new(Journal::default());
     journal.confirm(u64::MAX);
     let server = Server::new().agent(Profile::new("keeps", "Keeps."), Keeps).workers(1);

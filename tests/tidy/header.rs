@@ -8,7 +8,7 @@ use std::{env, fs, path::Path};
 const HEADER: &str = "src/ffi/include/peregrine.h";
 
 #[test]
-fn the_header_is_that_of_the_code() {
+fn c_header_matches_the_code() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("src/ffi/cbindgen.toml")).unwrap();
     let builder = cbindgen::Builder::new().with_config(config);
@@ -24,7 +24,7 @@ fn the_header_is_that_of_the_code() {
 }
 
 #[test]
-fn other_languages_have_the_version_of_the_crate() {
+fn language_packages_have_the_crate_version() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let version = env!("CARGO_PKG_VERSION");
     for (file, line) in [
@@ -40,7 +40,7 @@ fn other_languages_have_the_version_of_the_crate() {
 const THREAD_RULES: [&str; 2] = ["Call from any thread", "Call only in the callback"];
 
 #[test]
-fn functions_state_their_threads_and_errors() {
+fn c_functions_document_threads_and_errors() {
     let header = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(HEADER)).unwrap();
     let mut comment = String::new();
     let mut functions = 0;

@@ -134,7 +134,7 @@ const SKIPPED: &[&str] = &["/.git", "/fuzz/corpus"];
 // --- The tests -----------------------------------------------------------------------------------
 
 #[test]
-fn imports_go_down() {
+fn modules_import_only_allowed_ranks() {
     let tree = &*TREE;
     let mut findings = Vec::new();
     for file in tree.sources() {
@@ -145,7 +145,7 @@ fn imports_go_down() {
 }
 
 #[test]
-fn the_driver_alone_names_the_world() {
+fn only_the_driver_names_runtime_sockets_and_clocks() {
     check_sources(|file, rust, findings| driver_names(&file.name, rust, findings));
 }
 
@@ -155,7 +155,7 @@ fn files_functions_and_lines_are_short() {
 }
 
 #[test]
-fn unsafe_stays_in_its_places() {
+fn unsafe_code_occurs_only_in_allowed_paths() {
     check_sources(|file, rust, findings| unsafe_places(&file.name, rust, findings));
 }
 
@@ -165,7 +165,7 @@ fn versions_are_compared_in_dialects_only() {
 }
 
 #[test]
-fn limits_have_a_test_and_a_row() {
+fn limits_are_tested_and_documented() {
     let tree = &*TREE;
     let limits = limit_names(&tree.text("src/limits.rs"));
     assert!(limits.len() > 30, "the limits are no longer found: {limits:?}");
@@ -195,7 +195,7 @@ fn dialects_have_transcripts() {
 }
 
 #[test]
-fn citations_lead_somewhere() {
+fn citations_name_existing_sections() {
     let tree = &*TREE;
     let mut findings = Vec::new();
     let ours = |name: &str| name == words::WIRE || name.starts_with("tests/tidy/");
@@ -206,7 +206,7 @@ fn citations_lead_somewhere() {
 }
 
 #[test]
-fn sentences_name_their_subjects() {
+fn sources_and_docs_avoid_words_for_people() {
     let tree = &*TREE;
     let mut findings = Vec::new();
     let is_read =
@@ -220,7 +220,7 @@ fn sentences_name_their_subjects() {
 }
 
 #[test]
-fn words_of_the_glossary_are_names() {
+fn glossary_words_are_type_names() {
     let mut findings = Vec::new();
     let code: String = TREE.sources().map(|file| &*file.rust.code).collect();
     words::glossary(&TREE.text("docs/glossary.md"), &code, &mut findings);
@@ -228,7 +228,7 @@ fn words_of_the_glossary_are_names() {
 }
 
 #[test]
-fn few_strings_name_people() {
+fn strings_contain_few_words_for_people() {
     let mut findings = Vec::new();
     for file in TREE.sources() {
         words::people_in_strings(&file.name, &file.rust, &mut findings);
@@ -237,7 +237,7 @@ fn few_strings_name_people() {
 }
 
 #[test]
-fn few_comments_name_people() {
+fn comments_contain_few_words_for_people() {
     let mut findings = Vec::new();
     for file in TREE.files.iter().filter(|file| file.is_rust()) {
         style::people_in_comments(&file.name, &file.rust.text, &mut findings);
@@ -255,10 +255,10 @@ fn no_parameter_is_a_tuple() {
 }
 
 #[test]
-fn names_of_tests_are_short() {
+fn test_names_are_short_and_plain() {
     let mut findings = Vec::new();
     for file in TREE.files.iter().filter(|file| file.is_rust()) {
-        style::long_test_names(&file.name, &file.rust, &mut findings);
+        style::test_names_are_plain(&file.name, &file.rust, &mut findings);
     }
     none(&findings);
 }
@@ -272,7 +272,7 @@ fn few_types_share_a_name() {
 }
 
 #[test]
-fn nothing_is_left_unfinished() {
+fn code_has_no_unfinished_markers() {
     let tree = &*TREE;
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| file.is_rust()) {
@@ -282,7 +282,7 @@ fn nothing_is_left_unfinished() {
 }
 
 #[test]
-fn nothing_names_a_machine_or_a_registry() {
+fn files_name_no_machine_path_or_registry() {
     let tree = &*TREE;
     let mut findings = Vec::new();
     for file in &tree.files {

@@ -14,7 +14,7 @@ fn lines(findings: &[String]) -> Vec<&str> {
 }
 
 #[test]
-fn an_upward_import() {
+fn upward_import_is_reported() {
     for bad in [
         "use crate::net::Server;",
         "use crate::{json::Value, net::Server};",
@@ -30,7 +30,7 @@ fn an_upward_import() {
 }
 
 #[test]
-fn an_import_of_a_sibling() {
+fn sibling_import_is_reported() {
     assert_eq!(run(imports, "src/op/send.rs", "use crate::binding::ServerConfig;").len(), 1);
     assert_eq!(run(imports, "src/http/head.rs", "use crate::json::Value;").len(), 1);
     for good in [
@@ -53,7 +53,7 @@ fn an_import_of_a_sibling() {
 }
 
 #[test]
-fn a_module_without_a_rank() {
+fn module_without_rank_is_reported() {
     let mut findings = Vec::new();
     modules_have_ranks("pub mod json;\npub mod util;\nmod helper;\n", &mut findings);
     assert_eq!(findings.iter().map(|f| f.line).collect::<Vec<_>>(), [2, 3]);
@@ -61,7 +61,7 @@ fn a_module_without_a_rank() {
 }
 
 #[test]
-fn a_clock_below_the_driver() {
+fn runtime_or_clock_below_the_driver_is_reported() {
     for bad in [
         "use tokio::net::TcpStream;",
         "fn f() { let t = std::time::Instant::now(); }",
@@ -81,7 +81,7 @@ fn a_clock_below_the_driver() {
 }
 
 #[test]
-fn a_long_file() {
+fn long_file_is_reported() {
     let (full, long) = ("\n".repeat(FILE_LINES_MAX), "\n".repeat(FILE_LINES_MAX + 1));
     assert_eq!(run(sizes, "src/a.rs", &full), [""; 0]);
     assert_eq!(run(sizes, "src/a.rs", &long).len(), 1);
@@ -92,7 +92,7 @@ fn a_long_file() {
 }
 
 #[test]
-fn a_long_function() {
+fn long_function_is_reported() {
     let body = |lines: usize| "    let brace = ('{', \"}\\\"}\", '\\'', b'}');\n".repeat(lines);
     let function = |lines| format!("\nfn f<'a>(x: [u8; 2]) -> &'a str {{\n{}}}\n", body(lines));
     assert_eq!(run(sizes, "src/a.rs", &function(FUNCTION_LINES_MAX - 2)), [""; 0]);
@@ -106,7 +106,7 @@ fn a_long_function() {
 }
 
 #[test]
-fn a_long_line() {
+fn long_line_is_reported() {
     let wide = |columns: usize| format!("//{}\n", "é".repeat(columns - 2));
     assert_eq!(run(sizes, "src/a.rs", &wide(COLUMNS_MAX)), [""; 0]);
     assert_eq!(run(sizes, "src/a.rs", &wide(COLUMNS_MAX + 1)).len(), 1);
@@ -114,7 +114,7 @@ fn a_long_line() {
 }
 
 #[test]
-fn unsafe_code() {
+fn unsafe_code_outside_allowed_paths_is_reported() {
     assert_eq!(run(unsafe_places, "src/json/a.rs", "fn f() { unsafe { g() } }").len(), 1);
     assert_eq!(run(unsafe_places, "src/json/a.rs", "unsafe impl Send for A {}").len(), 1);
     assert_eq!(run(unsafe_places, "src/json/a.rs", "// unsafe\nfn unsafe_f() {}"), [""; 0]);
@@ -122,7 +122,7 @@ fn unsafe_code() {
 }
 
 #[test]
-fn a_version_comparison() {
+fn version_comparison_outside_dialects_is_reported() {
     for bad in [
         "if version == \"1.0\" {}",
         "match v { \"0.3\" => 1, _ => 2 }",
@@ -142,7 +142,7 @@ const LIMITS: &str = "macro_rules! limits { ($x:tt) => {} }\n\nlimits! {\n\
     \x20   head_max: usize = 16 * 1024;\n    idle_ms: u64 = 10;\n}\nconst A: u64 = 1;\n";
 
 #[test]
-fn a_limit_without_a_test() {
+fn limit_without_test_is_reported() {
     let limits = limit_names(LIMITS);
     assert_eq!(limits, ["head_max", "idle_ms"]);
     let tests = "#[test]\n/// Why.\n#[should_panic]\nfn head_max() {}\n\nfn idle_ms() {}\n\
@@ -156,7 +156,7 @@ fn a_limit_without_a_test() {
 }
 
 #[test]
-fn a_limit_without_a_row() {
+fn limit_without_documentation_row_is_reported() {
     let page = "| name |\n|---|\n| `head_max` | 16 KiB |\n| `old_max` | 1 |\nidle_ms\n";
     let mut findings = Vec::new();
     limits_documented(&limit_names(LIMITS), page, &mut findings);
@@ -165,7 +165,7 @@ fn a_limit_without_a_row() {
 }
 
 #[test]
-fn a_dialect_without_transcripts() {
+fn dialect_without_transcripts_is_reported() {
     let list =
         "macro_rules! dialects {}\n\ndialects! {\n    standard,\n    // no,\n    other,\n}\n";
     let dialects = dialect_names(list);
@@ -178,7 +178,7 @@ fn a_dialect_without_transcripts() {
 }
 
 #[test]
-fn unfinished_code() {
+fn unfinished_code_is_reported() {
     for name in UNFINISHED_MACROS {
         let bad = format!("fn f() {{ {name}() }}");
         assert_eq!(run(unfinished, "src/a.rs", &bad).len(), 1, "{bad}");
@@ -190,7 +190,7 @@ fn unfinished_code() {
 }
 
 #[test]
-fn a_machine_or_a_registry() {
+fn machine_path_or_registry_is_reported() {
     let check = |file: &str, text: &str| {
         let mut findings = Vec::new();
         machine_names(file, text, &mut findings);
@@ -212,7 +212,7 @@ fn a_machine_or_a_registry() {
 }
 
 #[test]
-fn ignored_files_are_not_read() {
+fn ignore_patterns_match_only_their_files() {
     for (pattern, name) in
         [("/target", "target"), ("/a/.venv*", "a/.venv-1"), ("*.pyc", "a/b.pyc"), ("x", "a/x")]
     {
@@ -224,7 +224,7 @@ fn ignored_files_are_not_read() {
 }
 
 #[test]
-fn test_files_are_declared() {
+fn cfg_test_modules_are_recognized_as_test_files() {
     let text = "#[cfg(test)]\n#[allow(x)]\nmod tests;\n#[cfg(test)]\nmod a { use b; }\nmod b;";
     assert_eq!(test_files("src/store/mod.rs", text), ["src/store/tests.rs"]);
     assert_eq!(test_files("src/lib.rs", text), ["src/tests.rs"]);
@@ -233,7 +233,7 @@ fn test_files_are_declared() {
 }
 
 #[test]
-fn literals_are_read_as_literals() {
+fn literals_and_comments_are_blanked() {
     let text = "let a = 'x'; let b: &'static str = \"\\\\\"; let c = b\"{\"; // }\n\
         let d = br##\"\"#}\"##; let e = '\\u{7d}'; let f = 'é'; for_r\"x\"; /* } */ g()";
     let (code, strings) = blank(text);
@@ -244,7 +244,7 @@ fn literals_are_read_as_literals() {
 }
 
 #[test]
-fn a_comment_that_names_people() {
+fn comment_with_word_for_people_is_reported() {
     let text = "// a client\n/// who asks\nlet who = 1; // whoever\n";
     let mut findings = Vec::new();
     style::people_in_comments("src/op/send.rs", text, &mut findings);
@@ -252,7 +252,7 @@ fn a_comment_that_names_people() {
 }
 
 #[test]
-fn a_parameter_that_is_a_tuple() {
+fn tuple_parameter_is_reported() {
     for bad in [
         "fn f((a, b): (u8, u8)) {}",
         "fn f<'a, T: Fn(u8) -> u8>(a: &'a T, with: &mut (u8, u8)) -> u8 { 0 }",
@@ -270,7 +270,9 @@ fn a_parameter_that_is_a_tuple() {
 }
 
 #[test]
-fn a_long_name_of_a_test() {
+fn long_or_quaint_test_name_is_reported() {
     let text = format!("#[test]\nfn {}() {{}}\n#[test]\nfn short() {{}}", "a".repeat(61));
-    assert_eq!(run(style::long_test_names, "tests/cli/run.rs", &text).len(), 1);
+    assert_eq!(run(style::test_names_are_plain, "tests/cli/run.rs", &text).len(), 1);
+    let text = "#[test]\nfn client_is_told() {}\n#[test]\nfn placeholder_is_replaced() {}";
+    assert_eq!(run(style::test_names_are_plain, "tests/cli/run.rs", text).len(), 1);
 }

@@ -8,6 +8,9 @@ const PEOPLE_IN_COMMENTS_MAX: usize = 27;
 /// Characters of the name of a test.
 const TEST_NAME_CHARS_MAX: usize = 60;
 
+/// Words that names of tests do not use, in addition to those for people.
+const NOT_IN_TEST_NAMES: [&str; 6] = ["said", "told", "those", "place", "beside", "behind"];
+
 /// Adds a finding for each word for people in a comment that has a line of its own.
 pub fn people_in_comments(file: &str, text: &str, findings: &mut Vec<Finding>) {
     for (index, line) in text.lines().enumerate() {
@@ -39,10 +42,16 @@ pub fn tuple_parameters(file: &str, rust: &Rust, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Adds a finding for each test with a long name.
-pub fn long_test_names(file: &str, rust: &Rust, findings: &mut Vec<Finding>) {
-    for name in test_names(rust).iter().filter(|name| name.len() > TEST_NAME_CHARS_MAX) {
-        find(findings, file, 0, format!("the name of the test {name} is {} long", name.len()));
+/// Adds a finding for each test whose name is too long or has a word that docs/style.md replaces.
+pub fn test_names_are_plain(file: &str, rust: &Rust, findings: &mut Vec<Finding>) {
+    for name in test_names(rust) {
+        if name.len() > TEST_NAME_CHARS_MAX {
+            find(findings, file, 0, format!("the name of the test {name} is {} long", name.len()));
+        }
+        let is_replaced = |word: &&str| names_people(word) || NOT_IN_TEST_NAMES.contains(word);
+        for word in name.split('_').filter(is_replaced) {
+            find(findings, file, 0, format!("\"{word}\" in the name of the test {name}"));
+        }
     }
 }
 

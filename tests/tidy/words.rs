@@ -183,7 +183,7 @@ pub fn few_shared_names(names: &BTreeMap<String, Vec<&str>>, findings: &mut Vec<
 }
 
 #[test]
-fn a_word_for_people() {
+fn word_for_people_in_source_is_reported() {
     let check = |text: &str| {
         let mut findings = Vec::new();
         people("src/a.rs", text, &mut findings);
@@ -194,7 +194,7 @@ fn a_word_for_people() {
 }
 
 #[test]
-fn a_citation_of_nothing() {
+fn citation_of_missing_section_is_reported() {
     let wire = "# A title\n# 1. One\n## 1.2 Two\n# Appendix A. Frames\n";
     let check = |text: &str| {
         let mut findings = Vec::new();
@@ -222,7 +222,7 @@ fn a_citation_of_nothing() {
 }
 
 #[test]
-fn a_word_that_nobody_uses() {
+fn glossary_word_without_type_is_reported() {
     let page = "| word | is |\n|---|---|\n| `Task` | a log |\n| `Ticket` | old |\n";
     let mut findings = Vec::new();
     glossary(page, "pub struct Task<'a>;\nstruct Tickets;\n", &mut findings);
@@ -230,7 +230,7 @@ fn a_word_that_nobody_uses() {
 }
 
 #[test]
-fn a_name_for_two_things() {
+fn type_name_defined_in_two_files_is_reported() {
     let one = Rust::of("pub struct Place;\n// struct Home;\nenum Kind { Place }\n");
     let two = Rust::of("pub(crate) struct Place<'a> {}\nstruct Home;\n");
     let names = shared_names([("a", &one), ("b", &two)].into_iter());
@@ -238,7 +238,7 @@ fn a_name_for_two_things() {
 }
 
 #[test]
-fn people_in_strings_are_counted() {
+fn words_for_people_in_strings_are_reported() {
     let check = |text: &str| {
         let mut findings = Vec::new();
         people_in_strings("src/a.rs", &Rust::of(text), &mut findings);

@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_carries_the_position() {
+    fn position_round_trips_through_token() {
         for rule in [0, 1, rules::COUNT_MAX - 1] {
             for step in [0, 1, rules::COUNT_MAX - 1] {
                 for repetition in [0, 1, u32::MAX] {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_follow_each_other() {
+    fn next_position_is_next_repetition_or_next_step() {
         let position = Position { rule: 1, step: 2, repetition: 0 };
         assert_eq!(position.after(1), Position { step: 3, ..position });
         assert_eq!(position.after(2), Position { repetition: 1, ..position });
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_of_a_script_fits_the_limit() {
+    fn script_turn_fits_turn_events_max() {
         assert!(TURN_EVENTS_MAX < crate::limits::Limits::default().turn_events_max);
     }
 }

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances() {
+    fn edit_distance_is_correct_and_symmetric() {
         for (left, right, expected) in
             [("", "", 0), ("a", "", 1), ("", "ab", 2), ("kitten", "sitting", 3), ("ab", "ba", 2)]
         {

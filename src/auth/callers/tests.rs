@@ -100,7 +100,7 @@ fn show(callers: &Callers, kind: CredentialKind, secret: &str) -> Result<Admissi
 }
 
 #[test]
-fn the_first_credential_counts() {
+fn highest_priority_credential_is_checked() {
     let issuer = Issuer::new();
     let callers = Callers::new(rules(&issuer)).unwrap();
     let (key, user) = (("x-api-key", &b"key-1"[..]), ("X-USER", &b"Doe, Jane"[..]));
@@ -140,7 +140,7 @@ fn the_first_credential_counts() {
 }
 
 #[test]
-fn scopes_that_a_proxy_says_are_part_of_what_is_shown() {
+fn proxy_scopes_are_part_of_the_credential() {
     let callers = Callers::new(rules(&Issuer::new())).unwrap();
     let said = |scopes: &[&'static [u8]]| {
         let mut fields = Fields(vec![("x-user", b"jane")]);
@@ -162,7 +162,7 @@ fn scopes_that_a_proxy_says_are_part_of_what_is_shown() {
 }
 
 #[test]
-fn a_key_ends_when_its_rule_says() {
+fn keys_and_tokens_expire_at_configured_time() {
     let mut rules = rules(&Issuer::new());
     rules.api_keys[0].expires_unix_ms = Some(NOW_MS + 1);
     rules.bearer_tokens[0].expires_unix_ms = Some(NOW_MS);
@@ -175,7 +175,7 @@ fn a_key_ends_when_its_rule_says() {
 }
 
 #[test]
-fn two_issuers_have_two_alices() {
+fn same_name_of_two_issuers_gives_two_owners() {
     let (one, two) = (Issuer::new(), Issuer::new());
     let mut rules = AuthRules { issuers: vec![issuer_rule(&one)], ..AuthRules::default() };
     let mut other = issuer_rule(&two);
@@ -200,7 +200,7 @@ fn two_issuers_have_two_alices() {
 }
 
 #[test]
-fn unchanged_rules_keep_their_grants_and_others_lose_theirs() {
+fn reload_withdraws_grants_of_changed_rules_only() {
     let issuer = Issuer::new();
     let first = rules(&issuer);
     let callers = Callers::new(first.clone()).unwrap();
@@ -254,7 +254,7 @@ fn unchanged_rules_keep_their_grants_and_others_lose_theirs() {
 }
 
 #[test]
-fn keys_behind_a_url_are_waited_for_and_go_with_their_rules() {
+fn remote_issuer_keys_are_awaited_and_removed_with_rules() {
     let issuer = Issuer::new();
     let location = KeyLocation::Jwks("https://issuer.example/keys".to_owned());
     let keys = KeySource::Remote { location, refresh_ms: 600_000 };
@@ -294,7 +294,7 @@ fn keys_behind_a_url_are_waited_for_and_go_with_their_rules() {
 }
 
 #[test]
-fn a_challenge_names_what_is_asked_for() {
+fn challenge_lists_configured_credential_kinds() {
     let issuer = Issuer::new();
     let all = rules(&issuer);
     let of = |rules: AuthRules, refusal| Callers::new(rules).unwrap().challenge(&refusal);
@@ -319,7 +319,7 @@ fn a_challenge_names_what_is_asked_for() {
 }
 
 #[test]
-fn cards_name_each_kind_that_is_asked_for() {
+fn card_lists_security_schemes_of_configured_auth() {
     let all = rules(&Issuer::new());
     let of = |rules: &AuthRules| {
         let security = Callers::new(rules.clone()).unwrap().security();
@@ -346,7 +346,7 @@ fn cards_name_each_kind_that_is_asked_for() {
 }
 
 #[test]
-fn rules_that_cannot_hold_are_refused_by_name() {
+fn invalid_auth_rules_return_specific_errors() {
     let good = AuthRules::default;
     let refused = |rules: AuthRules| Callers::new(rules).map(|_| ()).unwrap_err();
     let issuer = |issuer: &str, keys: &KeySource| {
@@ -404,7 +404,7 @@ fn rules_that_cannot_hold_are_refused_by_name() {
 
 /// RFC 6234, appendix: the digest of `abc`.
 #[test]
-fn a_secret_is_known_by_its_sha_256() {
+fn secret_digest_is_parsed_from_sha256_hex() {
     let hex = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     for spelled in [hex.to_owned(), format!("sha256:{hex}"), hex.to_ascii_uppercase()] {
         assert_eq!(spelled.parse(), Ok(SecretDigest::take("abc".to_owned())), "{spelled}");
@@ -417,7 +417,7 @@ fn a_secret_is_known_by_its_sha_256() {
 
 /// Neither a secret nor its digest appears in debug output or logs.
 #[test]
-fn nothing_shows_a_secret() {
+fn debug_output_contains_no_secret() {
     let issuer = Issuer::new();
     let mut rules = rules(&issuer);
     rules.api_keys[0].digest =
@@ -447,7 +447,7 @@ fn nothing_shows_a_secret() {
 }
 
 #[test]
-fn owners_are_vouched_for_as_long_as_a_credential_can_name_them() {
+fn owner_is_vouched_for_while_its_credential_rule_exists() {
     let issuer = Issuer::new();
     let callers = Callers::new(rules(&issuer)).unwrap();
     let owner = |kind, issuer: &str, name: &str| {

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64url_has_one_spelling() {
+    fn non_canonical_base64url_is_rejected() {
         for (text, bytes) in [("AA", &b"\0"[..]), ("AAA", b"\0\0"), ("-_-_", b"\xfb\xff\xbf")] {
             assert_eq!(&**base64url(text).unwrap(), bytes, "{text}");
         }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_says_each_member_once() {
+    fn repeated_members_and_malformed_json_are_rejected() {
         let members = object(br#"{"a":[1,-1,1.5,null,true,"x"],"b":{"a":{}}}"#).unwrap();
         assert_eq!(
             Value::from(members).to_string(),

@@ -70,7 +70,7 @@ impl Wake for Count {
 }
 
 #[test]
-fn keys_are_fetched_once_for_all_who_wait() {
+fn waiting_requests_share_one_key_fetch() {
     let keys = remote();
     let counts: Vec<Arc<Count>> = (0..20).map(|_| Arc::default()).collect();
     for count in &counts {
@@ -127,7 +127,7 @@ fn issuer_waiters_max() {
 }
 
 #[test]
-fn nobody_waits_longer_than_issuer_wait_ms() {
+fn requests_wait_at_most_issuer_wait_ms_for_keys() {
     // There is no fetcher.
     let keys = remote();
     assert!(keys.poll(at(10), no_caller(Waker::noop())).is_pending());
@@ -170,7 +170,7 @@ fn issuer_retry_doubles_to_its_limit_and_old_keys_stay_valid() {
 }
 
 #[test]
-fn a_key_that_is_gone_lets_go_whoever_it_let_in() {
+fn removed_issuer_key_withdraws_its_grant() {
     let keys = remote();
     fetch(&keys, 0, set("a", 1));
     let first = only(&ready(&keys, 0));
@@ -199,7 +199,7 @@ fn unreadable(retry_s: u32) -> Poll<Option<AuthRefusal>> {
 }
 
 #[test]
-fn unknown_kids_ask_the_issuer_once_in_issuer_kid_ms() {
+fn unknown_kids_cause_one_fetch_per_issuer_kid_ms() {
     let keys = remote();
     fetch(&keys, 0, set("a", 1));
     let seen = ready(&keys, 0);
@@ -284,7 +284,7 @@ fn cache_control_is_clamped_to_issuer_refresh_limits() {
 }
 
 #[test]
-fn what_is_no_set_of_keys_changes_nothing() {
+fn invalid_key_set_leaves_issuer_keys_unchanged() {
     let keys = remote();
     fetch(&keys, 0, set("a", 1));
     let seen = ready(&keys, 0);
@@ -317,7 +317,7 @@ fn what_is_no_set_of_keys_changes_nothing() {
 }
 
 #[test]
-fn metadata_must_match_issuer_and_never_leads_to_plain_http() {
+fn metadata_must_match_issuer_and_not_name_plain_http() {
     let of = |issuer: &str| RemoteKeys::new(issuer, KeyLocation::OpenId, 600_000).map(Arc::new);
     let metadata = |issuer: &str, uri: &str| {
         document(format!(r#"{{"issuer":"{issuer}","jwks_uri":"{uri}"}}"#).into_bytes())

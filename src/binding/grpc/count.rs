@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_number_is_known_and_each_other_is_one_more() {
+    fn consecutive_event_numbers_are_counted_from_first() {
         assert_eq!(count(3, true, &[Some(3), Some(4), Some(5)]), (vec![true; 3], 3));
         assert_eq!(count(3, false, &[Some(4), Some(5)]), (vec![true; 2], 4));
         // A subscriber that resumes before the window always begins with a snapshot.
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_not_the_next_one_is_noticed() {
+    fn gap_in_event_numbers_is_detected() {
         assert_eq!(count(3, false, &[Some(4), Some(6)]), (vec![true, false], 4));
         assert_eq!(count(3, false, &[Some(4), None, Some(6)]), (vec![true; 3], 4));
     }

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_looked_at_as_it_comes() {
+    fn frame_is_written_and_parsed_incrementally() {
         let mut out = b"x".to_vec();
         let frame = begin(&mut out);
         out.extend_from_slice(b"hello");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_has_one_message_and_a_status_otherwise() {
+    fn request_body_must_be_exactly_one_message() {
         let message = |bytes, is_compressed| Ok(OnlyMessage { bytes, is_compressed });
         assert_eq!(only(b"\0\0\0\0\x02hi", 9), message(b"hi", false));
         assert_eq!(only(b"\x01\0\0\0\x02hi", 9), message(b"hi", true));

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn services_are_known_by_name() {
+    fn health_check_finds_service_by_name() {
         let ask = |name: &str| {
             let mut message = Vec::new();
             Writer(&mut message).bytes(health_check_request::SERVICE, name.as_bytes());
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn known_services_are_served_until_the_server_drains() {
+    fn service_reports_serving_until_server_drains() {
         assert_eq!(Serving::of(true, false), Serving::Yes);
         assert_eq!(Serving::of(true, true), Serving::No);
         assert_eq!(Serving::of(false, true), Serving::Unknown);

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_1_0_are_flat() {
+    fn push_requests_of_1_0_are_read_from_flat_fields() {
         let said = |op, fields: &[(u32, &[u8])]| said(Generation::V1, op, &message(fields));
         let scheme = message(&[(1, b"Bearer"), (2, b"s")]);
         let config: &[(u32, &[u8])] =
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_0_3_name_resources() {
+    fn push_requests_of_0_3_are_read_from_resource_names() {
         let said = |op, fields: &[(u32, &[u8])]| said(Generation::V03, op, &message(fields));
         let name: &[(u32, &[u8])] = &[(1, b"tasks/t/pushNotificationConfigs/p")];
         assert_eq!(said(Op::PushGet, name), r#" Get { task_id: "t", id: Some("p") }"#);

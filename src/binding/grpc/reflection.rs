@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn symbols_are_found() {
+    fn reflection_finds_file_of_symbol() {
         for (symbol, file) in [
             ("lf.a2a.v1.A2AService", "a2a_v1.proto"),
             ("lf.a2a.v1.A2AService.GetTask", "a2a_v1.proto"),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn every_service_is_described() {
+    fn reflection_finds_file_of_every_service() {
         for service in SERVICES {
             assert!(file_of(service).is_some(), "{service}");
         }

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_path_has_its_row() {
+    fn rpc_path_maps_to_its_table_row() {
         for (service, table) in [(V1, NEW), (JSON, IN_JSON), (V03, OLD)] {
             for row in table {
                 let found = rpc(&format!("/{service}/{}", row.name));

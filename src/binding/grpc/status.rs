@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_specification() {
+    fn error_names_of_0_3_match_the_specification() {
         assert_eq!(name_v03(FaultKind::TaskNotFound), "TaskNotFoundError");
         assert_eq!(name_v03(FaultKind::Internal), "InternalError");
         assert_eq!(name_v03(FaultKind::Parse), "JSONParseError");
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_printable() {
+    fn grpc_message_is_percent_encoded() {
         let status = Status::new(Code::Internal, "50% of \u{e9}\n~ ok");
         assert_eq!(status.encoded_message(), "50%25 of %C3%A9%0A~ ok");
     }

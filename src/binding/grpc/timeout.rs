@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timeouts_have_a_unit() {
+    fn grpc_timeout_is_parsed_with_its_unit() {
         for (text, expected) in [
             ("1H", Some(3_600_000)),
             ("2M", Some(120_000)),

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_lost_or_foreign() {
+    fn unmatched_path_is_not_found_or_not_an_a2a_path() {
         let forms: &[&'static HttpJson] = &[&rest::V1, &rest::V03];
         for path in [
             "/tasks/",
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn allow_names_what_has_an_operation() {
+    fn allow_lists_exactly_the_methods_with_an_operation() {
         let methods = [
             (Method::Get, "GET"),
             (Method::Head, "HEAD"),

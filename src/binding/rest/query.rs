@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn known_names_become_members_of_their_type() {
+    fn query_parameters_are_converted_to_json_members() {
         let cases = [
             (Op::Get, "historyLength=3&x=1", r#"{"historyLength":"3"}"#),
             (Op::Get, "status=x", ""),

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn one_stall_does_not_end_a_search() {
+    fn single_stall_does_not_end_the_rate_search() {
         let calm = tried(1_000.0, &[]);
         assert_eq!(calm[..5], [100.0, 200.0, 400.0, 800.0, 1_600.0]);
         let best = |rates: &[f64]| {

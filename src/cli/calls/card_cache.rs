@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_is_used_while_it_is_fresh_and_asked_about_after_that() {
+    fn fresh_card_is_used_and_stale_card_is_revalidated() {
         let fields = &[("cache-control", "max-age=2"), ("etag", "\"e-1\"")];
         let heard = asked("fresh", fields, false, 4);
         // In the third second the client revalidates; the 304 makes the card fresh for two more.
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_not_be_kept_is_asked_for_anew() {
+    fn uncacheable_card_is_requested_again() {
         for (name, fields) in [
             ("no-store", &[("cache-control", "no-store"), ("etag", "\"e-1\"")][..]),
             ("vary", &[("vary", "*"), ("etag", "\"e-1\"")]),
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_for_those_who_say_who_they_are_has_no_place() {
+    fn card_requested_with_credentials_is_not_cached() {
         let place = |identity: &str, name: &str| {
             let (url, cache) = a_cache(identity);
             let mut fields = peregrine::http::FieldLinesBuf::default();
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_card_is_neither_kept_nor_used() {
+    fn invalid_card_is_neither_stored_nor_read() {
         let folder = std::env::temp_dir().join(format!("peregrine-broken-{}", std::process::id()));
         let (path, url) = (folder.join(format!("{:032x}.json", 1)), "https://a.example/x");
         let kept = |card: &str| KeptCard {
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_more_than_so_many() {
+    fn cache_holds_at_most_cards_max_cards() {
         let folder = std::env::temp_dir().join(format!("peregrine-many-{}", std::process::id()));
         for n in 0..CARDS_MAX + 3 {
             let kept = KeptCard {

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_stays_in_the_folder() {
+    fn unsafe_characters_and_paths_are_removed_from_names() {
         for (name, safe) in [
             ("a.txt", "a.txt"),
             ("../../etc/passwd", "passwd"),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn many_parts_of_one_name_have_names_of_their_own_at_once() {
+    fn parts_with_equal_names_get_distinct_names_quickly() {
         // Trying each taken number would take hours for so many files.
         let mut taken = Default::default();
         let all = (0..200_000).map(|_| fresh("a.txt".to_owned(), &mut taken));
@@ -264,7 +264,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn nothing_is_written_through_a_link() {
+    fn download_does_not_write_through_symlink() {
         let folder = std::env::temp_dir().join(format!("peregrine-link-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let (other, draft) = (folder.join("other"), format!(".peregrine-{}", std::process::id()));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_has_a_file_of_its_own() {
+    fn artifact_parts_are_saved_with_distinct_file_names() {
         let mut task = TaskBuf::new("t", "c", Generation::V1).unwrap();
         let parts = PartsBuf::new()
             .text("one ")

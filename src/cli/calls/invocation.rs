@@ -376,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_quoted_where_a_shell_would_break_it() {
+    fn word_is_quoted_if_the_shell_needs_it() {
         for (word, shown) in [
             ("a-1", "a-1"),
             ("http://h:1/x", "http://h:1/x"),
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_with_a_hyphen_is_no_flag() {
+    fn printed_value_with_hyphen_cannot_become_a_flag() {
         assert_eq!((flag("task-id", "a"), last_word("a")), ("--task-id a".into(), "a".into()));
         assert_eq!(flag("task-id", "--x y"), "--task-id='--x y'");
         assert_eq!(last_word("-rf"), "-- -rf");

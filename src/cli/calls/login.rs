@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_url_that_a_card_named_gets_no_secret() {
+    fn client_secret_is_not_sent_to_token_url_from_card() {
         let token = Token {
             access: Secret::new("a"),
             refresh: Some(Secret::new("r")),

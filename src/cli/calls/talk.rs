@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_is_its_words() {
+    fn chat_shows_task_text_without_labels() {
         let mut task = TaskBuf::new("t-1", "c-1", Generation::V1).unwrap();
         let parts = PartsBuf::new()
             .text("one ")

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_may_be_said_as_it_is_shown_or_sent() {
+    fn task_state_is_parsed_from_short_and_wire_names() {
         for text in ["WORKING", "working", "TASK_STATE_WORKING"] {
             assert_eq!(state_of(text), Ok(TaskState::Working));
         }

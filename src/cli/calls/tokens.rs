@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_their_owners_alone() {
+    fn token_file_must_be_private_to_its_owner() {
         let name = format!("peregrine-tokens-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         let file = TokenFile::of(&folder);

@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_websocket_carries_is_shown_without_secrets() {
+    fn websocket_trace_masks_secrets() {
         let redaction = Redaction::default();
         let text = br#"{"token":"abc"}"#;
         let key = [1, 2, 3, 4];

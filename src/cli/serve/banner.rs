@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_short() {
+    fn byte_sizes_are_formatted_with_units() {
         for (count, text) in [
             (0, "0 B"),
             (999, "999 B"),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn every_term_and_limit_at_a_glance_is_shown() {
+    fn banner_shows_memory_terms_and_main_limits() {
         let limits = Limits::default();
         let text = memory(&limits, 2, false, true);
         for (label, _) in Limits::default().memory_bytes_terms(2) {

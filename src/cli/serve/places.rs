@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn many_agents_are_counted() {
+    fn agents_beyond_shown_max_are_counted() {
         let setup = Setup { agents: agents(SHOWN_MAX + 2), ..Setup::default() };
         let text = Places::of(&setup, false).lines("http://h:1", None);
         assert!(text.contains("and 2 more") && text.lines().count() == SHOWN_MAX + 3, "{text}");

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ours_are_read_and_others_are_let_be() {
+    fn only_a2acli_variables_are_read_from_env_file() {
         let lines = [
             "",
             "# A2ACLI_X=1",
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_of_ours_has_its_number() {
+    fn invalid_a2acli_line_error_has_line_number() {
         for (text, line, said) in [
             ("A=1\nA2ACLI_A", 2, "A2ACLI_NAME=value"),
             ("A2ACLI_a=1", 1, "not a variable name"),

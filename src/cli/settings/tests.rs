@@ -72,7 +72,7 @@ fn sources_have_a_fixed_precedence() {
 }
 
 #[test]
-fn streaming_is_a_flag_and_nothing_else() {
+fn stream_is_set_by_flag_only() {
     let folder = Folder::new("stream");
     folder.write("project/.env", "A2ACLI_STREAM=true\nA2ACLI_CONFIG=x\nA2ACLI_NONE=1\n");
     let settings = folder.resolve("config show", &[("A2ACLI_STREAM", "true")]).unwrap();
@@ -85,7 +85,7 @@ fn streaming_is_a_flag_and_nothing_else() {
 }
 
 #[test]
-fn what_is_wrong_names_who_said_it() {
+fn invalid_setting_error_names_its_source() {
     let folder = Folder::new("wrong");
     let path = folder.write("project/.env", "A2ACLI_TIMEOUT=soon\n");
     let settings = folder.resolve("config show", &[("A2ACLI_ASYNC", "maybe")]).unwrap();
@@ -107,7 +107,7 @@ fn what_is_wrong_names_who_said_it() {
 }
 
 #[test]
-fn waiting_is_what_was_said_last_by_whoever_wins() {
+fn wait_flag_overrides_async_from_environment() {
     let folder = Folder::new("wait");
     let waits = |words: &str, variables: &[(&str, &str)]| {
         folder.resolve(words, variables).unwrap().waits().map_err(|failure| failure.message)
@@ -125,7 +125,7 @@ fn waiting_is_what_was_said_last_by_whoever_wins() {
 }
 
 #[test]
-fn lists_keep_their_order() {
+fn transport_lists_keep_their_order() {
     let folder = Folder::new("lists");
     let list = |words: &str, variables: &[(&str, &str)]| {
         folder.resolve(words, variables).unwrap().transports().unwrap()
@@ -137,7 +137,7 @@ fn lists_keep_their_order() {
 }
 
 #[test]
-fn secrets_are_shown_to_nobody() {
+fn config_show_contains_no_secrets() {
     let folder = Folder::new("secrets");
     let path = folder
         .write("project/.env", "A2ACLI_BEARER=hidden-1\nA2ACLI_SVC_PARAM=\"x-k: hidden-2\"\n");
@@ -163,7 +163,7 @@ fn secrets_are_shown_to_nobody() {
 }
 
 #[test]
-fn service_parameters_are_pairs() {
+fn service_parameters_are_name_value_pairs() {
     let folder = Folder::new("pairs");
     let settings = folder.resolve("send x --svc-param a:b:c --svc-param=d:", &[]).unwrap();
     assert_eq!(settings.service_parameters(), Ok(vec![("a", "b:c"), ("d", "")]));

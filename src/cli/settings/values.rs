@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_units() {
+    fn durations_are_parsed_with_units() {
         for (text, ms) in [
             ("2", Some(2000)),
             ("500ms", Some(500)),

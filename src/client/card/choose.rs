@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_below_the_floor_is_taken_silently() {
+    fn interface_below_version_floor_is_rejected() {
         let old = card(&[("https://h/a", "JSONRPC", "0.2.5"), ("https://h/b", "GRPC", "0.3")]);
         let error = choose(&old, None, &Preferences::default()).unwrap_err();
         let (newest, floor) = (version("0.3"), version("1.0"));
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_spoken_says_what_the_card_offers() {
+    fn unsupported_card_error_lists_offered_interfaces() {
         let card = card(&[("https://h/m", "urn:mqtt", "1.0"), ("https://h/n", "JSONRPC", "9.0")]);
         let error = choose(&card, None, &Preferences::default()).unwrap_err().to_string();
         assert!(error.contains(r#""urn:mqtt" 1.0 at "https://h/m""#), "{error}");
@@ -495,13 +495,13 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_minor_version_is_spoken_to_in_the_newest_known() {
+    fn newer_minor_version_is_called_with_newest_supported() {
         let newer = card(&[("https://h/a", "JSONRPC", "1.4")]);
         assert_eq!(chosen(&newer, &Preferences::default()), "https://h/a jsonrpc 1.0");
     }
 
     #[test]
-    fn a_card_without_a_version_means_the_one_that_is_wanted() {
+    fn card_without_version_uses_requested_0_x_version() {
         let json = r#"{"name":"A","url":"https://h/a"}"#;
         let card = AgentCard::read(json.as_bytes()).unwrap();
         assert_eq!(chosen(&card, &wants(&[], None, "0.1")), "https://h/a jsonrpc 0.3");
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_tenant_goes_where_the_interface_has_a_place_for_it() {
+    fn requested_tenant_is_set_in_field_or_url_path() {
         let address = |url: &str, own: &str, binding: &str, spoken: &str, named: &str| {
             let json = format!(
                 r#"{{"name":"A","supportedInterfaces":[{{"url":"{url}","tenant":"{own}",
@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_on_another_origin_are_marked_and_tenants_are_kept() {
+    fn interface_of_other_origin_is_marked_and_keeps_tenant() {
         let json = r#"{"name":"A","supportedInterfaces":[{"url":"https://other/",
             "protocolBinding":"JSONRPC","protocolVersion":"1.0","tenant":"t/1"}]}"#;
         let card = AgentCard::read(json.as_bytes()).unwrap();
@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn dialects_are_told_by_the_path_unless_the_caller_says() {
+    fn dialect_is_chosen_by_url_path_unless_configured() {
         let dialect = |path: &str, version: &str, card_path: &str, said: Option<&'static str>| {
             let card = card(&[(&format!("https://h{path}"), "JSONRPC", version)]);
             let url = HttpOrigin::parse(&format!("https://h{card_path}")).unwrap();
@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_asked_again_in_a_version_that_it_named() {
+    fn retry_uses_a_version_that_the_server_named() {
         let default = Preferences::default();
         let (v1, v03) = (version("1.0"), version("0.3"));
         let v11 = version("1.1");

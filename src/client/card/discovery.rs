@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_with_a_member_of_cards_looks_like_one() {
+    fn document_with_a_card_member_looks_like_a_card() {
         for json in
             [r#"{"name":"a","url":"u"}"#, r#"{"skills":3}"#, "\u{feff}{\"capabilities\":{}}"]
         {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_is_fresh_as_long_as_its_server_says() {
+    fn card_freshness_follows_response_cache_fields() {
         let fresh_ms = |fields: &[(&str, &str)]| {
             let card = CardFreshness::of(head(fields), NOW);
             let left = card.fresh_until_unix_ms - NOW.unix_ms;
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_card_is_asked_about_by_its_validators() {
+    fn stale_card_is_revalidated_with_its_validators() {
         let modified = "Sun, 06 Nov 1994 08:49:37 GMT";
         let fields = [("etag", "W/\"a\""), ("last-modified", modified)];
         let card = CardFreshness::of(head(&fields), NOW);

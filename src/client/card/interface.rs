@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn bindings_have_the_names_that_are_seen_on_cards() {
+    fn binding_names_of_cards_are_parsed() {
         for (name, binding) in [
             ("JSONRPC", Some(Binding::JsonRpc)),
             ("jsonrpc", Some(Binding::JsonRpc)),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_called_as_it_is_or_below_the_cards() {
+    fn interface_url_is_resolved_against_card_url() {
         let card = Some("https://h:8443/.well-known/agent-card.json");
         for (url, called) in [
             ("http://a", Some("http://a/")),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn grpc_may_name_host_and_port_alone() {
+    fn grpc_interface_url_may_be_host_and_port() {
         let (plain, secure) = (Some("http://h/"), Some("https://h/"));
         for (url, card, called) in [
             ("a:50051", plain, Some("http://a:50051/")),

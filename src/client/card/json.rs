@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_read_as_serde_json_reads_it() {
+    fn json_reader_agrees_with_serde_json() {
         for json in [r#"{"a":[1,-2,3.5,"x",true,null,{}]}"#, "[]", "7", "18446744073709551615"] {
             let value: Value = serde_json::from_str(json).unwrap();
             assert_eq!(read(json.as_bytes(), 100, 3).unwrap(), value);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_depth_and_repeated_members_are_refused() {
+    fn oversized_deep_or_repeated_json_is_rejected() {
         assert_eq!(problem(&" ".repeat(101)), CardProblem::TooLarge(100));
         assert!(read(b"[[{}]]", 100, 3).is_ok());
         assert_eq!(problem("[[{\"a\":[]}]]"), CardProblem::TooDeep(3));

@@ -280,7 +280,7 @@ mod tests {
         "signatures":[{"protected":"e30","signature":"AA"}]}"#;
 
     #[test]
-    fn a_card_of_1_0_is_canonical_already() {
+    fn card_of_1_0_is_written_back_unchanged() {
         let card = read(V1);
         let strip = |text: &str| {
             let value: serde_json::Value = serde_json::from_str(text).unwrap();
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_of_0_3_is_read_as_1_0_says_it() {
+    fn card_of_0_3_is_converted_to_1_0_form() {
         let card = read(
             r#"{"protocolVersion":"0.3.0","name":"A","description":"d","version":"1",
             "url":"https://a/","preferredTransport":"GRPC","additionalInterfaces":[
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn cards_of_0_1_and_0_2_need_not_say_their_version() {
+    fn protocol_version_of_old_card_is_inferred() {
         let card = read(
             r#"{"name":"A","url":"http://a","version":"1","capabilities":{},"skills":[],
             "authentication":{"schemes":["Bearer","custom"]}}"#,
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_lists_and_objects_of_a_card_are_one_another() {
+    fn empty_array_and_empty_object_are_interchangeable() {
         // PHP writes empty objects as arrays, Lua writes empty arrays as objects.
         let php = read(
             r#"{"name":"A","url":"u","protocolVersion":"0.3.0","capabilities":[],"provider":[],
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn supported_interfaces_make_a_card_one_of_1_0() {
+    fn card_with_supported_interfaces_is_read_as_1_0() {
         let card = read(
             r#"{"name":"A","url":"http://old","preferredTransport":"GRPC",
             "protocolVersion":"0.3.0","additionalInterfaces":[{"url":"x","transport":"GRPC"}],
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_the_proto_and_its_form_of_0_3_are_read() {
+    fn proto_field_names_in_cards_are_accepted() {
         let card = read(
             r#"{"name":"A","supported_interfaces":[{"url":"http://a","protocol_binding":"GRPC",
             "protocol_version":"1.0"}],"default_input_modes":["a/b"],"capabilities":
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_no_harm_is_forgiven() {
+    fn harmless_card_mistakes_are_accepted() {
         let card = read(
             r#"{"name":7,"version":1.5,"description":["x"],"provider":"me","iconUrl":null,
             "capabilities":["streaming"],"skills":[3,{"id":1,"tags":"one"}],"x":{"y":1},
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_named() {
+    fn invalid_card_error_names_the_member() {
         use CardProblem::{Missing, Type};
         for (json, member, problem) in [
             ("[]", "", Type("an object")),
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_bounded() {
+    fn card_list_lengths_and_size_are_bounded() {
         let long = |max: usize, entry: &str| vec![entry; max + 1].join(",");
         let skills = long(CARD_ENTRIES_MAX, "{}");
         let json = format!(r#"{{"name":"A","url":"u","skills":[{skills}]}}"#);

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_proves_who_calls_is_known_by_its_name() {
+    fn credential_fields_are_detected_by_name() {
         for name in [
             "Authorization",
             "proxy-authorization",

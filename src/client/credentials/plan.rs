@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_goes_where_its_scheme_says() {
+    fn credential_is_sent_as_its_scheme_declares() {
         for (requirements, expected) in [
             (r#"[{"key":[]}]"#, "/a X-Key: k=/1|"),
             (r#"[{"query":[]}]"#, "/a?k+y=k%3D%2F1 "),
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_by_scheme() {
+    fn missing_credentials_are_named_by_scheme() {
         let none = Credentials::default();
         let error = planned(r#"[{"key":[],"oauth":[]},{"mtls":[]},{"gone":[]}]"#, &none);
         let error = error.unwrap_err().to_string();
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_required_what_is_declared_is_used() {
+    fn declared_scheme_is_used_if_none_is_required() {
         assert_eq!(planned("[]", &all()).as_deref(), Ok("/a Authorization: Basic bWU6cMOkOnNz|"));
         let bare = AgentCard::read(br#"{"name":"A","url":"https://h"}"#).unwrap();
         let plan = plan(&bare, &all(), &origin("https://h"), true).unwrap();
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_go_nowhere_that_is_not_allowed() {
+    fn credentials_are_not_sent_to_disallowed_origins() {
         let needed = card("", r#"[{"bearer":[]}]"#);
         let to = |url: &str, is_card_origin: bool, given: &Credentials| {
             plan(&needed, given, &origin(url), is_card_origin).map(|plan| plan.is_empty())
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_cannot_put_a_key_where_it_means_something_else() {
+    fn reserved_api_key_header_or_bad_value_is_rejected() {
         for name in ["Host", "content-length", "A2A-Version", "Transfer-Encoding", "a b", "x\\r"] {
             let schemes = format!(r#","bad":{{"type":"apiKey","in":"header","name":"{name}"}}"#);
             let card = card(&schemes, r#"[{"bad":[]}]"#);
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_is_ever_shown() {
+    fn plan_debug_and_errors_contain_no_secret() {
         let oauth = OAuthClient { secret: Some(Secret::new("hunter2")), ..oauth() };
         let given = Credentials {
             api_key: Some(Secret::new("hunter2")),
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_passed_authorization_stays_at_the_origin_of_the_card() {
+    fn forwarded_authorization_stays_at_card_origin() {
         let given = Credentials {
             passes_authorization: true,
             allows_other_origins: true,

@@ -239,7 +239,7 @@ mod tests {
     use super::explain;
 
     #[test]
-    fn a_payload_is_explained_or_its_error_named() {
+    fn explain_prints_payload_as_json_or_its_error() {
         let task = r#"{"kind":"task","id":"t","contextId":"c","status":{"state":"working"}}"#;
         let v1 = r#"{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}"#;
         assert_eq!(explain("result 0.3 GetTask", task.as_bytes()), v1);

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_of_ours_is_known_by_its_reason() {
+    fn fault_kind_is_read_from_grpc_error_reason() {
         for kind in FaultKind::ALL {
             let fields = status_of(&Fault::because(kind, "50% \u{e4}")).fields();
             let fields: Vec<_> = fields.get().iter().collect();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_has_a_code_and_a_message() {
+    fn grpc_status_code_and_message_are_read() {
         assert_eq!(end(Generation::V1, &[("grpc-status", "0")]), Ok(()));
         for (code, name) in [("5", "NOT_FOUND"), ("16", "UNAUTHENTICATED"), ("99", "UNKNOWN")] {
             let fields = [("grpc-status", code), ("grpc-message", "a%20b%zz%2")];
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_is_whole_or_none() {
+    fn retry_info_delay_is_read_or_ignored_if_invalid() {
         const ASKED: &[u8] = b"type.googleapis.com/google.rpc.RetryInfo";
         let read = |type_url: &[u8], seconds: i64, nanos: i64| {
             let mut bytes = Vec::new();

@@ -124,7 +124,7 @@ fn end(body: &str, is_reusable: bool) -> Seen {
 }
 
 #[test]
-fn requests_say_their_length_where_they_have_content() {
+fn request_with_content_has_content_length() {
     let mut client = Client::asking();
     let refused = client.http1.begin_connect("a:1", FieldLines::NONE, &mut Vec::new());
     assert_eq!(refused, Err(RequestRefused::Busy));
@@ -144,7 +144,7 @@ fn requests_say_their_length_where_they_have_content() {
 }
 
 #[test]
-fn bodies_of_every_framing() {
+fn response_bodies_of_every_framing_are_read() {
     for (fields, wire, body) in [
         ("Content-Length: 5\r\n", "hello", "hello"),
         ("Content-Length: 0\r\n", "", ""),
@@ -172,7 +172,7 @@ fn a_body_without_length_ends_with_the_connection() {
 }
 
 #[test]
-fn interim_responses_are_skipped_and_counted() {
+fn interim_responses_are_skipped_up_to_a_limit() {
     let interim = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n";
     let last = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx";
     check(&(interim.repeat(4) + last), &[Seen::Head(200), end("x", true)]);
@@ -184,7 +184,7 @@ fn interim_responses_are_skipped_and_counted() {
 }
 
 #[test]
-fn a_101_is_for_those_who_asked() {
+fn status_101_is_accepted_only_if_requested() {
     let switch = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
     let unasked = TransportError::Malformed("A 101 arrived that was not requested.");
     assert_eq!(refusal(switch), unasked);
@@ -204,7 +204,7 @@ fn a_101_is_for_those_who_asked() {
 }
 
 #[test]
-fn a_tunnel_or_the_answer_of_the_proxy() {
+fn connect_opens_tunnel_or_returns_proxy_response() {
     let mut client = Client::asking();
     client.http1 = Http1Connection::default();
     client.http1.begin_connect("a:1", FieldLines::NONE, &mut Vec::new()).unwrap();
@@ -220,7 +220,7 @@ fn a_tunnel_or_the_answer_of_the_proxy() {
 }
 
 #[test]
-fn whether_the_connection_lives_on() {
+fn connection_is_reused_if_response_allows_it() {
     let ok = |fields: &str| format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 1\r\n\r\nx");
     check(&ok("Connection: close\r\n"), &[Seen::Head(200), end("x", false)]);
     // Bytes after the end belong to no request.
@@ -233,7 +233,7 @@ fn whether_the_connection_lives_on() {
 }
 
 #[test]
-fn an_answer_before_the_request_is_whole_ends_both() {
+fn early_response_ends_request_and_connection() {
     let mut client = Client::asking();
     client.http1 = Http1Connection::default();
     client.begin(HttpMethod::Post, "/", FieldLines::NONE);
@@ -257,7 +257,7 @@ fn bytes_before_a_request_are_refused() {
 }
 
 #[test]
-fn a_close_inside_a_response_says_whether_it_had_begun() {
+fn close_error_reports_if_response_had_begun() {
     let closed = |wire: &str| {
         let mut client = Client::asking();
         client.read(wire.as_bytes(), 99).unwrap();
@@ -277,7 +277,7 @@ fn a_close_inside_a_response_says_whether_it_had_begun() {
 }
 
 #[test]
-fn refusals_are_malformed_or_name_the_limit() {
+fn invalid_response_is_malformed_or_names_the_limit() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (wire, limit) in [
         (format!("HTTP/1.1 200 OK\r\nA: {}", "x".repeat(200)), "response_head_bytes_max"),
@@ -295,7 +295,7 @@ fn refusals_are_malformed_or_name_the_limit() {
 }
 
 #[test]
-fn trailers_are_read_beside_the_head() {
+fn trailers_are_read_without_replacing_header_fields() {
     let mut client = Client::asking();
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nA: head\r\n\r\n";
     client.read(format!("{head}0\r\nA: trailer\r\nB: b\r\n\r\n").as_bytes(), 9).unwrap();

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_sessions_wait_and_not_for_ever() {
+    fn idle_sessions_are_limited_in_number_and_time() {
         let idle = IdleSessions::default();
         for number in 0..IDLE_MAX as u64 + 8 {
             idle.give(session(number), number, 100);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_is_watched_once() {
+    fn idle_sessions_have_one_periodic_check() {
         let idle = IdleSessions::default();
         assert!(!idle.close_old(0, 100));
         assert!(idle.give(session(0), 0, 100));

@@ -89,7 +89,7 @@ mod tests {
     use crate::model::PushConfigBuf;
 
     #[test]
-    fn what_the_proto_cannot_say_is_named_with_both_of_its_bindings() {
+    fn inexpressible_push_config_names_http_json_and_grpc() {
         let config = PushConfigBuf::new("https://h/hook").task_id("t");
         let call = OutgoingCall::Push(PushCall::Set(config.view()));
         let cx = CallOut { tenant: None, event_id: false };

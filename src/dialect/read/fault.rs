@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_known_in_every_form_that_servers_give_it() {
+    fn fault_kind_is_read_from_every_error_format() {
         let not_found = [
             r#"{"code":-32001,"message":"no such task"}"#,
             r#"{"error":{"code":-32001,"message":"no such task"}}"#,
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_http_status_alone_decides_nothing() {
+    fn http_status_alone_gives_no_fault_kind() {
         for (text, message) in [
             (r#"{"error":{"code":404,"status":"NOT_FOUND","message":"x"}}"#, "x"),
             (r#"{"message":"x"}"#, "x"),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_is_cut() {
+    fn long_fault_message_is_cut_and_long_data_dropped() {
         let long = "é".repeat(MESSAGE_BYTES_MAX);
         let data = "1".repeat(DATA_BYTES_MAX + 1);
         let text = format!(r#"{{"message":"{long}","data":"{data}","code":-32602}}"#);

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_text_alone_is_read_like_one_with_more() {
+    fn text_part_fast_path_agrees_with_general_reader() {
         let alone = packed(r#"{"text":"x\"y"}"#).unwrap();
         for same in [r#"{"text":"x\"y","url":null}"#, r#"{"te\u0078t":"x\"y"}"#] {
             assert_eq!(packed(same).unwrap(), alone, "{same}");

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_as_large_as_what_is_decoded() {
+    fn file_size_is_its_decoded_size() {
         for fits in ["", "AAAAAAAA", "AAAAAAA", "AAAAAAA=", r"\/\u002F\/\/AAAA", "AA", "===="] {
             for part in [
                 format!(r#"{{"raw":"{fits}"}}"#),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_as_large_as_its_text_without_files() {
+    fn message_size_excludes_files() {
         let sized = |bytes: usize, file: &str| {
             let frame = r#"{"parts":[{"text":""},{"raw":""}]}"#;
             let text = "x".repeat(bytes - frame.len());

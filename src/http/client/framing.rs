@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9112_6_3_1_some_responses_have_no_body_whatever_they_say() {
+    fn rfc9112_6_3_1_bodyless_responses_ignore_framing_fields() {
         let none = Ok(ResponseFraming::None);
         for status in [100, 101, 103, 199, 204, 304] {
             assert_eq!(of(Method::Get, status, None, Some("5")), none, "{status}");
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9112_6_3_2_a_tunnel() {
+    fn rfc9112_6_3_2_successful_connect_response_is_a_tunnel() {
         for status in [200, 201, 299] {
             let tunnel = of(Method::Connect, status, Some("chunked"), Some("5"));
             assert_eq!(tunnel, Ok(ResponseFraming::Tunnel));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9112_6_3_3_to_6_are_as_strict_as_with_requests() {
+    fn rfc9112_6_3_3_to_6_invalid_framing_is_rejected() {
         let get = |te, cl| of(Method::Get, 200, te, cl);
         assert_eq!(get(Some("Chunked"), None), Ok(ResponseFraming::Chunked));
         assert_eq!(get(Some("chunked"), Some("5")), Err(Reject::LengthAndEncoding));

@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_comes_again_is_what_it_is_anew() {
+    fn layout_reuse_equals_full_parse_or_returns_none() {
         let before = with("A: b\r\nContent-Length: 5\r\nDate: now");
         let again = |text: &str, method| {
             let mut layout = ResponseLayout::default();
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_a_status_and_fields() {
+    fn response_head_parses_into_status_version_and_fields() {
         let text = "HTTP/1.0 404 \t\u{e4} Not Found\r\nA: b\r\nX:\r\na:\t c d \t\r\n\r\nrest";
         let head = read(text, |head| {
             let fields: Vec<_> = head.fields().map(|(n, v)| (n.to_owned(), v.to_vec())).collect();
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9112_4_status_lines() {
+    fn rfc9112_4_only_valid_status_lines_are_accepted() {
         for line in [
             "HTTP/1.1 200",
             "HTTP/1.1 200 ",
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9112_5_field_lines() {
+    fn rfc9112_5_invalid_field_lines_are_rejected() {
         for (field, reject) in [
             ("A : b", Reject::FieldName),
             ("A", Reject::FieldName),
@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_exact() {
+    fn head_size_and_field_count_limits_are_exact() {
         let fields = |count| with(&vec!["A: b"; count].join("\r\n"));
         assert_eq!(refusal(&fields(10)), None);
         assert_eq!(refusal(&fields(11)), Some(ResponseReject::TooManyFields));
@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9112_9_3_whether_the_connection_lives_on() {
+    fn rfc9112_9_3_keep_alive_follows_version_and_fields() {
         let keeps = |version: &str, field: &str| {
             let text = format!("HTTP/{version} 200 OK\r\nContent-Length: 1\r\n{field}\r\n\r\n");
             read(&text, |head| head.keep_alive()).map(|head| head.map(|(_, keeps)| keeps))
@@ -604,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn event_streams_have_no_length_in_advance() {
+    fn event_stream_body_length_is_unlimited() {
         for (media, max) in [
             ("text/event-stream", u64::MAX),
             ("Text/Event-Stream ; charset=utf-8", u64::MAX),

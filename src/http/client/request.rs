@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9112_3_2_the_three_forms_that_are_sent() {
+    fn rfc9112_3_2_origin_absolute_authority_forms_are_written() {
         let fields = "Host: h:81\r\nAccept: */*\r\nA2A-Version: 1.0\r\n";
         let origin = written("POST", SentTarget::Origin("/a?b"), Some(0));
         assert_eq!(origin, format!("POST /a?b HTTP/1.1\r\n{fields}Content-Length: 0\r\n\r\n"));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_server_takes_what_is_written() {
+    fn server_parses_written_request_heads() {
         for length in [0, 9, 10, 12_345, 4 * 1024 * 1024] {
             let text = written("POST", SentTarget::Origin("/"), Some(length));
             let scan = find_head(text.as_bytes(), 0, LIMITS);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_cannot_end_its_line() {
+    fn invalid_target_or_authority_is_rejected() {
         let mut out = b"before".to_vec();
         for (path, authority) in [
             ("/a b", "h"),
@@ -232,14 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn the_room_is_enough_for_one_allocation() {
+    fn reserved_bytes_fit_the_longest_content_length_line() {
         let mut out = Vec::new();
         write_length(&mut out, Some(usize::MAX));
         assert!(out.len() <= ROOM, "{}", out.len());
     }
 
     #[test]
-    fn a_head_that_is_known_is_written_like_a_new_one() {
+    fn cached_request_head_equals_newly_written_head() {
         const OTHERS: FieldLines<'static> = field_lines!("Accept": "*/*", "A2A-Version": "1.1");
         let mut known = RequestHead::default();
         let targets = [

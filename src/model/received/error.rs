@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_made_from_the_inside_out() {
+    fn error_path_is_built_from_inner_to_outer() {
         let error = ReadError::at("role", "must be a role").element(2).within("history");
         assert_eq!(error.clone().within("task").to_string(), "task.history[2].role must be a role");
         assert_eq!(ReadError::new("must be an object").to_string(), "it must be an object");

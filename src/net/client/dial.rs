@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn families_are_tried_in_turns_and_not_for_ever() {
+    fn address_families_alternate_up_to_a_limit() {
         let all = addresses(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1", "2.2.2.2:1"]);
         let turns = addresses(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "2.2.2.2:1", "[::3]:1"]);
         assert_eq!(in_turns(&all), turns);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_connected_to_whom_the_guard_refuses() {
+    fn guard_refusal_prevents_the_connection() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bad_address_is_passed_over_or_is_enough() {
+    fn bad_address_is_skipped_or_refused_by_strict_guard() {
         let origin = HttpOrigin::parse("https://mixed.example/").unwrap().origin;
         let (bad, good) = (addresses(&["10.0.0.1:443"])[0], addresses(&["9.9.9.9:443"])[0]);
         let is_good = move |_: &HttpOrigin, address| match address == bad {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_may_carry_what_it_needs() {
+    fn connect_guard_closure_may_capture_state() {
         let origin = HttpOrigin::parse("https://a.example/").unwrap().origin;
         let (sender, seen) = std::sync::mpsc::channel();
         let guard = ConnectGuard::new(move |origin, address| {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_addresses_is_said() {
+    fn unresolvable_host_returns_resolve_error() {
         let origin = HttpOrigin::parse("http://no.such.name.invalid/").unwrap().origin;
         let error = run(dial(&origin, &ConnectGuard::default())).unwrap_err();
         assert!(matches!(error, TransportError::Resolve(why) if why.contains("invalid")));

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deadline_that_moves_sets_one_timer_and_is_kept() {
+    fn later_deadline_reuses_the_armed_timer() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (clock, mut due) = (ClientClock::new(), Due::default());

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_in_which_nothing_came_is_the_last_of_its_connection() {
+    fn wait_without_received_bytes_ends_the_connection() {
         let (mark, seen, _) = Http2Mark::new();
         let reads = mark.reads();
         seen.note_read(b"x");

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn each_scheme_has_its_proxy_and_small_letters_win() {
+    fn proxy_is_selected_by_scheme_and_lower_case_wins() {
         let both = [("http_proxy", "a:1"), ("HTTP_PROXY", "b:1"), ("HTTPS_PROXY", "http://c:2")];
         assert_eq!(route(&both, "http://x/"), Some("http://a:1".to_owned()));
         assert_eq!(route(&both, "https://x/"), Some("http://c:2".to_owned()));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_a_request_is_no_proxy() {
+    fn upper_case_http_proxy_is_ignored_under_cgi() {
         let cgi = [("REQUEST_METHOD", "GET"), ("HTTP_PROXY", "http://evil:1")];
         assert_eq!(route(&cgi, "http://x/"), None);
         let chosen = [("REQUEST_METHOD", "GET"), ("http_proxy", "http://a:1")];
@@ -193,14 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_exempt_is_called_without() {
+    fn no_proxy_hosts_bypass_the_proxy() {
         let with = |list| [("http_proxy", "http://a:1"), ("no_proxy", list)];
         assert_eq!(route(&with("localhost, .example.org"), "http://www.example.org/"), None);
         assert!(route(&with("example.org"), "http://notexample.org/").is_some());
     }
 
     #[test]
-    fn the_users_name_is_for_the_proxy_and_never_shown() {
+    fn proxy_credentials_are_sent_as_basic_and_hidden_in_debug() {
         let proxies = proxies(&[("http_proxy", "http://al%3Ain:s%20secret@a:1/")]).unwrap();
         let proxy = proxies.http.as_ref().unwrap();
         let expected = format!("Basic {}", base64::encode(b"al:in:s secret"));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_proxy_of_http_is_said_without_its_password() {
+    fn invalid_proxy_error_hides_the_password() {
         for url in
             ["socks5://u:secret@a:1", "https://u:secret@a:1", "http://u:secret@:1", "http://"]
         {

@@ -265,7 +265,7 @@ mod tests {
     proptest! {
         /// Pieces of any size give the same frames as the whole.
         #[test]
-        fn frames_are_found_in_whatever_pieces_they_come(
+        fn frames_are_parsed_across_any_chunk_boundaries(
             frames in prop::collection::vec((0..12_u8, 0..16_u8, 0..600_usize), 0..40),
             pieces in prop::collection::vec(1..700_usize, 1..200),
             cut in 0..30_usize,
@@ -285,7 +285,7 @@ mod tests {
 
         /// No peer spends more than the allowance, the grants, and the part restored over time.
         #[test]
-        fn no_more_is_spent_than_there_is(
+        fn allowance_spending_never_exceeds_grants_and_refill(
             max in 1..50_u64,
             steps in prop::collection::vec((0..3_000_u64, 0..30_u64, 0..3_u64), 0..200),
         ) {
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_use_costs_nothing() {
+    fn frames_without_call_or_data_count_as_control() {
         for (kind, flags, length, expected) in [
             (1, 4, 0, FrameKind::Headers),
             (0, 0, 1, FrameKind::Data),
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn an_allowance_comes_back_with_time_and_with_use() {
+    fn allowance_refills_with_time_and_grants() {
         let mut allowance = Allowance::new(30, 0);
         assert!((0..30).all(|_| allowance.spend(0)));
         assert!(!allowance.spend(999));

@@ -98,7 +98,7 @@ mod tests {
     proptest! {
         /// Refusals are found in pieces of any size, and similar bytes in data are ignored.
         #[test]
-        fn refusals_are_found_in_any_pieces(
+        fn h2_refusals_are_found_across_chunk_boundaries(
             frames in prop::collection::vec((0..8_u8, 0..9_u32), 0..40),
             pieces in prop::collection::vec(1..40_usize, 1..200),
         ) {

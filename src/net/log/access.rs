@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_call_of_so_many_has_a_line() {
+    fn access_log_samples_one_of_n_calls() {
         for (one_of, lines) in [(0, 0), (1, 12), (4, 3), (5, 3)] {
             let log = AccessLog::new(one_of, Some(7));
             assert_eq!((0..12).filter(|_| log.takes_next()).count(), lines, "{one_of}");

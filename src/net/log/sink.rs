@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_json_says_the_same_and_steers_nothing() {
+    fn json_log_line_escapes_controls_and_keeps_its_value() {
         let said = "{\"message\":\"\u{7f}\u{85}\u{202e}\u{2028}\u{e9}\u{1f600}\"}\n";
         let line = String::from_utf8(plain(said.as_bytes())).unwrap();
         assert!(line.contains("\\u007f\\u0085\\u202e\\u2028\u{e9}\u{1f600}"), "{line}");

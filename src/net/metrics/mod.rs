@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_has_its_number() {
+    fn operation_numbers_map_to_their_names() {
         for (op, name) in [
             (Some(Op::Send), "SendMessage"),
             (Some(Op::Subscribe), "SubscribeToTask"),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_are_summed_and_agents_without_a_name_are_one() {
+    fn metrics_sum_workers_and_merge_unnamed_agents() {
         let metrics = Metrics::new(2, 4);
         for (worker, agent) in [(0, 0), (1, 0), (1, 1), (0, 2), (1, 3), (0, 999)] {
             metrics.count(&CallRecord { worker, ..call(agent, Some(Op::Get)) }, 1);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_told_apart_for_64_agents() {
+    fn durations_beyond_64_agents_are_merged() {
         let metrics = Metrics::new(1, 100);
         for agent in 0..101 {
             metrics.count(&call(agent, Some(Op::Get)), 1);

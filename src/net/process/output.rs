@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_not_cut() {
+    fn multibyte_characters_are_not_split_across_reads() {
         let text = "aé€😀z";
         for at in 0..=text.len() {
             let (head, tail) = text.as_bytes().split_at(at);

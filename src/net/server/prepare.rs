@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_one_that_this_machine_reaches() {
+    fn reachable_replaces_unspecified_address_by_loopback() {
         for (addr, url) in [
             ("0.0.0.0:1", "127.0.0.1:1"),
             ("[::]:1", "[::1]:1"),

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_says_whose_it_is_by_whom_and_until_when() {
+    fn certificate_yields_name_issuer_and_expiry() {
         let mut params = CertificateParams::new([]).unwrap();
         params.distinguished_name.push(DnType::CommonName, "alice");
         params.not_after = date_time_ymd(2100, 1, 1);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alternative_name_is_no_common_name() {
+    fn common_name_cannot_imitate_an_alternative_name() {
         let name = |common: Option<&str>, alternative: &[&str]| {
             let alternative: Vec<String> = alternative.iter().map(|&name| name.into()).collect();
             let mut params = CertificateParams::new(alternative).unwrap();

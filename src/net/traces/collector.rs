@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_collector_has_tls_or_is_on_this_machine() {
+    fn collector_requires_tls_unless_loopback_or_opted_out() {
         for (endpoint, path) in [
             ("http://127.0.0.1:4318", "/v1/traces"),
             ("http://localhost:4318/", "/v1/traces"),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_a_secret_and_cannot_be_one_of_ours() {
+    fn collector_field_hides_value_and_rejects_reserved_names() {
         let collector = TraceCollector::new("https://a").unwrap();
         let with = collector.clone().field("Authorization", "Bearer hush-hush").unwrap();
         let text = format!("{with:?}");

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_wait_for_others_until_the_server_drains() {
+    fn spans_wait_for_a_full_batch_or_a_drain() {
         let state = ExportState::default();
         state.queued.store(SPANS_SENT_MAX - 1, Relaxed);
         assert!(!is_due(&state));
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collector_may_take_some_and_leave_others() {
+    fn partial_success_returns_the_rejected_span_count() {
         for (spans, expected) in [(0, 0), (7, 7), (-1, 0)] {
             let partial = ExportTracePartialSuccess {
                 rejected_spans: spans,

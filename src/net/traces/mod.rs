@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn one_trace_of_so_many_is_kept() {
+    fn one_of_n_traces_is_sampled() {
         let ids = (0..1_000u128).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
         let of = |one_of| {
             let traces = traces(one_of);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_behind_the_end_is_counted_too() {
+    fn span_after_the_end_is_counted_as_lost() {
         let traces = traces(1);
         traces.start(Weak::new()).unwrap();
         traces.end();

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn no_span_says_which_task_it_is_about_and_who_has_called() {
+    fn span_contains_no_task_id_or_caller_identity() {
         let mut call = record();
         let principal = Principal::new(PrincipalBuf {
             kind: CredentialKind::ApiKey,
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_callers_fault_is_no_error_of_the_server() {
+    fn span_status_is_error_only_for_server_faults() {
         for kind in FaultKind::ALL {
             let refusal = Some(CallRefusal { kind, limit: None });
             let span = of_call(CallRecord { refusal, ..record() });
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_an_internal_span_below_its_call() {
+    fn turn_is_an_internal_child_span_of_its_call() {
         for (end, error) in [
             (TurnEnd::Replied, None),
             (TurnEnd::Task(Some(TaskState::Completed)), None),

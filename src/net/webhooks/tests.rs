@@ -221,7 +221,7 @@ fn deliveries_share_a_connection_and_check_its_address_once() {
 }
 
 #[test]
-fn a_connection_is_for_the_host_that_it_was_opened_for() {
+fn connection_is_reused_only_for_its_own_host() {
     let hook = Hook::answering(&[OK]);
     let outbox = Arc::new(FakeOutbox::default());
     let _worker = worker(&outbox, LONG_MS);
@@ -251,7 +251,7 @@ fn cached_origin_matches_no_other_and_keeps_each_urls_path() {
 }
 
 #[test]
-fn what_fails_says_why_and_when_to_come_again() {
+fn failed_delivery_reports_status_and_retry_after() {
     let hook = Hook::answering(&[
         "HTTP/1.1 500 Oh\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n",
         OK,
@@ -282,7 +282,7 @@ fn what_fails_says_why_and_when_to_come_again() {
 }
 
 #[test]
-fn a_redirect_leads_nowhere() {
+fn redirect_is_refused_and_not_followed() {
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     other.set_nonblocking(true).unwrap();
     let location = format!("http://{}/", other.local_addr().unwrap());
@@ -302,7 +302,7 @@ fn a_redirect_leads_nowhere() {
 }
 
 #[test]
-fn nobody_is_connected_to_whom_the_outbox_refuses() {
+fn denied_address_fails_without_a_connection() {
     let hook = TcpListener::bind("127.0.0.1:0").unwrap();
     hook.set_nonblocking(true).unwrap();
     let addr = hook.local_addr().unwrap();
@@ -345,7 +345,7 @@ fn guard_of_the_options_is_called_and_their_proxies_are_not() {
 }
 
 #[test]
-fn who_hangs_fails_in_time_and_who_hangs_behind_a_head_does_not() {
+fn missing_response_times_out_but_stalled_body_is_delivered() {
     let hook = Hook::new(|number, mut stream, _| {
         let _ = read_request(&mut stream);
         if number == 1 {
@@ -362,7 +362,7 @@ fn who_hangs_fails_in_time_and_who_hangs_behind_a_head_does_not() {
 }
 
 #[test]
-fn a_new_connection_that_closes_is_a_failure_at_once() {
+fn closed_new_connection_fails_without_retry() {
     let hook = Hook::new(|_, mut stream, requests| {
         requests.send(read_request(&mut stream).unwrap()).unwrap();
     });
@@ -374,7 +374,7 @@ fn a_new_connection_that_closes_is_a_failure_at_once() {
 }
 
 #[test]
-fn a_kept_connection_that_closes_is_replaced_once() {
+fn closed_reused_connection_is_replaced_once() {
     // Each connection sends one answer, except the third, which sends none.
     let hook = Hook::new(|number, mut stream, requests| {
         requests.send(read_request(&mut stream).unwrap()).unwrap();
@@ -395,7 +395,7 @@ fn a_kept_connection_that_closes_is_replaced_once() {
 }
 
 #[test]
-fn content_without_end_costs_the_connection_and_not_the_status() {
+fn endless_response_body_is_delivered_but_not_reused() {
     let hook = Hook::new(|_, mut stream, _| {
         while read_request(&mut stream).is_some() {
             stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
@@ -461,7 +461,7 @@ fn an_answer_may_come_byte_by_byte() {
 }
 
 #[test]
-fn content_that_nobody_looks_at_may_be_anything() {
+fn unread_response_body_is_not_validated() {
     let coded = |coding: &str, content: &str| {
         let length = content.len();
         format!("Content-Encoding: {coding}\r\nContent-Length: {length}\r\n\r\n{content}")
@@ -491,7 +491,7 @@ fn content_that_nobody_looks_at_may_be_anything() {
 }
 
 #[test]
-fn an_answer_of_which_nobody_knows_where_it_ends_is_none() {
+fn response_with_invalid_framing_fails() {
     let hook = Hook::answering(&[
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
@@ -505,7 +505,7 @@ fn an_answer_of_which_nobody_knows_where_it_ends_is_none() {
 }
 
 #[test]
-fn what_is_under_way_is_cut_with_its_courier_and_told_to_nobody() {
+fn dropped_worker_cancels_delivery_without_an_outcome() {
     let (sender, came) = mpsc::channel();
     let hook = Hook::new(move |_, mut stream, _| {
         sender.send(read_request(&mut stream)).unwrap();
@@ -527,7 +527,7 @@ fn what_is_under_way_is_cut_with_its_courier_and_told_to_nobody() {
 
 /// At first the outbox returns `At`, or panics.
 #[test]
-fn a_pause_is_waited_for_also_after_a_panic() {
+fn delivery_starts_after_a_pause_or_an_outbox_panic() {
     struct Late(FakeOutbox, AtomicBool, bool);
     impl Outbox for Late {
         fn next(&self, now: Now, wake: &Waker, request: &mut PostRequest) -> NextRequest {

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_takes_no_more_memory_than_is_counted_for_it() {
+    fn idempotency_entry_uses_at_most_its_charged_memory() {
         assert_eq!(size_of::<KnownSend>(), 112);
         let chain = 2 * size_of::<u32>();
         // Growing lists and maps have at most twice the size of their content, and maps a seventh
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_word_on_an_earlier_turn_says_nothing_of_a_later_one() {
+    fn late_outcome_of_an_earlier_send_is_ignored() {
         let table = table(10, 1_000);
         let old = first(enter(&table, named(1, 1), 0));
         assert!(table.settle(old, None).is_none());
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_another_scope_is_given_for_its_hashes() {
+    fn equal_hashes_in_another_scope_return_no_outcome() {
         let table = table(10, 1_000);
         let (own, other) = (named(1, 1), NamedSend { scope: 1, ..named(1, 1) });
         let key = first(enter(&table, own, 0));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_of_the_sends_of_a_holder_is_forgotten() {
+    fn forget_all_of_removes_decided_sends_of_a_holder() {
         let table = table(20, 10_000);
         let enter = |number, holder| table.enter(numbered(number), holder, at(0));
         (0..3).for_each(|number| send(&table, number, A));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_decided_entry_leaves_first() {
+    fn oldest_decided_entry_is_evicted_first() {
         let table = table(20, 1_000);
         // Many of the names share a chain.
         let name = |number: u32| u128::from(number % 3) | u128::from(number) << 64;
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_passes_the_bounds_and_what_is_known_is_what_was_said() {
+    fn random_sends_stay_bounded_and_return_stored_messages() {
         let (entries_max, bytes_max) = (20, 4_000);
         let table = table(entries_max, bytes_max);
         let (mut random, mut open) = (1u64, Vec::new());
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_hold_half_and_each_an_equal_part() {
+    fn anonymous_callers_hold_at_most_half_in_equal_parts() {
         let stranger = |last| Holder::peer(Some([192, 0, 2, last].into()), true);
         let table = table(20, 1_000);
         (0..50).for_each(|number| send(&table, number, stranger(1)));
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn direct_messages_are_shared_by_bytes() {
+    fn direct_message_bytes_are_shared_equally_by_owners() {
         let sent = message(100);
         let table = table(100, 10 * sent.held_bytes());
         let send = |number, holder| {
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn random_owners_lose_nothing_below_their_share() {
+    fn random_sends_evict_no_entry_of_owner_below_its_share() {
         let entries_max = 24;
         let table = table(entries_max, 1_000);
         let (mut random, mut open) = (1u64, Vec::<(u32, SendKey)>::new());

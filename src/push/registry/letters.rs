@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn replayed_it_goes_on_with_the_event_that_it_has_stopped_at() {
+    fn replayed_webhook_resumes_at_the_event_it_stopped_at() {
         let webhooks = webhooks();
         let before = given_up(&webhooks, 7);
         webhooks.note(7);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn eviction_makes_lasting_letters_of_undelivered_events() {
+    fn eviction_creates_dead_letters_for_undelivered_events() {
         let webhooks = webhooks();
         for id in ["a", "b"] {
             set(&webhooks, 7, 0, id, URL).unwrap();
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn dropped_letter_takes_the_copy_of_its_task_along() {
+    fn dropping_a_letter_releases_its_retained_task() {
         let webhooks = webhooks();
         for task in 1..=3 {
             set(&webhooks, task, 0, "a", URL).unwrap();
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn flood_of_letters_evicts_none_below_a_share() {
+    fn letter_flood_evicts_only_letters_of_the_flooding_owner() {
         let webhooks = webhooks();
         let give_up = |task, owner| {
             set(&webhooks, task, owner, "a", URL).unwrap();
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_letter_leaves_when_there_are_too_many() {
+    fn oldest_letter_is_evicted_above_the_limit() {
         let webhooks = webhooks();
         let count = BOUNDS.dead_max as u64 + 2;
         for task in 1..=count {
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn eviction_awaits_deliveries_and_makes_letters_of_failed_ones() {
+    fn deliveries_in_flight_at_eviction_get_letters_only_if_failed() {
         let webhooks = webhooks();
         for id in ["idle", "late", "lost"] {
             set(&webhooks, 7, 0, id, &format!("https://{id}.example/")).unwrap();
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_a_webhook_during_an_eviction_keeps_the_letters() {
+    fn new_webhook_during_eviction_loses_no_dead_letters() {
         let webhooks = webhooks();
         set(&webhooks, 7, 0, "late", URL).unwrap();
         set(&webhooks, 7, 0, "posting", URL).unwrap();
@@ -608,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn task_is_needed_until_its_webhooks_have_all_or_stopped() {
+    fn task_is_needed_until_webhooks_are_up_to_date_or_stopped() {
         let webhooks = webhooks();
         let watch = set(&webhooks, 7, 0, "a", URL).unwrap();
         assert!(!watch.is_needed());

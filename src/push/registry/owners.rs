@@ -104,7 +104,7 @@ mod tests {
     use crate::push::registry::tests::{new_webhook, webhooks};
 
     #[test]
-    fn a_name_keeps_its_number_while_anything_is_charged_to_it() {
+    fn owner_number_is_stable_while_webhooks_or_origins_use_it() {
         let webhooks = webhooks();
         let set = |task, owner: &str| {
             new_webhook(task, "https://h.example/", |new| {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_takes_no_more_than_is_counted_for_it() {
+    fn owner_name_entries_fit_their_counted_bytes() {
         // Maps are partly empty; an allocation has a header and two counts.
         let entries = size_of::<(Arc<str>, u32)>() + size_of::<(u32, Arc<str>)>() + 2;
         assert!(entries * 2 + 48 <= NAME_BYTES, "{entries}");

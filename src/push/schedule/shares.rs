@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_goes_at_once_and_then_so_many_in_a_second() {
+    fn deliveries_above_the_burst_are_paced_by_the_rate() {
         let pace = Pace { posts_per_s: 50, posts_burst: 200, ..Pace::default() };
         let mut share = HostShare::default();
         let times: Vec<u64> =

@@ -46,7 +46,7 @@ fn fail(schedule: &mut Schedule<()>, slot: WebhookSlot, now_ms: u64) -> Fate {
 }
 
 #[test]
-fn what_is_new_is_posted_once_and_what_came_meanwhile_after_it() {
+fn events_noted_during_a_delivery_are_delivered_after_it() {
     let mut schedule = Schedule::new(Pace::default());
     let slot = schedule.add_owned("https://a", 0, ());
     assert_eq!(all(&mut schedule, 0), []);
@@ -64,7 +64,7 @@ fn what_is_new_is_posted_once_and_what_came_meanwhile_after_it() {
 }
 
 #[test]
-fn origins_take_turns_and_have_so_many_posts_at_a_time() {
+fn slow_origin_is_limited_to_eight_deliveries_in_flight() {
     let mut schedule = Schedule::new(Pace { posts_max: 11, first_posts: 0, ..Pace::default() });
     let slow: Vec<_> = (0..20).map(|_| schedule.add_owned("https://slow", 1, ())).collect();
     slow.iter().for_each(|slot| schedule.note(*slot, 0));
@@ -88,7 +88,7 @@ fn origins_take_turns_and_have_so_many_posts_at_a_time() {
 }
 
 #[test]
-fn origins_of_a_host_take_turns_and_leave_slots() {
+fn origins_sharing_a_host_take_turns_and_leave_free_slots() {
     let mut schedule = Schedule::new(Pace::default());
     let add = |schedule: &mut Schedule<()>, origin: &str| {
         let slots: Vec<_> = (0..20).map(|_| schedule.add_owned(origin, 0, ())).collect();
@@ -128,7 +128,7 @@ fn origins_of_a_host_take_turns_and_leave_slots() {
 }
 
 #[test]
-fn webhook_gets_slots_of_a_full_host_and_a_full_owner() {
+fn webhook_of_a_full_owner_gets_a_slot_of_a_full_host() {
     for (owner, most) in [(1, 64), (0, 192)] {
         let mut schedule = Schedule::new(Pace::default());
         let add = |schedule: &mut Schedule<()>, origin: &str, owner| {
@@ -175,7 +175,7 @@ fn fail_next(
 }
 
 #[test]
-fn those_that_fail_at_an_origin_hold_up_no_newcomer() {
+fn failing_webhooks_of_an_origin_do_not_starve_a_new_webhook() {
     // `count` webhooks of the origin fail. Before the new webhook is added, all of them were tried,
     // or none (`before` is 0). The pauses are 30 s or 30 min.
     for (kind, count, before, most_ms) in
@@ -208,7 +208,7 @@ fn those_that_fail_at_an_origin_hold_up_no_newcomer() {
 }
 
 #[test]
-fn an_owner_with_many_ports_of_a_host_holds_up_no_other() {
+fn owner_with_many_ports_does_not_starve_another_owner() {
     let mut schedule = Schedule::new(Pace::default());
     let add = |schedule: &mut Schedule<()>, origin: &str, owner| {
         let slot = schedule.add_owned(origin, owner, ());
@@ -262,7 +262,7 @@ fn owner_limit_holds_over_all_origins() {
 }
 
 #[test]
-fn pauses_double_and_a_receiver_may_name_its_own() {
+fn retry_pauses_double_and_retry_after_overrides_them() {
     let mut schedule = Schedule::new(Pace { rest_after: u32::MAX, ..Pace::default() });
     let slot = schedule.add_owned("https://a", 0, ());
     schedule.note(slot, 0);
@@ -285,7 +285,7 @@ fn pauses_double_and_a_receiver_may_name_its_own() {
 }
 
 #[test]
-fn it_is_given_up_after_a_day_and_goes_on_when_it_is_told_to() {
+fn failing_webhook_stops_after_a_day_and_can_be_resumed() {
     let mut schedule = Schedule::new(Pace::default());
     let slot = schedule.add_owned("https://a", 0, ());
     schedule.note(slot, 0);
@@ -310,7 +310,7 @@ fn it_is_given_up_after_a_day_and_goes_on_when_it_is_told_to() {
 }
 
 #[test]
-fn failing_origin_gets_one_probe_at_a_time_and_one_timer() {
+fn failing_origin_with_many_webhooks_gets_few_probes() {
     let mut schedule = Schedule::new(Pace::default());
     let slots: Vec<_> = (0..100_000).map(|_| schedule.add_owned("https://dead", 0, ())).collect();
     let other = schedule.add_owned("https://alive", 0, ());
@@ -338,7 +338,7 @@ fn failing_origin_gets_one_probe_at_a_time_and_one_timer() {
 }
 
 #[test]
-fn those_in_the_line_of_a_dead_origin_are_given_up_together() {
+fn queued_webhooks_of_a_dead_origin_stop_together() {
     let mut schedule = Schedule::new(Pace::default());
     let slots: Vec<_> = (0..1_000).map(|_| schedule.add_owned("https://dead", 0, ())).collect();
     slots.iter().for_each(|slot| schedule.note(*slot, 0));
@@ -356,7 +356,7 @@ fn those_in_the_line_of_a_dead_origin_are_given_up_together() {
 }
 
 #[test]
-fn waiting_webhooks_that_are_deleted_leave_bounded_memory() {
+fn deleted_waiting_webhooks_use_bounded_memory() {
     let mut schedule = Schedule::new(Pace::default());
     let stays = schedule.add_owned("https://dead", 0, ());
     let mut now_ms = 0;
@@ -543,7 +543,7 @@ fn owner_slot_goes_to_a_webhook_with_a_free_origin() {
 }
 
 #[test]
-fn one_that_fails_alone_leaves_the_circuit_of_its_origin_closed() {
+fn single_failing_webhook_does_not_open_the_circuit() {
     let mut schedule = Schedule::new(Pace::default());
     let broken = schedule.add_owned("https://a", 1, ());
     let other = schedule.add_owned("https://a", 2, ());
@@ -559,7 +559,7 @@ fn one_that_fails_alone_leaves_the_circuit_of_its_origin_closed() {
 }
 
 #[test]
-fn one_that_is_told_to_go_on_asks_an_origin_that_has_a_rest() {
+fn resumed_webhook_probes_an_origin_with_an_open_circuit() {
     let mut schedule = Schedule::new(Pace { give_up_ms: HOUR, ..Pace::default() });
     let slots: Vec<_> = (0..20).map(|_| schedule.add_owned("https://a", 1, ())).collect();
     slots.iter().for_each(|slot| schedule.note(*slot, 0));
@@ -580,7 +580,7 @@ fn one_that_is_told_to_go_on_asks_an_origin_that_has_a_rest() {
 }
 
 #[test]
-fn what_was_granted_is_taken_back_when_its_origin_fails() {
+fn granted_slots_are_revoked_when_the_circuit_opens() {
     let mut schedule = Schedule::new(Pace { posts_max: 8, first_posts: 0, ..Pace::default() });
     let slots: Vec<_> = (0..30).map(|_| schedule.add_owned("https://a", 1, ())).collect();
     slots[..8].iter().for_each(|slot| schedule.note(*slot, 0));

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_hold_no_more_bytes_than_there_are() {
+    fn concurrent_threads_cannot_exceed_the_byte_limit() {
         let (bytes, taken) = (RunningBytes::default(), AtomicU64::new(0));
         std::thread::scope(|scope| {
             for thread in 0..4 {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn running_share_is_the_callers_and_starts_at_the_agents_limit() {
+    fn running_share_combines_caller_and_agent_limits() {
         let own = Quota { running_tasks: Some(9), running_kib: Some(50), ..Quota::default() };
         let few = Quota { running_tasks: Some(2), running_kib: Some(70), ..Quota::default() };
         let share = |own: Quota, few| {

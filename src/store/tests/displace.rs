@@ -71,7 +71,7 @@ impl Owners {
 }
 
 #[test]
-fn a_newcomer_displaces_the_owner_used_least_recently() {
+fn new_owner_displaces_the_least_recently_used_owner() {
     for workers in [1, 4] {
         let mut owners = Owners::new(3, workers);
         let first = owners.make("a", 1, TaskState::Completed);
@@ -96,7 +96,7 @@ fn a_newcomer_displaces_the_owner_used_least_recently() {
 }
 
 #[test]
-fn an_owner_with_work_keeps_its_name() {
+fn owner_with_unfinished_tasks_is_not_displaced() {
     use TaskState::{Completed, InputRequired, Working};
     let mut owners = Owners::new(3, 2);
     let kept = [owners.make("a", 1, Working), owners.make("b", 2, InputRequired)];
@@ -121,7 +121,7 @@ fn an_owner_with_work_keeps_its_name() {
 }
 
 #[test]
-fn an_owner_with_a_call_in_flight_keeps_its_name() {
+fn owner_with_a_call_in_flight_is_not_displaced() {
     let mut owners = Owners::new(2, 1);
     let (a, b) =
         (owners.make("a", 1, TaskState::Completed), owners.make("b", 2, TaskState::Completed));
@@ -141,7 +141,7 @@ fn an_owner_with_a_call_in_flight_keeps_its_name() {
 }
 
 #[test]
-fn an_owner_that_was_used_after_the_look_is_not_next() {
+fn owner_active_after_the_search_is_not_displaced_next() {
     let mut owners = Owners::new(40, 1);
     for number in 0..40u64 {
         owners.make(&number.to_string(), number, TaskState::Completed);
@@ -163,7 +163,7 @@ fn an_owner_that_was_used_after_the_look_is_not_next() {
 }
 
 #[test]
-fn an_owner_with_very_many_tasks_leaves_in_portions() {
+fn owner_with_many_tasks_is_displaced_in_portions() {
     let mut owners = Owners::new(1, 1);
     for _ in 0..5_000 {
         owners.make("a", 1, TaskState::Completed);
@@ -183,7 +183,7 @@ struct OwnerModel {
 }
 
 #[test]
-fn random_newcomers_displace_the_right_owner() {
+fn random_new_owners_displace_the_oldest_idle_owner() {
     const OWNERS: usize = 4;
     let mut owners = Owners::new(OWNERS, 2);
     let mut known = std::collections::BTreeMap::<String, OwnerModel>::new();

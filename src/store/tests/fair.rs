@@ -90,7 +90,7 @@ impl Fair {
 use TaskState::{Completed, InputRequired, Working};
 
 #[test]
-fn a_flood_evicts_its_own_tasks_only() {
+fn task_flood_evicts_only_tasks_of_the_flooder() {
     for (flooder, others) in [
         (owner(1), [owner(2), owner(3)]),
         (peer(1), [peer(2), peer(3)]),
@@ -112,7 +112,7 @@ fn a_flood_evicts_its_own_tasks_only() {
 }
 
 #[test]
-fn strangers_at_their_half_yield_to_one_below_its_share() {
+fn full_anonymous_half_makes_room_for_a_caller_below_share() {
     let of = |last: u8, worker| NewTask { worker, ..stranger(last) };
     // The equal part of a group is 60; in the first group, the owner and anonymous callers have 90.
     let mut fair = Fair::new(120, 2);
@@ -130,7 +130,7 @@ fn strangers_at_their_half_yield_to_one_below_its_share() {
 }
 
 #[test]
-fn a_newcomer_takes_its_share_of_finished_tasks() {
+fn new_owner_evicts_finished_tasks_up_to_its_share() {
     let mut fair = Fair::new(12, 1);
     let flood = fair.fill(owner(1), Completed, 12);
     let second = fair.fill(owner(2), Completed, 6);
@@ -145,7 +145,7 @@ fn a_newcomer_takes_its_share_of_finished_tasks() {
 }
 
 #[test]
-fn bytes_are_shared_as_tasks_are() {
+fn byte_flood_evicts_only_tasks_of_the_flooder() {
     let mut fair = Fair::limited(&Limits { store_bytes_max: 60_000, ..Limits::default() }, 1);
     let own: Vec<TaskKey> =
         (0..4).map(|_| fair.make_large(owner(1), Completed, 2_000).unwrap()).collect();
@@ -173,7 +173,7 @@ fn bytes_are_shared_as_tasks_are() {
 }
 
 #[test]
-fn at_a_full_share_the_oldest_waiting_task_fails_and_leaves() {
+fn oldest_waiting_task_fails_and_is_evicted_at_a_full_share() {
     let mut fair = Fair::new(10, 1);
     let waiting = fair.fill(owner(1), InputRequired, 10);
     fair.make(owner(1), InputRequired).unwrap();
@@ -204,7 +204,7 @@ fn listener_of_a_waiting_task_sees_why_it_ends() {
 }
 
 #[test]
-fn a_newcomer_gets_its_share_whatever_the_others_tasks_do() {
+fn new_holder_evicts_tasks_of_holders_above_their_share() {
     let mut fair = Fair::new(9, 1);
     let running = fair.fill(owner(1), Working, 6);
     let waiting = fair.fill(owner(2), InputRequired, 3);
@@ -233,7 +233,7 @@ fn a_newcomer_gets_its_share_whatever_the_others_tasks_do() {
 }
 
 #[test]
-fn strangers_hold_half_of_the_store_at_most() {
+fn anonymous_callers_hold_at_most_half_of_the_store() {
     let mut fair = Fair::new(20, 1);
     for round in 0..60 {
         fair.make(stranger(round % 3), Completed).unwrap();
@@ -257,7 +257,7 @@ fn strangers_hold_half_of_the_store_at_most() {
 }
 
 #[test]
-fn another_workers_tasks_leave_for_their_own_holder_only() {
+fn tasks_on_another_worker_are_evicted_only_for_their_holder() {
     let mut fair = Fair::new(200, 2);
     let theirs = NewTask { worker: 1, ..owner(1) };
     let own = NewTask { worker: 1, ..owner(2) };
@@ -272,7 +272,7 @@ fn another_workers_tasks_leave_for_their_own_holder_only() {
 }
 
 #[test]
-fn very_many_peers_share_charges_and_all_go_with_their_tasks() {
+fn charges_of_many_peers_are_bounded_and_end_with_their_tasks() {
     let limits = Limits { tasks_max: 300, task_ttl_ms: 10, ..Limits::default() };
     let mut fair = Fair::limited(&limits, 1);
     for round in 0..2_000u32 {
@@ -313,7 +313,7 @@ fn counted(store: &Store, held: &[(TaskKey, Holder)]) {
 /// In any mix of owners and anonymous callers, no holder below its share loses a task to another
 /// holder or is refused, and the sums equal the held amounts.
 #[test]
-fn no_mix_of_holders_takes_from_one_below_its_share() {
+fn holder_below_its_share_never_loses_a_task_or_is_refused() {
     for seed in 1..=24u64 {
         let mut random = seed;
         let mut next = move |below: u64| {

@@ -15,7 +15,7 @@ fn keep(store: &Store, key: TaskKey, bytes: &[u8]) {
 }
 
 #[test]
-fn kept_bytes_stay_until_the_task_is_evicted() {
+fn private_bytes_are_retained_until_the_task_is_evicted() {
     let limits = Limits { task_ttl_ms: 10, ..Limits::default() };
     let store = Store::new(&limits, 7);
     let key = make(&store, 1, TaskState::Working, NOW).unwrap();
@@ -34,7 +34,7 @@ fn kept_bytes_stay_until_the_task_is_evicted() {
 }
 
 #[test]
-fn a_task_begins_with_kept_bytes_or_fails() {
+fn new_task_stores_private_bytes_or_fails_for_lack_of_room() {
     let store = Store::new(&Limits { store_bytes_max: 20_000, ..Limits::default() }, 7);
     for (bits, length, expected) in [(1, 10, TaskState::Submitted), (2, 30_000, TaskState::Failed)]
     {
@@ -58,7 +58,7 @@ fn a_task_begins_with_kept_bytes_or_fails() {
 }
 
 #[test]
-fn a_context_has_the_kept_bytes_of_its_newest_task_that_has_any() {
+fn context_returns_private_bytes_of_its_newest_task_with_any() {
     let store = Store::new(&Limits::default(), 7);
     let other = Scope { owner: OwnerIndex(9), ..AGENT };
     assert_eq!(store.kept_in_context(AGENT, b"c"), b"");

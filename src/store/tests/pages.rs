@@ -7,7 +7,7 @@ use crate::{
 };
 
 #[test]
-fn a_page_token_is_checked() {
+fn invalid_page_token_or_zero_page_size_is_rejected() {
     let store = Store::new(&Limits::default(), 7);
     for bits in 0..3 {
         make(&store, bits, TaskState::Completed, NOW).unwrap();
@@ -34,7 +34,7 @@ fn a_page_token_is_checked() {
 }
 
 #[test]
-fn a_page_is_smaller_the_more_buffers_are_held() {
+fn page_shrinks_as_held_buffers_grow() {
     let mib = 1024 * 1024;
     let limits = Limits { buffers_bytes_max: 64 * mib, ..Limits::default() };
     let store = Store::new(&limits, 7);
@@ -140,7 +140,7 @@ impl Plain {
 }
 
 #[test]
-fn a_context_of_10_000_tasks_lists_as_a_plain_list_does() {
+fn context_of_10_000_tasks_pages_like_a_plain_list() {
     let states = [TaskState::Submitted, TaskState::Working, TaskState::InputRequired];
     let mut plain = Plain::new();
     for count in 0..10_000 {
@@ -172,7 +172,7 @@ fn a_context_of_10_000_tasks_lists_as_a_plain_list_does() {
 }
 
 #[test]
-fn a_context_has_orders_from_many_tasks_down_to_few() {
+fn large_context_has_own_orders_until_few_tasks_remain() {
     let mut plain = Plain::new();
     for ms in [1_000, 2_000, 3_000] {
         for count in 0..u64::from(MANY) {
@@ -197,7 +197,7 @@ fn a_context_has_orders_from_many_tasks_down_to_few() {
 }
 
 #[test]
-fn a_context_made_here_is_found_alone_joined_and_left_behind() {
+fn server_created_context_lists_its_tasks_through_evictions() {
     let limits = Limits { task_ttl_ms: 1_000, ..Limits::default() };
     let store = Store::new(&limits, 0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978);
     let make = |context_id: Option<&[u8]>, agent, bits, ms| {
@@ -234,7 +234,7 @@ fn a_context_made_here_is_found_alone_joined_and_left_behind() {
 }
 
 #[test]
-fn a_token_shows_nothing_of_how_many_changes_there_were() {
+fn page_token_does_not_reveal_its_stamp() {
     let store = Store::new(&Limits::default(), 7);
     let ms = 1_790_000_000_000;
     for bits in 0..40 {

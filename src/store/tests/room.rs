@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn bytes_are_bounded_whatever_tasks_do() {
+fn store_bytes_stay_within_the_limit() {
     let limits = Limits { store_bytes_max: 20_000, ..Limits::default() };
     let store = Store::new(&limits, 7);
     let (message, artifact) = (said(2_000), PartsBuf::new().text(&"y".repeat(1_500)));
@@ -38,7 +38,7 @@ fn bytes_are_bounded_whatever_tasks_do() {
 }
 
 #[test]
-fn an_event_beyond_a_limit_fails_its_task_with_words() {
+fn event_beyond_a_limit_fails_its_task_with_a_message() {
     for (bytes, artifacts) in [(600, 9), (4_000, 1)] {
         let limits =
             Limits { task_bytes_max: bytes, artifacts_max: artifacts, ..Limits::default() };
@@ -63,7 +63,7 @@ fn an_event_beyond_a_limit_fails_its_task_with_words() {
 }
 
 #[test]
-fn last_words_fit_into_what_is_kept_back() {
+fn final_status_messages_fit_the_reserved_bytes() {
     let store = Store::new(&Limits::default(), 7);
     for words in &store.last_words {
         let event = TaskEvent::Status {
@@ -77,7 +77,7 @@ fn last_words_fit_into_what_is_kept_back() {
 }
 
 #[test]
-fn a_message_too_large_makes_and_changes_nothing() {
+fn too_large_message_creates_no_task_and_changes_none() {
     let limits = Limits { task_bytes_max: 1_000, ..Limits::default() };
     let store = Store::new(&limits, 7);
     let (large, none) = (said(1_000), EventBuf::default());

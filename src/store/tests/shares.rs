@@ -21,7 +21,7 @@ fn commit(store: &Store, reserved: &Reserved<'_>, state: TaskState) -> TaskKey {
 }
 
 #[test]
-fn a_task_of_an_owner_counts_from_its_reservation_until_it_ends() {
+fn owner_task_counts_from_reservation_to_end_unless_waiting() {
     let store = Store::new(&Limits::default(), 7);
     let two = RunningShare::of_owner(2);
     let reserve = |bits| store.reserve(of_owner(bits, Some(&two)), NOW);
@@ -65,7 +65,7 @@ fn a_task_of_an_owner_counts_from_its_reservation_until_it_ends() {
 }
 
 #[test]
-fn what_gets_no_room_does_not_count() {
+fn refused_reservation_does_not_count_for_its_owner() {
     let limits = Limits { tasks_max: 2, task_bytes_max: 1 << 16, ..Limits::default() };
     let store = Store::new(&limits, 7);
     let share = RunningShare::of_owner(9);
@@ -150,7 +150,7 @@ fn held(store: &Store, key: TaskKey) -> usize {
 }
 
 #[test]
-fn caller_without_bytes_can_only_end_its_tasks() {
+fn caller_at_its_byte_share_can_only_end_its_tasks() {
     let (store, share) = (Store::new(&Limits::default(), 7), of_kib(16));
     let first = begin(&store, of_owner(1, Some(&share)), 6_000).unwrap();
     let second = begin(&store, of_owner(2, Some(&share)), 6_000).unwrap();
@@ -187,7 +187,7 @@ fn caller_without_bytes_can_only_end_its_tasks() {
 }
 
 #[test]
-fn an_event_beyond_the_share_ends_its_task_and_says_so() {
+fn event_beyond_the_byte_share_fails_its_task_with_a_reason() {
     let (store, share) = (Store::new(&Limits::default(), 7), of_kib(16));
     let keys = [1, 2].map(|bits| begin(&store, of_owner(bits, Some(&share)), 3_000).unwrap());
     grow(&store, keys[0], 100).unwrap();
@@ -225,7 +225,7 @@ fn an_event_beyond_the_share_ends_its_task_and_says_so() {
 }
 
 #[test]
-fn refusal_at_a_share_evicts_no_tasks_of_others() {
+fn refusal_at_a_byte_share_evicts_no_tasks() {
     let limits = Limits { store_bytes_max: 60_000, ..Limits::default() };
     let (store, share) = (Store::new(&limits, 7), of_kib(4));
     let ended: Vec<TaskKey> = (0..)
@@ -245,7 +245,7 @@ fn refusal_at_a_share_evicts_no_tasks_of_others() {
 }
 
 #[test]
-fn number_is_not_reused_while_an_agent_has_a_call() {
+fn owner_number_is_not_reused_while_an_agent_holds_a_call() {
     let limits = Limits { owners_max: 1, task_ttl_ms: 1_000, ..Limits::default() };
     let store = Store::new(&limits, 7);
     let enter = |name, ms| {
@@ -350,7 +350,7 @@ impl Maker {
 }
 
 #[test]
-fn bytes_that_are_counted_are_those_that_running_tasks_hold() {
+fn counted_bytes_equal_the_bytes_of_running_tasks() {
     for (seed, store_bytes_max) in [(1u64, 60_000), (2, 200_000), (3, 10_000_000)] {
         let limits = Limits {
             tasks_max: 30,

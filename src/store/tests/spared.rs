@@ -68,7 +68,7 @@ fn needed_task_is_evicted_for_room_if_it_is_the_oldest() {
 }
 
 #[test]
-fn a_watch_that_has_ended_takes_the_place_of_no_other() {
+fn ended_watch_does_not_replace_a_newer_watch() {
     let store = Store::new(&limits(10), 7);
     let key = make(&store, 1, TaskState::Working, at(1_000)).unwrap();
     let changes = Arc::new(Changes::default());
@@ -84,7 +84,7 @@ fn a_watch_that_has_ended_takes_the_place_of_no_other() {
 }
 
 #[test]
-fn a_watch_knows_how_far_its_task_has_come() {
+fn watch_tracks_the_sequence_number_of_its_task() {
     let store = Store::new(&limits(10), 7);
     let key = make(&store, 1, TaskState::Submitted, at(1_000)).unwrap();
     let watch = watched(&store, key);

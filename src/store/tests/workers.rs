@@ -27,7 +27,7 @@ fn stored(store: &Store, keys: &[TaskKey]) -> usize {
 }
 
 #[test]
-fn worker_evicts_own_tasks_unless_others_are_far_older() {
+fn worker_evicts_own_tasks_unless_another_workers_are_older() {
     let store = Store::for_workers(&Limits { tasks_max: 200, ..Limits::default() }, 7, 2);
     let fill = |worker, bits: u128, ms| -> Vec<TaskKey> {
         (bits..bits + 100).map(|bits| make_for(&store, worker, bits, at(ms)).unwrap()).collect()
@@ -82,7 +82,7 @@ fn a_tenant_has_tasks_in_one_shard_of_each_worker() {
 }
 
 #[test]
-fn the_tasks_of_a_worker_leave_in_the_order_in_which_they_ended() {
+fn worker_tasks_are_evicted_in_the_order_they_ended() {
     let store = Store::for_workers(&Limits { tasks_max: 3_000, ..Limits::default() }, 7, 4);
     let mut keys = Vec::new();
     for bits in 0..9_000 {
@@ -98,7 +98,7 @@ fn the_tasks_of_a_worker_leave_in_the_order_in_which_they_ended() {
 }
 
 #[test]
-fn lone_worker_takes_the_room_of_the_others() {
+fn single_active_worker_uses_nearly_the_whole_store() {
     let limits = Limits { tasks_max: 10_000, store_bytes_max: 9_000_000, ..Limits::default() };
     let store = Store::for_workers(&limits, 7, 4);
     for bits in 0..12_000 {
@@ -118,7 +118,7 @@ fn slots(store: &Store) -> usize {
 }
 
 #[test]
-fn slots_go_where_the_load_goes() {
+fn slots_move_to_the_loaded_worker_within_the_budget() {
     let limits = Limits { tasks_max: 4_000, ..Limits::default() };
     let store = Store::for_workers(&limits, 7, 8);
     let most = budget::slots_max(&limits, store.sharding);
@@ -166,7 +166,7 @@ fn running_tasks_keep_slots_within_the_memory_budget() {
 }
 
 #[test]
-fn no_worker_is_refused_what_another_does_not_use() {
+fn worker_can_use_room_cached_by_idle_workers() {
     let limits = Limits { tasks_max: 20_000, store_bytes_max: 400_000, ..Limits::default() };
     let store = Store::for_workers(&limits, 7, 8);
     let large = said(180_000);

@@ -20,7 +20,7 @@ const BY_PROXY: &str = "[agents.a]\nkind = \"echo\"\n[auth.proxy]\nnetworks = [\
 
 /// The maximum of owners, with the longest names and a task each.
 #[test]
-fn names_of_many_owners() {
+fn names_of_many_owners_stay_within_memory_bound() {
     let count = 12_000;
     let rows = [&*format!("owners_max={count}"), "tasks_max=12_000", "store_bytes_max=8_000_000"];
     let mut watched = Watched::configured("memory_names.toml", BY_PROXY, &rows);
@@ -48,7 +48,7 @@ fn names_of_many_owners() {
 /// Owners with a task each at many agents and in two tenants: the store then holds fewer tasks,
 /// since each scope takes bytes of it.
 #[test]
-fn scopes_of_few_owners() {
+fn scopes_of_few_owners_stay_within_memory_bound() {
     let rows = ["tenants_max=4", "owners_max=300", "tasks_max=12_000", "store_bytes_max=4_000_000"];
     let agents: String = (0..AGENTS).map(|n| format!("[agents.a{n}]\nkind = \"echo\"\n")).collect();
     let text = format!("tenants = \"any\"\n{agents}{BY_PROXY}tenants = [\"*\"]\n");
@@ -110,7 +110,7 @@ fn token_with_scopes(number: usize) -> String {
 /// Tokens, scopes, a full store and half bodies together stay within the memory that the server was
 /// given. `tests/fairness/memory.py` does the same at a larger scale.
 #[test]
-fn everything_together_is_within_the_memory() {
+fn combined_load_stays_within_configured_memory() {
     const MEMORY_MIB: u64 = 300;
     let agents: String = (0..AGENTS)
         .map(|n| format!("[agents.a{n}]\nkind = \"echo\"\nreads_all_scopes = true\n"))

@@ -25,7 +25,7 @@ const SOURCES: [&str; 4] = [
 
 /// A test names a term by a quoted part of its label.
 #[test]
-fn every_term_of_the_memory_sum_has_a_test() {
+fn every_memory_term_is_named_by_a_test() {
     for (label, _) in Limits::default().memory_bytes_terms(1) {
         let texts = SOURCES.iter().flat_map(|source| source.split('"'));
         let mut named = texts.filter(|text| text.len() > 10 && label.contains(text));
@@ -36,14 +36,14 @@ fn every_term_of_the_memory_sum_has_a_test() {
 
 /// The memory without the executable's code, of which a debug build has more.
 #[test]
-fn a_server_without_requests() {
+fn idle_server_stays_within_memory_bound() {
     let watched = Watched::new(&[]);
     assert_within(watched.held(), watched.bound(&["process, and stacks and scratch"]));
 }
 
 /// Tasks that get message after message, each of which adds a timer.
 #[test]
-fn agents_that_want_to_be_called_again() {
+fn agent_resume_timers_stay_within_memory_bound() {
     let count = 32_000;
     let mut watched = Watched::new(&[&format!("tasks_max={count}"), "store_bytes_max=6_000_000"]);
     let mut caller = BatchCaller::anonymous(&watched.server);
@@ -106,7 +106,7 @@ fn a_process_with_an_agent_that_defers_every_call() {
 }
 
 #[test]
-fn calls_that_wait_for_their_agents() {
+fn deferred_calls_stay_within_memory_bound() {
     let (count, of_socket) = (6_000, 60);
     let text = count.to_string();
     let server = Binary::start_test(DEFERRING, DEFERRED_CALLS, &text);
@@ -144,7 +144,7 @@ const ONE_KEY: &str = "[[auth.api_keys]]\nname = \"a\"\nkey = \"key-a-0123456789
 
 #[cfg(feature = "auth")]
 #[test]
-fn sends_that_are_repeated() {
+fn idempotency_entries_stay_within_memory_bound() {
     let count = 24_000;
     let rows = [&*format!("idempotency_entries_max={count}"), "idempotency_bytes_max=4_000_000"];
     let config = [ALL_REPEATS, ONE_KEY].concat();
@@ -172,7 +172,7 @@ fn large_answers() -> String {
 
 #[cfg(all(feature = "auth", feature = "script"))]
 #[test]
-fn large_messages_for_sends_that_are_repeated() {
+fn large_idempotent_answers_stay_within_memory_bound() {
     let script = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("memory_large.toml");
     std::fs::write(&script, large_answers()).unwrap();
     let agent = format!("{ALL_REPEATS}[agents.a]\nscript = {:?}\n{ONE_KEY}", script.display());

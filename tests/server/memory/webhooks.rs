@@ -67,7 +67,7 @@ fn assert_configurations_within(watched: &Watched) {
 }
 
 #[test]
-fn webhook_configurations_with_the_longest_text() {
+fn longest_webhook_configs_stay_within_memory_bound() {
     // All of them have one host.
     let rows = ["push_bytes_max=12_000_000", "push_scopes_max=1", "push_configs_task_host_max=100"];
     let mut watched = Watched::new(&rows);
@@ -85,7 +85,7 @@ fn webhook_configurations_with_the_longest_text() {
 }
 
 #[test]
-fn webhook_configurations_with_origins_of_their_own() {
+fn webhook_configs_of_many_origins_stay_within_memory_bound() {
     let mut watched = Watched::new(&["push_bytes_max=8_000_000", "push_scopes_max=1"]);
     let mut caller = BatchCaller::anonymous(&watched.server);
     let tasks = quiet_tasks(&mut caller, 100);
@@ -106,7 +106,7 @@ fn keys(count: usize) -> String {
 }
 
 #[test]
-fn webhook_configurations_of_scopes() {
+fn scoped_webhook_configs_stay_within_memory_bound() {
     let count = 1_024;
     let rows = [&*format!("push_scopes_max={count}"), "push_bytes_max=300_000"];
     let mut watched = Watched::configured("memory_scopes.toml", &keys(count + 1), &rows);
@@ -185,7 +185,7 @@ fn grown_by_tasks(receiver: Option<&Receiver>) -> u64 {
 }
 
 #[test]
-fn webhook_posts_that_are_never_answered() {
+fn unanswered_webhook_posts_stay_within_memory_bound() {
     let receiver = Receiver::bound("0.0.0.0:0".parse().unwrap(), |_, _| Does::Hangs);
     let (with, without) = (grown_by_tasks(Some(&receiver)), grown_by_tasks(None));
     let limits =
@@ -198,7 +198,7 @@ fn webhook_posts_that_are_never_answered() {
 }
 
 #[test]
-fn tasks_that_are_retained_for_dead_letters() {
+fn tasks_of_dead_letters_stay_within_memory_bound() {
     let rows = ["push_dead_bytes_max=12_000_000", "tasks_max=16", "store_bytes_max=8_000_000"];
     let allowed = "[push]\nallow = [\"127.0.0.0/8\"]\n[agents.a]\nkind = \"echo\"\n";
     let mut watched = Watched::configured("memory_dead.toml", allowed, &rows);

@@ -24,12 +24,12 @@ fn soak(count: usize) {
 }
 
 #[test]
-fn hundreds_of_faulty_frames_leave_nothing_behind() {
+fn hundreds_of_frame_faults_leak_no_resources() {
     soak(500);
 }
 
 #[test]
 #[ignore = "minutes; the nightly run has it"]
-fn ten_thousand_faulty_frames_leave_nothing_behind() {
+fn ten_thousand_frame_faults_leak_no_resources() {
     soak(10_000);
 }

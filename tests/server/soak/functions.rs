@@ -157,12 +157,12 @@ fn soak(count: usize) {
 }
 
 #[test]
-fn hundreds_of_faulty_functions_leave_nothing_behind() {
+fn hundreds_of_http_function_faults_leak_no_resources() {
     soak(380);
 }
 
 #[test]
 #[ignore = "minutes; the nightly run has it"]
-fn ten_thousand_faulty_functions_leave_nothing_behind() {
+fn ten_thousand_http_function_faults_leak_no_resources() {
     soak(10_000);
 }

@@ -135,23 +135,23 @@ impl Program {
 }
 
 #[test]
-fn dozens_of_faulty_programs_leave_nothing_behind() {
+fn dozens_of_program_faults_leak_no_resources() {
     TEXT.soak(90);
 }
 
 #[test]
-fn dozens_of_faulty_lines_leave_nothing_behind() {
+fn dozens_of_line_protocol_faults_leak_no_resources() {
     LINES.soak(110);
 }
 
 #[test]
 #[ignore = "minutes; the nightly run has it"]
-fn ten_thousand_faulty_programs_leave_nothing_behind() {
+fn ten_thousand_program_faults_leak_no_resources() {
     TEXT.soak(10_000);
 }
 
 #[test]
 #[ignore = "minutes; the nightly run has it"]
-fn ten_thousand_faulty_lines_leave_nothing_behind() {
+fn ten_thousand_line_protocol_faults_leak_no_resources() {
     LINES.soak(10_000);
 }

@@ -48,14 +48,14 @@ fn soak(name: &str, binding: Binding, count: usize) {
 }
 
 #[test]
-fn hundreds_of_calls_during_restarts_leave_nothing_behind() {
+fn hundreds_of_calls_during_restarts_leak_no_resources() {
     soak("jsonrpc", Binding::JsonRpc, 240);
     soak("grpc", Binding::Grpc, 240);
 }
 
 #[test]
 #[ignore = "minutes; the nightly run has it"]
-fn ten_thousand_calls_during_restarts_leave_nothing_behind() {
+fn ten_thousand_calls_during_restarts_leak_no_resources() {
     soak("jsonrpc", Binding::JsonRpc, 5_000);
     soak("grpc", Binding::Grpc, 5_000);
 }

@@ -146,12 +146,12 @@ fn soak(count: usize) {
 }
 
 #[test]
-fn hundreds_of_upstream_faults_leave_nothing_behind() {
+fn hundreds_of_upstream_faults_leak_no_resources() {
     soak(300);
 }
 
 #[test]
 #[ignore = "minutes; the nightly run has it"]
-fn ten_thousand_upstream_faults_leave_nothing_behind() {
+fn ten_thousand_upstream_faults_leak_no_resources() {
     soak(10_000);
 }

@@ -18,7 +18,7 @@ use crate::support::{
 const MOST: usize = 2 * 8;
 
 #[test]
-fn a_hanging_receiver_has_few_posts_across_reconfigurations() {
+fn open_posts_to_hanging_receiver_are_bounded() {
     let server = Binary::start(&["--push-allow", "localhost"]);
     let deleted = Receiver::new(|_, _| Does::Hangs);
     let replaced = Receiver::new(|_, _| Does::Hangs);
@@ -63,7 +63,7 @@ fn begin(addr: SocketAddr, receiver: &Receiver) -> Value {
 }
 
 #[test]
-fn a_host_that_hangs_at_many_ports_holds_up_no_other() {
+fn host_hanging_at_many_ports_blocks_no_other_host() {
     let server = Binary::start(&["--push-allow", "localhost"]);
     let hanging: Vec<_> = (0..12).map(|_| Receiver::new(|_, _| Does::Hangs)).collect();
     let open = || hanging.iter().map(Receiver::open).sum::<usize>();
@@ -80,7 +80,7 @@ fn a_host_that_hangs_at_many_ports_holds_up_no_other() {
 }
 
 #[test]
-fn large_posts_to_a_hanging_receiver_delay_no_others() {
+fn large_posts_to_hanging_receiver_block_no_other_host() {
     let config = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("large_posts.toml");
     let text = "[limits]\npush_posts_bytes_max = 262_144\n[push]\nallow = [\"localhost\"]\n";
     std::fs::write(&config, text).unwrap();

@@ -31,7 +31,7 @@ fn last_state(receiver: &Receiver, path: &str) -> String {
 }
 
 #[test]
-fn webhooks_of_tasks_that_a_drain_ends_are_told_so() {
+fn webhooks_receive_failure_of_tasks_ended_by_drain() {
     let receiver = Receiver::new(|_, post| match &*post.path {
         "/hangs" => Does::Hangs,
         _ => says("200 OK"),
@@ -55,7 +55,7 @@ fn webhooks_of_tasks_that_a_drain_ends_are_told_so() {
 
 /// A drain does not wait for tasks that only a client could continue.
 #[test]
-fn a_drain_ends_tasks_that_wait_for_their_client() {
+fn drain_fails_input_required_tasks_without_waiting() {
     let receiver = Receiver::willing();
     let script = std::env::temp_dir().join(format!("peregrine-asks-{}", std::process::id()));
     fs::write(&script, "[[rule]]\n[[rule.step]]\nstatus = \"input-required\"\n").unwrap();

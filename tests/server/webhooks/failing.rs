@@ -82,7 +82,7 @@ fn with(does: Does, numbers: &'static [usize]) -> Receiver {
 }
 
 #[test]
-fn the_binary_tells_receivers_everything_that_fail_in_every_way() {
+fn failing_receivers_get_all_events_after_retries() {
     let server = Binary::start(&ALLOW);
     let elsewhere = Receiver::willing();
     let to = elsewhere.url("/elsewhere");
@@ -133,7 +133,7 @@ fn the_binary_tells_receivers_everything_that_fail_in_every_way() {
 }
 
 #[test]
-fn a_receiver_that_is_gone_is_forgotten() {
+fn webhook_config_is_deleted_after_410_response() {
     let server = Binary::start(&ALLOW);
     let receiver = with(says("410 Gone"), &[1]);
     let events = stream(server.addr(), "stream:6", &receiver.url("/"));
@@ -150,7 +150,7 @@ fn a_receiver_that_is_gone_is_forgotten() {
 /// Twenty tasks to one receiver that fails most posts, so that its host has one pause after the
 /// other.
 #[test]
-fn a_mostly_failing_receiver_gets_everything_in_order() {
+fn mostly_failing_receiver_gets_all_events_in_order() {
     let server = quick(ClientTls::default());
     let receiver = Arc::new(Receiver::new(|n, post| {
         let bits = post.id.bytes().fold(n as u64 + 1, |bits, byte| {
@@ -188,7 +188,7 @@ fn server_config(issued: Issued) -> ServerConfig {
 }
 
 #[test]
-fn a_wrong_certificate_is_told_nothing_until_it_is_right() {
+fn receiver_gets_no_posts_until_its_certificate_is_valid() {
     let (trusted, strange) =
         (Authority::new("webhooks-trusted"), Authority::new("webhooks-strange"));
     let server = quick(ClientTls::default().without_system_authorities().authority(trusted.file()));
@@ -225,7 +225,7 @@ fn move_meanwhile(
 }
 
 #[test]
-fn a_receiver_that_dies_is_told_the_rest_when_it_is_back() {
+fn restarted_receiver_gets_the_remaining_events() {
     let server = quick(ClientTls::default());
     let mut receiver = Receiver::willing();
     let url = receiver.url("/");
@@ -242,7 +242,7 @@ fn a_receiver_that_dies_is_told_the_rest_when_it_is_back() {
 
 /// In a mount namespace, where the test writes the hosts file.
 #[test]
-fn a_name_that_moves_is_looked_up_again() {
+fn receiver_host_with_changed_address_is_resolved_again() {
     let works = Command::new("unshare").args(["-rm", "true"]).output();
     if !works.is_ok_and(|output| output.status.success()) {
         return cannot_run("this machine has no namespaces for us");

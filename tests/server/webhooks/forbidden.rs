@@ -289,7 +289,7 @@ fn configured(text: &str, url: &str) -> Value {
 }
 
 #[test]
-fn no_spelling_of_a_forbidden_target_is_configured_or_reached() {
+fn forbidden_webhook_urls_are_rejected_in_every_notation() {
     let server = server();
     // On every address of this host, of both families if it has both.
     let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
@@ -336,7 +336,7 @@ fn no_spelling_of_a_forbidden_target_is_configured_or_reached() {
 /// In its own namespaces: a resolver with changing answers, allowed receivers and forbidden ones.
 /// `rebinding.py` has the assertions.
 #[test]
-fn a_resolver_that_changes_its_answers_leads_nowhere_forbidden() {
+fn dns_rebinding_reaches_no_forbidden_address() {
     let have = |args: &[&str]| {
         let output = Command::new(args[0]).args(&args[1..]).output();
         output.is_ok_and(|output| output.status.success())

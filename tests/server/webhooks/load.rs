@@ -93,7 +93,7 @@ fn bodies(posts: &[Received]) -> Vec<Value> {
 }
 
 #[test]
-fn every_webhook_of_many_tasks_is_told_everything_in_order() {
+fn webhooks_of_many_tasks_get_all_events_in_order() {
     let count = std::env::var("PUSH_TASKS").map_or(1_000, |text| text.parse().unwrap());
     let script = Path::new(env!("CARGO_TARGET_TMPDIR")).join("two-turns.toml");
     std::fs::write(&script, SCRIPT).unwrap();

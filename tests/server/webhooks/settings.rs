@@ -44,7 +44,7 @@ fn taken(server: &Binary, urls: &[&str]) -> Vec<bool> {
 }
 
 #[test]
-fn a_configuration_says_where_webhooks_may_go() {
+fn push_settings_decide_allowed_webhook_urls() {
     let (public, other) = ("https://a.example/", "https://b.example/");
     let (http, port) = ("http://a.example/", "https://a.example:444/");
     let (high, own) = ("https://a.example:8443/", "http://127.0.0.1:4000/");
@@ -78,7 +78,7 @@ fn a_configuration_says_where_webhooks_may_go() {
 }
 
 #[test]
-fn a_configuration_says_which_events_webhooks_get() {
+fn push_settings_select_final_or_coalesced_events() {
     // The receiver answers the first post when the task has ended.
     let has_ended = Arc::<AtomicBool>::default();
     let ended = Arc::clone(&has_ended);
@@ -104,7 +104,7 @@ fn a_configuration_says_which_events_webhooks_get() {
 }
 
 #[test]
-fn a_configuration_says_whether_strangers_have_webhooks() {
+fn push_settings_decide_if_anonymous_callers_set_webhooks() {
     let config = json!({"url": "https://a.example/"});
     let mut params = V1.params(say("hi"));
     params["configuration"]["taskPushNotificationConfig"] = config;

@@ -380,7 +380,7 @@ fn every_bad_token_is_refused_and_every_good_one_is_accepted() {
 
 /// A key in a header, or at a URL that a header names, is not trusted.
 #[test]
-fn a_key_that_a_token_brings_along_means_nothing() {
+fn keys_in_token_headers_are_ignored() {
     let (issuer, stranger, rules) = (Issuer::new(), Issuer::new(), rules());
     let keys = issuer.keys();
     for (algorithm, kid) in [(JwsAlgorithm::Es256, "p256"), (JwsAlgorithm::EdDsa, "ed")] {
@@ -403,7 +403,7 @@ fn a_key_that_a_token_brings_along_means_nothing() {
 
 /// Keys under which a valid token is rejected.
 #[test]
-fn a_key_that_is_not_for_it_verifies_no_token() {
+fn key_for_other_use_or_algorithm_verifies_no_token() {
     let (issuer, rules) = (Issuer::new(), rules());
     let token = |kid: &str| {
         let (algorithm, _) = ALGORITHMS.into_iter().find(|(_, own)| *own == kid).unwrap();

@@ -65,7 +65,7 @@ pub fn verify(
 
 /// Tokens signed by another implementation (PyJWT 2, on OpenSSL).
 #[test]
-fn what_pyjwt_signs_is_verified() {
+fn pyjwt_tokens_are_verified() {
     let tokens = include_str!("../../../../tests/data/tokens/pyjwt.txt");
     let keys = include_bytes!("../../../../tests/data/tokens/keys.json");
     let keys = TokenKeys::read(keys).unwrap().and(TokenKeys::secret(SECRET.to_vec()).unwrap());
@@ -87,7 +87,7 @@ fn what_pyjwt_signs_is_verified() {
 }
 
 #[test]
-fn weak_keys_of_rsa_verify_nothing() {
+fn weak_rsa_keys_are_ignored() {
     let keys = include_bytes!("../../../../tests/data/tokens/weak.json");
     assert!(TokenKeys::read_set(keys).unwrap().is_empty());
     let token = include_str!("../../../../tests/data/tokens/weak.txt").trim();
@@ -96,7 +96,7 @@ fn weak_keys_of_rsa_verify_nothing() {
 }
 
 #[test]
-fn time_has_a_leeway_of_a_minute_and_no_more() {
+fn token_times_have_leeway_of_60_seconds() {
     let issuer = Issuer::new();
     let keys = issuer.keys();
     let at = |claims: &[(&str, Option<&str>)], now_ms| {
@@ -118,7 +118,7 @@ fn time_has_a_leeway_of_a_minute_and_no_more() {
 }
 
 #[test]
-fn claims_are_those_that_are_configured() {
+fn principal_is_read_from_configured_claims() {
     let issuer = Issuer::new();
     let verify = |rules: &TokenRules, claims: &[(&str, Option<&str>)]| {
         let header = r#"{"alg":"ES256","kid":"p256","typ":"application/at+JWT"}"#;
@@ -187,7 +187,7 @@ fn token_keys_tried_max() {
 
 /// A secret is not used for an HMAC with a digest longer than the secret.
 #[test]
-fn a_secret_has_the_length_of_its_digest() {
+fn hmac_secret_shorter_than_digest_verifies_no_token() {
     let issuer = Issuer::new();
     for len in [31, 32, 47, 48, 63, 64] {
         let Ok(keys) = TokenKeys::secret(SECRET[..len].to_vec()) else {

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn json_becomes_a_message_and_json_again() {
+    fn json_round_trips_through_protobuf() {
         for json in [
             "{}",
             r#"{"tenant":"a","message":{"messageId":"m\n","role":"ROLE_USER","parts":[{"text":""},
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_is_an_object() {
+    fn protobuf_map_is_converted_to_json_object() {
         let flow = [
             &[0x1a, 8, 0x0a, 1, b'a', 0x12, 3, b'"', b'x', b'"'][..],
             &[0x1a, 3, 0x0a, 1, b'b'],
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_field_is_named() {
+    fn unconvertible_json_member_is_named_in_error() {
         for (json, name) in [
             (r#"{"unknown":1}"#, "unknown"),
             (r#"{"id":1}"#, "id"),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_of_its_type_is_no_json() {
+    fn malformed_protobuf_is_rejected() {
         for bytes in [
             &[0x0a, 2, b'a'][..],
             &[0x0a, 1, 0xff],
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_bounded() {
+    fn protobuf_nesting_depth_is_bounded() {
         let deep = |levels: usize| {
             format!("{{\"metadata\":{}1{}}}", "{\"a\":".repeat(levels), "}".repeat(levels))
         };

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_never_ends_is_counted_and_not_kept() {
+    fn endless_line_is_counted_with_bounded_memory() {
         let mut line = OpenLine::default();
         for _ in 0..64 {
             line.push(&[b'x'; LINE_BYTES_MAX]);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_secret_at_the_end_of_what_is_kept_is_not_shown() {
+    fn secret_cut_at_the_buffer_end_is_not_shown() {
         let redaction = Redaction::of(["hidden-secret"].into_iter(), [].into_iter());
         let mut line = OpenLine::default();
         line.push(b"{\"token\":\"");

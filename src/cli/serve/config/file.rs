@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_without_an_end_is_refused() {
+    fn endless_file_is_rejected() {
         let error = read(Path::new("/dev/zero")).unwrap_err();
         assert_eq!(error.to_string(), "larger than 1 MiB");
         assert_eq!(read(Path::new("/dev/null")).unwrap(), b"");

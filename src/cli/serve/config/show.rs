@@ -267,7 +267,7 @@ mod tests {
     };
 
     #[test]
-    fn secrets_are_not_shown_and_names_are_quoted() {
+    fn config_show_hides_secrets_and_quotes_values() {
         const KEYS: &[Key] = &[
             Key { is_secret: true, ..key("token", Shape::Text, "", "") },
             Key { is_secret: true, ..key("keys", Shape::Texts, "", "") },

@@ -28,14 +28,14 @@ fn serve(words: &str) -> Result<Serve, String> {
 }
 
 #[test]
-fn serve_alone_is_enough() {
+fn serve_without_arguments_uses_defaults() {
     let serve = serve("serve").unwrap();
     assert!(serve.listen.is_empty() && serve.agents.is_empty());
     assert!(serve.workers >= 1 && serve.streaming && !serve.anonymous);
 }
 
 #[test]
-fn every_flag_is_taken() {
+fn serve_flags_are_parsed() {
     let serve = serve(
         "serve --listen 127.0.0.1:1 --listen=[::1]:2 --agent echo --agent bob=script:a=b:c \
          --public-url https://a.example/x --workers 3 --limit tasks_max=9 --card v03 \
@@ -67,7 +67,7 @@ fn every_flag_is_taken() {
 }
 
 #[test]
-fn what_is_wrong_is_said_in_one_line() {
+fn invalid_arguments_give_one_line_errors() {
     for (words, said) in [
         ("", "nothing to do"),
         ("sevre", "unknown command \"sevre\"; did you mean serve?"),
@@ -119,7 +119,7 @@ fn what_is_wrong_is_said_in_one_line() {
 }
 
 #[test]
-fn the_extended_card_is_off_unless_it_is_asked_for() {
+fn extended_card_is_off_by_default() {
     for (words, on) in [
         ("serve", false),
         ("serve --no-extended-card", false),
@@ -131,7 +131,7 @@ fn the_extended_card_is_off_unless_it_is_asked_for() {
 }
 
 #[test]
-fn memory_is_one_number() {
+fn memory_flag_divides_memory_but_keeps_explicit_limits() {
     let limits = |words: &str| serve(words).unwrap().setup.limits;
     let divided = limits("serve --workers 6 --memory 544M");
     assert!(divided.memory_bytes_max(6, false) <= 544 << 20);
@@ -215,7 +215,7 @@ params = '{"a":1}'
 "#;
 
 #[test]
-fn a_file_says_what_flags_do_and_more() {
+fn config_file_sets_server_and_agent_settings() {
     let (_, serve) = of_file(FILE, &["PORT=7", "HOST=b.example"]).unwrap();
     assert_eq!(serve.listen, ["127.0.0.1:0", "[::1]:7"]);
     assert_eq!((serve.workers, serve.streaming, serve.anonymous), (3, false, false));
@@ -239,7 +239,7 @@ fn a_file_says_what_flags_do_and_more() {
 }
 
 #[test]
-fn what_is_wrong_in_a_file_has_its_line_and_a_suggestion() {
+fn config_file_error_has_line_number_and_suggestion() {
     for (text, said) in [
         ("workers = 1\nworkrs = 2", "p.toml:2: unknown key \"workrs\"; did you mean workers?"),
         ("\n[limits]\ntask_max = 1", "p.toml:3: limits: unknown key \"task_max\"; did you mean"),
@@ -357,7 +357,7 @@ fn what_is_wrong_in_a_file_has_its_line_and_a_suggestion() {
 }
 
 #[test]
-fn a_quota_that_is_named_exists() {
+fn reference_to_undefined_quota_is_rejected() {
     let named = "[quotas.named.small]\nstreams = 1\n";
     for (start, path) in [
         ("[[auth.api_keys]]\nname = \"a\"\nkey = \"sixteen-bytes-ok\"\n", "auth.api_keys.1.quota"),
@@ -390,7 +390,7 @@ fn a_quota_that_is_named_exists() {
 }
 
 #[test]
-fn pages_may_send_fields_and_need_not_ask_again_for_so_long() {
+fn cors_headers_and_max_age_are_read_from_file() {
     let text = "cors_origins = [\"https://a.example\"]\ncors_headers = [\"X-Trace\",\n\"X-A\"]\n\
         cors_max_age_s = 60\n";
     let cors = of_file(text, &[]).unwrap().1.setup.cors;
@@ -407,7 +407,7 @@ fn pages_may_send_fields_and_need_not_ask_again_for_so_long() {
 }
 
 #[test]
-fn whose_sends_are_known_again_is_a_key() {
+fn idempotent_send_is_read_from_config_file() {
     let of = |text: &str| of_file(text, &[]).map(|(_, serve)| serve.setup.idempotency);
     for (word, meant) in [
         ("off", Idempotency::Off),
@@ -426,7 +426,7 @@ fn whose_sends_are_known_again_is_a_key() {
 }
 
 #[test]
-fn proxies_that_say_who_calls_say_where_they_are_too() {
+fn auth_proxy_networks_are_trusted_proxies() {
     let proxy = "[auth.proxy]\nnetworks = [\"10.0.0.0/8\"]\nname_header = \"X-User\"\n";
     let hops = |text: &str| of_file(text, &[]).unwrap().1.setup.trusted_proxies;
     let [first, second] = ["192.0.2.1", "10.0.0.0/8"].map(|text| text.parse().unwrap());
@@ -435,7 +435,7 @@ fn proxies_that_say_who_calls_say_where_they_are_too() {
 }
 
 #[test]
-fn variables_go_before_the_file() {
+fn environment_overrides_config_file() {
     let (_, serve) = of_file(
         FILE,
         &[
@@ -477,7 +477,7 @@ fn variables_go_before_the_file() {
 }
 
 #[test]
-fn a_wrong_variable_is_named() {
+fn invalid_environment_variable_is_named_in_error() {
     for (variable, said) in [
         ("PEREGRINE_WORKRS=1", "PEREGRINE_WORKRS: unknown key; did you mean PEREGRINE_WO"),
         ("PEREGRINE_LIMITS_TASK_MAX=1", "did you mean PEREGRINE_LIMITS_TASKS_MAX?"),
@@ -495,7 +495,7 @@ fn a_wrong_variable_is_named() {
 }
 
 #[test]
-fn who_is_to_blame_is_found_by_what_the_engine_refuses() {
+fn engine_build_error_is_mapped_to_config_line() {
     use peregrine::engine::BuildError;
 
     let text = "public_url = \"x\"\nallow_hosts = [\"a\",\n\"b\"]\n\
@@ -604,7 +604,7 @@ fn each_key_of_an_upstream_agent_is_read() {
 }
 
 #[test]
-fn a_renewed_file_of_an_upstream_agent_is_noticed() {
+fn changed_file_of_upstream_agent_is_detected() {
     let file = std::env::temp_dir().join(format!("peregrine-upstream-{}", std::process::id()));
     for key in ["ca", "card_keys"] {
         let text = format!(
@@ -627,7 +627,7 @@ fn a_renewed_file_of_an_upstream_agent_is_noticed() {
 }
 
 #[test]
-fn a_place_that_is_named_for_a_key_takes_its_value() {
+fn unknown_key_with_unfit_value_gets_no_section_hint() {
     for text in ["[agents.x]\nkind = \"echo\"\nproxy = \"x\"", "networks = 1", "client_ca = 1"] {
         let line = of_file(text, &[]).err().unwrap();
         assert!(line.contains("unknown key") && !line.contains("; "), "{text}: {line}");
@@ -674,7 +674,7 @@ fn is_key(keys: &'static [tree::Key], path: &[&str]) -> bool {
 }
 
 #[test]
-fn every_flag_and_key_that_a_text_names_exists() {
+fn flags_and_keys_in_messages_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = vec![root.join("net/error.rs"), root.join("auth/rules.rs")];
     for folder in ["cli/serve", "engine", "net/server", "push"] {

@@ -40,7 +40,7 @@ fn changed(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn every_error_of_a2a_lint_is_one_of_ours() {
+fn lint_errors_match_a2a_lint() {
     // A2A 0.3 requires `tags`; a2a-lint only recommends them.
     let ours_alone = ["skills[0].tags"];
     let json = include_str!("../../../../tests/data/cards/a2a_lint.json");
@@ -66,7 +66,7 @@ fn every_error_of_a2a_lint_is_one_of_ours() {
 }
 
 #[test]
-fn a_card_of_1_0_may_have_nothing_wrong() {
+fn valid_1_0_card_has_no_findings() {
     assert_eq!(found(&v1("")), Vec::<String>::new());
     let signed = r#","signatures":[{"protected":"eyJhbGciOiJFUzI1NiIsImtpZCI6IjEiLCJ0eXAiOiJKT1NFIn0",
         "signature":"AAAA"}],"securitySchemes":{"k":{"apiKeySecurityScheme":{"location":"header",
@@ -76,7 +76,7 @@ fn a_card_of_1_0_may_have_nothing_wrong() {
 }
 
 #[test]
-fn what_the_schema_requires_is_an_error_with_its_clause() {
+fn schema_violation_is_an_error_with_its_clause() {
     let findings = validate(br#"{"supportedInterfaces":[{"url":7}],"capabilities":[]}"#);
     let shown: Vec<String> = findings.iter().map(CardFinding::to_string).collect();
     let missing = "required and missing (A2A 1.0 §4.4.1)";
@@ -96,7 +96,7 @@ fn what_the_schema_requires_is_an_error_with_its_clause() {
 }
 
 #[test]
-fn each_rule_has_a_card_that_breaks_it() {
+fn lint_rules_report_violating_cards() {
     let interface = r#""url":"https://a/""#;
     for (card, finding) in [
         (changed(interface, r#""url":"http://b/""#), "warning supportedInterfaces[0].url"),
@@ -158,7 +158,7 @@ fn each_rule_has_a_card_that_breaks_it() {
 }
 
 #[test]
-fn a_card_of_0_3_must_agree_with_itself() {
+fn contradictory_0_3_card_is_reported() {
     let card = |transport: &str, more: &str| {
         format!(
             r#"{{"protocolVersion":"0.3.0","name":"A","description":"d","url":"https://a/",
@@ -176,7 +176,7 @@ fn a_card_of_0_3_must_agree_with_itself() {
 }
 
 #[test]
-fn cards_of_0_1_are_checked_as_what_they_are() {
+fn card_of_0_1_is_checked_by_0_1_rules() {
     let json = r#"{"name":"A","url":"https://a/","version":"1","capabilities":{},
         "authentication":{"schemes":["Bearer"]},"skills":[{"id":"i","name":"n"}]}"#;
     assert_eq!(found(json), Vec::<String>::new());
@@ -184,7 +184,7 @@ fn cards_of_0_1_are_checked_as_what_they_are() {
 }
 
 #[test]
-fn where_a_card_came_from_matters() {
+fn findings_depend_on_the_card_url() {
     let local = changed("https://a/", "http://127.0.0.1:8080/");
     assert_eq!(found(&local), Vec::<String>::new());
     let far = Some("https://h/.well-known/agent-card.json");

@@ -106,7 +106,7 @@ fn python_sdk_signature_is_verified_unless_card_was_changed() {
 }
 
 #[test]
-fn each_form_is_told_and_the_strict_one_is_first() {
+fn each_signed_form_is_verified_and_reported() {
     let signer = Signer::new();
     let header = r#"{"alg":"ES256","kid":"ec","typ":"JOSE"}"#;
     for form in [SignedForm::Strict, SignedForm::Cleaned, SignedForm::CleanedEscaped] {
@@ -134,7 +134,7 @@ fn each_form_is_told_and_the_strict_one_is_first() {
 }
 
 #[test]
-fn one_good_signature_is_enough_and_none_is_no_failure() {
+fn one_valid_signature_suffices_and_none_is_absent() {
     let signer = Signer::new();
     let strict = payload(CARD, SignedForm::Strict);
     let good = signer.sign(r#"{"alg":"EdDSA","kid":"ed"}"#, &strict);
@@ -148,7 +148,7 @@ fn one_good_signature_is_enough_and_none_is_no_failure() {
 }
 
 #[test]
-fn what_proves_nothing_is_refused() {
+fn signature_with_unusable_header_is_unverifiable() {
     let signer = Signer::new();
     let strict = payload(CARD, SignedForm::Strict);
     let algorithm = |name: &str| WhyUnverifiable::Algorithm(name.to_owned());
@@ -175,7 +175,7 @@ fn what_proves_nothing_is_refused() {
 }
 
 #[test]
-fn unsigned_members_add_nothing_to_a_card_of_1_0() {
+fn unsigned_members_add_no_interface_to_1_0_card() {
     let signer = Signer::new();
     let signature =
         signer.sign(r#"{"alg":"EdDSA","kid":"ed"}"#, &payload(CARD, SignedForm::Strict));

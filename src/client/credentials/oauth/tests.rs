@@ -140,7 +140,7 @@ fn limits() -> ClientLimits {
 const NOW: Now = Now { mono_ms: 0, unix_ms: 1_000_000 };
 
 #[test]
-fn a_client_authenticates_in_the_head_or_in_the_body() {
+fn client_authenticates_in_header_or_body() {
     let request = client().client_credentials(&server()).unwrap();
     assert_eq!(request.body, "grant_type=client_credentials&scope=a+b");
     let fields = str::from_utf8(request.fields.get().lines()).unwrap().to_owned();
@@ -166,7 +166,7 @@ fn a_client_authenticates_in_the_head_or_in_the_body() {
 }
 
 #[test]
-fn a_secret_goes_to_no_other_machine_without_tls() {
+fn client_secret_over_remote_http_needs_permission() {
     let at = |token_url: &str| AuthorizationServer { token_url: url(token_url), device_url: None };
     let error = client().client_credentials(&at("http://as/token")).unwrap_err();
     assert_eq!(error, OAuthError::PlainHttp(url("http://as/").origin));
@@ -181,7 +181,7 @@ fn a_secret_goes_to_no_other_machine_without_tls() {
 }
 
 #[test]
-fn tokens_are_read_with_their_life() {
+fn token_response_is_read_with_expiry() {
     let read = |body: &str| read_token(200, body.as_bytes(), NOW);
     let token = read(r#"{"access_token":"t","token_type":"bearer","expires_in":3600}"#).unwrap();
     assert_eq!((token.access.expose(), token.refresh.clone()), ("t", None));
@@ -201,7 +201,7 @@ fn tokens_are_read_with_their_life() {
 }
 
 #[test]
-fn errors_have_their_names() {
+fn oauth_error_codes_are_mapped_to_errors() {
     let read = |status, body: &str| read_token(status, body.as_bytes(), NOW).unwrap_err();
     for (code, error) in [
         ("authorization_pending", OAuthError::Pending),
@@ -220,7 +220,7 @@ fn errors_have_their_names() {
 }
 
 #[test]
-fn an_issuer_is_found_by_either_metadata() {
+fn issuer_metadata_is_read_from_either_well_known_url() {
     let issuer = url("https://as/realms/x/");
     let source = OAuthSource::Issuer(issuer.clone());
     let client = OAuthClient { source, ..client() };
@@ -244,7 +244,7 @@ fn an_issuer_is_found_by_either_metadata() {
 }
 
 #[test]
-fn a_device_waits_for_its_human() {
+fn device_flow_polls_until_token_denial_or_expiry() {
     let body = r#"{"device_code":"dc","user_code":"AB-CD","verification_uri":"https://v/",
         "verification_uri_complete":"https://v/?c=AB-CD","expires_in":600,"interval":2}"#;
     let code = read_device_code(200, body.as_bytes()).unwrap();
@@ -276,7 +276,7 @@ fn a_device_waits_for_its_human() {
 }
 
 #[test]
-fn one_fetches_for_all_who_wait() {
+fn concurrent_callers_share_one_token_request() {
     let script = Script::new(&[(200, r#"{"access_token":"t","expires_in":100}"#)]);
     script.is_held.store(true, Ordering::Relaxed);
     let (cache, client, limits) = (TokenCache::default(), client(), limits());
@@ -299,7 +299,7 @@ fn one_fetches_for_all_who_wait() {
 }
 
 #[test]
-fn who_gives_up_leaves_the_fetching_to_another() {
+fn waiting_caller_fetches_after_first_is_dropped() {
     let script = Script::new(&[(200, r#"{"access_token":"t"}"#)]);
     script.is_held.store(true, Ordering::Relaxed);
     let (cache, client, limits) = (TokenCache::default(), client(), limits());
@@ -338,7 +338,7 @@ fn a_token_is_renewed_before_it_expires() {
 }
 
 #[test]
-fn a_document_is_bounded_and_no_error_repeats_the_secret() {
+fn token_response_is_bounded_and_error_hides_secret() {
     let long = format!(r#"{{"access_token":"{}"}}"#, "x".repeat(256 * 1024));
     let script = Script::new(&[(200, &long)]);
     let error = run(fetch_token(&script, &client(), &limits())).unwrap_err();
@@ -350,7 +350,7 @@ fn a_document_is_bounded_and_no_error_repeats_the_secret() {
 }
 
 #[test]
-fn no_error_repeats_a_secret_that_is_cut_or_encoded() {
+fn error_hides_truncated_or_encoded_secret() {
     let secret = "correct-horse-battery-staple";
     let client = OAuthClient { secret: Some(Secret::new(secret)), ..client() };
     let basic = crate::json::base64::encode(format!("{}:{secret}", client.id).as_bytes());

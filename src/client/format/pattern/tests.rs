@@ -67,7 +67,7 @@ fn event_with_another_text_is_read_by_its_pattern() {
 }
 
 #[test]
-fn an_event_that_differs_in_more_is_not() {
+fn event_differing_beyond_text_is_not_read_by_pattern() {
     let FormatBuffers { mut patterns, values, .. } = after_event("one");
     let mut received = Received::new();
     let mut is_known = |format: &Format, rpc_id, data: &[u8]| {
@@ -87,7 +87,7 @@ fn an_event_that_differs_in_more_is_not() {
 }
 
 #[test]
-fn an_answer_with_other_texts_is_read_the_short_way() {
+fn answer_with_other_texts_is_read_by_its_pattern() {
     const LATER: &str = "2026-11-23T20:14:53.026Z";
     let mut buffers = after_answer(&task("t-1", "2026-01-01T00:00:00Z", "one"));
     for (id, at, text) in
@@ -103,7 +103,7 @@ fn an_answer_with_other_texts_is_read_the_short_way() {
 }
 
 #[test]
-fn an_answer_that_a_reader_would_refuse_is_not() {
+fn invalid_or_differing_answer_is_not_read_by_pattern() {
     const AT: &str = "2026-01-01T00:00:00Z";
     let mut buffers = after_answer(&task("t-1", AT, "one"));
     let mut received = Received::new();
@@ -121,7 +121,7 @@ fn an_answer_that_a_reader_would_refuse_is_not() {
 }
 
 #[test]
-fn a_document_that_hardly_comes_again_is_seldom_learned() {
+fn patterns_sample_documents_that_rarely_match() {
     let mut patterns = AnswerPatterns::default();
     let wanted = (0..800).filter(|_| patterns.wants(b"")).count();
     assert!((100..=120).contains(&wanted), "{wanted}");

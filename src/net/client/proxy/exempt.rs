@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_addresses_and_networks() {
+    fn no_proxy_matches_names_addresses_and_networks() {
         let exempt = Exempt::parse("Example.org,.local 10.0.0.0/8, 192.168.1.7 [fe80::]/10,/8,x/y");
         for host in ["example.org", "a.b.example.org", "example.org.", "h.local", "local"] {
             assert!(exempt.has(host), "{host}");

@@ -72,7 +72,7 @@ impl ScheduleRun {
 }
 
 #[test]
-fn after_the_rest_of_an_origin_owners_take_turns() {
+fn owners_take_turns_at_an_origin_that_recovers() {
     let mut run = ScheduleRun::new(Pace::default());
     let (one, two) = (run.put(100, "https://a", 1), run.put(100, "https://a", 2));
     run.begin();
@@ -105,7 +105,7 @@ fn failed_and_untried_webhooks_of_an_owner_both_get_turns() {
 }
 
 #[test]
-fn what_fails_holds_up_no_newcomer_of_its_own_owner() {
+fn refused_webhooks_do_not_starve_a_new_one_of_their_owner() {
     let mut run = ScheduleRun::new(Pace { give_up_ms: u64::MAX, ..Pace::default() });
     let failing = run.put(40, "https://h", 0);
     while let Some(slot) = run.schedule.next(0) {
@@ -120,7 +120,7 @@ fn what_fails_holds_up_no_newcomer_of_its_own_owner() {
 }
 
 #[test]
-fn webhook_at_a_full_port_gets_the_next_free_slot() {
+fn webhook_at_a_full_port_soon_gets_a_free_slot() {
     let mut run = ScheduleRun::new(Pace { first_posts: 0, ..Pace::default() });
     // With a second port at its host the limit is six.
     run.schedule.add_owned("https://h:2", 3, ());
@@ -135,7 +135,7 @@ fn webhook_at_a_full_port_gets_the_next_free_slot() {
 }
 
 #[test]
-fn many_ports_and_something_that_was_tried_are_no_more_turns() {
+fn many_ports_and_a_retry_give_an_owner_no_extra_turns() {
     let mut run = ScheduleRun::new(Pace::default());
     run.one_tried("https://h:443", 9);
     run.put(40, "https://h:443", 1);
@@ -233,7 +233,7 @@ fn no_owner_waits_forever_in_random_runs() {
 }
 
 #[test]
-fn hanging_deliveries_do_not_delay_the_first_of_an_owner() {
+fn hanging_deliveries_do_not_delay_a_new_owner() {
     for is_one_host in [true, false] {
         let mut schedule = Schedule::new(Pace::default());
         for owner in 1..=5 {

@@ -167,7 +167,7 @@ impl ScheduleModel {
 /// host, of an owner and of all deliveries hold, no webhook waits for a free slot, and in the end
 /// everything has arrived.
 #[test]
-fn nothing_is_lost_and_no_bound_is_exceeded_whatever_happens() {
+fn random_operations_lose_no_event_and_exceed_no_limit() {
     (7..10).for_each(happens);
 }
 

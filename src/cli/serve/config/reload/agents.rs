@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_different_changes() {
+    fn reload_changes_only_differing_agents() {
         let mut agents = AgentChanges::of(&[loaded("a", "1", "1"), loaded("b", "1", "1")]);
         let same = [loaded("a", "1", "1"), loaded("b", "1", "1")];
         assert_eq!(said(&agents, &same), (0, "the agents are unchanged".to_owned(), vec![]));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn who_answers_at_the_root_stays_until_a_restart() {
+    fn default_agent_is_retained_until_restart() {
         let mut agents = AgentChanges::of(&[loaded("a", "1", "1"), loaded("b", "1", "1")]);
         let next = [loaded("b", "1", "1")];
         let held = vec!["default_agent".to_owned()];

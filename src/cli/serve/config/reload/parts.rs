@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_are_different_are_named() {
+    fn changed_config_parts_are_listed() {
         let (folder, any) = (Path::new("none"), |_: &str| true);
         let key = "[[auth.api_keys]]\nname = \"a\"\nkey = \"sixteen-bytes-ok\"\n";
         let one = parts(&format!("workers = 1\n{key}"), folder);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_other_content_is_another_part() {
+    fn changed_certificate_file_is_reported_as_changed_tls() {
         let folder = std::env::temp_dir().join(format!("peregrine-parts-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let text = "[tls]\ncert = \"cert.pem\"\nkey = \"key.pem\"\n";

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_has_settled_is_read_once() {
+    fn changed_file_is_read_once_after_it_settles() {
         let stamp = |size| Stamp(Some((None, size, 1)));
         let mut watch = Watch::new(stamp(1));
         assert!(!watch.has_changed(stamp(1)));

@@ -383,7 +383,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_with_an_equals_sign_is_no_name() {
+    fn equals_sign_in_agent_path_is_not_a_name_separator() {
         assert_eq!(parts("script:dir/a=b.toml"), (None, "script", Some("dir/a=b.toml")));
         assert_eq!(parts("bob=script:a=b:c"), (Some("bob"), "script", Some("a=b:c")));
         assert_eq!(parts("echo"), (None, "echo", None));

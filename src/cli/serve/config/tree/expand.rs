@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_stand_in_braces() {
+    fn variables_in_braces_are_expanded() {
         let variables = Variables::new([("A", "one"), ("B_2", "$A"), ("EMPTY", "")]);
         let expand = |text: &str| Expander::new(&variables).expand(text);
         for (text, whole) in [
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_variables_add_is_bounded() {
+    fn expanded_size_is_bounded() {
         let large = "x".repeat(EXPANDED_BYTES_MAX / 2);
         let variables = Variables::new([("L", large.as_str())]);
         let mut expander = Expander::new(&variables);

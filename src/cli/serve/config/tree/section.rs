@@ -314,7 +314,7 @@ mod tests {
     };
 
     #[test]
-    fn every_secret_is_forgotten_and_another_one_differs() {
+    fn forgotten_secrets_are_unreadable_but_comparable() {
         const KEYS: &[Key] = &[
             key("token", Shape::Text, "", "").secret(),
             key("headers", Shape::Texts, "", "").secret(),
