@@ -295,7 +295,7 @@ impl Bare {
         let config = ServerConfig {
             access: Default::default(),
             observer: None,
-            asks_begins: false,
+            reads_begin_time: false,
             tracer: None,
             pages: None,
             streams: Permits::new(limits.streams_max, 1),
@@ -359,7 +359,7 @@ impl Bare {
             peer: Peer::default(),
             endpoint: Endpoint::DEFAULT,
             base: "",
-            named_beside: None,
+            outside_tenant: None,
             agent: Endpoint::DEFAULT.agent,
             source: RequestSource::Grpc(metadata),
             closes: false,

@@ -113,7 +113,7 @@ fn masked(text: &str) -> Vec<u8> {
 }
 
 /// Whether a case has authenticated callers.
-fn knows_callers(case: &str) -> bool {
+fn authenticates_callers(case: &str) -> bool {
     case.contains("_key") && !case.ends_with("_anonymous") || case == "get_token"
 }
 
@@ -126,14 +126,14 @@ fn run(case: &str, count: u64) {
             let observer = Some(peregrine::net::counting(1, 1_024));
             Bench::with(Setup { observer, ..Setup::default() })
         }
-        case if knows_callers(case) => {
+        case if authenticates_callers(case) => {
             Bench::with(callers::setup(case.ends_with("_quota"), case.ends_with("_once")))
         }
         _ => Bench::new(),
     };
     let lines = match case {
         "get_token" => callers::TOKEN,
-        case if knows_callers(case) => callers::KEY,
+        case if authenticates_callers(case) => callers::KEY,
         _ => "",
     };
     // The first message has the same head as in the case to compare with.

@@ -202,7 +202,7 @@ fn counted(name: &str, variables: &[&str], flags: &[&str]) -> u64 {
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
-    if floor::is_asked_for(&args) {
+    if floor::is_requested(&args) {
         return;
     }
     let wanted = |name: &str| args.is_empty() || args.iter().any(|arg| arg == name);

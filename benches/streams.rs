@@ -155,7 +155,7 @@ fn instructions(program: Option<&str>) {
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
-    if floor::is_asked_for(&args) {
+    if floor::is_requested(&args) {
         return;
     }
     served::pin_load();

@@ -320,7 +320,7 @@ impl Fault {
 
     /// The caller has used its share of this limit, in items or KiB.
     #[cold]
-    pub fn share_taken(limit: &'static str, share: u32, detail: String) -> Fault {
+    pub fn share_used_up(limit: &'static str, share: u32, detail: String) -> Fault {
         let share = NonZeroU32::new(share);
         Fault { share, ..Fault::because(FaultKind::RateLimited, detail).of_limit(limit) }
     }

@@ -71,9 +71,9 @@ impl Permits {
 
     /// Permits in use, approximately: workers take and return permits meanwhile.
     pub fn count(&self) -> usize {
-        let kept: usize = self.workers.iter().map(|worker| worker.free.load(Relaxed)).sum();
+        let retained: usize = self.workers.iter().map(|worker| worker.free.load(Relaxed)).sum();
         let free = self.workers[0].middle.free.load(Relaxed);
-        self.most.saturating_sub(kept + free)
+        self.most.saturating_sub(retained + free)
     }
 
     fn of(&self, worker: usize) -> &Arc<CachePadded<WorkerPermits>> {
@@ -92,8 +92,8 @@ impl WorkerPermits {
     fn lend(&self) -> bool {
         let Middle { free, portion } = &*self.middle;
         let wanted = |free: usize| free.min(1 + portion);
-        let left = |free: usize| (free > 0).then(|| free - wanted(free));
-        let Ok(before) = free.fetch_update(Relaxed, Relaxed, left) else { return false };
+        let remaining = |free: usize| (free > 0).then(|| free - wanted(free));
+        let Ok(before) = free.fetch_update(Relaxed, Relaxed, remaining) else { return false };
         self.free.fetch_add(wanted(before) - 1, Relaxed);
         true
     }
@@ -109,8 +109,8 @@ impl WorkerPermits {
     #[inline(never)]
     fn return_surplus(&self) {
         let Middle { free, portion } = &*self.middle;
-        let kept = |free: usize| (free > 2 * portion).then_some(*portion);
-        if let Ok(before) = self.free.fetch_update(Relaxed, Relaxed, kept) {
+        let retained = |free: usize| (free > 2 * portion).then_some(*portion);
+        if let Ok(before) = self.free.fetch_update(Relaxed, Relaxed, retained) {
             free.fetch_add(before - portion, Relaxed);
         }
     }

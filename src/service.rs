@@ -45,7 +45,7 @@ pub(crate) use joined::{WantedBy, WatchedCall};
 pub use last_call::LastCall;
 pub use late::{CallLink, LateAnswer, LateCall};
 pub use peer::{Peer, PeerCertificate};
-pub use principal::{Principal, ScopesAskedFor};
+pub use principal::{Principal, RequiredScopes};
 pub use quota::RunningShare;
 pub(crate) use quota::TenantPermits;
 pub use scope::{AgentIndex, NumberHint, OwnerIndex, Scope, TenantIndex};
@@ -97,7 +97,7 @@ pub struct Caller<'a> {
     /// The authenticated caller ([`crate::auth`]); `None`: an anonymous caller.
     pub principal: Option<&'a Arc<Principal>>,
     /// True: the server authenticates callers, and a caller without a principal is anonymous.
-    pub knows_callers: bool,
+    pub authenticates_callers: bool,
     /// The limit on the caller's running tasks; `None`: only the limits of the store.
     pub running: Option<&'a RunningShare>,
     /// The worker that handles the call.
@@ -156,7 +156,7 @@ impl CallCx<'_> {
             Some(shares) if self.shared.has_proxies => shares.address(caller),
             Some(_) | None => caller.peer.remote,
         };
-        Holder::peer(address, caller.knows_callers)
+        Holder::peer(address, caller.authenticates_callers)
     }
 
     /// Notes that the answer shows a task with this last record; 0: the server has no journal.
@@ -416,11 +416,11 @@ pub trait Service: Lifecycle + Send + Sync {
 
     /// The scopes that agents and their skills require; `None`: unknown, and the server retains all
     /// scopes of its callers.
-    fn scopes_asked_for(&self) -> Option<Arc<ScopesAskedFor>> {
+    fn required_scopes(&self) -> Option<Arc<RequiredScopes>> {
         None
     }
 
-    /// [`ScopesAskedFor::number`] of the current [`Service::scopes_asked_for`]; 0 without it.
+    /// [`RequiredScopes::number`] of the current [`Service::required_scopes`]; 0 without it.
     fn scopes_number(&self) -> u64 {
         0
     }

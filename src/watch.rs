@@ -17,7 +17,7 @@ use std::{
 
 use crate::{model::Task, shares::Holder};
 
-pub use left::LeftTasks;
+pub use left::RetainedTasks;
 
 /// Woken when a task changes, and when it is evicted.
 pub struct TaskWatch {
@@ -31,7 +31,7 @@ pub struct TaskWatch {
     is_over: AtomicBool,
     /// The latest event that the store has reported.
     seq: AtomicU64,
-    has_left: AtomicBool,
+    is_evicted: AtomicBool,
     changes: Arc<Changes>,
 }
 
@@ -46,7 +46,7 @@ impl TaskWatch {
     /// A watch of the task with this key in its store and this raw id.
     pub fn new(key: u64, id: &[u8], holder: Holder, changes: &Arc<Changes>) -> TaskWatch {
         let id = uuid_bits(id).map_or_else(|| TaskName::Raw(id.into()), TaskName::Uuid);
-        let (is_noted, is_needed, has_letters, is_over, seq, has_left) = Default::default();
+        let (is_noted, is_needed, has_letters, is_over, seq, is_evicted) = Default::default();
         let changes = Arc::clone(changes);
         TaskWatch {
             key,
@@ -57,7 +57,7 @@ impl TaskWatch {
             has_letters,
             is_over,
             seq,
-            has_left,
+            is_evicted,
             changes,
         }
     }
@@ -121,12 +121,12 @@ impl TaskWatch {
     /// Stores that the task was evicted after this event. Wake the watch to note the task.
     pub fn leave(&self, seq: u64) {
         self.reach(seq);
-        self.has_left.store(true, Ordering::Release);
+        self.is_evicted.store(true, Ordering::Release);
     }
 
     /// The last event of the task, if it was evicted.
     pub fn left(&self) -> Option<u64> {
-        self.has_left.load(Ordering::Acquire).then(|| self.seq())
+        self.is_evicted.load(Ordering::Acquire).then(|| self.seq())
     }
 
     /// Whether the watch has ended.
@@ -176,13 +176,13 @@ fn uuid_text(bits: [u8; 16]) -> Vec<u8> {
 pub struct Changes {
     noted: Mutex<(Vec<u64>, Option<Waker>)>,
     /// Evicted tasks.
-    pub left: LeftTasks,
+    pub left: RetainedTasks,
 }
 
 impl Changes {
     /// An empty list; evicted tasks may hold this many bytes.
-    pub fn new(left_bytes_max: usize) -> Changes {
-        Changes { left: LeftTasks::new(left_bytes_max), ..Changes::default() }
+    pub fn new(evicted_bytes_max: usize) -> Changes {
+        Changes { left: RetainedTasks::new(evicted_bytes_max), ..Changes::default() }
     }
 
     fn note(&self, key: u64) {

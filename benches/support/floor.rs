@@ -10,7 +10,7 @@ pub fn start(request_bytes: usize, answer_bytes: usize) -> Served {
 }
 
 /// Runs the floor until it is killed, if these arguments request it.
-pub fn is_asked_for(args: &[String]) -> bool {
+pub fn is_requested(args: &[String]) -> bool {
     let is_floor = args.first().is_some_and(|word| word == "floor");
     if is_floor {
         let number = |at: usize| args[at].parse::<usize>().expect("a number");

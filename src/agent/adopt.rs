@@ -14,15 +14,15 @@ use crate::{
 /// value fails the task with a reason.
 pub struct Adopted {
     task: TaskBuf,
-    kept: Box<[u8]>,
+    stored: Box<[u8]>,
     job: Option<Job>,
 }
 
 impl Adopted {
     /// Wraps the task in its current state, the bytes stored with it, and the job that continues
     /// it.
-    pub(crate) fn new(task: TaskBuf, kept: Box<[u8]>, job: Job) -> Adopted {
-        Adopted { task, kept, job: Some(job) }
+    pub(crate) fn new(task: TaskBuf, stored: Box<[u8]>, job: Job) -> Adopted {
+        Adopted { task, stored, job: Some(job) }
     }
 
     /// The task at the time of the replacement: ids, status, history, artifacts.
@@ -43,7 +43,7 @@ impl Adopted {
 
     /// The bytes stored with the task; see [`Job::keep`].
     pub fn kept(&self) -> &[u8] {
-        &self.kept
+        &self.stored
     }
 
     /// Continues the task. The message of the job is the latest message of the client.

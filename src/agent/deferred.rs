@@ -14,7 +14,7 @@ use super::{
     watch::CallerGone,
 };
 #[cfg(feature = "gateway")]
-use super::{NotKept, saying, with_id};
+use super::{NotKept, with_id, with_message};
 #[cfg(feature = "gateway")]
 use crate::model::TaskEvent;
 use crate::{
@@ -154,7 +154,7 @@ impl Deferred {
             self.done = state.is_terminal() || state.is_interrupted();
         }
         match with_id(event, || self.ids.next()) {
-            Some(message) => host.prepare(&saying(event, &message)),
+            Some(message) => host.prepare(&with_message(event, &message)),
             None => host.prepare(event),
         }
     }

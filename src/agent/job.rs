@@ -8,9 +8,8 @@ use super::{
     Canceled, Closed, FailureCause, JobHost, RequestInfo,
     failure::{DroppedEnd, DroppedTurn, text_of},
     ids::FreshIds,
-    saying,
     watch::CallerGone,
-    with_id,
+    with_id, with_message,
 };
 use crate::{
     model::{ArtifactBuf, Message, MessageBuf, PartsBuf, RawText, TaskEvent, TaskState, TaskView},
@@ -184,7 +183,7 @@ impl Job {
             self.done = state.is_terminal() || state.is_interrupted();
         }
         match with_id(&event, || self.fresh_id()) {
-            Some(message) => self.host.publish(self.task, &saying(&event, &message)),
+            Some(message) => self.host.publish(self.task, &with_message(&event, &message)),
             None => self.host.publish(self.task, &event),
         }
     }

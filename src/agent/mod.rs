@@ -47,7 +47,7 @@ pub use failure::{
 pub use ids::TurnKey;
 pub use job::Job;
 pub use lookup::{DeferredLookup, LookupAnswer, LookupHost, TaskLookup, Wanted};
-pub(crate) use request::KeptHeaders;
+pub(crate) use request::OwnedHeaders;
 pub use request::{Headers, RequestInfo, RequestView};
 pub(crate) use traced::TracedAgent;
 pub use turn::Turn;
@@ -195,10 +195,10 @@ fn with_id(event: &TaskEvent<'_>, fresh: impl FnOnce() -> String) -> Option<Mess
 }
 
 /// The event with this message instead of its own, if the event is a status.
-fn saying<'m>(event: &TaskEvent<'m>, said: &'m MessageBuf) -> TaskEvent<'m> {
+fn with_message<'m>(event: &TaskEvent<'m>, message: &'m MessageBuf) -> TaskEvent<'m> {
     match *event {
         TaskEvent::Status { state, at_ms, metadata, .. } => {
-            TaskEvent::Status { state, at_ms, message: Some(said.view()), metadata }
+            TaskEvent::Status { state, at_ms, message: Some(message.view()), metadata }
         }
         TaskEvent::Artifact { .. } | TaskEvent::UserMessage { .. } => *event,
     }

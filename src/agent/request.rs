@@ -25,17 +25,17 @@ impl<'a> Headers<'a> {
     }
 
     /// An owned copy of all fields that the profile names.
-    pub(crate) fn keep(self) -> KeptHeaders {
+    pub(crate) fn keep(self) -> OwnedHeaders {
         let each = |name: &String| Some((name.as_str().into(), self.fields.value(name)?.into()));
-        KeptHeaders(self.names.iter().filter_map(each).collect())
+        OwnedHeaders(self.names.iter().filter_map(each).collect())
     }
 }
 
 /// Names and values of header fields.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct KeptHeaders(Box<[(Box<str>, Box<str>)]>);
+pub(crate) struct OwnedHeaders(Box<[(Box<str>, Box<str>)]>);
 
-impl KeptHeaders {
+impl OwnedHeaders {
     /// Bytes on the heap.
     pub fn held_bytes(&self) -> usize {
         let pair = |(name, value): &(Box<str>, Box<str>)| {
@@ -46,7 +46,7 @@ impl KeptHeaders {
 }
 
 /// Omits the values, which may be secrets.
-impl fmt::Debug for KeptHeaders {
+impl fmt::Debug for OwnedHeaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
     }
@@ -142,7 +142,7 @@ pub struct RequestInfo {
     extensions: Option<Box<str>>,
     metadata: Option<JsonObjectBuf>,
     accepted_output_modes: Option<Box<[u8]>>,
-    headers: KeptHeaders,
+    headers: OwnedHeaders,
     deadline_unix_ms: Option<u64>,
     hops: u32,
 }
@@ -225,7 +225,7 @@ impl RequestInfo {
     /// The value of a header field that the profile names.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.0.iter();
-        headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
+        headers.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
     }
 
     /// The header fields that the profile names.

@@ -135,8 +135,8 @@ impl Agent for TracedAgent {
 /// caller.
 fn key_of(turn: &Turn<'_>) -> Box<[u8]> {
     let RequestView { owner, tenant, .. } = turn.request;
-    let whose = [tenant, owner].map(|name| name.unwrap_or_default().as_bytes());
-    [whose[0], whose[1], turn.task_id.raw()].join(&0).into()
+    let scope = [tenant, owner].map(|name| name.unwrap_or_default().as_bytes());
+    [scope[0], scope[1], turn.task_id.raw()].join(&0).into()
 }
 
 /// The outcome of a turn that ends when its agent returns.

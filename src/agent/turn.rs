@@ -3,7 +3,7 @@
 use super::{
     Closed, Deferred, Ending, Job, RequestInfo, RequestView, TurnHost,
     ids::{FreshIds, id_of},
-    saying, with_id,
+    with_id, with_message,
 };
 use crate::{
     fault::Fault,
@@ -110,7 +110,7 @@ impl Turn<'_> {
     /// fresh one.
     pub fn publish(&mut self, event: &TaskEvent<'_>) {
         match with_id(event, || fresh_id(self.entropy)) {
-            Some(message) => self.events.push(&saying(event, &message)),
+            Some(message) => self.events.push(&with_message(event, &message)),
             None => self.events.push(event),
         }
     }

@@ -60,7 +60,9 @@ impl Future for Canceled {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.get_mut().0 {
             Watched::Task { task, host, waiter } => host.poll_ended(*task, waiter, cx.waker()),
-            Watched::Unanswered { call, waiter } => call.poll_left_unanswered(waiter, cx.waker()),
+            Watched::Unanswered { call, waiter } => {
+                call.poll_disconnected_unanswered(waiter, cx.waker())
+            }
         }
     }
 }
@@ -96,9 +98,11 @@ impl Future for CallerGone {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.get_mut().0 {
             WatchedCallers::One { call: None, .. } => Poll::Pending,
-            WatchedCallers::One { call: Some(call), waiter } => call.poll_left(waiter, cx.waker()),
+            WatchedCallers::One { call: Some(call), waiter } => {
+                call.poll_disconnected(waiter, cx.waker())
+            }
             WatchedCallers::All { calls, watched, task } => {
-                match (calls.poll_left(watched, cx.waker()), task) {
+                match (calls.poll_disconnected(watched, cx.waker()), task) {
                     (Poll::Ready(true), Some(task)) => Pin::new(task).poll(cx),
                     (Poll::Ready(_), _) => Poll::Ready(()),
                     (Poll::Pending, _) => Poll::Pending,

@@ -38,12 +38,12 @@ pub struct Accounts {
     /// The share of each caller with a quota without limits.
     share: Quota,
     /// The account that all anonymous callers share.
-    strangers: Arc<CallerAccount>,
+    anonymous: Arc<CallerAccount>,
     /// For each tenant with a quota, the account that its callers share. The number of quotas
     /// bounds the number of these accounts, and other callers never evict them.
     tenants: ShardedLock<BTreeMap<String, Arc<CallerAccount>>>,
     /// False: no caller has a quota.
-    are_asked: AtomicBool,
+    have_quotas: AtomicBool,
     /// False: no quota has a rate.
     have_rates: AtomicBool,
     key: u128,
@@ -81,9 +81,9 @@ impl Accounts {
             table: FixedTable::new(accounts_max),
             quotas: ShardedLock::default(),
             share,
-            strangers: Arc::default(),
+            anonymous: Arc::default(),
             tenants: ShardedLock::default(),
-            are_asked: AtomicBool::new(false),
+            have_quotas: AtomicBool::new(false),
             have_rates: AtomicBool::new(false),
             key: secret,
         };
@@ -93,8 +93,8 @@ impl Accounts {
 
     /// Whether any caller has a quota.
     #[inline]
-    pub fn are_asked(&self) -> bool {
-        self.are_asked.load(Ordering::Relaxed)
+    pub fn have_quotas(&self) -> bool {
+        self.have_quotas.load(Ordering::Relaxed)
     }
 
     /// Whether any quota has a rate, so that each call is charged.
@@ -118,7 +118,7 @@ impl Accounts {
         }
         drop(tenants);
         self.have_rates.store(quotas.has_rate(), Ordering::Relaxed);
-        self.are_asked.store(quotas != Quotas::default(), Ordering::Relaxed);
+        self.have_quotas.store(quotas != Quotas::default(), Ordering::Relaxed);
         *self.quotas.write().unwrap_or_else(PoisonError::into_inner) = quotas;
     }
 
@@ -130,7 +130,7 @@ impl Accounts {
     /// The account that all anonymous callers share, and their quota if callers are authenticated:
     /// half of each shared limit.
     pub(crate) fn of_strangers(&self) -> (&Arc<CallerAccount>, Quota) {
-        (&self.strangers, self.share.of_strangers())
+        (&self.anonymous, self.share.of_strangers())
     }
 
     /// The account that all callers of a tenant share, if the tenant has a quota.

@@ -24,7 +24,7 @@ use crate::{
 use super::{
     Admission, AuthRefusal, Authenticator, CredentialKind, CredentialSource, Grant, Presented,
     certificates,
-    challenge::{AskedFor, KEY_EXPIRED, KEY_UNKNOWN, NAME_REFUSED, challenge},
+    challenge::{AcceptedKinds, KEY_EXPIRED, KEY_UNKNOWN, NAME_REFUSED, challenge},
     jwt::{TokenRefusal, UnverifiedToken, is_name},
     remote_keys::{KeyStatus, KeyWaiter, NextFetch},
     rules::{AuthRules, AuthRulesError, ProxyRule, SecretDigest},
@@ -175,10 +175,10 @@ impl Authenticator for Callers {
         field
             .and_then(|token| bearer(&rules, token))
             .or_else(|| api_key(&rules, source))
-            .or_else(|| by_proxy(rules.given.proxy.as_ref()?, source))
+            .or_else(|| by_proxy(rules.configured.proxy.as_ref()?, source))
             .or_else(|| {
-                let asked = rules.given.certificates.is_some();
-                asked.then(|| certificates::presented(source)).flatten()
+                let accepts_certificates = rules.configured.certificates.is_some();
+                accepts_certificates.then(|| certificates::presented(source)).flatten()
             })
     }
 
@@ -213,8 +213,8 @@ impl Authenticator for Callers {
     fn challenge(&self, refusal: &AuthRefusal) -> String {
         let rules = self.rules();
         let bearer = !rules.bearer_tokens.is_empty() || !rules.issuers.is_empty();
-        let asks_for = AskedFor { bearer, api_key: !rules.api_keys.is_empty() };
-        challenge(&rules.given, asks_for, refusal)
+        let accepted = AcceptedKinds { bearer, api_key: !rules.api_keys.is_empty() };
+        challenge(&rules.configured, accepted, refusal)
     }
 
     fn vouches_for(&self, owner: &str, now: Now) -> bool {
@@ -249,11 +249,11 @@ fn check(
             ready!(check_token(rules, secret, now, waiter))
         }
         CredentialKind::ApiKey | CredentialKind::Bearer => {
-            let (known, unknown, expired) = match kind == CredentialKind::ApiKey {
+            let (registered, unknown, expired) = match kind == CredentialKind::ApiKey {
                 true => (&rules.api_keys, KEY_UNKNOWN, KEY_EXPIRED),
                 false => (&rules.bearer_tokens, TOKEN_UNKNOWN, TOKEN_EXPIRED),
             };
-            match known.get(&SecretDigest::of(secret)) {
+            match registered.get(&SecretDigest::of(secret)) {
                 None => Err(AuthRefusal::Wrong(unknown)),
                 Some(key) if now.unix_ms >= key.admission.expires_unix_ms => {
                     Err(AuthRefusal::Expired(expired))
@@ -292,7 +292,7 @@ fn api_key<'a>(rules: &RulesInUse, source: &CredentialSource<'a>) -> Option<Pres
     }
     let secret = match rules.reads_x_api_key {
         true => Cow::Borrowed(source.api_key?),
-        false => match source.fields.value(&rules.given.api_key_field)? {
+        false => match source.fields.value(&rules.configured.api_key_field)? {
             Cow::Borrowed(key) => Cow::Borrowed(key.as_bytes()),
             Cow::Owned(key) => Cow::Owned(key.into_bytes()),
         },
@@ -317,8 +317,8 @@ fn by_proxy<'a>(rule: &ProxyRule, source: &CredentialSource<'a>) -> Option<Prese
         return None;
     }
     // RFC 9110 §5.5: no value contains a line end.
-    let said = texts.join("\n");
-    let (kind, secret) = (CredentialKind::Proxy, Cow::Owned(said.into_bytes()));
+    let lines = texts.join("\n");
+    let (kind, secret) = (CredentialKind::Proxy, Cow::Owned(lines.into_bytes()));
     Some(Presented { kind, secret, address: None })
 }
 
@@ -380,7 +380,7 @@ fn issuer_of<'r>(
 }
 
 fn check_certificate(rules: &RulesInUse, shown: &[u8]) -> Result<Admission, AuthRefusal> {
-    let rule = rules.given.certificates.as_ref().ok_or(AuthRefusal::Missing)?;
+    let rule = rules.configured.certificates.as_ref().ok_or(AuthRefusal::Missing)?;
     let shown = certificates::read(shown).filter(|shown| is_name(shown.name));
     let shown = shown.ok_or(AuthRefusal::Wrong(NAME_REFUSED))?;
     let principal = PrincipalBuf {
@@ -394,9 +394,9 @@ fn check_certificate(rules: &RulesInUse, shown: &[u8]) -> Result<Admission, Auth
     Ok(admit(principal, &rules.certificate_grant, shown.ends_unix_ms))
 }
 
-fn check_proxy(rules: &RulesInUse, said: &[u8]) -> Result<Admission, AuthRefusal> {
-    let rule = rules.given.proxy.as_ref().ok_or(AuthRefusal::Missing)?;
-    let mut texts = str::from_utf8(said).unwrap_or_default().split('\n');
+fn check_proxy(rules: &RulesInUse, lines: &[u8]) -> Result<Admission, AuthRefusal> {
+    let rule = rules.configured.proxy.as_ref().ok_or(AuthRefusal::Missing)?;
+    let mut texts = str::from_utf8(lines).unwrap_or_default().split('\n');
     let mut text = || texts.next().unwrap_or_default();
     let (name, scopes, tenants) = (text(), text(), text());
     if !is_name(name) {

@@ -17,7 +17,11 @@ pub(super) const KEY_EXPIRED: &str = "the API key has expired";
 pub(super) const NAME_REFUSED: &str = "the caller's name has invalid characters";
 
 /// The value of `WWW-Authenticate` for a refusal.
-pub(super) fn challenge(rules: &AuthRules, asks_for: AskedFor, refusal: &AuthRefusal) -> String {
+pub(super) fn challenge(
+    rules: &AuthRules,
+    accepted: AcceptedKinds,
+    refusal: &AuthRefusal,
+) -> String {
     let mut value = String::new();
     let mut next = |challenge: &str, why: Option<&str>| {
         let separator = if value.is_empty() { "" } else { ", " };
@@ -34,10 +38,10 @@ pub(super) fn challenge(rules: &AuthRules, asks_for: AskedFor, refusal: &AuthRef
         }
     };
     let is_of_bearer = |why: &&str| ![KEY_UNKNOWN, KEY_EXPIRED, NAME_REFUSED].contains(why);
-    if asks_for.bearer {
+    if accepted.bearer {
         next("Bearer realm=\"a2a\"", wrong.filter(is_of_bearer));
     }
-    if asks_for.api_key {
+    if accepted.api_key {
         let field = &rules.api_key_field;
         next(&format!("ApiKey realm=\"a2a\", header=\"{field}\""), None);
     }
@@ -81,7 +85,7 @@ pub(super) fn card_security(rules: &AuthRules) -> CardSecurity {
 
 /// The kinds of credentials that a challenge can name.
 #[derive(Clone, Copy)]
-pub(super) struct AskedFor {
+pub(super) struct AcceptedKinds {
     pub(super) bearer: bool,
     pub(super) api_key: bool,
 }

@@ -24,7 +24,7 @@ use super::{
     Accounts, Admission, AuthRefusal, Authenticator, CallerAccount, CredentialKind,
     CredentialSource, Grant, Presented,
     peers::FailingPeers,
-    recent::{KnownByGate, RecentCallers},
+    recent::{GateEntry, RecentCallers},
     table::FixedTable,
 };
 #[cfg(feature = "embed")]
@@ -52,7 +52,7 @@ pub(crate) const OVER_BUDGET: AuthRefusal = AuthRefusal::Unavailable {
 pub struct Gate {
     authenticator: Arc<dyn Authenticator>,
     accounts: Arc<Accounts>,
-    known: FixedTable<KnownCredential>,
+    cached: FixedTable<CachedCredential>,
     peers: FailingPeers,
     /// The number of wrong keys with a delayed answer.
     waiting: Arc<AtomicUsize>,
@@ -161,12 +161,12 @@ impl Deref for AdmittedCaller {
 }
 
 /// A cached right credential.
-struct KnownCredential {
+struct CachedCredential {
     caller: Arc<AdmittedCaller>,
     /// When the credential must be verified again, in ms of the monotonic clock.
     until_ms: u64,
     used_ms: u64,
-    /// [`ScopesAskedFor::number`] when the caller's scopes were filtered; 0: they are complete.
+    /// [`RequiredScopes::number`] when the caller's scopes were filtered; 0: they are complete.
     scopes: u64,
 }
 
@@ -235,7 +235,7 @@ pub struct GateRequest<'r> {
 
 /// The cache state of a credential.
 enum Standing {
-    Good(Arc<AdmittedCaller>, KnownByGate),
+    Good(Arc<AdmittedCaller>, GateEntry),
     /// The credential was right earlier, and must be verified again.
     Stale,
     Unknown,
@@ -250,13 +250,13 @@ impl Gate {
         credentials_max: usize,
         secret: u128,
     ) -> Gate {
-        let known = FixedTable::new(credentials_max);
+        let cached = FixedTable::new(credentials_max);
         let keyed = |key: u128| SipHasher24::new_with_keys(key as u64, (key >> 64) as u64);
         let peer_hasher = keyed(secret);
         let hashers =
             CredentialKind::ALL.map(|kind| keyed(peer_hasher.hash(&[kind as u8]).as_u128()));
         let peers = FailingPeers::new(credentials_max, peer_hasher);
-        Gate { authenticator, accounts, known, peers, waiting: Arc::default(), hashers }
+        Gate { authenticator, accounts, cached, peers, waiting: Arc::default(), hashers }
     }
 
     /// Admits the caller of a request; `None`: the request has no credential. Pending: `wake` is
@@ -376,7 +376,7 @@ impl Gate {
         now: Now,
     ) -> NotAdmitted {
         if let AuthRefusal::Wrong(_) | AuthRefusal::Expired(_) = refusal {
-            self.known.remove(key.hash);
+            self.cached.remove(key.hash);
         }
         match (refusal, address) {
             (AuthRefusal::Wrong(_), Some(address)) => self.wrong(key.kind, address, refusal, now),
@@ -405,18 +405,18 @@ impl Gate {
     }
 
     fn standing(&self, hash: u128, service: &dyn Service, now: Now) -> Standing {
-        let look = |known: &mut KnownCredential| {
-            known.used_ms = now.mono_ms;
-            let has_scopes = known.scopes == 0 || known.scopes == service.scopes_number();
-            match has_scopes && now.mono_ms < known.until_ms && known.caller.holds(now) {
+        let look = |cached: &mut CachedCredential| {
+            cached.used_ms = now.mono_ms;
+            let has_scopes = cached.scopes == 0 || cached.scopes == service.scopes_number();
+            match has_scopes && now.mono_ms < cached.until_ms && cached.caller.holds(now) {
                 true => {
-                    let KnownCredential { until_ms, scopes, .. } = *known;
-                    Standing::Good(Arc::clone(&known.caller), KnownByGate { until_ms, scopes })
+                    let CachedCredential { until_ms, scopes, .. } = *cached;
+                    Standing::Good(Arc::clone(&cached.caller), GateEntry { until_ms, scopes })
                 }
                 false => Standing::Stale,
             }
         };
-        self.known.look(hash, look).unwrap_or(Standing::Unknown)
+        self.cached.look(hash, look).unwrap_or(Standing::Unknown)
     }
 
     /// Caches a right credential, unless its retained data is too large.
@@ -429,9 +429,9 @@ impl Gate {
             | CredentialKind::Proxy => u64::MAX,
         };
         let caller = Arc::clone(caller);
-        let known = KnownCredential { caller, until_ms, used_ms: now.mono_ms, scopes };
-        let weight = |known: &KnownCredential| known.caller.held_bytes;
-        self.known.put(key.hash, known, CREDENTIAL_HELD_BYTES, |known| known.used_ms, weight);
+        let cached = CachedCredential { caller, until_ms, used_ms: now.mono_ms, scopes };
+        let weight = |cached: &CachedCredential| cached.caller.held_bytes;
+        self.cached.put(key.hash, cached, CREDENTIAL_HELD_BYTES, |cached| cached.used_ms, weight);
     }
 
     fn hash(&self, presented: &Presented<'_>) -> u128 {
@@ -441,7 +441,7 @@ impl Gate {
 
 /// How a caller's scopes were filtered.
 struct RetainedScopes {
-    /// [`ScopesAskedFor::number`] when the scopes were filtered; 0: complete.
+    /// [`RequiredScopes::number`] when the scopes were filtered; 0: complete.
     number: u64,
     /// True: their texts are shared with the configuration.
     are_shared: bool,
@@ -453,16 +453,16 @@ fn retain_scopes(
     kind: CredentialKind,
     service: &dyn Service,
 ) -> (Admission, RetainedScopes) {
-    let is_told = matches!(kind, CredentialKind::Jwt | CredentialKind::Proxy);
-    match service.scopes_asked_for().filter(|_| is_told) {
-        None => (admission, RetainedScopes { number: 0, are_shared: !is_told }),
-        Some(asked) if asked.all => {
-            (admission, RetainedScopes { number: asked.number, are_shared: false })
+    let is_external = matches!(kind, CredentialKind::Jwt | CredentialKind::Proxy);
+    match service.required_scopes().filter(|_| is_external) {
+        None => (admission, RetainedScopes { number: 0, are_shared: !is_external }),
+        Some(required) if required.all => {
+            (admission, RetainedScopes { number: required.number, are_shared: false })
         }
-        Some(asked) => {
+        Some(required) => {
             let principal = Arc::unwrap_or_clone(admission.principal);
-            let principal = Arc::new(principal.with_scopes_in(&asked.names));
-            let retained = RetainedScopes { number: asked.number, are_shared: true };
+            let principal = Arc::new(principal.with_scopes_in(&required.names));
+            let retained = RetainedScopes { number: required.number, are_shared: true };
             (Admission { principal, ..admission }, retained)
         }
     }
@@ -495,14 +495,14 @@ mod tests {
         model::{Call, CardSecurity, Profile},
         service::{
             AgentIndex, Answer, CallCx, Cursor, Each, Follow, Lifecycle, Outcome, PeerCertificate,
-            ScopesAskedFor, WaitHandle,
+            RequiredScopes, WaitHandle,
         },
     };
 
     /// Accepts tokens that begin with `right`, and counts the checks.
     #[derive(Default)]
     struct One {
-        asked: AtomicUsize,
+        checks: AtomicUsize,
         grant: Arc<Grant>,
     }
 
@@ -527,7 +527,7 @@ mod tests {
             _now: Now,
             _wake: &Waker,
         ) -> Poll<Result<Admission, AuthRefusal>> {
-            self.asked.fetch_add(1, Ordering::Relaxed);
+            self.checks.fetch_add(1, Ordering::Relaxed);
             if presented.secret.starts_with(b"unknown") {
                 let (why, retry_s) = ("not now", 9);
                 return Poll::Ready(Err(AuthRefusal::Unavailable { why, retry_s }));
@@ -573,11 +573,11 @@ mod tests {
 
     /// Requires these scopes.
     #[derive(Default)]
-    struct Asks(ScopesAskedFor);
+    struct RequiringService(RequiredScopes);
 
-    impl Lifecycle for Asks {}
+    impl Lifecycle for RequiringService {}
 
-    impl Service for Asks {
+    impl Service for RequiringService {
         fn call(
             &self,
             _cx: &mut CallCx<'_>,
@@ -604,7 +604,7 @@ mod tests {
             None
         }
 
-        fn scopes_asked_for(&self) -> Option<Arc<ScopesAskedFor>> {
+        fn required_scopes(&self) -> Option<Arc<RequiredScopes>> {
             (self.0.number > 0).then(|| Arc::new(self.0.clone()))
         }
 
@@ -618,7 +618,7 @@ mod tests {
         gate: &Gate,
         recent: &mut RecentCallers,
         source: &CredentialSource<'_>,
-        service: &Asks,
+        service: &RequiringService,
         ms: u64,
     ) -> Result<Option<Arc<AdmittedCaller>>, NotAdmitted> {
         let now = Now { mono_ms: ms, unix_ms: ms };
@@ -634,11 +634,15 @@ mod tests {
         let show = |secret: &str, number: u64, names: &[&str], all: bool| {
             let authorization = Some(secret.as_bytes());
             let source = CredentialSource { authorization, ..CredentialSource::default() };
-            let asks = Asks(ScopesAskedFor { number, names: ScopeSet::new(names.to_vec()), all });
+            let service = RequiringService(RequiredScopes {
+                number,
+                names: ScopeSet::new(names.to_vec()),
+                all,
+            });
             let caller =
-                admit(&gate, &mut RecentCallers::default(), &source, &asks, 1).unwrap().unwrap();
+                admit(&gate, &mut RecentCallers::default(), &source, &service, 1).unwrap().unwrap();
             let scopes = caller.principal.scopes().names().collect::<Vec<_>>();
-            (scopes.join(" "), one.asked.load(Ordering::Relaxed))
+            (scopes.join(" "), one.checks.load(Ordering::Relaxed))
         };
         let token = "right with c b a";
         assert_eq!(show(token, 1, &["b", "x"], false), ("b".to_owned(), 1));
@@ -654,20 +658,20 @@ mod tests {
     #[test]
     fn a_credential_is_cached_unless_it_is_too_large() {
         let (gate, one) = gate();
-        let asked = |secret: &str| {
-            assert!(ask(&gate, secret, "192.0.2.1", 1).is_ok());
-            one.asked.load(Ordering::Relaxed)
+        let checks_after = |secret: &str| {
+            assert!(admit_token(&gate, secret, "192.0.2.1", 1).is_ok());
+            one.checks.load(Ordering::Relaxed)
         };
         let of = |scopes: usize| {
             let names: Vec<String> = (0..scopes).map(|n| format!("scope-{n}")).collect();
             format!("right {}", names.join(" "))
         };
         let (small, large) = (of(20), of(200));
-        assert_eq!((asked(&small), asked(&small)), (1, 1));
-        assert_eq!((asked(&large), asked(&large), asked(&small)), (2, 3, 3));
+        assert_eq!((checks_after(&small), checks_after(&small)), (1, 1));
+        assert_eq!((checks_after(&large), checks_after(&large), checks_after(&small)), (2, 3, 3));
     }
 
-    fn ask(
+    fn admit_token(
         gate: &Gate,
         secret: &str,
         address: &str,
@@ -676,7 +680,7 @@ mod tests {
         let authorization = Some(secret.as_bytes());
         let remote = Some(address.parse().unwrap());
         let source = CredentialSource { authorization, remote, ..CredentialSource::default() };
-        admit(gate, &mut RecentCallers::default(), &source, &Asks::default(), ms)
+        admit(gate, &mut RecentCallers::default(), &source, &RequiringService::default(), ms)
             .map_err(|refused| refused.refusal)
     }
 
@@ -689,11 +693,11 @@ mod tests {
     #[test]
     fn token_is_reverified_after_five_minutes_and_at_expiry() {
         let (gate, one) = gate();
-        for (ms, asked) in [(0, 1), (1, 1), (TOKEN_MS - 1, 1), (TOKEN_MS, 2), (TOKEN_MS + 1, 2)] {
-            assert!(ask(&gate, "right", "192.0.2.1", ms).unwrap().is_some());
-            assert_eq!(one.asked.load(Ordering::Relaxed), asked, "{ms}");
+        for (ms, checks) in [(0, 1), (1, 1), (TOKEN_MS - 1, 1), (TOKEN_MS, 2), (TOKEN_MS + 1, 2)] {
+            assert!(admit_token(&gate, "right", "192.0.2.1", ms).unwrap().is_some());
+            assert_eq!(one.checks.load(Ordering::Relaxed), checks, "{ms}");
         }
-        let late = ask(&gate, "right", "192.0.2.1", 10_000_000);
+        let late = admit_token(&gate, "right", "192.0.2.1", 10_000_000);
         assert!(matches!(late, Err(AuthRefusal::Expired(_))), "{late:?}");
     }
 
@@ -701,34 +705,34 @@ mod tests {
     fn worker_cache_ends_on_withdrawal_or_recheck() {
         let (gate, one) = gate();
         let mut recent = RecentCallers::default();
-        let mut ask = |ms| {
+        let mut admit_at = |ms| {
             let source =
                 CredentialSource { authorization: Some(b"right"), ..CredentialSource::default() };
-            admit(&gate, &mut recent, &source, &Asks::default(), ms).map(Option::unwrap)
+            admit(&gate, &mut recent, &source, &RequiringService::default(), ms).map(Option::unwrap)
         };
-        let checked = ask(0).unwrap();
-        let [copied, again] = [1, RECENT_MS].map(|ms| ask(ms).unwrap());
+        let checked = admit_at(0).unwrap();
+        let [copied, again] = [1, RECENT_MS].map(|ms| admit_at(ms).unwrap());
         assert!(Arc::ptr_eq(&copied, &again) && !Arc::ptr_eq(&checked, &copied));
         // The gate reads its entry each second, so that the entry is never the least recently used.
-        let asked_gate = ask(1 + RECENT_MS).unwrap();
-        assert!(!Arc::ptr_eq(&copied, &asked_gate));
-        assert!(Arc::ptr_eq(copied.account(), asked_gate.account()));
-        assert_eq!(one.asked.load(Ordering::Relaxed), 1);
+        let from_gate = admit_at(1 + RECENT_MS).unwrap();
+        assert!(!Arc::ptr_eq(&copied, &from_gate));
+        assert!(Arc::ptr_eq(copied.account(), from_gate.account()));
+        assert_eq!(one.checks.load(Ordering::Relaxed), 1);
         // A cached copy does not outlast the five minutes of the gate's entry.
-        ask(TOKEN_MS - 1).unwrap();
-        ask(TOKEN_MS).unwrap();
-        assert_eq!(one.asked.load(Ordering::Relaxed), 2);
-        ask(TOKEN_MS + 1).unwrap();
+        admit_at(TOKEN_MS - 1).unwrap();
+        admit_at(TOKEN_MS).unwrap();
+        assert_eq!(one.checks.load(Ordering::Relaxed), 2);
+        admit_at(TOKEN_MS + 1).unwrap();
         one.grant.withdraw();
-        assert!(matches!(ask(TOKEN_MS + 2).unwrap_err().refusal, AuthRefusal::Wrong(_)));
+        assert!(matches!(admit_at(TOKEN_MS + 2).unwrap_err().refusal, AuthRefusal::Wrong(_)));
     }
 
     #[test]
     fn withdrawn_grant_rejects_cached_token_at_once() {
         let (gate, one) = gate();
-        assert!(ask(&gate, "right", "192.0.2.1", 0).is_ok());
+        assert!(admit_token(&gate, "right", "192.0.2.1", 0).is_ok());
         one.grant.withdraw();
-        assert!(matches!(ask(&gate, "right", "192.0.2.1", 1), Err(AuthRefusal::Wrong(_))));
+        assert!(matches!(admit_token(&gate, "right", "192.0.2.1", 1), Err(AuthRefusal::Wrong(_))));
     }
 
     #[test]
@@ -736,40 +740,44 @@ mod tests {
         let (gate, one) = gate();
         for n in 0..2 * PEER_FAILURES_MAX {
             // Each second has a budget, so no wrong token gets another answer.
-            let wrong = ask(&gate, &format!("wrong {n}"), "2001:db8::2", u64::from(n) * 100);
+            let wrong =
+                admit_token(&gate, &format!("wrong {n}"), "2001:db8::2", u64::from(n) * 100);
             assert!(matches!(wrong, Err(AuthRefusal::Wrong(_))), "{n} {wrong:?}");
         }
         // Addresses in the same network of 64 bits belong to the same peer.
-        assert!(ask(&gate, "right and new", "2001:db8::3", 2_000).is_ok());
-        assert!(matches!(ask(&gate, "wrong", "2001:db8:1::", 2_000), Err(AuthRefusal::Wrong(_))));
-        let asked = one.asked.load(Ordering::Relaxed);
+        assert!(admit_token(&gate, "right and new", "2001:db8::3", 2_000).is_ok());
+        assert!(matches!(
+            admit_token(&gate, "wrong", "2001:db8:1::", 2_000),
+            Err(AuthRefusal::Wrong(_))
+        ));
+        let checks = one.checks.load(Ordering::Relaxed);
         let over = (0..PEER_CHECKS_MAX)
-            .map(|n| ask(&gate, &format!("wrong {n}"), "2001:db8::2", 2_001))
+            .map(|n| admit_token(&gate, &format!("wrong {n}"), "2001:db8::2", 2_001))
             .filter(|refused| matches!(refused, Err(AuthRefusal::Unavailable { retry_s: 1, .. })));
         assert_eq!(over.count(), 1);
-        assert_eq!(one.asked.load(Ordering::Relaxed), asked + PEER_CHECKS_MAX as usize - 1);
+        assert_eq!(one.checks.load(Ordering::Relaxed), checks + PEER_CHECKS_MAX as usize - 1);
         // Beyond the budget a cached token passes, and a new token is not rejected as wrong; an
         // expired token is rejected as expired, and does not use the budget.
         for _ in 0..2 * PEER_CHECKS_MAX {
-            let refused = ask(&gate, "expired", "2001:db8::2", 2_002).unwrap_err();
+            let refused = admit_token(&gate, "expired", "2001:db8::2", 2_002).unwrap_err();
             assert_eq!(refused, AuthRefusal::Expired("late"));
         }
-        assert!(ask(&gate, "right and new", "2001:db8::2", 2_002).is_ok());
-        let refused = ask(&gate, "right and newer", "2001:db8::2", 2_002).unwrap_err();
+        assert!(admit_token(&gate, "right and new", "2001:db8::2", 2_002).is_ok());
+        let refused = admit_token(&gate, "right and newer", "2001:db8::2", 2_002).unwrap_err();
         assert!(matches!(refused, AuthRefusal::Unavailable { .. }), "{refused:?}");
-        assert!(ask(&gate, "right and newer", "2001:db8::2", 3_001).is_ok());
+        assert!(admit_token(&gate, "right and newer", "2001:db8::2", 3_001).is_ok());
     }
 
     #[test]
     fn expired_or_unverified_tokens_do_not_count_as_failures() {
         let (gate, _) = gate();
         for n in 0..10 * PEER_FAILURES_MAX {
-            let refused = ask(&gate, &format!("expired {n}"), "192.0.2.1", 0).unwrap_err();
+            let refused = admit_token(&gate, &format!("expired {n}"), "192.0.2.1", 0).unwrap_err();
             assert_eq!(refused, AuthRefusal::Expired("late"));
-            let refused = ask(&gate, &format!("unknown {n}"), "192.0.2.1", 0).unwrap_err();
+            let refused = admit_token(&gate, &format!("unknown {n}"), "192.0.2.1", 0).unwrap_err();
             assert_eq!(refused, AuthRefusal::Unavailable { why: "not now", retry_s: 9 });
         }
-        assert!(ask(&gate, "right", "192.0.2.1", 0).is_ok());
+        assert!(admit_token(&gate, "right", "192.0.2.1", 0).is_ok());
     }
 
     #[test]
@@ -778,7 +786,7 @@ mod tests {
         let key = |secret: &'static str| {
             let (key, remote) = (secret.as_bytes(), Some("192.0.2.1".parse().unwrap()));
             let source = CredentialSource { api_key: Some(key), remote, ..Default::default() };
-            admit(&gate, &mut RecentCallers::default(), &source, &Asks::default(), 5)
+            admit(&gate, &mut RecentCallers::default(), &source, &RequiringService::default(), 5)
         };
         for _ in 0..PEER_FAILURES_MAX {
             assert!(key("wrong").unwrap_err().delay.is_none());
@@ -807,7 +815,7 @@ mod tests {
         let show = |name: &'static str| {
             let source =
                 CredentialSource { identity: Some(name), remote, ..CredentialSource::default() };
-            admit(&gate, &mut RecentCallers::default(), &source, &Asks::default(), 1)
+            admit(&gate, &mut RecentCallers::default(), &source, &RequiringService::default(), 1)
         };
         for _ in 0..2 * PEER_FAILURES_MAX {
             let refused = show("a wrong one").unwrap_err();
@@ -831,7 +839,7 @@ mod tests {
         let show = |certificate: &PeerCertificate, ms: u64| {
             let (identity, certificate) = (Some("alice"), Some(certificate));
             let source = CredentialSource { identity, certificate, ..CredentialSource::default() };
-            admit(&gate, &mut RecentCallers::default(), &source, &Asks::default(), ms)
+            admit(&gate, &mut RecentCallers::default(), &source, &RequiringService::default(), ms)
         };
         let short = shown(1_000);
         let caller = show(&short, 0).unwrap().unwrap();

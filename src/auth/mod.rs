@@ -64,7 +64,9 @@ pub use self::{
     },
     token_keys::{TokenKeys, TokenKeysError},
 };
-pub(crate) use crate::service::quota::{CallerAccount, CallerPermit, PermitKind, RateLeft, UsedUp};
+pub(crate) use crate::service::quota::{
+    CallerAccount, CallerPermit, PermitKind, RemainingRate, UsedUp,
+};
 pub use crate::service::{
     Grant,
     principal::{CredentialKind, Principal, PrincipalBuf, ScopeSet, TenantGrant},

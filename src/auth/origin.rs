@@ -44,8 +44,8 @@ fn hop_address(hop: &[u8]) -> Option<IpAddr> {
     }
     let is_port = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if let Some(rest) = text.strip_prefix('[') {
-        let (address, behind) = rest.split_once(']')?;
-        let is_whole = behind.is_empty() || behind.strip_prefix(':').is_some_and(is_port);
+        let (address, suffix) = rest.split_once(']')?;
+        let is_whole = suffix.is_empty() || suffix.strip_prefix(':').is_some_and(is_port);
         return address.parse().ok().map(IpAddr::V6).filter(|_| is_whole);
     }
     let (address, port) = text.split_once(':')?;

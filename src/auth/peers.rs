@@ -128,8 +128,8 @@ impl FailingPeers {
         look: impl Fn(&mut PeerFailures) -> R,
     ) -> Option<R> {
         let key = self.key(address);
-        let known = self.table.look(key, &look);
-        known.or_else(|| self.is_unnoted(key, now).then(|| look(&mut self.unnoted())))
+        let found = self.table.look(key, &look);
+        found.or_else(|| self.is_unnoted(key, now).then(|| look(&mut self.unnoted())))
     }
 
     /// Whether the key has no entry, and all entries that it could replace are too young.

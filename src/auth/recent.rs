@@ -22,7 +22,7 @@ struct RecentCaller {
     caller: Arc<AdmittedCaller>,
     /// The end of the entry, in ms of the monotonic clock.
     until_ms: u64,
-    /// [`ScopesAskedFor::number`](crate::service::ScopesAskedFor::number) when the caller's scopes
+    /// [`RequiredScopes::number`](crate::service::RequiredScopes::number) when the caller's scopes
     /// were filtered; 0: they are complete.
     scopes: u64,
 }
@@ -56,13 +56,13 @@ impl RecentCallers {
         &mut self,
         hash: u128,
         caller: Arc<AdmittedCaller>,
-        gate: KnownByGate,
+        gate: GateEntry,
         now: Now,
     ) -> Arc<AdmittedCaller> {
         if caller.held_bytes() > CREDENTIAL_HELD_BYTES {
             return caller;
         }
-        let KnownByGate { until_ms, scopes } = gate;
+        let GateEntry { until_ms, scopes } = gate;
         let until_ms = until_ms.min(now.mono_ms.saturating_add(RECENT_MS));
         let caller = Arc::new(AdmittedCaller::clone(&caller));
         let recent = RecentCaller { hash, caller: Arc::clone(&caller), until_ms, scopes };
@@ -72,7 +72,7 @@ impl RecentCallers {
 }
 
 /// The state of the gate's own entry.
-pub(super) struct KnownByGate {
+pub(super) struct GateEntry {
     /// When the gate's entry expires, in ms of the monotonic clock.
     pub until_ms: u64,
     /// As in an entry of [`RecentCallers`].

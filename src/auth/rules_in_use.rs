@@ -25,12 +25,12 @@ use super::{
 };
 
 /// A key or token of the configuration.
-pub(super) struct KnownKey {
+pub(super) struct ConfiguredKey {
     rule: KeyRule,
     pub(super) admission: Admission,
 }
 
-type KnownKeys = HashMap<SecretDigest, KnownKey>;
+type ConfiguredKeys = HashMap<SecretDigest, ConfiguredKey>;
 
 /// The keys of an issuer in use.
 pub(super) enum IssuerKeys {
@@ -47,13 +47,13 @@ pub(super) struct TrustedIssuer {
 /// Rules in force.
 pub(super) struct RulesInUse {
     /// The configured rules, without keys, tokens and issuers.
-    pub(super) given: AuthRules,
+    pub(super) configured: AuthRules,
     /// The security schemes on cards.
     pub(super) security: CardSecurity,
     /// True: API keys are in `X-API-Key`.
     pub(super) reads_x_api_key: bool,
-    pub(super) api_keys: KnownKeys,
-    pub(super) bearer_tokens: KnownKeys,
+    pub(super) api_keys: ConfiguredKeys,
+    pub(super) bearer_tokens: ConfiguredKeys,
     pub(super) issuers: HashMap<String, TrustedIssuer>,
     /// When the last key of each name expires, in ms since the Unix epoch.
     key_names: HashMap<String, u64>,
@@ -77,9 +77,9 @@ impl RulesInUse {
         let (api_keys, tokens) =
             (std::mem::take(&mut rules.api_keys), std::mem::take(&mut rules.bearer_tokens));
         let (key_names, token_names) = (names_of(&api_keys), names_of(&tokens));
-        let of = |kind, rules: Vec<KeyRule>, before: Option<&KnownKeys>| {
-            let known = |rule: KeyRule| (rule.digest, KnownKey::new(kind, rule, before));
-            rules.into_iter().map(known).collect::<KnownKeys>()
+        let of = |kind, rules: Vec<KeyRule>, before: Option<&ConfiguredKeys>| {
+            let entry = |rule: KeyRule| (rule.digest, ConfiguredKey::new(kind, rule, before));
+            rules.into_iter().map(entry).collect::<ConfiguredKeys>()
         };
         let mut issuers = HashMap::new();
         for rule in std::mem::take(&mut rules.issuers) {
@@ -87,10 +87,10 @@ impl RulesInUse {
             let before = before.and_then(|before| before.issuers.get(&issuer));
             issuers.insert(issuer, TrustedIssuer::new(rule, before)?);
         }
-        let kept = |grant: Option<&Arc<Grant>>| grant.map(Arc::clone).unwrap_or_default();
-        let same_proxy = before.filter(|before| before.given.proxy == rules.proxy);
+        let retained = |grant: Option<&Arc<Grant>>| grant.map(Arc::clone).unwrap_or_default();
+        let same_proxy = before.filter(|before| before.configured.proxy == rules.proxy);
         let same_certificates =
-            before.filter(|before| before.given.certificates == rules.certificates);
+            before.filter(|before| before.configured.certificates == rules.certificates);
         Ok(RulesInUse {
             reads_x_api_key: rules.api_key_field.eq_ignore_ascii_case(API_KEY_FIELD),
             api_keys: of(CredentialKind::ApiKey, api_keys, before.map(|before| &before.api_keys)),
@@ -102,9 +102,9 @@ impl RulesInUse {
             issuers,
             key_names,
             token_names,
-            proxy_grant: kept(same_proxy.map(|before| &before.proxy_grant)),
-            certificate_grant: kept(same_certificates.map(|before| &before.certificate_grant)),
-            given: rules,
+            proxy_grant: retained(same_proxy.map(|before| &before.proxy_grant)),
+            certificate_grant: retained(same_certificates.map(|before| &before.certificate_grant)),
+            configured: rules,
             security,
         })
     }
@@ -139,8 +139,8 @@ impl RulesInUse {
             CredentialKind::ApiKey => is_valid(&self.key_names),
             CredentialKind::Bearer => is_valid(&self.token_names),
             CredentialKind::Jwt => self.issuers.contains_key(&issuer),
-            CredentialKind::Proxy => self.given.proxy.is_some(),
-            CredentialKind::Certificate => self.given.certificates.is_some(),
+            CredentialKind::Proxy => self.configured.proxy.is_some(),
+            CredentialKind::Certificate => self.configured.certificates.is_some(),
         }
     }
 
@@ -163,11 +163,11 @@ fn names_of(rules: &[KeyRule]) -> HashMap<String, u64> {
     names
 }
 
-impl KnownKey {
-    fn new(kind: CredentialKind, rule: KeyRule, before: Option<&KnownKeys>) -> KnownKey {
+impl ConfiguredKey {
+    fn new(kind: CredentialKind, rule: KeyRule, before: Option<&ConfiguredKeys>) -> ConfiguredKey {
         let same = before.and_then(|before| before.get(&rule.digest));
         if let Some(same) = same.filter(|same| same.rule == rule) {
-            return KnownKey { rule, admission: same.admission.clone() };
+            return ConfiguredKey { rule, admission: same.admission.clone() };
         }
         let caller = rule.caller.clone();
         let principal = Principal::new(PrincipalBuf {
@@ -183,7 +183,7 @@ impl KnownKey {
             expires_unix_ms: rule.expires_unix_ms.unwrap_or(u64::MAX),
             grant: Arc::default(),
         };
-        KnownKey { rule, admission }
+        ConfiguredKey { rule, admission }
     }
 }
 
@@ -220,7 +220,7 @@ impl TrustedIssuer {
     }
 }
 
-fn withdraw_keys(old: &KnownKeys, now: &KnownKeys) {
+fn withdraw_keys(old: &ConfiguredKeys, now: &ConfiguredKeys) {
     for (digest, key) in old {
         let now = now.get(digest).map(|now| &now.admission.grant);
         withdraw(&key.admission.grant, now);

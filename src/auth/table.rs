@@ -31,7 +31,7 @@ impl<V> FixedTable<V> {
     pub fn look<R>(&self, key: u128, look: impl FnOnce(&mut V) -> R) -> Option<R> {
         let (part, at) = self.location(key);
         let mut part = lock(part);
-        let found = part[at..at + WAYS].iter_mut().flatten().find(|(known, _)| *known == key);
+        let found = part[at..at + WAYS].iter_mut().flatten().find(|(stored, _)| *stored == key);
         found.map(|(_, value)| look(value))
     }
 
@@ -47,7 +47,7 @@ impl<V> FixedTable<V> {
     pub fn remove(&self, key: u128) {
         let (part, at) = self.location(key);
         for way in &mut lock(part)[at..at + WAYS] {
-            if matches!(way, Some((known, _)) if *known == key) {
+            if matches!(way, Some((stored, _)) if *stored == key) {
                 *way = None;
             }
         }
@@ -65,12 +65,13 @@ impl<V> FixedTable<V> {
         let (part, at) = self.location(key);
         let mut part = lock(part);
         let set = &mut part[at..at + WAYS];
-        let known = set.iter().position(|way| matches!(way, Some((known, _)) if *known == key));
-        let way = known.unwrap_or_else(|| {
+        let position =
+            set.iter().position(|way| matches!(way, Some((stored, _)) if *stored == key));
+        let way = position.unwrap_or_else(|| {
             let worths = set.iter().map(|way| way.as_ref().map_or(0, |(_, value)| worth(value)));
             worths.enumerate().min_by_key(|(_, worth)| *worth).map_or(0, |(way, _)| way)
         });
-        if known.is_none() {
+        if position.is_none() {
             set[way] = None;
         }
         change(&mut set[way].get_or_insert_with(|| (key, make())).1)
@@ -91,7 +92,7 @@ impl<V> FixedTable<V> {
         let mut part = lock(part);
         let set = &mut part[at..at + WAYS];
         for way in &mut *set {
-            if matches!(way, Some((known, _)) if *known == key) {
+            if matches!(way, Some((stored, _)) if *stored == key) {
                 *way = None;
             }
         }
@@ -142,10 +143,10 @@ mod tests {
             table.change(key(number), || number, |worth| *worth, |_| ());
             assert_eq!(table.look(key(number), |value| *value), Some(number));
         }
-        let kept = (0..100_000).filter(|n| table.look(key(*n), |_| ()).is_some());
-        let kept: Vec<u64> = kept.collect();
-        assert!(kept.len() <= 512 && kept.len() > 256, "{}", kept.len());
-        assert!(kept.iter().all(|number| *number > 90_000));
+        let retained = (0..100_000).filter(|n| table.look(key(*n), |_| ()).is_some());
+        let retained: Vec<u64> = retained.collect();
+        assert!(retained.len() <= 512 && retained.len() > 256, "{}", retained.len());
+        assert!(retained.iter().all(|number| *number > 90_000));
     }
 
     #[test]

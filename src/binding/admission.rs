@@ -52,7 +52,7 @@ pub struct Access {
     /// The quotas of callers, and their usage.
     pub accounts: Arc<Accounts>,
     /// True: each operation requires its scope.
-    pub asks_scopes: bool,
+    pub requires_scopes: bool,
     /// Trusted proxies, which send the address of their client in `X-Forwarded-For`.
     pub trusted_proxies: Vec<Network>,
 }
@@ -61,7 +61,7 @@ impl Default for Access {
     /// Admits every caller, without quotas.
     fn default() -> Access {
         let accounts = Arc::new(Accounts::new(1, Quotas::default(), Quota::default(), 0));
-        Access { gate: None, accounts, asks_scopes: false, trusted_proxies: Vec::new() }
+        Access { gate: None, accounts, requires_scopes: false, trusted_proxies: Vec::new() }
     }
 }
 
@@ -97,12 +97,12 @@ impl<'x> AdmissionCx<'x> {
     ) -> Poll<Result<Admitted, NotAdmitted>> {
         match &self.config.access.gate {
             None => Poll::Ready(Ok(None)),
-            Some(gate) => self.ask(gate, head, recent, now, wake),
+            Some(gate) => self.authenticate(gate, head, recent, now, wake),
         }
     }
 
     #[inline(never)]
-    fn ask(
+    fn authenticate(
         self,
         gate: &Gate,
         head: &Head<'_>,
@@ -119,17 +119,17 @@ impl<'x> AdmissionCx<'x> {
             ..self.source(head)
         };
         let (source, service) = (&source, self.service);
-        let asked = gate.admit(recent, GateRequest { source, service, now, wake });
-        if let Poll::Ready(Err(NotAdmitted { slowed: Some(address), .. })) = &asked {
+        let outcome = gate.admit(recent, GateRequest { source, service, now, wake });
+        if let Poll::Ready(Err(NotAdmitted { slowed: Some(address), .. })) = &outcome {
             let observer = self.config.observer.iter();
             observer.for_each(|observer| observer.peer_slowed(*address));
         }
-        match asked {
+        match outcome {
             Poll::Ready(Ok(Some(admission))) => Poll::Ready(Ok(Some(admission))),
-            Poll::Ready(Ok(None)) if self.lets_anybody(head) => Poll::Ready(Ok(None)),
+            Poll::Ready(Ok(None)) if self.allows_anonymous(head) => Poll::Ready(Ok(None)),
             Poll::Ready(Ok(None)) => Poll::Ready(Err(AuthRefusal::Missing.into())),
             // A page may show more to an authenticated caller.
-            Poll::Pending if pages::beside_agents(self.config, path_of(head)).is_some() => {
+            Poll::Pending if pages::agent_listener_page(self.config, path_of(head)).is_some() => {
                 Poll::Pending
             }
             _ if self.is_public(head) => Poll::Ready(Ok(None)),
@@ -218,7 +218,7 @@ impl<'x> AdmissionCx<'x> {
 
     /// Whether a request without a credential is admitted. If its call names another agent,
     /// `authorize.rs` checks the caller again.
-    fn lets_anybody(self, head: &Head<'_>) -> bool {
+    fn allows_anonymous(self, head: &Head<'_>) -> bool {
         if self.is_public(head) {
             return true;
         }
@@ -286,7 +286,7 @@ pub fn fault(refusal: &AuthRefusal) -> Fault {
 #[cold]
 pub fn refuse<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>, refusal: &AuthRefusal) -> Handled {
     let fault = fault(refusal);
-    cx.tell_not_admitted(refusal);
+    cx.report_not_admitted(refusal);
     cx.challenge(refusal);
     if cx.peer.is_admin {
         http_error::write_fault(&mut cx.writer, &fault);

@@ -61,12 +61,16 @@ impl<'p> AnswerFormat<'p> {
         self.write.op.is_streaming()
     }
 
-    /// Opens the envelope and appends the reply that `ask` passes. After an answer, the caller
+    /// Opens the envelope and appends the reply that `execute` passes. After an answer, the caller
     /// closes the envelope; otherwise it rolls back the output.
     #[inline(always)]
-    pub fn push_reply<R>(&self, out: &mut Vec<u8>, ask: impl FnOnce(&mut Answer<'_>) -> R) -> R {
+    pub fn push_reply<R>(
+        &self,
+        out: &mut Vec<u8>,
+        execute: impl FnOnce(&mut Answer<'_>) -> R,
+    ) -> R {
         self.envelope.open_result(out);
-        ask(&mut |reply| (self.encode_of(&reply).reply)(out, &reply, &self.write))
+        execute(&mut |reply| (self.encode_of(&reply).reply)(out, &reply, &self.write))
     }
 
     /// Appends an encoded result in its envelope.
@@ -208,7 +212,7 @@ impl<'x> ResponseWriter<'x> {
 
     /// Answers with an encoded result.
     pub fn whole(&mut self, format: &AnswerFormat<'_>, result: &[u8]) {
-        let content = if self.is_head { Content::LeftOut } else { Content::Whole };
+        let content = if self.is_head { Content::Omitted } else { Content::Whole };
         self.begin(200, format.media, *format.fields, content);
         if !self.is_head {
             format.push_bytes(self.out, result);
@@ -264,7 +268,7 @@ impl<'x> ResponseWriter<'x> {
     /// Answers with a fault under this HTTP status.
     #[cold]
     pub fn refuse_under(&mut self, status: u16, format: &AnswerFormat<'_>, fault: &Fault) {
-        share::name_taken(&mut self.fields, fault);
+        share::push_limit_fields(&mut self.fields, fault);
         if let Some(status) = format.status(Err(fault)) {
             grpc::refuse(self, &status);
             return;
@@ -276,22 +280,22 @@ impl<'x> ResponseWriter<'x> {
         self.finish();
     }
 
-    /// Begins the single answer of a call, and writes the reply that `ask` passes. The caller then
-    /// calls [`ResponseWriter::end_reply`], or rolls the answer back.
+    /// Begins the single answer of a call, and writes the reply that `execute` passes. The caller
+    /// then calls [`ResponseWriter::end_reply`], or rolls the answer back.
     #[inline(always)]
     pub fn begin_reply<R>(
         &mut self,
         format: &AnswerFormat<'_>,
-        ask: impl FnOnce(&mut Answer<'_>) -> R,
+        execute: impl FnOnce(&mut Answer<'_>) -> R,
     ) -> R {
         if self.is_head {
             // The content is not produced: unsent output bounds the number of requests in progress,
             // so a HEAD request must not do work that its output does not show.
-            self.begin(200, format.media, *format.fields, Content::LeftOut);
-            return ask(&mut |_| ());
+            self.begin(200, format.media, *format.fields, Content::Omitted);
+            return execute(&mut |_| ());
         }
         self.begin_result(format);
-        format.push_reply(self.out, ask)
+        format.push_reply(self.out, execute)
     }
 
     /// Ends the answer of [`ResponseWriter::begin_reply`]. A call that waits is returned, and its
@@ -319,19 +323,19 @@ impl<'x> ResponseWriter<'x> {
         }
     }
 
-    /// Begins a stream, unless its head was sent, and writes the single item that `ask` may pass.
-    /// The caller then calls [`ResponseWriter::end_opening`], or rolls the answer back.
+    /// Begins a stream, unless its head was sent, and writes the single item that `execute` may
+    /// pass. The caller then calls [`ResponseWriter::end_opening`], or rolls the answer back.
     pub fn begin_opening<R>(
         &mut self,
         format: &AnswerFormat<'_>,
-        ask: impl FnOnce(&mut Answer<'_>) -> R,
+        execute: impl FnOnce(&mut Answer<'_>) -> R,
     ) -> R {
         if !self.has_early_head {
             self.begin_stream(format);
         }
         let ResponseWriter { out, responder, .. } = self;
         // A2A 1.0 §3.1.2: a direct message or a finished task is a stream of one event.
-        ask(&mut |reply| {
+        execute(&mut |reply| {
             let item = match reply {
                 Reply::Message { message, context_id } => {
                     StreamResponse::Message { message, context_id }

@@ -16,9 +16,9 @@ use crate::{
 impl CallContext<'_> {
     /// Whether calls need any of these checks.
     #[inline(always)]
-    pub(super) fn is_asked(&self) -> bool {
+    pub(super) fn needs_checks(&self) -> bool {
         let Access { gate, accounts, .. } = &self.config.access;
-        gate.is_some() || accounts.are_asked() || self.source.has_terms()
+        gate.is_some() || accounts.have_quotas() || self.source.has_terms()
     }
 
     /// Checks the deadline and hops of a call, the rights of its caller, and the caller's quotas.
@@ -39,14 +39,14 @@ impl CallContext<'_> {
     #[inline(always)]
     pub(super) fn authorize(&mut self, op: Op) -> Result<(), Fault> {
         let Access { gate, accounts, .. } = &self.config.access;
-        if gate.is_none() && !accounts.are_asked() {
+        if gate.is_none() && !accounts.have_quotas() {
             return Ok(());
         }
         if gate.is_some() {
             self.check_caller(op)?;
         }
         let has_rate = accounts.have_rates() || self.endpoint.dialect.quirks.quota.is_some();
-        match has_rate || (accounts.are_asked() && takes_place(op)) {
+        match has_rate || (accounts.have_quotas() && uses_permits(op)) {
             true => self.take_share(),
             false => Ok(()),
         }
@@ -54,7 +54,7 @@ impl CallContext<'_> {
 
     #[inline(always)]
     fn check_caller(&mut self, op: Op) -> Result<(), Fault> {
-        let Some(admission) = &self.admission else { return self.check_stranger(op) };
+        let Some(admission) = &self.admission else { return self.check_anonymous(op) };
         let principal = &admission.principal;
         let named = &mut self.scratch.tenant;
         match (named.is_empty(), principal.tenants()) {
@@ -63,7 +63,7 @@ impl CallContext<'_> {
             (false, tenants) if tenants.allows(named) => {}
             (false, _) => return Err(tenant::not_granted(named)),
         }
-        if self.config.access.asks_scopes {
+        if self.config.access.requires_scopes {
             need(principal.scopes(), scope_of(op))?;
         }
         match self.service.has_own_scopes() {
@@ -74,7 +74,7 @@ impl CallContext<'_> {
 
     /// Checks whether an anonymous caller may call this operation.
     #[cold]
-    fn check_stranger(&mut self, op: Op) -> Result<(), Fault> {
+    fn check_anonymous(&mut self, op: Op) -> Result<(), Fault> {
         if op != Op::ExtendedCard && is_anonymous(self.service, self.agent) {
             return Ok(());
         }
@@ -102,7 +102,7 @@ fn need(scopes: &ScopeSet, scope: &str) -> Result<(), Fault> {
 }
 
 /// Whether an operation may open a stream or create a task.
-const fn takes_place(op: Op) -> bool {
+const fn uses_permits(op: Op) -> bool {
     match op {
         Op::Send | Op::Stream | Op::Subscribe => true,
         Op::Get | Op::List | Op::Cancel | Op::ExtendedCard => false,

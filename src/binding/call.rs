@@ -48,7 +48,7 @@ pub struct CallContext<'x> {
     /// The path of the endpoint, without a trailing slash.
     pub base: &'x str,
     /// The tenant in the path or the metadata.
-    pub named_beside: Option<&'x str>,
+    pub outside_tenant: Option<&'x str>,
     /// The agent of the last decoded call: its tenant may name an agent other than that of the
     /// endpoint.
     pub agent: AgentIndex,
@@ -93,8 +93,9 @@ impl<'x> CallContext<'x> {
         let cors = &self.config.cors;
         self.writer.fields = FieldLinesBuf::default();
         if let Some(profile) = self.service.profile(self.agent) {
-            let is_known = self.admission.is_some();
-            let declared = DeclaredExtensions { profile: &profile, config: self.config, is_known };
+            let is_authenticated = self.admission.is_some();
+            let declared =
+                DeclaredExtensions { profile: &profile, config: self.config, is_authenticated };
             self.writer.fields = extensions::fields(declared, head);
         }
         self.writer.fields.extend(cors.fields(cors.of(head)).get());
@@ -128,7 +129,7 @@ impl<'x> CallContext<'x> {
         if self.agent != self.endpoint.agent {
             self.name_extensions();
         }
-        if self.is_asked()
+        if self.needs_checks()
             && let Err(fault) = self.check_call(format.write.op)
         {
             self.name_share();
@@ -136,7 +137,7 @@ impl<'x> CallContext<'x> {
             return Handled::Answered;
         }
         self.name_share();
-        self.say_wait(call);
+        self.push_wait(call);
         if format.is_streaming() {
             return self.open_stream(call, format);
         }
@@ -150,10 +151,10 @@ impl<'x> CallContext<'x> {
         }
     }
 
-    /// Executes a call that is answered by a reply. `IS_TOLD`: an observer is notified, without
+    /// Executes a call that is answered by a reply. `IS_OBSERVED`: an observer is notified, without
     /// details.
     #[inline(always)]
-    fn reply<const IS_TOLD: bool>(
+    fn reply<const IS_OBSERVED: bool>(
         &mut self,
         call: &Call<'_>,
         format: &AnswerFormat<'_>,
@@ -161,10 +162,10 @@ impl<'x> CallContext<'x> {
         let (service, mut cx, writer) = self.split(true);
         let outcome = writer.begin_reply(format, |answer| service.call(&mut cx, *call, answer));
         writer.shows(cx.record);
-        let refusal = if IS_TOLD { refusal_of(&outcome, false) } else { None };
+        let refusal = if IS_OBSERVED { refusal_of(&outcome, false) } else { None };
         match writer.end_reply(format, outcome) {
             None => {
-                if IS_TOLD {
+                if IS_OBSERVED {
                     self.ended(Some(format.write.op), format, refusal, None);
                 }
                 Handled::Answered
@@ -255,7 +256,7 @@ impl<'x> CallContext<'x> {
         call: &Call<'_>,
         format: &AnswerFormat<'_>,
     ) -> Result<Option<PendingCall>, Fault> {
-        if self.is_asked() {
+        if self.needs_checks() {
             self.check_call(format.write.op)?;
         }
         if let Call::ExtendedCard = call {
@@ -297,7 +298,7 @@ impl<'x> CallContext<'x> {
     /// answer. A call that only reads is not executed.
     pub fn call_silently(&mut self, call: &Call<'_>, format: &AnswerFormat<'_>) {
         let op = format.write.op;
-        if !call.only_shows() && (!self.is_asked() || self.check_call(op).is_ok()) {
+        if !call.only_shows() && (!self.needs_checks() || self.check_call(op).is_ok()) {
             let mut details = self.details(call);
             let (service, mut cx, _) = self.split(false);
             let outcome = make(service, &mut cx, call, &mut details, &mut |_| ());
@@ -364,7 +365,7 @@ impl<'x> CallContext<'x> {
             tenant: Some(&**tenant).filter(|tenant| !tenant.is_empty()),
             owner: principal.map(|principal| principal.owner()),
             principal,
-            knows_callers: self.config.access.gate.is_some(),
+            authenticates_callers: self.config.access.gate.is_some(),
             running: self.share.as_ref().and_then(|share| share.running()),
             worker: *worker,
             idempotency_key: terms.idempotency_key.filter(|_| is_alone),

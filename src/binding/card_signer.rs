@@ -42,7 +42,7 @@ impl DetachedSignature {
 
 /// The number of cached signed cards; the oldest is evicted first. An agent has a signed card for
 /// each format and each name of the server.
-const SIGNED_CARDS_KEPT: usize = 256;
+const SIGNED_CARDS_MAX: usize = 256;
 
 /// The cache of card signatures.
 #[derive(Default)]
@@ -53,17 +53,17 @@ type SignedCard = (Box<[u8]>, Arc<[DetachedSignature]>);
 
 impl SignedCards {
     fn of(&self, signer: &dyn CardSigner, card: &[u8]) -> Arc<[DetachedSignature]> {
-        if let Some(known) = find(&self.lock(), card) {
-            return known;
+        if let Some(cached) = find(&self.lock(), card) {
+            return cached;
         }
         let signatures: Arc<[DetachedSignature]> = signer.sign(card).into();
         let mut signed = self.lock();
         // ES256 signatures differ each time, but all workers must send the same signature: the
         // first is used.
-        if let Some(known) = find(&signed, card) {
-            return known;
+        if let Some(cached) = find(&signed, card) {
+            return cached;
         }
-        if signed.len() == SIGNED_CARDS_KEPT {
+        if signed.len() == SIGNED_CARDS_MAX {
             signed.pop_front();
         }
         signed.push_back((card.into(), Arc::clone(&signatures)));
@@ -77,7 +77,7 @@ impl SignedCards {
 }
 
 fn find(signed: &VecDeque<SignedCard>, card: &[u8]) -> Option<Arc<[DetachedSignature]>> {
-    let found = signed.iter().find(|(known, _)| **known == *card);
+    let found = signed.iter().find(|(signed_card, _)| **signed_card == *card);
     found.map(|(_, signatures)| Arc::clone(signatures))
 }
 

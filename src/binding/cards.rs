@@ -35,7 +35,7 @@ use crate::{
 pub const WELL_KNOWN: &str = "/.well-known/agent-card.json";
 
 /// Cards that a worker caches; a further card evicts the oldest.
-const CARDS_KEPT: usize = 16;
+const CARDS_MAX: usize = 16;
 
 /// The cards that a worker rendered recently.
 #[derive(Default)]
@@ -73,9 +73,9 @@ impl CardTimes {
     /// card from the current source.
     fn of(&self, agent: AgentIndex, source: &CardSource, started_s: u64, now_s: u64) -> u64 {
         let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (known, since_s) = times.entry(agent).or_insert_with(|| (source.clone(), started_s));
-        if !known.is(source) {
-            (*known, *since_s) = (source.clone(), now_s);
+        let (current, since_s) = times.entry(agent).or_insert_with(|| (source.clone(), started_s));
+        if !current.is(source) {
+            (*current, *since_s) = (source.clone(), now_s);
         }
         *since_s
     }
@@ -119,7 +119,7 @@ const MAX_AGE_S: u32 = 300;
 #[inline(always)]
 pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>, by_query: bool) {
     let form = cx.config.card;
-    let Some((dialect, prefix, name)) = by_query.then(|| asked_agent(head)).flatten() else {
+    let Some((dialect, prefix, name)) = by_query.then(|| queried_agent(head)).flatten() else {
         return send(cx, head, cx.base, form);
     };
     match cx.service.agent(&name) {
@@ -137,10 +137,10 @@ pub(super) const NO_EXTENDED: &str = "the extended card is disabled; --extended-
 
 /// The agent that the client of a platform names in the query: its dialect, the prefix of its
 /// endpoint, and its name.
-fn asked_agent(head: &Head<'_>) -> Option<(&'static Dialect, &'static str, String)> {
+fn queried_agent(head: &Head<'_>) -> Option<(&'static Dialect, &'static str, String)> {
     query::pairs(head.query()?).filter_map(Result::ok).find_map(|(key, name)| {
-        let asked = |dialect: &&&Dialect| dialect.routes.card_query == Some(&*key);
-        let dialect = dialect::ALL.iter().find(asked)?;
+        let matches = |dialect: &&&Dialect| dialect.routes.card_query == Some(&*key);
+        let dialect = dialect::ALL.iter().find(matches)?;
         Some((*dialect, dialect.routes.by_name?, name.into_owned()))
     })
 }
@@ -164,7 +164,7 @@ fn send(cx: &mut CallContext<'_>, head: &Head<'_>, base: &str, form: CardForm) {
         cx.writer.fields = cx.config.cors.fields_without_vary(cx.config.cors.of(head));
     }
     let Card { validators, answer, .. } = &cx.scratch.cards.cards[index];
-    if validators.are_known(head) {
+    if validators.are_current(head) {
         return cx.writer.empty(304, validators.fields.get());
     }
     cx.writer.ready(answer, validators.fields.get());
@@ -181,7 +181,7 @@ pub(super) fn send_validated(
     if cx.config.cors.is_on() {
         cx.writer.fields = cx.config.cors.fields_without_vary(cx.config.cors.of(head));
     }
-    if validators.are_known(head) {
+    if validators.are_current(head) {
         return cx.writer.empty(304, validators.fields.get());
     }
     cx.writer.begin(200, media, validators.fields.get(), Content::Whole);
@@ -221,7 +221,7 @@ impl Validators {
     }
 
     /// RFC 9110 §13.2.2: with `If-None-Match`, other conditions are ignored.
-    fn are_known(&self, head: &Head<'_>) -> bool {
+    fn are_current(&self, head: &Head<'_>) -> bool {
         if let Some(tags) = head.value(Field::IfNoneMatch) {
             return entity_tag::none_match_names(tags, &self.etag);
         }
@@ -258,11 +258,11 @@ impl CardCache {
             self.cards[stale] = card;
             return stale;
         }
-        if self.cards.len() < CARDS_KEPT {
+        if self.cards.len() < CARDS_MAX {
             self.cards.push(card);
             return self.cards.len() - 1;
         }
-        self.next = (self.next + 1) % CARDS_KEPT;
+        self.next = (self.next + 1) % CARDS_MAX;
         self.cards[self.next] = card;
         self.next
     }
@@ -352,9 +352,10 @@ pub fn body(
     };
     let mut card = card::render(profile, &interfaces, form, options);
     // Cards of 0.1 have no field for signatures.
-    let has_place =
+    let allows_signatures =
         !matches!(form, CardForm::V03 | CardForm::ExtendedV03) || !card::is_v01_alone(&interfaces);
-    if has_place && card_signer::tenant_in(config, endpoint, &profile.name, base).is_none() {
+    if allows_signatures && card_signer::tenant_in(config, endpoint, &profile.name, base).is_none()
+    {
         let signatures = card_signer::signatures(config, origin, &card);
         card_security::push_signatures(&mut card, signatures.iter().map(DetachedSignature::pair));
     }

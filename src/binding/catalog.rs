@@ -51,13 +51,13 @@ impl CatalogTimes {
     /// which its last change was first seen.
     fn of(&self, listed: &[ListedAgent], started_s: u64, now_s: u64) -> u64 {
         let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = |known: &[Arc<Profile>]| {
-            let pairs = || known.iter().zip(listed);
-            known.len() == listed.len()
-                && pairs().all(|(known, listed)| Arc::ptr_eq(known, &listed.profile))
+        let is_same = |previous: &[Arc<Profile>]| {
+            let pairs = || previous.iter().zip(listed);
+            previous.len() == listed.len()
+                && pairs().all(|(previous, listed)| Arc::ptr_eq(previous, &listed.profile))
         };
         let since_s = match &*times {
-            Some((known, since_s)) if is_same(known) => return *since_s,
+            Some((previous, since_s)) if is_same(previous) => return *since_s,
             Some(_) => now_s,
             None => started_s,
         };

@@ -49,7 +49,7 @@ pub fn decode(
     let coding = match ContentCoding::of(head) {
         Ok(Some(coding)) if !body.is_empty() => coding,
         Ok(_) => return Ok(None),
-        Err(said) => return Err(unsupported(&said)),
+        Err(name) => return Err(unsupported(&name)),
     };
     match coding.inflate(body, limit.bytes_max, json::PADDING) {
         Ok(content) => Ok(Some(DecodedBody(content))),
@@ -57,8 +57,8 @@ pub fn decode(
     }
 }
 
-fn unsupported(said: &str) -> Box<CodingRefusal> {
-    let shown: String = said.chars().take(64).collect();
+fn unsupported(name: &str) -> Box<CodingRefusal> {
+    let shown: String = name.chars().take(64).collect();
     let why = format!("Content-Encoding {shown:?} is not supported; accepted: {ACCEPTED_CODINGS}");
     let fault = Fault::because(FaultKind::ContentTypeNotSupported, why);
     Box::new(CodingRefusal { fault, status: Some(415) })

@@ -48,7 +48,7 @@ pub struct ServerConfig {
     /// The observer of calls.
     pub observer: Option<Arc<dyn CallObserver>>,
     /// True: the time is read when a call begins, because [`CallObserver::keeps_turns`] is false.
-    pub asks_begins: bool,
+    pub reads_begin_time: bool,
     /// The tracer of calls.
     pub tracer: Option<Arc<dyn Tracer>>,
     /// The source of the pages about the server; `None`: no pages.
@@ -175,7 +175,7 @@ impl ServerConfig {
     /// Reports to the observer that a limit rejected a request before its first call began;
     /// `owner`: the owner of the request, if known.
     #[cold]
-    pub fn tell_limit(&self, worker: usize, limit: Option<&'static str>, owner: Option<&str>) {
+    pub fn report_limit(&self, worker: usize, limit: Option<&'static str>, owner: Option<&str>) {
         if let (Some(observer), Some(limit)) = (&self.observer, limit) {
             observer.limit_hit(&LimitHit { worker, limit, owner });
         }
@@ -183,7 +183,7 @@ impl ServerConfig {
 
     /// Reports to the observer the rejection of a request that is not a call.
     #[cold]
-    pub fn tell_refused(&self, refused: &RefusedRequest<'_>) {
+    pub fn report_refused(&self, refused: &RefusedRequest<'_>) {
         let observer = self.observer.iter().filter(|observer| observer.wants_refusals());
         observer.for_each(|observer| observer.request_refused(refused));
     }
@@ -193,8 +193,8 @@ impl ServerConfig {
 /// requirements remain, since an authenticated caller may do more, such as read the extended card
 /// (A2A 1.0 §13.3).
 fn or_nothing(mut security: CardSecurity) -> CardSecurity {
-    let is_said = security.requirements.iter().any(|one| one.schemes.is_empty());
-    if !is_said && !security.requirements.is_empty() {
+    let has_empty = security.requirements.iter().any(|one| one.schemes.is_empty());
+    if !has_empty && !security.requirements.is_empty() {
         security.requirements.insert(0, CardRequirement::default());
     }
     security

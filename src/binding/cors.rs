@@ -141,7 +141,7 @@ pub struct CorsPolicy {
     origins: Vec<String>,
     /// The CORS fields: first for origins that are not allowed, then for each origin; empty: CORS
     /// is off.
-    said: Vec<FieldLinesBuf>,
+    answers: Vec<FieldLinesBuf>,
     max_age_s: u32,
     headers: String,
 }
@@ -157,7 +157,7 @@ impl CorsAnswer {
     const OTHER: CorsAnswer = CorsAnswer(1);
 
     /// True: the page may read the answer.
-    fn is_let_in(self) -> bool {
+    fn is_allowed(self) -> bool {
         self.0 > CorsAnswer::OTHER.0
     }
 }
@@ -183,16 +183,16 @@ impl CorsPolicy {
             }
             fields
         };
-        let said = std::iter::once(None).chain(origins.iter().map(Some)).map(of).collect();
+        let answers = std::iter::once(None).chain(origins.iter().map(Some)).map(of).collect();
         let mut allowed = HEADERS.to_owned();
         headers.iter().for_each(|name| push_name(&mut allowed, name));
-        CorsPolicy { origins, said, max_age_s, headers: allowed }
+        CorsPolicy { origins, answers, max_age_s, headers: allowed }
     }
 
     /// True: pages of other origins may read answers.
     #[inline(always)]
     pub fn is_on(&self) -> bool {
-        !self.said.is_empty()
+        !self.answers.is_empty()
     }
 
     /// The answer for the request with this head.
@@ -243,13 +243,13 @@ impl CorsPolicy {
     #[cold]
     pub fn fields_without_vary(&self, answer: CorsAnswer) -> FieldLinesBuf {
         let at = usize::from(answer.0).checked_sub(1);
-        at.and_then(|at| self.said.get(at)).cloned().unwrap_or_default()
+        at.and_then(|at| self.answers.get(at)).cloned().unwrap_or_default()
     }
 }
 
 /// Appends a name to a list of names, unless the list has it.
 fn push_name(list: &mut String, name: &str) {
-    if !list.split(", ").any(|known| known.eq_ignore_ascii_case(name)) {
+    if !list.split(", ").any(|listed| listed.eq_ignore_ascii_case(name)) {
         list.push_str(", ");
         list.push_str(name);
     }
@@ -259,7 +259,7 @@ fn push_name(list: &mut String, name: &str) {
 pub fn is_preflight(config: &ServerConfig, head: &Head<'_>) -> bool {
     config.cors.is_on()
         && head.method() == Method::Options
-        && config.cors.of(head).is_let_in()
+        && config.cors.of(head).is_allowed()
         && head.values("access-control-request-method").next().is_some()
 }
 
@@ -302,8 +302,8 @@ fn permit(cx: &mut CallContext<'_>, head: &Head<'_>, allow: FieldLines<'_>) {
     fields.push("Access-Control-Max-Age", &policy.max_age_s.to_string());
     // Private Network Access, §3.1: browsers ask if the page is public and this server is in a
     // private network.
-    let mut asked = head.values("access-control-request-private-network");
-    if asked.any(|value| value.eq_ignore_ascii_case(b"true")) {
+    let mut private_network = head.values("access-control-request-private-network");
+    if private_network.any(|value| value.eq_ignore_ascii_case(b"true")) {
         fields.push("Access-Control-Allow-Private-Network", "true");
     }
 }
@@ -379,6 +379,6 @@ mod tests {
         let fields = policy.fields(policy.of_origin(Some(b"https://evil")));
         let named = fields.get().iter().find(|(name, _)| *name == "Access-Control-Allow-Origin");
         assert_eq!(named, Some(("Access-Control-Allow-Origin", "*")));
-        assert!(!policy.of_origin(None).is_let_in());
+        assert!(!policy.of_origin(None).is_allowed());
     }
 }

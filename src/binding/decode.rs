@@ -37,7 +37,7 @@ impl CallContext<'_> {
         if method.op == Op::List {
             self.note_filters(params);
         }
-        let names_tenant = self.named_beside.is_some() || tenant != ValueSlot::default();
+        let names_tenant = self.outside_tenant.is_some() || tenant != ValueSlot::default();
         if names_tenant && decoded.is_ok() {
             self.name_tenant(params.and_then(|params| params.at(tenant)))?;
         }
@@ -78,8 +78,8 @@ impl CallContext<'_> {
     fn not_served(&mut self, op: Op) -> Fault {
         self.agent = self.endpoint.agent;
         self.scratch.tenant.clear();
-        let asked = if self.is_asked() { self.check_call(op) } else { Ok(()) };
-        asked.err().unwrap_or_else(|| FaultKind::PushNotificationNotSupported.into())
+        let checked = if self.needs_checks() { self.check_call(op) } else { Ok(()) };
+        checked.err().unwrap_or_else(|| FaultKind::PushNotificationNotSupported.into())
     }
 
     /// The read context of a call; resets the named tenant.
@@ -128,12 +128,12 @@ impl CallContext<'_> {
     /// # Errors
     /// As [`tenant::addressee`].
     pub fn address(&mut self, inside: Option<&str>) -> Result<(), Fault> {
-        let names = TenantNames { beside: self.named_beside, inside };
+        let names = TenantNames { outside: self.outside_tenant, inside };
         let (service, tenants) = (self.service, &self.config.tenants);
         let grant = self.admission.as_ref().map(|caller| caller.principal.tenants());
-        let meant = tenant::addressee(service, tenants, self.endpoint, names, grant)?;
-        self.agent = meant.agent;
-        self.scratch.tenant.push_str(meant.tenant.unwrap_or_default());
+        let addressed = tenant::addressee(service, tenants, self.endpoint, names, grant)?;
+        self.agent = addressed.agent;
+        self.scratch.tenant.push_str(addressed.tenant.unwrap_or_default());
         Ok(())
     }
 }

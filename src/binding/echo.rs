@@ -78,7 +78,7 @@ fn stream(cx: &mut CallContext<'_>, head: &Head<'_>) -> Handled {
     };
     let mut handled = cx.answer(&Call::Send(send), &format);
     if let (Handled::Stream(stream), Some(after)) = (&mut handled, after) {
-        stream.go_on_behind(after);
+        stream.resume_after(after);
     }
     handled
 }

@@ -32,7 +32,7 @@ pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>) {
     if let Err(fault) = cx.address(None) {
         return http_error::refuse(cx, &fault);
     }
-    let checked = if cx.is_asked() { cx.check_call(Op::ExtendedCard) } else { Ok(()) };
+    let checked = if cx.needs_checks() { cx.check_call(Op::ExtendedCard) } else { Ok(()) };
     cx.name_share();
     if let Err(fault) = checked {
         return http_error::refuse(cx, &fault);

@@ -38,7 +38,7 @@ pub struct DeclaredExtensions<'x> {
     /// The extensions of the server.
     pub config: &'x ServerConfig,
     /// True: the caller is authenticated.
-    pub is_known: bool,
+    pub is_authenticated: bool,
 }
 
 impl DeclaredExtensions<'_> {
@@ -47,8 +47,8 @@ impl DeclaredExtensions<'_> {
             Extension::LONG_POLL => self.config.long_poll,
             Extension::PUSH_EVENTS => self.config.push,
             Extension::IDEMPOTENT_SEND => {
-                let whose = self.config.idempotent_send;
-                whose.is_some_and(|whose| self.is_known || whose != "authenticated")
+                let callers = self.config.idempotent_send;
+                callers.is_some_and(|callers| self.is_authenticated || callers != "authenticated")
             }
             _ => false,
         };

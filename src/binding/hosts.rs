@@ -75,12 +75,12 @@ impl Hosts {
     }
 }
 
-/// Whether every host that a request names is known, independent of the listener. `is_host_known`:
-/// an earlier request with the same `Host` was checked successfully.
+/// Whether every host that a request names is known, independent of the listener.
+/// `is_host_accepted`: an earlier request with the same `Host` was checked successfully.
 #[inline]
-pub fn are_known(config: &ServerConfig, head: &Head<'_>, is_host_known: bool) -> bool {
+pub fn are_known(config: &ServerConfig, head: &Head<'_>, is_host_accepted: bool) -> bool {
     let is_alone = !config.trust_forwarded || head.value(Field::XForwardedHost).is_none();
-    is_alone && is_host_known || know_all(config, head, None)
+    is_alone && is_host_accepted || know_all(config, head, None)
 }
 
 /// Whether to answer a request for which [`are_known`] is false.

@@ -43,7 +43,7 @@ pub fn handle<'x>(
     match route(cx.config, cx.service, path_of(head)) {
         Route::Rpc(target) => {
             go_to(cx, target);
-            cx.tell_admitted();
+            cx.report_admitted();
             cx.name_extensions();
             match head.method() {
                 Method::Post if head.is_coded() => {
@@ -67,7 +67,7 @@ pub fn handle<'x>(
         }
         Route::HttpJson(target) => {
             go_to(cx, target.at);
-            cx.tell_admitted();
+            cx.report_admitted();
             cx.name_extensions();
             if head.is_coded() && head.method() == Method::Post {
                 cx.name_codings();
@@ -115,19 +115,19 @@ pub fn handle<'x>(
 #[inline(always)]
 fn go_to<'x>(cx: &mut CallContext<'x>, target: RouteTarget<'x>) {
     let RouteTarget { endpoint, base, tenant } = target;
-    (cx.endpoint, cx.base, cx.named_beside, cx.agent) = (endpoint, base, tenant, endpoint.agent);
+    (cx.endpoint, cx.base, cx.outside_tenant, cx.agent) = (endpoint, base, tenant, endpoint.agent);
 }
 
 /// Whether a card must be sent; otherwise this function has answered the request.
 fn offers_card(cx: &mut CallContext<'_>, head: &Head<'_>) -> bool {
     match head.method() {
-        Method::Get | Method::Head if cx.named_beside.is_none() => return true,
+        Method::Get | Method::Head if cx.outside_tenant.is_none() => return true,
         Method::Get | Method::Head => {
-            let names = TenantNames { beside: cx.named_beside, inside: None };
+            let names = TenantNames { outside: cx.outside_tenant, inside: None };
             let grant = cx.admission.as_ref().map(|caller| caller.principal.tenants());
             match tenant::addressee(cx.service, &cx.config.tenants, cx.endpoint, names, grant) {
-                Ok(meant) => {
-                    cx.endpoint.agent = meant.agent;
+                Ok(addressed) => {
+                    cx.endpoint.agent = addressed.agent;
                     return true;
                 }
                 // The same error as for an unknown path, so that tenants are not revealed.

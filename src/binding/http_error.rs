@@ -28,7 +28,7 @@ pub fn not_allowed(cx: &mut CallContext<'_>, allow: FieldLines<'_>) {
 
 /// Answers a request that is rejected because of its caller, not its path, and reports it.
 pub fn refuse(cx: &mut CallContext<'_>, fault: &Fault) {
-    cx.tell_request_refused(fault.kind.row().status.http(), fault.message(), fault.limit_hit());
+    cx.report_request_refused(fault.kind.row().status.http(), fault.message(), fault.limit_hit());
     write_fault(&mut cx.writer, fault);
 }
 
@@ -40,7 +40,7 @@ pub fn refuse_under(
     detail: &'static str,
     fields: FieldLines<'_>,
 ) {
-    cx.tell_request_refused(status, detail, None);
+    cx.report_request_refused(status, detail, None);
     write(&mut cx.writer, status, detail, fields);
 }
 

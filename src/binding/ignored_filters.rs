@@ -25,7 +25,7 @@ impl IgnoredFilters {
             return false;
         }
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if names.len() >= NAMES_MAX || names.iter().any(|known| **known == *name) {
+        if names.len() >= NAMES_MAX || names.iter().any(|reported| **reported == *name) {
             return false;
         }
         names.push(name.into());
@@ -38,8 +38,8 @@ impl CallContext<'_> {
     #[cold]
     pub(super) fn note_filters(&self, params: Option<Value<'_>>) {
         let members = params.into_iter().flat_map(|params| params.members());
-        let given = members.filter(|(_, value)| !value.is_null());
-        given.for_each(|(key, _)| self.note_filter(String::from_utf8_lossy(&key.text())));
+        let non_null = members.filter(|(_, value)| !value.is_null());
+        non_null.for_each(|(key, _)| self.note_filter(String::from_utf8_lossy(&key.text())));
     }
 
     /// Reports this parameter if ListTasks does not know it.
@@ -65,7 +65,7 @@ mod tests {
         for name in ["", "a b", "a\n", &"x".repeat(NAME_BYTES_MAX + 1)] {
             assert!(!names.is_new(name), "{name}");
         }
-        let told = (0..100).filter(|number| names.is_new(&format!("n{number}"))).count();
-        assert_eq!(told, NAMES_MAX - 1);
+        let reported = (0..100).filter(|number| names.is_new(&format!("n{number}"))).count();
+        assert_eq!(reported, NAMES_MAX - 1);
     }
 }

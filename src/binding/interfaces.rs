@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn invalid_interface_list_is_rejected() {
         assert_eq!(error(&[]).as_deref(), Some("cards need at least one interface"));
-        for (list, said) in [
+        for (list, reason) in [
             ([(Binding::JsonRpc, None), (Binding::JsonRpc, None)], "jsonrpc is listed twice"),
             ([(Binding::JsonRpc, None), (Binding::HttpJson, Some("h:1"))], "begin with http://"),
             (
@@ -326,7 +326,7 @@ mod tests {
             ([(Binding::JsonRpc, Some("http://a b")), (Binding::HttpJson, None)], "a b"),
         ] {
             let line = error(&list).unwrap_or_default();
-            assert!(line.contains(said), "{line}");
+            assert!(line.contains(reason), "{line}");
         }
         // A binding may be listed twice with different URLs, for different clients.
         let two = [(Binding::JsonRpc, Some("https://h/a")), (Binding::JsonRpc, None)];

@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// An [`AnswerFormat`] that outlives its request.
-pub struct KeptFormat {
+pub struct RetainedFormat {
     id: Option<Box<[u8]>>,
     task_id: Box<[u8]>,
     format: AnswerFormat<'static>,
@@ -14,7 +14,7 @@ pub struct KeptFormat {
 
 impl AnswerFormat<'_> {
     /// A copy that outlives the request.
-    pub fn keep(&self) -> KeptFormat {
+    pub fn keep(&self) -> RetainedFormat {
         let (id, envelope) = match self.envelope {
             Envelope::Rpc(id) => (Some(id.into()), Envelope::Bare),
             Envelope::Bare => (None, Envelope::Bare),
@@ -35,11 +35,11 @@ impl AnswerFormat<'_> {
             events,
             refuses_by_stream,
         };
-        KeptFormat { id, task_id, format }
+        RetainedFormat { id, task_id, format }
     }
 }
 
-impl KeptFormat {
+impl RetainedFormat {
     /// The original format.
     #[inline]
     pub fn get(&self) -> AnswerFormat<'_> {

@@ -46,7 +46,7 @@ struct Inner {
     /// The number of free sets of buffers, allocated or not.
     free: usize,
     /// Free buffers that are allocated.
-    kept: Vec<Buffers>,
+    allocated: Vec<Buffers>,
     /// See `json_tokens_max`.
     tokens_max: usize,
     /// Waiting requests, by number.
@@ -76,8 +76,8 @@ impl LargeBodies {
     /// Buffers for `large_bodies_max` concurrent bodies.
     pub fn new(limits: &Limits) -> Arc<LargeBodies> {
         let (free, tokens_max) = (limits.large_bodies_max, limits.json_tokens_max);
-        let (kept, queue) = (Vec::new(), BTreeMap::new());
-        let inner = Inner { free, kept, tokens_max, queue, next: 0, used_ms: 0 };
+        let (allocated, queue) = (Vec::new(), BTreeMap::new());
+        let inner = Inner { free, allocated, tokens_max, queue, next: 0, used_ms: 0 };
         Arc::new(LargeBodies(Mutex::new(inner)))
     }
 
@@ -110,7 +110,7 @@ impl LargeBodies {
             }
         }
         inner.free -= 1;
-        let buffers = inner.kept.pop();
+        let buffers = inner.allocated.pop();
         let buffers = buffers.unwrap_or_else(|| Buffers::new(inner.tokens_max));
         drop(inner);
         *ticket = None;
@@ -120,12 +120,12 @@ impl LargeBodies {
     /// Frees buffers that were not used for a second; true: buffers were freed.
     pub fn shrink(&self, now: Now) -> bool {
         let mut inner = self.lock();
-        if inner.kept.is_empty() || now.mono_ms < inner.used_ms + QUIET_MS {
+        if inner.allocated.is_empty() || now.mono_ms < inner.used_ms + QUIET_MS {
             return false;
         }
-        let kept = mem::take(&mut inner.kept);
+        let allocated = mem::take(&mut inner.allocated);
         drop(inner);
-        drop(kept);
+        drop(allocated);
         true
     }
 
@@ -158,7 +158,7 @@ impl Drop for Lease {
         let buffers = mem::replace(&mut self.buffers, Buffers::new(0));
         let mut inner = self.of.lock();
         inner.free += 1;
-        inner.kept.push(buffers);
+        inner.allocated.push(buffers);
         let woken = inner.last_free();
         drop(inner);
         woken.inspect(Waker::wake_by_ref);
@@ -235,10 +235,10 @@ mod tests {
 
     /// A waiting request: its ticket, and the number of its wake-ups.
     #[derive(Default)]
-    struct Asker(Option<Box<Ticket>>, Arc<Count>);
+    struct TestRequest(Option<Box<Ticket>>, Arc<Count>);
 
-    impl Asker {
-        fn ask(&mut self, bodies: &Arc<LargeBodies>) -> Option<Box<Lease>> {
+    impl TestRequest {
+        fn poll(&mut self, bodies: &Arc<LargeBodies>) -> Option<Box<Lease>> {
             bodies.take(&mut self.0, &Waker::from(Arc::clone(&self.1)))
         }
 
@@ -250,78 +250,82 @@ mod tests {
     #[test]
     fn large_body_queue_is_first_in_first_out() {
         let bodies = bodies(1);
-        let [mut a, mut b, mut c]: [Asker; 3] = Default::default();
-        let lease = a.ask(&bodies).unwrap();
-        assert!(b.ask(&bodies).is_none() && c.ask(&bodies).is_none() && b.ask(&bodies).is_none());
+        let [mut a, mut b, mut c]: [TestRequest; 3] = Default::default();
+        let lease = a.poll(&bodies).unwrap();
+        assert!(
+            b.poll(&bodies).is_none() && c.poll(&bodies).is_none() && b.poll(&bodies).is_none()
+        );
         drop(lease);
         assert_eq!((b.woken(), c.woken()), (1, 0));
         // Neither a later request in the queue nor a new request overtakes.
-        assert!(c.ask(&bodies).is_none() && Asker::default().ask(&bodies).is_none());
-        let lease = b.ask(&bodies).unwrap();
+        assert!(c.poll(&bodies).is_none() && TestRequest::default().poll(&bodies).is_none());
+        let lease = b.poll(&bodies).unwrap();
         drop(lease);
         assert_eq!((b.woken(), c.woken()), (1, 1));
-        assert!(c.ask(&bodies).is_some());
+        assert!(c.poll(&bodies).is_some());
     }
 
     #[test]
     fn dropped_queued_request_wakes_the_next() {
         let bodies = bodies(2);
-        let [mut a, mut b, mut c, mut d, mut e]: [Asker; 5] = Default::default();
-        let leases = (a.ask(&bodies).unwrap(), b.ask(&bodies).unwrap());
-        assert!([&mut c, &mut d, &mut e].into_iter().all(|asker| asker.ask(&bodies).is_none()));
+        let [mut a, mut b, mut c, mut d, mut e]: [TestRequest; 5] = Default::default();
+        let leases = (a.poll(&bodies).unwrap(), b.poll(&bodies).unwrap());
+        assert!(
+            [&mut c, &mut d, &mut e].into_iter().all(|request| request.poll(&bodies).is_none())
+        );
         drop(leases.0);
         assert_eq!((c.woken(), d.woken(), e.woken()), (1, 0, 0));
         c.0 = None;
         assert_eq!((d.woken(), e.woken()), (1, 0));
         drop(leases.1);
         assert_eq!(e.woken(), 1);
-        assert!(e.ask(&bodies).is_some() && d.ask(&bodies).is_some());
+        assert!(e.poll(&bodies).is_some() && d.poll(&bodies).is_some());
         let inner = bodies.lock();
         assert_eq!((inner.free, inner.queue.len()), (2, 0));
     }
 
     #[test]
     fn queue_of_large_bodies_drains_within_the_limit() {
-        // A model of many threads: at each step one of the woken requests asks again, returns its
+        // A model of many threads: at each step one of the woken requests polls again, returns its
         // buffers, or is dropped.
         let most = 3;
         let bodies = bodies(most);
-        let mut askers: Vec<(Asker, Option<Box<Lease>>, usize)> = Vec::new();
-        askers.resize_with(40, Default::default);
+        let mut requests: Vec<(TestRequest, Option<Box<Lease>>, usize)> = Vec::new();
+        requests.resize_with(40, Default::default);
         let (mut seed, mut served) = (7_u64, 0);
-        // Each request asks once; after that only woken requests ask.
-        for (asker, lease, _) in &mut askers {
-            *lease = asker.ask(&bodies);
+        // Each request polls once; after that only woken requests poll.
+        for (request, lease, _) in &mut requests {
+            *lease = request.poll(&bodies);
         }
         for _ in 0..10_000 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let at = (seed >> 33) as usize % askers.len();
-            let (asker, lease, seen) = &mut askers[at];
+            let at = (seed >> 33) as usize % requests.len();
+            let (request, lease, seen) = &mut requests[at];
             if lease.take().is_some() {
                 served += 1;
-            } else if asker.woken() > *seen && asker.0.is_some() {
-                *seen = asker.woken();
+            } else if request.woken() > *seen && request.0.is_some() {
+                *seen = request.woken();
                 match (seed >> 20) % 8 {
-                    0 => asker.0 = None,
-                    _ => *lease = asker.ask(&bodies),
+                    0 => request.0 = None,
+                    _ => *lease = request.poll(&bodies),
                 }
             }
-            let held = askers.iter().filter(|(_, lease, _)| lease.is_some()).count();
+            let held = requests.iter().filter(|(_, lease, _)| lease.is_some()).count();
             assert!(held <= most && bodies.lock().free == most - held);
         }
-        assert!(askers.iter().all(|(asker, lease, _)| asker.0.is_none() && lease.is_none()));
+        assert!(requests.iter().all(|(request, lease, _)| request.0.is_none() && lease.is_none()));
         assert!(served > 20, "{served}");
     }
 
     #[test]
     fn large_body_buffers_are_freed_after_quiet_time() {
         let bodies = bodies(1);
-        drop(Asker::default().ask(&bodies));
+        drop(TestRequest::default().poll(&bodies));
         bodies.lock().used_ms = 5;
         let at = |mono_ms| Now { mono_ms, unix_ms: 0 };
         bodies.shrink(at(QUIET_MS));
-        assert_eq!(bodies.lock().kept.len(), 1);
+        assert_eq!(bodies.lock().allocated.len(), 1);
         bodies.shrink(at(QUIET_MS + 5));
-        assert_eq!(bodies.lock().kept.len(), 0);
+        assert_eq!(bodies.lock().allocated.len(), 0);
     }
 }

@@ -143,7 +143,7 @@ impl CallContext<'_> {
     /// the end.
     #[inline(always)]
     fn begin_ns(&self) -> u64 {
-        if self.config.asks_begins { self.turned_ns() } else { 0 }
+        if self.config.reads_begin_time { self.turned_ns() } else { 0 }
     }
 
     /// The start time of the call according to [`CallObserver::turned_ns`].
@@ -187,8 +187,8 @@ impl CallContext<'_> {
         }
         if let Some(tracer) = &self.config.tracer {
             // If callers are authenticated, anonymous callers may not decide about tracing.
-            let is_stranger = self.config.access.gate.is_some() && self.admission.is_none();
-            let fields = (!is_stranger).then_some(fields);
+            let is_anonymous = self.config.access.gate.is_some() && self.admission.is_none();
+            let fields = (!is_anonymous).then_some(fields);
             details.span = CallSpan::begin(fields, &mut *self.scratch.entropy, &**tracer);
             details.trace_id = details.span.map(|span| span.trace_hex()).or(details.trace_id);
         }
@@ -277,12 +277,12 @@ impl CallContext<'_> {
     #[cold]
     pub fn refuse_call(&mut self, op: Option<Op>, format: &AnswerFormat<'_>, fault: &Fault) {
         self.writer.refuse(format, fault);
-        self.tell_refused(op, format, fault);
+        self.report_refused(op, format, fault);
     }
 
     /// Reports that a call was answered with a fault in the HTTP+JSON format of a generation.
     #[cold]
-    pub fn tell_refused_rest(
+    pub fn report_refused_rest(
         &mut self,
         op: Option<Op>,
         generation: Generation,
@@ -298,30 +298,30 @@ impl CallContext<'_> {
 
     /// Reports that a call was answered with a fault.
     #[cold]
-    pub fn tell_refused(&mut self, op: Option<Op>, format: &AnswerFormat<'_>, fault: &Fault) {
+    pub fn report_refused(&mut self, op: Option<Op>, format: &AnswerFormat<'_>, fault: &Fault) {
         let details = self.details_of_fault(fault);
         self.ended(op, format, Some(fault.into()), details);
     }
 
     /// Reports the rejection of a request that is not a call.
     #[cold]
-    pub fn tell_request_refused(&self, status: u16, reason: &str, limit: Option<&'static str>) {
+    pub fn report_request_refused(&self, status: u16, reason: &str, limit: Option<&'static str>) {
         let principal = self.admission.as_ref().map(|by| &*by.principal);
         let peer = self.origin_address();
-        self.config.tell_refused(&RefusedRequest { peer, principal, status, reason, limit });
+        self.config.report_refused(&RefusedRequest { peer, principal, status, reason, limit });
     }
 
     /// Reports that a call of a batch was answered with a fault. If the call was executed, its
     /// details are already recorded.
     #[cold]
-    pub fn tell_refused_member(
+    pub fn report_refused_member(
         &mut self,
         op: Option<Op>,
         format: &AnswerFormat<'_>,
         fault: &Fault,
     ) {
         match self.scratch.refused.take() {
-            None => self.tell_refused(op, format, fault),
+            None => self.report_refused(op, format, fault),
             Some(mut details) => {
                 note_reason(&mut details, fault);
                 self.ended(op, format, Some(fault.into()), Some(details));
@@ -375,7 +375,7 @@ impl CallContext<'_> {
     ) -> CallRecord {
         let out = self.writer.out.len();
         let CallBegin { ns, bytes_in, out_at } = self.take_begin();
-        let began_ns = if self.config.asks_begins { ns } else { self.turned_ns() };
+        let began_ns = if self.config.reads_begin_time { ns } else { self.turned_ns() };
         CallRecord {
             worker: self.scratch.worker,
             binding,
@@ -397,24 +397,24 @@ impl CallContext<'_> {
 
     /// Reports the admission of a request that may be a call, if callers are authenticated.
     #[inline(always)]
-    pub fn tell_admitted(&self) {
+    pub fn report_admitted(&self) {
         if self.config.access.gate.is_some() {
-            self.tell_caller(&self.admission);
+            self.report_caller(&self.admission);
         }
     }
 
     #[cold]
-    fn tell_caller(&self, admission: &Admitted) {
+    fn report_caller(&self, admission: &Admitted) {
         let outcome = match admission {
             Some(by) => AuthOutcome::Admitted(by.principal.kind()),
             None => AuthOutcome::Anonymous,
         };
         let observer = self.config.observer.iter();
-        observer.for_each(|observer| observer.caller_asked(self.scratch.worker, outcome));
+        observer.for_each(|observer| observer.caller_authenticated(self.scratch.worker, outcome));
     }
 
     /// Reports that a request was not admitted.
-    pub fn tell_not_admitted(&self, refusal: &AuthRefusal) {
+    pub fn report_not_admitted(&self, refusal: &AuthRefusal) {
         let outcome = match refusal {
             AuthRefusal::Missing => AuthOutcome::Missing,
             AuthRefusal::Wrong(_) | AuthRefusal::Expired(_) => AuthOutcome::Wrong,
@@ -422,12 +422,12 @@ impl CallContext<'_> {
             AuthRefusal::TooMany { .. } => AuthOutcome::TooMany,
         };
         let observer = self.config.observer.iter();
-        observer.for_each(|observer| observer.caller_asked(self.scratch.worker, outcome));
+        observer.for_each(|observer| observer.caller_authenticated(self.scratch.worker, outcome));
         let is_limit = matches!(refusal, AuthRefusal::TooMany { .. }) || *refusal == OVER_BUDGET;
         let limit = is_limit.then_some("wrong_credentials");
-        self.config.tell_limit(self.scratch.worker, limit, None);
+        self.config.report_limit(self.scratch.worker, limit, None);
         let fault = fault(refusal);
-        self.tell_request_refused(fault.kind.row().status.http(), fault.message(), limit);
+        self.report_request_refused(fault.kind.row().status.http(), fault.message(), limit);
     }
 }
 

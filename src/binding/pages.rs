@@ -36,10 +36,10 @@ const FORWARDED: [&str; 6] =
 
 /// The page at a path, if the listeners of the agents serve pages.
 #[inline]
-pub fn beside_agents(config: &ServerConfig, path: &str) -> Option<ServerPage> {
+pub fn agent_listener_page(config: &ServerConfig, path: &str) -> Option<ServerPage> {
     let pages = config.pages.as_ref()?;
     let page = ServerPage::at(path)?;
-    pages.are_beside_agents().then_some(page)
+    pages.are_on_agent_listeners().then_some(page)
 }
 
 /// Answers a request on the admin listener.
@@ -59,7 +59,7 @@ fn administer(cx: &mut CallContext<'_>, head: &Head<'_>, content: &[u8]) {
     }
     let nothing = AdminAnswer::Nowhere;
     let mut body = Vec::new();
-    let mut ask = |method| {
+    let mut execute = |method| {
         let query = head.query().unwrap_or_default();
         let (peer, operator) =
             (cx.peer.remote, cx.admission.as_ref().map(|by| by.principal.owner()));
@@ -68,19 +68,19 @@ fn administer(cx: &mut CallContext<'_>, head: &Head<'_>, content: &[u8]) {
         cx.config.pages.as_ref().map_or(nothing, |pages| pages.administer(request, &mut body))
     };
     let found = match head.method() {
-        Method::Get | Method::Head => ask(AdminMethod::Get),
+        Method::Get | Method::Head => execute(AdminMethod::Get),
         Method::Post | Method::Delete if is_of_a_page(head) => {
             let fault = Fault::because(FaultKind::PermissionDenied, NO_PAGES);
             return http_error::refuse(cx, &fault);
         }
-        Method::Post => ask(AdminMethod::Post),
-        Method::Delete => ask(AdminMethod::Delete),
+        Method::Post => execute(AdminMethod::Post),
+        Method::Delete => execute(AdminMethod::Delete),
         Method::Options
         | Method::Put
         | Method::Patch
         | Method::Trace
         | Method::Connect
-        | Method::Other => ask(AdminMethod::Other),
+        | Method::Other => execute(AdminMethod::Other),
     };
     match found {
         AdminAnswer::Page(answer) => page(cx, answer, &mut body),

@@ -12,7 +12,7 @@ use crate::{
         Handled,
         admission::{Admitted, ENDED, fault},
         answer::{AnswerFormat, Opened, ResponseWriter, no_answer},
-        kept_format::KeptFormat,
+        kept_format::RetainedFormat,
         observed::{Observed, held_bytes, refusal_of},
         responder::{Content, Responder},
         stream::{EventFraming, EventStream},
@@ -27,12 +27,12 @@ use crate::{
 };
 
 /// The error of a call that is unanswered when the server terminates.
-const ASK_AGAIN: &str = "the server shut down before the answer was ready; retry later";
+const SHUTDOWN_DETAIL: &str = "the server shut down before the answer was ready; retry later";
 
 /// A waiting call.
 pub struct PendingCall {
     wait: WaitHandle,
-    format: KeptFormat,
+    format: RetainedFormat,
     /// The data to report when the call ends.
     observed: Observed,
 }
@@ -195,11 +195,14 @@ impl PendingResponse {
     /// Bytes on the heap: the waiting calls, and the answers of a batch so far.
     pub fn held_bytes(&self) -> usize {
         let of_call = |call: &PendingCall| call.format.held_bytes() + held_bytes(&call.observed);
-        let kept: usize = self.calls.iter().map(of_call).sum();
+        let call_bytes: usize = self.calls.iter().map(of_call).sum();
         let each = size_of::<PendingCall>();
         let calls = self.calls.capacity() * each + self.calls.len() * WAITER_BYTES;
         let caller = self.admission.as_ref().map_or(0, |by| by.counted_bytes());
-        self.batch.as_ref().map_or(0, |batch| batch.answers.capacity()) + calls + kept + caller
+        self.batch.as_ref().map_or(0, |batch| batch.answers.capacity())
+            + calls
+            + call_bytes
+            + caller
     }
 
     /// When to poll the response without an earlier event, in ms of the monotonic clock.
@@ -247,7 +250,7 @@ impl PendingResponse {
 
     /// Answers all waiting calls with the error for a shutdown.
     pub fn cut(&mut self, writer: &mut ResponseWriter<'_>) {
-        let fault = Fault::because(FaultKind::ShuttingDown, ASK_AGAIN);
+        let fault = Fault::because(FaultKind::ShuttingDown, SHUTDOWN_DETAIL);
         self.give_up(writer, &fault, CallEnd::Cut);
     }
 
@@ -283,9 +286,9 @@ impl PendingResponse {
             return Poll::Ready(Handled::Answered);
         };
         let (format, before) = (format.get(), writer.out.len());
-        let ask = |answer: &mut Answer<'_>| ask(service, wait, wake, observed, answer);
+        let poll = |answer: &mut Answer<'_>| poll_call(service, wait, wake, observed, answer);
         if format.is_streaming() {
-            let Poll::Ready(outcome) = writer.begin_opening(&format, ask) else {
+            let Poll::Ready(outcome) = writer.begin_opening(&format, poll) else {
                 writer.rollback();
                 return Poll::Pending;
             };
@@ -312,7 +315,7 @@ impl PendingResponse {
                 }
             }
         } else {
-            let Poll::Ready(outcome) = writer.begin_reply(&format, ask) else {
+            let Poll::Ready(outcome) = writer.begin_reply(&format, poll) else {
                 writer.rollback();
                 return Poll::Pending;
             };
@@ -334,7 +337,7 @@ impl PendingResponse {
 }
 
 /// Polls the answer of a waiting call, and records its task if an observer needs this.
-fn ask(
+fn poll_call(
     service: &dyn Service,
     wait: &mut WaitHandle,
     wake: &Waker,
@@ -392,7 +395,7 @@ fn push_element(
         // The answer would exceed the limit, so it is not written.
         true => service.poll(&mut call.wait, wake, &mut |_| ()).map(|_| Err(too_large())),
         false => format.push_reply(answers, |answer| {
-            ask(service, &mut call.wait, wake, &mut call.observed, answer)
+            poll_call(service, &mut call.wait, wake, &mut call.observed, answer)
         }),
     };
     match polled {

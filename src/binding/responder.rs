@@ -36,7 +36,7 @@ pub enum Content {
     /// Completely, before [`Responder::finish`].
     Whole,
     /// Not at all: the request was HEAD, and no content is produced.
-    LeftOut,
+    Omitted,
     /// In pieces, when they are ready.
     Stream,
 }
@@ -79,10 +79,10 @@ impl Transport<'_> {
 
     /// The state of an HTTP/1.x answer that outlives this poll.
     #[inline]
-    pub fn kept(&self) -> Http1Kept {
+    pub fn kept(&self) -> Http1ResponseState {
         match self {
-            Transport::Http1(http) => http.kept,
-            Transport::WebSocket(_) | Transport::Parts(_) => Http1Kept::default(),
+            Transport::Http1(http) => http.state,
+            Transport::WebSocket(_) | Transport::Parts(_) => Http1ResponseState::default(),
         }
     }
 }
@@ -132,10 +132,10 @@ pub const RETRY_AFTER: FieldLines<'static> = field_lines!("Retry-After": "1");
 pub const STREAM_FIELDS: FieldLines<'static> =
     field_lines!("Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no");
 
-/// The field `Retry-After` for the statuses 429 and 503 (RFC 9110 §10.2.3); `known_s`: the time in
+/// The field `Retry-After` for the statuses 429 and 503 (RFC 9110 §10.2.3); `retry_s`: the time in
 /// seconds, if known.
-pub fn retry_after(status: u16, known_s: Option<u32>) -> FieldLinesBuf {
-    match known_s {
+pub fn retry_after(status: u16, retry_s: Option<u32>) -> FieldLinesBuf {
+    match retry_s {
         _ if !matches!(status, 429 | 503) => FieldLinesBuf::default(),
         None => RETRY_AFTER.into(),
         Some(seconds) => {
@@ -152,13 +152,13 @@ pub struct Http1<'d> {
     /// The value of `Date`.
     date: &'d [u8; 29],
     /// The state that outlives a poll of the connection.
-    kept: Http1Kept,
+    state: Http1ResponseState,
     begun: Begun,
 }
 
 /// The state of an incomplete HTTP/1.x response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Http1Kept {
+pub struct Http1ResponseState {
     /// True: the connection closes after the answer.
     pub closes: bool,
     /// True: the client uses HTTP/1.0, which has no chunks.
@@ -186,21 +186,21 @@ impl<'d> Http1<'d> {
     pub fn new(head: &Head<'_>, closes: bool, date: &'d [u8; 29]) -> Http1<'d> {
         let is_http10 = head.version() == Version::Http10;
         let head_only = head.method() == Method::Head;
-        Http1::resume(Http1Kept { closes, is_http10, head_only, is_stream: false }, date)
+        Http1::resume(Http1ResponseState { closes, is_http10, head_only, is_stream: false }, date)
     }
 
     /// Continues an incomplete answer.
     #[inline]
-    pub fn resume(kept: Http1Kept, date: &'d [u8; 29]) -> Http1<'d> {
-        let begun = if kept.is_stream { Begun::Stream(usize::MAX) } else { Begun::None };
-        Http1 { date, kept, begun }
+    pub fn resume(state: Http1ResponseState, date: &'d [u8; 29]) -> Http1<'d> {
+        let begun = if state.is_stream { Begun::Stream(usize::MAX) } else { Begun::None };
+        Http1 { date, state, begun }
     }
 }
 
 impl Responder for Http1<'_> {
     #[inline(always)]
     fn begin(&mut self, out: &mut Vec<u8>, head: &ResponseHead<'_>) {
-        let Http1Kept { closes, is_http10, .. } = self.kept;
+        let Http1ResponseState { closes, is_http10, .. } = self.state;
         let extra = match head.fields.map(FieldLines::lines) {
             [lines, []] | [[], lines] if !is_http10 => Cow::Borrowed(lines),
             fields => joined(fields, is_http10 && !closes && head.content != Content::Stream),
@@ -208,21 +208,21 @@ impl Responder for Http1<'_> {
         match head.content {
             Content::Stream => {
                 self.begun = Begun::Stream(out.len());
-                self.kept.is_stream = true;
+                self.state.is_stream = true;
                 response::stream_head(out, head.media, self.date, closes, is_http10, &extra);
             }
             content if response::has_body(head.status) => {
                 let mark = response::begin(out, head.status, head.media, self.date, &extra, closes);
                 self.begun = Begun::Whole(mark, content);
             }
-            Content::Whole | Content::LeftOut => {
+            Content::Whole | Content::Omitted => {
                 response::simple(out, head.status, "", b"", self.date, &extra, closes, false);
             }
         }
     }
 
     fn piece(&mut self, out: &mut Vec<u8>, write: &mut dyn FnMut(&mut Vec<u8>)) {
-        if self.kept.is_http10 {
+        if self.state.is_http10 {
             return write(out);
         }
         let chunk = sse::chunk_begin(out);
@@ -233,8 +233,8 @@ impl Responder for Http1<'_> {
     #[inline(always)]
     fn finish(&mut self, out: &mut Vec<u8>) {
         match std::mem::replace(&mut self.begun, Begun::None) {
-            Begun::Whole(mark, Content::LeftOut) => response::finish_untold(out, mark),
-            Begun::Whole(mark, _) if self.kept.head_only => response::finish_head_only(out, mark),
+            Begun::Whole(mark, Content::Omitted) => response::finish_without_length(out, mark),
+            Begun::Whole(mark, _) if self.state.head_only => response::finish_head_only(out, mark),
             Begun::Whole(mark, _) => response::finish(out, mark),
             Begun::Stream(_) => self.end_stream(out),
             Begun::None => {}
@@ -245,7 +245,7 @@ impl Responder for Http1<'_> {
         match std::mem::replace(&mut self.begun, Begun::None) {
             Begun::Whole(mark, _) => response::rollback(out, mark),
             Begun::Stream(start) => {
-                self.kept.is_stream = false;
+                self.state.is_stream = false;
                 out.truncate(start);
             }
             Begun::None => {}
@@ -258,7 +258,7 @@ impl Http1<'_> {
     /// is HTTP/1.1; false: the output is unchanged.
     #[inline(always)]
     pub fn begin_json(&mut self, out: &mut Vec<u8>) -> bool {
-        let is_all = !self.kept.closes && !self.kept.is_http10;
+        let is_all = !self.state.closes && !self.state.is_http10;
         if is_all {
             self.begun = Begun::Whole(response::begin_json(out, self.date), Content::Whole);
         }
@@ -269,7 +269,7 @@ impl Http1<'_> {
     /// output is unchanged.
     #[inline]
     pub fn put_ready(&mut self, out: &mut Vec<u8>, ready: &ReadyResponse) -> bool {
-        let Http1Kept { closes, is_http10, head_only, .. } = self.kept;
+        let Http1ResponseState { closes, is_http10, head_only, .. } = self.state;
         let suits = !closes && !is_http10 && !head_only;
         if suits {
             ready.put(out, self.date);
@@ -278,10 +278,10 @@ impl Http1<'_> {
     }
 
     fn end_stream(&mut self, out: &mut Vec<u8>) {
-        self.kept.is_stream = false;
+        self.state.is_stream = false;
         // RFC 9112 §6.1: HTTP/1.0 has no chunks, so closing the connection ends the stream.
-        match self.kept.is_http10 {
-            true => self.kept.closes = true,
+        match self.state.is_http10 {
+            true => self.state.closes = true,
             false => sse::chunk_last(out),
         }
     }

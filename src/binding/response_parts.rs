@@ -153,8 +153,8 @@ impl Responder for ResponseParts {
         {
             // RFC 9110 §8.6: an answer with a status without content has no `Content-Length`.
             let length = out.len().saturating_sub(self.start) as u64;
-            let is_said = response::has_body(head.status) && self.trailers.is_empty();
-            head.content_length = is_said.then_some(length);
+            let has_length = response::has_body(head.status) && self.trailers.is_empty();
+            head.content_length = has_length.then_some(length);
             if self.head_only {
                 out.truncate(self.start);
             }
@@ -186,7 +186,7 @@ mod tests {
         parts.rollback(&mut out);
         assert!(!parts.has_news());
         parts.begin(&mut out, &head(status, content));
-        if response::has_body(status) && content != Content::LeftOut {
+        if response::has_body(status) && content != Content::Omitted {
             parts.piece(&mut out, &mut |out| out.extend_from_slice(b"{}"));
         }
         parts.finish(&mut out);
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn rfc9110_8_6_head_has_content_length_204_and_304_do_not() {
         assert_eq!(answer(true, 200, Content::Whole), (200, Some(2), Vec::new()));
-        assert_eq!(answer(true, 200, Content::LeftOut), (200, None, Vec::new()));
+        assert_eq!(answer(true, 200, Content::Omitted), (200, None, Vec::new()));
         for status in [204, 304] {
             assert_eq!(answer(false, status, Content::Whole), (status, None, Vec::new()));
         }

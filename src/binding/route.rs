@@ -74,8 +74,8 @@ pub fn path_of<'h>(head: &Head<'h>) -> &'h str {
     if bytes == b"/" {
         return "/";
     }
-    let known = WELL_KNOWN.into_iter().find(|known| known.as_bytes() == bytes);
-    known.unwrap_or_else(|| head.path())
+    let well_known = WELL_KNOWN.into_iter().find(|path| path.as_bytes() == bytes);
+    well_known.unwrap_or_else(|| head.path())
 }
 
 /// Finds the resource at `path`, which is in origin form and has passed `http::path::check`.
@@ -89,7 +89,7 @@ fn below_root<'r>(config: &'r ServerConfig, service: &dyn Service, path: &'r str
     if config.test_echo.as_deref().is_some_and(|prefix| below(path, prefix).is_some()) {
         return Route::Echo;
     }
-    if let Some(page) = pages::beside_agents(config, path) {
+    if let Some(page) = pages::agent_listener_page(config, path) {
         return Route::Page(page);
     }
     for mount in &config.mounts {
@@ -98,7 +98,7 @@ fn below_root<'r>(config: &'r ServerConfig, service: &dyn Service, path: &'r str
             continue;
         }
         if let Some(rest) = below(path, &mount.path) {
-            let found = below_place(at(mount.endpoint, &mount.path), path, rest);
+            let found = below_target(at(mount.endpoint, &mount.path), path, rest);
             if !matches!(found, Route::NotFound) {
                 return found;
             }
@@ -155,7 +155,7 @@ fn named<'r>(
     let base = &path[..path.len() - rest.len() + name.len()];
     match service.agent(name) {
         Some(agent) => {
-            below_place(at(Endpoint::own(dialect, agent), base), path, &rest[name.len()..])
+            below_target(at(Endpoint::own(dialect, agent), base), path, &rest[name.len()..])
         }
         None => match path::find(dialect.routes.rest, &rest[name.len()..]) {
             RouteMatch::Found(_, form, _) | RouteMatch::NotFound(form) => {
@@ -167,8 +167,8 @@ fn named<'r>(
 }
 
 /// The resource at `rest`, the end of `path`, below an endpoint or one of its tenants.
-fn below_place<'r>(place: RouteTarget<'r>, path: &'r str, rest: &'r str) -> Route<'r> {
-    tenant(place.endpoint, path, rest).unwrap_or_else(|| below_endpoint(place, rest))
+fn below_target<'r>(target: RouteTarget<'r>, path: &'r str, rest: &'r str) -> Route<'r> {
+    tenant(target.endpoint, path, rest).unwrap_or_else(|| below_endpoint(target, rest))
 }
 
 /// The resource below a tenant, if the dialect has tenants and `rest`, the end of `path`, names

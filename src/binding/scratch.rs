@@ -14,7 +14,7 @@ use crate::{
 
 /// Milliseconds between the freeing of large buffers and the allocation that makes the allocator
 /// return them to the system.
-const KEPT_MS: u64 = 1_500;
+const RETURN_DELAY_MS: u64 = 1_500;
 
 /// The size of the block that is allocated and freed for this.
 const OCCASION_BYTES: usize = 1024 * 1024;
@@ -30,7 +30,7 @@ pub struct Scratch {
     /// The buffer for unmasking WebSocket messages.
     pub message: Vec<u8>,
     /// When large buffers were last freed; the allocator may still retain them.
-    given_ms: Option<u64>,
+    freed_ms: Option<u64>,
     /// The value of `Date`.
     pub date: DateText,
 }
@@ -91,14 +91,14 @@ impl Scratch {
             },
             callers: RecentCallers::default(),
             message: Vec::new(),
-            given_ms: None,
+            freed_ms: None,
             date: DateText { text: date::imf_fixdate(0), second: 0 },
         }
     }
 
     /// Records that large buffers were freed; the allocator may still retain them.
-    pub fn gave_back(&mut self, now: Now) {
-        self.given_ms = Some(now.mono_ms);
+    pub fn note_freed(&mut self, now: Now) {
+        self.freed_ms = Some(now.mono_ms);
     }
 
     /// Makes the allocator return freed memory to the system, some time after large buffers were
@@ -107,8 +107,8 @@ impl Scratch {
     /// mimalloc returns memory that was freed more than a second ago only when another large block
     /// is freed. An idle worker frees no blocks, so this function allocates and frees one.
     pub fn shrink(&mut self, now: Now) {
-        if self.given_ms.is_some_and(|at_ms| now.mono_ms >= at_ms + KEPT_MS) {
-            self.given_ms = None;
+        if self.freed_ms.is_some_and(|at_ms| now.mono_ms >= at_ms + RETURN_DELAY_MS) {
+            self.freed_ms = None;
             drop(hint::black_box(Vec::<u8>::with_capacity(OCCASION_BYTES)));
         }
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::{
     auth::{
         AccountOf, Accounts, CallerAccount, CallerPermit, NOWHERE, PermitKind, Quota, Quotas, Rate,
-        RateLeft, UsedUp,
+        RemainingRate, UsedUp,
     },
     binding::{CallContext, admission::Admitted},
     fault::{Fault, FaultKind},
@@ -23,7 +23,7 @@ use crate::{
 /// The subjects of the fault texts.
 const CALLER: &str = "the caller has";
 const TENANT: &str = "the callers of the tenant together have";
-const STRANGERS: &str = "anonymous callers together have";
+const ANONYMOUS: &str = "anonymous callers together have";
 
 /// The share of a caller with a quota.
 pub struct CallerShare {
@@ -41,7 +41,7 @@ pub struct CallerShare {
     /// KiB of the request that are not charged to the tenant yet.
     tenant_kib: u32,
     /// The rate of calls and its remaining calls, once a call was charged or refused.
-    left: Option<(Rate, Result<RateLeft, UsedUp>)>,
+    call_rate: Option<(Rate, Result<RemainingRate, UsedUp>)>,
     /// The rate of bytes that refused the last call, and when to retry.
     kib_used_up: Option<(Rate, UsedUp)>,
     /// KiB of the request that are not charged to the caller's account with the agent yet.
@@ -105,7 +105,7 @@ impl CallerShare {
             Some(permit) => permit.of_tenant(account, most),
             None => CallerPermit::take(kind, account, most),
         };
-        permit.map(Some).ok_or_else(|| permits_taken(kind, TENANT, most))
+        permit.map(Some).ok_or_else(|| no_permit(kind, TENANT, most))
     }
 
     /// Takes a permit of the caller, and of all anonymous callers together if the caller is
@@ -118,14 +118,14 @@ impl CallerShare {
     ) -> Result<Option<CallerPermit>, Fault> {
         let account = self.account(caller);
         let Some((account, most)) = account.zip(self.permits.most(kind)) else { return Ok(None) };
-        let permit = CallerPermit::take(kind, account, most)
-            .ok_or_else(|| permits_taken(kind, CALLER, most))?;
+        let permit =
+            CallerPermit::take(kind, account, most).ok_or_else(|| no_permit(kind, CALLER, most))?;
         let (all, of_all) = accounts.of_strangers();
         match kind.most(&of_all).filter(|_| self.of_address.is_some()) {
             None => Ok(Some(permit)),
             Some(most) => {
                 let permit = permit.of_strangers(all, most);
-                permit.map(Some).ok_or_else(|| permits_taken(kind, STRANGERS, most))
+                permit.map(Some).ok_or_else(|| no_permit(kind, ANONYMOUS, most))
             }
         }
     }
@@ -133,17 +133,17 @@ impl CallerShare {
     /// Charges the KiB of the request.
     fn take_kib(&mut self, caller: &Admitted, now: Now) -> Result<(), UsedUp> {
         let Some(account) = self.account(caller) else { return Ok(()) };
-        let taken = account.take_kib(&self.quota, self.kib, now);
-        self.kib_used_up = self.quota.request_kib.zip(taken.err());
-        taken
+        let charged = account.take_kib(&self.quota, self.kib, now);
+        self.kib_used_up = self.quota.request_kib.zip(charged.err());
+        charged
     }
 
     /// Charges a call, and records the remaining calls.
     fn take_call(&mut self, caller: &Admitted, now: Now) -> Result<(), UsedUp> {
         let Some(account) = self.account(caller) else { return Ok(()) };
-        let taken = account.take_call(&self.quota, now);
-        self.left = self.quota.calls.zip(taken.transpose());
-        taken.map(drop)
+        let charged = account.take_call(&self.quota, now);
+        self.call_rate = self.quota.calls.zip(charged.transpose());
+        charged.map(drop)
     }
 
     /// Charges a call and the bytes of the request to the caller's account with an agent that has
@@ -155,29 +155,29 @@ impl CallerShare {
         now: Now,
     ) -> Result<(), UsedUp> {
         self.set_here(self.quota.permits_of(*of_agent));
-        let taken = account.take_kib(of_agent, self.kib, now);
-        self.kib_used_up = of_agent.request_kib.zip(taken.err());
-        taken?;
+        let charged = account.take_kib(of_agent, self.kib, now);
+        self.kib_used_up = of_agent.request_kib.zip(charged.err());
+        charged?;
         self.kib = 0;
-        let taken = account.take_call(of_agent, now);
-        if let (Some(rate), Err(used_up)) = (of_agent.calls, taken) {
-            self.left = Some((rate, Err(used_up)));
+        let charged = account.take_call(of_agent, now);
+        if let (Some(rate), Err(used_up)) = (of_agent.calls, charged) {
+            self.call_rate = Some((rate, Err(used_up)));
         }
-        taken.map(drop)
+        charged.map(drop)
     }
 
     /// Charges a call to the tenant, and once the bytes of the request.
     fn take_of_tenant(&mut self, now: Now) -> Result<(), UsedUp> {
         let Some(TenantShare { quota, account }) = self.tenant.as_deref() else { return Ok(()) };
-        let taken = account.take_kib(quota, self.tenant_kib, now);
-        self.kib_used_up = quota.request_kib.zip(taken.err());
-        taken?;
+        let charged = account.take_kib(quota, self.tenant_kib, now);
+        self.kib_used_up = quota.request_kib.zip(charged.err());
+        charged?;
         self.tenant_kib = 0;
-        let taken = account.take_call(quota, now);
-        if let (Some(rate), Err(used_up)) = (quota.calls, taken) {
-            self.left = Some((rate, Err(used_up)));
+        let charged = account.take_call(quota, now);
+        if let (Some(rate), Err(used_up)) = (quota.calls, charged) {
+            self.call_rate = Some((rate, Err(used_up)));
         }
-        taken.map(drop)
+        charged.map(drop)
     }
 
     /// Sets the concurrency limits with the called agent.
@@ -207,11 +207,12 @@ impl CallerShare {
     }
 
     /// The rate of calls, and its remaining calls.
-    fn rate_left(&self) -> Option<(Rate, RateLeft)> {
-        let (rate, left) = self.left?;
+    fn remaining_rate(&self) -> Option<(Rate, RemainingRate)> {
+        let (rate, outcome) = self.call_rate?;
         Some((
             rate,
-            left.unwrap_or_else(|used_up| RateLeft { remaining: 0, reset_s: used_up.retry_s }),
+            outcome
+                .unwrap_or_else(|used_up| RemainingRate { remaining: 0, reset_s: used_up.retry_s }),
         ))
     }
 
@@ -223,7 +224,7 @@ impl CallerShare {
             let policy = format!("\"bytes\";q={bytes};qu=\"content-bytes\";w=60");
             fields.push("RateLimit-Policy", &policy);
             fields.push("RateLimit", &format!("\"bytes\";r=0;t={retry_s}"));
-        } else if let Some((rate, Err(UsedUp { retry_s }))) = self.left {
+        } else if let Some((rate, Err(UsedUp { retry_s }))) = self.call_rate {
             fields.push("RateLimit-Policy", &format!("\"calls\";q={};w=60", rate.per_minute));
             fields.push("RateLimit", &format!("\"calls\";r=0;t={retry_s}"));
         }
@@ -232,7 +233,7 @@ impl CallerShare {
     /// The fault of a call that was refused by a rate, with the key and the value of the quota.
     #[cold]
     fn too_much(&self, UsedUp { retry_s }: UsedUp) -> Fault {
-        let detail = match (self.kib_used_up, self.left) {
+        let detail = match (self.kib_used_up, self.call_rate) {
             (Some((rate, _)), _) => {
                 let bytes = u64::from(rate.per_minute) * 1024;
                 format!("too many bytes (request_bytes_per_minute = {bytes}); ")
@@ -250,7 +251,9 @@ impl CallerShare {
     /// Adds the header fields about the rate of calls for the clients of a platform (wire §8, Evo
     /// AI), in every answer.
     fn platform_fields(&self, fields: &mut FieldLinesBuf, now: Now) {
-        let Some((rate, RateLeft { remaining, reset_s })) = self.rate_left() else { return };
+        let Some((rate, RemainingRate { remaining, reset_s })) = self.remaining_rate() else {
+            return;
+        };
         let reset = now.unix_ms / 1000 + u64::from(reset_s);
         fields.push("X-RateLimit-Limit", &rate.per_minute.to_string());
         fields.push("X-RateLimit-Remaining", &remaining.to_string());
@@ -279,8 +282,8 @@ impl CallContext<'_> {
         let bytes = body_bytes.saturating_add(self.source.head_bytes());
         let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
         let quotas = self.config.access.accounts.quotas();
-        let is_asked = !quotas.tenants.is_empty() || self.agent_quota(&quotas).is_some();
-        self.share = self.find_share(&quotas, is_asked);
+        let is_limited = !quotas.tenants.is_empty() || self.agent_quota(&quotas).is_some();
+        self.share = self.find_share(&quotas, is_limited);
         let Some(share) = &mut self.share else { return Ok(()) };
         (share.kib, share.tenant_kib) = (kib, kib);
         if let Err(used_up) = share.take_kib(&self.admission, self.now) {
@@ -309,17 +312,17 @@ impl CallContext<'_> {
         share.tenant = tenant;
         share.set_here(share.quota);
         if !std::mem::take(&mut share.is_ahead) {
-            let taken = share.take_call(&self.admission, self.now);
-            taken.map_err(|used_up| share.too_much(used_up))?;
+            let charged = share.take_call(&self.admission, self.now);
+            charged.map_err(|used_up| share.too_much(used_up))?;
         }
         share.kib_used_up = None;
-        let taken = share.take_of_tenant(self.now);
-        taken.map_err(|used_up| share.too_much(used_up))?;
+        let charged = share.take_of_tenant(self.now);
+        charged.map_err(|used_up| share.too_much(used_up))?;
         match with_agent {
             None => Ok(()),
             Some((quota, account)) => {
-                let taken = share.take_with_agent(&quota, &account, self.now);
-                taken.map_err(|used_up| share.too_much(used_up))
+                let charged = share.take_with_agent(&quota, &account, self.now);
+                charged.map_err(|used_up| share.too_much(used_up))
             }
         }
     }
@@ -369,7 +372,7 @@ impl CallContext<'_> {
     /// # Errors
     /// `RateLimited`.
     pub(super) fn waiting_permit(&mut self) -> Result<Option<CallerPermit>, Fault> {
-        if self.share.is_none() && self.config.access.accounts.are_asked() {
+        if self.share.is_none() && self.config.access.accounts.have_quotas() {
             let quotas = self.config.access.accounts.quotas();
             let (of_agent, tenant) = (self.agent_quota(&quotas), self.tenant_share(&quotas));
             self.share = self.find_share(&quotas, of_agent.is_some() || tenant.is_some());
@@ -383,11 +386,11 @@ impl CallContext<'_> {
     }
 
     /// The share of the caller: the quota that its principal names, or else the default, reduced to
-    /// the documented limit of the platform. `None`: unlimited. `is_asked`: the agent or the tenant
-    /// has a quota, so anonymous callers are always counted.
+    /// the documented limit of the platform. `None`: unlimited. `is_limited`: the agent or the
+    /// tenant has a quota, so anonymous callers are always counted.
     ///
     /// Call [`CallerShare::set_here`] before taking a permit.
-    fn find_share(&self, quotas: &Quotas, is_asked: bool) -> Option<CallerShare> {
+    fn find_share(&self, quotas: &Quotas, is_limited: bool) -> Option<CallerShare> {
         let accounts = &self.config.access.accounts;
         let of = |quota: Quota, of_address| CallerShare {
             quota,
@@ -396,13 +399,13 @@ impl CallContext<'_> {
             running: None,
             tenant: None,
             tenant_kib: 0,
-            left: None,
+            call_rate: None,
             kib_used_up: None,
             kib: 0,
             is_ahead: false,
         };
         let Some(caller) = &self.admission else {
-            if quotas.anonymous == Quota::default() && !is_asked {
+            if quotas.anonymous == Quota::default() && !is_limited {
                 return None;
             }
             // Callers without an address, for example after a disconnect, share an account.
@@ -424,12 +427,12 @@ impl CallContext<'_> {
     #[inline(always)]
     pub(super) fn name_share(&mut self) {
         if self.share.is_some() {
-            self.name_share_left();
+            self.push_share_fields();
         }
     }
 
     #[cold]
-    fn name_share_left(&mut self) {
+    fn push_share_fields(&mut self) {
         let (Some(share), fields) = (&self.share, &mut self.writer.fields) else { return };
         if self.endpoint.dialect.quirks.quota.is_some() {
             share.platform_fields(fields, self.now);
@@ -447,7 +450,7 @@ fn permits_fields(fields: &mut FieldLinesBuf, name: &str, most: u32) {
 }
 
 /// Adds the header fields for a fault that states the size of the share.
-pub(super) fn name_taken(fields: &mut FieldLinesBuf, fault: &Fault) {
+pub(super) fn push_limit_fields(fields: &mut FieldLinesBuf, fault: &Fault) {
     let Some((limit, share)) = fault.limit.zip(fault.share) else { return };
     let name = limit.trim_start_matches("quotas.").replace('_', "-");
     if name.ends_with("bytes") {
@@ -460,10 +463,10 @@ pub(super) fn name_taken(fields: &mut FieldLinesBuf, fault: &Fault) {
 }
 
 #[cold]
-fn permits_taken(kind: PermitKind, holder: &str, most: u32) -> Fault {
+fn no_permit(kind: PermitKind, holder: &str, most: u32) -> Fault {
     let (permits, limit) = match kind {
         PermitKind::Stream => ("open streams", "quotas.streams"),
         PermitKind::WaitingCall => ("waiting calls", "quotas.waiting_calls"),
     };
-    Fault::share_taken(limit, most, format!("{holder} too many {permits} ({most})"))
+    Fault::share_used_up(limit, most, format!("{holder} too many {permits} ({most})"))
 }

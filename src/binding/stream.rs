@@ -14,7 +14,7 @@ use crate::{
         admission::Admitted,
         answer::{AnswerFormat, OpenedStream, ResponseWriter},
         grpc::{Code, Status, count::EventCount, unwritable},
-        kept_format::KeptFormat,
+        kept_format::RetainedFormat,
         observed::{Observed, held_bytes},
         responder::Responder,
     },
@@ -55,7 +55,7 @@ pub struct EventStream {
     /// The position in the events of the task.
     cursor: Cursor,
     /// The format of the answer.
-    format: KeptFormat,
+    format: RetainedFormat,
     /// The writers of events.
     encode: &'static Encode,
     /// When output was last written, in ms of the monotonic clock.
@@ -266,7 +266,7 @@ impl EventStream {
 
     /// Continues after the event with this number, for framing tests.
     #[cfg(feature = "test-echo")]
-    pub fn go_on_behind(&mut self, seq: u64) {
+    pub fn resume_after(&mut self, seq: u64) {
         (self.cursor.seq, self.cursor.snapshot) = (seq, false);
     }
 
@@ -292,12 +292,12 @@ fn poll_counted(
     writer: &mut ResponseWriter<'_>,
     high_water: usize,
 ) -> Follow {
-    let (start, mut is_behind, mut unwritable) = (writer.out.len(), false, None);
+    let (start, mut is_lagging, mut unwritable) = (writer.out.len(), false, None);
     let (envelope, event, write) = (format.envelope, format.encode.event, format.write);
     let out = &mut *writer.out;
     let follow = follow(&mut |item| {
-        is_behind = !count.counts(number(&item));
-        if is_behind {
+        is_lagging = !count.counts(number(&item));
+        if is_lagging {
             return false;
         }
         let before = out.len();
@@ -310,7 +310,7 @@ fn poll_counted(
     });
     count.write_head(writer, format, start);
     let (end, follow) = match (follow, unwritable) {
-        _ if is_behind => {
+        _ if is_lagging => {
             let why = "the subscriber fell behind; subscribe again to resume";
             (Status::new(Code::Unavailable, why), Follow::Gone)
         }

@@ -42,7 +42,7 @@ pub struct Addressee<'t> {
 #[derive(Clone, Copy, Default)]
 pub struct TenantNames<'t> {
     /// In the path or the metadata.
-    pub beside: Option<&'t str>,
+    pub outside: Option<&'t str>,
     /// In the params, the body or the message.
     pub inside: Option<&'t str>,
 }
@@ -91,7 +91,7 @@ pub fn addressee<'t>(
     grant: Option<&TenantGrant>,
 ) -> Result<Addressee<'t>, Fault> {
     match names {
-        TenantNames { beside: None, inside: None } => {
+        TenantNames { outside: None, inside: None } => {
             Ok(Addressee { agent: endpoint.agent, tenant: None })
         }
         names => named(service, tenants, endpoint, names, grant),
@@ -103,13 +103,13 @@ fn named<'t>(
     service: &dyn Service,
     tenants: &Tenants,
     endpoint: Endpoint,
-    TenantNames { beside, inside }: TenantNames<'t>,
+    TenantNames { outside, inside }: TenantNames<'t>,
     grant: Option<&TenantGrant>,
 ) -> Result<Addressee<'t>, Fault> {
     let refused = |detail: &'static str| Err(Fault::param("tenant", detail));
-    let [beside, inside] = [beside, inside].map(|name| name.filter(|name| !name.is_empty()));
-    let name = match (beside, inside) {
-        (Some(beside), Some(inside)) if beside != inside => {
+    let [outside, inside] = [outside, inside].map(|name| name.filter(|name| !name.is_empty()));
+    let name = match (outside, inside) {
+        (Some(outside), Some(inside)) if outside != inside => {
             return refused("must be the same in the request and in its path or metadata");
         }
         (Some(name), _) | (None, Some(name)) => name,

@@ -96,7 +96,7 @@ impl CallContext<'_> {
 
     /// RFC 7240 §3: the answer lists the applied preference.
     #[inline(always)]
-    pub(super) fn say_wait(&mut self, call: &Call<'_>) {
+    pub(super) fn push_wait(&mut self, call: &Call<'_>) {
         if let Call::Get(Get { wait: Some(wait), .. }) = call
             && self.source.terms().wait_s.is_some()
         {

@@ -76,8 +76,8 @@ pub fn perform(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let no_room = |error| internal(format!("cannot start the runtime: {error}"));
     runtime.map_err(no_room)?.block_on(async {
-        let asking = listener.ask(operation, &fields, settings);
-        tokio::time::timeout(patience, asking).await.unwrap_or_else(|_| {
+        let response = listener.send(operation, &fields, settings);
+        tokio::time::timeout(patience, response).await.unwrap_or_else(|_| {
             let seconds = patience.as_secs_f64();
             let line = format!("{listener} did not respond within {seconds} s");
             Err(CommandFailure::new(FailureCode::Timeout, line))
@@ -88,7 +88,7 @@ pub fn perform(
 /// The address of an `--admin` listener.
 struct AdminAddress {
     /// The address as given.
-    said: String,
+    text: String,
     url: String,
     origin: HttpOrigin,
     /// The path of the Unix socket; `None`: the address is a URL.
@@ -97,35 +97,35 @@ struct AdminAddress {
 
 impl std::fmt::Display for AdminAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.said)
+        f.write_str(&self.text)
     }
 }
 
 impl AdminAddress {
     fn of(flags: &ArgMatches) -> Result<AdminAddress, CommandFailure> {
         let flag = flags.get_many::<String>("admin").into_iter().flatten().next_back().cloned();
-        let said = flag.or_else(|| env::var(VARIABLE).ok()).filter(|said| !said.is_empty());
-        let said = said.ok_or_else(|| {
+        let text = flag.or_else(|| env::var(VARIABLE).ok()).filter(|text| !text.is_empty());
+        let text = text.ok_or_else(|| {
             let line = format!(
                 "missing the server's address: --admin ADDR, --admin unix:PATH, or {VARIABLE}"
             );
             CommandFailure::usage(line).hint("use the address given to peregrine serve --admin")
         })?;
-        let unix = said.strip_prefix("unix:").map(str::to_owned);
-        let has_scheme = said.starts_with("http://") || said.starts_with("https://");
+        let unix = text.strip_prefix("unix:").map(str::to_owned);
+        let has_scheme = text.starts_with("http://") || text.starts_with("https://");
         let url = match (&unix, has_scheme) {
             (Some(_), _) => "http://localhost/".to_owned(),
-            (None, true) => format!("{}/", said.trim_end_matches('/')),
-            (None, false) => format!("http://{}/", said.trim_end_matches('/')),
+            (None, true) => format!("{}/", text.trim_end_matches('/')),
+            (None, false) => format!("http://{}/", text.trim_end_matches('/')),
         };
         match HttpOrigin::parse(&url) {
             Ok(parsed) if parsed.path == "/" => {
-                Ok(AdminAddress { said, url, origin: parsed.origin, unix })
+                Ok(AdminAddress { text, url, origin: parsed.origin, unix })
             }
             Ok(_) => Err(CommandFailure::usage(format!(
-                "--admin {said}: the address must not have a path"
+                "--admin {text}: the address must not have a path"
             ))),
-            Err(error) => Err(CommandFailure::usage(format!("--admin {said}: {error}"))),
+            Err(error) => Err(CommandFailure::usage(format!("--admin {text}: {error}"))),
         }
     }
 
@@ -157,7 +157,7 @@ impl AdminAddress {
         Ok(fields)
     }
 
-    async fn ask(
+    async fn send(
         &self,
         operation: AdminOperation<'_>,
         credentials: &FieldLinesBuf,
@@ -211,8 +211,8 @@ impl AdminAddress {
 
     /// The failure of a status other than 200.
     fn refusal(&self, status: u16, text: &str, hint: &'static str) -> CommandFailure {
-        let said = serde_json::from_str(text).unwrap_or(Value::Null);
-        let error = said["error"].as_str().or_else(|| said["error"]["message"].as_str());
+        let document = serde_json::from_str(text).unwrap_or(Value::Null);
+        let error = document["error"].as_str().or_else(|| document["error"]["message"].as_str());
         let error = error.map(str::to_owned);
         let failure = match (error, status) {
             (error, 401) => {
@@ -223,7 +223,7 @@ impl AdminAddress {
                 let line = error.unwrap_or_else(|| format!("{self} refused the request"));
                 CommandFailure::new(FailureCode::AuthFailed, line).hint(CREDENTIAL)
             }
-            (Some(error), 404) if said["error"].is_string() => {
+            (Some(error), 404) if document["error"].is_string() => {
                 CommandFailure::new(FailureCode::NotFound, error).hint(hint)
             }
             (_, 404) => internal(format!("{self} does not serve this operation")),

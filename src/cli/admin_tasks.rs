@@ -10,7 +10,7 @@ use super::{
     admin::{self, AdminOperation, cell, table},
     failure::CommandFailure,
     json_line::json_line,
-    say,
+    print,
     settings::{OutputFormat, Settings},
     text::{TextOutput, one_line},
 };
@@ -58,8 +58,8 @@ pub fn run(
     let operation = AdminOperation { method, path: &path, content: content.as_bytes(), hint };
     let answer = admin::perform(operation, flags, settings)?;
     match format {
-        OutputFormat::Json => say(&json_line(answer.trim())),
-        OutputFormat::Text => say(&shown(what, &admin::read(&answer)?)),
+        OutputFormat::Json => print(&json_line(answer.trim())),
+        OutputFormat::Text => print(&shown(what, &admin::read(&answer)?)),
     }
     Ok(())
 }

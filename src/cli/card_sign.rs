@@ -14,7 +14,7 @@ use super::{
     calls::file,
     failure::{CommandFailure, FailureCode},
     json_line::json_lines,
-    say,
+    print,
 };
 
 /// Writes the card with one more signature for each key and form; it retains existing signatures.
@@ -42,7 +42,7 @@ pub fn sign(flags: &ArgMatches) -> Result<(), CommandFailure> {
     );
     card["signatures"] = signatures.into();
     let text = serde_json::to_string_pretty(&card).map_err(|error| invalid(error.to_string()))?;
-    say(&json_lines(&text));
+    print(&json_lines(&text));
     Ok(())
 }
 

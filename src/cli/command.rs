@@ -108,13 +108,15 @@ pub fn parse(words: Vec<OsString>) -> Result<CommandLine, UsageError> {
         Ok(_) => Err(UsageError::new(
             "nothing to do; try peregrine serve, peregrine send, or peregrine --help",
         )),
-        Err(error) => verdict(&error, |word| meant(&tree, &words, word)).map(CommandLine::Print),
+        Err(error) => {
+            verdict(&error, |word| suggestions(&tree, &words, word)).map(CommandLine::Print)
+        }
     }
 }
 
 /// Suggestions for the unknown command `wrong`, with their groups: the same name in other groups,
 /// or else a similar name in this group, or else similar names in other groups.
-fn meant(tree: &Command, words: &[OsString], wrong: &str) -> Vec<String> {
+fn suggestions(tree: &Command, words: &[OsString], wrong: &str) -> Vec<String> {
     let mut group = (tree, String::new());
     for word in words.iter().filter_map(|word| word.to_str()) {
         if let Some(inner) = group.0.get_subcommands().find(|inner| inner.get_name() == word) {
@@ -146,10 +148,10 @@ fn meant(tree: &Command, words: &[OsString], wrong: &str) -> Vec<String> {
             return vec![format!("{group_get} {wrong}")];
         }
     }
-    let beside = || nearest(wrong, group.0.get_subcommands().map(Command::get_name));
+    let in_group = || nearest(wrong, group.0.get_subcommands().map(Command::get_name));
     match of_name(wrong) {
         same if !same.is_empty() => same,
-        _ => match beside() {
+        _ => match in_group() {
             Some(name) => vec![format!("{}{name}", group.1)],
             None => {
                 nearest(wrong, all.iter().map(|(name, _)| *name)).map(of_name).unwrap_or_default()
@@ -161,9 +163,9 @@ fn meant(tree: &Command, words: &[OsString], wrong: &str) -> Vec<String> {
 /// A command with every setting of the client. `words`: the words after the agent.
 fn client(path: &'static str, words: &[&str], about: &'static str) -> Command {
     let name = path.rsplit(' ').next().unwrap_or(path);
-    let behind: String = words.iter().map(|word| format!(" {word}")).collect();
+    let suffix: String = words.iter().map(|word| format!(" {word}")).collect();
     let usage = format!(
-        "peregrine {path} -a REF{behind} [OPTIONS]\n       peregrine {path} REF{behind} [OPTIONS]"
+        "peregrine {path} -a REF{suffix} [OPTIONS]\n       peregrine {path} REF{suffix} [OPTIONS]"
     );
     // The usage describes the words better: their number depends on whether an agent is configured.
     let arg = Arg::new(WORDS).num_args(0..=words.len() + 1).action(ArgAction::Append).hide(true);

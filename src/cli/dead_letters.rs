@@ -11,7 +11,7 @@ use super::{
     admin::{self, AdminOperation, cell, table},
     failure::CommandFailure,
     json_line::json_line,
-    say,
+    print,
     settings::{OutputFormat, Settings},
     text::TextOutput,
 };
@@ -26,19 +26,19 @@ pub fn run(
     settings: &Settings,
     format: OutputFormat,
 ) -> Result<(), CommandFailure> {
-    let (method, path) = asked(what, flags)?;
+    let (method, path) = request(what, flags)?;
     let operation =
         AdminOperation { method, path: &path, content: b"", hint: "peregrine push dead list" };
     let answer = admin::perform(operation, flags, settings)?;
     match format {
-        OutputFormat::Json => say(&json_line(answer.trim())),
-        OutputFormat::Text => say(&shown(what, &admin::read(&answer)?)),
+        OutputFormat::Json => print(&json_line(answer.trim())),
+        OutputFormat::Text => print(&shown(what, &admin::read(&answer)?)),
     }
     Ok(())
 }
 
 /// The request for the words.
-fn asked(what: &str, flags: &ArgMatches) -> Result<(HttpMethod, String), CommandFailure> {
+fn request(what: &str, flags: &ArgMatches) -> Result<(HttpMethod, String), CommandFailure> {
     let is_all = flags.try_get_one("all").ok().flatten() == Some(&true);
     let number = flags.try_get_one::<String>("number").ok().flatten();
     let one = match number {
@@ -53,10 +53,10 @@ fn asked(what: &str, flags: &ArgMatches) -> Result<(HttpMethod, String), Command
         "drop" => HttpMethod::Delete,
         _ => HttpMethod::Get,
     };
-    let behind = if what == "replay" { "/replay" } else { "" };
+    let suffix = if what == "replay" { "/replay" } else { "" };
     match (one, is_all || what == "list") {
-        (Some(number), false) => Ok((method, format!("/push/dead/{number}{behind}"))),
-        (None, true) => Ok((method, format!("/push/dead{behind}"))),
+        (Some(number), false) => Ok((method, format!("/push/dead/{number}{suffix}"))),
+        (None, true) => Ok((method, format!("/push/dead{suffix}"))),
         (Some(_), true) => {
             Err(CommandFailure::usage("a number and --all cannot be combined".to_owned()))
         }

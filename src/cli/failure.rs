@@ -99,7 +99,7 @@ impl CommandFailure {
     }
 
     /// A failure that the output already reports: the process only returns an exit code.
-    pub fn said(code: FailureCode) -> CommandFailure {
+    pub fn reported(code: FailureCode) -> CommandFailure {
         CommandFailure::new(code, "")
     }
 

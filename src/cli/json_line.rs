@@ -39,11 +39,11 @@ mod tests {
 
     #[test]
     fn json_line_escapes_control_characters_losslessly() {
-        let said = "{\"a\":\t\"\u{9b}31m\u{7f}\u{85}\u{202e}\u{2028}\u{2029}\u{e9}\u{1f600}\",\r\n\
+        let input = "{\"a\":\t\"\u{9b}31m\u{7f}\u{85}\u{202e}\u{2028}\u{2029}\u{e9}\u{1f600}\",\r\n\
              \"b\":\"\\u001b\\\\\"}";
-        let line = json_line(said);
+        let line = json_line(input);
         let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
-        assert_eq!(read(&line), read(said));
+        assert_eq!(read(&line), read(input));
         assert!(line.contains("\\u009b31m\\u007f\\u0085\\u202e\\u2028\\u2029\u{e9}"), "{line:?}");
         let ended = line.strip_suffix('\n').unwrap();
         assert!(!ended.chars().any(must_escape), "{line:?}");

@@ -66,19 +66,19 @@ fn words() -> Vec<String> {
 }
 
 fn command_line(words: Vec<OsString>) -> u8 {
-    let asked = match command::parse(words.clone()) {
-        Ok(CommandLine::Run(asked)) => asked,
+    let matches = match command::parse(words.clone()) {
+        Ok(CommandLine::Run(matches)) => matches,
         Ok(CommandLine::Print(text)) => {
-            say(&text);
+            print(&text);
             return 0;
         }
         Err(UsageError(line)) if is_client(&words) => {
-            return fail(&CommandFailure::usage(line), format_said(&words));
+            return fail(&CommandFailure::usage(line), requested_format(&words));
         }
         Err(UsageError(line)) => return end(Err((2, line))),
     };
     let one_line = |UsageError(line): UsageError| (2, line);
-    match asked.subcommand() {
+    match matches.subcommand() {
         Some(("serve", flags)) => end(serve::run(flags)),
         Some(("server", flags)) => end(serve::run_server(flags)),
         Some(("gateway", flags)) => end(serve::run_gateway(flags)),
@@ -89,9 +89,9 @@ fn command_line(words: Vec<OsString>) -> u8 {
         Some(("man", flags)) => end(pages::man(flags).map_err(|line| (1, line))),
         Some(("card", card)) if card.subcommand_name() == Some("sign") => {
             let signed = card_sign::sign(card.subcommand().map_or(card, |(_, flags)| flags));
-            signed.map_or_else(|failure| fail(&failure, format_said(&words)), |()| 0)
+            signed.map_or_else(|failure| fail(&failure, requested_format(&words)), |()| 0)
         }
-        _ => call(&asked, &words),
+        _ => call(&matches, &words),
     }
 }
 
@@ -113,15 +113,15 @@ fn fail(failure: &CommandFailure, format: OutputFormat) -> u8 {
     let text = failure.shown(format);
     match format {
         _ if failure.message.is_empty() => {}
-        OutputFormat::Json => say(&text),
-        OutputFormat::Text => tell(&text),
+        OutputFormat::Json => print(&text),
+        OutputFormat::Text => eprint(&text),
     }
     failure.code.exit()
 }
 
 /// Runs a command of the client.
-fn call(asked: &ArgMatches, words: &[OsString]) -> u8 {
-    let (mut names, mut leaf, mut flags) = (Vec::new(), asked, vec![asked]);
+fn call(matches: &ArgMatches, words: &[OsString]) -> u8 {
+    let (mut names, mut leaf, mut flags) = (Vec::new(), matches, vec![matches]);
     while let Some((name, inner)) = leaf.subcommand() {
         names.push(name);
         flags.insert(0, inner);
@@ -133,7 +133,7 @@ fn call(asked: &ArgMatches, words: &[OsString]) -> u8 {
     let around = Surroundings { variable: &variable, folder, home };
     let settings = match Settings::resolve(&flags, &around) {
         Ok(settings) => settings,
-        Err(failure) => return fail(&failure, format_said(words)),
+        Err(failure) => return fail(&failure, requested_format(words)),
     };
     let is_json = leaf.try_get_one("json").ok().flatten() == Some(&true);
     let format = match settings.output() {
@@ -157,7 +157,7 @@ fn run(
     format: OutputFormat,
 ) -> Result<(), CommandFailure> {
     if names == ["config", "show"] {
-        say(&settings::show(&settings, format));
+        print(&settings::show(&settings, format));
         return Ok(());
     }
     if names == ["bench", "report"] {
@@ -178,23 +178,24 @@ fn is_client(words: &[OsString]) -> bool {
     let clients =
         ["admin", "send", "card", "task", "push", "chat", "conformance", "bench", "auth", "config"];
     first.is_some_and(|word| clients.iter().any(|client| word == client))
-        || format_said(words) == OutputFormat::Json
+        || requested_format(words) == OutputFormat::Json
 }
 
 /// The output format that invalid words select.
-fn format_said(words: &[OsString]) -> OutputFormat {
+fn requested_format(words: &[OsString]) -> OutputFormat {
     let json = |text: &[u8]| text == b"json";
     let mut words = words.iter().map(|word| word.as_encoded_bytes()).peekable();
-    let mut said = None;
+    let mut requested = None;
     while let Some(word) = words.next() {
         let value = match word {
             b"-o" | b"--output" => words.peek().copied(),
             _ => word.strip_prefix(b"--output=").or_else(|| word.strip_prefix(b"-o")),
         };
-        said = value.map(|value| json(value.strip_prefix(b"=").unwrap_or(value))).or(said);
+        requested =
+            value.map(|value| json(value.strip_prefix(b"=").unwrap_or(value))).or(requested);
     }
     let variable = || std::env::var_os("A2ACLI_OUTPUT").is_some_and(|value| value == "json");
-    if said.unwrap_or_else(variable) { OutputFormat::Json } else { OutputFormat::Text }
+    if requested.unwrap_or_else(variable) { OutputFormat::Json } else { OutputFormat::Text }
 }
 
 /// Writes a warning in one line to stderr; if stderr is closed, it is dropped.
@@ -203,21 +204,21 @@ fn warn(line: &str) {
 }
 
 /// Writes text for people to stderr, in addition to the output of the command.
-fn tell(text: &str) {
+fn eprint(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-fn say(text: &str) {
-    say_bytes(text.as_bytes());
+fn print(text: &str) {
+    print_bytes(text.as_bytes());
 }
 
-fn say_bytes(bytes: &[u8]) {
+fn print_bytes(bytes: &[u8]) {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         // A closed reader, as in `peregrine --help | head -1`, is not an error.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             if !IS_OUTPUT_LOST.swap(true, Ordering::Relaxed) {
-                tell(&format!("peregrine: stdout cannot be written: {error}\n"));
+                eprint(&format!("peregrine: stdout cannot be written: {error}\n"));
             }
         }
         Ok(()) | Err(_) => {}

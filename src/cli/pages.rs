@@ -6,7 +6,7 @@ use clap::{ArgMatches, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use super::{command::tree, say_bytes, usage::UsageError};
+use super::{command::tree, print_bytes, usage::UsageError};
 
 /// Prints the completion script for a shell.
 ///
@@ -21,7 +21,7 @@ pub fn completion(flags: &ArgMatches) -> Result<(), UsageError> {
     })?;
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut tree(), "peregrine", &mut script);
-    say_bytes(&script);
+    print_bytes(&script);
     Ok(())
 }
 
@@ -33,15 +33,15 @@ pub fn man(flags: &ArgMatches) -> Result<(), String> {
     let mut tree = tree();
     tree.build();
     let Some(folder) = flags.get_one::<String>("folder") else {
-        say_bytes(&page(&tree, "peregrine")?);
+        print_bytes(&page(&tree, "peregrine")?);
         return Ok(());
     };
     let folder = Path::new(folder);
-    let said = |error| format!("cannot write {}: {error}", folder.display());
-    fs::create_dir_all(folder).map_err(said)?;
+    let cannot_write = |error| format!("cannot write {}: {error}", folder.display());
+    fs::create_dir_all(folder).map_err(cannot_write)?;
     let mut open = vec![("peregrine".to_owned(), &tree)];
     while let Some((name, command)) = open.pop() {
-        fs::write(folder.join(format!("{name}.1")), page(command, &name)?).map_err(said)?;
+        fs::write(folder.join(format!("{name}.1")), page(command, &name)?).map_err(cannot_write)?;
         let inner = command.get_subcommands().filter(|inner| inner.get_name() != "help");
         open.extend(inner.map(|inner| (format!("{name}-{}", inner.get_name()), inner)));
     }

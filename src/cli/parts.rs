@@ -57,7 +57,7 @@ pub fn is_piped() -> bool {
 /// # Errors
 /// A [`CommandFailure`] of usage: `--media-type` does not follow a part.
 pub fn named(flags: &ArgMatches, words_before: usize) -> Result<Vec<NamedPart>, CommandFailure> {
-    let mut said: Vec<(usize, Option<NamedKind>, &String)> = Vec::new();
+    let mut found: Vec<(usize, Option<NamedKind>, &String)> = Vec::new();
     let kinds = [
         (WORDS, Some(NamedKind::Word)),
         ("text", Some(NamedKind::Text)),
@@ -69,11 +69,11 @@ pub fn named(flags: &ArgMatches, words_before: usize) -> Result<Vec<NamedPart>, 
         let values = flags.get_many::<String>(name).into_iter().flatten();
         let indices = flags.indices_of(name).into_iter().flatten();
         let skipped = if name == WORDS { words_before } else { 0 };
-        said.extend(indices.zip(values).skip(skipped).map(|(at, value)| (at, kind, value)));
+        found.extend(indices.zip(values).skip(skipped).map(|(at, value)| (at, kind, value)));
     }
-    said.sort_by_key(|(at, ..)| *at);
+    found.sort_by_key(|(at, ..)| *at);
     let mut parts: Vec<NamedPart> = Vec::new();
-    for (_, kind, value) in said {
+    for (_, kind, value) in found {
         match (kind, parts.last_mut()) {
             (Some(kind), _) => {
                 parts.push(NamedPart { kind, value: value.clone(), media_type: None });
@@ -267,15 +267,15 @@ mod tests {
 
     #[test]
     fn dash_reads_text_part_from_standard_input() {
-        let said = |stdin: &str| -> Result<String, String> {
+        let text_of = |stdin: &str| -> Result<String, String> {
             let message = read_all(&["-"], stdin).map_err(|failure| failure.message)?;
             let part = message.view().parts().next().unwrap();
             let Content::Text(text) = part.content() else { panic!("no text") };
             Ok(text.to_str().into_owned())
         };
-        assert_eq!(said("one\ntwo\n\n").unwrap(), "one\ntwo\n");
-        assert_eq!(said("hello\r\n").unwrap(), "hello");
-        assert!(said("\n").unwrap_err().contains("is empty"));
+        assert_eq!(text_of("one\ntwo\n\n").unwrap(), "one\ntwo\n");
+        assert_eq!(text_of("hello\r\n").unwrap(), "hello");
+        assert!(text_of("\n").unwrap_err().contains("is empty"));
         let part = [NamedPart::standard_input()];
         assert!(read(&part, &mut &b"\xff"[..]).err().unwrap().message.contains("UTF-8"));
     }
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn invalid_part_arguments_are_rejected() {
-        for (words, said) in [
+        for (words, expected) in [
             (&["--data", "-"][..], "not JSON"),
             (&["--data", "-", "--data", "-"], "can be given only once"),
             (&["-", "--data", "-"], "can be given only once"),
@@ -304,7 +304,7 @@ mod tests {
             (&["--data", "no/such/file"], "cannot read no/such/file"),
         ] {
             let failure = read_all(words, "{").err().unwrap();
-            assert!(failure.message.contains(said), "{}", failure.message);
+            assert!(failure.message.contains(expected), "{}", failure.message);
         }
     }
 }

@@ -45,12 +45,12 @@ const SENT_MAX: usize = 64;
 
 /// The credentials to mask. Clones share the credentials.
 #[derive(Clone, Default)]
-pub struct Redaction(Arc<Mutex<KnownSecrets>>);
+pub struct Redaction(Arc<Mutex<SecretSet>>);
 
 #[derive(Default)]
-struct KnownSecrets {
+struct SecretSet {
     /// Credentials from the settings.
-    given: Vec<String>,
+    configured: Vec<String>,
     /// Credentials of sent requests.
     sent: VecDeque<String>,
     /// Fields that the user adds; their values are masked.
@@ -62,13 +62,13 @@ struct KnownSecrets {
     values: Vec<String>,
 }
 
-impl KnownSecrets {
+impl SecretSet {
     /// Computes the encodings in which the secrets may appear.
     fn settle(&mut self) {
         (self.anywhere, self.values) = (Vec::new(), Vec::new());
         // A key is sent without leading and trailing white space.
         let secrets =
-            self.given.iter().chain(&self.sent).flat_map(|one| [one.as_str(), one.trim()]);
+            self.configured.iter().chain(&self.sent).flat_map(|one| [one.as_str(), one.trim()]);
         for secret in secrets.filter(|secret| !secret.is_empty()) {
             let in_url = url_form(secret);
             let in_form: String = byte_serialize(secret.as_bytes()).collect();
@@ -99,45 +99,45 @@ impl Redaction {
         secrets: impl Iterator<Item = &'s str>,
         fields: impl Iterator<Item = &'s str>,
     ) -> Redaction {
-        let given = secrets.map(str::to_owned).collect();
+        let configured = secrets.map(str::to_owned).collect();
         let fields = fields.map(|name| name.trim().to_owned()).collect();
-        let mut known = KnownSecrets { given, fields, ..KnownSecrets::default() };
-        known.settle();
-        Redaction(Arc::new(Mutex::new(known)))
+        let mut set = SecretSet { configured, fields, ..SecretSet::default() };
+        set.settle();
+        Redaction(Arc::new(Mutex::new(set)))
     }
 
-    fn known(&self) -> MutexGuard<'_, KnownSecrets> {
+    fn secrets(&self) -> MutexGuard<'_, SecretSet> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Remembers the credentials of a request, with and without their scheme.
     pub fn note<'f>(&self, fields: impl Iterator<Item = (&'f str, &'f str)>) {
-        let mut known = self.known();
-        let before = known.sent.back().cloned();
+        let mut set = self.secrets();
+        let before = set.sent.back().cloned();
         for (name, value) in fields {
-            if !known.is_secret_field(name) || name.eq_ignore_ascii_case("cookie") {
+            if !set.is_secret_field(name) || name.eq_ignore_ascii_case("cookie") {
                 continue;
             }
-            let behind_scheme = value.split_once(' ').map_or("", |(_, behind)| behind);
-            for secret in [value, behind_scheme] {
-                let is_known = |one: &String| one == secret;
-                let is_new = !known.given.iter().chain(&known.sent).any(is_known);
+            let without_scheme = value.split_once(' ').map_or("", |(_, rest)| rest);
+            for secret in [value, without_scheme] {
+                let is_same = |one: &String| one == secret;
+                let is_new = !set.configured.iter().chain(&set.sent).any(is_same);
                 if is_new && !secret.is_empty() {
-                    known.sent.push_back(secret.to_owned());
+                    set.sent.push_back(secret.to_owned());
                 }
             }
         }
-        if known.sent.back() != before.as_ref() {
-            let over = known.sent.len().saturating_sub(SENT_MAX);
-            known.sent.drain(..over);
-            known.settle();
+        if set.sent.back() != before.as_ref() {
+            let over = set.sent.len().saturating_sub(SENT_MAX);
+            set.sent.drain(..over);
+            set.settle();
         }
     }
 
     /// The text without the user's secrets.
     pub fn without_secrets(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        for secret in &self.known().anywhere {
+        for secret in &self.secrets().anywhere {
             text = text.replace(secret.as_str(), MASK);
         }
         text
@@ -160,7 +160,7 @@ impl Redaction {
 
     /// Bytes of the longest secret.
     pub fn longest(&self) -> usize {
-        self.known().anywhere.first().map_or(0, String::len)
+        self.secrets().anywhere.first().map_or(0, String::len)
     }
 
     /// A URL or a request target, with secret parameters masked.
@@ -176,12 +176,12 @@ impl Redaction {
 
     /// The value of a request field, masked if its name or its value identifies a credential.
     pub fn field(&self, name: &str, value: &str) -> String {
-        let is_secret = self.known().is_secret_field(name);
+        let is_secret = self.secrets().is_secret_field(name);
         if is_secret || self.is_value(value) { MASK.to_owned() } else { self.clean(value) }
     }
 
     fn is_value(&self, text: &str) -> bool {
-        self.known().values.iter().any(|value| value == text)
+        self.secrets().values.iter().any(|value| value == text)
     }
 }
 
@@ -208,11 +208,11 @@ fn masked_member(text: &str, name: &str, sign: char) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find(name) {
         let begins = sign == ':' || rest[..at].ends_with(['&', '?']) || (at == 0 && out.is_empty());
-        let behind = &rest[at + name.len()..];
-        let value = behind.trim_start().strip_prefix(sign).map(str::trim_start);
+        let after = &rest[at + name.len()..];
+        let value = after.trim_start().strip_prefix(sign).map(str::trim_start);
         let Some(value) = value.filter(|_| begins) else {
             out.push_str(&rest[..at + name.len()]);
-            rest = behind;
+            rest = after;
             continue;
         };
         let (skipped, end) = match (sign, value.strip_prefix('"')) {
@@ -262,19 +262,19 @@ mod tests {
     #[test]
     fn sent_credentials_are_masked_afterwards() {
         let redaction = Redaction::of(["given-secret"].into_iter(), ["X-Own"].into_iter());
-        let known = redaction.clone();
-        assert_eq!(known.clean("kept-token own-value"), "kept-token own-value");
+        let shared = redaction.clone();
+        assert_eq!(shared.clean("kept-token own-value"), "kept-token own-value");
         redaction
             .note([("Authorization", "Bearer kept-token"), ("x-own", "own-value")].into_iter());
         redaction.note([("Accept", "application/json")].into_iter());
-        let clean = known.clean("no: kept-token, own-value, given-secret, application/json");
+        let clean = shared.clean("no: kept-token, own-value, given-secret, application/json");
         assert_eq!(clean, "no: ***, ***, ***, application/json");
         for number in 0..10 * SENT_MAX {
             redaction.note([("authorization", &*format!("Bearer {number:08}"))].into_iter());
         }
-        assert_eq!(known.known().sent.len(), SENT_MAX);
+        assert_eq!(shared.secrets().sent.len(), SENT_MAX);
         let newest = format!("{:08} given-secret", 10 * SENT_MAX - 1);
-        assert_eq!(known.clean(&newest), "*** ***");
+        assert_eq!(shared.clean(&newest), "*** ***");
     }
 
     #[test]

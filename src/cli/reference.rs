@@ -28,7 +28,7 @@ impl CardReference {
             return Ok(CardReference::File(PathBuf::from(unescape(path))));
         }
         if let Some((scheme, rest)) = text.split_once("://") {
-            if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+            if !["http", "https"].iter().any(|other| scheme.eq_ignore_ascii_case(other)) {
                 let shown = shown(text);
                 let line = format!("--agent-card {shown:?} must be an http, https or file URL");
                 return Err(CommandFailure::usage(line));
@@ -62,8 +62,8 @@ impl CardReference {
 pub fn shown(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or(text);
     match (text.split_once("://"), text.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, behind))) => format!("{scheme}://...@{behind}"),
-        (None, Some((_, behind))) => format!("...@{behind}"),
+        (Some((scheme, _)), Some((_, suffix))) => format!("{scheme}://...@{suffix}"),
+        (None, Some((_, suffix))) => format!("...@{suffix}"),
         (_, None) => text.to_owned(),
     }
 }

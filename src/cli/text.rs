@@ -327,8 +327,8 @@ mod tests {
             .part(&picture)
             .part(&PartBuf::url("https://a.example/x"));
         task.artifact(&ArtifactBuf::new("a-1", &parts).name("report")).unwrap();
-        let asked = MessageBuf::agent(&PartsBuf::new().text("Size?")).id("m-1");
-        task.status(TaskState::InputRequired, 1, Some(&asked)).unwrap();
+        let question = MessageBuf::agent(&PartsBuf::new().text("Size?")).id("m-1");
+        task.status(TaskState::InputRequired, 1, Some(&question)).unwrap();
         task
     }
 

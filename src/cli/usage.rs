@@ -13,14 +13,14 @@ impl UsageError {
     }
 }
 
-/// Converts an error of clap: text to print, or an error in one line. `meant`: returns suggestions
-/// for a wrong word.
+/// Converts an error of clap: text to print, or an error in one line. `suggest`: returns
+/// suggestions for a wrong word.
 ///
 /// # Errors
 /// [`UsageError`].
 pub fn verdict(
     error: &clap::Error,
-    meant: impl Fn(&str) -> Vec<String>,
+    suggest: impl Fn(&str) -> Vec<String>,
 ) -> Result<String, UsageError> {
     let of = |kind| context(error, kind);
     let arg = of(ContextKind::InvalidArg).unwrap_or_default();
@@ -38,7 +38,7 @@ pub fn verdict(
         ErrorKind::UnknownArgument => format!("unexpected argument {arg:?}; see peregrine --help"),
         ErrorKind::InvalidSubcommand => {
             let word = of(ContextKind::InvalidSubcommand).unwrap_or_default();
-            match meant(&word).as_slice() {
+            match suggest(&word).as_slice() {
                 [] => format!("unknown command {word:?}; see peregrine --help"),
                 names => format!("unknown command {word:?}; did you mean {}?", names.join(", or ")),
             }

@@ -15,7 +15,7 @@ use super::{
 /// A server's answer. It owns its buffers and returns them to the client when it is dropped.
 pub struct Answer {
     /// `Some` until the drop.
-    said: Option<Box<ReplyBuf>>,
+    reply: Option<Box<ReplyBuf>>,
     op: Op,
     /// True: the server sent the answer as JSON of 1.0.
     is_v1_json: bool,
@@ -23,77 +23,82 @@ pub struct Answer {
 }
 
 impl Answer {
-    pub(super) fn new(said: Box<ReplyBuf>, op: Op, is_v1_json: bool, stash: &Arc<Stash>) -> Answer {
-        Answer { said: Some(said), op, is_v1_json, stash: Arc::clone(stash) }
+    pub(super) fn new(
+        reply: Box<ReplyBuf>,
+        op: Op,
+        is_v1_json: bool,
+        stash: &Arc<Stash>,
+    ) -> Answer {
+        Answer { reply: Some(reply), op, is_v1_json, stash: Arc::clone(stash) }
     }
 
-    fn said(&self) -> &ReplyBuf {
-        match &self.said {
-            Some(said) => said,
+    fn reply(&self) -> &ReplyBuf {
+        match &self.reply {
+            Some(reply) => reply,
             None => unreachable!("the reply is present until the answer is dropped"),
         }
     }
 
     /// The whole answer, in canonical form.
     pub fn received(&self) -> &Received {
-        &self.said().received
+        &self.reply().received
     }
 
     /// The task.
     pub fn task(&self) -> Option<TaskView<'_>> {
-        self.said().received.task()
+        self.reply().received.task()
     }
 
     /// The direct message.
     pub fn message(&self) -> Option<Message<'_>> {
-        self.said().received.message()
+        self.reply().received.message()
     }
 
     /// The page of tasks.
     pub fn page(&self) -> Option<TaskPage<'_>> {
-        self.said().received.page()
+        self.reply().received.page()
     }
 
     /// The push configurations of the answer: all of a list, or a single one.
     pub fn push_configs(&self) -> impl Iterator<Item = PushConfig<'_>> {
-        self.said().received.push_configs()
+        self.reply().received.push_configs()
     }
 
     /// The token of the next page of a list; `None`: this is the last page.
     pub fn next_page_token(&self) -> Option<RawText<'_>> {
-        self.said().received.next_page_token().filter(|token| !token.is_empty())
+        self.reply().received.next_page_token().filter(|token| !token.is_empty())
     }
 
     /// The extended card as JSON.
     pub fn card(&self) -> Option<JsonObject<'_>> {
-        self.said().received.card()
+        self.reply().received.card()
     }
 
     /// The id of the task that the answer contains or refers to.
     pub fn task_id(&self) -> Option<RawText<'_>> {
-        self.said().received.task_id()
+        self.reply().received.task_id()
     }
 
     /// The context id of the task or message.
     pub fn context_id(&self) -> Option<RawText<'_>> {
-        self.said().received.context_id()
+        self.reply().received.context_id()
     }
 
     /// The state of the task.
     pub fn state(&self) -> Option<TaskState> {
-        self.said().received.state()
+        self.reply().received.state()
     }
 
     /// The URIs of the extensions that the server activated for the call (A2A 1.0 §4.6.1), in the
     /// server's order. Empty over WebSocket, where an answer has no head.
     pub fn activated_extensions(&self) -> impl Iterator<Item = &str> {
-        extension_list(&self.said().extensions)
+        extension_list(&self.reply().extensions)
     }
 
     /// The JSON of the result as received, without its envelope and in the server's wire format;
     /// `None`: the answer was not JSON.
     pub fn raw_json(&self) -> Option<&[u8]> {
-        self.said().body.get(self.said().received.span()).filter(|json| !json.is_empty())
+        self.reply().body.get(self.reply().received.span()).filter(|json| !json.is_empty())
     }
 
     /// The JSON of the result if the server sent JSON of 1.0; empty otherwise.
@@ -106,7 +111,7 @@ impl Answer {
     /// of 1.0, otherwise the result serialized again. The check reads the received bytes again.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        push_json(out, &self.said().received, self.op);
+        push_json(out, &self.reply().received, self.op);
         if let Some(json) = self.raw_json().filter(|_| self.is_v1_json)
             && has_v1_shape(json, &out[start..])
         {
@@ -123,14 +128,14 @@ pub(super) fn extension_list(field: &str) -> impl Iterator<Item = &str> {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        if let Some(said) = self.said.take() {
-            self.stash.give_said(said);
+        if let Some(reply) = self.reply.take() {
+            self.stash.give_reply(reply);
         }
     }
 }
 
 impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Answer").field(&self.said().received).finish()
+        f.debug_tuple("Answer").field(&self.reply().received).finish()
     }
 }

@@ -66,7 +66,7 @@ impl<T: Transport> Client<T> {
             // The batch was rejected as a whole, or the body is not JSON-RPC: read as one answer.
             let scratch = &mut *scratch;
             let (call, head) = (CallId { op: Op::Get, rpc_id: written.rpc_id }, head_of(&response));
-            let received = &mut scratch.said.received;
+            let received = &mut scratch.reply.received;
             let read =
                 endpoint.format.read_reply(&mut scratch.buffers, call, head, &body, received);
             let error = read.err().map_or_else(no_batch, ClientError::from);
@@ -77,20 +77,20 @@ impl<T: Transport> Client<T> {
         }
         let read = rpc_ids.into_iter().zip(ids).map(|(rpc_id, id)| {
             let json = answers.remove(&rpc_id).ok_or_else(no_batch)?;
-            let mut said = inner.stash.take_said();
-            said.body.extend_from_slice(json.get().as_bytes());
+            let mut reply = inner.stash.take_reply();
+            reply.body.extend_from_slice(json.get().as_bytes());
             let (call, head) = (CallId { op: Op::Get, rpc_id }, head_of(&response));
-            let said_body = &mut *said;
-            let received = &mut said_body.received;
+            let reply_buf = &mut *reply;
+            let received = &mut reply_buf.received;
             let read = endpoint.format.read_reply(
                 &mut scratch.buffers,
                 call,
                 head,
-                &said_body.body,
+                &reply_buf.body,
                 received,
             );
             read?;
-            let answer = Answer::new(said, Op::Get, endpoint.is_v1_json(), &inner.stash);
+            let answer = Answer::new(reply, Op::Get, endpoint.is_v1_json(), &inner.stash);
             inner.about(TaskAddress::new(id), answer)
         });
         Ok(read.collect())

@@ -34,7 +34,7 @@ pub struct CallOptions {
     pub backoff: Backoff,
     /// True: the server handles a message once, even if it arrives several times, so sends are
     /// repeated too. A2A 1.0 §3.3.1 leaves this to servers. If the card declares it
-    /// ([`AgentCard::knows_sends_again`]), this option is not needed.
+    /// ([`AgentCard::deduplicates_sends`]), this option is not needed.
     pub is_idempotent: bool,
     /// Milliseconds between two polls of a task that cannot be streamed: 2 s.
     pub poll_ms: u64,
@@ -80,7 +80,7 @@ pub struct ClientBuilder {
     /// One of these keys must have signed each card.
     pub(super) card_keys: Option<CardKeys>,
     /// The cached card of the agent.
-    pub(super) known: Option<KnownCard>,
+    pub(super) cached_card: Option<KnownCard>,
     /// The tokens that clients of cloned builders share.
     pub(super) tokens: Option<Arc<TokenCache>>,
     /// Receives the client's warnings.
@@ -179,8 +179,8 @@ impl ClientBuilder {
     /// as the transport that read it: if the transport trusts every server, any server may have
     /// sent the card.
     #[must_use]
-    pub fn known_card(mut self, known: KnownCard) -> ClientBuilder {
-        self.known = Some(known);
+    pub fn known_card(mut self, cached: KnownCard) -> ClientBuilder {
+        self.cached_card = Some(cached);
         self
     }
 
@@ -250,8 +250,8 @@ impl ClientBuilder {
         transport: &T,
         url: &str,
     ) -> Result<(Vec<u8>, HttpUrl), ClientError> {
-        let asked = HttpOrigin::parse(url)?;
-        let found = self.discovery(transport).find_document(&asked).await?;
+        let requested = HttpOrigin::parse(url)?;
+        let found = self.discovery(transport).find_document(&requested).await?;
         Ok((found.json, found.url))
     }
 
@@ -266,7 +266,7 @@ impl ClientBuilder {
         transport: T,
         url: &str,
     ) -> Result<Client<T>, ClientError> {
-        let found = self.discovery(&transport).find(url, self.known.as_ref()).await?;
+        let found = self.discovery(&transport).find(url, self.cached_card.as_ref()).await?;
         self.connect(transport, Arc::clone(&found.card), Some(found))
     }
 
@@ -278,7 +278,7 @@ impl ClientBuilder {
         transport: &T,
         url: &str,
     ) -> Result<KnownCard, ClientError> {
-        let found = self.discovery(transport).find(url, self.known.as_ref()).await?;
+        let found = self.discovery(transport).find(url, self.cached_card.as_ref()).await?;
         check_signed(&found.card, self.card_keys.as_ref())?;
         choose_all(&found.card, Some(&found.url), &self.wants)?;
         Ok(found)
@@ -286,12 +286,12 @@ impl ClientBuilder {
 
     /// Chooses an interface of a cached card, fresh or stale, without a request.
     #[cfg(feature = "gateway")]
-    pub(crate) fn connect_known<T: Transport>(
+    pub(crate) fn connect_cached<T: Transport>(
         self,
         transport: T,
-        known: KnownCard,
+        cached: KnownCard,
     ) -> Result<Client<T>, ClientError> {
-        self.connect(transport, Arc::clone(known.card()), Some(known))
+        self.connect(transport, Arc::clone(cached.card()), Some(cached))
     }
 
     /// The same builder with an upper bound on the time of a call.
@@ -313,22 +313,22 @@ impl ClientBuilder {
         card_url: Option<HttpUrl>,
     ) -> Result<Client<T>, ClientError> {
         let card = Arc::new(card);
-        let known = card_url.map(|url| KnownCard::at(url, Arc::clone(&card)));
-        self.connect(transport, card, known)
+        let cached = card_url.map(|url| KnownCard::at(url, Arc::clone(&card)));
+        self.connect(transport, card, cached)
     }
 
-    /// `known`: the same card with its URL, if it has one.
+    /// `cached`: the same card with its URL, if it has one.
     fn connect<T: Transport>(
         self,
         transport: T,
         card: Arc<AgentCard>,
-        known: Option<KnownCard>,
+        cached: Option<KnownCard>,
     ) -> Result<Client<T>, ClientError> {
         check_signed(&card, self.card_keys.as_ref())?;
-        let card_url = known.as_ref().map(|known| &known.url);
+        let card_url = cached.as_ref().map(|cached| &cached.url);
         let mut interfaces = choose_all(&card, card_url, &self.wants)?;
         // A host that redirects from the named origin must not decide where credentials are sent.
-        let is_elsewhere = known.as_ref().is_some_and(|known| known.is_elsewhere);
+        let is_elsewhere = cached.as_ref().is_some_and(|cached| cached.is_elsewhere);
         interfaces.iter_mut().for_each(|one| one.is_card_origin &= !is_elsewhere);
         let endpoint = self.endpoint(&card, interfaces[0].clone());
         let stash = Stash::new(self.limits.clone(), self.options.is_strict);
@@ -340,10 +340,10 @@ impl ClientBuilder {
             endpoint: RwLock::new(Arc::new(endpoint)),
             interfaces,
             card: RwLock::new(card),
-            known: Mutex::new(known),
+            cached_card: Mutex::new(cached),
             tokens: self.tokens.clone().unwrap_or_default(),
             // The cached card has been used or discarded.
-            built: ClientBuilder { known: None, ..self },
+            built: ClientBuilder { cached_card: None, ..self },
             has_warned_of_push: AtomicBool::new(false),
         };
         Ok(Client { inner: Arc::new(inner), terms: None })
@@ -357,19 +357,20 @@ impl ClientBuilder {
 
     pub(super) fn endpoint(&self, card: &AgentCard, interface: ChosenInterface) -> AgentEndpoint {
         let (to, is_card_origin) = (&interface.url.origin, interface.is_card_origin);
-        let given = &self.credentials;
-        let fields = check_fields(self.fields.get(), card, given, to, is_card_origin);
-        let credentials = fields.and_then(|()| plan(card, given, to, is_card_origin));
+        let configured = &self.credentials;
+        let fields = check_fields(self.fields.get(), card, configured, to, is_card_origin);
+        let credentials = fields.and_then(|()| plan(card, configured, to, is_card_origin));
         let mut credentials = credentials.map(|plan| plan.without(self.fields.get()));
-        if interface.binding == Binding::WebSocket && given.passes_authorization {
+        if interface.binding == Binding::WebSocket && configured.passes_authorization {
             credentials = Err(CredentialsError::WebSocket);
         }
         let mut extensions = Cow::Borrowed(&*self.extensions);
         let declared = card.capabilities.extensions.iter();
         let mut declared = declared.map(|one| one.uri.as_str());
         // Only a server that sees this extension recognises a repeated send.
-        let is_known = |uri: &str| uri == Extension::IDEMPOTENT_SEND;
-        if declared.any(is_known) && !extensions.iter().any(|uri| is_known(uri)) {
+        let is_idempotent_send = |uri: &str| uri == Extension::IDEMPOTENT_SEND;
+        if declared.any(is_idempotent_send) && !extensions.iter().any(|uri| is_idempotent_send(uri))
+        {
             extensions.to_mut().push(Extension::IDEMPOTENT_SEND.to_owned());
         }
         AgentEndpoint::new(interface, &extensions, &self.fields, credentials)

@@ -63,7 +63,7 @@ pub(super) struct SharedClient<T: Transport> {
     /// The card that calls use: the extended card once it was fetched.
     pub card: RwLock<Arc<AgentCard>>,
     /// The public card, if it came from a URL.
-    pub known: Mutex<Option<KnownCard>>,
+    pub cached_card: Mutex<Option<KnownCard>>,
     /// The OAuth token, if the card requires one.
     pub tokens: Arc<TokenCache>,
     /// The caller's options.
@@ -88,9 +88,9 @@ impl<T: Transport> SharedClient<T> {
     /// The deadline of a call that begins now.
     pub(super) fn due_ms(&self, terms: Option<&OutgoingTerms>) -> u64 {
         let call_ms = self.built.options.call_ms;
-        let left_ms = terms.and_then(|terms| terms.left_ms(|| self.transport.now()));
-        let left_ms = left_ms.unwrap_or(call_ms);
-        self.transport.mono_ms().saturating_add(call_ms.min(left_ms))
+        let remaining_ms = terms.and_then(|terms| terms.remaining_ms(|| self.transport.now()));
+        let remaining_ms = remaining_ms.unwrap_or(call_ms);
+        self.transport.mono_ms().saturating_add(call_ms.min(remaining_ms))
     }
 
     /// Writes a call for an endpoint.
@@ -134,8 +134,8 @@ impl<T: Transport> SharedClient<T> {
             }
         };
         let answer = answered.map(|op| {
-            let said = std::mem::replace(&mut scratch.said, self.stash.take_said());
-            Answer::new(said, op, endpoint.is_v1_json(), &self.stash)
+            let reply = std::mem::replace(&mut scratch.reply, self.stash.take_reply());
+            Answer::new(reply, op, endpoint.is_v1_json(), &self.stash)
         });
         self.stash.give(scratch);
         answer
@@ -177,7 +177,7 @@ impl<T: Transport> Client<T> {
             endpoint: RwLock::new(shared.endpoint()),
             interfaces: shared.interfaces.clone(),
             card: RwLock::new(shared.card()),
-            known: Mutex::new(None),
+            cached_card: Mutex::new(None),
             tokens: built.tokens.clone().unwrap_or_default(),
             built,
             has_warned_of_push: AtomicBool::new(false),
@@ -200,7 +200,9 @@ impl<T: Transport> Client<T> {
         };
         let answer = self.inner.run(&terms, &make).await?;
         match (request.task(), answer.task_id()) {
-            (Some(asked), Some(answered)) if asked != answered => self.inner.about_other(answer),
+            (Some(requested), Some(answered)) if requested != answered => {
+                self.inner.about_other(answer)
+            }
             (_, _) => Ok(answer),
         }
     }
@@ -374,12 +376,12 @@ impl<T: Transport> SharedClient<T> {
     /// `error`, if there is no such endpoint.
     pub(super) fn change_endpoint(
         &self,
-        asked: &AgentEndpoint,
+        current: &AgentEndpoint,
         error: ClientError,
         search: &mut InterfaceSearch,
     ) -> Result<Arc<AgentEndpoint>, ClientError> {
-        if let Some(next) = self.next_interface(asked, &error, search) {
-            let origin = &asked.interface.url.origin;
+        if let Some(next) = self.next_interface(current, &error, search) {
+            let origin = &current.interface.url.origin;
             let interfaces = self.interfaces.iter().take(u64::BITS as usize).enumerate();
             let failed = interfaces.filter(|(_, one)| one.url.origin == *origin);
             search.failed |= failed.fold(0, |failed, (at, _)| failed | 1 << at);
@@ -393,7 +395,7 @@ impl<T: Transport> SharedClient<T> {
         if search.has_changed_version {
             return Err(error);
         }
-        let other = self.change_version(asked, error)?;
+        let other = self.change_version(current, error)?;
         search.has_changed_version = true;
         Ok(other)
     }
@@ -405,18 +407,18 @@ impl<T: Transport> SharedClient<T> {
     #[cold]
     pub(super) fn next_interface(
         &self,
-        asked: &AgentEndpoint,
+        current: &AgentEndpoint,
         error: &ClientError,
         search: &InterfaceSearch,
     ) -> Option<Arc<AgentEndpoint>> {
         if search.is_over || !error.is_unconnected() {
             return None;
         }
-        let failed = &asked.interface.url.origin;
+        let failed = &current.interface.url.origin;
         let needs_tls = search.needs_tls || failed.is_secure();
         let is_new = |(at, one): &(usize, &ChosenInterface)| {
-            let is_known_dead = one.url.origin == *failed || search.failed & 1 << at != 0;
-            !is_known_dead && (one.url.origin.is_secure() || !needs_tls)
+            let has_failed = one.url.origin == *failed || search.failed & 1 << at != 0;
+            !has_failed && (one.url.origin.is_secure() || !needs_tls)
         };
         let interfaces = self.interfaces.iter().take(u64::BITS as usize).enumerate();
         let card = self.card();
@@ -439,7 +441,7 @@ impl<T: Transport> SharedClient<T> {
     /// `error`, if it is not `VersionNotSupported`, or names no version at or above the floor.
     fn change_version(
         &self,
-        asked: &AgentEndpoint,
+        current: &AgentEndpoint,
         error: ClientError,
     ) -> Result<Arc<AgentEndpoint>, ClientError> {
         if error.fault_kind() != Some(FaultKind::VersionNotSupported) {
@@ -449,11 +451,11 @@ impl<T: Transport> SharedClient<T> {
         let named = fault
             .into_iter()
             .flat_map(|fault| [fault.message.as_str(), fault.data.as_deref().unwrap_or_default()]);
-        let next = next_version(asked.interface.version, named, &self.built.wants)
+        let next = next_version(current.interface.version, named, &self.built.wants)
             .ok()
             .and_then(|version| Some((version, version.generation()?)));
         let Some((version, generation)) = next else { return Err(error) };
-        let interface = ChosenInterface { version, generation, ..asked.interface.clone() };
+        let interface = ChosenInterface { version, generation, ..current.interface.clone() };
         let endpoint = Arc::new(self.built.endpoint(&self.card(), interface));
         self.use_endpoint(&endpoint);
         Ok(endpoint)
@@ -462,8 +464,8 @@ impl<T: Transport> SharedClient<T> {
     /// A2A 1.0 §3.3.4: a feature that the card does not declare is not requested, unless the caller
     /// assumes it.
     #[inline]
-    pub(super) fn check_push(&self, is_asked: bool) -> Result<(), ClientError> {
-        match is_asked && !self.card().pushes() {
+    pub(super) fn check_push(&self, is_requested: bool) -> Result<(), ClientError> {
+        match is_requested && !self.card().pushes() {
             true => self.assume_push(),
             false => Ok(()),
         }

@@ -26,7 +26,7 @@ pub(super) struct FoundDocument {
 }
 
 impl FoundDocument {
-    fn read(self, asked: HttpUrl, limits: &ClientLimits) -> Result<KnownCard, ClientError> {
+    fn read(self, requested: HttpUrl, limits: &ClientLimits) -> Result<KnownCard, ClientError> {
         let FoundDocument { json, url, is_elsewhere, freshness, media } = self;
         let card = AgentCard::read_within(&json, limits.card_bytes_max).map_err(|error| {
             let mut error = ClientError::from(error);
@@ -37,7 +37,7 @@ impl FoundDocument {
             error
         })?;
         let card = Arc::new(card.in_file(&url.path));
-        Ok(KnownCard { asked, url, is_elsewhere, card, freshness })
+        Ok(KnownCard { requested, url, is_elsewhere, card, freshness })
     }
 }
 
@@ -82,22 +82,22 @@ impl<T: Transport> Discovery<'_, T> {
     pub async fn find(
         &self,
         url: &str,
-        known: Option<&KnownCard>,
+        cached: Option<&KnownCard>,
     ) -> Result<KnownCard, ClientError> {
-        let asked = HttpOrigin::parse(url)?;
-        if let Some(known) = known.filter(|known| known.asked == asked) {
-            return self.renew(known).await;
+        let requested = HttpOrigin::parse(url)?;
+        if let Some(cached) = cached.filter(|cached| cached.requested == requested) {
+            return self.renew(cached).await;
         }
-        self.find_document(&asked).await?.read(asked, self.limits)
+        self.find_document(&requested).await?.read(requested, self.limits)
     }
 
-    /// Reads the card of the agent at `asked`. A document that does not look like a card is
+    /// Reads the card of the agent at `requested`. A document that does not look like a card is
     /// returned only if no URL has a document that does.
-    pub async fn find_document(&self, asked: &HttpUrl) -> Result<FoundDocument, ClientError> {
+    pub async fn find_document(&self, requested: &HttpUrl) -> Result<FoundDocument, ClientError> {
         let mut other_document = None;
         let mut refusal = NoCardAnswer { status: 404, media: String::new() };
-        for url in card_urls(asked) {
-            let is_of_cards = is_place_of_cards(&url);
+        for url in card_urls(requested) {
+            let is_of_cards = is_card_url(&url);
             match self.get(url, None).await? {
                 Got::Card(found) if looks_like_card(&found.json) => return Ok(*found),
                 Got::Card(found) => {
@@ -115,37 +115,37 @@ impl<T: Transport> Discovery<'_, T> {
                         refusal = refused;
                     }
                 }
-                Got::Other(refused) => return Err(no_card(asked, &refused)),
+                Got::Other(refused) => return Err(no_card(requested, &refused)),
             }
         }
         match other_document {
             Some(found) => Ok(*found),
             None if refusal.status == 401 => Err(unauthorized()),
-            None => Err(no_card(asked, &refusal)),
+            None => Err(no_card(requested, &refusal)),
         }
     }
 
     /// The cached card if it is fresh, otherwise the result of its revalidation. An unchanged card
     /// is the same `Arc`. The request goes to the last URL of the card; if this URL has no card any
     /// more, a new discovery starts.
-    pub async fn renew(&self, known: &KnownCard) -> Result<KnownCard, ClientError> {
-        if known.freshness.is_fresh(self.transport.now()) {
-            return Ok(known.clone());
+    pub async fn renew(&self, cached: &KnownCard) -> Result<KnownCard, ClientError> {
+        if cached.freshness.is_fresh(self.transport.now()) {
+            return Ok(cached.clone());
         }
-        let asked = known.asked.clone();
-        match self.get(known.url.clone(), Some(known)).await {
+        let requested = cached.requested.clone();
+        match self.get(cached.url.clone(), Some(cached)).await {
             Ok(Got::Card(found)) if looks_like_card(&found.json) => {
-                return found.read(asked, self.limits);
+                return found.read(requested, self.limits);
             }
             Ok(Got::Same { url, freshness }) => {
-                return Ok(KnownCard { url, freshness, ..known.clone() });
+                return Ok(KnownCard { url, freshness, ..cached.clone() });
             }
             Ok(Got::Card(_) | Got::Other(_)) => {}
             // The redirect is invalid; the URL that the caller named may have another one by now.
             Err(error) if matches!(error.kind, ClientErrorKind::Redirect(_)) => {}
             Err(error) => return Err(error),
         }
-        self.find_document(&asked).await?.read(asked, self.limits)
+        self.find_document(&requested).await?.read(requested, self.limits)
     }
 
     /// The fields of a request for a card.
@@ -158,21 +158,21 @@ impl<T: Transport> Discovery<'_, T> {
     }
 
     /// Sends a GET and follows its redirects. If a server is not ready and sends `Retry-After` (RFC
-    /// 9110 §10.2.3), the request is repeated at that time. `known` is a cached card from `url`,
+    /// 9110 §10.2.3), the request is repeated at that time. `cached` is a cached card from `url`,
     /// perhaps after redirects.
     async fn get(
         &self,
         mut url: HttpUrl,
-        mut known: Option<&KnownCard>,
+        mut cached: Option<&KnownCard>,
     ) -> Result<Got, ClientError> {
         let Discovery { transport, limits, options, .. } = *self;
         let due_ms = transport.mono_ms().saturating_add(options.call_ms);
         let (mut redirects, mut attempts) = (0, 0);
         // A revalidation does not undo the effect of an earlier redirect to another origin.
-        let mut is_elsewhere = known.is_some_and(|known| known.is_elsewhere);
+        let mut is_elsewhere = cached.is_some_and(|cached| cached.is_elsewhere);
         let mut fields = self.fields();
-        if let Some(known) = known {
-            known.freshness.ask(&mut fields);
+        if let Some(cached) = cached {
+            cached.freshness.ask(&mut fields);
         }
         loop {
             let request = HttpRequest {
@@ -195,25 +195,25 @@ impl<T: Transport> Discovery<'_, T> {
                 is_elsewhere |= next.is_other_origin && !is_upgrade(&url.origin, &next.url.origin);
                 if next.is_other_origin {
                     // Validators have a meaning only for their server, and may identify the caller.
-                    (known, fields) = (None, self.fields());
+                    (cached, fields) = (None, self.fields());
                 }
                 url = next.url;
                 redirects += 1;
                 continue;
             }
-            if let Some(known) = known.filter(|_| status == 304) {
+            if let Some(cached) = cached.filter(|_| status == 304) {
                 let now = transport.now();
-                let freshness = known.freshness.clone().renewed(|name| response.field(name), now);
+                let freshness = cached.freshness.clone().renewed(|name| response.field(name), now);
                 return Ok(Got::Same { url, freshness });
             }
             if matches!(status, 429 | 503)
                 && let Some(field) = response.field("retry-after")
             {
                 let (now, random) = (transport.now(), transport.random());
-                let asked_ms = retry::retry_after_ms(field, now.unix_ms);
+                let requested_ms = retry::retry_after_ms(field, now.unix_ms);
                 attempts += 1;
-                let next_ms = asked_ms.and_then(|_| {
-                    options.backoff.next_ms(attempts, asked_ms, random, now, Some(due_ms))
+                let next_ms = requested_ms.and_then(|_| {
+                    options.backoff.next_ms(attempts, requested_ms, random, now, Some(due_ms))
                 });
                 if let Some(next_ms) = next_ms {
                     drop(response);
@@ -246,7 +246,7 @@ fn media_of<R: HttpResponse>(response: &R) -> String {
 }
 
 /// Whether the URL is for a card, not for an agent's calls.
-fn is_place_of_cards(url: &HttpUrl) -> bool {
+fn is_card_url(url: &HttpUrl) -> bool {
     let path = url.path.split('?').next().unwrap_or_default();
     path.ends_with(".json")
 }
@@ -258,11 +258,11 @@ fn unauthorized() -> ClientError {
 }
 
 #[cold]
-fn no_card(asked: &HttpUrl, refused: &NoCardAnswer) -> ClientError {
+fn no_card(requested: &HttpUrl, refused: &NoCardAnswer) -> ClientError {
     let detail = match refused.status {
-        200 => format!("no card at {asked}: the response is a stream of events"),
-        500.. => format!("the card at {asked} is temporarily unavailable: {refused}"),
-        _ => format!("no card at {asked}: {refused}"),
+        200 => format!("no card at {requested}: the response is a stream of events"),
+        500.. => format!("the card at {requested} is temporarily unavailable: {refused}"),
+        _ => format!("no card at {requested}: {refused}"),
     };
     ClientError::because(ClientErrorKind::NoCard(refused.status), detail)
 }

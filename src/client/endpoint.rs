@@ -55,11 +55,11 @@ impl AgentEndpoint {
         }
         all.extend(fields.get());
         let [json_fields, stream_fields] = [media::JSON, media::EVENT_STREAM].map(|accept| {
-            let mut known = all.clone();
-            known.push("Content-Type", media::JSON);
-            known.push("Accept", accept);
-            known.extend(credentials.as_ref().map_or(FieldLines::NONE, CredentialPlan::fields));
-            known
+            let mut prepared = all.clone();
+            prepared.push("Content-Type", media::JSON);
+            prepared.push("Accept", accept);
+            prepared.extend(credentials.as_ref().map_or(FieldLines::NONE, CredentialPlan::fields));
+            prepared
         });
         AgentEndpoint { interface, format, fields: all, json_fields, stream_fields, credentials }
     }
@@ -73,7 +73,11 @@ impl AgentEndpoint {
     }
 
     /// The prepared fields of a call without a token and terms; `None`: other fields are needed.
-    pub fn known_fields(&self, call: &WrittenCall, after: Option<u64>) -> Option<FieldLines<'_>> {
+    pub fn prepared_fields(
+        &self,
+        call: &WrittenCall,
+        after: Option<u64>,
+    ) -> Option<FieldLines<'_>> {
         if after.is_some() || call.content_type != Some(media::JSON) {
             return None;
         }
@@ -102,11 +106,11 @@ impl AgentEndpoint {
         fields.clear();
         let trace = terms.and_then(|terms| terms.trace.as_ref());
         if trace.is_none()
-            && let Some(known) = self.known_fields(call, after)
+            && let Some(prepared) = self.prepared_fields(call, after)
         {
-            return fields.extend(known);
+            return fields.extend(prepared);
         }
-        extend_beside(trace, fields, self.fields.get());
+        extend_fields(trace, fields, self.fields.get());
         if let Some(media) = call.content_type {
             fields.push("Content-Type", media);
         }
@@ -117,9 +121,9 @@ impl AgentEndpoint {
                 fields.push("te", "trailers");
                 // A server that authenticates by the head needs the tenant in the head to find the
                 // agent; other servers ignore the field.
-                let is_said =
+                let has_tenant =
                     fields.get().iter().any(|(name, _)| name.eq_ignore_ascii_case(TENANT));
-                let tenant = self.tenant(terms).filter(|name| !is_said && is_agent_name(name));
+                let tenant = self.tenant(terms).filter(|name| !has_tenant && is_agent_name(name));
                 if let Some(tenant) = tenant {
                     fields.push(TENANT, tenant);
                 }
@@ -130,7 +134,7 @@ impl AgentEndpoint {
             let name = if is_grpc { "a2a-last-event-id" } else { "Last-Event-ID" };
             fields.push(name, &after.to_string());
         }
-        extend_beside(trace, fields, plan.fields());
+        extend_fields(trace, fields, plan.fields());
     }
 
     /// Path and query of a call.
@@ -192,7 +196,7 @@ impl AgentEndpoint {
 }
 
 /// Appends `more`, without its `traceparent` if the call has a trace.
-fn extend_beside(trace: Option<&TraceParent>, fields: &mut FieldLinesBuf, more: FieldLines<'_>) {
+fn extend_fields(trace: Option<&TraceParent>, fields: &mut FieldLinesBuf, more: FieldLines<'_>) {
     if trace.is_none() {
         fields.extend(more);
         return;

@@ -107,8 +107,8 @@ impl<T: Transport> SharedClient<T> {
         scratch: &mut CallBuffers,
         due_ms: u64,
     ) -> Result<(), ClientError> {
-        let CallBuffers { buffers, said, .. } = scratch;
-        let ReplyBuf { body, received, .. } = &mut **said;
+        let CallBuffers { buffers, reply, .. } = scratch;
+        let ReplyBuf { body, received, .. } = &mut **reply;
         body.clear();
         let limit =
             SizeLimit { bytes_max: self.built.limits.body_bytes_max, name: "body_bytes_max" };
@@ -127,19 +127,19 @@ impl<T: Transport> SharedClient<T> {
         due_ms: u64,
     ) -> Result<T::Response, ClientError> {
         let plan = endpoint.plan()?;
-        let known = known_fields(endpoint, plan, written, scratch);
+        let prepared = prepared_fields(endpoint, plan, written, scratch);
         let CallBuffers { written: call, target, fields, token, terms, .. } = scratch;
         *token = None;
         let terms = terms.as_deref();
         endpoint.write_target(call, target);
         plan.add_query(target);
-        let fields = match known {
-            Some(known) => known,
+        let fields = match prepared {
+            Some(prepared) => prepared,
             None => {
                 endpoint.write_fields(call, written.after, terms, plan, fields);
                 let is_grpc = endpoint.interface.binding == Binding::Grpc;
                 if let Some(terms) = terms {
-                    terms.write(terms.left_ms(|| self.transport.now()), is_grpc, fields);
+                    terms.write(terms.remaining_ms(|| self.transport.now()), is_grpc, fields);
                     if let Some(uris) = &terms.extensions {
                         endpoint.write_extensions(uris, fields);
                     }
@@ -159,14 +159,14 @@ impl<T: Transport> SharedClient<T> {
         let mut response = self.transport.request(request).await?;
         if (300..400).contains(&response.status()) {
             // The fields are determined again, so that a waiting call does not hold them.
-            let fields = known_fields(endpoint, plan, written, scratch);
+            let fields = prepared_fields(endpoint, plan, written, scratch);
             let fields = fields.unwrap_or_else(|| scratch.fields.get());
             let CallBuffers { written: call, target, .. } = &*scratch;
             let content = RequestContent { call, target, fields };
             let request = self.http_request(endpoint, written, content, due_ms);
             response = Box::pin(self.redirected(plan, request, response)).await?;
         }
-        let extensions = &mut scratch.said.extensions;
+        let extensions = &mut scratch.reply.extensions;
         extensions.clear();
         response.each_field("a2a-extensions", &mut |field| {
             extensions.push_str(if extensions.is_empty() { "" } else { "," });
@@ -177,14 +177,14 @@ impl<T: Transport> SharedClient<T> {
 }
 
 /// The prepared fields of a request; `None`: the request needs other fields.
-fn known_fields<'e>(
+fn prepared_fields<'e>(
     endpoint: &'e AgentEndpoint,
     plan: &CredentialPlan,
     written: Written,
     scratch: &CallBuffers,
 ) -> Option<FieldLines<'e>> {
-    let known = endpoint.known_fields(&scratch.written, written.after);
-    known.filter(|_| !plan.needs_token() && scratch.terms.is_none())
+    let prepared = endpoint.prepared_fields(&scratch.written, written.after);
+    prepared.filter(|_| !plan.needs_token() && scratch.terms.is_none())
 }
 
 /// The parts of a request that differ between requests to one endpoint.
@@ -264,7 +264,7 @@ impl<T: Transport> SharedClient<T> {
             || endpoint.plan().is_ok_and(|plan| !plan.is_empty() && !plan.passes_on());
         matches!(op, Op::Send | Op::Stream)
             && (self.built.options.is_idempotent
-                || (has_ids && self.card().knows_sends_again(has_credentials())))
+                || (has_ids && self.card().deduplicates_sends(has_credentials())))
     }
 
     /// The attempts of a call that begins now.
@@ -368,8 +368,8 @@ pub(super) fn explained<R: HttpResponse>(
     now: Now,
 ) -> ClientError {
     let retry_after = response.field("retry-after");
-    let asked_ms = retry_after.and_then(|text| retry::retry_after_ms(text, now.unix_ms));
-    error.retry_after_ms = asked_ms.or(error.retry_after_ms);
+    let requested_ms = retry_after.and_then(|text| retry::retry_after_ms(text, now.unix_ms));
+    error.retry_after_ms = requested_ms.or(error.retry_after_ms);
     error
 }
 

@@ -24,8 +24,8 @@ impl<T: Transport> SharedClient<T> {
         scratch: &mut CallBuffers,
         due_ms: u64,
     ) -> Result<(), ClientError> {
-        let CallBuffers { buffers, said, .. } = scratch;
-        let ReplyBuf { body, received, .. } = &mut **said;
+        let CallBuffers { buffers, reply, .. } = scratch;
+        let ReplyBuf { body, received, .. } = &mut **reply;
         body.clear();
         let limit =
             SizeLimit { bytes_max: self.built.limits.body_bytes_max, name: "body_bytes_max" };

@@ -110,7 +110,7 @@ impl Default for Http1Connection {
 }
 
 impl Http1Connection {
-    /// Appends the head of a request to `out`, from `known` if only the length differs. The caller
+    /// Appends the head of a request to `out`, from `cached` if only the length differs. The caller
     /// sends the content after the head, and calls [`Http1Connection::sent`] after the last byte.
     /// With `to_proxy` the target is absolute, as plain http through a proxy needs it (RFC 9112
     /// §3.2.2).
@@ -121,7 +121,7 @@ impl Http1Connection {
         &mut self,
         request: &HttpRequest<'_>,
         to_proxy: bool,
-        known: &mut RequestHead,
+        cached: &mut RequestHead,
         out: &mut Vec<u8>,
     ) -> Result<(), RequestRefused> {
         let HttpRequest { method, origin, target, fields, body, .. } = *request;
@@ -130,7 +130,7 @@ impl Http1Connection {
         let has_length = method == HttpMethod::Post || !body.is_empty();
         let line = RequestLine { method: method.name(), target, authority: origin.authority() };
         self.open(Method::Get)?;
-        known
+        cached
             .write(out, line, fields, has_length.then_some(body.len()))
             .map_err(|UnsendableTarget| self.refuse())?;
         self.wants_upgrade = request.version == HttpVersion::Http1
@@ -257,11 +257,11 @@ impl Http1Connection {
                 }
                 self.head(input, response, limits)
             }
-            Http1State::Length(left) => {
-                let data = first(fits, *left);
+            Http1State::Length(remaining) => {
+                let data = first(fits, *remaining);
                 body.extend_from_slice(data);
-                *left -= data.len() as u64;
-                if *left > 0 { more(data.len()) } else { Ok(self.end(input, data.len())) }
+                *remaining -= data.len() as u64;
+                if *remaining > 0 { more(data.len()) } else { Ok(self.end(input, data.len())) }
             }
             Http1State::Chunked(chunked) => {
                 let trailers = &mut response.trailers;
@@ -270,11 +270,11 @@ impl Http1Connection {
                     .map_err(ResponseReject::from)?;
                 if step.done { Ok(self.end(input, step.consumed)) } else { more(step.consumed) }
             }
-            Http1State::UntilClose(left) => {
-                if fits.len() as u64 > *left {
+            Http1State::UntilClose(remaining) => {
+                if fits.len() as u64 > *remaining {
                     return Err(TransportError::TooLarge("body_bytes_max"));
                 }
-                *left -= fits.len() as u64;
+                *remaining -= fits.len() as u64;
                 body.extend_from_slice(fits);
                 more(fits.len())
             }

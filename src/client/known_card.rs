@@ -23,7 +23,7 @@ use crate::service::Now;
 #[derive(Clone, Debug)]
 pub struct KnownCard {
     /// The URL that the caller named.
-    pub(super) asked: HttpUrl,
+    pub(super) requested: HttpUrl,
     /// The URL of the last response with the card.
     pub(super) url: HttpUrl,
     /// True: redirects led to an origin other than the one that the caller named.
@@ -37,7 +37,7 @@ impl KnownCard {
     /// A card that the caller has from this URL; the lifetime of the card is unknown.
     pub(super) fn at(url: HttpUrl, card: Arc<AgentCard>) -> KnownCard {
         let freshness = CardFreshness::default();
-        KnownCard { asked: url.clone(), url, is_elsewhere: false, card, freshness }
+        KnownCard { requested: url.clone(), url, is_elsewhere: false, card, freshness }
     }
 }
 
@@ -50,8 +50,8 @@ impl KnownCard {
     }
 
     /// Milliseconds for which the card is still fresh.
-    pub(crate) fn left_ms(&self, now: Now) -> u64 {
-        self.freshness.left_ms(now)
+    pub(crate) fn remaining_ms(&self, now: Now) -> u64 {
+        self.freshness.remaining_ms(now)
     }
 
     /// The same card marked as stale, to revalidate it at once.
@@ -61,23 +61,23 @@ impl KnownCard {
 }
 
 impl<T: Transport> SharedClient<T> {
-    fn known(&self) -> Option<KnownCard> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn cached_card(&self) -> Option<KnownCard> {
+        self.cached_card.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Stores the result of a revalidation, unless another call has read a new card meanwhile.
     fn keep(&self, renewed: KnownCard) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.as_ref().is_some_and(|known| Arc::ptr_eq(&known.card, &renewed.card)) {
-            *known = Some(renewed);
+        let mut cached = self.cached_card.lock().unwrap_or_else(PoisonError::into_inner);
+        if cached.as_ref().is_some_and(|cached| Arc::ptr_eq(&cached.card, &renewed.card)) {
+            *cached = Some(renewed);
         }
     }
 
     /// Replaces the cached card.
     fn replace(&self, read: KnownCard) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.cached_card.lock().unwrap_or_else(PoisonError::into_inner);
         self.set_card(Arc::clone(&read.card));
-        *known = Some(read);
+        *cached = Some(read);
     }
 }
 
@@ -86,7 +86,7 @@ impl<T: Transport> Client<T> {
     /// [`Client::extended_card`] does not change it. `None` for a card without a URL, or with
     /// `no-store`.
     pub fn known_card(&self) -> Option<KnownCard> {
-        self.inner.known().filter(|known| known.freshness.may_be_kept())
+        self.inner.cached_card().filter(|cached| cached.freshness.may_be_stored())
     }
 
     /// Revalidates the card unless it is fresh. True: the card has changed, and this client uses
@@ -97,9 +97,9 @@ impl<T: Transport> Client<T> {
     /// [`ClientError`]; the client then keeps its card.
     pub async fn refresh_card(&self) -> Result<bool, ClientError> {
         let inner = &self.inner;
-        let Some(known) = inner.known() else { return Ok(false) };
-        let renewed = inner.built.discovery(&inner.transport).renew(&known).await?;
-        if Arc::ptr_eq(&renewed.card, &known.card) {
+        let Some(cached) = inner.cached_card() else { return Ok(false) };
+        let renewed = inner.built.discovery(&inner.transport).renew(&cached).await?;
+        if Arc::ptr_eq(&renewed.card, &cached.card) {
             inner.keep(renewed);
             return Ok(false);
         }

@@ -61,26 +61,28 @@ impl OutgoingTerms {
     }
 
     /// Milliseconds until the deadline; `now` is called only if a deadline is set.
-    pub fn left_ms(&self, now: impl FnOnce() -> Now) -> Option<u64> {
+    pub fn remaining_ms(&self, now: impl FnOnce() -> Now) -> Option<u64> {
         self.deadline_unix_ms.map(|deadline| deadline.saturating_sub(now().unix_ms))
     }
 
-    /// Appends the fields of a request; `is_grpc`: as gRPC metadata; `left_ms`: the result of
-    /// [`OutgoingTerms::left_ms`].
-    pub fn write(&self, left_ms: Option<u64>, is_grpc: bool, fields: &mut FieldLinesBuf) {
+    /// Appends the fields of a request; `is_grpc`: as gRPC metadata; `remaining_ms`: the result of
+    /// [`OutgoingTerms::remaining_ms`].
+    pub fn write(&self, remaining_ms: Option<u64>, is_grpc: bool, fields: &mut FieldLinesBuf) {
         if let Some(trace) = &self.trace {
             fields.push(TraceParent::FIELD, trace.as_str());
         }
         if self.hops > 0 {
             fields.push("A2A-Hops", &self.hops.to_string());
         }
-        match left_ms {
+        match remaining_ms {
             // gRPC over HTTP/2, "Timeout": at most eight digits.
-            Some(left_ms) if is_grpc => {
-                fields.push("grpc-timeout", &format!("{}m", left_ms.min(99_999_999)));
+            Some(remaining_ms) if is_grpc => {
+                fields.push("grpc-timeout", &format!("{}m", remaining_ms.min(99_999_999)));
             }
             // Whole seconds, rounded up: the server may wait up to a second longer than the caller.
-            Some(left_ms) => fields.push("Request-Timeout", &left_ms.div_ceil(1000).to_string()),
+            Some(remaining_ms) => {
+                fields.push("Request-Timeout", &remaining_ms.div_ceil(1000).to_string())
+            }
             None => {}
         }
     }
@@ -141,10 +143,10 @@ mod tests {
             (true, [("A2A-Hops", "3"), ("grpc-timeout", "1500m")]),
         ] {
             let mut fields = FieldLinesBuf::default();
-            terms.write(terms.left_ms(now), is_grpc, &mut fields);
+            terms.write(terms.remaining_ms(now), is_grpc, &mut fields);
             assert!(fields.get().iter().eq(expected), "{is_grpc}");
         }
-        assert_eq!(terms.left_ms(|| Now { unix_ms: 99_000, ..now() }), Some(0));
+        assert_eq!(terms.remaining_ms(|| Now { unix_ms: 99_000, ..now() }), Some(0));
         let own = OutgoingTerms { hops: 1, ..OutgoingTerms::default() };
         assert_eq!(own.or(&terms), terms);
     }

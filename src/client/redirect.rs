@@ -113,11 +113,11 @@ pub fn next_of_call(
     redirects_max: usize,
 ) -> Result<HttpUrl, RedirectError> {
     const SHOWN_MAX: usize = 256;
-    let said = String::from_utf8_lossy(location.unwrap_or_default().trim_ascii()).into_owned();
-    let url = if said.is_empty() { None } else { current.join(&said).ok() };
+    let target = String::from_utf8_lossy(location.unwrap_or_default().trim_ascii()).into_owned();
+    let url = if target.is_empty() { None } else { current.join(&target).ok() };
     let too_many = format!("more than {redirects_max} redirects in a row");
     let why = match &url {
-        _ if said.is_empty() => "it has no target",
+        _ if target.is_empty() => "it has no target",
         None => "its target cannot be called",
         Some(url) if url.origin != current.origin => "its target is another origin",
         // RFC 9110 §15.4.3, §15.4.4: clients may turn the call into a GET.
@@ -126,7 +126,7 @@ pub fn next_of_call(
         Some(_) if before >= redirects_max => too_many.as_str(),
         Some(url) => return Ok(url.clone()),
     };
-    let to = url.map_or_else(|| said.chars().take(SHOWN_MAX).collect(), |url| url.to_string());
+    let to = url.map_or_else(|| target.chars().take(SHOWN_MAX).collect(), |url| url.to_string());
     let to = if to.is_empty() { "nowhere".to_owned() } else { to };
     Err(RedirectError::Call { status, to, why: why.to_owned() })
 }

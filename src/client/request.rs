@@ -262,11 +262,11 @@ impl<'a> TaskAddress<'a> {
     pub(super) fn names(&self, id: RawText<'_>, has_threads: bool) -> bool {
         id == self.id
             || has_threads && {
-                let (asked, answered) = (self.id, id.to_str());
+                let (requested, answered) = (self.id, id.to_str());
                 let is_end = |whole: &str, end: &str| {
                     whole.strip_suffix(end).is_some_and(|context| context.ends_with(':'))
                 };
-                is_end(asked, &answered) || is_end(&answered, asked)
+                is_end(requested, &answered) || is_end(&answered, requested)
             }
     }
 

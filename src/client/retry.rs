@@ -144,15 +144,15 @@ impl Backoff {
         if attempts >= self.attempts_max {
             return None;
         }
-        let asked = retry_after_ms.unwrap_or(0);
-        if asked > self.retry_after_ms_max {
+        let requested_ms = retry_after_ms.unwrap_or(0);
+        if requested_ms > self.retry_after_ms_max {
             return None;
         }
         let doublings = attempts.saturating_sub(1).min(63);
         let window = self.base_ms.saturating_mul(1 << doublings).min(self.pause_ms_max);
         // The remainder's bias is below 2^-60: a window has fewer than 2^64 values of 2^128.
         let drawn = u64::try_from(random % (u128::from(window) + 1)).unwrap_or(window);
-        let next = now.mono_ms.saturating_add(asked).saturating_add(drawn);
+        let next = now.mono_ms.saturating_add(requested_ms).saturating_add(drawn);
         due_ms.is_none_or(|due_ms| next < due_ms).then_some(next)
     }
 }

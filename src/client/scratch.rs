@@ -18,10 +18,10 @@ use super::{
 };
 
 /// Bytes of one buffer above which it is freed.
-const KEPT_BYTES_MAX: usize = 256 * 1024;
+const RETAINED_BYTES_MAX: usize = 256 * 1024;
 
 /// Maximum number of retained buffers, and of retained answers.
-const KEPT_MAX: usize = 64;
+const RETAINED_MAX: usize = 64;
 
 /// The buffers of a call until its answer has arrived.
 pub(super) struct CallBuffers {
@@ -42,7 +42,7 @@ pub(super) struct CallBuffers {
     /// Received bytes of a stream of events.
     pub input: Vec<u8>,
     /// The answer. Boxed, because it is moved between owners.
-    pub said: Box<ReplyBuf>,
+    pub reply: Box<ReplyBuf>,
 }
 
 /// Buffers that return to the stash when they are dropped.
@@ -94,9 +94,9 @@ impl ReplyBuf {
     }
 
     /// Whether the memory of the answer is retained: not after a large answer.
-    fn is_kept(&self) -> bool {
+    fn is_retained(&self) -> bool {
         let held_bytes = self.body.capacity() + self.extensions.capacity();
-        held_bytes + self.received.held_bytes() <= KEPT_BYTES_MAX
+        held_bytes + self.received.held_bytes() <= RETAINED_BYTES_MAX
     }
 }
 
@@ -107,12 +107,12 @@ pub(super) struct Stash {
     #[allow(clippy::vec_box, reason = "the buffers are large, and moved twice per call")]
     idle: Mutex<Vec<Box<CallBuffers>>>,
     #[allow(clippy::vec_box, reason = "each future of a call would move the reply")]
-    said: Mutex<Vec<Box<ReplyBuf>>>,
+    replies: Mutex<Vec<Box<ReplyBuf>>>,
 }
 
 impl Stash {
     pub fn new(limits: ClientLimits, is_strict: bool) -> Arc<Stash> {
-        Arc::new(Stash { limits, is_strict, idle: Mutex::default(), said: Mutex::default() })
+        Arc::new(Stash { limits, is_strict, idle: Mutex::default(), replies: Mutex::default() })
     }
 
     pub fn take(&self) -> Box<CallBuffers> {
@@ -121,8 +121,8 @@ impl Stash {
     }
 
     /// Memory for the next answer.
-    pub fn take_said(&self) -> Box<ReplyBuf> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    pub fn take_reply(&self) -> Box<ReplyBuf> {
+        self.replies.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
     /// Buffers that return to the stash when they are dropped.
@@ -144,7 +144,7 @@ impl Stash {
             terms: None,
             buffers: self.fresh_buffers(),
             input: Vec::new(),
-            said: Box::default(),
+            reply: Box::default(),
         })
     }
 
@@ -152,30 +152,30 @@ impl Stash {
         let CallBuffers { packed, written, input, .. } = &mut *scratch;
         for buffer in [packed, &mut written.body, input] {
             buffer.clear();
-            buffer.shrink_to(KEPT_BYTES_MAX);
+            buffer.shrink_to(RETAINED_BYTES_MAX);
         }
-        if !scratch.buffers.is_within(KEPT_BYTES_MAX) {
+        if !scratch.buffers.is_within(RETAINED_BYTES_MAX) {
             scratch.buffers = self.fresh_buffers();
         }
         (scratch.token, scratch.terms) = (None, None);
-        scratch.said.clear();
-        if !scratch.said.is_kept() {
-            scratch.said = Box::default();
+        scratch.reply.clear();
+        if !scratch.reply.is_retained() {
+            scratch.reply = Box::default();
         }
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < KEPT_MAX {
+        if idle.len() < RETAINED_MAX {
             idle.push(scratch);
         }
     }
 
-    pub fn give_said(&self, mut said: Box<ReplyBuf>) {
-        said.clear();
-        if !said.is_kept() {
+    pub fn give_reply(&self, mut reply: Box<ReplyBuf>) {
+        reply.clear();
+        if !reply.is_retained() {
             return;
         }
-        let mut kept = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < KEPT_MAX {
-            kept.push(said);
+        let mut replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
+        if replies.len() < RETAINED_MAX {
+            replies.push(reply);
         }
     }
 }
@@ -193,14 +193,14 @@ mod tests {
     fn parser_memory_of_large_document_is_freed() {
         let stash = Stash::new(ClientLimits::default(), false);
         let format = Format::standard(Binding::HttpJson, Generation::V1);
-        for (bytes, is_kept) in [(1_000, true), (KEPT_BYTES_MAX + 1, false)] {
+        for (bytes, is_retained) in [(1_000, true), (RETAINED_BYTES_MAX + 1, false)] {
             let mut scratch = stash.take();
             let event = format!("{{\"unknown\":\"{}\"}}", "x".repeat(bytes));
             let (buffers, mut received) = (&mut scratch.buffers, Received::new());
             assert!(format.read_item(buffers, 1, event.as_bytes(), false, &mut received).is_err());
             assert!(!scratch.buffers.is_within(bytes));
             stash.give(scratch);
-            assert_eq!(!stash.take().buffers.is_within(0), is_kept);
+            assert_eq!(!stash.take().buffers.is_within(0), is_retained);
         }
     }
 }

@@ -61,7 +61,7 @@ struct SeenArtifact {
 
 /// The change of a task in an item of a stream.
 #[derive(Clone, Copy)]
-pub(super) enum SaidOfTask<'a> {
+pub(super) enum TaskChange<'a> {
     /// A snapshot of the task.
     Task(TaskView<'a>),
     Status {
@@ -79,8 +79,8 @@ pub(super) enum SaidOfTask<'a> {
 }
 
 /// An item of a stream, and its task.
-pub(super) struct SaidItem<'a> {
-    pub said: SaidOfTask<'a>,
+pub(super) struct StreamItem<'a> {
+    pub change: TaskChange<'a>,
     /// Both ids are empty if the item does not name a task.
     pub task_id: RawText<'a>,
     pub context_id: RawText<'a>,
@@ -88,11 +88,11 @@ pub(super) struct SaidItem<'a> {
     pub is_final: bool,
 }
 
-impl<'a> SaidItem<'a> {
+impl<'a> StreamItem<'a> {
     /// `None`: the received value is not an item of a stream.
-    pub fn of(received: &'a Received) -> Option<SaidItem<'a>> {
-        let mut item = SaidItem {
-            said: SaidOfTask::Message,
+    pub fn of(received: &'a Received) -> Option<StreamItem<'a>> {
+        let mut item = StreamItem {
+            change: TaskChange::Message,
             task_id: RawText::default(),
             context_id: RawText::default(),
             is_final: false,
@@ -101,7 +101,8 @@ impl<'a> SaidItem<'a> {
             ReceivedKind::ArtifactUpdate => {
                 let update = received.artifact_update()?;
                 (item.task_id, item.context_id) = (update.task_id, update.context_id);
-                item.said = SaidOfTask::Chunk { artifact: update.artifact, append: update.append };
+                item.change =
+                    TaskChange::Chunk { artifact: update.artifact, append: update.append };
             }
             ReceivedKind::StatusUpdate => {
                 let update = received.status_update()?;
@@ -109,12 +110,12 @@ impl<'a> SaidItem<'a> {
                 item.is_final = update.is_final;
                 let has_metadata = update.metadata.is_some();
                 let (state, at_ms, message) = (update.state, update.at_ms, update.message);
-                item.said = SaidOfTask::Status { state, at_ms, message, has_metadata };
+                item.change = TaskChange::Status { state, at_ms, message, has_metadata };
             }
             ReceivedKind::Task => {
                 let view = received.task()?;
                 (item.task_id, item.context_id) = (view.id(), view.context_id());
-                item.said = SaidOfTask::Task(view);
+                item.change = TaskChange::Task(view);
             }
             ReceivedKind::Message => {
                 let message = received.message()?;
@@ -180,7 +181,7 @@ impl Seen {
     /// Records an item, with its number if it has one. An item is a repetition if its number is not
     /// above the newest number; an item without a number, if it repeats the newest status: servers
     /// send a status that is already in their initial task.
-    pub fn note(&mut self, said: SaidOfTask<'_>, number: Option<u64>) -> Seeing {
+    pub fn note(&mut self, change: TaskChange<'_>, number: Option<u64>) -> Seeing {
         let mut seeing = Seeing::New;
         match (number, self.number) {
             (Some(number), Some(newest)) if number <= newest => return Seeing::Repeated,
@@ -192,19 +193,19 @@ impl Seen {
                 self.highest = self.highest.max(number);
                 (self.number, self.is_uncounted) = (number, false);
             }
-            (None, _) if self.is_newest(said) => return Seeing::Repeated,
+            (None, _) if self.is_newest(change) => return Seeing::Repeated,
             (None, _) => {}
         }
-        match said {
-            SaidOfTask::Task(view) => {
+        match change {
+            TaskChange::Task(view) => {
                 self.has_uncounted_task |= number.is_none();
                 self.take(view);
             }
-            SaidOfTask::Status { state, at_ms, message, .. } => {
+            TaskChange::Status { state, at_ms, message, .. } => {
                 self.status = Some(self.status_of(state, at_ms, message));
             }
-            SaidOfTask::Chunk { artifact, append } => self.add(artifact, append),
-            SaidOfTask::Message => {}
+            TaskChange::Chunk { artifact, append } => self.add(artifact, append),
+            TaskChange::Message => {}
         }
         seeing
     }
@@ -212,8 +213,8 @@ impl Seen {
     /// Whether the first numbered item after a task without a number repeats the status of this
     /// task; if so, the number is recorded.
     #[cold]
-    pub fn is_in_uncounted_task(&mut self, said: SaidOfTask<'_>, number: Option<u64>) -> bool {
-        let Some(next) = number.filter(|_| self.is_newest(said)) else { return false };
+    pub fn is_in_uncounted_task(&mut self, change: TaskChange<'_>, number: Option<u64>) -> bool {
+        let Some(next) = number.filter(|_| self.is_newest(change)) else { return false };
         self.is_dense &= self.number.is_none_or(|newest| next <= newest + 1);
         self.highest = self.highest.max(number);
         (self.number, self.is_uncounted) = (number, false);
@@ -223,7 +224,7 @@ impl Seen {
     /// Whether a stream that begins with this number continues the broken stream, perhaps with its
     /// last event again. Numbers that were contiguous so far must remain contiguous; no number may
     /// decrease.
-    pub fn goes_on_with(&self, next: u64) -> bool {
+    pub fn continues_at(&self, next: u64) -> bool {
         self.number.is_some_and(|newest| match next.checked_sub(newest) {
             Some(step) => step <= 1 || !self.is_dense,
             None => false,
@@ -231,7 +232,7 @@ impl Seen {
     }
 
     /// Whether a higher number was received.
-    pub fn is_behind(&self, number: Option<u64>) -> bool {
+    pub fn has_newer(&self, number: Option<u64>) -> bool {
         number.zip(self.number).is_some_and(|(number, newest)| number < newest)
     }
 
@@ -254,11 +255,13 @@ impl Seen {
 
     /// Whether this is the newest status again. A status without a message id is compared only if
     /// it has a time and no metadata.
-    fn is_newest(&self, said: SaidOfTask<'_>) -> bool {
-        let SaidOfTask::Status { state, at_ms, message, has_metadata } = said else { return false };
+    fn is_newest(&self, change: TaskChange<'_>) -> bool {
+        let TaskChange::Status { state, at_ms, message, has_metadata } = change else {
+            return false;
+        };
         let is_named = message.is_some_and(|message| !message.message_id().raw().is_empty());
-        let is_told_apart = is_named || (at_ms != 0 && !has_metadata);
-        is_told_apart && self.status == Some(self.status_of(state, at_ms, message))
+        let is_distinguishable = is_named || (at_ms != 0 && !has_metadata);
+        is_distinguishable && self.status == Some(self.status_of(state, at_ms, message))
     }
 
     /// Replaces the received state by the task.
@@ -282,10 +285,11 @@ impl Seen {
         for whole in view.artifacts() {
             let id = self.id_of(whole.head());
             let seen = self.artifacts.iter().find(|seen| seen.id == id);
-            let known = seen.filter(|seen| seen.begins(whole.parts(), self.hashes.build_hasher()));
-            let known_parts = known.map(|seen| seen.parts);
-            let append = known_parts.is_some();
-            let mut rest = whole.parts().skip(known_parts.unwrap_or(0)).peekable();
+            let received =
+                seen.filter(|seen| seen.begins(whole.parts(), self.hashes.build_hasher()));
+            let received_parts = received.map(|seen| seen.parts);
+            let append = received_parts.is_some();
+            let mut rest = whole.parts().skip(received_parts.unwrap_or(0)).peekable();
             if append && rest.peek().is_none() {
                 continue;
             }
@@ -345,10 +349,10 @@ impl Seen {
         hasher.finish()
     }
 
-    fn status_of(&self, state: TaskState, at_ms: u64, said: Option<Message<'_>>) -> SeenStatus {
+    fn status_of(&self, state: TaskState, at_ms: u64, message: Option<Message<'_>>) -> SeenStatus {
         let mut hasher = self.hashes.build_hasher();
         hasher.write_u64(at_ms);
-        hasher.write(said.map_or(&[][..], Message::packed));
+        hasher.write(message.map_or(&[][..], Message::packed));
         SeenStatus { state, hash: hasher.finish() }
     }
 }
@@ -411,11 +415,11 @@ mod tests {
         let event = TaskEvent::Artifact { artifact, append, last_chunk, metadata };
         task.apply(&event).unwrap();
         if let Some(seen) = seen {
-            seen.note(SaidOfTask::Chunk { artifact, append }, None);
+            seen.note(TaskChange::Chunk { artifact, append }, None);
         }
     }
 
-    fn said(events: &EventBuf) -> Vec<String> {
+    fn described(events: &EventBuf) -> Vec<String> {
         let show = |event: TaskEvent<'_>| match event {
             TaskEvent::Status { state, .. } => format!("{state:?}"),
             TaskEvent::UserMessage { .. } => "message".to_owned(),
@@ -433,7 +437,7 @@ mod tests {
     #[test]
     fn received_event_number_is_detected_as_repeated() {
         let (mut seen, task) = (Seen::new(1, 10), task());
-        let snapshot = SaidOfTask::Task(task.view());
+        let snapshot = TaskChange::Task(task.view());
         assert_eq!(seen.note(snapshot, Some(4)), Seeing::New);
         assert_eq!(seen.note(snapshot, Some(4)), Seeing::Repeated);
         assert_eq!(seen.note(snapshot, Some(3)), Seeing::Repeated);
@@ -446,13 +450,13 @@ mod tests {
         let (mut seen, mut task) = (Seen::new(1, 10), task());
         let words = MessageBuf::agent(&PartsBuf::new().text("one")).id("m");
         task.status(TaskState::Working, 0, Some(&words)).unwrap();
-        assert_eq!(seen.note(SaidOfTask::Task(task.view()), None), Seeing::New);
+        assert_eq!(seen.note(TaskChange::Task(task.view()), None), Seeing::New);
         let status = |at_ms, message| {
             let (state, has_metadata) = (TaskState::Working, false);
-            SaidOfTask::Status { state, at_ms, message, has_metadata }
+            TaskChange::Status { state, at_ms, message, has_metadata }
         };
-        let said = task.view().status();
-        let again = status(said.at_ms, said.message);
+        let current = task.view().status();
+        let again = status(current.at_ms, current.message);
         assert_eq!(seen.note(again, None), Seeing::Repeated);
         for (at_ms, expected) in [(7, Seeing::New), (7, Seeing::Repeated), (0, Seeing::New)] {
             assert_eq!(seen.note(status(at_ms, None), None), expected);
@@ -463,7 +467,7 @@ mod tests {
     #[test]
     fn catch_up_emits_only_missed_changes_and_only_once() {
         let (mut seen, mut task, mut events) = (Seen::new(1, 10), task(), EventBuf::default());
-        seen.note(SaidOfTask::Task(task.view()), None);
+        seen.note(TaskChange::Task(task.view()), None);
         publish(&mut task, Some(&mut seen), &artifact("a", &["1", "2"]), false);
         assert!(!seen.catch_up(task.view(), &mut events));
         publish(&mut task, None, &artifact("a", &["3"]), true);
@@ -472,7 +476,7 @@ mod tests {
         task.status(TaskState::Completed, 2, Some(&words)).unwrap();
         assert!(seen.catch_up(task.view(), &mut events));
         let expected = ["a true [\"3\"] None", "b false [\"x\"] Some(\"plan\")", "Completed"];
-        assert_eq!(said(&events), expected);
+        assert_eq!(described(&events), expected);
         events.clear();
         assert!(!seen.catch_up(task.view(), &mut events));
     }
@@ -484,16 +488,16 @@ mod tests {
         publish(&mut task, None, &artifact("a", &["1", "3", "4"]), false);
         assert!(seen.catch_up(task.view(), &mut events));
         let expected = ["a false [\"1\", \"3\", \"4\"] Some(\"plan\")", "Working"];
-        assert_eq!(said(&events), expected);
+        assert_eq!(described(&events), expected);
     }
 
     #[test]
     fn number_of_remembered_artifacts_is_bounded() {
         let (mut seen, mut task, mut events) = (Seen::new(1, 1), task(), EventBuf::default());
-        seen.note(SaidOfTask::Task(task.view()), None);
+        seen.note(TaskChange::Task(task.view()), None);
         publish(&mut task, Some(&mut seen), &artifact("a", &["1"]), false);
         publish(&mut task, Some(&mut seen), &artifact("b", &["2"]), false);
         assert!(seen.catch_up(task.view(), &mut events));
-        assert_eq!(said(&events), ["b false [\"2\"] Some(\"plan\")"]);
+        assert_eq!(described(&events), ["b false [\"2\"] Some(\"plan\")"]);
     }
 }

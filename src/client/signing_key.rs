@@ -77,17 +77,17 @@ enum SigningPair {
 }
 
 impl SigningKey {
-    /// The first private key of a document in PEM (PKCS#8): P-256 or Ed25519 and, with `takes_rsa`,
-    /// RSA of 2048 to 4096 bits.
+    /// The first private key of a document in PEM (PKCS#8): P-256 or Ed25519 and, with
+    /// `allows_rsa`, RSA of 2048 to 4096 bits.
     pub fn read(
         pem: &[u8],
         kid: Option<&str>,
-        takes_rsa: bool,
+        allows_rsa: bool,
         random: &SystemRandom,
     ) -> Result<SigningKey, SigningKeyError> {
         let der = der(pem).ok_or(SigningKeyError::NoKey)?;
         let rsa = || rsa::KeyPair::from_pkcs8(&der).ok().map(SigningPair::Rs256);
-        let (pair, wrong) = match takes_rsa {
+        let (pair, wrong) = match allows_rsa {
             true => (curve(&der, random).or_else(rsa), SigningKeyError::KindOrRsa),
             false => (curve(&der, random), SigningKeyError::Kind),
         };

@@ -20,10 +20,10 @@ use super::{
     exchange::{Written, within},
     format::StrayEvent,
     scratch::LentBuffers,
-    seen::{SaidItem, Seeing, Seen},
+    seen::{Seeing, Seen, StreamItem},
 };
 use open::OpeningStream;
-use resume::TakingUp;
+use resume::Resumption;
 use source::{EventOrigin, SourceRead};
 
 /// Milliseconds that a server has to end the stream of an ended task.
@@ -52,7 +52,7 @@ struct StreamState<T: Transport> {
     /// When the stream was opened or last resumed.
     opened_ms: u64,
     /// `Some`: the connection broke, and the stream is being resumed.
-    taking_up: Option<TakingUp>,
+    resumption: Option<Resumption>,
     /// When the current wait ends: for the next poll of the task, or for the end of an ended
     /// stream.
     pause_due_ms: Option<u64>,
@@ -61,7 +61,7 @@ struct StreamState<T: Transport> {
     /// The server declared the end of its stream, as servers before 1.0 do.
     is_final: bool,
     /// The stream continues while its task waits for a login.
-    goes_through_logins: bool,
+    continues_through_logins: bool,
     /// The number of reads of the task since it waits for a login.
     login_reads: u32,
     /// The number of repeated events, if the server numbers its events.
@@ -87,7 +87,7 @@ struct FollowedTask {
 #[derive(Default)]
 struct Caught {
     events: EventBuf,
-    given: usize,
+    returned: usize,
     gap: Option<MissedEvents>,
 }
 
@@ -109,16 +109,16 @@ impl Caught {
         if let Some(gap) = self.gap.take() {
             return Some(Shown::Missed(gap));
         }
-        if self.given < self.events.len() {
-            self.given += 1;
-            return Some(Shown::Caught(self.given - 1));
+        if self.returned < self.events.len() {
+            self.returned += 1;
+            return Some(Shown::Caught(self.returned - 1));
         }
         None
     }
 
     fn clear(&mut self) {
         self.events.clear();
-        (self.given, self.gap) = (0, None);
+        (self.returned, self.gap) = (0, None);
     }
 }
 
@@ -153,7 +153,7 @@ impl<T: Transport> ClientStream<T> {
     /// intervals, up to 16 times as long.
     #[must_use]
     pub fn through_logins(mut self) -> ClientStream<T> {
-        self.0.goes_through_logins = true;
+        self.0.continues_through_logins = true;
         self
     }
 
@@ -181,7 +181,7 @@ impl<T: Transport> ClientStream<T> {
     /// The URIs of the extensions that the server activated for the stream (A2A 1.0 §4.6.1), in the
     /// server's order. Empty over WebSocket.
     pub fn activated_extensions(&self) -> impl Iterator<Item = &str> {
-        extension_list(&self.0.scratch.said.extensions)
+        extension_list(&self.0.scratch.reply.extensions)
     }
 }
 
@@ -201,8 +201,8 @@ impl<T: Transport> StreamState<T> {
                 continue;
             }
             // Boxed, since few streams need these futures.
-            if self.taking_up.is_some() {
-                Box::pin(self.take_up()).await?;
+            if self.resumption.is_some() {
+                Box::pin(self.try_resume()).await?;
                 continue;
             }
             if self.is_to_be_opened() {
@@ -255,30 +255,30 @@ impl<T: Transport> StreamState<T> {
 
     /// Processes a received item; `None`: the item is a repetition, or empty.
     fn take(&mut self, number: Option<u64>) -> Result<Option<Shown>, ClientError> {
-        let received = &self.scratch.said.received;
+        let received = &self.scratch.reply.received;
         if received.kind() == ReceivedKind::Nothing {
             // The item with which a2a-rust ends a stream over WebSocket.
             self.is_final = true;
             self.source = EventOrigin::Nowhere;
             return Ok(None);
         }
-        let Some(item) = SaidItem::of(received) else { return Ok(None) };
+        let Some(item) = StreamItem::of(received) else { return Ok(None) };
         self.task.check(item.task_id, item.context_id)?;
         self.is_final |= item.is_final;
         if self.seen.is_uncounted() {
-            if self.seen.is_behind(number) {
+            if self.seen.has_newer(number) {
                 let after = self.seen.number();
                 self.seen.count_from(number);
                 self.caught.gap = Some(MissedEvents { after, may_repeat: true });
                 self.put_back = Some(number);
                 return Ok(None);
             }
-            if self.seen.is_in_uncounted_task(item.said, number) {
+            if self.seen.is_in_uncounted_task(item.change, number) {
                 return Ok(None);
             }
         }
         let is_counted = number.or(self.seen.number()).is_some();
-        let seeing = self.seen.note(item.said, number);
+        let seeing = self.seen.note(item.change, number);
         if seeing == Seeing::New {
             // Repetitions before a break do not count as progress.
             self.attempts = 0;
@@ -312,7 +312,7 @@ impl<T: Transport> StreamState<T> {
             self.source = EventOrigin::Nowhere;
             return Ok(None);
         }
-        let message = self.scratch.said.received.message();
+        let message = self.scratch.reply.received.message();
         match message.is_some_and(|message| message.parts().next().is_some()) {
             true => Ok(Some(Shown::Received(number))),
             false => {
@@ -331,8 +331,8 @@ impl<T: Transport> StreamState<T> {
     fn skip(&mut self, stray: StrayEvent) {
         if stray == StrayEvent::Unknown && !std::mem::replace(&mut self.has_warned, true) {
             const SHOWN_MAX: usize = 80;
-            let said = String::from_utf8_lossy(&self.scratch.said.body);
-            let shown: String = said.chars().take(SHOWN_MAX).collect();
+            let content = String::from_utf8_lossy(&self.scratch.reply.body);
+            let shown: String = content.chars().take(SHOWN_MAX).collect();
             let sentence = format!("the stream has an unknown event, which is skipped: {shown:?}");
             self.client.inner.built.warn(&sentence);
         }
@@ -348,25 +348,25 @@ impl<T: Transport> StreamState<T> {
     /// Whether the end of the connection is the end of the stream.
     fn is_complete(&self) -> bool {
         let has_ended = |state: TaskState| state.is_terminal() || state.is_interrupted();
-        let is_said = self.is_final || self.seen.state().is_some_and(has_ended);
-        (is_said && !self.waits_for_login()) || self.has_message
+        let is_done = self.is_final || self.seen.state().is_some_and(has_ended);
+        (is_done && !self.waits_for_login()) || self.has_message
     }
 
     /// Whether the task waits for a login and the stream continues.
     #[cold]
     fn waits_for_login(&self) -> bool {
-        self.goes_through_logins && self.seen.state() == Some(TaskState::AuthRequired)
+        self.continues_through_logins && self.seen.state() == Some(TaskState::AuthRequired)
     }
 
     fn show(&self, shown: Shown) -> Option<StreamEvent<'_>> {
         match shown {
             Shown::Received(number) => {
-                let said = &self.scratch.said;
+                let reply = &self.scratch.reply;
                 let json = match self.endpoint.is_v1_json() {
-                    true => said.body.get(said.received.span()).unwrap_or_default(),
+                    true => reply.body.get(reply.received.span()).unwrap_or_default(),
                     false => b"",
                 };
-                StreamEvent::received(&said.received, number, json)
+                StreamEvent::received(&reply.received, number, json)
             }
             Shown::Caught(index) => {
                 let change = self.caught.events.iter(None).nth(index)?;

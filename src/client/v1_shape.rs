@@ -13,21 +13,23 @@ const DEPTH_MAX: usize = 1024;
 /// Whether `json` contains everything in `canonical`, the JSON of 1.0 of the same answer.
 pub(super) fn has_v1_shape(json: &[u8], canonical: &[u8]) -> bool {
     let (mut of_json, mut of_canonical) = (Parser::new(), Parser::new());
-    of_json.take_lone_surrogates(true);
-    of_canonical.take_lone_surrogates(true);
+    of_json.accept_lone_surrogates(true);
+    of_canonical.accept_lone_surrogates(true);
     let canonical = of_canonical.parse(canonical, DEPTH_MAX);
-    let (Ok(given), Ok(wanted)) = (of_json.parse(json, DEPTH_MAX), canonical) else { return false };
-    let mut open = vec![(wanted, given)];
-    while let Some((wanted, given)) = open.pop() {
+    let (Ok(actual), Ok(wanted)) = (of_json.parse(json, DEPTH_MAX), canonical) else {
+        return false;
+    };
+    let mut open = vec![(wanted, actual)];
+    while let Some((wanted, actual)) = open.pop() {
         // JSON of users is copied, so equal bytes need no check.
-        let holds = wanted.raw() == given.raw()
-            || match (wanted.kind(), given.kind()) {
-                (Kind::Object, Kind::Object) => has_members(wanted, given, &mut open),
+        let holds = wanted.raw() == actual.raw()
+            || match (wanted.kind(), actual.kind()) {
+                (Kind::Object, Kind::Object) => has_members(wanted, actual, &mut open),
                 (Kind::Array, Kind::Array) => {
-                    let (mut ours, mut theirs) = (wanted.elements(), given.elements());
+                    let (mut ours, mut theirs) = (wanted.elements(), actual.elements());
                     loop {
                         match (ours.next(), theirs.next()) {
-                            (Some(wanted), Some(given)) => open.push((wanted, given)),
+                            (Some(wanted), Some(actual)) => open.push((wanted, actual)),
                             (None, None) => break true,
                             (Some(_), None) | (None, Some(_)) => break false,
                         }
@@ -35,7 +37,7 @@ pub(super) fn has_v1_shape(json: &[u8], canonical: &[u8]) -> bool {
                 }
                 // Texts may differ: a time may have other digits, an unknown state becomes another
                 // state.
-                (wanted, given) => wanted == given,
+                (wanted, actual) => wanted == actual,
             };
         if !holds {
             return false;
@@ -47,22 +49,22 @@ pub(super) fn has_v1_shape(json: &[u8], canonical: &[u8]) -> bool {
 /// Whether an object has the wanted members; their values are checked later.
 fn has_members<'p>(
     wanted: Value<'p>,
-    given: Value<'p>,
+    actual: Value<'p>,
     open: &mut Vec<(Value<'p>, Value<'p>)>,
 ) -> bool {
     // The discriminating members of generations before 1.0 (wire §1).
-    let is_older = |name| given.get(name).is_some() && wanted.get(name).is_none();
+    let is_older = |name| actual.get(name).is_some() && wanted.get(name).is_none();
     if ["kind", "type"].into_iter().any(is_older) {
         return false;
     }
     wanted.members().all(|(key, wanted)| {
         let name = key.text();
         let name = str::from_utf8(&name).unwrap_or_default();
-        let Some(given) = given.get(name).filter(|given| !given.is_null()) else {
+        let Some(actual) = actual.get(name).filter(|actual| !actual.is_null()) else {
             return is_default(wanted);
         };
-        open.push((wanted, given));
-        let text = given.text().unwrap_or_default();
+        open.push((wanted, actual));
+        let text = actual.text().unwrap_or_default();
         match name {
             "state" => text.starts_with(b"TASK_STATE_"),
             "role" => text.starts_with(b"ROLE_"),

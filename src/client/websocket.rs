@@ -262,8 +262,8 @@ impl<T: Transport> SharedClient<T> {
         due_ms: u64,
     ) -> Result<(), ClientError> {
         let mut session = self.session(endpoint, scratch, due_ms).await?;
-        let CallBuffers { written: call, buffers, said, .. } = scratch;
-        let ReplyBuf { body, received, extensions } = &mut **said;
+        let CallBuffers { written: call, buffers, reply, .. } = scratch;
+        let ReplyBuf { body, received, extensions } = &mut **reply;
         extensions.clear();
         let bytes_max = self.built.limits.body_bytes_max;
         let answer = async {

@@ -5,7 +5,7 @@
 //! can read it. Interfaces of 1.0 come first. A card only declares what the server does.
 
 use crate::{
-    dialect::card_security::{SecurityWords, asked_by_skill},
+    dialect::card_security::{SecurityWords, skill_requirements},
     json::write::{push_string, push_u64},
     model::{CardRequirement, CardSecurity, Extension, Profile, Provider, Skill},
     service::principal::ScopeSet,
@@ -177,8 +177,8 @@ pub fn render(
     card.texts("defaultOutputModes", &profile.output_modes);
     card.open("skills", b'[');
     for skill in skills(profile, options.scopes) {
-        let asked = asked_by_skill(skill, options.security);
-        card.skill(skill, &asked, profile, words);
+        let requirements = skill_requirements(skill, options.security);
+        card.skill(skill, &requirements, profile, words);
     }
     card.0.extend_from_slice(b"]}");
     card.0
@@ -291,7 +291,7 @@ impl CardWriter {
     fn skill<'p>(
         &mut self,
         skill: &'p Skill,
-        asked: &[CardRequirement],
+        requirements: &[CardRequirement],
         profile: &'p Profile,
         words: SecurityWords,
     ) {
@@ -309,7 +309,7 @@ impl CardWriter {
         for (key, texts) in lists.into_iter().filter(|(_, texts)| !texts.is_empty()) {
             self.texts(key, texts);
         }
-        self.requirements(asked, words);
+        self.requirements(requirements, words);
         self.0.push(b'}');
     }
 

@@ -12,7 +12,7 @@ use crate::model::{
 
 /// The requirements of a skill: its own, or else each requirement of the card with the skill's
 /// scopes added (A2A 1.0 §4.4.5, 0.3 §5.5.4).
-pub fn asked_by_skill<'s>(
+pub fn skill_requirements<'s>(
     skill: &'s Skill,
     of_card: Option<&CardSecurity>,
 ) -> Cow<'s, [CardRequirement]> {
@@ -22,18 +22,19 @@ pub fn asked_by_skill<'s>(
         return Cow::Borrowed(&skill.security);
     };
     // A caller without credentials has no scopes, so an empty requirement is skipped.
-    let asked = of_card.requirements.iter().filter(|asked| !asked.schemes.is_empty());
-    asked.map(|asked| with_scopes(asked, &skill.scopes)).collect()
+    let requirements =
+        of_card.requirements.iter().filter(|requirement| !requirement.schemes.is_empty());
+    requirements.map(|requirement| with_scopes(requirement, &skill.scopes)).collect()
 }
 
-fn with_scopes(asked: &CardRequirement, more: &[String]) -> CardRequirement {
-    let mut asked = asked.clone();
-    for (_, scopes) in &mut asked.schemes {
+fn with_scopes(requirement: &CardRequirement, more: &[String]) -> CardRequirement {
+    let mut requirement = requirement.clone();
+    for (_, scopes) in &mut requirement.schemes {
         let missing: Vec<_> =
             more.iter().filter(|scope| !scopes.contains(scope)).cloned().collect();
         scopes.extend(missing);
     }
-    asked
+    requirement
 }
 
 /// The generations in a form of the card.
@@ -74,20 +75,20 @@ impl CardWriter {
     }
 
     /// Writes the requirements of a card or of a skill.
-    pub(super) fn requirements(&mut self, asked: &[CardRequirement], words: SecurityWords) {
-        if asked.is_empty() {
+    pub(super) fn requirements(&mut self, requirements: &[CardRequirement], words: SecurityWords) {
+        if requirements.is_empty() {
             return;
         }
         if words.is_v1 {
             self.open("securityRequirements", b'[');
-            for requirement in asked {
+            for requirement in requirements {
                 self.requirement_v1(requirement);
             }
             self.close(b']');
         }
         if words.is_v03 {
             self.open("security", b'[');
-            for requirement in asked {
+            for requirement in requirements {
                 self.element(b'{');
                 for (name, scopes) in &requirement.schemes {
                     self.texts(name, scopes);
@@ -173,24 +174,24 @@ impl CardWriter {
 
     /// A2A 0.1, `AgentAuthentication`: names of HTTP schemes, one of which suffices.
     fn authentication(&mut self, security: &CardSecurity) {
-        let asked = &security.requirements;
+        let requirements = &security.requirements;
         // If anonymous calls are allowed, nothing is required.
-        if asked.is_empty() || asked.iter().any(|one| one.schemes.is_empty()) {
+        if requirements.is_empty() || requirements.iter().any(|one| one.schemes.is_empty()) {
             return;
         }
-        let named = asked.iter().flat_map(|one| &one.schemes);
-        let known = |(name, _): &(String, Vec<String>)| {
+        let named = requirements.iter().flat_map(|one| &one.schemes);
+        let declared = |(name, _): &(String, Vec<String>)| {
             security.schemes.iter().find(|scheme| scheme.name == *name)
         };
         let mut words: Vec<String> = Vec::new();
-        for scheme in named.filter_map(known) {
+        for scheme in named.filter_map(declared) {
             let word = match &scheme.kind {
                 CardSchemeKind::ApiKey { .. } => "apiKey",
                 CardSchemeKind::Http { scheme, .. } => scheme,
                 CardSchemeKind::OpenIdConnect { .. } | CardSchemeKind::OAuth2 { .. } => "Bearer",
                 CardSchemeKind::MutualTls => "mutualTLS",
             };
-            if !words.iter().any(|known| known == word) {
+            if !words.iter().any(|listed| listed == word) {
                 words.push(word.to_owned());
             }
         }
@@ -217,7 +218,7 @@ fn wrapper(kind: &CardSchemeKind) -> &'static str {
 /// content is that of 1.0 in both.
 pub fn proto_json(
     schemes: &[CardScheme],
-    asked: &[CardRequirement],
+    required: &[CardRequirement],
     requirements: &str,
 ) -> Vec<u8> {
     let mut json = CardWriter(vec![b'{']);
@@ -230,9 +231,9 @@ pub fn proto_json(
         }
         json.close(b'}');
     }
-    if !asked.is_empty() {
+    if !required.is_empty() {
         json.open(requirements, b'[');
-        for requirement in asked {
+        for requirement in required {
             json.requirement_v1(requirement);
         }
         json.close(b']');

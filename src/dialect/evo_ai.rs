@@ -49,7 +49,7 @@ static WIRE: Wire = Wire {
     #[cfg(feature = "client")]
     calls: Calls::PreV1(&CallRules {
         configuration: false,
-        context_beside: true,
+        context_in_params: true,
         push_headers: true,
         ..CallRules::of(&SPELLING, "evo_ai")
     }),

@@ -130,7 +130,7 @@ fn update(
         TaskEvent::Status { state, at_ms, message, metadata } => {
             json_out::id(out, b"{\"statusUpdate\":{\"taskId\":\"", task_ref.task_id);
             json_out::id(out, b",\"contextId\":\"", task_ref.context_id);
-            pre_v1::status(out, &SPELLING, StatusOut { state, at_ms, said: message }, task_ref);
+            pre_v1::status(out, &SPELLING, StatusOut { state, at_ms, message }, task_ref);
             metadata
         }
         TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {

@@ -145,10 +145,10 @@ pub(super) fn timestamp(out: &mut Vec<u8>, at_ms: u64) {
     }
 }
 
-/// Overwrites 24 bytes of a text with a time; they end `behind` bytes before the end of the text.
+/// Overwrites 24 bytes of a text with a time; `suffix_bytes` bytes follow them.
 #[inline(always)]
-pub(super) fn stamp(out: &mut [u8], behind: usize, at_ms: u64) {
-    let end = out.len() - behind;
+pub(super) fn stamp(out: &mut [u8], suffix_bytes: usize, at_ms: u64) {
+    let end = out.len() - suffix_bytes;
     let blank = out.get_mut(..end).and_then(|text| text.last_chunk_mut::<24>());
     if let Some(blank) = blank {
         *blank = time::rfc3339(at_ms);

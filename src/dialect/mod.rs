@@ -184,9 +184,9 @@ impl Dialect {
 
 impl Dialect {
     /// The writers of a fault for an unknown method, by the requested version.
-    pub fn fault_encode_of(&self, asked: Option<&[u8]>) -> &'static Encode {
-        let asked = asked.and_then(|asked| str::from_utf8(asked).ok());
-        let generation = asked.and_then(|asked| version::generation(asked.trim()));
+    pub fn fault_encode_of(&self, requested: Option<&[u8]>) -> &'static Encode {
+        let requested = requested.and_then(|requested| str::from_utf8(requested).ok());
+        let generation = requested.and_then(|requested| version::generation(requested.trim()));
         let mut methods = self.methods.iter();
         let of_it = methods.find(|method| Some(method.generation()) == generation);
         of_it.map_or_else(|| self.fault_encode(b""), |method| &method.wire.encode)

@@ -44,7 +44,7 @@ pub(super) struct Spelling {
 pub(super) struct StatusOut<'a> {
     pub state: TaskState,
     pub at_ms: u64,
-    pub said: Option<Message<'a>>,
+    pub message: Option<Message<'a>>,
 }
 
 /// Appends a task.
@@ -70,7 +70,7 @@ pub(super) fn listed_task(
     let task_ref = TaskRef { task_id: view.id().raw(), context_id: view.context_id().raw() };
     let status_out = view.status();
     let status_out =
-        StatusOut { state: status_out.state, at_ms: status_out.at_ms, said: status_out.message };
+        StatusOut { state: status_out.state, at_ms: status_out.at_ms, message: status_out.message };
     task_head(out, spelling, status_out, task_ref);
     if artifacts {
         json_out::list(out, b",\"artifacts\":[", view.artifacts(), false, |out, whole| {
@@ -99,11 +99,11 @@ pub(super) fn listed_task(
 pub(super) fn direct_task(
     out: &mut Vec<u8>,
     spelling: &Spelling,
-    said: Message<'_>,
+    message: Message<'_>,
     at_ms: u64,
     task_ref: TaskRef<'_>,
 ) {
-    let status_out = StatusOut { state: TaskState::Completed, at_ms, said: Some(said) };
+    let status_out = StatusOut { state: TaskState::Completed, at_ms, message: Some(message) };
     task_head(out, spelling, status_out, task_ref);
     task_tail(out, spelling, status_out.state);
 }
@@ -138,9 +138,9 @@ pub(super) fn status(
     task_ref: TaskRef<'_>,
 ) {
     json_out::text(out, b",\"status\":{\"state\":\"", (spelling.state)(status_out.state));
-    if let Some(said) = status_out.said {
+    if let Some(status_message) = status_out.message {
         out.extend_from_slice(b",\"message\":");
-        message(out, spelling, said, task_ref);
+        message(out, spelling, status_message, task_ref);
     }
     json_out::timestamp(out, status_out.at_ms);
     out.push(b'}');
@@ -211,13 +211,13 @@ pub(super) fn message_task_ref(out: &mut Vec<u8>, message: Message<'_>, task_ref
         Role::Agent => task_ref,
         Role::User => TaskRef { task_id: b"", context_id: b"" },
     };
-    let known = |id| Some(RawText::known(id)).filter(|id| !id.is_empty());
+    let non_empty = |id| Some(RawText::known(id)).filter(|id| !id.is_empty());
     json_out::text_some(
         out,
         b",\"contextId\":\"",
-        message.context_id().or(known(task_ref.context_id)),
+        message.context_id().or(non_empty(task_ref.context_id)),
     );
-    json_out::text_some(out, b",\"taskId\":\"", message.task_id().or(known(task_ref.task_id)));
+    json_out::text_some(out, b",\"taskId\":\"", message.task_id().or(non_empty(task_ref.task_id)));
 }
 
 #[inline]

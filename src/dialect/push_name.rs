@@ -19,8 +19,8 @@ pub fn push_name(task_id: &[u8], id: Option<&[u8]>) -> Vec<u8> {
 /// task, or of all configurations of a task. A bare id is a task id.
 pub fn push_ids(name: &[u8]) -> (&[u8], &[u8]) {
     let rest = name.strip_prefix(TASKS).unwrap_or(name);
-    let behind = |at: usize| rest[at..].strip_prefix(CONFIGS)?.strip_prefix(b"/");
-    let found = (0..rest.len()).rev().find_map(|at| Some((&rest[..at], behind(at)?)));
+    let id_after = |at: usize| rest[at..].strip_prefix(CONFIGS)?.strip_prefix(b"/");
+    let found = (0..rest.len()).rev().find_map(|at| Some((&rest[..at], id_after(at)?)));
     found.unwrap_or((rest.strip_suffix(CONFIGS).unwrap_or(rest), b""))
 }
 

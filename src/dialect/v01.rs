@@ -108,14 +108,14 @@ pub(super) fn event_in(
                 TaskRef { task_id: view.id().raw(), context_id: view.context_id().raw() };
             let status = view.status();
             let status_out =
-                StatusOut { state: status.state, at_ms: status.at_ms, said: status.message };
+                StatusOut { state: status.state, at_ms: status.at_ms, message: status.message };
             status_event(out, spelling, status_out, task_ref, false);
             json_out::object_some(out, b",\"metadata\":", status.metadata);
         }
         StreamResponse::Message { message, context_id } => {
             let task_ref = direct_task_ref(message, context_id, cx);
             let state = TaskState::Completed;
-            let status_out = StatusOut { state, at_ms: cx.unix_ms, said: Some(message) };
+            let status_out = StatusOut { state, at_ms: cx.unix_ms, message: Some(message) };
             status_event(out, spelling, status_out, task_ref, true);
         }
         StreamResponse::Event { event, artifact_index, task_id, context_id, last, .. } => {
@@ -124,7 +124,7 @@ pub(super) fn event_in(
                 // The protocol has no event for a client's message.
                 TaskEvent::UserMessage { .. } => return false,
                 TaskEvent::Status { state, at_ms, message, metadata } => {
-                    let status_out = StatusOut { state, at_ms, said: message };
+                    let status_out = StatusOut { state, at_ms, message };
                     status_event(out, spelling, status_out, task_ref, last);
                     json_out::object_some(out, b",\"metadata\":", metadata);
                 }

@@ -169,7 +169,7 @@ fn push_update(
     match *event {
         TaskEvent::UserMessage { .. } => {}
         TaskEvent::Status { state, at_ms, message, .. } => {
-            pre_v1::status(out, spelling, StatusOut { state, at_ms, said: message }, task_ref);
+            pre_v1::status(out, spelling, StatusOut { state, at_ms, message }, task_ref);
             json_out::flag(out, b",\"final\":", last || state.is_terminal());
         }
         TaskEvent::Artifact { artifact, append, last_chunk, .. } => {

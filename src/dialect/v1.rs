@@ -91,9 +91,9 @@ pub(super) fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
     }
 }
 
-pub(super) fn direct(out: &mut Vec<u8>, said: Message<'_>, context_id: RawText<'_>) {
+pub(super) fn direct(out: &mut Vec<u8>, direct_message: Message<'_>, context_id: RawText<'_>) {
     out.extend_from_slice(b"{\"message\":");
-    message(out, said, TaskRef { task_id: b"", context_id: context_id.raw() });
+    message(out, direct_message, TaskRef { task_id: b"", context_id: context_id.raw() });
     out.push(b'}');
 }
 
@@ -209,13 +209,13 @@ fn status(
     out: &mut Vec<u8>,
     state: TaskState,
     at_ms: u64,
-    said: Option<Message<'_>>,
+    status_message: Option<Message<'_>>,
     task_ref: TaskRef<'_>,
 ) {
     out.extend_from_slice(status_head(state));
-    if let Some(said) = said {
+    if let Some(status_message) = status_message {
         out.extend_from_slice(b",\"message\":");
-        message(out, said, task_ref);
+        message(out, status_message, task_ref);
     }
     json_out::timestamp(out, at_ms);
     out.push(b'}');

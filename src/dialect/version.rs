@@ -22,12 +22,12 @@ const V1_MINOR_MAX: u32 = 0;
 ///
 /// # Errors
 /// `VersionNotSupported`.
-pub fn check(asked: Option<&[u8]>, generation: Generation, strict: bool) -> Result<(), Fault> {
+pub fn check(requested: Option<&[u8]>, generation: Generation, strict: bool) -> Result<(), Fault> {
     let needs = if strict { generation } else { Generation::V03 };
-    match (asked, needs) {
+    match (requested, needs) {
         (Some(b"1.0"), _) => Ok(()),
         (None | Some(b"" | b"0.3"), Generation::V01 | Generation::V03) => Ok(()),
-        _ => compare(asked.unwrap_or_default(), needs),
+        _ => compare(requested.unwrap_or_default(), needs),
     }
 }
 
@@ -40,24 +40,24 @@ pub fn check(asked: Option<&[u8]>, generation: Generation, strict: bool) -> Resu
 /// # Errors
 /// `VersionNotSupported`.
 pub fn rest(
-    asked: Option<&[u8]>,
+    requested: Option<&[u8]>,
     by_path: &'static HttpJson,
     forms: &[&'static HttpJson],
     strict: bool,
 ) -> Result<&'static HttpJson, Fault> {
-    let asked = asked.unwrap_or_default();
-    if asked == b"1.0" && by_path.generation == Generation::V1 {
+    let requested = requested.unwrap_or_default();
+    if requested == b"1.0" && by_path.generation == Generation::V1 {
         return Ok(by_path);
     }
-    let asked = str::from_utf8(asked).unwrap_or("?").trim();
-    if asked.is_empty() {
+    let requested = str::from_utf8(requested).unwrap_or("?").trim();
+    if requested.is_empty() {
         if strict && by_path.generation == Generation::V1 {
             let detail = "this path needs the header A2A-Version: 1.0";
             return Err(Fault::because(FaultKind::VersionNotSupported, detail));
         }
         return Ok(by_path);
     }
-    let wanted = generation(asked);
+    let wanted = generation(requested);
     if wanted == Some(by_path.generation) {
         return Ok(by_path);
     }
@@ -67,9 +67,10 @@ pub fn rest(
 }
 
 #[cold]
-fn compare(asked: &[u8], needs: Generation) -> Result<(), Fault> {
-    let asked = str::from_utf8(asked).unwrap_or("?").trim();
-    let generation = if asked.is_empty() { Some(Generation::V03) } else { generation(asked) };
+fn compare(requested: &[u8], needs: Generation) -> Result<(), Fault> {
+    let requested = str::from_utf8(requested).unwrap_or("?").trim();
+    let generation =
+        if requested.is_empty() { Some(Generation::V03) } else { generation(requested) };
     match (generation, needs) {
         (Some(Generation::V1), _) => Ok(()),
         (Some(_), Generation::V01 | Generation::V03) => Ok(()),
@@ -134,8 +135,8 @@ impl ProtocolVersion {
     /// of 1.x only adds to earlier ones, so for it the newest known one is used.
     pub fn spoken(self) -> Option<ProtocolVersion> {
         let is_newer = self.major == 1 && self.minor > V1_MINOR_MAX;
-        let spoken = if is_newer { ProtocolVersion::V1_0 } else { self };
-        spoken.generation().map(|_| spoken)
+        let version = if is_newer { ProtocolVersion::V1_0 } else { self };
+        version.generation().map(|_| version)
     }
 }
 
@@ -177,11 +178,11 @@ mod tests {
 
     #[test]
     fn newer_1_x_version_maps_to_newest_supported() {
-        let spoken = |text: &str| ProtocolVersion::parse(text).unwrap().spoken();
-        assert_eq!(spoken("1.0.1"), Some(ProtocolVersion::V1_0));
-        assert_eq!(spoken("1.7"), Some(ProtocolVersion::V1_0));
-        assert_eq!(spoken("0.2.5"), Some(ProtocolVersion { major: 0, minor: 2 }));
-        assert_eq!((spoken("0.4"), spoken("2.0")), (None, None));
+        let version_to_use = |text: &str| ProtocolVersion::parse(text).unwrap().spoken();
+        assert_eq!(version_to_use("1.0.1"), Some(ProtocolVersion::V1_0));
+        assert_eq!(version_to_use("1.7"), Some(ProtocolVersion::V1_0));
+        assert_eq!(version_to_use("0.2.5"), Some(ProtocolVersion { major: 0, minor: 2 }));
+        assert_eq!((version_to_use("0.4"), version_to_use("2.0")), (None, None));
         assert!(ProtocolVersion::V0_3 < ProtocolVersion::V1_0);
         assert_eq!(ProtocolVersion::V0_3.to_string(), "0.3");
     }
@@ -191,15 +192,15 @@ mod tests {
         let (new, old) = (STANDARD.method(b"GetTask"), STANDARD.method(b"message/send"));
         let (Some(new), Some(old)) = (new, old) else { panic!("both methods exist") };
         let (new, old) = (new.generation(), old.generation());
-        for asked in [None, Some(&b""[..]), Some(b" "), Some(b"0.3"), Some(b"0.2.6")] {
-            assert!(check(asked, new, false).is_ok() && check(asked, old, true).is_ok());
-            let fault = check(asked, new, true).unwrap_err();
+        for requested in [None, Some(&b""[..]), Some(b" "), Some(b"0.3"), Some(b"0.2.6")] {
+            assert!(check(requested, new, false).is_ok() && check(requested, old, true).is_ok());
+            let fault = check(requested, new, true).unwrap_err();
             assert_eq!(fault.kind, FaultKind::VersionNotSupported);
         }
         assert!(check(Some(b"1.0"), new, true).is_ok() && check(Some(b" 1.0 "), old, true).is_ok());
-        for asked in [&b"99.0"[..], b"\xff", b"1.0\xff"] {
+        for requested in [&b"99.0"[..], b"\xff", b"1.0\xff"] {
             for generation in [new, old] {
-                let fault = check(Some(asked), generation, false).unwrap_err();
+                let fault = check(Some(requested), generation, false).unwrap_err();
                 assert_eq!(fault.kind.row().code, -32009);
             }
         }

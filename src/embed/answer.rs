@@ -63,12 +63,12 @@ impl HostAnswer {
         }
         self.unsent -= len;
         while let Some(first) = self.content.front() {
-            let left = first.len() - self.consumed;
-            if len < left {
+            let remaining = first.len() - self.consumed;
+            if len < remaining {
                 self.consumed += len;
                 break;
             }
-            len -= left;
+            len -= remaining;
             self.consumed = 0;
             self.content.pop_front();
         }

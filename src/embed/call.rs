@@ -62,7 +62,7 @@ pub struct HostCall {
 
 struct CallInner {
     exchange: Exchange,
-    said: HostAnswer,
+    answer: HostAnswer,
     out: Vec<u8>,
     has_events: bool,
     /// Bytes of an event that is not complete.
@@ -135,7 +135,7 @@ impl HostCall {
         let bell = Arc::new(CallBell { is_rung: Mutex::default(), heard: Condvar::new(), also });
         let wake = Waker::from(Arc::clone(&bell));
         slot.wake_at_cut(&wake);
-        let (mut out, mut said) = (Vec::new(), HostAnswer::default());
+        let (mut out, mut answer) = (Vec::new(), HostAnswer::default());
         let length = body.as_ref().map_or(0, |body| body.len()).to_string();
         let fields: [(&[u8], &[u8]); 4] = [
             (b"host", b"localhost"),
@@ -158,14 +158,14 @@ impl HostCall {
             let mut exchange = Exchange::vouched(cx, parts, principal);
             // `next` reads the outcome.
             let _ = match &body {
-                Some(body) => exchange.poll_whole(cx, body, &mut said),
-                None => exchange.poll(cx, &mut said),
+                Some(body) => exchange.poll_whole(cx, body, &mut answer),
+                None => exchange.poll(cx, &mut answer),
             };
             exchange
         });
         let has_events = op.is_streaming();
         let (partial, replies) = (Vec::new(), VecDeque::new());
-        let inner = CallInner { exchange, said, out, has_events, partial, replies };
+        let inner = CallInner { exchange, answer, out, has_events, partial, replies };
         let engine = Arc::clone(engine);
         Ok(HostCall { inner: Mutex::new(inner), engine, slot, bell, wake })
     }
@@ -188,28 +188,29 @@ impl HostCall {
                 if let Some(reply) = inner.replies.pop_front() {
                     return reply;
                 }
-                let CallInner { exchange, said, out, .. } = inner;
-                let with = cx(&self.slot, &self.wake, out, said.unsent());
-                let _ = self.engine.with_cx(with, |cx| exchange.poll(cx, said));
+                let CallInner { exchange, answer, out, .. } = inner;
+                let with = cx(&self.slot, &self.wake, out, answer.unsent());
+                let _ = self.engine.with_cx(with, |cx| exchange.poll(cx, answer));
                 inner.read();
                 if let Some(reply) = inner.replies.pop_front() {
                     return reply;
                 }
-                if inner.said.is_over {
+                if inner.answer.is_over {
                     return HostReply::Over;
                 }
                 inner.exchange.deadline_ms(self.engine.engine().limits())
             };
             let now = Instant::now();
-            let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(now));
+            let remaining =
+                until.map_or(Duration::MAX, |until| until.saturating_duration_since(now));
             let due_ms = due_ms.map(|due_ms| due_ms.saturating_sub(self.engine.now().mono_ms));
-            if left.is_zero() {
+            if remaining.is_zero() {
                 return HostReply::Waiting(due_ms);
             }
             let due = due_ms.map_or(Duration::MAX, |ms| Duration::from_millis(ms.max(1)));
             let signal = self.bell.lock();
             let quiet = |signal: &mut CallSignal| !signal.is_rung && !signal.is_closed;
-            drop(self.bell.heard.wait_timeout_while(signal, left.min(due), quiet));
+            drop(self.bell.heard.wait_timeout_while(signal, remaining.min(due), quiet));
         }
     }
 
@@ -227,8 +228,8 @@ fn cx<'a>(slot: &OpenSlot, wake: &'a Waker, out: &'a mut Vec<u8>, unsent: usize)
 /// The caller of this name.
 fn principal(engine: &HostEngine, owner: &str, tenant: Option<&str>) -> Principal {
     let own = [ScopeSet::READ, ScopeSet::SEND, ScopeSet::CANCEL];
-    let scopes = match engine.engine().service().scopes_asked_for() {
-        Some(asked) => ScopeSet::new(own.into_iter().chain(asked.names.names())),
+    let scopes = match engine.engine().service().required_scopes() {
+        Some(required) => ScopeSet::new(own.into_iter().chain(required.names.names())),
         None => ScopeSet::new(own),
     };
     let tenants = match tenant {
@@ -242,12 +243,12 @@ fn principal(engine: &HostEngine, owner: &str, tenant: Option<&str>) -> Principa
 impl CallInner {
     /// Converts the received content into replies.
     fn read(&mut self) {
-        if self.said.status == 0 {
+        if self.answer.status == 0 {
             return;
         }
-        let is_error = self.said.status >= 400;
+        let is_error = self.answer.status >= 400;
         if self.has_events && !is_error {
-            while let Some(piece) = self.said.take() {
+            while let Some(piece) = self.answer.take() {
                 self.partial.extend_from_slice(&piece);
             }
             let mut begin = 0;
@@ -264,10 +265,10 @@ impl CallInner {
                 }
             }
             self.partial.drain(..begin);
-        } else if self.said.is_over
-            && let Some(mut whole) = self.said.take()
+        } else if self.answer.is_over
+            && let Some(mut whole) = self.answer.take()
         {
-            while let Some(piece) = self.said.take() {
+            while let Some(piece) = self.answer.take() {
                 whole.extend_from_slice(&piece);
             }
             self.replies.push_back(reply(is_error, whole));

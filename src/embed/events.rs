@@ -42,7 +42,7 @@ impl EventField {
 }
 
 /// Buffers with more bytes are freed after use.
-const KEPT_BYTES_MAX: usize = 256 * 1024;
+const RETAINED_BYTES_MAX: usize = 256 * 1024;
 
 /// Reads events, reusing its buffers.
 #[derive(Default)]
@@ -102,7 +102,9 @@ fn with_reader<R>(
 ) -> Result<R, HostError> {
     READER.with_borrow_mut(|reader| {
         let result = read(reader);
-        if !reader.buffers.is_within(KEPT_BYTES_MAX) || reader.message.capacity() > KEPT_BYTES_MAX {
+        if !reader.buffers.is_within(RETAINED_BYTES_MAX)
+            || reader.message.capacity() > RETAINED_BYTES_MAX
+        {
             *reader = EventReader::default();
         }
         result

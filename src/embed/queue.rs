@@ -111,13 +111,13 @@ impl HostQueue {
     fn take_queued(&self, until: Option<Instant>, most: usize) -> Option<Vec<Queued>> {
         let mut waiting = self.lock();
         while waiting.items.is_empty() && !waiting.is_closed {
-            let left = until
+            let remaining = until
                 .map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
+            if remaining.is_zero() {
                 break;
             }
             waiting.takers += 1;
-            let woken = self.ready.wait_timeout(waiting, left);
+            let woken = self.ready.wait_timeout(waiting, remaining);
             waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
             waiting.takers -= 1;
         }
@@ -125,12 +125,12 @@ impl HostQueue {
             return None;
         }
         let count = waiting.items.len().min(most);
-        let taken = waiting.items.drain(..count).collect();
+        let batch = waiting.items.drain(..count).collect();
         // One wake-up may stand for several items: wake another thread for the rest.
         if !waiting.items.is_empty() && waiting.takers > 0 {
             self.ready.notify_one();
         }
-        Some(taken)
+        Some(batch)
     }
 
     /// Closes the queue: waiting turns fail, and waiting threads return.

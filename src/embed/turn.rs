@@ -133,7 +133,7 @@ impl TurnInner {
     }
 
     /// Notifies the program if the turn has become obsolete.
-    fn tell_end(&mut self) {
+    fn notify_end(&mut self) {
         if !self.has_ended() {
             return;
         }
@@ -151,7 +151,7 @@ impl TurnInner {
     /// Watches the end of the current call or task.
     fn watch(&mut self) {
         self.ended = self.progress.canceled().filter(|_| self.notice.is_some());
-        self.tell_end();
+        self.notify_end();
     }
 }
 
@@ -314,10 +314,10 @@ impl HostTurn {
         is_shown.then_some(out)
     }
 
-    pub(crate) fn ask<R>(&self, ask: impl FnOnce(Message<'_>, &RequestInfo) -> R) -> Option<R> {
+    pub(crate) fn ask<R>(&self, read: impl FnOnce(Message<'_>, &RequestInfo) -> R) -> Option<R> {
         match &self.lock().progress {
-            TurnProgress::Waiting(deferred) => Some(ask(deferred.message(), deferred.request())),
-            TurnProgress::Running(job) => Some(ask(job.message(), job.request())),
+            TurnProgress::Waiting(deferred) => Some(read(deferred.message(), deferred.request())),
+            TurnProgress::Running(job) => Some(read(job.message(), job.request())),
             TurnProgress::Over => None,
         }
     }
@@ -370,7 +370,7 @@ impl HostTurn {
     /// # Errors
     /// [`HostError::Closed`].
     pub fn status(&self, state: TaskState, text: Option<&str>) -> Result<(), HostError> {
-        let message = text.map(said);
+        let message = text.map(text_message);
         let message = message.as_ref().map(MessageBuf::view);
         let at_ms = match &self.lock().progress {
             TurnProgress::Waiting(deferred) => deferred.unix_ms(),
@@ -424,7 +424,7 @@ impl HostTurn {
     /// # Errors
     /// [`HostError::Closed`].
     pub fn reply(&self, text: &str) -> Result<(), HostError> {
-        self.answer(&said(text))
+        self.answer(&text_message(text))
     }
 
     fn answer(&self, message: &MessageBuf) -> Result<(), HostError> {
@@ -533,7 +533,7 @@ impl HostTurn {
         match &inner.progress {
             TurnProgress::Over => inner.ended = None,
             TurnProgress::Running(_) if was_waiting => inner.watch(),
-            TurnProgress::Running(_) | TurnProgress::Waiting(_) => inner.tell_end(),
+            TurnProgress::Running(_) | TurnProgress::Waiting(_) => inner.notify_end(),
         }
         outcome
     }
@@ -543,6 +543,6 @@ impl HostTurn {
     }
 }
 
-fn said(text: &str) -> MessageBuf {
+fn text_message(text: &str) -> MessageBuf {
     MessageBuf::agent(&PartsBuf::new().text(text))
 }

@@ -99,7 +99,7 @@ impl Conn {
     pub(super) fn chunks(&mut self, cx: &mut Cx<'_>, rest: &[u8], eof: bool) -> Step {
         let State::Chunks(chunks) = &mut self.state else { return Step::Wait };
         if chunks.is_whole {
-            return self.chunks_came(cx, 0);
+            return self.handle_chunks(cx, 0);
         }
         let step = match chunks.decoder.advance(rest, &mut chunks.body) {
             Err(Reject::BodyTooLarge) => {
@@ -121,11 +121,11 @@ impl Conn {
             return if step.consumed > 0 { Step::Ate(step.consumed) } else { Step::Wait };
         }
         chunks.is_whole = true;
-        self.chunks_came(cx, step.consumed)
+        self.handle_chunks(cx, step.consumed)
     }
 
     /// Handles the request of a chunked body after its last `ate` bytes.
-    fn chunks_came(&mut self, cx: &mut Cx<'_>, ate: usize) -> Step {
+    fn handle_chunks(&mut self, cx: &mut Cx<'_>, ate: usize) -> Step {
         let State::Chunks(chunks) = &self.state else { return Step::Wait };
         let is_coded = chunks.layout.head(&chunks.head).is_coded();
         let lease = match self.turn(cx, chunks.body.len(), is_coded) {

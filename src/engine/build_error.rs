@@ -12,7 +12,7 @@ pub enum BuildError {
     /// There is no agent.
     NoAgent,
     /// The setup has a custom service, and also agents or a node, which a service defines itself.
-    AgentsBesideService,
+    AgentsWithService,
     /// Two agents share a name.
     SameName(String),
     /// An agent's name has characters that are not allowed.
@@ -54,7 +54,7 @@ impl std::fmt::Display for BuildError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             BuildError::NoAgent => write!(f, "a server needs an agent"),
-            BuildError::AgentsBesideService => {
+            BuildError::AgentsWithService => {
                 write!(
                     f,
                     "the setup has a service and also agents or a node: a service defines its own"

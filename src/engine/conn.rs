@@ -22,7 +22,7 @@ use crate::{
         cors::CorsAnswer,
         hosts,
         large::{LARGE_BODY_BYTES, Ticket},
-        responder::Http1Kept,
+        responder::Http1ResponseState,
     },
     engine::{
         Engine, Worker,
@@ -119,7 +119,7 @@ pub struct Conn {
     /// The ticket of a large body that waits for a parse slot.
     pub(super) ticket: Option<Box<Ticket>>,
     /// Data of the request that an incomplete answer needs.
-    pub(super) kept: Http1Kept,
+    pub(super) retained: Http1ResponseState,
     /// True: no input was consumed yet, so HTTP/2 can still begin.
     is_new: bool,
     /// True: the last request with a complete head was admitted, and the caller was authenticated
@@ -167,7 +167,7 @@ impl Conn {
             since_ms: now.mono_ms,
             seen: 0,
             ticket: None,
-            kept: Http1Kept::default(),
+            retained: Http1ResponseState::default(),
             is_new: true,
             is_authenticated: false,
             cors: CorsAnswer::NONE,
@@ -188,17 +188,17 @@ impl Conn {
         let mut input = input.into();
         let (mut consumed, length) = (0, input.bytes().len());
         let written = cx.out.len();
-        let mut asked_ms = None;
+        let mut admitting_ms = None;
         if let State::Admitting { since_ms } = self.state
             && !eof
         {
             // The head is parsed again, since only `reading` parses heads.
-            (asked_ms, self.state) = (Some(since_ms), FRESH);
+            (admitting_ms, self.state) = (Some(since_ms), FRESH);
         }
         let mut progress = loop {
             let rest = input.behind(consumed);
             let step = match &mut self.state {
-                State::Reading { .. } => self.reading(cx, rest, eof, asked_ms.take()),
+                State::Reading { .. } => self.reading(cx, rest, eof, admitting_ms.take()),
                 // The client has disconnected before any answer was sent.
                 State::Admitting { .. } if eof => Step::Over(Next::Abort),
                 State::Admitting { .. } => Step::Wait,
@@ -281,11 +281,11 @@ impl Conn {
         }
     }
 
-    fn progress(&self, cx: &Cx<'_>, consumed: usize, left: usize, room: bool) -> Progress {
+    fn progress(&self, cx: &Cx<'_>, consumed: usize, unread: usize, room: bool) -> Progress {
         let limits = cx.engine.limits();
         let (deadline_ms, need, read) = match &self.state {
             State::Reading { need, .. } => {
-                let span = match (left, *need) {
+                let span = match (unread, *need) {
                     (0, 0) => limits.keep_alive_idle_ms,
                     (_, 0) => limits.head_timeout_ms,
                     (_, _) => limits.body_idle_ms,
@@ -295,10 +295,10 @@ impl Conn {
             State::Chunks(_) => (Some(self.since_ms + limits.body_idle_ms), 0, room),
             State::Admitting { since_ms } => (Some(since_ms + ADMISSION_MS_MAX), 0, false),
             State::Refusing(late) => (Some(late.delay.due_ms), 0, false),
-            State::Pending(pending) => (pending.due_ms(), 0, left < limits.head_bytes_max),
+            State::Pending(pending) => (pending.due_ms(), 0, unread < limits.head_bytes_max),
             State::Streaming(stream) => {
                 let next = following::next_ms(stream, limits);
-                (Some(next), 0, left < limits.head_bytes_max)
+                (Some(next), 0, unread < limits.head_bytes_max)
             }
             State::Upgraded(socket) => (Some(socket.deadline_ms(limits)), 0, room),
             State::Closed => (None, 0, true),
@@ -309,14 +309,14 @@ impl Conn {
         Progress { consumed, need, deadline_ms, read, next: Next::Open, record: 0 }
     }
 
-    /// Parses and handles the next request; `asked_ms`: when its wait for authentication began.
+    /// Parses and handles the next request; `admitting_ms`: when its wait for authentication began.
     #[inline(always)] // The only caller returns its result.
     fn reading(
         &mut self,
         cx: &mut Cx<'_>,
         rest: Source<'_>,
         eof: bool,
-        asked_ms: Option<u64>,
+        admitting_ms: Option<u64>,
     ) -> Step {
         let State::Reading { scanned, need, continued } = self.state else { return Step::Wait };
         if cx.out.len() + cx.unsent > cx.engine.limits().output_bytes_max {
@@ -332,8 +332,8 @@ impl Conn {
             return step;
         }
         let config = &cx.engine.config;
-        let knows_hosts = |head: &Head<'_>, is_known| hosts::are_known(config, head, is_known);
-        let layout = match cx.worker.heads.read(rest.bytes(), scanned as usize, knows_hosts) {
+        let check_hosts = |head: &Head<'_>, is_known| hosts::are_known(config, head, is_known);
+        let layout = match cx.worker.heads.read(rest.bytes(), scanned as usize, check_hosts) {
             Err(reject) => return self.reject_head(cx, rest.bytes(), reject),
             Ok(Found::Partial { scanned: upto }) => {
                 self.cors = CorsAnswer::NONE;
@@ -348,8 +348,8 @@ impl Conn {
             Ok(Found::Complete(layout)) => layout,
         };
         let head = layout.head(rest.bytes());
-        let knows_hosts = layout.knows_hosts();
-        if let Some(refusal) = self.refused_head(cx.engine, cx.peer, &head, knows_hosts) {
+        let hosts_known = layout.has_known_hosts();
+        if let Some(refusal) = self.refused_head(cx.engine, cx.peer, &head, hosts_known) {
             return self.refuse(cx, refusal);
         }
         if !config.access.trusted_proxies.is_empty() {
@@ -364,7 +364,7 @@ impl Conn {
             }
             refused => {
                 let layout = *layout;
-                return self.not_admitted(cx, &layout.head(rest.bytes()), refused, asked_ms);
+                return self.not_admitted(cx, &layout.head(rest.bytes()), refused, admitting_ms);
             }
         };
         self.note_page(config, &head);
@@ -420,25 +420,30 @@ impl Conn {
     /// Applies the outcome of a request.
     #[inline(always)]
     pub(super) fn answered(&mut self, cx: &mut Cx<'_>, answered: Http1Handled) {
-        let Http1Handled { handled, session, kept, record } = answered;
+        let Http1Handled { handled, session, retained, record } = answered;
         cx.worker.shows(record);
-        self.set_state(cx, handled, kept);
+        self.set_state(cx, handled, retained);
         if let Some(session) = session {
             self.state = State::Upgraded(Box::new(Socket::new(*session, cx.now)));
         }
     }
 
     #[inline(always)]
-    pub(super) fn set_state(&mut self, cx: &Cx<'_>, handled: Handled, kept: Http1Kept) {
-        (self.since_ms, self.kept) = (cx.now.mono_ms, kept);
+    pub(super) fn set_state(
+        &mut self,
+        cx: &Cx<'_>,
+        handled: Handled,
+        retained: Http1ResponseState,
+    ) {
+        (self.since_ms, self.retained) = (cx.now.mono_ms, retained);
         if let (Handled::Answered, State::Reading { scanned, need, continued }, false) =
-            (&handled, &mut self.state, kept.closes)
+            (&handled, &mut self.state, retained.closes)
         {
             (*scanned, *need, *continued) = (0, 0, false);
             return;
         }
         self.state = match handled {
-            Handled::Answered if kept.closes => State::Closed,
+            Handled::Answered if retained.closes => State::Closed,
             Handled::Answered => FRESH,
             Handled::Pending(pending) => State::Pending(pending),
             Handled::Stream(stream) => State::Streaming(stream),

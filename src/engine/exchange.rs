@@ -143,8 +143,8 @@ impl Exchange {
         let (config, peer) = (&cx.engine.config, cx.peer);
         let RequestParts { method, has_body, takes_trailers, .. } = request;
         let (is_head, may_be_grpc) = (method == b"HEAD", takes_trailers && method == b"POST");
-        let knows_hosts = |head: &Head<'_>, is_known| hosts::are_known(config, head, is_known);
-        let read = cx.worker.heads.read_parts(request, knows_hosts);
+        let check_hosts = |head: &Head<'_>, is_known| hosts::are_known(config, head, is_known);
+        let read = cx.worker.heads.read_parts(request, check_hosts);
         let media = match &read {
             Ok(head) => head.head().value(Field::ContentType),
             Err(refused) => refused.content_type.as_deref(),
@@ -160,7 +160,9 @@ impl Exchange {
         let mut limit = BodyLimit::ordinary(cx.engine.limits());
         let state = match read {
             Err(PartsReject { reject, .. }) => ExchangeState::Refused(reject.into()),
-            Ok(head) if !head.knows_hosts() && !hosts::are_served(config, peer, &head.head()) => {
+            Ok(head)
+                if !head.has_known_hosts() && !hosts::are_served(config, peer, &head.head()) =>
+            {
                 let refusal = RequestRefusal::new(hosts::MISDIRECTED, hosts::REFUSAL);
                 ExchangeState::Refused(refusal)
             }
@@ -277,7 +279,7 @@ impl Exchange {
             let record = self.advance(cx);
             self.note_record(cx, record);
         }
-        self.tell(cx, sink)
+        self.flush(cx, sink)
     }
 
     /// As [`Exchange::push`], [`Exchange::end`] and [`Exchange::poll`], for a body in one piece,
@@ -288,7 +290,7 @@ impl Exchange {
         body: &[u8],
         sink: &mut dyn ResponseSink,
     ) -> Poll<()> {
-        if !self.takes_whole(cx, body) {
+        if !self.accepts_whole(cx, body) {
             self.push(cx.engine.limits(), body);
             self.end();
             return self.poll(cx, sink);
@@ -296,11 +298,11 @@ impl Exchange {
         let shown = self.handle(cx, body, None);
         let record = self.advance(cx).max(shown);
         self.note_record(cx, record);
-        self.tell(cx, sink)
+        self.flush(cx, sink)
     }
 
     /// Passes the output to `sink` if it is durable, or a timeout status after the deadline.
-    fn tell(&mut self, cx: &mut Cx<'_>, sink: &mut dyn ResponseSink) -> Poll<()> {
+    fn flush(&mut self, cx: &mut Cx<'_>, sink: &mut dyn ResponseSink) -> Poll<()> {
         if !self.is_durable(cx) {
             if !self.is_late(cx.now) {
                 return Poll::Pending;

@@ -77,7 +77,7 @@ impl Engine {
         let scratch = &mut worker.scratch;
         scratch.shrink(now);
         if self.config.large.shrink(now) {
-            scratch.gave_back(now);
+            scratch.note_freed(now);
         }
         let mut cx = TickCx {
             worker: scratch.call.worker,

@@ -146,7 +146,7 @@ impl CoreOutbox {
     /// wait for their hosts.
     fn has_brought_back(&self, webhooks: &Webhooks) -> bool {
         let mut large = self.large();
-        large.is_idle() && webhooks.bring_back(&mut large) > 0
+        large.is_idle() && webhooks.resume_deferred(&mut large) > 0
     }
 
     /// Whether the owner with this number still has a valid credential.
@@ -214,7 +214,7 @@ impl CoreOutbox {
             }
         }
         let signer = self.signer.as_deref();
-        if signature::is_asked_for(config, signer) {
+        if signature::is_requested(config, signer) {
             let notification = uuid(names.notification);
             let signed = SignedPost {
                 id: str::from_utf8(&notification).unwrap_or_default(),
@@ -338,8 +338,8 @@ impl Outbox for CoreOutbox {
                 webhooks.delivered(slot, upto, now, has_more);
             }
             PostOutcome::Gone => {
-                let gone = webhooks.gone(slot, now);
-                gone.into_iter().for_each(|config| self.core.forget_scope(PushConfig(&config)));
+                let removed = webhooks.gone(slot, now);
+                removed.into_iter().for_each(|config| self.core.forget_scope(PushConfig(&config)));
             }
             PostOutcome::Refused { why, retry_after_ms }
             | PostOutcome::Unwell { why, retry_after_ms }
@@ -351,7 +351,7 @@ impl Outbox for CoreOutbox {
         if let Some(size) = size {
             let mut large = self.large();
             large.leave(&size);
-            webhooks.bring_back(&mut large);
+            webhooks.resume_deferred(&mut large);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::{
         answer::ResponseWriter,
         body_limit::{BodyLimit, RequestRefusal},
         observed::CallBegin,
-        responder::{Http1, Http1Kept, Transport},
+        responder::{Http1, Http1ResponseState, Transport},
         response_parts::ResponseParts,
         ws::Session,
     },
@@ -111,7 +111,7 @@ impl<'x> RequestCx<'x> {
             peer: self.peer,
             endpoint: Endpoint::DEFAULT,
             base: "",
-            named_beside: None,
+            outside_tenant: None,
             agent: Endpoint::DEFAULT.agent,
             source: RequestSource::Http(self.head),
             closes,
@@ -128,7 +128,7 @@ pub(super) struct Http1Handled {
     pub(super) handled: Handled,
     /// The session of the new protocol, if the client has requested an upgrade.
     pub(super) session: Option<Box<Session>>,
-    pub(super) kept: Http1Kept,
+    pub(super) retained: Http1ResponseState,
     pub(super) record: u64,
 }
 
@@ -150,8 +150,8 @@ pub(super) fn handle<'x>(
     cx.note_page(head);
     let mut session = None;
     let handled = binding::http::handle(&mut cx, head, decode, body, Some(&mut session));
-    let (kept, record) = (cx.writer.responder.kept(), cx.writer.record);
-    Http1Handled { handled, session, kept, record }
+    let (retained, record) = (cx.writer.responder.kept(), cx.writer.record);
+    Http1Handled { handled, session, retained, record }
 }
 
 /// Answers the last request of a connection, of which only the head is read.

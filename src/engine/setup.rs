@@ -83,7 +83,7 @@ pub struct Setup {
     pub authenticator: Option<Arc<dyn Authenticator>>,
     /// True: each operation requires its scope, `a2a:read`, `a2a:send` or `a2a:cancel`
     /// ([`ScopeSet`](crate::auth::ScopeSet)). Additional scopes of an agent are in its profile.
-    pub asks_scopes: bool,
+    pub requires_scopes: bool,
     /// Quotas of authenticated and of anonymous callers.
     pub quotas: Quotas,
     /// Trusted proxies, which send the address of their client in `X-Forwarded-For`.
@@ -157,7 +157,7 @@ impl Default for Setup {
             pages: None,
             mounts: Vec::new(),
             authenticator: None,
-            asks_scopes: false,
+            requires_scopes: false,
             quotas: Quotas::default(),
             trusted_proxies: Vec::new(),
             tenants: Tenants::default(),
@@ -243,7 +243,7 @@ impl Setup {
             return Ok(self.agents.iter().map(|(profile, _)| profile.name.clone()).collect());
         };
         if !self.agents.is_empty() || self.node.is_some() {
-            return Err(BuildError::AgentsBesideService);
+            return Err(BuildError::AgentsWithService);
         }
         let profiles = (0..=u16::MAX).map_while(|index| service.profile(AgentIndex(index)));
         Ok(profiles.map(|profile| profile.name.clone()).collect())
@@ -263,8 +263,9 @@ impl Setup {
     /// [`BuildError`].
     pub fn build(self, start: Start) -> Result<Arc<Engine>, BuildError> {
         let (mounts, jwks) = (self.resolve()?, self.jwks());
-        let (is_own, knows_callers) = (self.service.is_none(), self.authenticator.is_some());
-        let declared = self.idempotency.callers(knows_callers).filter(|_| is_own);
+        let (is_own, authenticates_callers) =
+            (self.service.is_none(), self.authenticator.is_some());
+        let declared = self.idempotency.callers(authenticates_callers).filter(|_| is_own);
         let (service, agents) = match self.service {
             Some(service) => (service, None),
             None => {
@@ -283,14 +284,18 @@ impl Setup {
         #[cfg(feature = "grpc")]
         let service_streams = Permits::new(self.limits.service_streams_max, start.workers);
         let mut access = gate(self.authenticator, self.quotas, &self.limits, start.secret);
-        (access.asks_scopes, access.trusted_proxies) = (self.asks_scopes, self.trusted_proxies);
+        (access.requires_scopes, access.trusted_proxies) =
+            (self.requires_scopes, self.trusted_proxies);
         let config = ServerConfig {
             large: LargeBodies::new(&self.limits),
             waiting: Permits::new(self.limits.connections_max, start.workers),
             limits: self.limits,
             shared: LateShares::for_calls(&access.accounts, &access.trusted_proxies),
             access,
-            asks_begins: self.observer.as_ref().is_some_and(|observer| !observer.keeps_turns()),
+            reads_begin_time: self
+                .observer
+                .as_ref()
+                .is_some_and(|observer| !observer.keeps_turns()),
             observer: self.observer,
             tracer: self.tracer,
             pages: self.pages,
@@ -304,7 +309,7 @@ impl Setup {
             trust_forwarded: self.trust_forwarded,
             strict_version: self.strict_version || self.strict,
             strict: self.strict,
-            extended_card: self.extended_card || knows_callers,
+            extended_card: self.extended_card || authenticates_callers,
             idempotent_send: declared,
             long_poll: is_own,
             push: service.has_push(),
@@ -350,7 +355,7 @@ fn gate(
     let accounts = Arc::new(Accounts::new(credentials_max, quotas, share, secret));
     let gate = |by| Gate::new(by, Arc::clone(&accounts), credentials_max, secret);
     let gate = authenticator.map(gate);
-    Access { gate, accounts, asks_scopes: false, trusted_proxies: Vec::new() }
+    Access { gate, accounts, requires_scopes: false, trusted_proxies: Vec::new() }
 }
 
 fn resolve(

@@ -27,7 +27,7 @@ pub(super) struct Socket {
     /// When the last ping was sent; `None`: input has arrived since.
     pinged_ms: Option<u64>,
     /// Bytes of unread input after the last call.
-    left: usize,
+    unread_bytes: usize,
     /// The time window of the incoming message, if it is incomplete.
     window: Option<Window>,
     /// A large message that waits for a parse slot; no input after it is read.
@@ -55,7 +55,7 @@ impl Socket {
             session,
             heard_ms: now.mono_ms,
             pinged_ms: None,
-            left: 0,
+            unread_bytes: 0,
             window: None,
             whole: None,
             ticket: None,
@@ -67,7 +67,7 @@ impl Socket {
     /// Out of line, so that HTTP requests do not pay for saving its registers.
     #[inline(never)]
     pub(super) fn advance(&mut self, cx: &mut Cx<'_>, input: &[u8], eof: bool) -> Step {
-        if input.len() != self.left {
+        if input.len() != self.unread_bytes {
             (self.heard_ms, self.pinged_ms) = (cx.now.mono_ms, None);
         }
         if !self.session.is_admitted(cx.now, cx.wake) {
@@ -82,7 +82,7 @@ impl Socket {
             Ok(ate) => ate,
             Err(next) => return Step::Over(next),
         };
-        self.left = input.len() - ate;
+        self.unread_bytes = input.len() - ate;
         if self.reader.is_inside() && self.window.is_none() {
             self.window = Some(Window { since_ms: cx.now.mono_ms, gathered: 0 });
         }
@@ -146,7 +146,7 @@ impl Socket {
                     if let WsError::TooLarge { limit } = error {
                         let limit = self.session.too_large(cx.out, limit);
                         let worker = cx.worker.scratch.call.worker;
-                        cx.engine.config.tell_limit(worker, Some(limit), None);
+                        cx.engine.config.report_limit(worker, Some(limit), None);
                     }
                     ws::close(cx.out, Some(error.code()), error.reason());
                     EventOutcome::Over

@@ -116,8 +116,8 @@ impl PeerFault {
     fn is_generation_mismatch(&self, is_v01: bool) -> bool {
         let (name, reason, code) = GENERATION_MISMATCH;
         match (self.reason.as_deref(), self.name) {
-            (Some(said), _) => said == reason,
-            (None, Some(said)) => said == name,
+            (Some(received), _) => received == reason,
+            (None, Some(received)) => received == name,
             // 0.1 uses this code for another error (wire §2.2).
             (None, None) => !is_v01 && self.code == Some(code),
         }

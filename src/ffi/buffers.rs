@@ -39,13 +39,13 @@ pub(super) unsafe fn text<'a>(data: *const u8, len: usize) -> Result<&'a str, Ff
 /// Writes a value through a pointer.
 ///
 /// # Safety
-/// `place` is null or points at a `T`, maybe misaligned, that nothing else uses during the call.
-pub(super) unsafe fn put<T>(place: *mut T, value: T) -> Result<(), FfiFailure> {
-    if place.is_null() {
+/// `pointer` is null or points at a `T`, maybe misaligned, that nothing else uses during the call.
+pub(super) unsafe fn put<T>(pointer: *mut T, value: T) -> Result<(), FfiFailure> {
+    if pointer.is_null() {
         return Err(FfiFailure::new(PeregrineStatus::Null, "the pointer for a result is null"));
     }
     // SAFETY: not null; the rest is upheld by the caller.
-    unsafe { place.write_unaligned(value) };
+    unsafe { pointer.write_unaligned(value) };
     Ok(())
 }
 

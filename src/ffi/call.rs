@@ -192,8 +192,8 @@ pub unsafe extern "C" fn peregrine_call_new(
                 (Arc::clone(&running.engine), Some(running.host.waker(handle)))
             }
         };
-        let begun = HostCall::new(&engine, op, json, caller, wake)?;
-        let slot = HostCallSlot { call: begun, shown: Mutex::new(Some(Vec::new())) };
+        let started = HostCall::new(&engine, op, json, caller, wake)?;
+        let slot = HostCallSlot { call: started, shown: Mutex::new(Some(Vec::new())) };
         handles::insert_as(handle, HandleObject::Call(slot.into()));
         // SAFETY: not null; the rest is upheld by the caller.
         unsafe { put(call, handle) }

@@ -123,8 +123,8 @@ pub unsafe extern "C" fn peregrine_conn_new(
         let slot = running.engine.open().ok_or(HostError::Full)?;
         let handle = handles::fresh();
         let wake = running.host.waker(handle);
-        let begun = Conn::new(running.engine.now());
-        let inner = Mutex::new(ConnInner { conn: begun, out: Vec::new(), sent: 0 });
+        let opened = Conn::new(running.engine.now());
+        let inner = Mutex::new(ConnInner { conn: opened, out: Vec::new(), sent: 0 });
         let slot = ConnSlot { inner, running, slot, peer, wake };
         handles::insert_as(handle, HandleObject::Conn(slot.into()));
         // SAFETY: not null; the rest is upheld by the caller.
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn peregrine_conn_advance(
             Next::Abort => PeregrineNext::Abort,
             Next::Http2 => PeregrineNext::Http2,
         };
-        let there = PeregrineProgress {
+        let state = PeregrineProgress {
             consumed: advanced.consumed,
             need: advanced.need,
             unsent: inner.unsent().len(),
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn peregrine_conn_advance(
             reads: advanced.read,
         };
         // SAFETY: not null; the rest is upheld by the caller.
-        unsafe { put(progress, there) }
+        unsafe { put(progress, state) }
     })
 }
 

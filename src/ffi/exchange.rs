@@ -99,7 +99,7 @@ pub(super) struct ExchangeSlot {
 
 struct ExchangeInner {
     exchange: Exchange,
-    said: HostAnswer,
+    answer: HostAnswer,
     /// The buffer for content during a poll; empty between polls.
     out: Vec<u8>,
 }
@@ -110,35 +110,35 @@ impl ExchangeSlot {
     }
 
     /// Advances the exchange, and describes the available part of its answer.
-    fn go_on(
+    fn advance(
         &self,
         step: impl FnOnce(&mut Exchange, &mut Cx<'_>, &mut HostAnswer),
     ) -> PeregrineAnswer {
         let inner = &mut *self.lock();
-        let ExchangeInner { exchange, said, out } = inner;
-        let (worker, wake, unsent) = (self.slot.worker(), &self.wake, said.unsent());
+        let ExchangeInner { exchange, answer, out } = inner;
+        let (worker, wake, unsent) = (self.slot.worker(), &self.wake, answer.unsent());
         let with = HostCx { worker, wake, out, unsent, peer: self.peer.peer() };
         let engine = &self.running.engine;
-        engine.with_cx(with, |cx| step(exchange, cx, said));
-        let first = said.first();
+        engine.with_cx(with, |cx| step(exchange, cx, answer));
+        let first = answer.first();
         let limits = engine.engine().limits();
         // A stream without room for output waits: only the deadline of its call is due.
-        let due_ms = match said.unsent() >= limits.output_bytes_max {
-            _ if said.is_over => None,
+        let due_ms = match answer.unsent() >= limits.output_bytes_max {
+            _ if answer.is_over => None,
             true => exchange.due_ms(),
             false => exchange.deadline_ms(limits),
         };
         PeregrineAnswer {
-            status: said.status.into(),
-            fields: said.fields.len(),
+            status: answer.status.into(),
+            fields: answer.fields.len(),
             content: match first.is_empty() {
                 true => ptr::null(),
                 false => first.as_ptr(),
             },
             content_len: first.len(),
-            trailers: said.trailers.len(),
+            trailers: answer.trailers.len(),
             wait_ms: self.running.wait_ms(due_ms),
-            is_over: said.is_over,
+            is_over: answer.is_over,
             wants_body: exchange.wants_body(),
         }
     }
@@ -230,8 +230,8 @@ pub unsafe extern "C" fn peregrine_exchange_new(
         };
         let (worker, wake_by) = (slot.worker(), &wake);
         let with = HostCx { worker, wake: wake_by, out: &mut out, unsent: 0, peer: peer.peer() };
-        let begun = running.engine.with_cx(with, |cx| Exchange::new(cx, parts));
-        let inner = ExchangeInner { exchange: begun, said: HostAnswer::default(), out };
+        let started = running.engine.with_cx(with, |cx| Exchange::new(cx, parts));
+        let inner = ExchangeInner { exchange: started, answer: HostAnswer::default(), out };
         let inner = Mutex::new(inner);
         let slot = ExchangeSlot { inner, running, slot, peer, wake };
         handles::insert_as(handle, HandleObject::Exchange(slot.into()));
@@ -292,10 +292,10 @@ pub unsafe extern "C" fn peregrine_exchange_whole(
         border::outside_callbacks()?;
         // SAFETY: upheld by the caller.
         let body = unsafe { bytes(data, len) }?;
-        let there = handles::exchange(exchange)?
-            .go_on(|exchange, cx, said| _ = exchange.poll_whole(cx, body, said));
+        let available = handles::exchange(exchange)?
+            .advance(|exchange, cx, output| _ = exchange.poll_whole(cx, body, output));
         // SAFETY: upheld by the caller.
-        unsafe { put(answer, there) }
+        unsafe { put(answer, available) }
     })
 }
 
@@ -315,10 +315,10 @@ pub unsafe extern "C" fn peregrine_exchange_poll(
 ) -> PeregrineStatus {
     run(|| {
         border::outside_callbacks()?;
-        let there =
-            handles::exchange(exchange)?.go_on(|exchange, cx, said| _ = exchange.poll(cx, said));
+        let available = handles::exchange(exchange)?
+            .advance(|exchange, cx, output| _ = exchange.poll(cx, output));
         // SAFETY: upheld by the caller.
-        unsafe { put(answer, there) }
+        unsafe { put(answer, available) }
     })
 }
 
@@ -331,10 +331,10 @@ pub extern "C" fn peregrine_exchange_consume(exchange: u64, len: usize) -> Pereg
         border::outside_callbacks()?;
         let slot = handles::exchange(exchange)?;
         let mut inner = slot.lock();
-        match inner.said.consume(len) {
+        match inner.answer.consume(len) {
             true => Ok(()),
             false => {
-                let rest = inner.said.unsent();
+                let rest = inner.answer.unsent();
                 let why = format!("cannot consume {len} bytes: there are {rest} bytes of content");
                 Err(FfiFailure::new(PeregrineStatus::Value, why))
             }
@@ -356,7 +356,7 @@ pub unsafe extern "C" fn peregrine_exchange_field(
     field: *mut PeregrineField,
 ) -> PeregrineStatus {
     // SAFETY: upheld by the caller.
-    unsafe { put_field(exchange, field, |said| said.fields.get(index)) }
+    unsafe { put_field(exchange, field, |answer| answer.fields.get(index)) }
 }
 
 /// Returns the trailer of the answer at `index`, as `peregrine_exchange_field` does. Call from any
@@ -373,7 +373,7 @@ pub unsafe extern "C" fn peregrine_exchange_trailer(
     field: *mut PeregrineField,
 ) -> PeregrineStatus {
     // SAFETY: upheld by the caller.
-    unsafe { put_field(exchange, field, |said| said.trailers.get(index)) }
+    unsafe { put_field(exchange, field, |answer| answer.trailers.get(index)) }
 }
 
 /// # Safety
@@ -387,7 +387,7 @@ unsafe fn put_field(
         border::outside_callbacks()?;
         let slot = handles::exchange(exchange)?;
         let inner = slot.lock();
-        let (name, value) = pick(&inner.said).ok_or_else(|| {
+        let (name, value) = pick(&inner.answer).ok_or_else(|| {
             FfiFailure::new(PeregrineStatus::Value, "the answer has no field at this index")
         })?;
         let found = PeregrineField {

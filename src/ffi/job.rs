@@ -247,7 +247,7 @@ unsafe impl Send for NoticeCallbacks {}
 unsafe impl Sync for NoticeCallbacks {}
 
 impl NoticeCallbacks {
-    fn tell(&self, job: u64) {
+    fn notify(&self, job: u64) {
         if let Some(ended) = self.0.ended {
             // SAFETY: a callback of the program, called as its comment promises.
             border::in_bare_callback(|| unsafe { ended(self.0.user, job) });
@@ -290,7 +290,7 @@ pub unsafe extern "C" fn peregrine_job_watch(
             return Err(FfiFailure::new(PeregrineStatus::Null, why));
         }
         let callbacks = NoticeCallbacks(notice);
-        turn.watch_with(move || callbacks.tell(job));
+        turn.watch_with(move || callbacks.notify(job));
         Ok(())
     })
 }

@@ -10,13 +10,13 @@ use super::{
     turn::with_turn,
 };
 
-fn of_turn(turn: u64, ask: fn(&RequestInfo) -> String) -> Result<String, FfiFailure> {
-    let ask = |turn: &mut Turn<'static>| Ok(ask(&RequestInfo::of(&turn.request, turn.state)));
-    with_turn(turn, ask)
+fn of_turn(turn: u64, read: fn(&RequestInfo) -> String) -> Result<String, FfiFailure> {
+    let read = |turn: &mut Turn<'static>| Ok(read(&RequestInfo::of(&turn.request, turn.state)));
+    with_turn(turn, read)
 }
 
-fn of_job(job: u64, ask: fn(&RequestInfo) -> String) -> Result<String, FfiFailure> {
-    handles::job(job)?.ask(|_, request| ask(request)).ok_or_else(over)
+fn of_job(job: u64, read: fn(&RequestInfo) -> String) -> Result<String, FfiFailure> {
+    handles::job(job)?.ask(|_, request| read(request)).ok_or_else(over)
 }
 
 fn caller(request: &RequestInfo) -> String {

@@ -98,13 +98,13 @@ impl<R> Staged<R> {
         }
     }
 
-    /// Calls `ask` with the running object, under the lock.
+    /// Calls `read` with the running object, under the lock.
     ///
     /// # Errors
     /// [`PeregrineStatus::Server`]: the object is not running.
-    pub fn running<T>(&self, ask: impl FnOnce(&R) -> T) -> Result<T, FfiFailure> {
+    pub fn running<T>(&self, read: impl FnOnce(&R) -> T) -> Result<T, FfiFailure> {
         match &*self.lock() {
-            FfiStage::Running(running) => Ok(ask(running)),
+            FfiStage::Running(running) => Ok(read(running)),
             FfiStage::Made { .. } | FfiStage::Ended => Err(self.failure("does not run")),
         }
     }

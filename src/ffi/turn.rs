@@ -98,7 +98,7 @@ pub(super) fn state_of(number: u32) -> Result<TaskState, FfiFailure> {
     })
 }
 
-fn said(text: &str) -> MessageBuf {
+fn agent_message(text: &str) -> MessageBuf {
     MessageBuf::agent(&PartsBuf::new().text(text))
 }
 
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn peregrine_turn_reply(
 ) -> PeregrineStatus {
     let reply = |words: &str| {
         with(turn, |turn| {
-            turn.take().ok_or_else(answered)?.reply(said(words));
+            turn.take().ok_or_else(answered)?.reply(agent_message(words));
             Ok(())
         })
     };
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn peregrine_turn_status(
         let state = state_of(state)?;
         publish(turn, |turn| match words {
             "" => turn.status(state),
-            words => turn.status_with(state, &said(words)),
+            words => turn.status_with(state, &agent_message(words)),
         })
     };
     // SAFETY: upheld by the caller.

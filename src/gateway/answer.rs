@@ -39,8 +39,8 @@ pub fn prepare(turn: &mut Deferred, references: &TaskReferences, event: &StreamE
     let change = match event.kind() {
         EventKind::Change { change, .. } => Some(change),
         EventKind::Task(task) if turn.request().state().is_none() => {
-            let has_said = agent_messages(task).next().is_some();
-            if has_said || task.artifacts().next().is_some() {
+            let has_messages = agent_messages(task).next().is_some();
+            if has_messages || task.artifacts().next().is_some() {
                 return false;
             }
             // A new task already has this status.
@@ -81,15 +81,17 @@ fn publish_task(
     references: &TaskReferences,
     task: TaskView<'_>,
 ) -> Result<(), Closed> {
-    let mut known = PublishedParts::default();
-    job.read(&mut |local| known = PublishedParts::of(local, task));
-    for message in agent_messages(task).zip(&known.messages).filter(|(_, known)| !**known) {
+    let mut published = PublishedParts::default();
+    job.read(&mut |local| published = PublishedParts::of(local, task));
+    let messages = agent_messages(task).zip(&published.messages);
+    for message in messages.filter(|(_, is_published)| !**is_published) {
         job.status(TaskState::Working, Some(&to_local(message.0, references)))?;
     }
-    for (artifact, _) in task.artifacts().zip(&known.artifacts).filter(|(_, known)| !**known) {
+    let artifacts = task.artifacts().zip(&published.artifacts);
+    for (artifact, _) in artifacts.filter(|(_, is_published)| !**is_published) {
         publish_artifact(job, &artifact)?;
     }
-    if known.status {
+    if published.status {
         return Ok(());
     }
     publish_change(job, references, status_change(task))
@@ -114,8 +116,8 @@ struct PublishedParts {
 impl PublishedParts {
     fn of(local: TaskView<'_>, task: TaskView<'_>) -> PublishedParts {
         let has_message = |id: RawText<'_>| {
-            let mut said = local.history(None).chain(local.status().message);
-            said.any(|message| message.message_id() == id)
+            let mut messages = local.history(None).chain(local.status().message);
+            messages.any(|message| message.message_id() == id)
         };
         let has_artifact = |artifact: &ArtifactView<'_>| {
             let id = artifact.head().artifact_id();
@@ -130,7 +132,9 @@ impl PublishedParts {
             message.map(|message| message.message_id().raw().to_vec())
         };
         PublishedParts {
-            messages: agent_messages(task).map(|said| has_message(said.message_id())).collect(),
+            messages: agent_messages(task)
+                .map(|message| has_message(message.message_id()))
+                .collect(),
             artifacts: task.artifacts().map(|artifact| has_artifact(&artifact)).collect(),
             status: own.state == status.state && id(own.message) == id(status.message),
         }
@@ -161,8 +165,8 @@ fn publish_change(
 ) -> Result<(), Closed> {
     match change {
         TaskEvent::Status { state, at_ms, message, metadata } => {
-            let said: Option<MessageBuf> = message.map(|message| to_local(message, references));
-            let message = said.as_ref().map(MessageBuf::view);
+            let owned: Option<MessageBuf> = message.map(|message| to_local(message, references));
+            let message = owned.as_ref().map(MessageBuf::view);
             // An unspecified state has no meaning for clients and is published as working.
             let state = match state {
                 TaskState::Unspecified => TaskState::Working,

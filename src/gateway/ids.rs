@@ -65,11 +65,12 @@ mod tests {
     fn upstream_ids_round_trip_for_same_upstream() {
         let (task_id, context_id) = (RawText::known(b"task"), RawText::known(b"context"));
         let ids = UpstreamIds::new("http://a", task_id, context_id);
-        let kept = ids.clone().into_packed().into_vec();
-        assert_eq!(UpstreamIds::read(kept.clone(), "http://a"), Some(ids.clone()));
+        let packed = ids.clone().into_packed().into_vec();
+        assert_eq!(UpstreamIds::read(packed.clone(), "http://a"), Some(ids.clone()));
         assert_eq!((ids.task_id(), ids.context_id()), (task_id, context_id));
-        for (kept, upstream) in [(kept, "http://b"), (Vec::new(), ""), (Vec::new(), "http://a")] {
-            assert_eq!(UpstreamIds::read(kept, upstream), None);
+        for (packed, upstream) in [(packed, "http://b"), (Vec::new(), ""), (Vec::new(), "http://a")]
+        {
+            assert_eq!(UpstreamIds::read(packed, upstream), None);
         }
     }
 }

@@ -481,7 +481,7 @@ mod tests {
 
     #[test]
     fn invalid_event_line_error_gives_reason() {
-        for (members, said) in [
+        for (members, expected) in [
             ("", "one of status"),
             (r#","status":"tired""#, "tired"),
             (r#","status":7"#, "invalid type"),
@@ -493,7 +493,7 @@ mod tests {
             (r#","artifact":{"text":"a"},"message":"b""#, "one of status"),
         ] {
             let line = format!(r#"{{"turn":"7"{members}}}"#);
-            assert!(wrong(&line).contains(said), "{line}: {}", wrong(&line));
+            assert!(wrong(&line).contains(expected), "{line}: {}", wrong(&line));
         }
         for line in ["", "Traceback", "{}", r#"{"turn":"x","status":"working"}"#, "[7]"] {
             assert!(EventLine::read(line.as_bytes()).is_err(), "{line}");
@@ -520,7 +520,7 @@ mod tests {
         ] {
             assert_eq!(kinds(json).as_deref(), Ok(expected), "{json}");
         }
-        for (json, said) in [
+        for (json, expected) in [
             ("", "EOF"),
             ("null", "one of status"),
             ("7", "one of status"),
@@ -529,7 +529,7 @@ mod tests {
             (r#"{"answer":"hello"}"#, "one of status"),
             ("<html>", "expected value"),
         ] {
-            assert!(kinds(json).unwrap_err().contains(said), "{json}: {:?}", kinds(json));
+            assert!(kinds(json).unwrap_err().contains(expected), "{json}: {:?}", kinds(json));
         }
     }
 

@@ -103,7 +103,7 @@ pub async fn relay<T: Transport, P>(
     if continued.is_some() {
         followed = tasks.follow(turn.request().scope(), turn.task_id());
         if followed.is_none() {
-            return send_beside(client, turn, request, call).await;
+            return send_to_followed(client, turn, request, call).await;
         }
     }
     // The stream of a silent agent may stay open for ever, so the end of the local task ends this
@@ -134,14 +134,14 @@ pub async fn relay<T: Transport, P>(
     if let EventKind::Message(message) = first.kind() {
         return turn.reply(message::to_local(message, &references));
     }
-    let kept = keep_ids(&mut turn, &mut references, &tasks.url, &first);
-    if let (Err(not_kept @ (NotKept::TooLong | NotKept::NoRoom)), false) = (kept, has_ended(&first))
+    let stored = store_ids(&mut turn, &mut references, &tasks.url, &first);
+    if let (Err(error @ (NotKept::TooLong | NotKept::NoRoom)), false) = (stored, has_ended(&first))
     {
         // Without the upstream ids, the task could be neither continued nor canceled.
         let Ok(job) = turn.into_job() else { return };
         call.follow();
         call.end(UpstreamOutcome::Limit);
-        let text = format!("the upstream ids of the task cannot be stored: {not_kept}");
+        let text = format!("the upstream ids of the task cannot be stored: {error}");
         let _: Result<(), Closed> = job.fail(&text);
         return;
     }
@@ -186,8 +186,9 @@ struct TurnIds<'t> {
 fn request_of(turn: &Deferred, upstream: &str, ids: &TurnIds<'_>) -> SendRequest {
     let TurnIds { continued, references, chooses_id } = *ids;
     // A context that the client names may already have an upstream id.
-    let is_known = continued.is_none() && turn.message().context_id().is_some();
-    let earlier = is_known.then(|| UpstreamIds::read(turn.kept_in_context(), upstream)).flatten();
+    let names_context = continued.is_none() && turn.message().context_id().is_some();
+    let earlier =
+        names_context.then(|| UpstreamIds::read(turn.kept_in_context(), upstream)).flatten();
     let upstream_context = earlier.as_ref().map(UpstreamIds::context_id);
     let names = [turn.request().tenant(), turn.request().owner()];
     let own = |id| sent_id(names, id);
@@ -204,7 +205,7 @@ fn request_of(turn: &Deferred, upstream: &str, ids: &TurnIds<'_>) -> SendRequest
 
 /// Sends the message of a turn to a task whose stream another turn follows; that stream delivers
 /// the answer.
-async fn send_beside<T: Transport, P>(
+async fn send_to_followed<T: Transport, P>(
     client: &Client<T>,
     turn: Deferred,
     request: SendRequest,
@@ -237,7 +238,7 @@ async fn race<F: Future>(
 ///
 /// # Errors
 /// [`NotKept`].
-fn keep_ids(
+fn store_ids(
     turn: &mut Deferred,
     references: &mut TaskReferences,
     upstream: &str,
@@ -406,8 +407,8 @@ async fn now_or_never<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
 fn ends_stream(event: &StreamEvent<'_>) -> bool {
     // The task with which a stream begins may show the state before the message.
     let is_task = matches!(event.kind(), EventKind::Task(_));
-    let asks = |state: TaskState| state == TaskState::InputRequired && !is_task;
-    event.state().is_some_and(|state| state.is_terminal() || asks(state))
+    let requests_input = |state: TaskState| state == TaskState::InputRequired && !is_task;
+    event.state().is_some_and(|state| state.is_terminal() || requests_input(state))
 }
 
 /// Whether an event ends the upstream task.

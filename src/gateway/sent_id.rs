@@ -31,9 +31,9 @@ pub fn sent_id<'t>(names: [Option<&str>; 2], id: RawText<'t>) -> Cow<'t, [u8]> {
     hash.update(id.raw());
     let digest = hash.finish();
     let bits = digest.as_ref().iter().take(16).fold(0, |bits, byte| bits << 8 | u128::from(*byte));
-    let mut made = uuid(bits);
-    made[VERSION_AT] = VERSION;
-    Cow::Owned(made.to_vec())
+    let mut created = uuid(bits);
+    created[VERSION_AT] = VERSION;
+    Cow::Owned(created.to_vec())
 }
 
 /// Whether an id may be a UUID that was created here, in any notation.
@@ -68,8 +68,8 @@ mod tests {
         assert_eq!(all[0], "session-1");
         assert_eq!(all[1], of(None, Some("alice")));
         // An anonymous caller sends the UUID of another caller.
-        let spellings = [all[1].clone(), all[1].to_uppercase(), all[1].replace('-', "")];
-        for id in spellings {
+        let notations = [all[1].clone(), all[1].to_uppercase(), all[1].replace('-', "")];
+        for id in notations {
             assert_ne!(sent(None, None, &id), id);
         }
         let fresh = String::from_utf8_lossy(&uuid(u128::MAX)).into_owned();

@@ -26,8 +26,8 @@ pub(super) fn is_valid_with_port(text: &[u8]) -> bool {
 /// The port of an authority; the outer `None`: the authority is invalid.
 fn read(text: &[u8]) -> Option<Option<&[u8]>> {
     let rest = match text {
-        [b'[', inside @ ..] => behind_address(inside)?,
-        _ => behind_name(text)?,
+        [b'[', inside @ ..] => after_address(inside)?,
+        _ => after_name(text)?,
     };
     match rest {
         [] => Some(None),
@@ -37,14 +37,14 @@ fn read(text: &[u8]) -> Option<Option<&[u8]>> {
 }
 
 /// RFC 3986 §3.2.2: the text after `IPv6address "]"`.
-fn behind_address(inside: &[u8]) -> Option<&[u8]> {
+fn after_address(inside: &[u8]) -> Option<&[u8]> {
     let end = inside.iter().position(|&b| b == b']')?;
     std::str::from_utf8(&inside[..end]).ok()?.parse::<Ipv6Addr>().ok()?;
     Some(&inside[end + 1..])
 }
 
 /// RFC 3986 §3.2.2: the text after a name that is not empty; an IPv4 address is a name, too.
-fn behind_name(text: &[u8]) -> Option<&[u8]> {
+fn after_name(text: &[u8]) -> Option<&[u8]> {
     let mut rest = text;
     loop {
         let len = rest.iter().position(|&b| !NAME[usize::from(b)]).unwrap_or(rest.len());

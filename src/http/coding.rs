@@ -54,7 +54,7 @@ impl ContentCoding {
     }
 
     fn named(name: &[u8]) -> Option<ContentCoding> {
-        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        let is = |expected: &str| name.eq_ignore_ascii_case(expected.as_bytes());
         if is("gzip") || is("x-gzip") {
             return Some(ContentCoding::Gzip);
         }
@@ -121,11 +121,11 @@ impl Read for ZlibDecoder<'_> {
         if self.is_over {
             return Ok(0);
         }
-        let (taken, made) = (self.state.total_in(), self.state.total_out());
+        let (consumed, made) = (self.state.total_in(), self.state.total_out());
         let status = self.state.decompress(self.rest, out, FlushDecompress::None)?;
         self.is_over = status == Status::StreamEnd;
-        let (taken, made) = (self.state.total_in() - taken, self.state.total_out() - made);
-        self.rest = self.rest.get(taken as usize..).unwrap_or_default();
+        let (consumed, made) = (self.state.total_in() - consumed, self.state.total_out() - made);
+        self.rest = self.rest.get(consumed as usize..).unwrap_or_default();
         match made as usize {
             0 if !self.is_over => Err(std::io::ErrorKind::UnexpectedEof.into()),
             made => Ok(made),

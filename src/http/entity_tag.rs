@@ -11,8 +11,8 @@ pub fn etag(bytes: &[u8]) -> [u8; 34] {
     let hash =
         bytes.iter().fold(BASIS, |hash, &byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
     let mut tag = [b'"'; 34];
-    for (place, digit) in tag[1..33].iter_mut().enumerate() {
-        *digit = HEX[(hash >> (124 - 4 * place)) as usize & 15];
+    for (index, digit) in tag[1..33].iter_mut().enumerate() {
+        *digit = HEX[(hash >> (124 - 4 * index)) as usize & 15];
     }
     tag
 }

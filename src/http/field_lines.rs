@@ -73,9 +73,9 @@ impl<'a> FieldLines<'a> {
     pub fn iter(self) -> impl Iterator<Item = (&'a str, &'a str)> {
         let mut rest = self.lines;
         self.parts.iter().map_while(move |&(name_len, value_len)| {
-            let (name, behind) = rest.split_at_checked(name_len)?;
-            let (value, behind) = behind.get(SEPARATOR.len()..)?.split_at_checked(value_len)?;
-            rest = behind.get(END.len()..)?;
+            let (name, tail) = rest.split_at_checked(name_len)?;
+            let (value, tail) = tail.get(SEPARATOR.len()..)?.split_at_checked(value_len)?;
+            rest = tail.get(END.len()..)?;
             Some((name, value))
         })
     }

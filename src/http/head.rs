@@ -108,7 +108,7 @@ impl Span {
     }
 
     /// The span of the same bytes, with offsets that begin `base` bytes earlier.
-    pub(super) fn behind(self, base: usize) -> Span {
+    pub(super) fn offset_by(self, base: usize) -> Span {
         if self.is_absent() {
             return self;
         }
@@ -119,8 +119,8 @@ impl Span {
     #[inline(always)]
     fn moved(self, from: u16, by: u16) -> Span {
         // The start of ABSENT is above every valid offset, and does not change.
-        let is_behind = |at: u16| at.wrapping_sub(from) < u16::MAX - from;
-        let at = |at: u16| at.wrapping_add(if is_behind(at) { by } else { 0 });
+        let is_moved = |at: u16| at.wrapping_sub(from) < u16::MAX - from;
+        let at = |at: u16| at.wrapping_add(if is_moved(at) { by } else { 0 });
         Span { start: at(self.start), end: at(self.end) }
     }
 
@@ -151,7 +151,7 @@ pub struct HeadLayout {
     pub(super) keep_alive: bool,
     pub(super) expects: bool,
     pub(super) connection_upgrade: bool,
-    pub(super) knows_hosts: bool,
+    pub(super) has_known_hosts: bool,
     /// True: one of [`Field::TERMS`] is present.
     pub(super) has_terms: bool,
     pub(super) head_len: u16,
@@ -177,7 +177,7 @@ impl HeadLayout {
             keep_alive: false,
             expects: false,
             connection_upgrade: false,
-            knows_hosts: false,
+            has_known_hosts: false,
             has_terms: false,
             head_len: 0,
             body: BodyFraming::None,
@@ -222,8 +222,8 @@ impl HeadLayout {
 
     /// Whether the server has the hosts that the head names: the result that
     /// [`super::HeadMemo::read`] received when it parsed the head.
-    pub fn knows_hosts(&self) -> bool {
-        self.knows_hosts
+    pub fn has_known_hosts(&self) -> bool {
+        self.has_known_hosts
     }
 
     /// Reads the head at the start of `bytes`, which must be the bytes of this layout. With other

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use super::authority;
 
 /// Maximum bytes of a cached host, as names are not longer (RFC 1035 §2.3.4).
-pub const KEPT_HOST_BYTES_MAX: usize = 255;
+pub const CACHED_HOST_BYTES_MAX: usize = 255;
 
 /// The host of an authority (RFC 3986 §3.2.2).
 #[derive(Clone, Copy, Debug)]

@@ -14,7 +14,7 @@ pub(super) const TEXT_BYTES_MAX: usize = 1024;
 
 /// A valid head without the contents of its gaps.
 #[derive(Debug)]
-pub(super) struct KeptHead {
+pub(super) struct CachedHead {
     text: Vec<u8>,
     /// The end of the text before the first gap.
     front_end: usize,
@@ -53,15 +53,15 @@ enum GapKind {
     Filed(Field),
 }
 
-impl KeptHead {
+impl CachedHead {
     /// The layout of the cached head.
     pub(super) fn layout(&self) -> &HeadLayout {
         &self.layout
     }
 
     /// An empty slot; call `keep` before you read it.
-    pub(super) const fn new(layout: HeadLayout) -> KeptHead {
-        KeptHead {
+    pub(super) const fn new(layout: HeadLayout) -> CachedHead {
+        CachedHead {
             text: Vec::new(),
             front_end: 0,
             target_at: 0,
@@ -115,13 +115,13 @@ impl KeptHead {
     /// number; `rest` is the text after the front.
     fn recall_length(&mut self, rest: &[u8], limits: &HeadLimits) -> bool {
         let [Gap { len, .. }] = self.gaps[..] else { return false };
-        let (kept, kept_tail) = self.text[self.front_end..].split_at_mut(len.into());
+        let (cached, cached_tail) = self.text[self.front_end..].split_at_mut(len.into());
         let Some((length, digits)) = length(rest, limits) else { return false };
-        if digits != kept.len() || !rest[digits..].starts_with(kept_tail) {
+        if digits != cached.len() || !rest[digits..].starts_with(cached_tail) {
             return false;
         }
         self.layout.body = BodyFraming::Length(length);
-        kept.copy_from_slice(&rest[..digits]);
+        cached.copy_from_slice(&rest[..digits]);
         true
     }
 
@@ -191,8 +191,8 @@ impl KeptHead {
         if !found.make_room(self.target_at, self.target_len, target.len()) {
             return None;
         }
-        found.path = parts.path.behind(self.target_at);
-        found.query = parts.query.behind(self.target_at);
+        found.path = parts.path.offset_by(self.target_at);
+        found.query = parts.query.offset_by(self.target_at);
         Some(self.target_at + target.len() + text.len())
     }
 
@@ -205,11 +205,11 @@ impl KeptHead {
         };
         let (target_at, target_end) = (method.end + 1, section.start - 2 - line::VERSION_BYTES);
         let keeps_target = layout.query.is_absent();
-        let left_out = |line: &FieldLine| match GapKind::of(line, layout) {
+        let omitted_len = |line: &FieldLine| match GapKind::of(line, layout) {
             Some(GapKind::Value | GapKind::Filed(_)) => line.value.len(),
             Some(GapKind::Length) | None => 0,
         };
-        let text_len = head.len() - lines.iter().map(left_out).sum::<usize>();
+        let text_len = head.len() - lines.iter().map(omitted_len).sum::<usize>();
         // In origin form only Host identifies the server.
         if layout.form != TargetForm::Origin || text_len > TEXT_BYTES_MAX {
             return false;
@@ -221,18 +221,18 @@ impl KeptHead {
         (self.keeps_target, self.is_whole) = (keeps_target, keeps_target);
         self.take(&head[..if keeps_target { target_end } else { target_at }]);
         self.target_end = self.text.len();
-        let mut taken = target_end;
+        let mut copied = target_end;
         for line in lines {
             let (Some(holds), Some(value)) = (GapKind::of(line, layout), line.value.range()) else {
                 continue;
             };
-            self.take(&head[taken..value.start]);
+            self.take(&head[copied..value.start]);
             self.gaps.push(Gap { holds, len: value.len() as u16, to: 0 });
             let is_length = matches!(holds, GapKind::Length);
             self.is_whole &= is_length;
-            taken = if is_length { value.start } else { value.end };
+            copied = if is_length { value.start } else { value.end };
         }
-        self.take(&head[taken..]);
+        self.take(&head[copied..]);
         true
     }
 
@@ -258,7 +258,7 @@ impl GapKind {
                 | KnownField::Connection
                 | KnownField::Expect,
             ) => None,
-            Some(KnownField::Named(field)) if is_kept(field) => None,
+            Some(KnownField::Named(field)) if is_compared(field) => None,
             Some(KnownField::Named(field)) if layout.named[field as usize] == line.value => {
                 Some(GapKind::Filed(field))
             }
@@ -271,7 +271,7 @@ impl GapKind {
 /// Whether the value of a field is compared: clients repeat it, and it is not secret.
 ///
 /// A layout records whether the server has the named hosts, so `X-Forwarded-Host` must be compared.
-pub(super) const fn is_kept(field: Field) -> bool {
+pub(super) const fn is_compared(field: Field) -> bool {
     match field {
         Field::Accept
         | Field::A2aVersion

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Number of cached heads; a further head evicts the oldest.
-const HEADS_KEPT: usize = 4;
+const HEADS_MAX: usize = 4;
 
 /// A field of a head in parts, and its position.
 #[derive(Clone, Copy, Debug)]
@@ -41,15 +41,15 @@ pub(super) struct PartsKey<'r> {
 
 /// The last few heads.
 #[derive(Debug)]
-pub(super) struct KeptParts {
-    heads: Vec<KeptPartsHead>,
+pub(super) struct CachedParts {
+    heads: Vec<CachedPartsHead>,
     /// The index of the next head to evict.
     oldest: usize,
 }
 
 /// A valid head, with zeros in its gaps.
 #[derive(Debug)]
-pub(super) struct KeptPartsHead {
+pub(super) struct CachedPartsHead {
     bytes: Vec<u8>,
     method_len: usize,
     target_end: usize,
@@ -60,10 +60,10 @@ pub(super) struct KeptPartsHead {
     layout: HeadLayout,
 }
 
-impl KeptParts {
+impl CachedParts {
     /// An empty cache.
-    pub(super) const fn new() -> KeptParts {
-        KeptParts { heads: Vec::new(), oldest: 0 }
+    pub(super) const fn new() -> CachedParts {
+        CachedParts { heads: Vec::new(), oldest: 0 }
     }
 
     /// The index of the cached head with this key.
@@ -72,8 +72,8 @@ impl KeptParts {
     }
 
     /// The head at an index that `find` returned.
-    pub(super) fn at(&self, place: usize) -> &KeptPartsHead {
-        &self.heads[place]
+    pub(super) fn at(&self, index: usize) -> &CachedPartsHead {
+        &self.heads[index]
     }
 
     /// Caches a valid head of these lines, in place of the head with the same key, or else of the
@@ -87,39 +87,39 @@ impl KeptParts {
         layout: &HeadLayout,
     ) {
         // A query may contain a key.
-        let is_kept = layout.form == TargetForm::Origin && layout.query.is_absent();
+        let is_cacheable = layout.form == TargetForm::Origin && layout.query.is_absent();
         // The layout has values without white space, but a gap includes it.
         let is_filed = |line: &PartLine| line.known.is_some() && !line.is_compared;
         let is_plain = |line: &PartLine| line.value.of(bytes).is_some_and(is_plain);
         let has_space = lines.iter().any(|line| is_filed(line) && !is_plain(line));
-        if !is_kept || has_space || bytes.len() > TEXT_BYTES_MAX {
+        if !is_cacheable || has_space || bytes.len() > TEXT_BYTES_MAX {
             return;
         }
-        let head = KeptPartsHead::new(key, bytes, lines, layout);
+        let head = CachedPartsHead::new(key, bytes, lines, layout);
         match self.find(key) {
-            Some(place) => self.heads[place] = head,
-            None if self.heads.len() < HEADS_KEPT => self.heads.push(head),
+            Some(index) => self.heads[index] = head,
+            None if self.heads.len() < HEADS_MAX => self.heads.push(head),
             None => {
                 self.heads[self.oldest] = head;
-                self.oldest = (self.oldest + 1) % HEADS_KEPT;
+                self.oldest = (self.oldest + 1) % HEADS_MAX;
             }
         }
     }
 }
 
-impl KeptPartsHead {
+impl CachedPartsHead {
     fn new(
         key: PartsKey<'_>,
         bytes: &[u8],
         lines: &[PartLine],
         layout: &HeadLayout,
-    ) -> KeptPartsHead {
+    ) -> CachedPartsHead {
         let PartsKey { method, target, authority, has_body, fields_min } = key;
         let mut bytes = bytes.to_vec();
         for line in lines.iter().filter(|line| !line.is_compared) {
             bytes[line.value.range().unwrap_or_default()].fill(0);
         }
-        KeptPartsHead {
+        CachedPartsHead {
             bytes,
             method_len: method.len(),
             target_end: method.len() + target.len(),
@@ -162,8 +162,8 @@ impl KeptPartsHead {
     }
 
     /// The start of the line at this index, or the end of the head.
-    pub(super) fn start_of(&self, place: usize) -> usize {
-        let start = self.lines.get(place).and_then(|line| line.name.range());
+    pub(super) fn start_of(&self, index: usize) -> usize {
+        let start = self.lines.get(index).and_then(|line| line.name.range());
         start.map_or(self.bytes.len(), |name| name.start)
     }
 
@@ -176,13 +176,13 @@ impl KeptPartsHead {
     /// the value of the gap, or the length of the body.
     pub(super) fn recall(
         &self,
-        place: usize,
+        index: usize,
         name: &[u8],
         value: &[u8],
         head: &mut FiledHead,
         limits: &HeadLimits,
     ) -> bool {
-        let Some(line) = self.lines.get(place) else { return false };
+        let Some(line) = self.lines.get(index) else { return false };
         if line.name.of(&self.bytes) != Some(name) {
             return false;
         }
@@ -212,7 +212,7 @@ impl KeptPartsHead {
 impl PartLine {
     pub(super) fn new(known: Option<KnownField>, name: Span, value: Span) -> PartLine {
         let is_compared = match known {
-            Some(KnownField::Named(field)) => kept::is_kept(field),
+            Some(KnownField::Named(field)) => kept::is_compared(field),
             Some(KnownField::Host) => true,
             // A head in parts never has these fields.
             Some(KnownField::Connection | KnownField::TransferEncoding | KnownField::Expect) => {

@@ -2,20 +2,20 @@
 //!
 //! A client repeats its head except for the digits of Content-Length, the path, and the values of
 //! fields without a meaning for this cache: traces, request names, credentials. The last few heads
-//! are cached without these values ([`KeptHead`]); if a head matches, only these values are
+//! are cached without these values ([`CachedHead`]); if a head matches, only these values are
 //! checked. No secret is stored, and a correct guess of a secret does not make an answer faster.
 
 use super::{
-    HEAD_BYTES_CEILING, Head, HeadLayout, HeadLimits, KEPT_HOST_BYTES_MAX, Method, Reject, Scan,
+    CACHED_HOST_BYTES_MAX, HEAD_BYTES_CEILING, Head, HeadLayout, HeadLimits, Method, Reject, Scan,
     TargetForm, Version, find_head,
-    kept::KeptHead,
-    kept_parts::{KeptParts, PartLine},
+    kept::CachedHead,
+    kept_parts::{CachedParts, PartLine},
     parse::{FieldLine, parse_head_of},
     request_parts::FiledHead,
 };
 
 /// Number of cached heads; a further head evicts the oldest.
-const HEADS_KEPT: usize = 4;
+const HEADS_MAX: usize = 4;
 
 /// The result of [`HeadMemo::read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,20 +36,20 @@ pub enum Found<'m> {
 #[derive(Debug)]
 pub struct HeadMemo {
     pub(super) limits: HeadLimits,
-    kept: Vec<KeptHead>,
+    heads: Vec<CachedHead>,
     /// The index of the last head that was read.
     recent: usize,
     /// The index of the next head to evict.
     oldest: usize,
     /// The lines of the last head that was parsed.
     pub(super) lines: Vec<FieldLine>,
-    /// The layout of the last head that was read, unless `kept` has it.
+    /// The layout of the last head that was read, unless `heads` has it.
     found: HeadLayout,
     /// The last host that a head named and the server has; empty: none yet. A client that sends a
     /// new head with each request repeats its host.
-    pub(super) known_host: Vec<u8>,
+    pub(super) accepted_host: Vec<u8>,
     /// Cached heads that came in parts.
-    pub(super) parts: KeptParts,
+    pub(super) parts: CachedParts,
     /// The lines of the last head in parts.
     pub(super) part_lines: Vec<PartLine>,
     /// Memory for the next head in parts.
@@ -62,13 +62,13 @@ impl HeadMemo {
         let found = HeadLayout::begin(Method::Other, Version::Http10, TargetForm::Origin);
         HeadMemo {
             limits,
-            kept: Vec::new(),
+            heads: Vec::new(),
             recent: 0,
             oldest: 0,
             lines: Vec::new(),
             found,
-            known_host: Vec::new(),
-            parts: KeptParts::new(),
+            accepted_host: Vec::new(),
+            parts: CachedParts::new(),
             part_lines: Vec::new(),
             spare_parts: None,
         }
@@ -76,23 +76,23 @@ impl HeadMemo {
 
     /// Reads the head that begins at `buf[0]`; `scanned` is as for [`find_head`].
     ///
-    /// `knows_hosts` returns whether the server has the hosts that a head names; its argument is
-    /// whether it has returned true for the same `Host` before. It is called once for each parsed
-    /// head and must always return the same for the same hosts; the layout stores the result
-    /// ([`HeadLayout::knows_hosts`]).
+    /// `has_known_hosts` returns whether the server has the hosts that a head names; its argument
+    /// is whether it has returned true for the same `Host` before. It is called once for each
+    /// parsed head and must always return the same for the same hosts; the layout stores the result
+    /// ([`HeadLayout::has_known_hosts`]).
     ///
     /// # Errors As [`find_head`] and [`parse_head`](super::parse_head).
     pub fn read(
         &mut self,
         buf: &[u8],
         scanned: usize,
-        knows_hosts: impl FnOnce(&Head<'_>, bool) -> bool,
+        has_known_hosts: impl FnOnce(&Head<'_>, bool) -> bool,
     ) -> Result<Found<'_>, Reject> {
         // A head that arrives in pieces is compared only once, when it is complete.
         if scanned == 0 {
-            let recent = self.kept.get_mut(self.recent);
-            if recent.is_some_and(|kept| kept.recall_same(buf, &self.limits)) {
-                return Ok(Found::Complete(self.kept[self.recent].layout()));
+            let recent = self.heads.get_mut(self.recent);
+            if recent.is_some_and(|head| head.recall_same(buf, &self.limits)) {
+                return Ok(Found::Complete(self.heads[self.recent].layout()));
             }
             if self.recall(buf) {
                 return Ok(Found::Complete(&self.found));
@@ -106,10 +106,10 @@ impl HeadMemo {
         if scanned == 0 || !self.recall(head) {
             self.lines.clear();
             let lines = Some(&mut self.lines);
-            let mut layout = parse_head_of(&self.known_host, head, &self.limits, lines)?;
-            let is_host_known = layout.knows_hosts;
-            layout.knows_hosts = knows_hosts(&layout.head(head), is_host_known);
-            if layout.knows_hosts && !is_host_known {
+            let mut layout = parse_head_of(&self.accepted_host, head, &self.limits, lines)?;
+            let is_host_accepted = layout.has_known_hosts;
+            layout.has_known_hosts = has_known_hosts(&layout.head(head), is_host_accepted);
+            if layout.has_known_hosts && !is_host_accepted {
                 self.note_host(layout.host.of(head).unwrap_or_default());
             }
             self.keep(head, layout);
@@ -122,8 +122,8 @@ impl HeadMemo {
     fn recall(&mut self, buf: &[u8]) -> bool {
         let bytes_max = self.limits.head_bytes_max.min(HEAD_BYTES_CEILING);
         let view = &buf[..buf.len().min(bytes_max)];
-        for at in (self.recent..self.kept.len()).chain(0..self.recent) {
-            if self.kept[at].recall(view, &self.limits, &mut self.found) {
+        for at in (self.recent..self.heads.len()).chain(0..self.recent) {
+            if self.heads[at].recall(view, &self.limits, &mut self.found) {
                 self.recent = at;
                 return true;
             }
@@ -133,8 +133,8 @@ impl HeadMemo {
 
     #[cold]
     pub(super) fn note_host(&mut self, host: &[u8]) {
-        if host.len() <= KEPT_HOST_BYTES_MAX {
-            host.clone_into(&mut self.known_host);
+        if host.len() <= CACHED_HOST_BYTES_MAX {
+            host.clone_into(&mut self.accepted_host);
         }
     }
 
@@ -142,16 +142,16 @@ impl HeadMemo {
     #[cold]
     fn keep(&mut self, head: &[u8], layout: HeadLayout) {
         self.found = layout;
-        let is_full = self.kept.len() == HEADS_KEPT;
+        let is_full = self.heads.len() == HEADS_MAX;
         if !is_full {
-            self.oldest = self.kept.len();
-            self.kept.push(KeptHead::new(layout));
+            self.oldest = self.heads.len();
+            self.heads.push(CachedHead::new(layout));
         }
-        if self.kept[self.oldest].keep(head, &layout, &self.lines) {
+        if self.heads[self.oldest].keep(head, &layout, &self.lines) {
             self.recent = self.oldest;
-            self.oldest = (self.oldest + 1) % HEADS_KEPT;
+            self.oldest = (self.oldest + 1) % HEADS_MAX;
         } else if !is_full {
-            self.kept.pop();
+            self.heads.pop();
         }
     }
 }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     /// Whether the memo has the head and does not parse it.
-    fn knows(memo: &mut HeadMemo, text: &str) -> bool {
+    fn is_cached(memo: &mut HeadMemo, text: &str) -> bool {
         memo.recall(text.as_bytes())
     }
 
@@ -181,17 +181,17 @@ mod tests {
     fn cached_head_matches_length_with_same_digit_count() {
         let mut memo = HeadMemo::new(LIMITS);
         let (first, other) = (post("", "10"), post("", "42"));
-        assert!(!knows(&mut memo, &first));
+        assert!(!is_cached(&mut memo, &first));
         assert_eq!(layout(&mut memo, &first).body, BodyFraming::Length(10));
-        assert!(knows(&mut memo, &first) && knows(&mut memo, &other));
+        assert!(is_cached(&mut memo, &first) && is_cached(&mut memo, &other));
         assert_eq!(layout(&mut memo, &other).body, BodyFraming::Length(42));
         assert_eq!(layout(&mut memo, &first).body, BodyFraming::Length(10));
         // A head without other gaps is compared bytewise, so each number of digits has its own
         // cached head.
         for length in ["1", "123", "4x", " 4"] {
-            assert!(!knows(&mut memo, &post("", length)), "{length}");
+            assert!(!is_cached(&mut memo, &post("", length)), "{length}");
         }
-        assert!(!knows(&mut memo, &first[..first.len() - 5]));
+        assert!(!is_cached(&mut memo, &first[..first.len() - 5]));
     }
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
             (&"t".repeat(2000), &"b".repeat(3000), &" r".repeat(2000), "5"),
         ] {
             let head = post(&lines(trace, token, id), length);
-            assert!(knows(&mut memo, &head), "{head}");
+            assert!(is_cached(&mut memo, &head), "{head}");
             let fresh = parse_head(&head.as_bytes()[..head.len() - 4], &LIMITS);
             assert_eq!(Ok(layout(&mut memo, &head)), fresh, "{head}");
         }
@@ -226,10 +226,10 @@ mod tests {
             ("a", "b", "", "1"),
         ] {
             let head = post(&lines(trace, token, id), length);
-            assert!(!knows(&mut memo, &head), "{head}");
+            assert!(!is_cached(&mut memo, &head), "{head}");
         }
-        assert!(!knows(&mut memo, &first.replace("traceparent", "Traceparent")));
-        assert!(!knows(&mut memo, &first.replace("Host: a", "Host: b")));
+        assert!(!is_cached(&mut memo, &first.replace("traceparent", "Traceparent")));
+        assert!(!is_cached(&mut memo, &first.replace("Host: a", "Host: b")));
     }
 
     #[test]
@@ -239,16 +239,16 @@ mod tests {
         let mut read = |target: &str, host: &str| {
             count += 1;
             let head = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nX{count}: 1\r\n\r\n");
-            let mut told = None;
-            let found = memo.read(head.as_bytes(), 0, |head, is_known| {
-                told = Some(is_known);
+            let mut reported = None;
+            let found = memo.read(head.as_bytes(), 0, |head, is_accepted| {
+                reported = Some(is_accepted);
                 head.host() != Some("other")
             });
             let is_valid = found.is_ok();
-            told.filter(|_| is_valid)
+            reported.filter(|_| is_valid)
         };
         // Each head is new, so the argument depends only on its host.
-        for (target, host, told) in [
+        for (target, host, expected) in [
             ("/", "a:1", Some(false)),
             ("/", "a:1", Some(true)),
             ("/", "A:1", Some(false)),
@@ -262,7 +262,7 @@ mod tests {
             ("/", "", None),
             ("/", "b@", None),
         ] {
-            assert_eq!(read(target, host), told, "{target} {host}");
+            assert_eq!(read(target, host), expected, "{target} {host}");
         }
         let mut fresh = HeadMemo::new(LIMITS);
         assert!(fresh.read(b"GET / HTTP/1.1\r\nHost:\r\n\r\n", 0, |_, _| true).is_err());
@@ -275,28 +275,28 @@ mod tests {
         for first in ["/tasks/ab", "/tasks/ab?key=secret"] {
             assert!(memo.read(head(first).as_bytes(), 0, |_, _| false).is_ok());
             for target in ["/", "/tasks/cd", "/x/y/z/:-", "/tasks/%41?a=b", "/a?b#c"] {
-                assert!(knows(&mut memo, &head(target)), "{target}");
+                assert!(is_cached(&mut memo, &head(target)), "{target}");
                 let fresh = parse_head(head(target).as_bytes(), &LIMITS);
                 assert_eq!(Ok(layout(&mut memo, &head(target))), fresh, "{target}");
             }
             for target in
                 ["/tasks/..", "/%4", "/a#", "tasks/abc", "/tasks/a ", "", "*", "http://a/"]
             {
-                assert!(!knows(&mut memo, &head(target)), "{target}");
+                assert!(!is_cached(&mut memo, &head(target)), "{target}");
             }
         }
-        assert!(!knows(&mut memo, &head("/tasks/ab").replace("GET", "PUT")));
+        assert!(!is_cached(&mut memo, &head("/tasks/ab").replace("GET", "PUT")));
     }
 
     #[test]
     fn oldest_cached_head_is_evicted() {
         let mut memo = HeadMemo::new(LIMITS);
-        let heads: Vec<_> = (0..=HEADS_KEPT).map(|i| post(&format!("X{i}: y\r\n"), "1")).collect();
+        let heads: Vec<_> = (0..=HEADS_MAX).map(|i| post(&format!("X{i}: y\r\n"), "1")).collect();
         for head in &heads {
             assert!(memo.read(head.as_bytes(), 0, |_, _| false).is_ok());
         }
-        let known: Vec<_> = heads.iter().map(|head| knows(&mut memo, head)).collect();
-        assert_eq!(known, [false, true, true, true, true]);
+        let cached: Vec<_> = heads.iter().map(|head| is_cached(&mut memo, head)).collect();
+        assert_eq!(cached, [false, true, true, true, true]);
     }
 
     #[test]
@@ -317,8 +317,8 @@ mod tests {
             for secret in ["hunter2hunter2", "correct horse battery staple"] {
                 let head = post(&lines(secret), "1");
                 assert!(memo.read(head.as_bytes(), 0, |_, _| false).is_ok());
-                assert!(knows(&mut memo, &head), "{line}");
-                assert!(knows(&mut memo, &post(&lines("another"), "1")), "{line}");
+                assert!(is_cached(&mut memo, &head), "{line}");
+                assert!(is_cached(&mut memo, &post(&lines("another"), "1")), "{line}");
                 assert!(!format!("{memo:?}").contains(&shown(secret)), "{line}");
             }
             let name = line.split(':').next().unwrap_or_default();
@@ -351,8 +351,8 @@ mod tests {
             (head("/", &"x".repeat(20), "10"), head("/", &"x".repeat(21), "10")),
             (head("/", "1", "500"), head("/", "1", "501")),
         ] {
-            assert!(knows(&mut memo, &fits), "{fits}");
-            assert!(!knows(&mut memo, &above), "{above}");
+            assert!(is_cached(&mut memo, &fits), "{fits}");
+            assert!(!is_cached(&mut memo, &above), "{above}");
             assert!(memo.read(above.as_bytes(), 0, |_, _| false).is_err(), "{above}");
         }
     }
@@ -377,7 +377,7 @@ mod tests {
     fn head_above_cached_text_limit_is_not_cached() {
         let mut memo = HeadMemo::new(LIMITS);
         let accept = |len: usize| format!("Accept: {}\r\n", "x".repeat(len));
-        for (lines, is_kept) in [
+        for (lines, expected) in [
             (accept(TEXT_BYTES_MAX - 100), true),
             (accept(TEXT_BYTES_MAX), false),
             (format!("X: {}\r\n", "x".repeat(TEXT_BYTES_MAX)), true),
@@ -387,7 +387,7 @@ mod tests {
         ] {
             let head = post(&lines, "1");
             assert!(memo.read(head.as_bytes(), 0, |_, _| false).is_ok());
-            assert_eq!(knows(&mut memo, &head), is_kept, "{lines}");
+            assert_eq!(is_cached(&mut memo, &head), expected, "{lines}");
         }
     }
 }

@@ -52,7 +52,7 @@ pub use field_lines::{FieldLines, FieldLinesBuf};
 pub use fields::{HeadFields, list};
 pub use framing::BodyFraming;
 pub use head::{Field, HEAD_BYTES_CEILING, Head, HeadLayout};
-pub use host::{Host, KEPT_HOST_BYTES_MAX};
+pub use host::{CACHED_HOST_BYTES_MAX, Host};
 pub use line::{Method, Version};
 pub use memo::{Found, HeadMemo};
 #[cfg(feature = "internals")]

@@ -32,13 +32,13 @@ pub(super) struct FieldLine {
     pub(super) value: Span,
 }
 
-/// As [`parse_head`], but a host that equals `known_host` (empty or valid) is not checked again;
+/// As [`parse_head`], but a host that equals `accepted_host` (empty or valid) is not checked again;
 /// the layout records the match. Appends the lines of a valid head to `lines`.
 ///
 /// # Errors As [`parse_head`].
 #[inline]
 pub(super) fn parse_head_of(
-    known_host: &[u8],
+    accepted_host: &[u8],
     head: &[u8],
     limits: &HeadLimits,
     lines: Option<&mut Vec<FieldLine>>,
@@ -54,11 +54,11 @@ pub(super) fn parse_head_of(
     let mut out = HeadLayout::begin(line.method, line.version, target.form);
     out.head_len = head.len() as u16;
     out.method_text = Span::new(start, start + line.method_len);
-    out.path = target.path.behind(target_at);
-    out.query = target.query.behind(target_at);
+    out.path = target.path.offset_by(target_at);
+    out.query = target.query.offset_by(target_at);
     let mut pass = Pass::new(head, out, lines);
     pass.fields(line_end + 2, limits.fields_max.min(FIELDS_CEILING))?;
-    pass.finish(target.authority.behind(target_at), known_host, limits)
+    pass.finish(target.authority.offset_by(target_at), accepted_host, limits)
 }
 
 /// The pass over the fields, with the data for rules about several fields.
@@ -120,7 +120,7 @@ impl<'b, 'l> Pass<'b, 'l> {
 
     fn take_all(&mut self, fields: &[Header<'_>]) -> Result<(), Reject> {
         let from = self.head.as_ptr().addr();
-        let place = |bytes: &[u8]| bytes.as_ptr().addr() - from;
+        let offset = |bytes: &[u8]| bytes.as_ptr().addr() - from;
         for field in fields {
             let known = known(field.name.as_bytes());
             if known.is_none() && self.lines.is_none() {
@@ -128,8 +128,8 @@ impl<'b, 'l> Pass<'b, 'l> {
             }
             // An empty value may not point into the head; its position is directly after the colon.
             let start = match field.value {
-                [] => place(field.name.as_bytes()) + field.name.len() + 1,
-                value => place(value),
+                [] => offset(field.name.as_bytes()) + field.name.len() + 1,
+                value => offset(value),
             };
             let value = trimmed(self.head, start, start + field.value.len());
             if let Some(lines) = &mut self.lines {
@@ -201,13 +201,13 @@ impl<'b, 'l> Pass<'b, 'l> {
     pub(super) fn finish(
         self,
         authority: Span,
-        known_host: &[u8],
+        accepted_host: &[u8],
         limits: &HeadLimits,
     ) -> Result<HeadLayout, Reject> {
         let Pass { head, mut out, length, encoding, close, persist, .. } = self;
         match out.host.of(head) {
-            Some(host) if !host.is_empty() && host == known_host => {
-                out.knows_hosts = authority.is_absent();
+            Some(host) if !host.is_empty() && host == accepted_host => {
+                out.has_known_hosts = authority.is_absent();
             }
             Some(host) if authority::is_valid(host) => {}
             Some(_) => return Err(Reject::HostInvalid),
@@ -337,9 +337,9 @@ mod tests {
         format!("POST /a?b HTTP/1.1\r\nHost: a:1\r\n{fields}\r\n")
     }
 
-    /// The result of `ask` for the head.
-    fn parse<T>(text: &str, ask: impl Fn(Head<'_>) -> T) -> Result<T, Reject> {
-        parse_head(text.as_bytes(), &LIMITS).map(|layout| ask(layout.head(text.as_bytes())))
+    /// The result of `view` for the head.
+    fn parse<T>(text: &str, view: impl Fn(Head<'_>) -> T) -> Result<T, Reject> {
+        parse_head(text.as_bytes(), &LIMITS).map(|layout| view(layout.head(text.as_bytes())))
     }
 
     fn refusal(fields: &str) -> Option<Reject> {

@@ -59,8 +59,8 @@ impl HeadBuf {
     }
 
     /// Whether the server has the hosts that the head names; see [`HeadMemo::read`].
-    pub fn knows_hosts(&self) -> bool {
-        self.0.layout.knows_hosts()
+    pub fn has_known_hosts(&self) -> bool {
+        self.0.layout.has_known_hosts()
     }
 
     /// Bytes on the heap.
@@ -116,46 +116,46 @@ const SEPARATOR: &[u8] = b": ";
 const END: &[u8] = b"\r\n";
 
 impl HeadMemo {
-    /// Reads a head in parts; `knows_hosts` is as for [`HeadMemo::read`].
+    /// Reads a head in parts; `has_known_hosts` is as for [`HeadMemo::read`].
     ///
     /// # Errors As [`find_head`](super::find_head) and [`parse_head`](super::parse_head).
     pub fn read_parts<'r>(
         &mut self,
         parts: RequestParts<'r, impl Iterator<Item = (&'r [u8], &'r [u8])>>,
-        knows_hosts: impl FnOnce(&Head<'_>, bool) -> bool,
+        has_known_hosts: impl FnOnce(&Head<'_>, bool) -> bool,
     ) -> Result<HeadBuf, PartsReject> {
         let RequestParts { method, target, authority, mut fields, has_body, .. } = parts;
         let key =
             PartsKey { method, target, authority, has_body, fields_min: fields.size_hint().0 };
-        let HeadMemo { limits, known_host, parts, part_lines, spare_parts, .. } = self;
+        let HeadMemo { limits, accepted_host, parts, part_lines, spare_parts, .. } = self;
         let (mut begun, mut differs) = (None, None);
         let mut head = spare_parts.take().unwrap_or_else(FiledHead::room);
-        if let Some(kept) = parts.find(key).map(|place| parts.at(place)) {
+        if let Some(cached) = parts.find(key).map(|index| parts.at(index)) {
             // Each field decides whether the head still matches the cached one.
-            head.bytes.extend_from_slice(kept.bytes());
-            head.layout = *kept.layout();
-            let mut place = kept.first_line();
+            head.bytes.extend_from_slice(cached.bytes());
+            head.layout = *cached.layout();
+            let mut index = cached.first_line();
             for (name, value) in fields.by_ref() {
-                if !kept.recall(place, name, value, &mut head, limits) {
+                if !cached.recall(index, name, value, &mut head, limits) {
                     differs = Some((name, value));
                     break;
                 }
-                place += 1;
+                index += 1;
             }
-            if differs.is_none() && place == kept.lines().len() {
+            if differs.is_none() && index == cached.lines().len() {
                 return Ok(HeadBuf(head));
             }
-            head.bytes.truncate(kept.start_of(place));
-            begun = Some(&kept.lines()[..place]);
+            head.bytes.truncate(cached.start_of(index));
+            begun = Some(&cached.lines()[..index]);
         }
         let fields = differs.into_iter().chain(fields);
         let FiledHead { bytes, layout, .. } = &mut *head;
         let mut section = Section::begin(key, bytes, begun, part_lines, limits)?;
-        let filed = file(key, fields, &mut section, known_host, limits);
+        let filed = file(key, fields, &mut section, accepted_host, limits);
         *layout = filed.map_err(|reject| section.refused(reject))?;
-        let is_host_known = layout.knows_hosts;
-        layout.knows_hosts = knows_hosts(&layout.head(bytes), is_host_known);
-        if layout.knows_hosts && !is_host_known {
+        let is_host_accepted = layout.has_known_hosts;
+        layout.has_known_hosts = has_known_hosts(&layout.head(bytes), is_host_accepted);
+        if layout.has_known_hosts && !is_host_accepted {
             self.note_host(layout.host.of(bytes).unwrap_or_default());
         }
         self.parts.keep(key, bytes, &self.part_lines, layout);
@@ -180,15 +180,15 @@ fn file<'r>(
     key: PartsKey<'r>,
     fields: impl Iterator<Item = (&'r [u8], &'r [u8])>,
     section: &mut Section<'_>,
-    known_host: &[u8],
+    accepted_host: &[u8],
     limits: &HeadLimits,
 ) -> Result<HeadLayout, Reject> {
     let PartsKey { method, target, authority, has_body, .. } = key;
     let (target_at, section_at) = (method.len(), method.len() + target.len());
     for (name, value) in fields {
         let known = known(name);
-        let is_said = authority.is_some() && matches!(known, Some(KnownField::Host));
-        if !(is_left_out(known) || is_said) {
+        let is_duplicate = authority.is_some() && matches!(known, Some(KnownField::Host));
+        if !(is_connection_field(known) || is_duplicate) {
             section.push(known, name, value)?;
         }
     }
@@ -206,15 +206,15 @@ fn file<'r>(
     // The maximum is that of the layout.
     out.head_len = bytes.len() as u16;
     out.method_text = Span::new(0, target_at);
-    out.path = target.path.behind(target_at);
-    out.query = target.query.behind(target_at);
+    out.path = target.path.offset_by(target_at);
+    out.query = target.query.offset_by(target_at);
     out.section = Span::new(section_at, bytes.len());
     let mut pass = Pass::new(bytes, out, None);
     pass.take_lines(lines)?;
     if has_body {
         pass.expect_body();
     }
-    pass.finish(target.authority.behind(target_at), known_host, limits)
+    pass.finish(target.authority.offset_by(target_at), accepted_host, limits)
 }
 
 /// Refuses a method or target that is invalid in a request line.
@@ -251,7 +251,7 @@ fn control(byte: u8) -> Reject {
 }
 
 /// Whether a field belongs to the connection: such fields are generated for each connection.
-fn is_left_out(known: Option<KnownField>) -> bool {
+fn is_connection_field(known: Option<KnownField>) -> bool {
     match known {
         Some(
             KnownField::Connection
@@ -270,7 +270,7 @@ struct Section<'l> {
     bytes_max: usize,
     lines: &'l mut Vec<PartLine>,
     /// The number of further fields that are allowed.
-    fields_left: usize,
+    fields_remaining: usize,
     /// The first error in the syntax of a field.
     syntax: Result<(), Reject>,
 }
@@ -288,11 +288,11 @@ impl<'l> Section<'l> {
         lines.clear();
         let head_bytes_max = limits.head_bytes_max.min(HEAD_BYTES_CEILING);
         let bytes_max = head_bytes_max.saturating_sub(LINE_BYTES + END.len());
-        let (fields_left, syntax) = (limits.fields_max.min(FIELDS_CEILING), Ok(()));
-        if let Some(known) = begun {
-            lines.extend_from_slice(known);
-            let fields_left = fields_left - known.len();
-            return Ok(Section { bytes, bytes_max, lines, fields_left, syntax });
+        let (fields_remaining, syntax) = (limits.fields_max.min(FIELDS_CEILING), Ok(()));
+        if let Some(begun_lines) = begun {
+            lines.extend_from_slice(begun_lines);
+            let fields_remaining = fields_remaining - begun_lines.len();
+            return Ok(Section { bytes, bytes_max, lines, fields_remaining, syntax });
         }
         check_line(method, target, limits)?;
         if method.len() + target.len() + LINE_BYTES > head_bytes_max {
@@ -300,7 +300,7 @@ impl<'l> Section<'l> {
         }
         bytes.extend_from_slice(method);
         bytes.extend_from_slice(target);
-        let mut section = Section { bytes, bytes_max, lines, fields_left, syntax };
+        let mut section = Section { bytes, bytes_max, lines, fields_remaining, syntax };
         if let Some(authority) = authority {
             section.push(Some(KnownField::Host), b"host", authority)?;
         }
@@ -332,12 +332,12 @@ impl<'l> Section<'l> {
         }
         if self.syntax.is_ok() {
             // An invalid field does not count towards the limit of fields.
-            self.syntax = match (is_name, is_value, self.fields_left.checked_sub(1)) {
+            self.syntax = match (is_name, is_value, self.fields_remaining.checked_sub(1)) {
                 (false, ..) => Err(Reject::FieldName),
                 (true, false, _) => Err(Reject::FieldValue),
                 (true, true, None) => Err(Reject::TooManyFields),
-                (true, true, Some(left)) => {
-                    self.fields_left = left;
+                (true, true, Some(remaining)) => {
+                    self.fields_remaining = remaining;
                     Ok(())
                 }
             };

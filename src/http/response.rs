@@ -135,7 +135,7 @@ pub fn finish_head_only(out: &mut Vec<u8>, mark: ResponseMark) {
 
 /// As [`finish_head_only`], for content that was not generated: its length is omitted, as
 /// RFC 9110 §9.3.2 allows if only generating the content would determine it.
-pub fn finish_untold(out: &mut Vec<u8>, mark: ResponseMark) {
+pub fn finish_without_length(out: &mut Vec<u8>, mark: ResponseMark) {
     let line_at = mark.length_at.saturating_sub(LENGTH_NAME.len());
     out.truncate(mark.body_at);
     out.drain(line_at..mark.length_at + LENGTH_DIGITS + 2);
@@ -368,13 +368,13 @@ mod tests {
     #[test]
     fn rfc9110_9_3_2_unknown_length_is_omitted() {
         for (media, extra) in [("application/json", &b""[..]), ("a/b", b"X: y\r\n")] {
-            let (mut told, mut untold) = (Vec::new(), b"before".to_vec());
-            let mark = begin(&mut told, 200, media, DATE, extra, false);
-            finish_head_only(&mut told, mark);
-            let mark = begin(&mut untold, 200, media, DATE, extra, false);
-            finish_untold(&mut untold, mark);
-            let told = text(&told).replace("Content-Length:          0\n", "");
-            assert_eq!(text(&untold), format!("before{told}"));
+            let (mut counted, mut omitted) = (Vec::new(), b"before".to_vec());
+            let mark = begin(&mut counted, 200, media, DATE, extra, false);
+            finish_head_only(&mut counted, mark);
+            let mark = begin(&mut omitted, 200, media, DATE, extra, false);
+            finish_without_length(&mut omitted, mark);
+            let counted = text(&counted).replace("Content-Length:          0\n", "");
+            assert_eq!(text(&omitted), format!("before{counted}"));
         }
     }
 

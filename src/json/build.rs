@@ -96,7 +96,7 @@ fn fill<const ESCAPES: bool>(
     if !matches!(table.byte(mark), b'{' | b'[') {
         return Err(Stop::Invalid);
     }
-    let (mut open, mut closer, mut depth_left) = (NONE, ROOT, depth_max);
+    let (mut open, mut closer, mut depth_remaining) = (NONE, ROOT, depth_max);
     loop {
         // A member or an element begins here.
         let value;
@@ -113,7 +113,7 @@ fn fill<const ESCAPES: bool>(
         }
         match table.byte(value) {
             bracket @ (b'{' | b'[') => {
-                depth_left = depth_left.checked_sub(1).ok_or(Stop::Invalid)?;
+                depth_remaining = depth_remaining.checked_sub(1).ok_or(Stop::Invalid)?;
                 // In ASCII the closing bracket is two bytes later.
                 closer = bracket + 2;
                 let outer = std::mem::replace(&mut open, table.count);
@@ -129,7 +129,7 @@ fn fill<const ESCAPES: bool>(
         // Then closing brackets follow, and after them a comma or the end.
         while table.byte(mark) == closer {
             open = table.close(open, mark).ok_or(Stop::Invalid)?;
-            depth_left += 1;
+            depth_remaining += 1;
             let Some(around) = table.nodes.get(open) else {
                 return if marks.is_empty() { Ok(table.count) } else { Err(Stop::Invalid) };
             };

@@ -77,7 +77,7 @@ impl std::error::Error for JsonError {}
 
 impl JsonError {
     /// The error with an offset in a document that is preceded by `skipped` bytes.
-    fn behind(self, skipped: usize) -> JsonError {
+    fn offset_by(self, skipped: usize) -> JsonError {
         match self {
             Self::Syntax { offset } => Self::Syntax { offset: offset + skipped },
             Self::Range { offset } => Self::Range { offset: offset + skipped },

@@ -48,7 +48,7 @@ pub struct Parser {
     nodes: Vec<Node>,
     tokens_max: usize,
     #[cfg(feature = "client")]
-    takes_lone_surrogates: bool,
+    accepts_lone_surrogates: bool,
 }
 
 impl Parser {
@@ -76,7 +76,7 @@ impl Parser {
             nodes: Vec::new(),
             tokens_max,
             #[cfg(feature = "client")]
-            takes_lone_surrogates: false,
+            accepts_lone_surrogates: false,
         }
     }
 
@@ -84,8 +84,8 @@ impl Parser {
     /// 8259 §8.2); default false. They are read as U+FFFD; the bytes stay unchanged, so other JSON
     /// writers must check them first.
     #[cfg(feature = "client")]
-    pub fn take_lone_surrogates(&mut self, takes: bool) {
-        self.takes_lone_surrogates = takes;
+    pub fn accept_lone_surrogates(&mut self, accepts: bool) {
+        self.accepts_lone_surrogates = accepts;
     }
 
     /// Parses one document of `src`, which may be surrounded by white space. A byte order mark in
@@ -190,7 +190,7 @@ impl Parser {
         let checked = paired.as_deref().unwrap_or(src);
         let marked = if src.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
         let document = checked.get(marked..).unwrap_or_default();
-        let depth = slow::survey(document).map_err(|error| error.behind(marked))?;
+        let depth = slow::survey(document).map_err(|error| error.offset_by(marked))?;
         if depth > depth_max {
             return Err(JsonError::Depth);
         }
@@ -216,7 +216,7 @@ impl Parser {
     /// The document without lone surrogates, if the parser accepts them and the document has some.
     #[cfg(feature = "client")]
     fn paired(&self, src: &[u8]) -> Option<Vec<u8>> {
-        self.takes_lone_surrogates.then(|| slow::without_lone_surrogates(src)).flatten()
+        self.accepts_lone_surrogates.then(|| slow::without_lone_surrogates(src)).flatten()
     }
 
     #[cfg(not(feature = "client"))]
@@ -352,7 +352,7 @@ mod tests {
     #[cfg(feature = "client")]
     fn lone_surrogates_are_preserved_if_enabled() {
         let mut parser = Parser::new();
-        parser.take_lone_surrogates(true);
+        parser.accept_lone_surrogates(true);
         for text in [r"\ud800", r"a\\\udc00b", r"\ud83d\ude00\ud83d", r"\ud800\ud800", r"\uDFFFx\n"]
         {
             assert!(syntax(format!("[\"{text}\"]")), "{text}");

@@ -35,18 +35,18 @@ pub fn push_unescaped(out: &mut Vec<u8>, raw: &str) {
 
 /// Whether `raw` represents `text`; does not allocate.
 pub(super) fn eq_unescaped(raw: &str, text: &str) -> bool {
-    let mut left = text;
+    let mut remaining = text;
     for piece in (Pieces { rest: raw }) {
         let rest = match piece {
-            TextPiece::Text(part) => left.strip_prefix(part),
-            TextPiece::Char(c) => left.strip_prefix(c),
+            TextPiece::Text(part) => remaining.strip_prefix(part),
+            TextPiece::Char(c) => remaining.strip_prefix(c),
         };
         match rest {
-            Some(rest) => left = rest,
+            Some(rest) => remaining = rest,
             None => return false,
         }
     }
-    left.is_empty()
+    remaining.is_empty()
 }
 
 /// A run without backslashes, or the character of one escape.

@@ -34,14 +34,14 @@ pub fn push_u64(out: &mut Vec<u8>, value: u64) {
     // u64::MAX has 20 digits
     let mut digits = [0; 20];
     let mut at = digits.len();
-    let mut left = value;
-    while left >= 100 {
+    let mut remaining = value;
+    while remaining >= 100 {
         at -= 2;
-        digits[at..at + 2].copy_from_slice(&PAIRS[(left % 100) as usize]);
-        left /= 100;
+        digits[at..at + 2].copy_from_slice(&PAIRS[(remaining % 100) as usize]);
+        remaining /= 100;
     }
-    let pair = PAIRS[left as usize];
-    if left >= 10 {
+    let pair = PAIRS[remaining as usize];
+    if remaining >= 10 {
         at -= 2;
         digits[at..at + 2].copy_from_slice(&pair);
     } else {

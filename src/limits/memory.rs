@@ -94,7 +94,7 @@ const CREDENTIAL_SLOTS: usize = 512;
 /// Memory of a worker's own copies of cached credentials, each with `CREDENTIAL_HELD_BYTES`.
 const RECENT_CALLERS_BYTES: u64 = RECENT_CALLERS as u64 * 640;
 /// Names of each kind that a worker caches.
-const KNOWN_NAMES: u64 = 256;
+const CACHED_NAMES: u64 = 256;
 
 /// Memory of the webhook of a scope, with the longest URL and header fields.
 const PUSH_SCOPE_BYTES: u64 = 16 * 1024;
@@ -227,7 +227,7 @@ impl Limits {
     fn names_bytes(&self, workers: usize) -> u64 {
         let groups = workers.clamp(1, 64).next_power_of_two() as u64;
         let names = (self.tenants_max as u64).saturating_add(self.owners_max as u64);
-        let cached = 2 * KNOWN_NAMES * workers as u64;
+        let cached = 2 * CACHED_NAMES * workers as u64;
         let names = names.saturating_add(cached).saturating_mul(NAME_BYTES);
         let each = RUNNING_OWNER_BYTES + groups * RUNNING_GROUP_BYTES + OWNER_LOOK_BYTES;
         names.saturating_add((self.owners_max as u64).saturating_mul(each))

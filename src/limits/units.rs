@@ -55,12 +55,12 @@ impl Unit {
         let (digits, unit) = text.split_at(end);
         let number: u64 = digits.replace('_', "").parse().map_err(|_| LimitError::Value)?;
         let unit = unit.to_ascii_lowercase();
-        let known = match self {
+        let units = match self {
             Unit::Bytes => SIZES,
             Unit::Millis => TIMES,
             Unit::Count => &[],
         };
-        let factor = match known.iter().find(|(name, _)| *name == unit) {
+        let factor = match units.iter().find(|(name, _)| *name == unit) {
             Some((_, factor)) => *factor,
             None if unit.is_empty() => 1,
             None if unit.bytes().all(|byte| byte.is_ascii_alphabetic()) => {

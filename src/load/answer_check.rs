@@ -156,9 +156,9 @@ impl StreamCheck {
     /// Checks a state against the previous state (A2A 1.0 §4.1.3): a task never returns to
     /// submitted.
     fn state(&mut self, state: TaskState) -> Result<(), CallFailure> {
-        let goes_back = state == TaskState::Submitted
+        let returns_to_submitted = state == TaskState::Submitted
             && self.state.is_some_and(|before| before != TaskState::Submitted);
-        if state == TaskState::Unspecified || goes_back {
+        if state == TaskState::Unspecified || returns_to_submitted {
             let before = self.state.map_or("nothing", TaskState::word);
             let why = format!("the state {} arrived after {before}", state.word());
             return Err(CallFailure::wrong("illegal_state", why));
@@ -229,13 +229,13 @@ pub(super) fn is_of_generation(answer: &Answer) -> Result<(), CallFailure> {
 /// The answer has no task, or the task has another state.
 pub(super) fn is_read_again(
     answer: &Answer,
-    left: TaskState,
+    ended_as: TaskState,
     text: Option<&str>,
 ) -> Result<(), CallFailure> {
     is_of_generation(answer)?;
     let state = answer.state().unwrap_or(TaskState::Unspecified);
-    if left.is_terminal() && state != left {
-        let why = format!("the task had ended as {} and is now {}", left.word(), state.word());
+    if ended_as.is_terminal() && state != ended_as {
+        let why = format!("the task had ended as {} and is now {}", ended_as.word(), state.word());
         return Err(CallFailure::wrong("illegal_state", why));
     }
     if matches!(state, TaskState::Submitted | TaskState::Working | TaskState::Unspecified) {

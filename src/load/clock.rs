@@ -77,7 +77,7 @@ impl LoadClock for SystemClock {
         loop {
             match due_ns.saturating_sub(self.now_ns()) {
                 0 => return,
-                left_ns => self.wait(left_ns).await,
+                remaining_ns => self.wait(remaining_ns).await,
             }
         }
     }

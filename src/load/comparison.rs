@@ -10,7 +10,7 @@ use super::report::{ComparisonReport, TargetReport};
 /// Number of samples that the bootstrap draws.
 const DRAWS: usize = 2_000;
 /// The share of the draws outside of the interval on each side: 2.5 %.
-const LEFT_OUT: f64 = 0.025;
+const TAIL_SHARE: f64 = 0.025;
 
 /// A figure of one round; 0: the round has no such figure.
 type RoundFigure = fn(&TargetReport) -> f64;
@@ -72,6 +72,6 @@ fn interval(values: &[f64]) -> (f64, f64) {
         })
         .collect();
     means.sort_by(f64::total_cmp);
-    let left_out = (DRAWS as f64 * LEFT_OUT) as usize;
-    (means[left_out], means[DRAWS - 1 - left_out])
+    let tail = (DRAWS as f64 * TAIL_SHARE) as usize;
+    (means[tail], means[DRAWS - 1 - tail])
 }

@@ -164,8 +164,8 @@ impl LoadMeasures {
     pub(super) fn append(&mut self, mut other: LoadMeasures, counted: std::ops::Range<usize>) {
         let slices = std::mem::take(&mut other.slices);
         self.add(&other);
-        let kept = slices.into_iter().take(counted.end).skip(counted.start);
-        self.slices.extend(kept);
+        let counted_slices = slices.into_iter().take(counted.end).skip(counted.start);
+        self.slices.extend(counted_slices);
     }
 
     /// The sum over all operations.

@@ -187,12 +187,12 @@ impl Objective {
             (true, _) => Ok(()),
             (false, None) => Err(format!("{}: this value was not measured", self.text)),
             (false, Some(measured)) => {
-                let told = match self.metric {
+                let value = match self.metric {
                     Metric::Time(..) => format!("{:.3} ms", measured / 1e3),
                     Metric::Errors { is_share: true } => format!("{:.3} %", measured * 100.0),
                     _ => format!("{measured:.1}"),
                 };
-                Err(format!("{} is not met: measured {told}", self.text))
+                Err(format!("{} is not met: measured {value}", self.text))
             }
         }
     }

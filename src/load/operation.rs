@@ -157,11 +157,11 @@ impl<T: Transport, C: LoadClock> OperationContext<'_, T, C> {
         due: DueCall,
         times: &mut CallTimes,
     ) -> Result<Option<ReadableTask>, CallFailure> {
-        let made = self.make_unwatched(due, times).await?;
+        let task = self.make_unwatched(due, times).await?;
         if self.is_checked {
             self.probe.check_media()?;
         }
-        Ok(made)
+        Ok(task)
     }
 
     async fn make_unwatched(

@@ -98,7 +98,7 @@ pub fn read_recording(text: &str, base: &LoadPlan) -> Result<LoadPlan, String> {
             return Err(wrong("at_ms or payload is out of range".to_owned()));
         }
         let planned = line.planned().map_err(wrong)?;
-        let call = calls.iter().position(|known| *known == planned).unwrap_or_else(|| {
+        let call = calls.iter().position(|existing| *existing == planned).unwrap_or_else(|| {
             calls.push(planned);
             calls.len() - 1
         });

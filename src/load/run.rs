@@ -297,7 +297,7 @@ impl LoadThread {
             let Ok(start) = start.recv() else { return Ok(()) };
             let clock = SystemClock::new(start).map_err(no_room)?;
             let (webhooks, listener) = match webhooks {
-                Some(place) => place.bind().await.map(|(one, other)| (Some(one), Some(other))),
+                Some(target) => target.bind().await.map(|(one, other)| (Some(one), Some(other))),
                 None => Ok((None, None)),
             }
             .map_err(no_room)?;

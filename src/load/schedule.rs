@@ -133,22 +133,22 @@ impl CallSchedule {
     /// Skips all remaining calls and returns their number; for random times, the expected number.
     pub fn skip_all(&mut self) -> u64 {
         let end_ns = self.end_ns;
-        let left = match &mut self.source {
+        let remaining = match &mut self.source {
             CallTimesSource::Answers => 0,
             CallTimesSource::Rate { pace, units, .. } => {
-                let left = pace.calls_until(end_ns) - *units;
+                let remaining = pace.calls_until(end_ns) - *units;
                 *units = f64::MAX;
-                left.max(0.0).ceil() as u64
+                remaining.max(0.0).ceil() as u64
             }
             CallTimesSource::Recorded { calls, next, step } => {
-                let left = calls.len().saturating_sub(*next).div_ceil(*step);
+                let remaining = calls.len().saturating_sub(*next).div_ceil(*step);
                 *next = calls.len();
-                left as u64
+                remaining as u64
             }
         };
         let allowed =
             self.numbers_max.map_or(u64::MAX, |most| most.saturating_sub(self.next_number));
-        left.min(allowed)
+        remaining.min(allowed)
     }
 
     fn draw(&mut self) -> usize {

@@ -166,7 +166,7 @@ fn load(
     seconds: u64,
 ) -> Result<(LoadedTarget, Instant), String> {
     let began = Instant::now();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     // The thread ends with the process; after this test nothing connects to its server.
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -174,13 +174,14 @@ fn load(
         runtime.block_on(async {
             let Ok(server) = FloorServer::bind(ANSWER_BYTES, delay, began).await else { return };
             if let Ok(addr) = server.addr()
-                && tell.send(addr).is_ok()
+                && sender.send(addr).is_ok()
             {
                 let _ = server.serve().await;
             }
         });
     });
-    let addr = told.recv().map_err(|_| "the server of the self-test cannot start".to_owned())?;
+    let addr =
+        receiver.recv().map_err(|_| "the server of the self-test cannot start".to_owned())?;
     let card = FloorServer::card(addr);
     let client = move || {
         let limits = ClientLimits { pool_per_origin_max: CALLS_MAX, ..ClientLimits::default() };

@@ -44,7 +44,7 @@ const TASKS_PREPARED: u64 = 16;
 /// Bytes of the texts of these tasks.
 const PREPARED_BYTES: usize = 64;
 /// Tasks that are stored for calls that read tasks.
-const TASKS_KEPT_MAX: usize = 256;
+const TASKS_STORED_MAX: usize = 256;
 
 /// The results of one worker so far, shared with other threads.
 #[derive(Debug)]
@@ -232,7 +232,8 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
             if unanswered >= self.plan.worker_in_flight_max() as u64 {
                 self.room_since_ns.set(over_ns);
             }
-            let made = outcome.map(|made| made.into_iter().for_each(|task| self.know_task(task)));
+            let result =
+                outcome.map(|task| task.into_iter().for_each(|task| self.store_task(task)));
             let ended = EndedCall {
                 due_ns: due.due_ns.unwrap_or(sent_ns),
                 sent_ns,
@@ -240,7 +241,7 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
                 over_ns,
                 times: &times,
             };
-            self.note_end(due.call, &ended, made);
+            self.note_end(due.call, &ended, result);
         }
     }
 
@@ -286,16 +287,16 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
             is_checked: self.plan.check.holds(due.number),
             awaits_webhook: Cell::new(false),
         };
-        let made = context.make(due, times);
+        let pending = context.make(due, times);
         if !call.operation.is_streaming() && !call.operation.needs_hold() {
             // The client enforces the time limit.
-            return made.await;
+            return pending.await;
         }
         let due_ms = self.plan.call_timeout.as_millis() as u64;
         let transport = slot.client.transport();
         let mut late = pin!(transport.sleep_until(transport.mono_ms() + due_ms));
-        let mut made = pin!(made);
-        poll_fn(|cx| match made.as_mut().poll(cx) {
+        let mut pending = pin!(pending);
+        poll_fn(|cx| match pending.as_mut().poll(cx) {
             Poll::Ready(outcome) => Poll::Ready(outcome),
             Poll::Pending => late.as_mut().poll(cx).map(|()| {
                 Err(match context.awaits_webhook.get() {
@@ -372,9 +373,9 @@ impl<T: Transport, C: LoadClock> LoadWorker<T, C> {
     }
 
     /// Stores a task for calls that read tasks.
-    fn know_task(&self, task: ReadableTask) {
+    fn store_task(&self, task: ReadableTask) {
         let mut tasks = self.tasks.borrow_mut();
-        if tasks.len() >= TASKS_KEPT_MAX {
+        if tasks.len() >= TASKS_STORED_MAX {
             tasks.pop_front();
         }
         tasks.push_back(task);

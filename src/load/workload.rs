@@ -10,7 +10,7 @@ use super::{
 };
 
 /// The included workloads: their names and texts.
-const KNOWN: &[(&str, &str)] = &[("a2a-bench-1", include_str!("a2a-bench-1.toml"))];
+const INCLUDED: &[(&str, &str)] = &[("a2a-bench-1", include_str!("a2a-bench-1.toml"))];
 
 /// A workload.
 #[derive(Clone, Debug, Deserialize)]
@@ -69,13 +69,13 @@ enum PayloadText {
 impl Workload {
     /// The included workload of this name.
     pub fn known(name: &str) -> Option<Result<Workload, String>> {
-        let (_, text) = KNOWN.iter().find(|(known, _)| *known == name)?;
+        let (_, text) = INCLUDED.iter().find(|(included, _)| *included == name)?;
         Some(Workload::parse(text))
     }
 
     /// The names of the included workloads.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        KNOWN.iter().map(|(name, _)| *name)
+        INCLUDED.iter().map(|(name, _)| *name)
     }
 
     /// Reads a workload.

@@ -4,7 +4,7 @@
 
 use super::{
     entry::{
-        DEAD_AT, ENTRY_HEAD, Entries, Entry, FLAG_AT, INDEX_AT, KIND_AT, PLACE, SEQ_AT, mark,
+        DEAD_AT, ENTRY_HEAD, Entries, Entry, FLAG_AT, INDEX_AT, KIND_AT, PARTS_RANGE, SEQ_AT, mark,
         next_at,
     },
     event::{TaskEvent, encode_chunk, is_append, is_continuing, kind, state_of},
@@ -56,17 +56,17 @@ impl Task {
                 mark = self.link_chunk(index, at);
             }
             kind::ARTIFACT => {
-                let known = self.artifact_of(&entry);
-                if known.is_none() && self.artifacts.len() >= limits.artifacts_max {
+                let existing = self.artifact_of(&entry);
+                if existing.is_none() && self.artifacts.len() >= limits.artifacts_max {
                     return None;
                 }
                 if entry.is_repeating() {
                     self.repeat(at, end, limits)?;
                 }
                 self.seq += 1;
-                index = known.unwrap_or(self.artifacts.len());
+                index = existing.unwrap_or(self.artifacts.len());
                 *growing = Some(index);
-                mark = self.link_artifact(known, at, is_append(flag));
+                mark = self.link_artifact(existing, at, is_append(flag));
             }
             _ => {
                 self.messages += 1;
@@ -113,12 +113,12 @@ impl Task {
 
     /// Adds the entry at `at` to its artifact; returns the mark of the entry.
     #[inline]
-    fn link_artifact(&mut self, known: Option<usize>, at: usize, append: bool) -> u8 {
-        if let (Some(index), true) = (known, append) {
+    fn link_artifact(&mut self, existing: Option<usize>, at: usize, append: bool) -> u8 {
+        if let (Some(index), true) = (existing, append) {
             return self.link_chunk(index, at);
         }
         let new = ArtifactChunks { first: at as u32, last: at as u32 };
-        let Some(chunks) = known.and_then(|index| self.artifacts.get_mut(index)) else {
+        let Some(chunks) = existing.and_then(|index| self.artifacts.get_mut(index)) else {
             self.artifacts.push(new);
             return 0;
         };
@@ -195,8 +195,8 @@ impl Task {
             return None;
         }
         let (message_at, parts) = (first + ENTRY_HEAD, Message(entry.payload).parts_at());
-        self.put_u32(end - PLACE, (message_at + parts.start) as u32);
-        self.put_u32(end - PLACE + 4, (message_at + parts.end) as u32);
+        self.put_u32(end - PARTS_RANGE, (message_at + parts.start) as u32);
+        self.put_u32(end - PARTS_RANGE + 4, (message_at + parts.end) as u32);
         self.repeats_at = at as u32;
         Some(())
     }

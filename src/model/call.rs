@@ -188,10 +188,10 @@ pub struct RepeatRules {
 
 impl Idempotency {
     /// The value of `callers` in cards; `None`: repeated sends are not recognized.
-    pub(crate) const fn callers(self, knows_callers: bool) -> Option<&'static str> {
+    pub(crate) const fn callers(self, authenticates_callers: bool) -> Option<&'static str> {
         match self {
             Idempotency::Off => None,
-            Idempotency::Authenticated if !knows_callers => None,
+            Idempotency::Authenticated if !authenticates_callers => None,
             Idempotency::Authenticated => Some("authenticated"),
             Idempotency::Everybody => Some("all"),
         }

@@ -91,11 +91,11 @@ impl<'a> Part<'a> {
     }
 }
 
-fn fields(packed: &[u8], known: &[FieldRule]) -> Result<(), ValueError> {
+fn fields(packed: &[u8], rules: &[FieldRule]) -> Result<(), ValueError> {
     let (mut length, mut seen) = (0, 0_u16);
     for (tag, bytes) in PackedFields(packed) {
         length += FIELD_HEAD + bytes.len();
-        let found = known.iter().find(|(known, ..)| *known == tag);
+        let found = rules.iter().find(|(expected, ..)| *expected == tag);
         let &(_, holds, repeats) = found.ok_or(ValueError::NotPacked)?;
         if !repeats && seen & 1 << tag != 0 {
             return Err(ValueError::NotPacked);

@@ -66,7 +66,7 @@ impl Task {
         for entry in moved.iter().filter_map(|&(at, _)| Entry::at(&old, at as usize)) {
             entry.copy_to(&mut log);
         }
-        let new_place = |old: u32| match moved.binary_search_by_key(&old, |m| m.0) {
+        let new_offset = |old: u32| match moved.binary_search_by_key(&old, |m| m.0) {
             Ok(index) => moved[index].1,
             Err(_) => 0,
         };
@@ -75,15 +75,15 @@ impl Task {
             let artifact = Entry::at(&log, at).filter(|entry| entry.kind() == kind::ARTIFACT);
             if let Some((next, flag)) = artifact.map(|entry| (entry.next(), entry.flag())) {
                 let at = at + next_at(flag);
-                log[at..at + NEXT].copy_from_slice(&new_place(next as u32).to_le_bytes());
+                log[at..at + NEXT].copy_from_slice(&new_offset(next as u32).to_le_bytes());
             }
         }
         for chunks in &mut self.artifacts {
             *chunks =
-                ArtifactChunks { first: new_place(chunks.first), last: new_place(chunks.last) };
+                ArtifactChunks { first: new_offset(chunks.first), last: new_offset(chunks.last) };
         }
-        self.status_at = new_place(self.status_at);
-        self.repeats_at = new_place(self.repeats_at);
+        self.status_at = new_offset(self.status_at);
+        self.repeats_at = new_offset(self.repeats_at);
         self.trimmed_at = 0;
         self.log = log;
         self.base_seq = self.base_seq.max(floor);

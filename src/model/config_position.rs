@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn config_member_paths_follow_the_callers_dialect() {
         const SCHEME: &str = "authentication.scheme";
-        for (place, scheme) in [
+        for (position, scheme) in [
             (ConfigPosition::of_set(PushForm::StreamResponse), SCHEME),
             (ConfigPosition::of_set(PushForm::EvoAi), "config.authentication.schemes"),
             (
@@ -94,11 +94,11 @@ mod tests {
                 "pushNotification.authentication.schemes",
             ),
         ] {
-            assert_eq!(place.path(SCHEME), scheme);
+            assert_eq!(position.path(SCHEME), scheme);
         }
         for form in [PushForm::Task03, PushForm::Task01, PushForm::EvoAi] {
-            for place in [ConfigPosition::of_set(form), ConfigPosition::of_message(form)] {
-                assert_eq!(place.path("url"), format!("{}.url", place.whole()));
+            for position in [ConfigPosition::of_set(form), ConfigPosition::of_message(form)] {
+                assert_eq!(position.path("url"), format!("{}.url", position.whole()));
             }
         }
         let inline = ConfigPosition::of_message(PushForm::StreamResponse);

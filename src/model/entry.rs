@@ -39,7 +39,7 @@ pub fn next_at(flag: u8) -> usize {
 }
 
 /// Bytes of a reference to repeated parts: their start and end in the log, a u32 each.
-pub const PLACE: usize = 8;
+pub const PARTS_RANGE: usize = 8;
 
 /// Marks in the high bits of the kind column; the other bits are the kind.
 pub mod mark {
@@ -203,16 +203,16 @@ impl<'a> Entry<'a> {
 
     /// The payload of a repeating entry without the reference to the repeated parts.
     fn own_payload(&self) -> &'a [u8] {
-        self.payload.get(..self.payload.len().saturating_sub(PLACE)).unwrap_or_default()
+        self.payload.get(..self.payload.len().saturating_sub(PARTS_RANGE)).unwrap_or_default()
     }
 
     /// The parts that a repeating entry repeats, or their message; none while the entry is not in a
     /// task's log.
     #[inline]
     fn repeated(&self) -> MoreParts<'a> {
-        let place =
-            self.payload.last_chunk::<PLACE>().map_or(0, |place| u64::from_le_bytes(*place));
-        let (from, to) = (place as u32 as usize, (place >> 32) as usize);
+        let range =
+            self.payload.last_chunk::<PARTS_RANGE>().map_or(0, |range| u64::from_le_bytes(*range));
+        let (from, to) = (range as u32 as usize, (range >> 32) as usize);
         let message = self.log.get(from..to).filter(|_| from > 0).map(Message);
         message.map_or(MoreParts::None, MoreParts::OfMessage)
     }

@@ -194,13 +194,13 @@ impl<'a> TaskEvent<'a> {
                 out.extend_from_slice(message.0);
             }
             TaskEvent::Status { state, at_ms, message, metadata } => {
-                let said = message.map_or(&[][..], |message| message.0);
-                let kind = kind::STATUS | if said.is_empty() { 0 } else { mark::MESSAGE };
+                let packed = message.map_or(&[][..], |message| message.0);
+                let kind = kind::STATUS | if packed.is_empty() { 0 } else { mark::MESSAGE };
                 let flag = state as u8 | metadata_flag(metadata);
                 out.extend_from_slice(&entry_head(payload_len, kind, flag));
                 out.extend_from_slice(&at_ms.to_le_bytes());
                 push_metadata(out, metadata);
-                out.extend_from_slice(said);
+                out.extend_from_slice(packed);
             }
             TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
                 let flag = artifact_flag(append, last_chunk) | metadata_flag(metadata);

@@ -2,7 +2,7 @@
 
 use super::{
     build::ArtifactBuf,
-    entry::{ENTRY_HEAD, Entries, Entry, FLAG_AT, KIND_AT, NEXT, PLACE},
+    entry::{ENTRY_HEAD, Entries, Entry, FLAG_AT, KIND_AT, NEXT, PARTS_RANGE},
     event::{REPEATS, TaskEvent, artifact_flag, continuing_flag, encode_chunk, kind},
     pack::{Artifact, Message, MoreParts, Packer},
 };
@@ -67,9 +67,9 @@ impl EventBuf {
     ) {
         let start = self.bytes.len();
         self.push(&TaskEvent::Status { state, at_ms, message: None, metadata: None });
-        let said = self.bytes.len();
+        let message_at = self.bytes.len();
         write(&mut Packer(&mut self.bytes));
-        let kind = kind::STATUS | if self.bytes.len() > said { mark::MESSAGE } else { 0 };
+        let kind = kind::STATUS | if self.bytes.len() > message_at { mark::MESSAGE } else { 0 };
         self.close(start, kind);
     }
 
@@ -119,7 +119,7 @@ impl EventBuf {
         let start = self.bytes.len();
         self.push_artifact_with(true, |packer| {
             write(packer);
-            packer.0.extend_from_slice(&[0; PLACE]);
+            packer.0.extend_from_slice(&[0; PARTS_RANGE]);
         });
         self.bytes[start + FLAG_AT] |= REPEATS;
     }
@@ -144,9 +144,9 @@ impl EventBuf {
     /// Moves all events to memory of their exact size.
     pub(crate) fn take_exact(&mut self) -> EventBuf {
         let bytes = self.bytes.as_slice().to_vec();
-        let taken = EventBuf { bytes, ..*self };
+        let moved = EventBuf { bytes, ..*self };
         self.clear();
-        taken
+        moved
     }
 
     /// Number of events.

@@ -4,8 +4,8 @@ use super::{TaskEvent, TaskState};
 
 /// Bits above the kinds: coalesce, and whether `coalesce` and `events` are given.
 const COALESCE_BIT: u8 = 8;
-const SAYS_COALESCE_BIT: u8 = 16;
-const SAYS_KINDS_BIT: u8 = 32;
+const HAS_COALESCE_BIT: u8 = 16;
+const HAS_KINDS_BIT: u8 = 32;
 
 /// Which events a webhook gets, and whether they are coalesced. The server decides a setting that
 /// is unset; by default both are unset.
@@ -108,18 +108,18 @@ impl PushFilter {
     pub(crate) fn bits(self) -> u8 {
         let coalesce = match self.coalesce {
             None => 0,
-            Some(false) => SAYS_COALESCE_BIT,
-            Some(true) => SAYS_COALESCE_BIT | COALESCE_BIT,
+            Some(false) => HAS_COALESCE_BIT,
+            Some(true) => HAS_COALESCE_BIT | COALESCE_BIT,
         };
-        self.kinds.map_or(0, |kinds| SAYS_KINDS_BIT | kinds) | coalesce
+        self.kinds.map_or(0, |kinds| HAS_KINDS_BIT | kinds) | coalesce
     }
 
     /// Reads [`PushFilter::bits`].
     pub(crate) fn of_bits(bits: u8) -> PushFilter {
         let has = |bit| bits & bit != 0;
         PushFilter {
-            kinds: has(SAYS_KINDS_BIT).then_some(bits & (COALESCE_BIT - 1)),
-            coalesce: has(SAYS_COALESCE_BIT).then_some(has(COALESCE_BIT)),
+            kinds: has(HAS_KINDS_BIT).then_some(bits & (COALESCE_BIT - 1)),
+            coalesce: has(HAS_COALESCE_BIT).then_some(has(COALESCE_BIT)),
         }
     }
 }
@@ -133,8 +133,8 @@ mod tests {
     fn filter_accepts_its_kinds_or_all_if_it_has_none() {
         let status = |state| TaskEvent::Status { state, at_ms: 0, message: None, metadata: None };
         let (working, done) = (status(TaskState::Working), status(TaskState::Completed));
-        let asks = status(TaskState::InputRequired);
-        for (filter, takes) in [
+        let input_required = status(TaskState::InputRequired);
+        for (filter, expected) in [
             (PushFilter::ALL, [true, true, true]),
             (PushFilter::ALL.coalesced(true), [true, true, true]),
             (PushFilter::default(), [true, true, true]),
@@ -144,7 +144,8 @@ mod tests {
             (PushFilter::ARTIFACTS, [false, false, false]),
             (PushFilter::ARTIFACTS.with(PushFilter::FINAL), [false, true, true]),
         ] {
-            assert_eq!([&working, &done, &asks].map(|event| filter.takes(event)), takes);
+            let delivered = [&working, &done, &input_required].map(|event| filter.takes(event));
+            assert_eq!(delivered, expected);
             assert_eq!(PushFilter::of_bits(filter.bits()), filter);
         }
         let named = PushFilter::FINAL.with(PushFilter::STATUS).coalesced(true);

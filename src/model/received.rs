@@ -196,8 +196,8 @@ impl Received {
 
     /// The direct message.
     pub fn message(&self) -> Option<Message<'_>> {
-        let said = self.first(ReceivedKind::Message, tag::MESSAGE);
-        said.map(Message)
+        let message = self.first(ReceivedKind::Message, tag::MESSAGE);
+        message.map(Message)
     }
 
     /// The changed status.

@@ -123,12 +123,12 @@ impl CardSecurity {
     /// The first name in `requirements` that is undefined, or duplicate within a requirement.
     pub fn unknown<'r>(&self, requirements: &'r [CardRequirement]) -> Option<&'r str> {
         requirements.iter().find_map(|requirement| {
-            let asked = || requirement.schemes.iter().map(|(name, _)| name.as_str());
-            let is_known = |name: &str| self.schemes.iter().any(|scheme| scheme.name == name);
+            let required = || requirement.schemes.iter().map(|(name, _)| name.as_str());
+            let is_defined = |name: &str| self.schemes.iter().any(|scheme| scheme.name == name);
             let is_wrong = |(at, name): &(usize, &str)| {
-                !is_known(name) || asked().take(*at).any(|b| b == *name)
+                !is_defined(name) || required().take(*at).any(|b| b == *name)
             };
-            asked().enumerate().find(is_wrong).map(|(_, name)| name)
+            required().enumerate().find(is_wrong).map(|(_, name)| name)
         })
     }
 }

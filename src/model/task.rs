@@ -466,9 +466,9 @@ mod tests {
         assert!((10..=100).contains(&task.compactions()), "{}", task.compactions());
         let large = TaskLimits { replay_max: 100_000, ..limits() };
         let parts = PartsBuf::new().text(&"x".repeat(95_000));
-        let said = MessageBuf::agent(&parts).id("m");
+        let message_buf = MessageBuf::agent(&parts).id("m");
         let mut task = Task::new(b"t", b"c", Generation::V1, 0);
-        task.apply(&TaskEvent::UserMessage { message: said.view() }, &large).unwrap();
+        task.apply(&TaskEvent::UserMessage { message: message_buf.view() }, &large).unwrap();
         let refused =
             (0..10_000).find_map(|_| task.apply(&status(TaskState::Working), &large).err());
         assert_eq!(refused, Some(Refusal::TooLarge));
@@ -477,14 +477,14 @@ mod tests {
 
     #[test]
     fn submitted_task_equals_task_built_from_events() {
-        let said = MessageBuf::agent(&PartsBuf::new().text("hello")).id("m");
+        let message_buf = MessageBuf::agent(&PartsBuf::new().text("hello")).id("m");
         let mut slow = Task::new(b"t", b"c", Generation::V03, 0);
-        slow.apply(&TaskEvent::UserMessage { message: said.view() }, &limits()).unwrap();
+        slow.apply(&TaskEvent::UserMessage { message: message_buf.view() }, &limits()).unwrap();
         slow.apply(&status(TaskState::Submitted), &limits()).unwrap();
-        let first = FirstMessage { message: said.view(), at_ms: 1 };
+        let first = FirstMessage { message: message_buf.view(), at_ms: 1 };
         let mut fast = Task::submitted(b"t", b"c", Generation::V03, first, 0);
         for task in [&mut slow, &mut fast] {
-            assert_eq!(task.log().len(), 2 + Task::submitted_cost(said.view()));
+            assert_eq!(task.log().len(), 2 + Task::submitted_cost(message_buf.view()));
             task.apply(&status(TaskState::Working), &limits()).unwrap();
             assert_eq!((task.seq(), task.status_seq(), task.updated_ms()), (2, 2, 1));
             assert_eq!(task.view_at(1).status().state, TaskState::Submitted);
@@ -505,18 +505,18 @@ mod tests {
                 let mut events = EventBuf::default();
                 for step in 0..round % 7 {
                     let mix = (round * 31 + step * 17) % 11;
-                    let said = MessageBuf::agent(&PartsBuf::new().text("x")).id("m");
+                    let message_buf = MessageBuf::agent(&PartsBuf::new().text("x")).id("m");
                     let parts = (0..mix % 3).fold(PartsBuf::new(), |parts, _| parts.text("p"));
                     let artifact = ArtifactBuf::new(&(step / 3 * mix % 3).to_string(), &parts);
                     let artifact = artifact.view();
                     let (append, last_chunk, metadata) = (mix != 2, false, None);
                     let (state, at_ms) = (TaskState::Working, round as u64);
-                    let message = (mix == 7).then(|| said.view());
+                    let message = (mix == 7).then(|| message_buf.view());
                     events.push(&match mix {
                         0..=5 => TaskEvent::Artifact { artifact, append, last_chunk, metadata },
                         6..=8 => TaskEvent::Status { state, at_ms, message, metadata },
                         9 if round > 35 => status(TaskState::Completed),
-                        _ => TaskEvent::UserMessage { message: said.view() },
+                        _ => TaskEvent::UserMessage { message: message_buf.view() },
                     });
                 }
                 let growth = fast.heap_bytes() + fast.growth_at_once(&events);
@@ -566,14 +566,14 @@ mod tests {
             [text(&"x".repeat(9_000)), text(&"x".repeat(9_000)).text("y").data(Json::known(b"{}"))];
         for (round, history_max) in (0..12usize).zip([1, 2, 10].into_iter().cycle()) {
             let limits = TaskLimits { history_max, ..limits() };
-            let said = MessageBuf::agent(&large[round % 2]).id("m");
-            let first = FirstMessage { message: said.view(), at_ms: 1 };
-            let begun = || Task::submitted(b"t", b"c", Generation::V1, first, 0);
-            let (mut fast, mut slow, mut events) = (begun(), begun(), EventBuf::default());
+            let message_buf = MessageBuf::agent(&large[round % 2]).id("m");
+            let first = FirstMessage { message: message_buf.view(), at_ms: 1 };
+            let submitted = || Task::submitted(b"t", b"c", Generation::V1, first, 0);
+            let (mut fast, mut slow, mut events) = (submitted(), submitted(), EventBuf::default());
             events.push_repeat_with(|packer| packer.put(1, b"0"));
             events.push(&status(TaskState::Working));
             assert_eq!(fast.apply_at_once(&events, &limits), (2, true));
-            for event in events.iter(Some(said.view())) {
+            for event in events.iter(Some(message_buf.view())) {
                 slow.apply(&event, &limits).unwrap();
             }
             assert!(fast.log.len() < 10_000 && slow.log.len() > 18_000);
@@ -624,12 +624,12 @@ mod tests {
             (one(long, "i"), true, false),
         ];
         let mut events = EventBuf::default();
-        for (artifact, append, says_id) in &steps {
-            let (artifact, append, last_chunk) = (artifact.view(), *append, *says_id);
+        for (artifact, append, has_id) in &steps {
+            let (artifact, append, last_chunk) = (artifact.view(), *append, *has_id);
             let before = events.bytes_len();
             events.push(&TaskEvent::Artifact { artifact, append, last_chunk, metadata: None });
             let is_long = events.bytes_len() - before >= long.len() + 2 * ENTRY_HEAD;
-            assert!(is_long == (*says_id && artifact.artifact_id() == long));
+            assert!(is_long == (*has_id && artifact.artifact_id() == long));
         }
         let mut task = Task::new(b"t", b"c", Generation::V1, 0);
         assert_eq!(task.apply_at_once(&events, &limits()), (steps.len(), false));
@@ -649,8 +649,8 @@ mod tests {
             true
         });
         assert_eq!(seen.len(), 2 * steps.len());
-        for (seen, (artifact, append, says_id)) in seen.iter().zip(steps.iter().cycle()) {
-            assert_eq!(*seen, (artifact.view().packed.to_vec(), *append, *says_id));
+        for (seen, (artifact, append, has_id)) in seen.iter().zip(steps.iter().cycle()) {
+            assert_eq!(*seen, (artifact.view().packed.to_vec(), *append, *has_id));
         }
         let texts: Vec<String> = task
             .view()
@@ -664,13 +664,13 @@ mod tests {
 
     #[test]
     fn message_repeats_once_and_only_if_a_copy_would_fit() {
-        let said = MessageBuf::agent(&PartsBuf::new().text(&"x".repeat(60_000))).id("m");
-        let first = FirstMessage { message: said.view(), at_ms: 1 };
+        let message_buf = MessageBuf::agent(&PartsBuf::new().text(&"x".repeat(60_000))).id("m");
+        let first = FirstMessage { message: message_buf.view(), at_ms: 1 };
         let mut task = Task::submitted(b"t", b"c", Generation::V1, first, 0);
         let mut events = EventBuf::default();
         events.push_repeat_with(|packer| packer.put(1, b"0"));
         assert_eq!(task.apply_at_once(&events, &limits()), (0, false));
-        let event = events.iter(Some(said.view())).next().unwrap();
+        let event = events.iter(Some(message_buf.view())).next().unwrap();
         assert_eq!(task.apply(&event, &limits()), Err(Refusal::TooLarge));
         let larger = TaskLimits { bytes_max: 200_000, ..limits() };
         assert_eq!(task.apply_at_once(&events, &larger), (1, false));
@@ -707,8 +707,8 @@ mod tests {
     #[test]
     fn task_awaits_input_until_the_next_user_message() {
         let mut task = Task::new(b"t", b"c", Generation::V1, 0);
-        let said = MessageBuf::agent(&PartsBuf::new()).id("m");
-        let message = TaskEvent::UserMessage { message: said.view() };
+        let message_buf = MessageBuf::agent(&PartsBuf::new()).id("m");
+        let message = TaskEvent::UserMessage { message: message_buf.view() };
         let mut awaits = |event: &TaskEvent<'_>| {
             task.apply(event, &limits()).unwrap();
             (task.awaits_input(), task.status_seq())

@@ -117,8 +117,8 @@ pub fn parse_rfc3339(text: &str) -> Option<u64> {
         if length == 0 || length > 9 {
             return None;
         }
-        for place in 0..3 {
-            ms = ms * 10 + fraction[..length].get(place).map_or(0, |d| i64::from(d - b'0'));
+        for digit in 0..3 {
+            ms = ms * 10 + fraction[..length].get(digit).map_or(0, |d| i64::from(d - b'0'));
         }
         at += 1 + length;
     }

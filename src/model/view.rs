@@ -104,11 +104,11 @@ impl<'a> TaskView<'a> {
     #[inline]
     fn messages(&self) -> HistoryMessages<'a> {
         let (task, TaskView { seq, status_at, .. }) = (self.task, *self);
-        let (at, left) = match self.is_now() {
+        let (at, remaining) = match self.is_now() {
             true => (task.trimmed_at(), task.history_len()),
             false => (task.entries_at(), u32::MAX),
         };
-        HistoryMessages { log: task.log(), at, seq, left, status_at }
+        HistoryMessages { log: task.log(), at, seq, remaining, status_at }
     }
 
     /// The newest `most` messages of the history (`None`: all), oldest first.
@@ -118,7 +118,7 @@ impl<'a> TaskView<'a> {
     pub fn history(&self, most: Option<u32>) -> impl Iterator<Item = Message<'a>> + use<'a> {
         let mut walk = self.messages();
         if let Some(most) = most {
-            let all = if self.is_now() { walk.left } else { self.messages().count() as u32 };
+            let all = if self.is_now() { walk.remaining } else { self.messages().count() as u32 };
             for _ in most..all {
                 walk.next();
             }
@@ -138,17 +138,17 @@ impl<'a> TaskView<'a> {
     #[inline]
     pub fn artifacts(&self) -> impl Iterator<Item = ArtifactView<'a>> + use<'a> {
         let (task, seq) = (self.task, self.seq);
-        let (mut at, mut left) = match self.is_now() {
+        let (mut at, mut remaining) = match self.is_now() {
             true => task.artifacts_at(),
             false => (task.entries_at(), usize::MAX),
         };
         std::iter::from_fn(move || {
             let log = task.log();
-            while left > 0 {
+            while remaining > 0 {
                 let entry = Entry::at(log, at).filter(|entry| entry.seq() <= seq)?;
                 at += entry.len();
                 if entry.is_artifact_start() && entry.lives_at(seq) {
-                    left -= 1;
+                    remaining -= 1;
                     let (head, index, next) = (entry.artifact(), entry.index(), entry.next());
                     return Some(ArtifactView { log, head, index, next, seq });
                 }
@@ -164,7 +164,7 @@ struct HistoryMessages<'a> {
     at: usize,
     seq: u32,
     /// The maximum number of remaining messages.
-    left: u32,
+    remaining: u32,
     /// The current status, which is not part of the history.
     status_at: usize,
 }
@@ -174,12 +174,12 @@ impl<'a> Iterator for HistoryMessages<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Message<'a>> {
-        while self.left > 0 {
+        while self.remaining > 0 {
             let at = self.at;
             let entry = Entry::at(self.log, at).filter(|entry| entry.seq() <= self.seq)?;
             self.at += entry.len();
             if entry.holds_message() && at != self.status_at && entry.lives_at(self.seq) {
-                self.left -= 1;
+                self.remaining -= 1;
                 return entry.message();
             }
         }
@@ -326,15 +326,15 @@ impl Task {
                 compactions: self.compactions(),
             };
         }
-        let mut given = seq;
+        let mut last = seq;
         let mut named = (u16::MAX, &b""[..]);
         while let Some(entry) = Entry::at(self.log(), position.offset as usize) {
             let seq = u64::from(entry.seq());
             position.offset += entry.len() as u32;
-            if seq <= given || entry.is_user_message() {
+            if seq <= last || entry.is_user_message() {
                 continue;
             }
-            given = seq;
+            last = seq;
             let index = entry.index();
             if entry.is_continuing() && named.0 != index {
                 named = (index, self.id_field_of(usize::from(index)));
@@ -345,6 +345,6 @@ impl Task {
                 break;
             }
         }
-        given
+        last
     }
 }

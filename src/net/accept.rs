@@ -54,7 +54,7 @@ pub(super) async fn accept_unix(listener: UnixListener, _file: SocketFile, local
                     let _ = SockRef::from(&stream).send(REFUSAL);
                     continue;
                 };
-                let local_addr = local.local_addrs.place(LocalAddr::of_machine());
+                let local_addr = local.local_addrs.index_of(LocalAddr::of_machine());
                 drop(tokio::task::spawn_local(Drive::new(stream, permit, local_addr)));
             }
             Err(error) if concerns_one_connection(&error) => {}
@@ -74,7 +74,7 @@ fn admit(stream: TcpStream, address: IpAddr, local_addr: LocalAddr, local: &Rc<W
     // The option fails only on a closed socket; the first read reports the close.
     let _ = stream.set_nodelay(true);
     let is_checked = local.server.engine.config.hosts.are_checked(false);
-    let local_addr = local.local_addrs.place(local_addr.accepted(&stream, is_checked));
+    let local_addr = local.local_addrs.index_of(local_addr.accepted(&stream, is_checked));
     match &local.server.tls {
         None => drop(tokio::task::spawn_local(Drive::new(stream, permit, local_addr))),
         Some(tls) => tls.serve(stream, permit, local_addr),

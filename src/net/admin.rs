@@ -93,7 +93,7 @@ pub(super) async fn accept(listener: AdminListener, local: Rc<WorkerState>) {
                 let Some((stream, permit)) = admit(accepted, &local).await else { continue };
                 // The option fails only on a closed socket.
                 let _ = stream.set_nodelay(true);
-                let local_addr = local.local_addrs.place(local_addr.accepted(&stream, true));
+                let local_addr = local.local_addrs.index_of(local_addr.accepted(&stream, true));
                 match tls {
                     Some(tls) => tls.serve(stream, permit, local_addr),
                     None => drop(tokio::task::spawn_local(Drive::new(stream, permit, local_addr))),
@@ -101,7 +101,7 @@ pub(super) async fn accept(listener: AdminListener, local: Rc<WorkerState>) {
             }
         }
         AdminListener::Unix(listener, _file) => {
-            let local_addr = local.local_addrs.place(LocalAddr::of_machine().of_admin());
+            let local_addr = local.local_addrs.index_of(LocalAddr::of_machine().of_admin());
             loop {
                 let accepted = listener.accept().await.map(|(stream, _)| (stream, None));
                 let Some((stream, permit)) = admit(accepted, &local).await else { continue };

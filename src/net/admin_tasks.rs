@@ -121,8 +121,8 @@ fn state(name: &str) -> Option<TaskState> {
 }
 
 fn unknown_state(name: &str) -> String {
-    let known: Vec<&str> = TaskState::ALL.into_iter().map(TaskState::word).collect();
-    format!("unknown state {name:?}; states are {}", known.join(", "))
+    let states: Vec<&str> = TaskState::ALL.into_iter().map(TaskState::word).collect();
+    format!("unknown state {name:?}; states are {}", states.join(", "))
 }
 
 /// Answers a request of the operator.
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn admin_task_paths_are_matched_exactly() {
-        for (path, meant) in [
+        for (path, expected) in [
             ("/tasks", Some(TaskPath::All)),
             ("/tasks/a%20b/cancel", Some(TaskPath::Cancel(Some("a b".to_owned())))),
             ("/tasks/7/fail", Some(TaskPath::Fail(Some("7".to_owned())))),
@@ -276,7 +276,7 @@ mod tests {
             ("/tasks/%zz/fail", None),
             ("/taskss", None),
         ] {
-            assert_eq!(TaskPath::read(path), meant, "{path}");
+            assert_eq!(TaskPath::read(path), expected, "{path}");
         }
     }
 

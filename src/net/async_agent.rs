@@ -26,7 +26,7 @@ use crate::{
 /// An agent created by [`async_agent`].
 pub struct AsyncAgent<T, F> {
     run: F,
-    takes: PhantomData<fn(T)>,
+    input: PhantomData<fn(T)>,
 }
 
 /// Creates an agent from an async function. The function takes a [`Job`](crate::agent::Job), so
@@ -64,7 +64,7 @@ where
     F: Fn(T) -> R + Send + Sync + 'static,
     R: Future<Output: AgentOutcome> + 'static,
 {
-    AsyncAgent { run, takes: PhantomData }
+    AsyncAgent { run, input: PhantomData }
 }
 
 impl<T, F, R> Agent for AsyncAgent<T, F>
@@ -74,7 +74,7 @@ where
     R: Future<Output: AgentOutcome> + 'static,
 {
     fn start(&self, turn: Turn<'_>) {
-        start_future(turn, |taken: T| (self.run)(taken));
+        start_future(turn, |owned: T| (self.run)(owned));
     }
 }
 
@@ -89,9 +89,9 @@ where
     };
     let agent = turn.request.scope.agent;
     // On an error there was no room, and the server has answered the client.
-    if let Ok(taken) = T::take(turn) {
-        let (turn, unseen) = (Some(taken.key()), taken.unseen());
-        let run = Box::pin(run(taken));
+    if let Ok(owned) = T::take(turn) {
+        let (turn, unseen) = (Some(owned.key()), owned.unseen());
+        let run = Box::pin(run(owned));
         tokio::task::spawn_local(RunningFuture { agent, slot, turn, unseen, run }.end());
     }
 }
@@ -123,8 +123,8 @@ pub(super) struct FutureSlot(());
 impl FutureSlot {
     /// `None`: `async_futures_max` are running.
     pub(super) fn take() -> Option<FutureSlot> {
-        let left = ROOM.get().checked_sub(1)?;
-        ROOM.set(left);
+        let remaining = ROOM.get().checked_sub(1)?;
+        ROOM.set(remaining);
         Some(FutureSlot(()))
     }
 }
@@ -163,9 +163,9 @@ impl<F: Future<Output: AgentOutcome>> RunningFuture<F> {
                 Poll::Ready(outcome) => Some(outcome),
                 Poll::Pending => None,
             });
-            let took = began.elapsed();
-            if took > HELD_UP {
-                note_future(agent, took.as_millis() as u64);
+            let elapsed = began.elapsed();
+            if elapsed > HELD_UP {
+                note_future(agent, elapsed.as_millis() as u64);
             }
             if is_over { Poll::Ready(()) } else { Poll::Pending }
         })
@@ -238,13 +238,13 @@ mod tests {
             };
             Server::new().agent(Profile::new("a", "b"), async_agent(run))
         };
-        fn say() -> MessageBuf {
+        fn hello() -> MessageBuf {
             MessageBuf::agent(&PartsBuf::new().text("hello from afar"))
         }
-        let message = answer(server(|deferred| deferred.reply(say())));
+        let message = answer(server(|deferred| deferred.reply(hello())));
         assert!(message.contains("hello from afar") && !message.contains("TASK_STATE"));
         let task = answer(server(|deferred| {
-            deferred.into_job().and_then(|job| job.reply(say())).unwrap();
+            deferred.into_job().and_then(|job| job.reply(hello())).unwrap();
         }));
         assert!(task.contains("TASK_STATE_COMPLETED"));
         assert!(answer(server(drop)).contains("the agent ended without an answer"));

@@ -62,12 +62,12 @@ pub(super) fn bind(
 /// Listens on bound sockets. Each address gets at least one socket for each worker: if there are
 /// fewer sockets, workers share them through duplicates.
 pub(super) fn take_over(
-    given: Vec<TcpListener>,
+    bound: Vec<TcpListener>,
     workers: usize,
     stall_ms: u64,
 ) -> io::Result<Vec<Listeners>> {
     let mut all: Vec<Listeners> = Vec::new();
-    for socket in given {
+    for socket in bound {
         socket.set_nonblocking(true)?;
         bound_queue(SockRef::from(&socket), stall_ms)?;
         SockRef::from(&socket).listen(BACKLOG)?;
@@ -78,9 +78,9 @@ pub(super) fn take_over(
         }
     }
     for Listeners { sockets, .. } in &mut all {
-        let given = sockets.len();
-        for index in given..workers {
-            sockets.push(sockets[index % given].try_clone()?);
+        let count = sockets.len();
+        for index in count..workers {
+            sockets.push(sockets[index % count].try_clone()?);
         }
     }
     Ok(all)

@@ -21,7 +21,7 @@ use super::{
 pub struct BlockingAgent<T, F> {
     run: Arc<F>,
     pool: BlockingPool,
-    takes: PhantomData<fn(T)>,
+    input: PhantomData<fn(T)>,
 }
 
 /// Creates an agent from a function that may block: read files, query a database, compute for long.
@@ -59,7 +59,7 @@ where
     R: AgentOutcome,
 {
     let pool = BlockingPool::new(BLOCKING_THREADS_MAX, BLOCKING_QUEUE_MAX);
-    BlockingAgent { run: Arc::new(run), pool, takes: PhantomData }
+    BlockingAgent { run: Arc::new(run), pool, input: PhantomData }
 }
 
 impl<T, F> BlockingAgent<T, F> {
@@ -94,11 +94,11 @@ where
             }
         };
         // On an error there was no room, and the server has answered the client.
-        if let Ok(taken) = T::take(turn) {
+        if let Ok(owned) = T::take(turn) {
             let run = Arc::clone(&self.run);
             permit.run(Box::new(move || {
-                if !taken.is_in_vain() {
-                    run_step(Some(taken.key()), || Some(run(taken)));
+                if !owned.is_in_vain() {
+                    run_step(Some(owned.key()), || Some(run(owned)));
                 }
             }));
         }

@@ -81,7 +81,7 @@ impl Clock {
 
     /// Sets the receiver of the readings.
     #[cfg(feature = "metrics")]
-    pub(super) fn heard_by(mut self, turned: Turned) -> Clock {
+    pub(super) fn with_receiver(mut self, turned: Turned) -> Clock {
         let elapsed_ns = self.epoch.elapsed().as_nanos() as u64;
         self.turned = Some((turned, monotonic_ns().wrapping_sub(elapsed_ns)));
         self

@@ -71,8 +71,8 @@ pub(super) fn answer(
         (LetterPath::All, Get) => list(webhooks, out),
         (LetterPath::All, Delete) => count(out, &[("dropped", webhooks.drop_all_dead())]),
         (LetterPath::ReplayAll, Post) => {
-            let (resumed, gone) = webhooks.replay_all(now_ms);
-            count(out, &[("replayed", resumed), ("gone", gone)])
+            let (resumed, missing) = webhooks.replay_all(now_ms);
+            count(out, &[("replayed", resumed), ("gone", missing)])
         }
         (LetterPath::One(number), Get) => match webhooks.dead_letter(number) {
             Some(letter) => {
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn dead_letter_paths_are_matched_exactly() {
-        for (path, meant) in [
+        for (path, expected) in [
             ("/push/dead", Some(LetterPath::All)),
             ("/push/dead/replay", Some(LetterPath::ReplayAll)),
             ("/push/dead/7", Some(LetterPath::One(7))),
@@ -170,7 +170,7 @@ mod tests {
             ("/push/dead/replay/replay", None),
             ("/push", None),
         ] {
-            assert_eq!(LetterPath::read(path), meant, "{path}");
+            assert_eq!(LetterPath::read(path), expected, "{path}");
         }
     }
 }

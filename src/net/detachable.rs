@@ -74,8 +74,8 @@ impl<S: Transport> Transport for Detachable<S> {
         self.0.as_ref().map_or_else(Peer::default, Transport::peer)
     }
 
-    fn has_left(&self) -> bool {
-        self.0.as_ref().is_none_or(Transport::has_left)
+    fn is_read_closed(&self) -> bool {
+        self.0.as_ref().is_none_or(Transport::is_read_closed)
     }
 
     fn held_bytes(&self) -> usize {

@@ -57,7 +57,7 @@ struct Io<S> {
     /// The start of the current window of waiting output: the lower bits of its milliseconds.
     waits_ms: u32,
     /// Bytes that the peer has read in this window.
-    taken: u32,
+    window_bytes: u32,
     /// The bytes counted in `ServerState::buffers`.
     share: Share,
     waits_in: WaitRound,
@@ -113,7 +113,7 @@ impl<S: Transport + 'static> Drive<S> {
             need: 0,
             due_ms: NEVER,
             waits_ms: 0,
-            taken: 0,
+            window_bytes: 0,
             share: Share::default(),
             waits_in: WaitRound::default(),
             slot: None,
@@ -219,7 +219,7 @@ impl<S: Transport + 'static> Io<S> {
                     fresh
                 }
                 Poll::Pending if due => 0,
-                Poll::Pending if self.reads_paused(local) && self.stream.has_left() => {
+                Poll::Pending if self.reads_paused(local) && self.stream.is_read_closed() => {
                     (self.eof, due) = (true, true);
                     0
                 }
@@ -262,7 +262,7 @@ impl<S: Transport + 'static> Io<S> {
 
     /// Begins a window in which the peer has to read some of the waiting output.
     fn begin_window(&mut self, now: Now) {
-        (self.waits_ms, self.taken) = (now.mono_ms as u32, 0);
+        (self.waits_ms, self.window_bytes) = (now.mono_ms as u32, 0);
     }
 
     /// How long the current window has lasted.
@@ -272,8 +272,8 @@ impl<S: Transport + 'static> Io<S> {
 
     fn deadline(&self, local: &WorkerState, now: Now) -> u64 {
         let look_ms = if self.reads_paused(local) { now.mono_ms + LOOK_MS } else { NEVER };
-        let left_ms = local.bounds.write_stall_ms.saturating_sub(self.waited_ms(now));
-        let stalled = now.mono_ms.saturating_add(left_ms);
+        let remaining_ms = local.bounds.write_stall_ms.saturating_sub(self.waited_ms(now));
+        let stalled = now.mono_ms.saturating_add(remaining_ms);
         let due_ms = self.due_ms.min(look_ms);
         if self.is_drained() { due_ms } else { due_ms.min(stalled) }
     }
@@ -326,7 +326,7 @@ impl<S: Transport + 'static> Io<S> {
         let input = if fresh > 0 { Source::roomy(read, fresh) } else { self.input.source() };
         let (engine, wake) = (&*local.server.engine, cx.waker());
         let peer = Peer { remote: local.remote(), ..self.stream.peer() };
-        let peer = local.local_addrs.at(self.local_addr).known_to(peer);
+        let peer = local.local_addrs.at(self.local_addr).add_to(peer);
         let mut cx_engine = Cx { engine, worker, now, wake, out, unsent: self.output.len(), peer };
         let progress = self.conn.advance(&mut cx_engine, input, self.eof);
         // The engine counts the missing bytes of a body in 32 bits.
@@ -339,15 +339,15 @@ impl<S: Transport + 'static> Io<S> {
         } else {
             self.input.consume(progress.consumed, inputs);
         }
-        let said = out.len();
-        if said > 0 {
+        let output_bytes = out.len();
+        if output_bytes > 0 {
             let first = self.is_drained();
             // Output after held-back output must wait as well.
             let waits = self.output.held_back().is_some_and(|held| held.is_some())
                 || engine.tap().is_some_and(|tap| tap.durable() < progress.record);
             let is_next = self.output.is_empty() && !waits;
             let sent = if is_next { send(&mut self.stream, out, cx)? } else { 0 };
-            if sent == said && self.stream.is_flushed() {
+            if sent == output_bytes && self.stream.is_flushed() {
                 out.clear();
             } else {
                 if first {
@@ -355,7 +355,7 @@ impl<S: Transport + 'static> Io<S> {
                 }
                 self.output.keep(out, sent, outputs);
                 if let Some(held) = self.output.held_back().filter(|_| waits) {
-                    held.hold(said, progress.record);
+                    held.hold(output_bytes, progress.record);
                 }
             }
         }
@@ -369,8 +369,9 @@ impl<S: Transport + 'static> Io<S> {
             }
             Next::Http2 => self.phase = Phase::Http2,
         }
-        let stopped = !progress.read || said >= local.bounds.output_bytes_max / 2;
-        let again = said > 0 && stopped && self.output.len() < local.bounds.output_bytes_max;
+        let stopped = !progress.read || output_bytes >= local.bounds.output_bytes_max / 2;
+        let again =
+            output_bytes > 0 && stopped && self.output.len() < local.bounds.output_bytes_max;
         Ok(again || self.phase != Phase::Open)
     }
 }

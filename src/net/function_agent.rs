@@ -238,9 +238,9 @@ impl HttpFunction {
             if let Some(passed) = passed {
                 fields.push("Authorization", passed);
             }
-            let left_ms = terms.left_ms(|| client.now());
-            terms.write(left_ms, false, &mut fields);
-            let call_ms = self.options.call_ms.min(left_ms.unwrap_or(u64::MAX));
+            let remaining_ms = terms.remaining_ms(|| client.now());
+            terms.write(remaining_ms, false, &mut fields);
+            let call_ms = self.options.call_ms.min(remaining_ms.unwrap_or(u64::MAX));
             let request = HttpRequest {
                 method: HttpMethod::Post,
                 origin: &self.url.origin,

@@ -75,7 +75,7 @@ mod tests {
     struct Durable {
         newest: AtomicU64,
         /// How often a waker was registered.
-        asked: AtomicU64,
+        registered: AtomicU64,
     }
 
     impl Tap for Durable {
@@ -88,7 +88,7 @@ mod tests {
         }
 
         fn wait(&self, _number: u64, _wake: &Waker) {
-            self.asked.fetch_add(1, Relaxed);
+            self.registered.fetch_add(1, Relaxed);
         }
     }
 
@@ -129,11 +129,11 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(held.free(20, tap, cx), 0);
         }
-        assert_eq!(durable.asked.load(Relaxed), 1);
+        assert_eq!(durable.registered.load(Relaxed), 1);
         durable.newest.store(5, Relaxed);
         for _ in 0..100 {
             assert_eq!(held.free(20, tap, cx), 10);
         }
-        assert_eq!(durable.asked.load(Relaxed), 2);
+        assert_eq!(durable.registered.load(Relaxed), 2);
     }
 }

@@ -97,14 +97,14 @@ impl InputBuffer {
     }
 
     /// Stores unconsumed bytes that were read into another buffer.
-    pub(super) fn keep(&mut self, left: &[u8], need: usize, pool: &mut Pool) {
+    pub(super) fn keep(&mut self, unconsumed: &[u8], need: usize, pool: &mut Pool) {
         debug_assert!(self.is_quiet());
-        if left.is_empty() {
+        if unconsumed.is_empty() {
             return;
         }
-        let mut held = InputBytes::new(ahead(need, left.len()).max(left.len()), pool);
-        held.bytes[..left.len()].copy_from_slice(left);
-        held.end = left.len();
+        let mut held = InputBytes::new(ahead(need, unconsumed.len()).max(unconsumed.len()), pool);
+        held.bytes[..unconsumed.len()].copy_from_slice(unconsumed);
+        held.end = unconsumed.len();
         self.0 = Some(held);
     }
 
@@ -164,15 +164,15 @@ mod tests {
         let body: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
         input.keep(&body[..4], body.len(), &mut pool);
         assert!(input.held_bytes() <= AHEAD * FIRST);
-        let (mut sent, mut places) = (4, vec![input.waiting().as_ptr()]);
+        let (mut sent, mut pointers) = (4, vec![input.waiting().as_ptr()]);
         while sent < body.len() {
             let most = AHEAD * sent.max(FIRST) + 65_536;
             sent += read(&mut input, body.len(), &body[sent..], &mut pool);
-            places.push(input.waiting().as_ptr());
+            pointers.push(input.waiting().as_ptr());
             assert!(input.len() == sent && input.held_bytes() <= most);
         }
         // The input moves a few times, for any length.
-        assert!(input.waiting() == body && places.len() <= 4, "{}", places.len());
+        assert!(input.waiting() == body && pointers.len() <= 4, "{}", pointers.len());
         input.consume(body.len(), &mut pool);
         assert!(input.is_quiet());
     }

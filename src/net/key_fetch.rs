@@ -122,8 +122,8 @@ fn now(mono_ms: &(dyn Fn() -> u64 + Send + Sync)) -> Now {
 async fn fetch(client: &HttpClient, next: KeyFetch, mono_ms: &(dyn Fn() -> u64 + Send + Sync)) {
     let mut next = Some(next);
     while let Some(fetch) = next {
-        let left_ms = fetch.due_ms().saturating_sub(mono_ms());
-        let fetched = get(client, &fetch, left_ms).await;
+        let remaining_ms = fetch.due_ms().saturating_sub(mono_ms());
+        let fetched = get(client, &fetch, remaining_ms).await;
         if let Err(why) = &fetched {
             report::keys_not_fetched(fetch.url(), why);
         }
@@ -135,9 +135,9 @@ async fn fetch(client: &HttpClient, next: KeyFetch, mono_ms: &(dyn Fn() -> u64 +
 async fn get(
     client: &HttpClient,
     fetch: &KeyFetch,
-    left_ms: u64,
+    remaining_ms: u64,
 ) -> Result<FetchedDocument, String> {
-    let due_ms = client.mono_ms().saturating_add(left_ms);
+    let due_ms = client.mono_ms().saturating_add(remaining_ms);
     let mut url = HttpOrigin::parse(fetch.url()).map_err(|error| error.to_string())?;
     for redirects in 0.. {
         let request = HttpRequest {
@@ -148,7 +148,7 @@ async fn get(
             body: b"",
             version: HttpVersion::Any,
             head_due_ms: due_ms,
-            body_idle_ms: left_ms,
+            body_idle_ms: remaining_ms,
             is_repeatable: true,
         };
         let mut response = client.request(request).await.map_err(|error| error.to_string())?;

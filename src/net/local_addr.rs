@@ -58,7 +58,7 @@ impl LocalAddr {
 
     /// Adds this address to the engine's description of a connection.
     #[inline]
-    pub(super) fn known_to<'a>(self, peer: Peer<'a>) -> Peer<'a> {
+    pub(super) fn add_to<'a>(self, peer: Peer<'a>) -> Peer<'a> {
         let LocalAddr { local, is_loopback, is_admin } = self;
         Peer { local, is_loopback, is_admin, ..peer }
     }
@@ -79,21 +79,21 @@ impl Default for LocalAddrs {
 
 impl LocalAddrs {
     /// The index of this address, which is added if it is new.
-    pub(super) fn place(&self, local_addr: LocalAddr) -> u8 {
+    pub(super) fn index_of(&self, local_addr: LocalAddr) -> u8 {
         let mut all = self.0.borrow_mut();
-        let found = all.iter().position(|known| *known == local_addr);
-        let place = u8::try_from(found.unwrap_or(all.len()));
-        if found.is_none() && place.is_ok() {
+        let found = all.iter().position(|existing| *existing == local_addr);
+        let index = u8::try_from(found.unwrap_or(all.len()));
+        if found.is_none() && index.is_ok() {
             all.push(local_addr);
         }
         let unknown = u8::from(local_addr.is_loopback) + 2 * u8::from(local_addr.is_admin);
-        place.unwrap_or(unknown)
+        index.unwrap_or(unknown)
     }
 
     /// The address at this index.
     #[inline]
-    pub(super) fn at(&self, place: u8) -> LocalAddr {
-        self.0.borrow().get(usize::from(place)).copied().unwrap_or_default()
+    pub(super) fn at(&self, index: u8) -> LocalAddr {
+        self.0.borrow().get(usize::from(index)).copied().unwrap_or_default()
     }
 }
 
@@ -111,9 +111,9 @@ mod tests {
         };
         for _ in 0..2 {
             for number in 0..300 {
-                let known = local_addrs.at(local_addrs.place(local_addr(number)));
+                let stored = local_addrs.at(local_addrs.index_of(local_addr(number)));
                 let local = local_addr(number).local.filter(|_| number < 252);
-                assert_eq!(known, LocalAddr { local, ..local_addr(number) });
+                assert_eq!(stored, LocalAddr { local, ..local_addr(number) });
             }
         }
     }

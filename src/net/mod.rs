@@ -123,7 +123,7 @@ pub use reload::{Controls, LIVE_LIMITS, Reload};
 #[cfg(feature = "gateway")]
 pub use remote_agent::{RemoteAgent, UpstreamLimits};
 #[cfg(feature = "embed")]
-pub(crate) use report::{agent_failure, say as report_line};
+pub(crate) use report::{agent_failure, info as report_line};
 pub use running::Running;
 pub use server::{LISTEN_DEFAULT, Server, start, workers_default};
 pub use slow_turn::SlowTurn;

@@ -9,11 +9,11 @@ use super::{error::ServerError, worker_state::ConnectionPermit};
 pub(super) enum Tls {}
 
 impl Tls {
-    pub(super) fn knows_clients(&self) -> bool {
+    pub(super) fn verifies_clients(&self) -> bool {
         match *self {}
     }
 
-    pub(super) fn of_known_callers(self) -> Tls {
+    pub(super) fn with_optional_certificates(self) -> Tls {
         self
     }
 

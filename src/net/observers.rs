@@ -63,7 +63,7 @@ impl Observers {
     }
 
     /// Whether there are metrics or logs.
-    pub(super) fn hear(&self) -> bool {
+    pub(super) fn is_active(&self) -> bool {
         #[cfg(feature = "logs")]
         let logs = self.log.is_some();
         #[cfg(not(feature = "logs"))]
@@ -107,11 +107,11 @@ impl CallObserver for Observers {
     }
 
     fn request_refused(&self, refused: &RefusedRequest<'_>) {
-        self.tell_refused(refused);
+        self.log_refused(refused);
     }
 
     fn call_ended(&self, call: &CallRecord) {
-        self.tell(call, call.details.is_some());
+        self.record_call(call, call.details.is_some());
     }
 
     fn limit_hit(&self, hit: &LimitHit<'_>) {
@@ -131,7 +131,7 @@ impl CallObserver for Observers {
         report::peer_slowed(address);
     }
 
-    fn caller_asked(&self, worker: usize, outcome: AuthOutcome) {
+    fn caller_authenticated(&self, worker: usize, outcome: AuthOutcome) {
         if let Some(metrics) = &self.metrics {
             metrics.count_caller(worker, outcome);
         }
@@ -143,7 +143,7 @@ impl Observers {
     #[inline]
     pub(super) fn wants_line(&self) -> bool {
         #[cfg(feature = "logs")]
-        let wants = self.log.as_ref().is_some_and(|log| log.takes_next());
+        let wants = self.log.as_ref().is_some_and(|log| log.samples_next());
         #[cfg(not(feature = "logs"))]
         let wants = false;
         wants
@@ -159,7 +159,7 @@ impl Observers {
     }
 
     /// Writes a line for a refused request that is not a call.
-    pub(super) fn tell_refused(&self, refused: &RefusedRequest<'_>) {
+    pub(super) fn log_refused(&self, refused: &RefusedRequest<'_>) {
         #[cfg(feature = "logs")]
         if let Some(log) = &self.log {
             log.write_refused(refused);
@@ -169,7 +169,7 @@ impl Observers {
     }
 
     /// Writes the number of refused requests without a line, if their second is over or `at_end`.
-    pub(super) fn tell_unlogged(&self, at_end: bool) {
+    pub(super) fn log_unlogged(&self, at_end: bool) {
         #[cfg(feature = "logs")]
         if let Some(log) = &self.log {
             log.write_unlogged(at_end);
@@ -180,7 +180,7 @@ impl Observers {
 
     /// Counts a call that has ended, and writes a line for it if `is_sampled` or it was refused.
     #[inline(always)]
-    pub(super) fn tell(&self, call: &CallRecord, is_sampled: bool) {
+    pub(super) fn record_call(&self, call: &CallRecord, is_sampled: bool) {
         let now_ns = self.read(call.worker);
         if let Some(metrics) = &self.metrics {
             metrics.count(call, now_ns);

@@ -107,7 +107,7 @@ impl Server {
         if let Some(collector) = self.traces.take() {
             return self.trace(collector, Arc::new(observers));
         }
-        let observers = observers.hear().then(|| Arc::new(observers));
+        let observers = observers.is_active().then(|| Arc::new(observers));
         if let Some(observers) = &observers {
             self.setup.observer = Some(Arc::clone(observers) as Arc<dyn CallObserver>);
         }
@@ -127,8 +127,8 @@ impl Server {
     ) -> Result<Observing, ServerError> {
         let traces = Traces::new(collector).map_err(ServerError::Traces)?;
         let traces = Arc::new(traces);
-        let (others, kept) = (Arc::clone(&observers), Arc::clone(&traces));
-        self.setup.observer = Some(Arc::new(TracedObservers { others, traces: kept }));
+        let (others, shared) = (Arc::clone(&observers), Arc::clone(&traces));
+        self.setup.observer = Some(Arc::new(TracedObservers { others, traces: shared }));
         self.setup.tracer = Some(Arc::clone(&traces) as Arc<dyn Tracer>);
         Ok(Observing { observers: Some(observers), traces: Some(traces) })
     }

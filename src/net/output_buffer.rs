@@ -41,10 +41,10 @@ impl OutputBuffer {
     /// A large rest takes over the buffer; a small rest is copied, so that it occupies little
     /// memory.
     pub(super) fn keep(&mut self, fresh: &mut Vec<u8>, sent: usize, pool: &mut Pool) {
-        let left = fresh.len() - sent;
+        let remaining = fresh.len() - sent;
         match &mut self.0 {
-            None if left == 0 => {}
-            None if left > fresh.capacity() / 4 => {
+            None if remaining == 0 => {}
+            None if remaining > fresh.capacity() / 4 => {
                 // The replacement has the same size, so that the next large answer needs no growth
                 // and no new pages.
                 let next = pool.take_empty(fresh.capacity());
@@ -53,7 +53,7 @@ impl OutputBuffer {
                     Some(Box::new(OutputBytes { bytes, start: sent, held: HeldBack::default() }));
             }
             None => {
-                let mut bytes = pool.take_empty(left);
+                let mut bytes = pool.take_empty(remaining);
                 bytes.extend_from_slice(&fresh[sent..]);
                 self.0 = Some(Box::new(OutputBytes { bytes, start: 0, held: HeldBack::default() }));
             }

@@ -6,8 +6,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 /// Addresses of documentation (RFC 5737, RFC 3849), which no host has.
-const NOBODYS_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-const NOBODYS_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
+const UNASSIGNED_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const UNASSIGNED_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
 
 /// An arbitrary port, because nothing is sent.
 const DISCARD: u16 = 9;
@@ -19,10 +19,10 @@ pub(super) fn is_own(address: IpAddr) -> bool {
     if address.is_loopback() || address.is_unspecified() {
         return true;
     }
-    let nobodys = if address.is_ipv4() { NOBODYS_V4 } else { NOBODYS_V6 };
+    let unassigned = if address.is_ipv4() { UNASSIGNED_V4 } else { UNASSIGNED_V6 };
     // Some hosts can bind foreign addresses (ip_nonlocal_bind): there, a successful bind proves
     // nothing. The first test does not find a second address of the same network.
-    is_reached_from_itself(address) || can_bind(address) && !can_bind(nobodys)
+    is_reached_from_itself(address) || can_bind(address) && !can_bind(unassigned)
 }
 
 /// Whether a socket that is connected to the address has the same local address.

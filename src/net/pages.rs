@@ -31,7 +31,7 @@ pub(super) struct ReadyCheck {
 pub(super) struct Pages {
     server: OnceLock<Weak<ServerState>>,
     checks: Vec<ReadyCheck>,
-    are_beside_agents: bool,
+    are_on_agent_listeners: bool,
     /// Whether the store had room at the last check.
     has_room: Mutex<Option<(Instant, bool)>>,
 }
@@ -41,8 +41,13 @@ const ROOM_LOOK: Duration = Duration::from_secs(1);
 
 impl Pages {
     /// Creates pages that have no server yet.
-    pub(super) fn new(checks: Vec<ReadyCheck>, are_beside_agents: bool) -> Pages {
-        Pages { server: OnceLock::new(), checks, are_beside_agents, has_room: Mutex::default() }
+    pub(super) fn new(checks: Vec<ReadyCheck>, are_on_agent_listeners: bool) -> Pages {
+        Pages {
+            server: OnceLock::new(),
+            checks,
+            are_on_agent_listeners,
+            has_room: Mutex::default(),
+        }
     }
 
     /// Sets the server of the pages.
@@ -52,8 +57,8 @@ impl Pages {
     }
 
     fn has_room(&self, server: &ServerState) -> bool {
-        let mut known = self.has_room.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((since, has_room)) = *known
+        let mut cached = self.has_room.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((since, has_room)) = *cached
             && since.elapsed() < ROOM_LOOK
         {
             return has_room;
@@ -61,7 +66,7 @@ impl Pages {
         let most = server.engine.limits().tasks_max as u64;
         let stats = server.engine.stats();
         let has_room = stats.is_none_or(|stats| stats.count() < most || stats.may_leave() > 0);
-        *known = Some((Instant::now(), has_room));
+        *cached = Some((Instant::now(), has_room));
         has_room
     }
 
@@ -111,8 +116,8 @@ impl Pages {
 }
 
 impl PageSource for Pages {
-    fn are_beside_agents(&self) -> bool {
-        self.are_beside_agents
+    fn are_on_agent_listeners(&self) -> bool {
+        self.are_on_agent_listeners
     }
 
     fn write(&self, page: ServerPage, details: bool, out: &mut Vec<u8>) -> Option<PageAnswer> {

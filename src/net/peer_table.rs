@@ -56,7 +56,7 @@ struct Connections {
     counts: HashMap<PeerKey, usize>,
     /// The known peers, ordered by their number of connections.
     ranking: BTreeSet<(usize, PeerKey)>,
-    numbers_given: u64,
+    last_number: u64,
     ending: usize,
 }
 
@@ -102,10 +102,10 @@ impl PeerTable {
         if evicts {
             connections.evict(peer)?;
         }
-        connections.numbers_given += 1;
+        connections.last_number += 1;
         let entry = Arc::new(ListedConnection {
             table: Arc::clone(self),
-            number: connections.numbers_given,
+            number: connections.last_number,
             remote,
             activity: AtomicU8::new(Activity::Idle as u8),
             is_ending: AtomicBool::new(false),
@@ -276,12 +276,12 @@ mod tests {
         let mut held = fill(&table, 1, 8);
         let doing = [Activity::Authenticated, Activity::Unauthenticated, Activity::Idle];
         held.iter().zip(doing.iter().cycle()).for_each(|(entry, activity)| entry.note(*activity));
-        let mut newcomers = Vec::new();
+        let mut added = Vec::new();
         for expected in [&[2][..], &[2, 5], &[1, 2, 5], &[1, 2, 4, 5]] {
-            let last = newcomers.len() as u8 + 2;
+            let last = added.len() as u8 + 2;
             let Accepted { entry, evicts } = table.accept(peer(last), None).unwrap();
             assert!(evicts);
-            newcomers.push(entry);
+            added.push(entry);
             assert_eq!(ending(&held), expected);
         }
         held.truncate(1);

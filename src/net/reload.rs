@@ -25,7 +25,7 @@ use super::{
     tls::{Tls, UsableTls},
 };
 use super::{
-    report::{say, warn},
+    report::{info, warn},
     server_state::{ServerState, Stage},
 };
 
@@ -76,7 +76,9 @@ impl Controls {
     pub fn read_tls(&self, files: &Tls) -> Result<UsableTls, ServerError> {
         let files = files.clone();
         UsableTls::read(match &self.0.tls {
-            Some(current) if current.are_clients_free() => files.of_known_callers(),
+            Some(current) if current.are_certificates_optional() => {
+                files.with_optional_certificates()
+            }
             Some(_) | None => files,
         })
     }
@@ -147,7 +149,7 @@ pub(super) struct ReloadRequests(SyncSender<()>);
 
 impl ReloadRequests {
     /// Requests a reload, unless a request is already waiting.
-    pub(super) fn ask(&self) {
+    pub(super) fn request(&self) {
         let _ = self.0.try_send(());
     }
 }
@@ -161,15 +163,15 @@ pub(super) fn start(
     server: Arc<ServerState>,
     reload: Box<dyn Reload>,
 ) -> io::Result<ReloadRequests> {
-    let (ask, asked) = sync_channel(1);
+    let (sender, receiver) = sync_channel(1);
     let thread = thread::Builder::new().name("peregrine-files".to_owned());
-    thread.spawn(move || read_again(&Controls(server), reload, &asked))?;
-    Ok(ReloadRequests(ask))
+    thread.spawn(move || read_again(&Controls(server), reload, &receiver))?;
+    Ok(ReloadRequests(sender))
 }
 
-fn read_again(server: &Controls, mut reload: Box<dyn Reload>, asked: &Receiver<()>) {
+fn read_again(server: &Controls, mut reload: Box<dyn Reload>, receiver: &Receiver<()>) {
     loop {
-        let is_asked = match asked.recv_timeout(LOOK_EVERY) {
+        let is_requested = match receiver.recv_timeout(LOOK_EVERY) {
             Ok(()) => true,
             Err(RecvTimeoutError::Timeout) => false,
             Err(RecvTimeoutError::Disconnected) => return,
@@ -177,9 +179,9 @@ fn read_again(server: &Controls, mut reload: Box<dyn Reload>, asked: &Receiver<(
         if server.0.stage() != Stage::Serving {
             return;
         }
-        if is_asked || reload.has_changed() {
+        if is_requested || reload.has_changed() {
             match reload.reload(server) {
-                Ok(lines) => lines.iter().for_each(|line| say(line)),
+                Ok(lines) => lines.iter().for_each(|line| info(line)),
                 Err(line) => warn(&line),
             }
         }

@@ -153,7 +153,7 @@ impl RemoteAgent {
     /// The last readable card, which determines how messages are sent; `None`: no card was read
     /// yet.
     pub fn card(&self) -> Option<Arc<AgentCard>> {
-        self.upstream.card.last().map(|last| Arc::clone(last.known.card()))
+        self.upstream.card.last().map(|last| Arc::clone(last.cached.card()))
     }
 
     /// Whether the card must be read again.
@@ -218,11 +218,11 @@ impl Upstream {
             Some(before) => before.client.transport().clone(),
             None => self.transport.apart()?,
         };
-        let CardRevision { number, known } = match self.card.last() {
+        let CardRevision { number, cached } = match self.card.last() {
             Some(last) => last,
             None => self.card.read(&self.builder, &transport, &self.url).await?,
         };
-        let client = self.builder.clone().connect_known(transport, known)?;
+        let client = self.builder.clone().connect_cached(transport, cached)?;
         self.clients.keep(CardClient { made_of: number, client: client.clone() });
         Ok(client)
     }
@@ -278,14 +278,14 @@ impl Agent for RemoteAgent {
 
     fn cancel(&self, cancel: CancelRequest<'_>) {
         let agent = cancel.request.scope.agent;
-        let Some(place) = FutureSlot::take() else {
+        let Some(slot) = FutureSlot::take() else {
             return cancel.refuse("the server has no room for the call (async_futures_max)");
         };
         let logged = self.upstream.meter.log(cancel.request.headers.fields);
         // On an error there was no room, and the server has answered the client.
         let Ok(deferred) = cancel.defer() else { return };
         let upstream = Arc::clone(&self.upstream);
-        run_future(agent, place, async move {
+        run_future(agent, slot, async move {
             let mut call = upstream.meter.cancel().logged(logged);
             // Uses the credential of this request, never that of the message.
             match upstream.client_for(deferred.request()).await {

@@ -24,7 +24,7 @@ use super::{
 };
 
 /// Writes one line to the log, or to stderr without a log.
-pub(crate) fn say(line: &dyn Display) {
+pub(crate) fn info(line: &dyn Display) {
     #[cfg(feature = "logs")]
     if tracing::dispatcher::has_been_set() {
         return tracing::info!(target: "peregrine", "{line}");
@@ -39,7 +39,7 @@ pub(super) fn warn(line: &dyn Display) {
     if tracing::dispatcher::has_been_set() {
         return note(line);
     }
-    say(line);
+    info(line);
 }
 
 /// Writes one line only to the log; without a log the line is dropped.
@@ -81,7 +81,7 @@ impl LimitReports {
         if report.owner.as_deref() != owner {
             report.owner = owner.map(Into::into);
         }
-        let Some(others) = report.gate.lets_pass(now) else { return };
+        let Some(others) = report.gate.allow_line(now) else { return };
         drop(limits);
         let others = and_others(others);
         match owner {
@@ -112,7 +112,7 @@ impl LineGate {
 
     fn note(&self, line: &dyn Display) {
         let passes =
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).lets_pass(Instant::now());
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).allow_line(Instant::now());
         if let Some(others) = passes {
             note(&format_args!("{line}{}", and_others(others)));
         }
@@ -199,7 +199,7 @@ impl OncePerSecond {
     const NEVER: OncePerSecond = OncePerSecond { last: None, others: 0 };
 
     /// Returns the number of suppressed lines since the last line, if a line is allowed now.
-    fn lets_pass(&mut self, now: Instant) -> Option<u64> {
+    fn allow_line(&mut self, now: Instant) -> Option<u64> {
         let is_soon = |last: Instant| now.duration_since(last) < Duration::from_secs(1);
         if self.last.is_some_and(is_soon) {
             self.others += 1;
@@ -242,7 +242,7 @@ pub(super) fn operated(_: &AdminRequest<'_>, _: u16) {}
 /// Reports that an agent has blocked its worker.
 pub(super) fn slow_turn(slow: &SlowTurn) {
     let SlowTurn { agent, ms } = slow;
-    say(&format_args!("the agent {agent:?} blocked a worker for {ms} ms; other calls waited"));
+    info(&format_args!("the agent {agent:?} blocked a worker for {ms} ms; other calls waited"));
 }
 
 /// Maximum lines for failures of agents in one second, because clients can cause failures.
@@ -272,7 +272,7 @@ pub(super) fn draining(server: &ServerState) {
     let engine = &server.engine;
     let open = server.connections.count();
     let (tasks, seconds) = (engine.unfinished_tasks(), seconds(server.live.drain_ms()));
-    say(&format_args!(
+    info(&format_args!(
         "draining, for {seconds} at most: {}, {}; {}",
         list(&engine.waiting()),
         count(open, "open connection"),
@@ -287,9 +287,9 @@ pub(super) fn drained(server: &ServerState) {
     let tasks = count(server.lost_tasks(), "unfinished task");
     let lost = format!("{tasks} lost{}", unposted(server));
     if cut == Waiting::default() {
-        say(&format_args!("drained; {lost}"));
+        info(&format_args!("drained; {lost}"));
     } else {
-        say(&format_args!("the drain timed out after {seconds}: {} cut; {lost}", list(&cut)));
+        info(&format_args!("the drain timed out after {seconds}: {} cut; {lost}", list(&cut)));
     }
 }
 
@@ -298,7 +298,7 @@ pub(super) fn drained(server: &ServerState) {
 pub(super) fn ended_for_webhooks(tasks: usize) {
     if tasks > 0 {
         let tasks = count(tasks, "unfinished task");
-        say(&format_args!("draining: {tasks} with webhooks failed; their webhooks are notified"));
+        info(&format_args!("draining: {tasks} with webhooks failed; their webhooks are notified"));
     }
 }
 
@@ -340,7 +340,7 @@ mod tests {
     fn report_lines_are_limited_to_one_a_second_and_counted() {
         let (mut once, begin) = (OncePerSecond::NEVER, Instant::now());
         let passed: Vec<_> = [0, 1, 999, 1_000, 1_001, 3_000]
-            .map(|ms| once.lets_pass(begin + Duration::from_millis(ms)))
+            .map(|ms| once.allow_line(begin + Duration::from_millis(ms)))
             .into();
         assert_eq!(passed, [Some(0), None, None, Some(2), None, Some(1)]);
         assert_eq!((and_others(0), and_others(1)), (String::new(), " (2 times)".to_owned()));

@@ -163,22 +163,22 @@ impl Running {
 
     /// Starts the last workers, with one thread for each element of `sockets`.
     pub(super) fn spawn(&mut self, sockets: Vec<Vec<TcpListener>>) -> Result<(), ServerError> {
-        let (tell, hear) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let first = self.workers - sockets.len();
         for (index, sockets) in (first..).zip(sockets) {
-            let (server, tell) = (Arc::clone(&self.server), tell.clone());
+            let (server, sender) = (Arc::clone(&self.server), sender.clone());
             let life = WorkerEnd(Arc::clone(&server));
             let work = move || {
                 let _life = life;
                 // The receiver was dropped only if another worker has failed to start.
-                let ready = move |outcome| drop(tell.send(outcome));
+                let ready = move |outcome| drop(sender.send(outcome));
                 worker::run(worker::WorkerThread::Own(index), server, sockets, ready);
             };
             let thread = std::thread::Builder::new().name(format!("peregrine-{index}"));
             self.threads.push(thread.spawn(work).map_err(ServerError::System)?);
         }
-        drop(tell);
-        hear.into_iter().collect::<io::Result<()>>().map_err(ServerError::System)
+        drop(sender);
+        receiver.into_iter().collect::<io::Result<()>>().map_err(ServerError::System)
     }
 }
 

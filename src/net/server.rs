@@ -244,8 +244,8 @@ impl Server {
     ///
     /// Without this function each report is a line of the log, or on stderr.
     #[must_use]
-    pub fn on_slow_turn(mut self, tell: impl Fn(&SlowTurn) + Send + Sync + 'static) -> Server {
-        self.slow_turns = Some(Box::new(tell));
+    pub fn on_slow_turn(mut self, listener: impl Fn(&SlowTurn) + Send + Sync + 'static) -> Server {
+        self.slow_turns = Some(Box::new(listener));
         self
     }
 
@@ -264,9 +264,9 @@ impl Server {
     #[must_use]
     pub fn on_agent_failure(
         mut self,
-        tell: impl Fn(&AgentFailure) + Send + Sync + 'static,
+        listener: impl Fn(&AgentFailure) + Send + Sync + 'static,
     ) -> Server {
-        self.setup.failures.listener = Some(Arc::new(tell));
+        self.setup.failures.listener = Some(Arc::new(listener));
         self
     }
 
@@ -328,8 +328,9 @@ impl Server {
         running.spawn(sockets)?;
         let server = Arc::clone(&running.server);
         if let Some(reload) = reload {
-            let asking = reload::start(Arc::clone(&server), reload).map_err(ServerError::System)?;
-            server.asking.get_or_init(|| asking);
+            let requests =
+                reload::start(Arc::clone(&server), reload).map_err(ServerError::System)?;
+            server.reload_requests.get_or_init(|| requests);
         }
         let life = WorkerEnd(Arc::clone(&server));
         let mut started = Ok(());
@@ -343,7 +344,7 @@ impl Server {
         running.join();
         #[cfg(feature = "metrics")]
         if let Some(observers) = &server.observers {
-            observers.tell_unlogged(true);
+            observers.log_unlogged(true);
         }
         report::drained(&server);
         report::flush();

@@ -88,7 +88,7 @@ pub(super) struct ServerState {
     /// The limits that can change.
     pub(super) live: LiveLimits,
     /// Requests reloads of the server's configuration.
-    pub(super) asking: OnceLock<ReloadRequests>,
+    pub(super) reload_requests: OnceLock<ReloadRequests>,
     /// Reports agents that block their workers.
     pub(super) slow_turns: SlowTurns,
     /// The fetcher of the keys of issuers, which ends with the last worker.
@@ -143,7 +143,7 @@ impl ServerState {
             cut: OnceLock::new(),
             lost: Mutex::default(),
             live,
-            asking: OnceLock::new(),
+            reload_requests: OnceLock::new(),
             slow_turns: SlowTurns::new(slow_turns),
             #[cfg(feature = "auth")]
             key_fetcher: Mutex::default(),
@@ -202,7 +202,7 @@ impl ServerState {
     pub(super) fn refused(&self, worker: usize, limit: &'static str) {
         let config = &self.engine.config;
         match config.observer {
-            Some(_) => config.tell_limit(worker, Some(limit), None),
+            Some(_) => config.report_limit(worker, Some(limit), None),
             None => self.limits.hit(limit, None),
         }
     }
@@ -327,7 +327,7 @@ impl ServerState {
     ) -> Result<(), super::HttpClientError> {
         let Some(outbox) = self.engine.outbox() else { return Ok(()) };
         if let Some(webhooks) = self.engine.webhooks() {
-            webhooks.tell_of_letters(super::report::webhook_stopped);
+            webhooks.set_letter_listener(super::report::webhook_stopped);
         }
         let epoch = self.epoch;
         let mono_ms = move || epoch.elapsed().as_millis() as u64;
@@ -339,10 +339,10 @@ impl ServerState {
     /// Stores the fetcher of keys until the last worker has ended; an earlier fetcher ends now.
     #[cfg(feature = "auth")]
     pub(super) fn keep_key_fetcher(&self, fetcher: Option<super::KeyFetcher>) {
-        let mut kept = self.key_fetcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.key_fetcher.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = self.workers.load(Ordering::Acquire) == 0;
-        let before = std::mem::replace(&mut *kept, fetcher.filter(|_| !is_over));
-        drop(kept);
+        let before = std::mem::replace(&mut *current, fetcher.filter(|_| !is_over));
+        drop(current);
         // Dropping the fetcher waits for its thread.
         drop(before);
     }

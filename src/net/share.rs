@@ -59,8 +59,8 @@ struct RoomWaiters {
 /// All connections that hold more than their own part, by class, then by time, then by number.
 #[derive(Default)]
 struct ListedShares {
-    by_place: BTreeMap<(u64, u64), Arc<ListedShare>>,
-    numbers_given: u64,
+    by_position: BTreeMap<(u64, u64), Arc<ListedShare>>,
+    last_number: u64,
 }
 
 /// A listed connection. Only its owner changes `held` and `since_us`.
@@ -71,7 +71,7 @@ struct ListedShare {
     since_us: AtomicU64,
     /// The position in the list, changed under the lock: the class, which may be too high, and the
     /// time, which may be too early.
-    place: AtomicU64,
+    position: AtomicU64,
     /// Of two entries at one position, the entry with the lower number is older.
     number: u64,
     /// Bytes that the connection held when it was cut; 0: it was not cut.
@@ -80,17 +80,17 @@ struct ListedShare {
 
 impl ListedShare {
     /// The correct position.
-    fn place(&self) -> u64 {
-        place(self.held.load(Relaxed), self.since_us.load(Relaxed))
+    fn position(&self) -> u64 {
+        position(self.held.load(Relaxed), self.since_us.load(Relaxed))
     }
 
     /// The position in the list.
     fn key(&self) -> (u64, u64) {
-        (self.place.load(Relaxed), self.number)
+        (self.position.load(Relaxed), self.number)
     }
 
     /// The cost for the other connections, in bytes times microseconds.
-    fn taken(&self, now_us: u64) -> u128 {
+    fn cost(&self, now_us: u64) -> u128 {
         let us = now_us.saturating_sub(self.since_us.load(Relaxed)) + HEAD_START_US;
         self.held.load(Relaxed) as u128 * u128::from(us)
     }
@@ -105,7 +105,7 @@ impl ListedShare {
 }
 
 /// A position: a class and a time.
-fn place(held: usize, since_us: u64) -> u64 {
+fn position(held: usize, since_us: u64) -> u64 {
     class(held) << TIME_BITS | since_us
 }
 
@@ -119,23 +119,23 @@ fn class(held: usize) -> u64 {
 impl ListedShares {
     /// Inserts an entry at its correct position.
     fn insert(&mut self, entry: &Arc<ListedShare>) {
-        entry.place.store(entry.place(), Relaxed);
-        self.by_place.insert(entry.key(), Arc::clone(entry));
+        entry.position.store(entry.position(), Relaxed);
+        self.by_position.insert(entry.key(), Arc::clone(entry));
     }
 
     fn remove(&mut self, entry: &ListedShare) {
-        self.by_place.remove(&entry.key());
+        self.by_position.remove(&entry.key());
     }
 
     /// The entry with the largest cost: only the oldest entry of each class is compared.
     fn first(&mut self, now_us: u64) -> Option<Arc<ListedShare>> {
         let (mut first, mut most, mut above) = (None, 0, u64::MAX);
-        while let Some((&(place, _), _)) = self.by_place.range(..(above, 0)).next_back() {
-            above = place >> TIME_BITS << TIME_BITS;
+        while let Some((&(position, _), _)) = self.by_position.range(..(above, 0)).next_back() {
+            above = position >> TIME_BITS << TIME_BITS;
             let Some(oldest) = self.oldest(above) else { continue };
-            let taken = oldest.taken(now_us);
-            if taken > most {
-                (first, most) = (Some(oldest), taken);
+            let cost = oldest.cost(now_us);
+            if cost > most {
+                (first, most) = (Some(oldest), cost);
             }
         }
         first
@@ -146,15 +146,15 @@ impl ListedShares {
     /// class, which is then compared twice.
     fn oldest(&mut self, from: u64) -> Option<Arc<ListedShare>> {
         for _ in 0..CORRECTIONS_MAX {
-            let (_, entry) = self.by_place.range((from, 0)..).next()?;
-            if entry.place() == entry.place.load(Relaxed) {
+            let (_, entry) = self.by_position.range((from, 0)..).next()?;
+            if entry.position() == entry.position.load(Relaxed) {
                 break;
             }
             let entry = Arc::clone(entry);
             self.remove(&entry);
             self.insert(&entry);
         }
-        self.by_place.range((from, 0)..).next().map(|(_, entry)| Arc::clone(entry))
+        self.by_position.range((from, 0)..).next().map(|(_, entry)| Arc::clone(entry))
     }
 }
 
@@ -316,7 +316,7 @@ impl AllBuffers {
     fn note(&self, share: &mut Share, before: usize, now_us: u64, waker: &Waker) {
         let Some(entry) = &share.entry else { return self.enlist(share, now_us, waker) };
         entry.grow(before, share.held, now_us);
-        if class(share.held) > entry.place.load(Relaxed) >> TIME_BITS {
+        if class(share.held) > entry.position.load(Relaxed) >> TIME_BITS {
             self.move_up(entry);
         }
     }
@@ -325,13 +325,13 @@ impl AllBuffers {
     #[cold]
     fn enlist(&self, share: &mut Share, now_us: u64, waker: &Waker) {
         let mut list = self.lock();
-        list.numbers_given += 1;
+        list.last_number += 1;
         let entry = Arc::new(ListedShare {
             waker: waker.clone(),
             held: AtomicUsize::new(share.held),
             since_us: AtomicU64::new(now_us),
-            place: AtomicU64::default(),
-            number: list.numbers_given,
+            position: AtomicU64::default(),
+            number: list.last_number,
             cut: AtomicUsize::new(0),
         });
         list.insert(&entry);
@@ -441,8 +441,8 @@ mod tests {
 
     /// Asserts that nothing is held or listed any more.
     fn assert_empty(buffers: &AllBuffers) {
-        let left = [&*buffers.bytes, &buffers.leaving].map(|bytes| bytes.load(Relaxed));
-        assert_eq!((left, buffers.lock().by_place.len()), ([0, 0], 0));
+        let remaining = [&*buffers.bytes, &buffers.leaving].map(|bytes| bytes.load(Relaxed));
+        assert_eq!((remaining, buffers.lock().by_position.len()), ([0, 0], 0));
     }
 
     #[test]
@@ -519,9 +519,9 @@ mod tests {
     fn slow_reader_is_cut_despite_small_reads() {
         let mut rig = Rig::new();
         assert!(rig.open(900 * KB) && rig.open(200 * KB));
-        for left in (600..900).rev() {
+        for remaining in (600..900).rev() {
             rig.now_ms += 100;
-            assert!(rig.hold(0, left * KB));
+            assert!(rig.hold(0, remaining * KB));
         }
         // The new connection holds little less than the first one did.
         assert!(rig.open(500 * KB));

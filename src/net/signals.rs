@@ -21,7 +21,7 @@ use std::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{
-    report::{self, say, warn},
+    report::{self, info, warn},
     server_state::{ServerState, Stage},
     tls::Current,
 };
@@ -47,7 +47,7 @@ impl Signals {
     }
 
     /// Handles signals while the future is polled.
-    pub(super) async fn hear(mut self, server: Arc<ServerState>) {
+    pub(super) async fn handle(mut self, server: Arc<ServerState>) {
         poll_fn(|cx: &mut Context<'_>| {
             for signal in &mut self.ends {
                 while signal.poll_recv(cx).is_ready() {
@@ -74,7 +74,7 @@ struct Readings(AtomicUsize);
 
 impl Readings {
     /// Counts a signal, and returns the number before it; at 0, the caller must start a reload.
-    fn ask(&self) -> usize {
+    fn request(&self) -> usize {
         self.0.fetch_add(1, Ordering::AcqRel)
     }
 
@@ -100,15 +100,15 @@ impl Readings {
 /// Reads new files for new connections. The sender of the signal gets no error, so errors are
 /// written to the log or stderr.
 fn reload(server: &Arc<ServerState>, readings: &Arc<Readings>) {
-    if let Some(asking) = server.asking.get() {
-        return asking.ask();
+    if let Some(requests) = server.reload_requests.get() {
+        return requests.request();
     }
     if server.tls.is_none() {
-        return say(&"SIGHUP: nothing to read again: the server has no TLS");
+        return info(&"SIGHUP: nothing to read again: the server has no TLS");
     }
-    match readings.ask() {
+    match readings.request() {
         0 => {}
-        1 => return say(&"SIGHUP: the files are still being read; they will be read once more"),
+        1 => return info(&"SIGHUP: the files are still being read; they will be read once more"),
         _ => return,
     }
     let (server, all) = (Arc::clone(server), Arc::clone(readings));
@@ -126,7 +126,7 @@ fn reload(server: &Arc<ServerState>, readings: &Arc<Readings>) {
 
 fn read_again(tls: &Current) {
     match tls.reload() {
-        Ok(()) => say(&"SIGHUP: new connections use the certificate that was just read"),
+        Ok(()) => info(&"SIGHUP: new connections use the certificate that was just read"),
         Err(error) => warn(&format_args!("{error}; the old certificate stays in use")),
     }
 }
@@ -138,22 +138,22 @@ mod tests {
     #[test]
     fn signals_before_or_during_a_reload_cause_one_more_reload() {
         let readings = Readings::default();
-        assert_eq!([(); 3].map(|()| readings.ask()), [0, 1, 2]);
+        assert_eq!([(); 3].map(|()| readings.request()), [0, 1, 2]);
         let mut count = 0;
         readings.run(|| count += 1);
         assert_eq!(count, 2);
         // Signals during a reload are one more reload, which answers all of them.
-        assert_eq!(readings.ask(), 0);
+        assert_eq!(readings.request(), 0);
         let mut count = 0;
         readings.run(|| {
             count += 1;
             if count < 3 {
-                readings.ask();
-                readings.ask();
+                readings.request();
+                readings.request();
             }
         });
-        assert_eq!((count, readings.ask()), (3, 0));
+        assert_eq!((count, readings.request()), (3, 0));
         readings.give_up();
-        assert_eq!(readings.ask(), 0);
+        assert_eq!(readings.request(), 0);
     }
 }

@@ -38,7 +38,7 @@ impl SlowTurns {
     }
 
     /// Reports an agent, unless there was a report less than a minute ago.
-    pub(super) fn tell(&self, engine: &Engine, agent: AgentIndex, ms: u64, now_ms: u64) {
+    pub(super) fn report(&self, engine: &Engine, agent: AgentIndex, ms: u64, now_ms: u64) {
         let Some(listener) = &self.listener else { return };
         let next = |due_ms| (now_ms >= due_ms).then(|| now_ms.saturating_add(EVERY_MS));
         if self.due_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok() {

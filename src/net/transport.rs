@@ -24,7 +24,7 @@ pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin {
     fn peer(&self) -> Peer<'_>;
 
     /// True: the peer has ended its side or reset the connection, even with unread input.
-    fn has_left(&self) -> bool;
+    fn is_read_closed(&self) -> bool;
 
     /// False: the transport has accepted bytes that the socket has not; `poll_flush` sends them.
     fn is_flushed(&self) -> bool;
@@ -78,7 +78,7 @@ impl Transport for TcpStream {
         Peer::default()
     }
 
-    fn has_left(&self) -> bool {
+    fn is_read_closed(&self) -> bool {
         // Reads the known readiness flags, without waiting and without a system call.
         let ready = pin!(self.ready(Interest::READABLE));
         let ready = ready.poll(&mut Context::from_waker(Waker::noop()));
@@ -120,7 +120,7 @@ impl Transport for UnixStream {
         Peer::default()
     }
 
-    fn has_left(&self) -> bool {
+    fn is_read_closed(&self) -> bool {
         let ready = pin!(self.ready(Interest::READABLE));
         let ready = ready.poll(&mut Context::from_waker(Waker::noop()));
         matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
@@ -173,8 +173,8 @@ mod tests {
             Peer::default()
         }
 
-        fn has_left(&self) -> bool {
-            self.stream.has_left()
+        fn is_read_closed(&self) -> bool {
+            self.stream.is_read_closed()
         }
 
         fn is_flushed(&self) -> bool {

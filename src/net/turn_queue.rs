@@ -68,14 +68,14 @@ impl TurnQueue {
             return Some(QueuedTurn::Ready(TurnPermit { queue: Some(Arc::clone(self)) }));
         }
         if state.waiting >= self.waiting_max {
-            state.forget_gone();
+            state.remove_canceled();
         }
         if state.waiting >= self.waiting_max {
             return None;
         }
         let (sender, receiver) = oneshot::channel();
         state.waiting += 1;
-        match state.owners.iter_mut().find(|(known, _)| *known == owner) {
+        match state.owners.iter_mut().find(|(queued_owner, _)| *queued_owner == owner) {
             Some((_, turns)) => turns.push_back(sender),
             None => state.owners.push_back((owner, VecDeque::from([sender]))),
         }
@@ -100,7 +100,7 @@ impl QueueState {
     }
 
     /// Removes the turns that no longer wait.
-    fn forget_gone(&mut self) {
+    fn remove_canceled(&mut self) {
         for (_, turns) in &mut self.owners {
             turns.retain(|turn| !turn.is_closed());
         }

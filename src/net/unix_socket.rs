@@ -110,8 +110,8 @@ fn is_socket(path: &Path) -> io::Result<bool> {
     match std::fs::symlink_metadata(path) {
         Ok(file) if file.file_type().is_socket() => Ok(true),
         Ok(_) => {
-            let said = "a file exists there that is not a socket";
-            Err(io::Error::new(io::ErrorKind::AlreadyExists, said))
+            let text = "a file exists there that is not a socket";
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),

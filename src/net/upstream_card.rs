@@ -39,7 +39,7 @@ struct CardState {
 #[derive(Clone)]
 pub(super) struct CardRevision {
     pub number: u64,
-    pub known: KnownCard,
+    pub cached: KnownCard,
 }
 
 impl UpstreamCard {
@@ -81,12 +81,12 @@ impl UpstreamCard {
     ) -> Result<CardRevision, ClientError> {
         let builder = builder.clone().call_ms_max(REQUEST_MS);
         let builder = match self.last() {
-            Some(last) => builder.known_card(last.known.stale()),
+            Some(last) => builder.known_card(last.cached.stale()),
             None => builder,
         };
         match builder.find_card(transport, url).await {
             Ok(found) => {
-                let fresh_ms = found.left_ms(transport.now());
+                let fresh_ms = found.remaining_ms(transport.now());
                 Ok(self.put(found, fresh_ms))
             }
             Err(error) => {
@@ -97,17 +97,17 @@ impl UpstreamCard {
     }
 
     /// Stores a card; `fresh_ms` is the lifetime from its server, or 0 without a lifetime.
-    fn put(&self, known: KnownCard, fresh_ms: u64) -> CardRevision {
+    fn put(&self, cached: KnownCard, fresh_ms: u64) -> CardRevision {
         let every_ms = match fresh_ms {
             0 => UPSTREAM_CARD_MS,
             fresh_ms => fresh_ms.max(UPSTREAM_CARD_MS_MIN),
         };
         let mut state = self.lock();
         state.due = self.after(every_ms);
-        let json = known.card().raw_json();
-        let same = state.last.as_ref().filter(|last| last.known.card().raw_json() == json);
+        let json = cached.card().raw_json();
+        let same = state.last.as_ref().filter(|last| last.cached.card().raw_json() == json);
         let number = same.map_or_else(|| self.revision() + 1, |same| same.number);
-        let last = CardRevision { number, known };
+        let last = CardRevision { number, cached };
         state.last = Some(last.clone());
         self.revision.store(number, Ordering::Release);
         last

@@ -102,14 +102,14 @@ pub(super) fn run(
     let state = Arc::clone(&server);
     runtime.block_on(async {
         if let Some(signals) = signals {
-            tokio::task::spawn_local(signals.hear(Arc::clone(&server)));
+            tokio::task::spawn_local(signals.handle(Arc::clone(&server)));
         }
         let worker = Worker::new(index, server.engine.limits(), Box::new(entropy));
         let metrics = tokio::runtime::Handle::current().metrics();
         let clock = Clock::new(server.epoch, stale, metrics);
         #[cfg(feature = "metrics")]
         let clock = match &server.observers {
-            Some(observers) => clock.heard_by(Arc::clone(observers.turned(index))),
+            Some(observers) => clock.with_receiver(Arc::clone(observers.turned(index))),
             None => clock,
         };
         let local = Rc::new(WorkerState::new(server, clock, worker));
@@ -156,14 +156,14 @@ async fn tick(index: usize, local: Rc<WorkerState>, drain: Rc<RefCell<Drain>>) {
             let now = local.clock.refresh();
             local.look_back(now);
             if let Some((agent, ms)) = slow_future() {
-                local.server.slow_turns.tell(&local.server.engine, agent, ms, now.mono_ms);
+                local.server.slow_turns.report(&local.server.engine, agent, ms, now.mono_ms);
             }
             let Some(latest_ms) = drain.borrow_mut().advance(&local, now) else {
                 return Poll::Ready(());
             };
             #[cfg(feature = "metrics")]
             if let Some(observers) = &local.server.observers {
-                observers.tell_unlogged(false);
+                observers.log_unlogged(false);
             }
             local.wheel.borrow_mut().expire(now.mono_ms);
             let worker = &mut local.scratch.borrow_mut().worker;

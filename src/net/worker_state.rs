@@ -158,7 +158,7 @@ impl WorkerState {
         let agent = scratch.worker.called_since(since_ms);
         drop(scratch);
         if let Some(agent) = agent {
-            self.server.slow_turns.tell(&self.server.engine, agent, ms, now.mono_ms);
+            self.server.slow_turns.report(&self.server.engine, agent, ms, now.mono_ms);
         }
     }
 

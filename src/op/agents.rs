@@ -21,7 +21,7 @@ use crate::{
     model::{Profile, is_agent_name},
     op::{AgentChange, AgentError, names::Names},
     service::{
-        AgentIndex, ScopesAskedFor, principal::ScopeSet, trace::Tracer, upstream::UpstreamMeter,
+        AgentIndex, RequiredScopes, principal::ScopeSet, trace::Tracer, upstream::UpstreamMeter,
     },
     store::IdleTimes,
 };
@@ -75,9 +75,9 @@ impl RegisteredAgent {
         !self.older.is_empty()
     }
 
-    /// The same program, with the earlier programs for which `is_kept` returns true.
-    fn with_older(&self, is_kept: impl Fn(u32) -> bool) -> RegisteredAgent {
-        let older = self.older.iter().filter(|one| is_kept(one.incarnation)).cloned().collect();
+    /// The same program, with the earlier programs for which `is_retained` returns true.
+    fn with_older(&self, is_retained: impl Fn(u32) -> bool) -> RegisteredAgent {
+        let older = self.older.iter().filter(|one| is_retained(one.incarnation)).cloned().collect();
         RegisteredAgent {
             profile: Arc::clone(&self.profile),
             agent: Arc::clone(&self.agent),
@@ -89,8 +89,8 @@ impl RegisteredAgent {
     /// The earlier programs of this program's successor; the oldest ones are dropped.
     fn older_of_next(&self) -> Vec<Arc<RegisteredAgent>> {
         let skipped = (self.older.len() + 1).saturating_sub(OLDER_PROGRAMS_MAX);
-        let kept = self.older.iter().skip(skipped).cloned();
-        kept.chain([Arc::new(self.with_older(|_| false))]).collect()
+        let retained = self.older.iter().skip(skipped).cloned();
+        retained.chain([Arc::new(self.with_older(|_| false))]).collect()
     }
 
     /// The same agent, marked as removed.
@@ -120,7 +120,7 @@ pub(super) struct AllAgents {
     /// True: some agent, now or earlier, required scopes of its own.
     have_own_scopes: AtomicBool,
     /// The scopes that all agents require; updated with `changes`.
-    scopes: RwLock<Arc<ScopesAskedFor>>,
+    scopes: RwLock<Arc<RequiredScopes>>,
 }
 
 /// One worker's copy of the list of agents.
@@ -224,11 +224,11 @@ impl AllAgents {
     }
 
     /// The scopes that all agents and their skills require.
-    pub fn scopes_asked_for(&self) -> Arc<ScopesAskedFor> {
+    pub fn required_scopes(&self) -> Arc<RequiredScopes> {
         Arc::clone(&self.scopes.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The number of changes that [`AllAgents::scopes_asked_for`] includes.
+    /// The number of changes that [`AllAgents::required_scopes`] includes.
     #[inline]
     pub fn scopes_number(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
@@ -242,8 +242,8 @@ impl AllAgents {
         let own = [ScopeSet::READ, ScopeSet::SEND, ScopeSet::CANCEL, ScopeSet::ADMIN];
         let names = ScopeSet::new(own.into_iter().chain(all.map(String::as_str)));
         let all = profiles().any(|profile| profile.reads_all_scopes);
-        let asked = Arc::new(ScopesAskedFor { number, names, all });
-        *self.scopes.write().unwrap_or_else(PoisonError::into_inner) = asked;
+        let required = Arc::new(RequiredScopes { number, names, all });
+        *self.scopes.write().unwrap_or_else(PoisonError::into_inner) = required;
     }
 
     /// True if exactly one agent is not removed.
@@ -410,7 +410,7 @@ impl AllAgents {
                     None,
                 ) => return Ok(index),
             };
-            self.names.set_gone(index, false);
+            self.names.set_freed(index, false);
             match listed.get_mut(usize::from(index.0)) {
                 Some(before) => replaced.push(std::mem::replace(before, Arc::new(next))),
                 None => listed.push(Arc::new(next)),
@@ -455,22 +455,22 @@ impl AllAgents {
                 (_, Some(_)) => {}
             }
         }
-        if fresh > self.names.left() { Err(AgentError::TooMany) } else { Ok(()) }
+        if fresh > self.names.remaining() { Err(AgentError::TooMany) } else { Ok(()) }
     }
 
     /// The removed agents that may have tasks, so that their names are not free yet.
     pub fn leaving(&self) -> Vec<AgentIndex> {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
         let agents = (0..=u16::MAX).map(AgentIndex).zip(&*listed);
-        let removed = agents.filter(|(index, one)| one.is_removed && !self.names.is_gone(*index));
+        let removed = agents.filter(|(index, one)| one.is_removed && !self.names.is_freed(*index));
         removed.map(|(index, _)| index).collect()
     }
 
     /// Frees the name of a removed agent without tasks, or reserves it again.
-    pub fn set_gone(&self, agent: AgentIndex, is_gone: bool) {
+    pub fn set_freed(&self, agent: AgentIndex, is_freed: bool) {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
         if listed.get(usize::from(agent.0)).is_some_and(|one| one.is_removed) {
-            self.names.set_gone(agent, is_gone);
+            self.names.set_freed(agent, is_freed);
         }
     }
 

@@ -28,7 +28,7 @@ use crate::{
 const REPLACED: &str = "the agent was replaced before the task was canceled; ask again";
 
 /// An agent's answer to a cancel.
-enum AgentWord {
+enum AgentDecision {
     /// The agent agrees, or does not have to be asked; other calls may wait for the outcome.
     Agreed(Option<OpenCancel>),
     /// The agent decides later; the call waits.
@@ -50,9 +50,9 @@ impl Core {
         let Some(key) = self.store.find(cx.caller.scope, target.id.raw()) else {
             return self.look_up(cx, &MissingTask::of(target, Wanted::Cancel));
         };
-        let (incarnation, open) = match self.ask_to_cancel(cx, target, key)? {
-            (incarnation, AgentWord::Agreed(open)) => (incarnation, open),
-            (_, AgentWord::Later(link)) => {
+        let (incarnation, open) = match self.request_cancel(cx, target, key)? {
+            (incarnation, AgentDecision::Agreed(open)) => (incarnation, open),
+            (_, AgentDecision::Later(link)) => {
                 let handle = Handle { hint: CANCEL, ..key.handle() };
                 return Ok(Outcome::Pending(WaitHandle { handle, link, ..WaitHandle::default() }));
             }
@@ -65,7 +65,7 @@ impl Core {
             let again =
                 edit.task().state() == TaskState::Canceled && target.generation == Generation::V1;
             if !again {
-                check_asked(edit, incarnation)?;
+                check_incarnation(edit, incarnation)?;
                 let canceled = canceled(target.metadata, cx.now);
                 edit.apply(&canceled).map_err(|_| FaultKind::TaskNotCancelable)?;
             }
@@ -83,12 +83,12 @@ impl Core {
 
     /// Asks the agent of a running task, unless it has already been asked. Returns the incarnation
     /// that was asked, and its answer.
-    fn ask_to_cancel(
+    fn request_cancel(
         &self,
         cx: &CallCx<'_>,
         target: &Target<'_>,
         key: TaskKey,
-    ) -> Result<(u32, AgentWord), Fault> {
+    ) -> Result<(u32, AgentDecision), Fault> {
         let runs =
             |task: StoredTask<'_>| !task.state().is_terminal() && is_in(&task, target.context_id);
         let runs = || self.store.read(key, runs).unwrap_or(false);
@@ -100,21 +100,21 @@ impl Core {
         }
         let incarnation = registered.incarnation;
         if registered.is_removed || !runs() {
-            return Ok((incarnation, AgentWord::Agreed(None)));
+            return Ok((incarnation, AgentDecision::Agreed(None)));
         }
         let request = RequestView::of(&cx.caller, &registered.profile, target.metadata, None);
         let open = match self.enter_cancel(key, &request, incarnation)? {
             CancelRole::First(open) => open,
-            CancelRole::Joined(link) => return Ok((incarnation, AgentWord::Later(link))),
+            CancelRole::Joined(link) => return Ok((incarnation, AgentDecision::Later(link))),
         };
         // Another cancel may have ended the task in the meantime.
         if !runs() {
-            return Ok((incarnation, AgentWord::Agreed(Some(open))));
+            return Ok((incarnation, AgentDecision::Agreed(Some(open))));
         }
         let metadata = target.metadata;
-        let mut host = Asking { cx, open: Some(open), metadata, refused: None, later: None };
-        let asked = CancelRequest { task_id: target.id, request, host: &mut host };
-        if let Some(cause) = panic_of(|| registered.agent.cancel(asked)) {
+        let mut host = CancelCall { cx, open: Some(open), metadata, refused: None, later: None };
+        let cancel_request = CancelRequest { task_id: target.id, request, host: &mut host };
+        if let Some(cause) = panic_of(|| registered.agent.cancel(cancel_request)) {
             let agent = host.cx.caller.scope.agent;
             let panicked = FailureNote::of(agent, target.id.raw(), cause);
             host.refused = Some(self.broken_fault(panicked));
@@ -124,8 +124,8 @@ impl Core {
                 host.open.inspect(|open| open.settle(&Err(fault.clone())));
                 Err(fault)
             }
-            (None, Some(link)) => Ok((incarnation, AgentWord::Later(link))),
-            (None, None) => Ok((incarnation, AgentWord::Agreed(host.open))),
+            (None, Some(link)) => Ok((incarnation, AgentDecision::Later(link))),
+            (None, None) => Ok((incarnation, AgentDecision::Agreed(host.open))),
         }
     }
 
@@ -162,8 +162,8 @@ impl Core {
 }
 
 /// Rejects the decision of a program if the task was handed to a later program.
-fn check_asked(edit: &Edit<'_>, asked: u32) -> Result<(), Fault> {
-    match edit.incarnation() > asked && !edit.task().state().is_terminal() {
+fn check_incarnation(edit: &Edit<'_>, requested: u32) -> Result<(), Fault> {
+    match edit.incarnation() > requested && !edit.task().state().is_terminal() {
         true => Err(Fault::because(FaultKind::TaskNotCancelable, REPLACED)),
         false => Ok(()),
     }
@@ -175,7 +175,7 @@ fn canceled(metadata: Option<JsonObject<'_>>, now: Now) -> TaskEvent<'_> {
 }
 
 /// The core's side of a [`CancelRequest`]: the agent may answer it at once.
-struct Asking<'t, 'c> {
+struct CancelCall<'t, 'c> {
     cx: &'t CallCx<'c>,
     /// `None` after [`CancelHost::defer`].
     open: Option<OpenCancel>,
@@ -184,7 +184,7 @@ struct Asking<'t, 'c> {
     later: Option<CallLink>,
 }
 
-impl CancelHost for Asking<'_, '_> {
+impl CancelHost for CancelCall<'_, '_> {
     fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) {
         if let Some(open) = &self.open {
             open.core().store.read(open.key(), |task| each(task.view()));
@@ -255,7 +255,7 @@ impl Deciding {
             if edit.task().state() == TaskState::Canceled {
                 return Ok(());
             }
-            check_asked(edit, self.open.incarnation())?;
+            check_incarnation(edit, self.open.incarnation())?;
             let applied = edit.apply(&canceled);
             applied.map(drop).map_err(|_| Fault::from(FaultKind::TaskNotCancelable))
         });

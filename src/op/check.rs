@@ -45,14 +45,14 @@ fn check_parts(registered: &RegisteredAgent, message: Message<'_>) -> Result<(),
     for part in message.parts() {
         let Some(media) = part.media_type() else { continue };
         let media = media.raw().split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
-        let known = registered.profile.input_modes.iter().any(|mode| {
+        let is_accepted = registered.profile.input_modes.iter().any(|mode| {
             let mode = mode.as_bytes();
             mode.eq_ignore_ascii_case(media)
                 || mode.strip_suffix(b"*").is_some_and(|kind| {
                     media.len() > kind.len() && media[..kind.len()].eq_ignore_ascii_case(kind)
                 })
         });
-        if !known {
+        if !is_accepted {
             return Err(FaultKind::ContentTypeNotSupported.into());
         }
     }

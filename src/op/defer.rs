@@ -21,7 +21,7 @@ use crate::{
     permits::Permit,
     service::{
         AgentIndex, CallCx, Cursor, Handle, LateAnswer, LateCall, Now, RunningShare, Scope,
-        quota::AskedPermit,
+        quota::DeferredCallPermit,
     },
     store::{HeldBytes, Refused, ReservedBuf, TaskKey},
 };
@@ -37,7 +37,7 @@ pub(super) struct DeferredTurn {
     /// The incarnation of the agent's program; a replaced program gets no further calls.
     pub incarnation: u32,
     pub key: TaskKey,
-    pub place: DeferredTask,
+    pub stage: DeferredTask,
     pub mode: SendMode,
     pub generation: Generation,
     /// The events published before the turn was deferred.
@@ -56,14 +56,14 @@ pub(super) struct AnswerCharge {
     key: TaskKey,
     /// Bytes charged to the store.
     held_bytes: usize,
-    _place: Option<DeferredPermit>,
+    _permit: Option<DeferredPermit>,
 }
 
 /// A permit for a deferred call.
 pub(super) struct DeferredPermit {
     _permit: Permit,
     /// A permit of the caller's account, unless another limit bounds its deferred calls.
-    _of_caller: Option<AskedPermit>,
+    _of_caller: Option<DeferredCallPermit>,
 }
 
 impl DeferredPermit {
@@ -74,7 +74,7 @@ impl DeferredPermit {
     pub fn take(core: &Core, cx: &CallCx<'_>, bytes: usize) -> Result<DeferredPermit, Fault> {
         let share = cx.shared.shares.as_ref().and_then(|by| by.running(&cx.caller, cx.now));
         let of_caller =
-            share.as_ref().map(|share| asked_permit(share, bytes)).transpose()?.flatten();
+            share.as_ref().map(|share| account_permit(share, bytes)).transpose()?.flatten();
         let permit = core.deferred.permit(cx.caller.worker);
         let permit = permit.ok_or_else(|| Fault::at_limit("deferred_calls_max"))?;
         Ok(DeferredPermit { _permit: permit, _of_caller: of_caller })
@@ -82,21 +82,21 @@ impl DeferredPermit {
 }
 
 /// A permit of the caller's account; `None`: the share has no account.
-fn asked_permit(share: &RunningShare, bytes: usize) -> Result<Option<AskedPermit>, Fault> {
+fn account_permit(share: &RunningShare, bytes: usize) -> Result<Option<DeferredCallPermit>, Fault> {
     let Some(account) = &share.account else { return Ok(None) };
-    let place = AskedPermit::take(account, share).ok_or_else(|| {
+    let permit = DeferredCallPermit::take(account, share).ok_or_else(|| {
         let most = share.most;
-        let said = "the caller has too many calls waiting for agents";
-        let detail = format!("{said} ({most}); retry when one has been answered");
-        Fault::share_taken("quotas.deferred", most, detail)
+        let reason = "the caller has too many calls waiting for agents";
+        let detail = format!("{reason} ({most}); retry when one has been answered");
+        Fault::share_used_up("quotas.deferred", most, detail)
     })?;
-    let place = place.with_bytes(bytes, share).ok_or_else(|| {
+    let permit = permit.with_bytes(bytes, share).ok_or_else(|| {
         let most = share.kib_max;
-        let said = "the caller's calls waiting for agents hold too many bytes";
-        let detail = format!("{said} ({most} KiB); retry when one has been answered");
+        let reason = "the caller's calls waiting for agents hold too many bytes";
+        let detail = format!("{reason} ({most} KiB); retry when one has been answered");
         Fault::because(FaultKind::RateLimited, detail).of_limit("quotas.deferred")
     })?;
-    Ok(Some(place))
+    Ok(Some(permit))
 }
 
 impl From<Permit> for DeferredPermit {
@@ -115,10 +115,10 @@ impl AnswerCharge {
         core: Arc<Core>,
         key: TaskKey,
         held_bytes: usize,
-        place: Option<DeferredPermit>,
+        permit: Option<DeferredPermit>,
     ) -> Result<AnswerCharge, Refused> {
         core.store.hold_bytes(key, held_bytes)?;
-        Ok(AnswerCharge { core, key, held_bytes, _place: place })
+        Ok(AnswerCharge { core, key, held_bytes, _permit: permit })
     }
 }
 
@@ -137,7 +137,7 @@ pub(super) enum DeferredTask {
     /// Stored; no caller waits, because a resume timer started the turn.
     Resumed,
     /// Released.
-    Left,
+    Released,
 }
 
 impl DeferredTurn {
@@ -195,7 +195,7 @@ impl DeferredTurn {
     }
 
     /// Answers with a message, which is retained until the call takes it.
-    fn say(&mut self, message: MessageBuf, context_id: Box<[u8]>) {
+    fn answer_message(&mut self, message: MessageBuf, context_id: Box<[u8]>) {
         // The bytes held for the call are no longer needed.
         self.release();
         let held_bytes = message.held_bytes() + context_id.len();
@@ -233,7 +233,7 @@ impl DeferredHost for DeferredTurn {
         if let Some((task, host)) = self.task() {
             return host.keep(task, &bytes);
         }
-        match &mut self.place {
+        match &mut self.stage {
             DeferredTask::New(_) if bytes.len() > self.core.limits.kept_bytes_max => {
                 Err(NotKept::TooLong)
             }
@@ -241,7 +241,7 @@ impl DeferredHost for DeferredTurn {
                 reserved.keep(bytes);
                 Ok(())
             }
-            DeferredTask::Next { .. } | DeferredTask::Resumed | DeferredTask::Left => {
+            DeferredTask::Next { .. } | DeferredTask::Resumed | DeferredTask::Released => {
                 Err(NotKept::Closed)
             }
         }
@@ -255,7 +255,7 @@ impl DeferredHost for DeferredTurn {
         // The bytes held for the call are now part of the task.
         self.release();
         let mut start = (0, 0, true);
-        let (stored, answer) = match std::mem::replace(&mut self.place, DeferredTask::Left) {
+        let (stored, answer) = match std::mem::replace(&mut self.stage, DeferredTask::Released) {
             DeferredTask::New(reserved) => {
                 start = (FIRST_SEQ, 0, false);
                 let stored = core.store.reopen(reserved, |reserved| {
@@ -268,7 +268,7 @@ impl DeferredHost for DeferredTurn {
                 start = (seq, seq, true);
                 (self.apply(&self.events, now), self.begun(seq, seq))
             }
-            DeferredTask::Resumed | DeferredTask::Left => {
+            DeferredTask::Resumed | DeferredTask::Released => {
                 (self.apply(&self.events, now), self.begun(0, 0))
             }
         };
@@ -296,13 +296,13 @@ impl DeferredHost for DeferredTurn {
 
     fn reply(mut self: Box<Self>, message: MessageBuf) {
         self.release();
-        let answer = match std::mem::replace(&mut self.place, DeferredTask::Left) {
+        let answer = match std::mem::replace(&mut self.stage, DeferredTask::Released) {
             DeferredTask::New(reserved) => {
                 let context_id: Box<[u8]> = reserved.context_id().into();
                 self.core.store.give_back(reserved);
                 self.core.forget_webhooks(self.key);
                 self.settle(|_| Ok(Sent::message(&message, &context_id)));
-                return self.say(message, context_id);
+                return self.answer_message(message, context_id);
             }
             DeferredTask::Next { seq } => match self.end(TaskState::Completed, &message) {
                 Ok(()) => {
@@ -315,7 +315,7 @@ impl DeferredHost for DeferredTurn {
                 }
             },
             // No caller waits, and a task that has ended meanwhile needs no status.
-            DeferredTask::Resumed | DeferredTask::Left => {
+            DeferredTask::Resumed | DeferredTask::Released => {
                 return drop(self.end(TaskState::Completed, &message));
             }
         };
@@ -327,7 +327,7 @@ impl DeferredHost for DeferredTurn {
     }
 
     fn refuse(mut self: Box<Self>, fault: Fault) {
-        if let DeferredTask::Resumed = self.place {
+        if let DeferredTask::Resumed = self.stage {
             self.events.clear();
             let text = fault.message().to_owned();
             let _ = self.end(TaskState::Failed, &message_of(&text));
@@ -337,18 +337,18 @@ impl DeferredHost for DeferredTurn {
     }
 
     fn task(&self) -> Option<(Handle, Arc<dyn JobHost>)> {
-        let is_stored = matches!(self.place, DeferredTask::Next { .. } | DeferredTask::Resumed);
+        let is_stored = matches!(self.stage, DeferredTask::Next { .. } | DeferredTask::Resumed);
         is_stored.then(|| {
             (self.key.job_handle(self.incarnation), Arc::clone(&self.core) as Arc<dyn JobHost>)
         })
     }
 
     fn kept_with(&self, scope: Scope, task_id: RawText<'_>) -> Vec<u8> {
-        self.core.store.kept_with(scope, task_id.raw())
+        self.core.store.private_bytes_of(scope, task_id.raw())
     }
 
     fn kept_in_context(&self, scope: Scope, context_id: RawText<'_>) -> Vec<u8> {
-        self.core.store.kept_in_context(scope, context_id.raw())
+        self.core.store.private_bytes_in_context(scope, context_id.raw())
     }
 }
 
@@ -356,7 +356,8 @@ impl Drop for DeferredTurn {
     fn drop(&mut self) {
         self.release();
         self.settle(|_| Err(FaultKind::Internal.into()));
-        if let DeferredTask::New(reserved) = std::mem::replace(&mut self.place, DeferredTask::Left)
+        if let DeferredTask::New(reserved) =
+            std::mem::replace(&mut self.stage, DeferredTask::Released)
         {
             self.core.store.give_back(reserved);
             self.core.forget_webhooks(self.key);

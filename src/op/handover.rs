@@ -96,11 +96,11 @@ impl Core {
     pub(super) fn hand_over(&self, agent: AgentIndex, key: TaskKey, by: By<'_>) {
         let Some(current) = self.agents.current(agent) else { return };
         let now = self.now();
-        let taken = self.store.update(key, now, |edit| {
+        let handed_over = self.store.update(key, now, |edit| {
             let own = edit.incarnation();
             let is_older = own < current.incarnation && current.older(own).is_none();
-            let is_left_to_a_turn = edit.has_turn() && !matches!(by, By::Call);
-            if edit.task().state().is_terminal() || !is_older || is_left_to_a_turn {
+            let has_deciding_turn = edit.has_turn() && !matches!(by, By::Call);
+            if edit.task().state().is_terminal() || !is_older || has_deciding_turn {
                 return None;
             }
             edit.set_incarnation(current.incarnation);
@@ -108,29 +108,32 @@ impl Core {
                 fail(edit, now, REMOVED);
                 return None;
             }
-            let goes_on = match by {
+            let continues = match by {
                 By::Turn(Ending::Resume { .. } | Ending::Detached | Ending::Deferred) => true,
                 By::Turn(Ending::Returned | Ending::Replied(_) | Ending::Refused(_)) => {
                     !edit.task().state().is_interrupted()
                 }
                 By::Change | By::Call => !edit.task().waits_for_client(),
             };
-            goes_on.then(|| {
-                let (task, kept) = (TaskBuf::of(edit.task().view()), edit.kept().into());
-                (task, kept, edit.scope(), edit.names())
+            continues.then(|| {
+                let (task, private_bytes) =
+                    (TaskBuf::of(edit.task().view()), edit.private_bytes().into());
+                (task, private_bytes, edit.scope(), edit.names())
             })
         });
         if current.is_removed {
             // A turn of the old program has created a task under a freed name.
-            self.agents.set_gone(agent, false);
+            self.agents.set_freed(agent, false);
         }
-        if let (Some(Some((task, kept, scope, names))), Some(host)) = (taken, self.job_host()) {
+        if let (Some(Some((task, private_bytes, scope, names))), Some(host)) =
+            (handed_over, self.job_host())
+        {
             let bits = self.store.bits_of(key, current.incarnation);
             let handle = key.job_handle(current.incarnation);
             let names = [names.tenant.as_deref(), names.owner.as_deref()];
             let request = RequestView::without_caller(scope, names);
             let job = Job::of_adopted(&task, &request, handle, host, bits);
-            let adopted = Adopted::new(task, kept, job);
+            let adopted = Adopted::new(task, private_bytes, job);
             // A panic drops the task, which fails it, and was already reported. The remaining tasks
             // are still handed over.
             let _ = catch_unwind(AssertUnwindSafe(|| current.agent.adopt(adopted)));
@@ -145,10 +148,10 @@ impl Core {
         self.looked_ms.store(now.mono_ms, Relaxed);
         for agent in self.agents.leaving() {
             if !self.store.has_tasks_of(agent) {
-                self.agents.set_gone(agent, true);
+                self.agents.set_freed(agent, true);
                 // A turn of the old program may have created a task just before the name was freed.
                 if self.store.has_tasks_of(agent) {
-                    self.agents.set_gone(agent, false);
+                    self.agents.set_freed(agent, false);
                 }
             }
         }

@@ -61,8 +61,8 @@ impl TurnCall {
     /// The server or the agent has rejected the call.
     #[inline(always)]
     pub fn end(&mut self, ending: &Ending) -> Result<(bool, CallLink), Fault> {
-        let has_said = matches!(ending, Ending::Refused(_) | Ending::Deferred);
-        if has_said || self.refused.is_some() || self.link.is_some() {
+        let is_decided = matches!(ending, Ending::Refused(_) | Ending::Deferred);
+        if is_decided || self.refused.is_some() || self.link.is_some() {
             return self.end_linked(ending);
         }
         Ok((false, CallLink::default()))
@@ -112,7 +112,7 @@ impl TurnHost for NewTurn<'_> {
             return Err(Closed);
         }
         let is_beyond = self.core.bound_turn(events, self.now);
-        if !self.reserved.is_kept() {
+        if !self.reserved.is_used_up() {
             let (store, reserved, now) = (&self.core.store, self.reserved, self.now);
             let stored =
                 store.commit_new(reserved, self.generation, self.message, events, now, |_| ());
@@ -143,11 +143,11 @@ impl TurnHost for NewTurn<'_> {
         let (key, owner) = (reserved.key(), reserved.owner());
         let deferral = Deferral { key, owner, generation, events, held_bytes };
         // The turn may have stored its task early.
-        let place = || match reserved.is_kept() {
+        let stage = || match reserved.is_used_up() {
             true => DeferredTask::Next { seq: FIRST_SEQ },
             false => DeferredTask::New(reserved.keep()),
         };
-        self.core.defer(&mut self.call, deferral, place)
+        self.core.defer(&mut self.call, deferral, stage)
     }
 }
 
@@ -201,18 +201,18 @@ impl TurnHost for NextTurn<'_> {
         let (key, generation, seq) = (self.key, self.generation, self.seq);
         // The store has the task, with its owner.
         let deferral = Deferral { key, owner: OwnerIndex(0), generation, events, held_bytes };
-        let place = match self.call.mode {
+        let stage = match self.call.mode {
             Some(_) => DeferredTask::Next { seq },
             None => DeferredTask::Resumed,
         };
-        self.core.defer(&mut self.call, deferral, || place)
+        self.core.defer(&mut self.call, deferral, || stage)
     }
 }
 
 impl Drop for NewTurn<'_> {
     /// A turn that panics may already have stored its task.
     fn drop(&mut self) {
-        if !self.is_over && self.reserved.is_kept() {
+        if !self.is_over && self.reserved.is_used_up() {
             self.core.hand_over_broken(self.began, self.call.agent, self.reserved.key());
         }
     }
@@ -246,7 +246,7 @@ impl Core {
         &self,
         call: &mut TurnCall,
         deferral: Deferral<'_>,
-        place: impl FnOnce() -> DeferredTask,
+        stage: impl FnOnce() -> DeferredTask,
     ) -> Result<(Arc<LateCall>, Box<dyn DeferredHost>), Closed> {
         let Deferral { key, owner, generation, events, held_bytes } = deferral;
         let core = self.this.upgrade().ok_or(Closed)?;
@@ -266,7 +266,7 @@ impl Core {
         let mode = call.mode.inspect(|_| call.link = link).unwrap_or(SendMode::Return);
         self.bound_turn(events, self.now());
         let events = events.take_exact();
-        let (agent, incarnation, place) = (call.agent, call.incarnation, place());
+        let (agent, incarnation, stage) = (call.agent, call.incarnation, stage());
         let first = call.first.take();
         let call = Arc::clone(&late);
         Ok((
@@ -277,7 +277,7 @@ impl Core {
                 agent,
                 incarnation,
                 key,
-                place,
+                stage,
                 mode,
                 generation,
                 events,
@@ -323,17 +323,17 @@ impl JobHost for Core {
         if bytes.len() > self.limits.kept_bytes_max {
             return Err(NotKept::TooLong);
         }
-        let kept = self.update_job(task, |edit| edit.keep(bytes)).ok_or(NotKept::Closed)?;
-        kept.map_err(|refused| match refused {
+        let stored = self.update_job(task, |edit| edit.keep(bytes)).ok_or(NotKept::Closed)?;
+        stored.map_err(|refused| match refused {
             Refused::Full
             | Refused::OutOfBytes
             | Refused::OwnShareFull { .. }
-            | Refused::ShareBytesTaken(_) => NotKept::NoRoom,
+            | Refused::ShareBytesExhausted(_) => NotKept::NoRoom,
             Refused::TooLarge
             | Refused::Taken
             | Refused::Terminal
-            | Refused::ShareTaken(_)
-            | Refused::TenantShareTaken(_) => NotKept::Closed,
+            | Refused::ShareExhausted(_)
+            | Refused::TenantShareExhausted(_) => NotKept::Closed,
         })
     }
 
@@ -342,6 +342,6 @@ impl JobHost for Core {
     }
 
     fn kept(&self, task: Handle) -> Vec<u8> {
-        self.update_job(task, |edit| edit.kept().to_vec()).unwrap_or_default()
+        self.update_job(task, |edit| edit.private_bytes().to_vec()).unwrap_or_default()
     }
 }

@@ -34,7 +34,7 @@ pub(super) use table::{SendKey, Sent, SentMessage, SentTask};
 const LOOKS_MAX: u32 = 8;
 
 /// The recognised sends, and the rules for which callers' sends are recognised.
-pub(super) struct KnownSends {
+pub(super) struct RecognisedSends {
     callers: Idempotency,
     hash: SendHash,
     table: SendTable,
@@ -65,7 +65,7 @@ impl FirstSend<'_> {
     pub fn note_task(&mut self, sent: SentTask) {
         self.is_open = false;
         if let Some(joined) = self.core.sends.table.settle_task(self.key, sent) {
-            self.core.tell_joined(joined, &Ok(Sent::Task(sent)));
+            self.core.notify_joined(joined, &Ok(Sent::Task(sent)));
         }
     }
 
@@ -134,10 +134,10 @@ impl SentTask {
     }
 }
 
-impl KnownSends {
-    pub fn new(limits: &Limits, rules: RepeatRules, secret: u128) -> KnownSends {
+impl RecognisedSends {
+    pub fn new(limits: &Limits, rules: RepeatRules, secret: u128) -> RecognisedSends {
         let hash = SendHash::new(secret, rules.conflict);
-        KnownSends { callers: rules.callers, hash, table: SendTable::new(limits) }
+        RecognisedSends { callers: rules.callers, hash, table: SendTable::new(limits) }
     }
 
     /// Whether this caller's sends are recognised.
@@ -174,7 +174,7 @@ impl Core {
     /// Looks for an equal send. `None`: execute this one; `first` then receives its outcome for
     /// duplicates.
     #[inline(always)]
-    pub(super) fn known_send<'c>(
+    pub(super) fn look_up_send<'c>(
         &'c self,
         cx: &mut CallCx<'_>,
         send: &Send<'_>,
@@ -188,14 +188,14 @@ impl Core {
                 *first = Some(FirstSend { core: self, key, is_open: true });
                 None
             }
-            look => self.send_known(cx, send, named, look, SendAnswer { answer, first }),
+            look => self.answer_duplicate(cx, send, named, look, SendAnswer { answer, first }),
         }
     }
 
     /// Answers a send that duplicates an earlier one.
     #[cold]
     #[inline(never)]
-    fn send_known<'c>(
+    fn answer_duplicate<'c>(
         &'c self,
         cx: &mut CallCx<'_>,
         send: &Send<'_>,
@@ -214,7 +214,7 @@ impl Core {
                 SendLook::Conflict => {
                     return Some(Err(conflict(cx.caller.idempotency_key.is_some())));
                 }
-                SendLook::Gone => return Some(Err(FaultKind::TaskNotFound.into())),
+                SendLook::Evicted => return Some(Err(FaultKind::TaskNotFound.into())),
                 SendLook::Sent(Sent::Task(sent)) => {
                     return Some(self.repeat(cx, send, &sent, answer));
                 }
@@ -260,13 +260,13 @@ impl Core {
             Err(_) => self.sends.table.settle(key, None),
         };
         if let Some(joined) = joined {
-            self.tell_joined(joined, &sent);
+            self.notify_joined(joined, &sent);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn tell_joined(&self, joined: Vec<JoinedSend>, sent: &Result<Sent, Fault>) {
+    fn notify_joined(&self, joined: Vec<JoinedSend>, sent: &Result<Sent, Fault>) {
         for JoinedSend { call, mode } in joined {
             match sent {
                 Ok(Sent::Task(task)) => call.answer(task.late(mode)),

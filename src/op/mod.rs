@@ -47,14 +47,14 @@ use crate::{
     permits::Permits,
     service::{
         AgentIndex, Answer, CallCx, Cursor, Each, Follow, Handle, Lifecycle, Outcome,
-        ScopesAskedFor, Service, ServiceStats, Start, TickCx, WaitHandle, tap::Tap, trace::Tracer,
+        RequiredScopes, Service, ServiceStats, Start, TickCx, WaitHandle, tap::Tap, trace::Tracer,
         upstream::UpstreamMeter,
     },
     store::{Stats, Store, TaskKey},
 };
 
 use agents::{AllAgents, CurrentAgent};
-use idempotency::KnownSends;
+use idempotency::RecognisedSends;
 use timer::AllTimers;
 use undecided::UndecidedCancels;
 
@@ -81,7 +81,7 @@ pub struct Core {
     /// The cancels among these calls.
     undecided: UndecidedCancels,
     /// Sends that are recognised when repeated.
-    sends: KnownSends,
+    sends: RecognisedSends,
     /// The webhooks, if enabled.
     #[cfg(feature = "push")]
     push: OnceLock<push::CorePush>,
@@ -116,7 +116,7 @@ impl Core {
             looked_ms: AtomicU64::new(0),
             deferred: Permits::new(limits.deferred_calls_max, start.workers),
             undecided: UndecidedCancels::default(),
-            sends: KnownSends::new(limits, repeats, start.secret),
+            sends: RecognisedSends::new(limits, repeats, start.secret),
             #[cfg(feature = "push")]
             push: OnceLock::new(),
             failures: OnceLock::new(),
@@ -171,9 +171,9 @@ impl Core {
             Call::Send(send) => {
                 let mut first = None;
                 if self.sends.has(&cx.caller)
-                    && let Some(known) = self.known_send(cx, &send, answer, &mut first)
+                    && let Some(duplicate) = self.look_up_send(cx, &send, answer, &mut first)
                 {
-                    return known;
+                    return duplicate;
                 }
                 let outcome = self.send(cx, &send, answer, &mut first);
                 if let (Some(first), Err(fault)) = (&mut first, &outcome) {
@@ -292,8 +292,8 @@ impl Service for Core {
         self.agents.have_own_scopes()
     }
 
-    fn scopes_asked_for(&self) -> Option<Arc<ScopesAskedFor>> {
-        Some(self.agents.scopes_asked_for())
+    fn required_scopes(&self) -> Option<Arc<RequiredScopes>> {
+        Some(self.agents.required_scopes())
     }
 
     fn scopes_number(&self) -> u64 {

@@ -13,15 +13,15 @@ use crate::service::AgentIndex;
 
 /// An open-addressing hash table, at most half full, so that a search is short.
 pub(super) struct Names {
-    places: Box<[OnceLock<KnownName>]>,
+    slots: Box<[OnceLock<NameEntry>]>,
     hash: SipHasher13,
     /// By index: true if the agent is gone and only its name remains.
-    gone: Box<[AtomicBool]>,
+    freed: Box<[AtomicBool]>,
     /// The number of names.
     count: AtomicU16,
 }
 
-struct KnownName {
+struct NameEntry {
     name: Box<str>,
     index: AgentIndex,
 }
@@ -31,9 +31,9 @@ impl Names {
     pub fn new(most: usize, secret: u128) -> Names {
         let most = most.clamp(1, usize::from(u16::MAX));
         Names {
-            places: (0..(2 * most).next_power_of_two()).map(|_| OnceLock::new()).collect(),
+            slots: (0..(2 * most).next_power_of_two()).map(|_| OnceLock::new()).collect(),
             hash: SipHasher13::new_with_keys((secret >> 64) as u64, secret as u64),
-            gone: (0..most).map(|_| AtomicBool::new(false)).collect(),
+            freed: (0..most).map(|_| AtomicBool::new(false)).collect(),
             count: AtomicU16::new(0),
         }
     }
@@ -41,47 +41,47 @@ impl Names {
     /// The agent of this name, unless it is gone.
     #[inline]
     pub fn find(&self, name: &str) -> Option<AgentIndex> {
-        self.find_ever(name).filter(|index| !self.is_gone(*index))
+        self.find_ever(name).filter(|index| !self.is_freed(*index))
     }
 
     /// The agent with this name, also if it is gone.
     pub fn find_ever(&self, name: &str) -> Option<AgentIndex> {
-        let taken = self.places_of(name).map_while(|place| place.get());
-        taken.into_iter().find(|named| *named.name == *name).map(|named| named.index)
+        let used = self.slots_of(name).map_while(|slot| slot.get());
+        used.into_iter().find(|named| *named.name == *name).map(|named| named.index)
     }
 
     /// The slots where a name may be stored, in probing order.
-    fn places_of(&self, name: &str) -> impl Iterator<Item = &OnceLock<KnownName>> {
-        let (first, mask) = (self.hash.hash(name.as_bytes()) as usize, self.places.len() - 1);
-        (0..self.places.len()).map(move |step| &self.places[(first + step) & mask])
+    fn slots_of(&self, name: &str) -> impl Iterator<Item = &OnceLock<NameEntry>> {
+        let (first, mask) = (self.hash.hash(name.as_bytes()) as usize, self.slots.len() - 1);
+        (0..self.slots.len()).map(move |step| &self.slots[(first + step) & mask])
     }
 
     /// Assigns the next index to a new name; `None`: the table is full. Only one thread at a time
     /// may call this.
     pub fn add(&self, name: &str) -> Option<AgentIndex> {
         let index = AgentIndex(self.count.load(Ordering::Relaxed));
-        self.gone.get(usize::from(index.0))?;
-        let named = KnownName { name: name.into(), index };
-        let free = self.places_of(name).find(|place| place.get().is_none())?;
+        self.freed.get(usize::from(index.0))?;
+        let named = NameEntry { name: name.into(), index };
+        let free = self.slots_of(name).find(|slot| slot.get().is_none())?;
         free.set(named).ok()?;
         self.count.store(index.0 + 1, Ordering::Relaxed);
         Some(index)
     }
 
     /// The number of free indexes.
-    pub fn left(&self) -> usize {
-        self.gone.len() - usize::from(self.count.load(Ordering::Relaxed))
+    pub fn remaining(&self) -> usize {
+        self.freed.len() - usize::from(self.count.load(Ordering::Relaxed))
     }
 
     /// True if the agent is gone and only its name remains.
-    pub fn is_gone(&self, index: AgentIndex) -> bool {
-        self.gone.get(usize::from(index.0)).is_some_and(|gone| gone.load(Ordering::Relaxed))
+    pub fn is_freed(&self, index: AgentIndex) -> bool {
+        self.freed.get(usize::from(index.0)).is_some_and(|freed| freed.load(Ordering::Relaxed))
     }
 
     /// Sets whether the agent is gone and only its name remains.
-    pub fn set_gone(&self, index: AgentIndex, is_gone: bool) {
-        if let Some(gone) = self.gone.get(usize::from(index.0)) {
-            gone.store(is_gone, Ordering::Relaxed);
+    pub fn set_freed(&self, index: AgentIndex, is_freed: bool) {
+        if let Some(freed) = self.freed.get(usize::from(index.0)) {
+            freed.store(is_freed, Ordering::Relaxed);
         }
     }
 }
@@ -98,14 +98,14 @@ mod tests {
                 let name = format!("agent-{at}");
                 assert_eq!(names.find(&name), None);
                 assert_eq!(names.add(&name), Some(AgentIndex(at as u16)));
-                for known in 0..most {
-                    let index = (known <= at).then_some(AgentIndex(known as u16));
-                    assert_eq!(names.find(&format!("agent-{known}")), index);
+                for other in 0..most {
+                    let index = (other <= at).then_some(AgentIndex(other as u16));
+                    assert_eq!(names.find(&format!("agent-{other}")), index);
                 }
             }
             assert_eq!((names.add("more"), names.find("more")), (None, None));
-            assert_eq!(names.left(), 0);
-            names.set_gone(AgentIndex(0), true);
+            assert_eq!(names.remaining(), 0);
+            names.set_freed(AgentIndex(0), true);
             assert_eq!(
                 (names.find("agent-0"), names.find_ever("agent-0")),
                 (None, Some(AgentIndex(0)))

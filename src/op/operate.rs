@@ -156,7 +156,7 @@ impl Core {
             tenant: names.tenant.as_deref(),
             owner: names.owner.as_deref(),
             principal: None,
-            knows_callers: false,
+            authenticates_callers: false,
             running: None,
             worker: 0,
             idempotency_key: None,

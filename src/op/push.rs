@@ -219,7 +219,7 @@ impl CheckedWebhook<'_> {
 impl CorePush {
     /// Checks whether the caller may configure webhooks.
     fn check_caller(&self, cx: &CallCx<'_>) -> Result<(), Fault> {
-        let is_stranger = cx.caller.knows_callers && cx.caller.principal.is_none();
+        let is_stranger = cx.caller.authenticates_callers && cx.caller.principal.is_none();
         if is_stranger && !self.settings.anonymous {
             let detail = "only authenticated callers may configure push notifications";
             return Err(Fault::because(FaultKind::Unauthenticated, detail));

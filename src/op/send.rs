@@ -118,7 +118,7 @@ impl Core {
             return Ok(Outcome::Pending(deferred(send, key, link)));
         }
         host.is_over = true;
-        if let (false, Ending::Replied(message)) = (reserved.is_kept(), &ending) {
+        if let (false, Ending::Replied(message)) = (reserved.is_used_up(), &ending) {
             // Dropping the reservation frees its slot, so nothing of the task is stored.
             cx.events.clear();
             first.iter_mut().for_each(|first| first.note_message(message, reserved.context_id()));
@@ -129,7 +129,7 @@ impl Core {
         let mut shown = (false, 0, 0);
         let show = |task: StoredTask<'_>| shown = show(send, task, 0, &ending, answer);
         let task = TurnTask { key, incarnation };
-        let committed = if reserved.is_kept() {
+        let committed = if reserved.is_used_up() {
             self.commit(task, cx.events, Some(message), cx.now, show);
             Ok(())
         } else {
@@ -377,8 +377,8 @@ fn outcome(
     let handle = key.handle();
     match send.mode {
         SendMode::Stream => {
-            let place = Cursor { handle, seq, snapshot: true, ..Cursor::default() };
-            let cursor = Cursor { ends_at_input: true, link, ..place };
+            let position = Cursor { handle, seq, snapshot: true, ..Cursor::default() };
+            let cursor = Cursor { ends_at_input: true, link, ..position };
             Outcome::Stream { cursor, generation }
         }
         SendMode::Wait | SendMode::Return => {

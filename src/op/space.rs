@@ -42,9 +42,9 @@ impl Core {
         call: Call<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        let Caller { scope, tenant, owner, worker, knows_callers, .. } = cx.caller;
+        let Caller { scope, tenant, owner, worker, authenticates_callers, .. } = cx.caller;
         let owner_hint = owner_hint(&cx.caller);
-        let named = SpaceName { scope, tenant, owner, owner_hint, knows_callers };
+        let named = SpaceName { scope, tenant, owner, owner_hint, authenticates_callers };
         let space = match call.may_make_task() {
             true => {
                 let forget = |holder| self.sends.forget_all_of(holder);

@@ -31,8 +31,8 @@ impl Core {
             // A2A 1.0 §3.1.6: until the task is terminal; before 1.0 a stream pauses with its task.
             let ends_at_input = target.generation != Generation::V1;
             let snapshot = after.is_none();
-            let place = Cursor { handle, seq, snapshot, ..Cursor::default() };
-            let cursor = Cursor { ends_at_input, ..place };
+            let position = Cursor { handle, seq, snapshot, ..Cursor::default() };
+            let cursor = Cursor { ends_at_input, ..position };
             Ok(Outcome::Stream { cursor, generation: task.generation() })
         });
         match opened {

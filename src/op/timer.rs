@@ -55,15 +55,15 @@ const TIMERS_PER_TICK: usize = 256;
 const SWEEP_EVERY_MS: u64 = 1_000;
 
 /// Number of timers for which a worker's heap always retains memory.
-const TIMERS_KEPT: usize = 64;
+const TIMERS_RETAINED: usize = 64;
 
 impl TimerHeap {
     /// Releases memory. All timers may move from one worker to another, and all heaps together hold
     /// at most two and a half times the memory that the timers need.
     fn shrink(&mut self) {
         let (len, room) = (self.heap.len(), self.heap.capacity());
-        if room > TIMERS_KEPT && 2 * room > 5 * len {
-            self.heap.shrink_to((len + len / 4).max(TIMERS_KEPT));
+        if room > TIMERS_RETAINED && 2 * room > 5 * len {
+            self.heap.shrink_to((len + len / 4).max(TIMERS_RETAINED));
         }
     }
 }
@@ -228,7 +228,7 @@ mod tests {
                 while timers.pop(worker, 600_000).is_some() {}
             }
             let bound = RESUME_TIMER_BYTES as usize * most
-                + workers * TIMERS_KEPT * size_of::<ResumeTimer>();
+                + workers * TIMERS_RETAINED * size_of::<ResumeTimer>();
             assert!(size_of::<Reverse<ResumeTimer>>() * room() <= bound, "{round}: {}", room());
         }
     }

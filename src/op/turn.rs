@@ -26,7 +26,7 @@ impl Core {
     /// Resumes the agent of an expired timer, unless its task has ended or was handed over.
     pub(super) fn resume(&self, cx: &mut TickCx<'_>, timer: &ResumeTimer) {
         let (key, incarnation) = (timer.key(), timer.incarnation);
-        let known = self.store.update(key, cx.now, |edit| {
+        let begun = self.store.update(key, cx.now, |edit| {
             let (agent, task) = (edit.agent(), edit.task());
             if edit.incarnation() != incarnation || task.state().is_terminal() {
                 return None;
@@ -37,7 +37,7 @@ impl Core {
             edit.begin_turn();
             Some((agent, message, ids, state, (scope, generation, edit.names())))
         });
-        let Some(Some((agent, message, (task_id, context_id), state, of))) = known else { return };
+        let Some(Some((agent, message, (task_id, context_id), state, of))) = begun else { return };
         let (scope, generation, names) = of;
         let registered = self.registered(cx.worker, agent).ok();
         let registered = registered.filter(|one| one.incarnation == incarnation);

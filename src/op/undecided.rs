@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    agent::{KeptHeaders, RequestView},
+    agent::{OwnedHeaders, RequestView},
     fault::{Fault, FaultKind},
     op::{Core, defer::AnswerCharge},
     service::{CallLink, JoinedCalls, LateAnswer, LateCall},
@@ -34,7 +34,7 @@ struct UndecidedCancel {
     incarnation: u32,
     /// The first caller's identity, as the agent sees it.
     identity: Option<Box<str>>,
-    headers: KeptHeaders,
+    headers: OwnedHeaders,
 }
 
 impl UndecidedCancel {
@@ -43,7 +43,7 @@ impl UndecidedCancel {
         self.incarnation == own.incarnation
             && self.identity == own.identity
             && self.headers == own.headers
-            && !self.calls.have_left()
+            && !self.calls.all_disconnected()
     }
 }
 

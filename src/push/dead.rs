@@ -86,24 +86,24 @@ impl DeadLetters {
     /// Adds the newest letter. Returns the letter that is evicted, possibly the new one.
     pub fn push(&mut self, letter: DeadLetter) -> Option<DeadLetter> {
         let holder = letter.holder;
-        let gone = match self.has_room(holder) {
+        let evicted = match self.has_room(holder) {
             true => None,
             false => match self.evict(holder) {
                 None => return Some(letter),
-                gone => gone,
+                evicted => evicted,
             },
         };
         *self.by_holder.entry(holder).or_default() += 1;
         self.letters.push_back(letter);
-        gone
+        evicted
     }
 
     fn has_room(&self, holder: Holder) -> bool {
-        let strangers = || {
+        let of_anonymous = || {
             let all = self.by_holder.iter().filter(|(holder, _)| holder.is_stranger());
             all.map(|(_, count)| count).sum::<usize>()
         };
-        self.letters.len() < self.most && (!holder.is_stranger() || strangers() < self.most / 2)
+        self.letters.len() < self.most && (!holder.is_stranger() || of_anonymous() < self.most / 2)
     }
 
     fn evict(&mut self, newcomer: Holder) -> Option<DeadLetter> {

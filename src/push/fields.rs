@@ -281,8 +281,8 @@ mod tests {
                 assert_eq!(check(config.view()), Ok(()), "{good}");
                 let mut out = FieldLinesBuf::default();
                 put(&mut out, config.view());
-                let said = out.get().lines();
-                assert_eq!(said, b"X-A2A-Notification-Token: k\r\n", "{scheme}");
+                let lines = out.get().lines();
+                assert_eq!(lines, b"X-A2A-Notification-Token: k\r\n", "{scheme}");
             }
             for bad in ["", "secret", &secret[..20], &secret.replace('9', "\u{e9}")] {
                 let config = config().authentication(scheme, bad);

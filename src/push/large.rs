@@ -70,11 +70,11 @@ impl LargePosts {
 
     /// Whether a delivery has room for its bytes.
     pub fn room(&self, size: &PostSize) -> PostRoom {
-        self.room_beside(size, self.waiting)
+        self.room_with_reserved(size, self.waiting)
     }
 
     /// As [`LargePosts::room`], while `others` bytes are reserved.
-    fn room_beside(&self, size: &PostSize, others: usize) -> PostRoom {
+    fn room_with_reserved(&self, size: &PostSize, others: usize) -> PostRoom {
         let share = |held: Option<&usize>, most: usize| {
             held.is_none_or(|held| held.saturating_add(size.bytes) <= most)
         };
@@ -98,7 +98,7 @@ impl LargePosts {
     /// bytes that are reserved for the waiting one, which came later.
     pub fn begin(&mut self, slot: WebhookSlot, size: &PostSize) -> bool {
         let others = if self.keep_promise(slot) { 0 } else { self.waiting };
-        let has_room = self.room_beside(size, others) == PostRoom::Free;
+        let has_room = self.room_with_reserved(size, others) == PostRoom::Free;
         if has_room {
             self.enter(size);
         }
@@ -125,8 +125,8 @@ impl LargePosts {
 
     /// Releases the reserved bytes of deliveries that will not start soon.
     pub fn review(&mut self, is_near: impl Fn(WebhookSlot) -> bool) {
-        let gone = self.promised.extract_if(.., |(slot, _)| !is_near(*slot));
-        for (_, size) in gone.collect::<Vec<_>>() {
+        let removed = self.promised.extract_if(.., |(slot, _)| !is_near(*slot));
+        for (_, size) in removed.collect::<Vec<_>>() {
             self.leave(&size);
         }
         self.waiting = 0;

@@ -168,7 +168,7 @@ struct PushState {
     bounds: PushBounds,
     dead: DeadLetters,
     /// Called with each new letter.
-    told: Option<fn(&DeadLetter)>,
+    listener: Option<fn(&DeadLetter)>,
     outcomes: PushOutcomes,
     deferred: DeferredWebhooks,
     changes: Arc<Changes>,
@@ -188,7 +188,7 @@ impl Webhooks {
         let schedule = Schedule::new(pace);
         let (tasks, counted) = (HashMap::default(), PushCounts::default());
         let dead = DeadLetters::new(bounds.dead_max);
-        let (owners, told, outcomes, deferred) = Default::default();
+        let (owners, listener, outcomes, deferred) = Default::default();
         let changes = Arc::new(Changes::new(bounds.dead_bytes_max));
         let state = PushState {
             schedule,
@@ -197,7 +197,7 @@ impl Webhooks {
             owners,
             bounds,
             dead,
-            told,
+            listener,
             outcomes,
             deferred,
             changes: Arc::clone(&changes),
@@ -245,7 +245,7 @@ impl Webhooks {
     /// else the first one. False: the task has no such configuration.
     pub fn get(&self, task: u64, id: Option<&[u8]>, show: impl FnOnce(PushConfig<'_>)) -> bool {
         let state = self.lock();
-        let slot = state.meant(task, id);
+        let slot = state.find_or_default(task, id);
         let Some(webhook) = slot.and_then(|slot| state.schedule.get(slot)) else {
             return false;
         };
@@ -284,7 +284,7 @@ impl Webhooks {
     /// Deletes the configuration that [`Webhooks::get`] would show; false: no such configuration.
     pub fn delete(&self, task: u64, id: Option<&[u8]>) -> bool {
         let mut state = self.lock();
-        let Some(slot) = state.meant(task, id) else { return false };
+        let Some(slot) = state.find_or_default(task, id) else { return false };
         state.remove(task, slot);
         state.settle(task);
         drop(state);
@@ -350,7 +350,7 @@ impl Webhooks {
     }
 
     /// An evicted task that is retained for its undelivered events.
-    pub fn left_task(&self, task: u64) -> Option<Arc<Task>> {
+    pub fn retained_task(&self, task: u64) -> Option<Arc<Task>> {
         self.changes.left.get(task)
     }
 
@@ -400,7 +400,7 @@ impl PushState {
             // Before the task is read, so that later changes are listed again.
             task.watch.look();
             if task.watch.left().is_some() {
-                self.end_left(*key, now.unix_ms);
+                self.end_evicted(*key, now.unix_ms);
                 continue;
             }
             let mut at = task.first;
@@ -412,7 +412,7 @@ impl PushState {
         }
         // The events of tasks that were dropped meanwhile cannot be posted.
         for key in self.changes.left.take_dropped() {
-            self.end_left(key, now.unix_ms);
+            self.end_evicted(key, now.unix_ms);
         }
     }
 }
@@ -615,7 +615,7 @@ mod tests {
     fn anonymous_callers_hold_half_the_bytes_and_each_a_quarter() {
         let bounds = PushBounds { bytes_max: 40_000, ..BOUNDS };
         let webhooks = Webhooks::new(bounds, Pace::default());
-        let stranger = |last: u8| Holder::peer(Some([192, 0, 2, last].into()), true);
+        let anonymous = |last: u8| Holder::peer(Some([192, 0, 2, last].into()), true);
         // Each configuration has more than a fifth and less than a third of a quarter.
         let set = |task, holder| {
             let url = format!("https://h{task}.example/");
@@ -633,15 +633,15 @@ mod tests {
         };
         let refused = PushRefused::OwnerBytesFull;
         assert_eq!(
-            [1, 2, 3].map(|last| fill(stranger(last))),
+            [1, 2, 3].map(|last| fill(anonymous(last))),
             [(refused, 3), (refused, 3), (refused, 1)]
         );
         assert_eq!(fill(Holder::owner(1)), (refused, 3));
         // A replacement by an anonymous caller is not counted twice.
-        assert_eq!(set(1, stranger(1)), None);
+        assert_eq!(set(1, anonymous(1)), None);
         (1..=task).for_each(|task| webhooks.delete_all(task));
         let state = webhooks.lock();
-        assert_eq!((state.stranger_bytes(), state.bytes()), (0, 0));
+        assert_eq!((state.anonymous_bytes(), state.bytes()), (0, 0));
     }
 
     #[test]

@@ -72,7 +72,7 @@ enum PostStage {
     /// In flight; true: new events have arrived since the delivery began.
     Posting(bool),
     /// Waits until the delivery of the webhook that it replaces has ended.
-    Behind,
+    Blocked,
     /// Deferred until there is memory for its large request.
     Deferred,
     /// Waits for the end of its pause.
@@ -136,7 +136,7 @@ pub struct Schedule<T> {
     /// The queue of each owner at each origin.
     queues: OwnerQueues,
     tickets: u32,
-    under_way: HashMap<WebhookSlot, OpenPost, RandomState>,
+    in_flight: HashMap<WebhookSlot, OpenPost, RandomState>,
     timers: BinaryHeap<Reverse<(u64, Timer)>>,
     /// Slots in use, over all owners.
     granted: u32,
@@ -158,7 +158,7 @@ impl<T> Schedule<T> {
             owners: HashMap::default(),
             queues: HashMap::default(),
             tickets: 0,
-            under_way: HashMap::default(),
+            in_flight: HashMap::default(),
             timers: BinaryHeap::new(),
             granted: 0,
         }
@@ -242,8 +242,8 @@ impl<T> Schedule<T> {
     }
 
     /// Bytes of the origins that anonymous callers were the first to register.
-    pub fn origin_bytes_of_strangers(&self) -> usize {
-        self.origins.bytes_of_strangers()
+    pub fn origin_bytes_of_anonymous(&self) -> usize {
+        self.origins.bytes_of_anonymous()
     }
 
     /// Adds a webhook without undelivered events, at an origin such as `https://a.example:443`,
@@ -282,7 +282,7 @@ impl<T> Schedule<T> {
 
     /// Adds a webhook that replaces another one, which the caller removes next. The new webhook
     /// waits while a delivery of the other one is in flight.
-    pub fn add_behind(
+    pub fn add_replacement(
         &mut self,
         before: WebhookSlot,
         origin: &str,
@@ -295,11 +295,11 @@ impl<T> Schedule<T> {
             **of == before || post.successor == Some(before)
         };
         if let (Some(since_ms), Some((_, post))) =
-            (since_ms, self.under_way.iter_mut().find(is_its))
+            (since_ms, self.in_flight.iter_mut().find(is_its))
         {
             post.successor = Some(slot);
             if let Some(entry) = self.entry(slot) {
-                (entry.stage, entry.since_ms) = (PostStage::Behind, since_ms);
+                (entry.stage, entry.since_ms) = (PostStage::Blocked, since_ms);
             }
         }
         slot
@@ -348,19 +348,19 @@ impl<T> Schedule<T> {
 
     /// Whether a delivery of a webhook is in flight.
     pub fn is_posting(&self, slot: WebhookSlot) -> bool {
-        self.get(slot).is_some() && self.under_way.contains_key(&slot)
+        self.get(slot).is_some() && self.in_flight.contains_key(&slot)
     }
 
     /// Whether a webhook waits for the last delivery of the webhook that it replaces.
-    pub fn is_behind(&self, slot: WebhookSlot) -> bool {
-        is_at(&self.entries, slot, PostStage::Behind)
+    pub fn is_blocked(&self, slot: WebhookSlot) -> bool {
+        is_at(&self.entries, slot, PostStage::Blocked)
     }
 
     /// The replacement of a deleted webhook, while a delivery of the deleted one is in flight.
     pub fn successor(&self, slot: WebhookSlot) -> Option<WebhookSlot> {
         match self.get(slot) {
             Some(_) => None,
-            None => self.under_way.get(&slot)?.successor,
+            None => self.in_flight.get(&slot)?.successor,
         }
     }
 
@@ -381,7 +381,7 @@ impl<T> Schedule<T> {
             // The next delivery includes all events that exist when it begins.
             PostStage::Ready
             | PostStage::Granted
-            | PostStage::Behind
+            | PostStage::Blocked
             | PostStage::Deferred
             | PostStage::Paused
             | PostStage::Stopped => {}
@@ -412,7 +412,7 @@ impl<T> Schedule<T> {
 
     /// The number of deliveries in flight.
     pub fn posting(&self) -> u32 {
-        self.under_way.len() as u32
+        self.in_flight.len() as u32
     }
 
     /// The numbers of webhooks and of origins.

@@ -52,7 +52,7 @@ pub trait PostSigner: Send + Sync {
 }
 
 /// Whether posts are signed.
-pub fn is_asked_for(config: PushConfig<'_>, signer: Option<&dyn PostSigner>) -> bool {
+pub fn is_requested(config: PushConfig<'_>, signer: Option<&dyn PostSigner>) -> bool {
     signer.is_some() || fields::is_standard_webhooks(config)
 }
 

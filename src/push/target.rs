@@ -366,14 +366,14 @@ impl PushTargets {
 /// Whether exactly two slashes precede the authority of a URL: the parser of the URL Standard
 /// accepts any number of slashes.
 fn has_authority(text: &str) -> bool {
-    let behind = text.split_once(':').and_then(|(_, rest)| rest.strip_prefix("//"));
-    behind.is_some_and(|rest| !rest.starts_with(['/', '?', '#']))
+    let after_slashes = text.split_once(':').and_then(|(_, rest)| rest.strip_prefix("//"));
+    after_slashes.is_some_and(|rest| !rest.starts_with(['/', '?', '#']))
 }
 
 /// Whether the authority has an `@`, even with nothing before it.
 fn has_user_info(text: &str) -> bool {
-    let behind = text.split_once("//").map_or("", |(_, rest)| rest);
-    let authority = behind.split(['/', '?', '#']).next().unwrap_or_default();
+    let after_slashes = text.split_once("//").map_or("", |(_, rest)| rest);
+    let authority = after_slashes.split(['/', '?', '#']).next().unwrap_or_default();
     authority.contains('@')
 }
 

@@ -70,15 +70,15 @@ impl Webhook {
         }
     }
 
-    /// Resumes at the position of the webhook that it replaces. `is_behind`: the replaced webhook
+    /// Resumes at the position of the webhook that it replaces. `is_blocked`: the replaced webhook
     /// itself waits for the end of an earlier delivery.
-    pub fn go_on_for(&mut self, before: &Webhook, is_behind: bool) {
+    pub fn resume_from(&mut self, before: &Webhook, is_blocked: bool) {
         (self.seq, self.snapshot) = (before.seq, before.snapshot);
         let url = |webhook: &Webhook| webhook.url().map(str::to_owned);
         let is_same = self.config().url().raw() == before.config().url().raw();
         let is_same = is_same && url(self) == url(before);
         self.is_proven = before.is_proven && is_same;
-        let is_its = !is_behind || before.is_same_receiver;
+        let is_its = !is_blocked || before.is_same_receiver;
         self.is_same_receiver = is_same && self.form == before.form && is_its;
     }
 

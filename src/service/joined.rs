@@ -78,7 +78,7 @@ impl JoinedCalls {
     }
 
     /// True when all callers have disconnected without their answer.
-    pub fn have_left(&self) -> bool {
+    pub fn all_disconnected(&self) -> bool {
         self.lock().calls.iter().all(|call| call.has_left())
     }
 
@@ -97,7 +97,7 @@ impl JoinedCalls {
 
     /// Ready when no caller waits for the answer any more; otherwise registers `wake`. True: a
     /// silent caller still wants the decision.
-    pub(crate) fn poll_left(&self, watched: &mut WatchedCall, wake: &Waker) -> Poll<bool> {
+    pub(crate) fn poll_disconnected(&self, watched: &mut WatchedCall, wake: &Waker) -> Poll<bool> {
         loop {
             let WatchedCall { call, waiter } = watched;
             if let Some(call) = call
@@ -171,16 +171,16 @@ mod tests {
         let (first, calls) = JoinedCalls::first();
         let second = join(&calls).unwrap();
         let mut watched = WatchedCall::default();
-        let mut is_left = || {
-            let polled = calls.poll_left(&mut watched, Waker::noop());
-            assert_eq!(polled == Poll::Ready(false), calls.have_left());
+        let mut is_disconnected = || {
+            let polled = calls.poll_disconnected(&mut watched, Waker::noop());
+            assert_eq!(polled == Poll::Ready(false), calls.all_disconnected());
             polled.is_ready()
         };
-        assert!(!is_left());
+        assert!(!is_disconnected());
         drop(first);
-        assert!(!is_left());
+        assert!(!is_disconnected());
         drop(second);
-        assert!(is_left());
+        assert!(is_disconnected());
         assert!(join(&calls).is_none());
     }
 
@@ -194,12 +194,12 @@ mod tests {
     #[test]
     fn joining_and_leaving_rarely_scans_the_waiting_calls() {
         let (first, calls) = JoinedCalls::first();
-        let has_one_place = |calls: &JoinedCalls| {
+        let has_one_free_slot = |calls: &JoinedCalls| {
             let joined = calls.lock();
             joined.calls.len() + 1 == joined.calls.capacity()
         };
         let mut links = vec![first];
-        while links.len() < 1_000 || !has_one_place(&calls) {
+        while links.len() < 1_000 || !has_one_free_slot(&calls) {
             links.extend(join(&calls));
         }
         let (stay, mut looks) = (links.len(), 0);
@@ -216,18 +216,18 @@ mod tests {
         let (mut first, calls) = JoinedCalls::first();
         let (mut watched, woken) = (WatchedCall::default(), Arc::new(Woken::default()));
         let wake = Waker::from(Arc::clone(&woken));
-        assert_eq!(calls.poll_left(&mut watched, &wake), Poll::Pending);
+        assert_eq!(calls.poll_disconnected(&mut watched, &wake), Poll::Pending);
         first.finish();
         assert!(woken.0.load(Relaxed));
-        assert_eq!(calls.poll_left(&mut watched, &wake), Poll::Ready(true));
-        assert!(matches!(calls.wanted_by(), WantedBy::Silent) && !calls.have_left());
+        assert_eq!(calls.poll_disconnected(&mut watched, &wake), Poll::Ready(true));
+        assert!(matches!(calls.wanted_by(), WantedBy::Silent) && !calls.all_disconnected());
         // Another waiting caller is watched instead.
         let second = join(&calls).unwrap();
-        assert_eq!(calls.poll_left(&mut watched, &wake), Poll::Pending);
+        assert_eq!(calls.poll_disconnected(&mut watched, &wake), Poll::Pending);
         drop(second);
-        assert_eq!(calls.poll_left(&mut watched, &wake), Poll::Ready(true));
+        assert_eq!(calls.poll_disconnected(&mut watched, &wake), Poll::Ready(true));
         calls.answer(fault);
-        assert_eq!(calls.poll_left(&mut watched, &wake), Poll::Ready(false));
+        assert_eq!(calls.poll_disconnected(&mut watched, &wake), Poll::Ready(false));
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
                 while round_of_other.load(Relaxed) <= round {
                     std::thread::yield_now();
                 }
-                let polled = calls.poll_left(&mut watched, &wake);
+                let polled = calls.poll_disconnected(&mut watched, &wake);
                 while !matches!(calls.wanted_by(), WantedBy::Silent) {
                     std::thread::yield_now();
                 }
@@ -279,6 +279,6 @@ mod tests {
         assert!(calls.lock().calls.len() <= 8);
         drop(first);
         (0..1_000).for_each(|_| drop(join(&calls)));
-        assert!(!calls.have_left() && calls.lock().calls.len() <= 8);
+        assert!(!calls.all_disconnected() && calls.lock().calls.len() <= 8);
     }
 }

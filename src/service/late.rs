@@ -78,7 +78,7 @@ enum CallStage {
     /// The task answers the call.
     Task,
     Answered,
-    Left {
+    Disconnected {
         /// True: the call was never answered, neither before nor after the disconnect.
         unanswered: bool,
     },
@@ -204,8 +204,8 @@ impl LateCall {
     pub(crate) fn answer_with(&self, answer: LateAnswer, charge: Option<Charge>) {
         let mut state = self.lock();
         match &mut state.stage {
-            CallStage::Late(given @ None) => *given = Some(answer),
-            CallStage::Left { unanswered } => return *unanswered = false,
+            CallStage::Late(pending @ None) => *pending = Some(answer),
+            CallStage::Disconnected { unanswered } => return *unanswered = false,
             CallStage::Late(Some(_)) | CallStage::Task | CallStage::Answered => return,
         }
         let before = charge.and_then(|charge| state.charge.replace(charge));
@@ -222,7 +222,7 @@ impl LateCall {
 
     /// True when the caller has disconnected without its answer.
     pub fn has_left(&self) -> bool {
-        matches!(self.lock().stage, CallStage::Left { .. })
+        matches!(self.lock().stage, CallStage::Disconnected { .. })
     }
 
     /// True when the call ended with its answer, or wants none.
@@ -231,7 +231,7 @@ impl LateCall {
     }
 
     /// Ready when the caller has disconnected without its answer; otherwise registers `wake`.
-    pub fn poll_left(&self, waiter: &mut Waiter, wake: &Waker) -> Poll<()> {
+    pub fn poll_disconnected(&self, waiter: &mut Waiter, wake: &Waker) -> Poll<()> {
         match self.poll_over(waiter, wake) {
             Poll::Ready(true) => Poll::Ready(()),
             Poll::Ready(false) | Poll::Pending => Poll::Pending,
@@ -244,7 +244,7 @@ impl LateCall {
     pub(crate) fn poll_over(&self, waiter: &mut Waiter, wake: &Waker) -> Poll<bool> {
         let mut state = self.lock();
         match state.stage {
-            CallStage::Left { .. } => return Poll::Ready(true),
+            CallStage::Disconnected { .. } => return Poll::Ready(true),
             CallStage::Answered => return Poll::Ready(false),
             CallStage::Late(_) | CallStage::Task => {}
         }
@@ -253,12 +253,12 @@ impl LateCall {
     }
 
     /// Ready when the caller has disconnected before any answer; otherwise registers `wake`.
-    pub fn poll_left_unanswered(&self, waiter: &mut Waiter, wake: &Waker) -> Poll<()> {
+    pub fn poll_disconnected_unanswered(&self, waiter: &mut Waiter, wake: &Waker) -> Poll<()> {
         let mut state = self.lock();
         match state.stage {
-            CallStage::Left { unanswered: true } => return Poll::Ready(()),
+            CallStage::Disconnected { unanswered: true } => return Poll::Ready(()),
             CallStage::Late(None) => state.watch(waiter, wake),
-            CallStage::Left { unanswered: false } | CallStage::Late(Some(_)) => {}
+            CallStage::Disconnected { unanswered: false } | CallStage::Late(Some(_)) => {}
             CallStage::Task | CallStage::Answered => {}
         }
         Poll::Pending
@@ -272,7 +272,7 @@ impl LateCall {
         }
         // An answer that can no longer be taken is dropped, too.
         let unanswered = matches!(state.stage, CallStage::Late(None));
-        let stage = std::mem::replace(&mut state.stage, CallStage::Left { unanswered });
+        let stage = std::mem::replace(&mut state.stage, CallStage::Disconnected { unanswered });
         let watchers = std::mem::take(&mut state.watchers);
         let charge = state.charge.take();
         state.waiting = None;
@@ -321,9 +321,11 @@ mod tests {
     fn disconnected_caller_is_detected() {
         for (link, call) in [CallLink::late(), CallLink::of_task()] {
             let mut waiter = Waiter::default();
-            assert!(call.poll_left(&mut waiter, Waker::noop()).is_pending());
+            assert!(call.poll_disconnected(&mut waiter, Waker::noop()).is_pending());
             drop(link);
-            assert!(call.has_left() && call.poll_left(&mut waiter, Waker::noop()).is_ready());
+            assert!(
+                call.has_left() && call.poll_disconnected(&mut waiter, Waker::noop()).is_ready()
+            );
             call.answer(fault());
         }
         let (mut link, call) = CallLink::of_task();
@@ -335,7 +337,7 @@ mod tests {
     #[test]
     fn disconnect_after_the_answer_is_not_reported_as_unanswered() {
         let is_vain = |call: &LateCall| {
-            call.poll_left_unanswered(&mut Waiter::default(), Waker::noop()).is_ready()
+            call.poll_disconnected_unanswered(&mut Waiter::default(), Waker::noop()).is_ready()
         };
         let (link, call) = CallLink::late();
         assert!(!is_vain(&call));
@@ -353,7 +355,7 @@ mod tests {
     fn dropped_watchers_are_removed() {
         let (_link, call) = CallLink::late();
         for _ in 0..1_000 {
-            assert!(call.poll_left(&mut Waiter::default(), Waker::noop()).is_pending());
+            assert!(call.poll_disconnected(&mut Waiter::default(), Waker::noop()).is_pending());
         }
         assert!(call.lock().watchers.len() <= 2);
     }

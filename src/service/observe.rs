@@ -78,7 +78,7 @@ pub trait CallObserver: Send + Sync {
 
     /// Called with the result of authentication, if callers are authenticated: once for each
     /// request that may be a call, and for each refused request.
-    fn caller_asked(&self, _worker: usize, _outcome: AuthOutcome) {}
+    fn caller_authenticated(&self, _worker: usize, _outcome: AuthOutcome) {}
 }
 
 /// The binding of a call.
@@ -288,7 +288,7 @@ pub struct StreamRecord {
     /// The number of written events.
     pub events: u64,
     /// The largest value of `behind`.
-    pub behind_max: u64,
+    pub lag_max: u64,
     /// The number of events written since the stream had last caught up with its task.
     pub behind: u64,
     /// True: the subscriber resumed, and named the last event that it had received.
@@ -303,7 +303,7 @@ impl StreamRecord {
         }
         self.events += events;
         self.behind += events;
-        self.behind_max = self.behind_max.max(self.behind);
+        self.lag_max = self.lag_max.max(self.behind);
         if has_all {
             self.behind = 0;
         }
@@ -444,7 +444,7 @@ mod tests {
         for (events, has_all) in [(0, true), (2, false), (3, false), (1, true), (4, true)] {
             stream.wrote(events, has_all, || 7);
         }
-        assert_eq!((stream.events, stream.behind_max, stream.behind), (10, 6, 0));
+        assert_eq!((stream.events, stream.lag_max, stream.behind), (10, 6, 0));
         assert_eq!(stream.first_event_ns, Some(7));
     }
 

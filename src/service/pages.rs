@@ -81,7 +81,7 @@ pub enum AdminAnswer {
 pub trait PageSource: Send + Sync {
     /// Whether the listeners of the agents also serve the pages; otherwise only the admin listener
     /// does ([`Peer::is_admin`](super::Peer::is_admin)).
-    fn are_beside_agents(&self) -> bool;
+    fn are_on_agent_listeners(&self) -> bool;
 
     /// Appends a page, with details only if the client may see them. `None`: the page does not
     /// exist.

@@ -81,7 +81,7 @@ pub struct ScopeSet(Box<[Arc<str>]>);
 
 /// The scopes that the agents of a service and their skills require.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ScopesAskedFor {
+pub struct RequiredScopes {
     /// Grows with each change.
     pub number: u64,
     /// The names of the scopes, including the scopes that the server itself defines.
@@ -121,7 +121,7 @@ impl ScopeSet {
 
     /// Whether the set contains this scope.
     pub fn has(&self, name: &str) -> bool {
-        self.0.binary_search_by(|known| (**known).cmp(name)).is_ok()
+        self.0.binary_search_by(|own| (**own).cmp(name)).is_ok()
     }
 
     /// All scopes, sorted.

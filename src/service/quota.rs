@@ -20,7 +20,7 @@ use crate::{
 };
 
 pub(crate) use running::TenantPermits;
-pub use running::{AskedPermit, RunningBytes, RunningPermit, RunningShare};
+pub use running::{DeferredCallPermit, RunningBytes, RunningPermit, RunningShare};
 
 /// The unit of time of rates, in ns.
 const MINUTE_NS: u64 = 60_000_000_000;
@@ -150,7 +150,7 @@ impl Quotas {
 
 /// The unused part of a caller's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateLeft {
+pub struct RemainingRate {
     /// The number that may be used now.
     pub remaining: u32,
     /// Seconds until the whole burst may be used.
@@ -184,7 +184,7 @@ impl Rate {
 
     /// Charges `count` to the rate with the state `paid_ns`; a `count` above the burst is accepted
     /// when all other charges are paid off.
-    fn take(self, paid_ns: &AtomicU64, count: u32, now: Now) -> Result<RateLeft, UsedUp> {
+    fn take(self, paid_ns: &AtomicU64, count: u32, now: Now) -> Result<RemainingRate, UsedUp> {
         let (now_ns, interval_ns) = (now.mono_ms.saturating_mul(1_000_000), self.interval_ns());
         let burst_ns = interval_ns.saturating_mul(self.burst.max(1).into());
         let cost_ns = interval_ns.saturating_mul(count.into());
@@ -200,10 +200,10 @@ impl Rate {
             match paid_ns.compare_exchange_weak(paid, until_ns, Relaxed, Relaxed) {
                 Err(newer) => paid = newer,
                 Ok(_) => {
-                    let taken_ns = until_ns - now_ns;
-                    let remaining = burst_ns.saturating_sub(taken_ns) / interval_ns;
+                    let used_ns = until_ns - now_ns;
+                    let remaining = burst_ns.saturating_sub(used_ns) / interval_ns;
                     let remaining = u32::try_from(remaining).unwrap_or(u32::MAX);
-                    return Ok(RateLeft { remaining, reset_s: seconds(taken_ns) });
+                    return Ok(RemainingRate { remaining, reset_s: seconds(used_ns) });
                 }
             }
         }
@@ -222,12 +222,12 @@ pub struct CallerAccount {
     /// Bytes of unfinished tasks without an owner.
     running_bytes: RunningBytes,
     /// Bytes of calls for which an agent looks up a task, or decides on a cancel.
-    asked_bytes: RunningBytes,
+    deferred_bytes: RunningBytes,
     streams: AtomicU32,
     /// Unfinished tasks without an owner.
     running: AtomicU32,
     /// Calls for which an agent looks up a task, or decides on a cancel.
-    asked: AtomicU32,
+    deferred: AtomicU32,
     waiting: AtomicU32,
 }
 
@@ -244,7 +244,7 @@ impl CallerAccount {
     ///
     /// # Errors
     /// [`UsedUp`]; nothing is charged.
-    pub fn take_call(&self, quota: &Quota, now: Now) -> Result<Option<RateLeft>, UsedUp> {
+    pub fn take_call(&self, quota: &Quota, now: Now) -> Result<Option<RemainingRate>, UsedUp> {
         quota.calls.map(|rate| rate.take(&self.calls, 1, now)).transpose()
     }
 
@@ -256,10 +256,10 @@ impl CallerAccount {
     /// Whether no permit is taken, no byte is charged and all rates are paid off.
     fn is_idle(&self, now_ns: u64) -> bool {
         let is_paid = |word: &AtomicU64| word.load(Relaxed) <= now_ns;
-        let permits = [&self.streams, &self.running, &self.asked, &self.waiting];
+        let permits = [&self.streams, &self.running, &self.deferred, &self.waiting];
         let has_permits = permits.iter().any(|word| word.load(Relaxed) > 0);
         let holds = has_permits || self.running_bytes.count() > 0;
-        // Calls in `asked` hold bytes only as long as their permits.
+        // Calls in `deferred` hold bytes only as long as their permits.
         !holds && is_paid(&self.calls) && is_paid(&self.bytes)
     }
 
@@ -275,9 +275,9 @@ impl CallerAccount {
 }
 
 /// Takes one of `most` permits; false: no permit is free.
-fn take_one(taken: &AtomicU32, most: u32) -> bool {
-    let more = |taken: u32| (taken < most).then(|| taken + 1);
-    taken.fetch_update(Relaxed, Relaxed, more).is_ok()
+fn take_one(used: &AtomicU32, most: u32) -> bool {
+    let more = |used: u32| (used < most).then(|| used + 1);
+    used.fetch_update(Relaxed, Relaxed, more).is_ok()
 }
 
 /// The kinds of a caller's concurrency limits.
@@ -298,7 +298,7 @@ impl PermitKind {
         }
     }
 
-    fn taken(self, account: &CallerAccount) -> &AtomicU32 {
+    fn used(self, account: &CallerAccount) -> &AtomicU32 {
         match self {
             PermitKind::Stream => &account.streams,
             PermitKind::WaitingCall => &account.waiting,
@@ -318,9 +318,9 @@ pub struct CallerPermit {
 impl CallerPermit {
     /// Takes a permit; `None`: `most` are taken already.
     pub fn take(kind: PermitKind, account: &Arc<CallerAccount>, most: u32) -> Option<CallerPermit> {
-        let is_taken = take_one(kind.taken(account), most);
+        let is_acquired = take_one(kind.used(account), most);
         let (strangers, tenant) = (None, None);
-        is_taken.then(|| CallerPermit { kind, account: Arc::clone(account), strangers, tenant })
+        is_acquired.then(|| CallerPermit { kind, account: Arc::clone(account), strangers, tenant })
     }
 
     /// The same permit, which also counts among those of all anonymous callers; `None`: `most` of
@@ -330,14 +330,14 @@ impl CallerPermit {
         all: &Arc<CallerAccount>,
         most: u32,
     ) -> Option<CallerPermit> {
-        self.strangers = take_one(self.kind.taken(all), most).then(|| Arc::clone(all));
+        self.strangers = take_one(self.kind.used(all), most).then(|| Arc::clone(all));
         self.strangers.is_some().then_some(self)
     }
 
     /// The same permit, which also counts among those of the tenant; `None`: `most` of these are
     /// taken already.
     pub(crate) fn of_tenant(mut self, all: &Arc<CallerAccount>, most: u32) -> Option<CallerPermit> {
-        self.tenant = take_one(self.kind.taken(all), most).then(|| Arc::clone(all));
+        self.tenant = take_one(self.kind.used(all), most).then(|| Arc::clone(all));
         self.tenant.is_some().then_some(self)
     }
 }
@@ -345,7 +345,7 @@ impl CallerPermit {
 impl Drop for CallerPermit {
     fn drop(&mut self) {
         for account in std::iter::once(&self.account).chain(&self.strangers).chain(&self.tenant) {
-            self.kind.taken(account).fetch_sub(1, Relaxed);
+            self.kind.used(account).fetch_sub(1, Relaxed);
         }
     }
 }
@@ -363,8 +363,8 @@ mod tests {
     fn burst_is_available_at_once_and_refills_over_time() {
         let (rate, word) = (Rate { per_minute: 60, burst: 3 }, AtomicU64::new(0));
         for remaining in [2, 1, 0] {
-            let taken = rate.take(&word, 1, at(0)).unwrap();
-            assert_eq!((taken.remaining, taken.reset_s), (remaining, 3 - remaining));
+            let charged = rate.take(&word, 1, at(0)).unwrap();
+            assert_eq!((charged.remaining, charged.reset_s), (remaining, 3 - remaining));
         }
         assert_eq!(rate.take(&word, 1, at(0)), Err(UsedUp { retry_s: 1 }));
         assert_eq!(rate.take(&word, 1, at(999)), Err(UsedUp { retry_s: 1 }));
@@ -385,17 +385,17 @@ mod tests {
     #[test]
     fn concurrent_threads_cannot_exceed_a_rate() {
         let (rate, word) = (Rate::per_minute(1_000), AtomicU64::new(0));
-        let taken = AtomicU32::new(0);
+        let accepted = AtomicU32::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..1_000 {
-                        taken.fetch_add(rate.take(&word, 1, at(0)).is_ok().into(), Relaxed);
+                        accepted.fetch_add(rate.take(&word, 1, at(0)).is_ok().into(), Relaxed);
                     }
                 });
             }
         });
-        assert_eq!(taken.into_inner(), 1_000);
+        assert_eq!(accepted.into_inner(), 1_000);
     }
 
     #[test]

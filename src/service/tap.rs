@@ -87,7 +87,7 @@ impl DurableWait {
             self.0 = None;
             return true;
         }
-        if !self.0.as_ref().is_some_and(|told| told.will_wake(wake)) {
+        if !self.0.as_ref().is_some_and(|registered| registered.will_wake(wake)) {
             self.0 = Some(wake.clone());
             tap.wait(record, wake);
         }

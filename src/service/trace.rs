@@ -297,9 +297,9 @@ mod tests {
     fn agent_sees_its_own_span_and_its_callers_tracestate() {
         let sampled = format!("00-{TRACE}-00f067aa0ba902b7-01");
         let all = [("traceparent", &*sampled), ("tracestate", "a=1"), ("X-Shop", "7")];
-        let asked = fields(&all);
+        let requested = fields(&all);
         let call = begin(&all, 7).unwrap();
-        let shown = SpanFields::new(RequestFields::of(&asked), call, 0xab);
+        let shown = SpanFields::new(RequestFields::of(&requested), call, 0xab);
         let shown = RequestFields::of(&shown);
         let expected = format!("00-{TRACE}-00000000000000ab-01");
         assert_eq!(shown.value("Traceparent").as_deref(), Some(&*expected));
@@ -307,8 +307,8 @@ mod tests {
         assert_eq!(shown.value("x-shop").as_deref(), Some("7"));
         assert_eq!(shown.span(), Some(call));
         let all = [("traceparent", "hush"), ("tracestate", "a=1")];
-        let (asked, call) = (fields(&all), begin(&all, 7).unwrap());
-        let shown = SpanFields::new(RequestFields::of(&asked), call, 0xab);
+        let (requested, call) = (fields(&all), begin(&all, 7).unwrap());
+        let shown = SpanFields::new(RequestFields::of(&requested), call, 0xab);
         assert_eq!(RequestFields::of(&shown).value("tracestate"), None);
     }
 }

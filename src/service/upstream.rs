@@ -364,7 +364,8 @@ mod tests {
     fn each_call_is_counted_once_at_its_stage() {
         let meter = UpstreamMeter::new(None, || 0);
         let gauges = |queued, outstanding, streams| UpstreamGauges { queued, outstanding, streams };
-        let (mut followed, mut failed, left) = (meter.message(), meter.message(), meter.message());
+        let (mut followed, mut failed, dropped) =
+            (meter.message(), meter.message(), meter.message());
         assert_eq!(meter.gauges(), gauges(3, 0, 0));
         followed.send();
         failed.send();
@@ -374,7 +375,7 @@ mod tests {
         failed.end(UpstreamOutcome::Timeout);
         assert_eq!(meter.gauges(), gauges(1, 0, 1));
         followed.end(UpstreamOutcome::Ok);
-        drop((followed, failed, left, meter.cancel()));
+        drop((followed, failed, dropped, meter.cancel()));
         meter.refuse();
         assert_eq!(meter.gauges(), gauges(0, 0, 0));
         let expected = [

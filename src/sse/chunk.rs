@@ -41,10 +41,10 @@ pub fn chunk_end(out: &mut Vec<u8>, mark: ChunkMark) -> usize {
         return 0;
     }
     const HEX: &[u8; 16] = b"0123456789abcdef";
-    let mut left = size;
+    let mut remaining = size;
     for digit in out[mark.start..mark.start + 8].iter_mut().rev() {
-        *digit = HEX[left & 15];
-        left >>= 4;
+        *digit = HEX[remaining & 15];
+        remaining >>= 4;
     }
     out.extend_from_slice(b"\r\n");
     size

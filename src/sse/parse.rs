@@ -137,12 +137,12 @@ impl SseParser {
                 continue;
             }
             let len = memchr2(b'\r', b'\n', rest).unwrap_or(rest.len());
-            let (part, behind) = rest.split_at(len);
+            let (part, after) = rest.split_at(len);
             if self.line.len() + part.len() > self.bytes_max {
                 break;
             }
             ate += part.len();
-            let Some(end) = behind.first() else {
+            let Some(end) = after.first() else {
                 self.line.extend_from_slice(part);
                 continue;
             };
@@ -171,15 +171,15 @@ impl SseParser {
     /// all of it in the input. Returns the length and the data of the event.
     #[inline]
     fn plain_event<'p>(&mut self, input: &'p [u8]) -> Option<(usize, &'p [u8])> {
-        let (id, behind) = match input.strip_prefix(b"id: ") {
+        let (id, after_id) = match input.strip_prefix(b"id: ") {
             Some(rest) => {
                 let digits = rest.iter().take(ID_DIGITS_MAX).take_while(|b| b.is_ascii_digit());
-                let (id, behind) = rest.split_at(digits.count());
-                (id, behind.strip_prefix(b"\n").filter(|_| !id.is_empty())?)
+                let (id, after_id) = rest.split_at(digits.count());
+                (id, after_id.strip_prefix(b"\n").filter(|_| !id.is_empty())?)
             }
             None => (&b""[..], input),
         };
-        let line = behind.strip_prefix(b"data: ")?;
+        let line = after_id.strip_prefix(b"data: ")?;
         let (data, end) = line.split_at(memchr2(b'\r', b'\n', line)?);
         let rest = end.strip_prefix(b"\n\n")?;
         let (id_line, data_line) = (id.len() + b"id: ".len(), data.len() + b"data: ".len());
@@ -233,10 +233,10 @@ impl SseParser {
             return self.blank(only.is_some());
         }
         // "If value starts with a U+0020 SPACE character, remove it from value."
-        let value = |behind: &'p [u8]| behind.strip_prefix(b" ").unwrap_or(behind);
+        let value = |after_colon: &'p [u8]| after_colon.strip_prefix(b" ").unwrap_or(after_colon);
         // Fast path for nearly every line.
-        if let Some(behind) = line.strip_prefix(b"data:") {
-            self.data(value(behind), only);
+        if let Some(after_colon) = line.strip_prefix(b"data:") {
+            self.data(value(after_colon), only);
             return false;
         }
         match line.iter().position(|&b| b == b':') {
@@ -335,16 +335,16 @@ mod tests {
         let mut parser = SseParser::new(bytes_max);
         let mut seen = Vec::new();
         for piece in stream.chunks(size) {
-            let mut left = piece;
-            while !left.is_empty() {
-                match parser.advance(left) {
+            let mut remaining = piece;
+            while !remaining.is_empty() {
+                match parser.advance(remaining) {
                     Ok(ParsedStep { ate, event }) => {
                         seen.extend(event.map(|e| {
                             let data = String::from_utf8_lossy(e.data).into_owned();
                             let id = String::from_utf8_lossy(e.id).into_owned();
                             (e.kind.into(), data, id)
                         }));
-                        left = &left[ate..];
+                        remaining = &remaining[ate..];
                     }
                     Err(error) => return (seen, Some(error)),
                 }
@@ -404,16 +404,16 @@ mod tests {
         for size in 1..=stream.len() {
             let (mut parser, mut seen, mut before) = (SseParser::new(64), String::new(), vec![]);
             for piece in stream.chunks(size) {
-                let mut left = piece;
-                while !left.is_empty() {
-                    let step = parser.advance(left).unwrap();
+                let mut remaining = piece;
+                while !remaining.is_empty() {
+                    let step = parser.advance(remaining).unwrap();
                     if let Some(event) = step.event {
                         let is_new = event.id != before;
                         assert!(event.is_new_id || !is_new, "{seen} by {size}");
                         seen.push(if event.is_new_id { 'n' } else { '-' });
                         before = event.id.to_vec();
                     }
-                    left = &left[step.ate..];
+                    remaining = &remaining[step.ate..];
                 }
             }
             // The id changed between c and d.

@@ -7,7 +7,7 @@
 use crossbeam_utils::CachePadded;
 
 use super::{
-    LAST_WORDS,
+    FINAL_STATUS_BYTES,
     id::Sharding,
     slab::{CHUNK, SPARE_CHUNKS},
     sync::atomic::{AtomicIsize, AtomicU64, Ordering::Relaxed},
@@ -49,11 +49,11 @@ impl Budget {
     pub fn new(limits: &Limits, sharding: Sharding) -> Budget {
         // Bytes reserved for the final statuses of tasks that reach a limit. One task at a time in
         // each shard can use them: this task has finished and can be evicted.
-        let kept_back = (sharding.shards() * LAST_WORDS).min(limits.store_bytes_max / 2);
+        let reserved = (sharding.shards() * FINAL_STATUS_BYTES).min(limits.store_bytes_max / 2);
         let groups = sharding.groups();
         Budget {
             tasks: SharedLimit::new(limits.tasks_max, groups, PORTION_TASKS),
-            bytes: SharedLimit::new(limits.store_bytes_max - kept_back, groups, PORTION_BYTES),
+            bytes: SharedLimit::new(limits.store_bytes_max - reserved, groups, PORTION_BYTES),
             slots: SharedLimit::new(slots_max(limits, sharding), groups, PORTION_TASKS),
             ttl_ms: limits.task_ttl_ms,
             swept_ms: AtomicU64::new(0),
@@ -119,8 +119,8 @@ impl SharedLimit {
     #[inline(never)]
     fn lend(&self, spare: &Spare, need: isize) -> bool {
         let wanted = need.saturating_add(self.portion);
-        let left = |free: isize| (free >= need).then(|| free - wanted.min(free));
-        let Ok(free) = self.free.fetch_update(Relaxed, Relaxed, left) else { return false };
+        let remaining = |free: isize| (free >= need).then(|| free - wanted.min(free));
+        let Ok(free) = self.free.fetch_update(Relaxed, Relaxed, remaining) else { return false };
         spare.0.fetch_add(wanted.min(free), Relaxed);
         true
     }
@@ -139,8 +139,8 @@ impl SharedLimit {
 
     #[inline(never)]
     fn take_back(&self, spare: &Spare) {
-        let kept = |free: isize| (free > 2 * self.portion).then_some(self.portion);
-        if let Ok(free) = spare.0.fetch_update(Relaxed, Relaxed, kept) {
+        let retained = |free: isize| (free > 2 * self.portion).then_some(self.portion);
+        if let Ok(free) = spare.0.fetch_update(Relaxed, Relaxed, retained) {
             self.free.fetch_add(free - self.portion, Relaxed);
         }
     }
@@ -156,14 +156,14 @@ impl SharedLimit {
         }
     }
 
-    /// Corrects the taken amount to the held amount. Only bytes of final statuses are held without
-    /// being taken.
+    /// Corrects the acquired amount to the held amount. Only bytes of final statuses are held
+    /// without being acquired.
     #[inline]
-    pub fn settle(&self, spare: &Spare, taken: usize, held: usize) {
-        if held > taken {
-            spare.0.fetch_sub((held - taken) as isize, Relaxed);
+    pub fn settle(&self, spare: &Spare, acquired: usize, held: usize) {
+        if held > acquired {
+            spare.0.fetch_sub((held - acquired) as isize, Relaxed);
         } else {
-            self.release(spare, taken - held);
+            self.release(spare, acquired - held);
         }
     }
 
@@ -196,17 +196,17 @@ mod tests {
                 (0, true, false)
             );
             // The groups take in turns until only their caches remain.
-            let mut taken = 0;
+            let mut acquired = 0;
             for spare in spares.iter().cycle().take(3 * groups) {
                 if pool.take(spare, most / groups / 3 + 1) {
-                    taken += most / groups / 3 + 1;
+                    acquired += most / groups / 3 + 1;
                 }
-                assert_eq!(used(), taken as u64);
+                assert_eq!(used(), acquired as u64);
             }
-            assert!(taken <= most && most - taken <= most / 3 + most / groups + groups);
+            assert!(acquired <= most && most - acquired <= most / 3 + most / groups + groups);
             // A group that needs the rest gets the caches of the other groups.
             pool.gather(&spares[0], spares[1..].iter());
-            assert!(pool.take(&spares[0], most - taken));
+            assert!(pool.take(&spares[0], most - acquired));
             assert!(spares.iter().all(|spare| !pool.take(spare, 1)));
             assert_eq!(used(), most as u64);
             pool.release(&spares[groups - 1], most);

@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 
 use super::{
     charges::{Charge, Charges, Resource, TaskList},
-    shard::KEPT,
+    shard::RETAINED_CAPACITY,
     slab::{NONE, Slab},
 };
 use crate::shares::Holder;
@@ -120,7 +120,7 @@ impl ChargedTasks {
         self.rows.remove(&charge.holder);
         self.last = self.last.filter(|(last, _)| *last != row);
         self.free.push(row);
-        if self.rows.is_empty() && self.all.capacity() > KEPT {
+        if self.rows.is_empty() && self.all.capacity() > RETAINED_CAPACITY {
             *self = ChargedTasks::default();
         }
     }

@@ -21,7 +21,7 @@ use super::{
 use crate::{limits::charged_peers_max, model::TaskState, shares::Holder};
 
 /// Charges up to which a table releases no memory.
-const KEPT: usize = 64;
+const RETAINED_CAPACITY: usize = 64;
 
 /// The lists of a charge in a shard: each stored task is in one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,10 +256,10 @@ impl Charges {
             table.rows.insert(moved, row);
         }
         table.peers -= usize::from(holder.is_peer());
-        if table.all.capacity() > KEPT && table.all.len() < table.all.capacity() / 8 {
-            let kept = 2 * table.all.len();
-            table.all.shrink_to(kept);
-            table.rows.shrink_to(kept);
+        if table.all.capacity() > RETAINED_CAPACITY && table.all.len() < table.all.capacity() / 8 {
+            let capacity = 2 * table.all.len();
+            table.all.shrink_to(capacity);
+            table.rows.shrink_to(capacity);
         }
         self.holders[usize::from(holder.is_stranger())].fetch_sub(1, Relaxed);
     }

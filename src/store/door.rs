@@ -124,7 +124,7 @@ impl Door {
                 entered.status_ms = has_status.then(|| task.updated_ms());
             }
             (Change::Keep(bytes), Some(_)) => {
-                slot.waiters.get_or_insert_default().kept = bytes.into();
+                slot.waiters.get_or_insert_default().private_bytes = bytes.into();
             }
             (Change::Event(..) | Change::Keep(_), None) => return Err(Refusal::Terminal),
             (Change::Events(..) | Change::Evict, _) => {}

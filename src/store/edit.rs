@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::{
-    LAST_WORDS, Refused, ScopeNames, Store,
+    FINAL_STATUS_BYTES, Refused, ScopeNames, Store,
     charges::{Resource, TaskList},
     door::{Change, Entered},
     evict::Need,
@@ -16,7 +16,7 @@ use super::{
     id::{SlotAt, group_of},
     running::CountedFor,
     shard::Shard,
-    slab::{Slot, StoredTask, kept_bytes},
+    slab::{Slot, StoredTask, private_heap_bytes},
     waiters::Wakes,
 };
 use crate::{
@@ -70,7 +70,7 @@ impl<'e> Edit<'e> {
         let slot = shard.slab.slot(index)?;
         let task = slot.task.get()?;
         let (seq, held, has_permit) =
-            (task.seq(), task.heap_bytes() + slot.kept_bytes(), runs(task));
+            (task.seq(), task.heap_bytes() + slot.private_heap_bytes(), runs(task));
         Some(Edit {
             store,
             group: store.group(at),
@@ -187,25 +187,25 @@ impl<'e> Edit<'e> {
     }
 
     /// The agent's private bytes, stored with the task until it is evicted.
-    pub fn kept(&self) -> &[u8] {
-        self.shard.slab[self.index].kept()
+    pub fn private_bytes(&self) -> &[u8] {
+        self.shard.slab[self.index].private_bytes()
     }
 
     /// Stores the agent's private bytes with the task, replacing the previous ones.
     ///
     /// # Errors
-    /// [`Refused::Terminal`]; [`Refused::OutOfBytes`], [`Refused::ShareBytesTaken`]. The task is
-    /// unchanged.
+    /// [`Refused::Terminal`]; [`Refused::OutOfBytes`], [`Refused::ShareBytesExhausted`]. The task
+    /// is unchanged.
     pub fn keep(&mut self, bytes: &[u8]) -> Result<(), Refused> {
         if self.task().state().is_terminal() {
             return Err(Refused::Terminal);
         }
         // The previous bytes are counted already, and will be replaced.
-        let (before, held) = (self.slot().kept_bytes(), kept_bytes(bytes));
+        let (before, held) = (self.slot().private_heap_bytes(), private_heap_bytes(bytes));
         self.take_bytes(held, held.saturating_sub(before))?;
         let (door, slot_at) = (&self.store.door, self.slot_at());
-        let kept = door.enter(slot_at, &mut self.shard.slab, Change::Keep(bytes));
-        kept.map(drop).map_err(|_| Refused::Terminal)
+        let entered = door.enter(slot_at, &mut self.shard.slab, Change::Keep(bytes));
+        entered.map(drop).map_err(|_| Refused::Terminal)
     }
 
     /// Stores the first private bytes with a task; the task fails if they have no room.
@@ -222,7 +222,7 @@ impl<'e> Edit<'e> {
     ///
     /// # Errors
     /// [`Refused::Terminal`], [`Refused::TooLarge`], [`Refused::OutOfBytes`],
-    /// [`Refused::ShareTaken`], [`Refused::ShareBytesTaken`]; the task is unchanged.
+    /// [`Refused::ShareExhausted`], [`Refused::ShareBytesExhausted`]; the task is unchanged.
     pub fn user_message(
         &mut self,
         message: Message<'_>,
@@ -238,8 +238,8 @@ impl<'e> Edit<'e> {
     ///
     /// # Errors
     /// [`Refused::Terminal`]; [`Refused::TooLarge`], [`Refused::OutOfBytes`],
-    /// [`Refused::ShareTaken`] and [`Refused::ShareBytesTaken`] when a limit was reached: the task
-    /// has then failed.
+    /// [`Refused::ShareExhausted`] and [`Refused::ShareBytesExhausted`] when a limit was reached:
+    /// the task has then failed.
     pub fn apply(&mut self, event: &TaskEvent<'_>) -> Result<u64, Refused> {
         self.put(event).inspect_err(|refused| self.fail_at(refused))
     }
@@ -249,13 +249,13 @@ impl<'e> Edit<'e> {
     fn fail_at(&mut self, refused: &Refused) {
         match refused {
             Refused::Terminal | Refused::Taken => {}
-            Refused::TooLarge => self.fail(&self.store.last_words[0]),
+            Refused::TooLarge => self.fail(&self.store.final_messages[0]),
             Refused::Full | Refused::OutOfBytes | Refused::OwnShareFull { .. } => {
-                self.fail(&self.store.last_words[1]);
+                self.fail(&self.store.final_messages[1]);
             }
-            Refused::ShareBytesTaken(_) => self.fail(&self.store.last_words[2]),
-            Refused::ShareTaken(_) | Refused::TenantShareTaken(_) => {
-                self.fail(&self.store.last_words[3])
+            Refused::ShareBytesExhausted(_) => self.fail(&self.store.final_messages[2]),
+            Refused::ShareExhausted(_) | Refused::TenantShareExhausted(_) => {
+                self.fail(&self.store.final_messages[3])
             }
         }
     }
@@ -348,9 +348,9 @@ impl<'e> Edit<'e> {
     #[cold]
     fn take_permit(&mut self, by: Option<Option<&RunningShare>>) -> Result<(), Refused> {
         let slot = &mut self.shard.slab[self.index];
-        let held = slot.task.get().map_or(0, Task::heap_bytes) + slot.kept_bytes();
+        let held = slot.task.get().map_or(0, Task::heap_bytes) + slot.private_heap_bytes();
         let of_tenant = slot.waiters.as_mut().and_then(|waiters| waiters.of_tenant.as_deref_mut());
-        of_tenant.map_or(Ok(()), RunningPermit::unpark).map_err(Refused::TenantShareTaken)?;
+        of_tenant.map_or(Ok(()), RunningPermit::unpark).map_err(Refused::TenantShareExhausted)?;
         let own = self.take_own_permit(by);
         if own.is_err() {
             self.park_of_tenant();
@@ -375,7 +375,7 @@ impl<'e> Edit<'e> {
         match (slot.scope.owner, by) {
             (OwnerIndex(0), _) => {
                 let permit = slot.waiters.as_mut().and_then(|waiters| waiters.running.as_mut());
-                permit.map_or(Ok(()), RunningPermit::unpark).map_err(Refused::ShareTaken)?;
+                permit.map_or(Ok(()), RunningPermit::unpark).map_err(Refused::ShareExhausted)?;
             }
             (owner, Some(share)) => running.take(group, owner, share)?,
             (owner, None) => running.take_again(group, owner)?,
@@ -462,11 +462,11 @@ impl<'e> Edit<'e> {
     /// one task of the shard.
     #[cold]
     pub(super) fn end_evicted(&mut self) -> bool {
-        let has_room = self.take_free_bytes(LAST_WORDS);
+        let has_room = self.take_free_bytes(FINAL_STATUS_BYTES);
         if has_room {
-            self.charged += LAST_WORDS;
+            self.charged += FINAL_STATUS_BYTES;
         }
-        self.fail(&self.store.last_words[4]);
+        self.fail(&self.store.final_messages[4]);
         has_room
     }
 
@@ -543,7 +543,7 @@ impl Edit<'_> {
         let slot = &self.shard.slab[self.index];
         let Some(counted_for) = slot.counted_for() else { return };
         let task = slot.task.get().filter(|task| runs(task));
-        let held = task.map_or(0, |task| task.heap_bytes() + slot.kept_bytes());
+        let held = task.map_or(0, |task| task.heap_bytes() + slot.private_heap_bytes());
         debug_assert!(
             held <= self.share_charged,
             "a running task holds at most the bytes that its share was charged"
@@ -570,7 +570,7 @@ impl Edit<'_> {
         let Some(task) = slot.task.get() else { return };
         let is_news = task.seq() != self.seq && (slot.waiters.is_some() || slot.watch.is_some());
         let is_over = task.state().is_terminal();
-        let held = task.heap_bytes() + slot.kept_bytes();
+        let held = task.heap_bytes() + slot.private_heap_bytes();
         self.store.budget.bytes.settle(&self.group.bytes, self.charged, held);
         if let Some(charge) = self.shard.charged.charge(slot.charge) {
             self.group.charges.settle_bytes(charge, self.held, held);

@@ -299,12 +299,12 @@ impl Store {
             });
         }
         let idle_ms = need.now.mono_ms.saturating_sub(oldest_ms.unwrap_or_default());
-        let left_ms = match oldest_ms {
+        let remaining_ms = match oldest_ms {
             Some(_) => self.idle_times.unfinished_idle_ms.saturating_sub(idle_ms),
             None => 0,
         };
         // The sweep that ends idle tasks runs once a second.
-        let retry_s = u32::try_from(left_ms.div_ceil(1_000)).unwrap_or(u32::MAX);
+        let retry_s = u32::try_from(remaining_ms.div_ceil(1_000)).unwrap_or(u32::MAX);
         Refused::OwnShareFull { retry_s: retry_s.saturating_add(1) }
     }
 
@@ -331,8 +331,8 @@ impl Store {
                 return true;
             }
         }
-        let goes_first = self.goes_first(charge);
-        if goes_first && self.evict_of(number, charge, need) {
+        let is_evicted_first = self.is_evicted_first(charge);
+        if is_evicted_first && self.evict_of(number, charge, need) {
             return true;
         }
         // Unused room of other groups is used before tasks there are evicted.
@@ -349,7 +349,7 @@ impl Store {
 
     /// True if, by the last comparison, tasks of this charge are evicted before those of the same
     /// holder in other groups.
-    fn goes_first(&self, charge: &Charge) -> bool {
+    fn is_evicted_first(&self, charge: &Charge) -> bool {
         if self.groups.len() == 1 {
             return true;
         }
@@ -364,12 +364,12 @@ impl Store {
         };
         let others = self.groups.iter().filter_map(stamp).min().unwrap_or(u64::MAX);
         let own = charge.oldest(0).map_or(u64::MAX, |(stamp, _)| stamp);
-        let goes_first = own <= others.saturating_add(floor_of(LEAD_MS));
-        if goes_first {
+        let is_evicted_first = own <= others.saturating_add(floor_of(LEAD_MS));
+        if is_evicted_first {
             let portion = u32::try_from(self.budget.tasks.portion()).unwrap_or(u32::MAX);
             charge.unlooked.store(portion, Relaxed);
         }
-        goes_first
+        is_evicted_first
     }
 
     /// Evicts the holder's task that ended first, in any group.
@@ -470,15 +470,15 @@ impl Store {
     ) -> bool {
         let tasks = || ending(at, shard, charge, list, need.edited).take(LISTENED_LOOKS);
         let Some(first) = tasks().next() else { return false };
-        let leaves = tasks().find(|index| !shard.slab[*index].is_listened_to());
+        let unlistened = tasks().find(|index| !shard.slab[*index].is_listened_to());
         // If the final status uses the room reserved for one task, the task cannot stay.
         let slot_at = |index| SlotAt { at, index };
         let may_stay = self.end_task(slot_at(first), shard, need);
-        let leaves = leaves.filter(|leaves| may_stay && *leaves != first);
-        if let Some(leaves) = leaves {
-            self.end_task(slot_at(leaves), shard, need);
+        let unlistened = unlistened.filter(|index| may_stay && *index != first);
+        if let Some(index) = unlistened {
+            self.end_task(slot_at(index), shard, need);
         }
-        self.evict_ended(slot_at(leaves.unwrap_or(first)), shard, need)
+        self.evict_ended(slot_at(unlistened.unwrap_or(first)), shard, need)
     }
 
     /// Ends a task; false: its final status uses the room reserved for one task of the shard.

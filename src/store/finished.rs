@@ -94,8 +94,8 @@ impl FinishedTasks {
     /// next call continues after it.
     pub fn take_released(&mut self, slab: &Slab, looks: &mut usize) -> Option<u32> {
         while *looks > 0 {
-            let mut behind = self.spared.range((Excluded(self.looked), Unbounded));
-            let Some((stamp, index)) = behind.next().map(|(stamp, index)| (*stamp, *index)) else {
+            let mut after = self.spared.range((Excluded(self.looked), Unbounded));
+            let Some((stamp, index)) = after.next().map(|(stamp, index)| (*stamp, *index)) else {
                 (self.looked, *looks) = (0, 0);
                 return None;
             };

@@ -42,11 +42,12 @@ impl Store {
         wake: &Waker,
         answer: &mut Answer<'_>,
     ) -> Poll<Result<(), Fault>> {
-        const GONE: Poll<Result<(), Fault>> = Poll::Ready(Err(Fault::new(FaultKind::TaskNotFound)));
+        const NOT_FOUND: Poll<Result<(), Fault>> =
+            Poll::Ready(Err(Fault::new(FaultKind::TaskNotFound)));
         let key = TaskKey::of(&wait.handle);
         let index = self.sharding.split(key.position).index;
-        let Some(mut shard) = self.lock_key(key) else { return GONE };
-        let Some(task) = shard.slab.stored(index) else { return GONE };
+        let Some(mut shard) = self.lock_key(key) else { return NOT_FOUND };
+        let Some(task) = shard.slab.stored(index) else { return NOT_FOUND };
         let state = task.state();
         let is_ready = match wait.look {
             Some(look) => look.is_answered_by(&task),

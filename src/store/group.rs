@@ -169,10 +169,10 @@ mod tests {
 
     #[test]
     fn lagging_group_clock_catches_up() {
-        let [ahead, behind] = [0, 1].map(|number| Group::new(number, 2, 1, [1; 2]));
+        let [ahead, lagging] = [0, 1].map(|number| Group::new(number, 2, 1, [1; 2]));
         let far = ahead.stamp(9_000);
-        behind.catch_up(far);
-        assert_eq!(ms_of(behind.stamp(1_000)), 9_000);
+        lagging.catch_up(far);
+        assert_eq!(ms_of(lagging.stamp(1_000)), 9_000);
         // A clock that is ahead does not move back.
         ahead.catch_up(floor_of(5));
         assert!(ahead.stamp(1_000) > far);

@@ -75,7 +75,7 @@ impl Store {
     /// owner of a task that is not stored yet.
     ///
     /// # Errors
-    /// [`Refused::ShareBytesTaken`], [`Refused::OutOfBytes`].
+    /// [`Refused::ShareBytesExhausted`], [`Refused::OutOfBytes`].
     pub fn hold_for_task(
         &self,
         key: TaskKey,
@@ -119,7 +119,7 @@ impl Store {
     /// Takes bytes for a reserved task that counts for a caller; returns their number.
     ///
     /// # Errors
-    /// [`Refused::ShareBytesTaken`], [`Refused::OutOfBytes`].
+    /// [`Refused::ShareBytesExhausted`], [`Refused::OutOfBytes`].
     #[inline(never)]
     pub(super) fn take_to_begin(
         &self,
@@ -131,16 +131,16 @@ impl Store {
         let running = &self.spaces.running;
         let (key, owner, holder) = (reserved.key(), reserved.owner(), reserved.holder());
         let group = group_of(self.sharding.split(key.position).at);
-        let taken = self.counted_for(key, owner, |counted_for| {
+        let acquired = self.counted_for(key, owner, |counted_for| {
             let take = |bytes| {
-                let taken = counted_for.map(|of| running.take_bytes(group, of, bytes));
-                taken.unwrap_or(Ok(())).map(|()| bytes)
+                let acquired = counted_for.map(|of| running.take_bytes(group, of, bytes));
+                acquired.unwrap_or(Ok(())).map(|()| bytes)
             };
             take(log).or_else(|_| take(first))
         })?;
-        self.take_room(key, holder, taken, now, wakes).map(|()| taken).inspect_err(|_| {
+        self.take_room(key, holder, acquired, now, wakes).map(|()| acquired).inspect_err(|_| {
             self.counted_for(key, owner, |counted_for| {
-                counted_for.into_iter().for_each(|of| running.give_back_bytes(group, of, taken));
+                counted_for.into_iter().for_each(|of| running.give_back_bytes(group, of, acquired));
             });
         })
     }

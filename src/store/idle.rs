@@ -139,7 +139,7 @@ impl Store {
                 continue;
             }
             let edit = Edit::open(self, &mut shard, SlotAt { at, index }, now, &mut wakes);
-            edit.into_iter().for_each(|mut edit| edit.end(&last_words(reason, most_ms)));
+            edit.into_iter().for_each(|mut edit| edit.end(&final_message(reason, most_ms)));
             self.count_end(at, reason);
             ends -= 1;
             if ends == 0 {
@@ -163,7 +163,7 @@ impl Store {
 }
 
 /// The message of a task that fails after being idle for this long.
-fn last_words(reason: EndReason, most_ms: u64) -> MessageBuf {
+fn final_message(reason: EndReason, most_ms: u64) -> MessageBuf {
     let time = match most_ms % 1_000 {
         0 => format!("{} s", most_ms / 1_000),
         _ => format!("{most_ms} ms"),

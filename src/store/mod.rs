@@ -85,7 +85,7 @@ const CONTEXT: u64 = 1 << 48 | 1 << 16;
 const FRESH: u32 = u32::MAX - 6;
 
 /// Bytes of each task's log that are reserved for its final status if it reaches a limit.
-const LAST_WORDS: usize = 256;
+const FINAL_STATUS_BYTES: usize = 256;
 
 /// Tasks in memory.
 pub struct Store {
@@ -108,7 +108,7 @@ pub struct Store {
     page_bound: Bound,
     /// The messages of tasks that the store ends: at a limit of the task, of the store, of the
     /// caller's share (bytes, tasks), or to make room for other tasks.
-    last_words: [MessageBuf; 5],
+    final_messages: [MessageBuf; 5],
 }
 
 /// A task in a store: its location, and a check that no later task in the same slot has.
@@ -172,7 +172,7 @@ impl Store {
     /// An empty store with shards for each worker; `secret` must be random. A later store may use
     /// the same one: ids and page tokens depend only on the secret and on the number of workers.
     pub fn for_workers(limits: &Limits, secret: u128, workers: usize) -> Store {
-        let say = |text| MessageBuf::agent(&PartsBuf::new().text(text)).id("limit-reached");
+        let message = |text| MessageBuf::agent(&PartsBuf::new().text(text)).id("limit-reached");
         let index_max = u32::try_from(limits.tasks_max).unwrap_or(u32::MAX);
         let sharding = Sharding::new(workers);
         let (shards, groups) = (sharding.shards(), sharding.groups());
@@ -186,8 +186,8 @@ impl Store {
             artifacts_max: limits.artifacts_max,
             replay_max: limits.event_ring_max,
         };
-        let kept_back = LAST_WORDS.min(limits.task_bytes_max / 2);
-        let bytes_max = limits.task_bytes_max - kept_back;
+        let reserved = FINAL_STATUS_BYTES.min(limits.task_bytes_max / 2);
+        let bytes_max = limits.task_bytes_max - reserved;
         Store {
             groups: (0..groups).map(group).collect(),
             sharding,
@@ -202,12 +202,14 @@ impl Store {
             page_bound: Bound::new(limits),
             limits: task_limits,
             agent_limits: TaskLimits { bytes_max, ..task_limits },
-            last_words: [
-                say("the task has reached a limit (task_bytes_max or artifacts_max) and was ended"),
-                say("the server has no room for more output and ended the task"),
-                say("running tasks of the caller hold too many bytes: the task was ended"),
-                say("the caller has too many running tasks: the task was ended"),
-                say("evicted: the owner's share is full"),
+            final_messages: [
+                message(
+                    "the task has reached a limit (task_bytes_max or artifacts_max) and was ended",
+                ),
+                message("the server has no room for more output and ended the task"),
+                message("running tasks of the caller hold too many bytes: the task was ended"),
+                message("the caller has too many running tasks: the task was ended"),
+                message("evicted: the owner's share is full"),
             ],
         }
     }

@@ -33,7 +33,7 @@ use crate::service::{Now, NumberHint};
 const LOOK_MS: u64 = 1_000;
 
 /// Names that a worker caches.
-const KNOWN_MAX: usize = 256;
+const CACHED_MAX: usize = 256;
 
 /// The names of one kind.
 pub(super) struct SpaceNames {
@@ -70,14 +70,14 @@ struct Table {
 /// The names that one worker caches.
 #[derive(Default)]
 struct WorkerNames {
-    known: Mutex<KnownSpaces>,
+    cache: Mutex<NameCache>,
     /// The number that one of the worker's calls uses by a hint; 0: none.
     held: AtomicU32,
 }
 
 /// The cache of one worker.
 #[derive(Default)]
-struct KnownSpaces {
+struct NameCache {
     numbers: BTreeMap<Box<str>, u32>,
     /// The numbers that the worker's calls use, once for each use.
     used: SmallVec<[u32; 4]>,
@@ -91,7 +91,7 @@ pub(super) enum NoNumber {
     /// The name was claimed for another purpose.
     Claimed,
     /// Its creator has reached this maximum of names.
-    ShareTaken(u32),
+    ShareExhausted(u32),
 }
 
 impl Table {
@@ -106,8 +106,8 @@ impl Table {
     }
 
     fn note_maker(&mut self, number: u32, maker: &str) {
-        let known = self.made.get_key_value(maker).map(|(known, _)| Arc::clone(known));
-        let maker = known.unwrap_or_else(|| maker.into());
+        let existing = self.made.get_key_value(maker).map(|(existing, _)| Arc::clone(existing));
+        let maker = existing.unwrap_or_else(|| maker.into());
         *self.made.entry(Arc::clone(&maker)).or_default() += 1;
         self.makers.insert(number, maker);
     }
@@ -125,7 +125,7 @@ impl Table {
 
 /// A name in a call.
 #[derive(Clone, Copy)]
-pub(super) struct SaidName<'a> {
+pub(super) struct RequestedName<'a> {
     pub name: &'a str,
     /// The caller that creates the name, if known: it may create at most half of the names.
     pub maker: Option<&'a str>,
@@ -133,10 +133,10 @@ pub(super) struct SaidName<'a> {
     pub hint: Option<&'a NumberHint>,
 }
 
-impl<'a> SaidName<'a> {
+impl<'a> RequestedName<'a> {
     /// A name without a creator and a hint.
-    pub fn plain(name: &'a str) -> SaidName<'a> {
-        SaidName { name, maker: None, hint: None }
+    pub fn plain(name: &'a str) -> RequestedName<'a> {
+        RequestedName { name, maker: None, hint: None }
     }
 }
 
@@ -163,9 +163,9 @@ impl Number<'_> {
     }
 
     fn forget(&self) {
-        let mut known = lock(&self.worker.known);
-        if let Some(at) = known.used.iter().position(|used| *used == self.number) {
-            known.used.swap_remove(at);
+        let mut cache = lock(&self.worker.cache);
+        if let Some(at) = cache.used.iter().position(|used| *used == self.number) {
+            cache.used.swap_remove(at);
         }
     }
 }
@@ -203,8 +203,8 @@ impl SpaceNames {
     }
 
     /// The number of a name, if it has one.
-    pub fn find(&self, worker: usize, named: SaidName<'_>) -> Option<Number<'_>> {
-        self.known(worker, named).or_else(|| {
+    pub fn find(&self, worker: usize, named: RequestedName<'_>) -> Option<Number<'_>> {
+        self.cached(worker, named).or_else(|| {
             let table = lock(&self.table);
             let number = *table.numbers.get(named.name)?;
             Some(self.learn(&table, worker, named.name, number))
@@ -230,14 +230,14 @@ impl SpaceNames {
     pub fn enter(
         &self,
         worker: usize,
-        named: SaidName<'_>,
+        named: RequestedName<'_>,
         now: Now,
         mut uses: impl NumberUses,
     ) -> Result<Number<'_>, NoNumber> {
-        if let Some(number) = self.known(worker, named) {
+        if let Some(number) = self.cached(worker, named) {
             return Ok(number);
         }
-        let SaidName { name, maker, .. } = named;
+        let RequestedName { name, maker, .. } = named;
         let mut table = lock(&self.table);
         if table.claimed.contains(name) {
             return Err(NoNumber::Claimed);
@@ -261,7 +261,7 @@ impl SpaceNames {
             }
         }
         if has_share(&table) {
-            return Err(NoNumber::ShareTaken(share));
+            return Err(NoNumber::ShareExhausted(share));
         }
         let number = match table.free.pop_front() {
             Some(number) => number,
@@ -271,8 +271,8 @@ impl SpaceNames {
             }
             None => return Err(NoNumber::Full),
         };
-        let known: Arc<str> = name.into();
-        table.numbers.insert(Arc::clone(&known), number);
+        let shared_name: Arc<str> = name.into();
+        table.numbers.insert(Arc::clone(&shared_name), number);
         if let Some(maker) = maker {
             table.note_maker(number, maker);
         }
@@ -280,7 +280,7 @@ impl SpaceNames {
         if at >= by_number.len() {
             by_number.resize(at + 1, None);
         }
-        by_number[at] = Some(known);
+        by_number[at] = Some(shared_name);
         drop(by_number);
         Ok(self.learn(&table, worker, name, number))
     }
@@ -310,7 +310,7 @@ impl SpaceNames {
         table.claimed.insert(name.into());
         // No worker caches the name again, since the table has the claim.
         for worker in &self.workers {
-            lock(&worker.known).numbers.remove(name);
+            lock(&worker.cache).numbers.remove(name);
         }
         self.generation.store(NumberHint::next_generation(), Ordering::SeqCst);
         table.numbers.get(name).copied()
@@ -370,9 +370,9 @@ impl SpaceNames {
     fn is_in_call(&self, name: &str, number: u32) -> bool {
         let mut is_used = false;
         for worker in &self.workers {
-            let mut known = lock(&worker.known);
-            known.numbers.remove(name);
-            is_used |= known.used.contains(&number);
+            let mut cache = lock(&worker.cache);
+            cache.numbers.remove(name);
+            is_used |= cache.used.contains(&number);
         }
         self.generation.store(NumberHint::next_generation(), Ordering::SeqCst);
         let mut held = self.workers.iter().map(|worker| worker.held.load(Ordering::SeqCst));
@@ -386,9 +386,9 @@ impl SpaceNames {
     fn free_unused(&self, table: &mut Table, note_tasks: impl FnOnce(&mut NumberSet)) {
         let mut used = NumberSet(vec![0; table.highest as usize / 64 + 1]);
         for worker in &self.workers {
-            let mut known = lock(&worker.known);
-            known.numbers.clear();
-            known.used.iter().for_each(|number| used.insert(*number));
+            let mut cache = lock(&worker.cache);
+            cache.numbers.clear();
+            cache.used.iter().for_each(|number| used.insert(*number));
         }
         // New hints are set only under the lock of the table, which is held here.
         self.generation.store(NumberHint::next_generation(), Ordering::SeqCst);
@@ -410,11 +410,11 @@ impl SpaceNames {
     }
 
     /// The number of a name in the worker's cache; also stores the number in the hint.
-    fn known(&self, worker: usize, named: SaidName<'_>) -> Option<Number<'_>> {
+    fn cached(&self, worker: usize, named: RequestedName<'_>) -> Option<Number<'_>> {
         let worker = self.of(worker);
-        let mut known = lock(&worker.known);
-        let number = *known.numbers.get(named.name)?;
-        known.used.push(number);
+        let mut cache = lock(&worker.cache);
+        let number = *cache.numbers.get(named.name)?;
+        cache.used.push(number);
         if let Some(hint) = named.hint {
             // No generation can start before the lock is released.
             hint.set(self.generation.load(Ordering::SeqCst), number);
@@ -426,14 +426,14 @@ impl SpaceNames {
     /// task.
     fn learn(&self, table: &Table, worker: usize, name: &str, number: u32) -> Number<'_> {
         let worker = self.of(worker);
-        let mut known = lock(&worker.known);
-        if known.numbers.len() >= KNOWN_MAX {
-            known.numbers.clear();
+        let mut cache = lock(&worker.cache);
+        if cache.numbers.len() >= CACHED_MAX {
+            cache.numbers.clear();
         }
         if !table.claimed.contains(name) {
-            known.numbers.insert(name.into(), number);
+            cache.numbers.insert(name.into(), number);
         }
-        known.used.push(number);
+        cache.used.push(number);
         Number { worker, number, is_held: false }
     }
 
@@ -466,21 +466,24 @@ mod tests {
     fn enter(names: &SpaceNames, name: &str, ms: u64, tasks: &[u32]) -> Result<u32, NoNumber> {
         let note = |set: &mut NumberSet| tasks.iter().for_each(|number| set.insert(*number));
         let uses = NeverDisplaced(note);
-        names.enter(0, SaidName::plain(name), at(ms), uses).map(|number| number.get())
+        names.enter(0, RequestedName::plain(name), at(ms), uses).map(|number| number.get())
     }
 
     #[test]
     fn a_name_has_one_number_for_all_workers() {
         let names = SpaceNames::new(10, 2);
-        assert!(names.find(0, SaidName::plain("a")).is_none());
+        assert!(names.find(0, RequestedName::plain("a")).is_none());
         assert_eq!(enter(&names, "a", 0, &[]), Ok(1));
         assert_eq!(enter(&names, "b", 0, &[]), Ok(2));
         for worker in [0, 1, 7] {
-            assert_eq!(names.find(worker, SaidName::plain("a")).unwrap().get(), 1);
-            assert_eq!(names.enter(worker, SaidName::plain("b"), at(0), none()).unwrap().get(), 2);
-            assert!(names.find(worker, SaidName::plain("c")).is_none());
+            assert_eq!(names.find(worker, RequestedName::plain("a")).unwrap().get(), 1);
+            assert_eq!(
+                names.enter(worker, RequestedName::plain("b"), at(0), none()).unwrap().get(),
+                2
+            );
+            assert!(names.find(worker, RequestedName::plain("c")).is_none());
         }
-        assert!(names.workers.iter().all(|worker| lock(&worker.known).used.is_empty()));
+        assert!(names.workers.iter().all(|worker| lock(&worker.cache).used.is_empty()));
         let name = |number| names.name(number).map(|name| name.to_string());
         assert_eq!([0, 1, 2, 3].map(name), [None, Some("a".into()), Some("b".into()), None]);
     }
@@ -492,12 +495,12 @@ mod tests {
             assert_eq!(enter(&names, name, 0, &[]), Ok(number));
         }
         // A call uses 1, and a task has 3.
-        let call = names.find(0, SaidName::plain("a")).unwrap();
+        let call = names.find(0, RequestedName::plain("a")).unwrap();
         assert_eq!(enter(&names, "d", 0, &[3]), Ok(2));
         assert_eq!(
             (
-                names.find(0, SaidName::plain("b")).is_none(),
-                names.find(0, SaidName::plain("c")).is_some()
+                names.find(0, RequestedName::plain("b")).is_none(),
+                names.find(0, RequestedName::plain("c")).is_some()
             ),
             (true, true)
         );
@@ -515,7 +518,7 @@ mod tests {
     fn number_hint_saves_the_lookup_until_numbers_are_freed() {
         let names = SpaceNames::new(2, 2);
         let (one, other) = (NumberHint::default(), NumberHint::default());
-        let hinted = |name, hint| SaidName { hint: Some(hint), ..SaidName::plain(name) };
+        let hinted = |name, hint| RequestedName { hint: Some(hint), ..RequestedName::plain(name) };
         let find = |worker, name, hint| {
             let recalled = names.recall(worker, Some(hint));
             recalled.or_else(|| names.find(worker, hinted(name, hint)))
@@ -526,7 +529,7 @@ mod tests {
         assert_eq!((get("a", &one), get("b", &other)), (Some(1), Some(2)));
         // With a hint the name is ignored, no lock is taken and no list is written.
         let call = find(0, "a", &one).unwrap();
-        assert!(call.is_held && is_held() && lock(&names.workers[0].known).used.is_empty());
+        assert!(call.is_held && is_held() && lock(&names.workers[0].cache).used.is_empty());
         // A nested call, or a call on another thread, looks the name up; a call of another worker
         // uses the hint.
         let inner = find(0, "b", &other).unwrap();
@@ -553,21 +556,21 @@ mod tests {
             names
                 .enter(
                     0,
-                    SaidName { maker: Some(maker), ..SaidName::plain(name) },
+                    RequestedName { maker: Some(maker), ..RequestedName::plain(name) },
                     at(ms),
                     NeverDisplaced(note),
                 )
                 .map(|number| number.get())
         };
         assert_eq!((enter("a", "one", 0, &[]), enter("b", "one", 0, &[])), (Ok(1), Ok(2)));
-        assert_eq!(enter("c", "one", 0, &[1, 2]), Err(NoNumber::ShareTaken(2)));
+        assert_eq!(enter("c", "one", 0, &[1, 2]), Err(NoNumber::ShareExhausted(2)));
         // Any caller may use an existing name; other callers create names of their own.
         assert_eq!((enter("a", "one", 0, &[]), enter("a", "two", 0, &[])), (Ok(1), Ok(1)));
         assert_eq!((enter("d", "two", 0, &[]), enter("e", "two", 0, &[])), (Ok(3), Ok(4)));
         assert_eq!(enter("f", "three", 999, &[]), Err(NoNumber::Full));
         // The number of an unreferenced name is freed.
         assert_eq!(enter("c", "one", 1_000, &[1, 3, 4]), Ok(2));
-        assert_eq!(enter("g", "one", 2_000, &[1, 2, 3, 4]), Err(NoNumber::ShareTaken(2)));
+        assert_eq!(enter("g", "one", 2_000, &[1, 2, 3, 4]), Err(NoNumber::ShareExhausted(2)));
         assert_eq!(enter("g", "three", 3_000, &[2, 4]), Ok(1));
         assert_eq!(enter("h", "one", 3_000, &[]), Ok(3));
         let table = lock(&names.table);
@@ -583,7 +586,7 @@ mod tests {
         assert_eq!(enter(&names, "agent", 0, &[]), Ok(1));
         // The name cannot be claimed while a call or a task refers to it.
         assert!(!names.claim("agent", |set| set.insert(1)));
-        let call = names.find(0, SaidName::plain("agent")).unwrap();
+        let call = names.find(0, RequestedName::plain("agent")).unwrap();
         assert!(!names.claim("agent", |_| ()));
         drop(call);
         assert!(names.claim("agent", |_| ()));
@@ -595,14 +598,15 @@ mod tests {
         assert_eq!((enter(&names, "a", 0, &[]), names.close("b")), (Ok(1), None));
         assert_eq!(names.close("a"), Some(1));
         for worker in [0, 1, 0] {
-            assert_eq!(names.find(worker, SaidName::plain("a")).unwrap().get(), 1);
-            let entered =
-                names.enter(worker, SaidName::plain("a"), at(0), none()).map(|number| number.get());
+            assert_eq!(names.find(worker, RequestedName::plain("a")).unwrap().get(), 1);
+            let entered = names
+                .enter(worker, RequestedName::plain("a"), at(0), none())
+                .map(|number| number.get());
             assert_eq!(entered, Err(NoNumber::Claimed));
         }
         // Its number is reassigned when nothing refers to it.
         assert!(!names.claim("a", |set| set.insert(1)));
-        assert!(names.claim("a", |_| ()) && names.find(0, SaidName::plain("a")).is_none());
+        assert!(names.claim("a", |_| ()) && names.find(0, RequestedName::plain("a")).is_none());
     }
 
     #[test]
@@ -610,8 +614,8 @@ mod tests {
         let names = SpaceNames::new(10_000, 1);
         for number in 0..10_000u32 {
             assert_eq!(enter(&names, &number.to_string(), 0, &[]), Ok(number + 1));
-            assert!(lock(&names.of(0).known).numbers.len() <= KNOWN_MAX);
+            assert!(lock(&names.of(0).cache).numbers.len() <= CACHED_MAX);
         }
-        assert_eq!(names.find(0, SaidName::plain("77")).unwrap().get(), 78);
+        assert_eq!(names.find(0, RequestedName::plain("77")).unwrap().get(), 78);
     }
 }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 const CHUNK: usize = 128;
 const DEAD: u32 = u32::MAX;
 /// Chunks up to which an order releases no memory.
-const CHUNKS_KEPT: usize = 4;
+const CHUNKS_RETAINED: usize = 4;
 
 /// 12 bytes: a stamp in two halves and its slot.
 #[derive(Clone, Copy)]
@@ -140,7 +140,7 @@ impl Order {
     #[inline]
     fn shrink(&mut self) {
         let (count, room) = (self.chunks.len(), self.chunks.capacity());
-        if room > CHUNKS_KEPT && count < room / 4 {
+        if room > CHUNKS_RETAINED && count < room / 4 {
             self.chunks.shrink_to(2 * count);
             self.lives.shrink_to(2 * count);
         }
@@ -222,15 +222,15 @@ mod tests {
                 order.push(stamp, round);
                 twin.insert(stamp, round);
                 // Some entries stay long, most are removed soon, some are removed at the old end.
-                let gone = match lcg.next(keep) {
+                let removed = match lcg.next(keep) {
                     0 => twin.range(stamp - lcg.next(600)..).next().map(|e| *e.0),
                     1 => twin.keys().next().copied(),
                     _ => twin.range(stamp - lcg.next(9)..).next().map(|e| *e.0),
                 };
-                if let Some(gone) = gone {
-                    assert!(order.remove(gone));
-                    assert!(!order.remove(gone));
-                    twin.remove(&gone);
+                if let Some(removed) = removed {
+                    assert!(order.remove(removed));
+                    assert!(!order.remove(removed));
+                    twin.remove(&removed);
                 }
                 if round % 97 == 0 {
                     agree(&order, &twin, stamp - lcg.next(8_000));

@@ -79,8 +79,8 @@ impl Bound {
     }
 
     fn bytes(&self, held_bytes: usize) -> usize {
-        let left = self.pages_bytes_max.saturating_sub(held_bytes);
-        self.answer_bytes_max.min(left / 8)
+        let remaining = self.pages_bytes_max.saturating_sub(held_bytes);
+        self.answer_bytes_max.min(remaining / 8)
     }
 }
 
@@ -171,7 +171,7 @@ impl Store {
             Some(Reverse((stamp, ..))) if is_more => self.token(scope, *stamp),
             Some(_) | None => PageToken::END,
         };
-        let (mut shown, mut left, most) = (0, found.len(), self.page_bound.bytes(held_bytes));
+        let (mut shown, mut remaining, most) = (0, found.len(), self.page_bound.bytes(held_bytes));
         let mut record = 0;
         for Reverse((stamp, at, index)) in found {
             let shard = self.lock(at as usize);
@@ -189,9 +189,9 @@ impl Store {
                 record = record.max(task.record());
                 shown += weight(&task, list);
             }
-            left -= 1;
+            remaining -= 1;
             // A2A 1.0 §3.1.4: a page may hold fewer tasks than requested.
-            if left > 0 && shown > most {
+            if remaining > 0 && shown > most {
                 next = self.token(scope, stamp);
                 break;
             }

@@ -22,11 +22,11 @@ pub enum Refused {
     /// The task is in a terminal state.
     Terminal,
     /// The caller has this maximum of running tasks.
-    ShareTaken(u32),
+    ShareExhausted(u32),
     /// The callers of the tenant together have this maximum of running tasks.
-    TenantShareTaken(u32),
+    TenantShareExhausted(u32),
     /// The running tasks of the caller hold this maximum of KiB, or would exceed it.
-    ShareBytesTaken(u32),
+    ShareBytesExhausted(u32),
 }
 
 impl From<Refused> for Fault {
@@ -44,19 +44,19 @@ impl From<Refused> for Fault {
                 .of_limit("task_bytes_max"),
             Refused::Taken => Fault::param("id", "a task with this id is being created"),
             Refused::Terminal => Fault::new(FaultKind::TaskTerminal),
-            Refused::ShareTaken(most) | Refused::TenantShareTaken(most) => {
+            Refused::ShareExhausted(most) | Refused::TenantShareExhausted(most) => {
                 let why = match refused {
-                    Refused::TenantShareTaken(_) => "the tenant has too many running tasks",
+                    Refused::TenantShareExhausted(_) => "the tenant has too many running tasks",
                     _ => "the caller has too many running tasks",
                 };
                 let detail = format!("{why} ({most}); retry when one has ended or waits for input");
-                Fault::share_taken("quotas.running_tasks", most, detail)
+                Fault::share_used_up("quotas.running_tasks", most, detail)
             }
-            Refused::ShareBytesTaken(kib_max) => {
+            Refused::ShareBytesExhausted(kib_max) => {
                 let why = "running tasks of the caller hold too many bytes";
                 let retry = "retry when one has ended or waits for input";
                 let detail = format!("{why} ({kib_max} KiB); {retry}");
-                Fault::share_taken("quotas.running_bytes", kib_max, detail)
+                Fault::share_used_up("quotas.running_bytes", kib_max, detail)
             }
         }
     }

@@ -73,13 +73,13 @@ pub struct ReservedBuf {
     made_context: [u8; ID_LEN],
     context_id: Option<Box<[u8]>>,
     is_counted: bool,
-    kept: Box<[u8]>,
+    private_bytes: Box<[u8]>,
 }
 
 impl ReservedBuf {
     /// Sets the agent's private bytes for the task, which fails later if they have no room.
     pub fn keep(&mut self, bytes: Box<[u8]>) {
-        self.kept = bytes;
+        self.private_bytes = bytes;
     }
 
     /// Raw context id that the task will have.
@@ -103,16 +103,16 @@ pub struct Reserved<'a> {
     /// True: the task counts among the running tasks of its caller.
     is_counted: bool,
     /// The agent's private bytes for the task.
-    kept: &'a [u8],
+    private_bytes: &'a [u8],
     /// True: the task is stored, or the reservation is retained for later.
-    is_kept: Cell<bool>,
+    is_used_up: Cell<bool>,
 }
 
 impl Reserved<'_> {
     /// True when the task was stored or the reservation retained: dropping this value returns
     /// nothing.
-    pub fn is_kept(&self) -> bool {
-        self.is_kept.get()
+    pub fn is_used_up(&self) -> bool {
+        self.is_used_up.get()
     }
 
     /// The owner of the task.
@@ -134,7 +134,7 @@ impl Reserved<'_> {
     /// Retains the reservation for later; this value is used up.
     #[cold]
     pub fn keep(&self) -> ReservedBuf {
-        self.is_kept.set(true);
+        self.is_used_up.set(true);
         ReservedBuf {
             key: self.key,
             scope: self.scope,
@@ -146,7 +146,7 @@ impl Reserved<'_> {
             made_context: self.made_context,
             context_id: self.context_id.map(Into::into),
             is_counted: self.is_counted,
-            kept: self.kept.into(),
+            private_bytes: self.private_bytes.into(),
         }
     }
 
@@ -170,7 +170,7 @@ struct SlotShard<'g> {
 impl Drop for Reserved<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.is_kept() {
+        if !self.is_used_up() {
             self.release();
         }
     }
@@ -191,9 +191,9 @@ impl Store {
     ///
     /// # Errors
     /// [`Refused::Full`], [`Refused::OwnShareFull`], [`Refused::OutOfBytes`]; [`Refused::Taken`]
-    /// when a task or a reservation has the chosen id; [`Refused::ShareTaken`],
-    /// [`Refused::TenantShareTaken`]; [`Refused::ShareBytesTaken`] when the caller's share of bytes
-    /// is used up.
+    /// when a task or a reservation has the chosen id; [`Refused::ShareExhausted`],
+    /// [`Refused::TenantShareExhausted`]; [`Refused::ShareBytesExhausted`] when the caller's share
+    /// of bytes is used up.
     #[inline]
     pub fn reserve<'a>(&'a self, new: NewTask<'a>, now: Now) -> Result<Reserved<'a>, Refused> {
         let (at, named) = self.shard_for(&new, now);
@@ -223,7 +223,7 @@ impl Store {
     ) -> Result<Reserved<'a>, Refused> {
         let (owner, running) = (new.scope.owner, &self.spaces.running);
         let of_tenant = new.share.map_or(Ok(None), RunningShare::tenant_permit);
-        let of_tenant = of_tenant.map_err(Refused::TenantShareTaken)?;
+        let of_tenant = of_tenant.map_err(Refused::TenantShareExhausted)?;
         if owner.0 != 0 {
             let group = group_of(at);
             running.take(group, owner, new.share)?;
@@ -247,15 +247,15 @@ impl Store {
             return self.reserve_slot(new, at, named, now);
         };
         if !account.running_bytes().has_room(share.begin_kib_max) {
-            return Err(Refused::ShareBytesTaken(share.begin_kib_max));
+            return Err(Refused::ShareBytesExhausted(share.begin_kib_max));
         }
-        let position =
-            RunningPermit::take(account, share).ok_or(Refused::ShareTaken(share.most))?;
+        let permit =
+            RunningPermit::take(account, share).ok_or(Refused::ShareExhausted(share.most))?;
         let mut reserved = self.reserve_slot(new, at, named, now)?;
         let SlotAt { at, index } = self.sharding.split(reserved.key.position);
         let mut shard = self.lock(at);
         let waiters = shard.slab[index].waiters.get_or_insert_default();
-        (waiters.running, waiters.of_tenant) = (Some(position), of_tenant);
+        (waiters.running, waiters.of_tenant) = (Some(permit), of_tenant);
         drop(shard);
         reserved.is_counted = true;
         Ok(reserved)
@@ -279,10 +279,10 @@ impl Store {
         // A new context can be in any shard of the group, unless its scope has a tenant or an
         // owner.
         let shards = if named.is_none() && new.scope.is_plain() { GROUP } else { 1 };
-        let mut taken = (0..shards).map(|step| {
+        let mut acquired = (0..shards).map(|step| {
             self.take_slot(SlotShard { group, at: at ^ step }, new.scope, holder, now, &mut wakes)
         });
-        let Some((key, is_uncharged)) = taken.find_map(|taken| taken) else {
+        let Some((key, is_uncharged)) = acquired.find_map(|slot| slot) else {
             self.budget.tasks.release(&group.tasks, 1);
             return Err(Refused::Full);
         };
@@ -316,33 +316,33 @@ impl Store {
             made_context: self.keys.context_id(key.position, context_bits),
             context_id: new.context_id,
             is_counted: false,
-            kept: &[],
-            is_kept: Cell::new(false),
+            private_bytes: &[],
+            is_used_up: Cell::new(false),
         })
     }
 
     /// Calls `with` with a retained reservation. If `with` stores no task, the room is returned.
-    pub fn reopen<R>(&self, kept: ReservedBuf, with: impl FnOnce(&Reserved<'_>) -> R) -> R {
+    pub fn reopen<R>(&self, retained: ReservedBuf, with: impl FnOnce(&Reserved<'_>) -> R) -> R {
         with(&Reserved {
             store: self,
-            key: kept.key,
-            scope: kept.scope,
-            holder: kept.holder,
-            incarnation: kept.incarnation,
-            context: kept.context,
-            made: kept.made,
-            chosen: kept.chosen.as_ref().map(|(id, hash)| (&**id, *hash)),
-            made_context: kept.made_context,
-            context_id: kept.context_id.as_deref(),
-            is_counted: kept.is_counted,
-            kept: &kept.kept,
-            is_kept: Cell::new(false),
+            key: retained.key,
+            scope: retained.scope,
+            holder: retained.holder,
+            incarnation: retained.incarnation,
+            context: retained.context,
+            made: retained.made,
+            chosen: retained.chosen.as_ref().map(|(id, hash)| (&**id, *hash)),
+            made_context: retained.made_context,
+            context_id: retained.context_id.as_deref(),
+            is_counted: retained.is_counted,
+            private_bytes: &retained.private_bytes,
+            is_used_up: Cell::new(false),
         })
     }
 
     /// Returns a retained reservation.
-    pub fn give_back(&self, kept: ReservedBuf) {
-        self.reopen(kept, |_| ());
+    pub fn give_back(&self, retained: ReservedBuf) {
+        self.reopen(retained, |_| ());
     }
 
     /// Takes a free slot of a shard; true: bytes must be taken for the scope, too.
@@ -402,10 +402,10 @@ impl Store {
         let charge = shard.slab[index].charge;
         let of_owner = if scope.owner == OwnerIndex(0) { 0 } else { bytes };
         shard.charged.leave(charge, of_owner, &group.charges);
-        let gone = shard.slab.release(index);
+        let freed = shard.slab.release(index);
         drop(shard);
         self.budget.bytes.release(&group.bytes, bytes);
-        self.budget.slots.release(&group.slots, gone);
+        self.budget.slots.release(&group.slots, freed);
         self.budget.tasks.release(&group.tasks, 1);
         if let Some(hash) = chosen {
             self.unchoose(hash);
@@ -419,8 +419,8 @@ impl Store {
     ///
     /// # Errors
     /// [`Refused::OutOfBytes`]; [`Refused::TooLarge`] when the message alone is too large;
-    /// [`Refused::ShareBytesTaken`] when the message alone exceeds the rest of the caller's share;
-    /// [`Refused::Taken`] when the reservation is used up.
+    /// [`Refused::ShareBytesExhausted`] when the message alone exceeds the rest of the caller's
+    /// share; [`Refused::Taken`] when the reservation is used up.
     pub fn commit_new<R>(
         &self,
         reserved: &Reserved<'_>,
@@ -430,7 +430,7 @@ impl Store {
         now: Now,
         read: impl FnOnce(StoredTask<'_>) -> R,
     ) -> Result<R, Refused> {
-        if reserved.is_kept() {
+        if reserved.is_used_up() {
             return Err(Refused::Taken);
         }
         let mut wakes = Wakes::default();
@@ -457,11 +457,11 @@ impl Store {
         let begin = Begin { id, context_id, generation, message, at_ms, log, spaces };
         // The creation of a task is never refused.
         let _ = self.door.enter(SlotAt { at, index }, &mut shard.slab, Change::Begin(begin));
-        reserved.is_kept.set(true);
+        reserved.is_used_up.set(true);
         // If a limit was reached, the task has failed, and `read` sees that.
         let edited = EditedSlot { store: self, group, slot_at: SlotAt { at, index } };
         let mut edit = Edit::begun(edited, &mut shard, log, now, &mut wakes);
-        edit.keep_first(reserved.kept);
+        edit.keep_first(reserved.private_bytes);
         let _ = edit.apply_all(events, Some(message));
         drop(edit);
         shard.slab.stored(index).map(read).ok_or(Refused::Full)

@@ -48,7 +48,7 @@ enum ShareUnit {
 /// The amounts that all groups have taken for one owner, used or not.
 struct RunningOfOwner {
     /// By [`ShareUnit`].
-    taken: [AtomicU64; 2],
+    acquired: [AtomicU64; 2],
     /// The `own_most` and the `kib_max` of the share of the owner's last new task.
     own_most: AtomicU32,
     kib_max: AtomicU32,
@@ -64,14 +64,14 @@ struct SpareOfOwner(
 impl Default for RunningOfOwner {
     fn default() -> RunningOfOwner {
         let any = || AtomicU32::new(RunningShare::ANY);
-        RunningOfOwner { taken: Default::default(), own_most: any(), kib_max: any() }
+        RunningOfOwner { acquired: Default::default(), own_most: any(), kib_max: any() }
     }
 }
 
 /// Tasks or bytes of one owner.
 struct Count<'r> {
     /// Taken by all groups.
-    taken: &'r AtomicU64,
+    acquired: &'r AtomicU64,
     of: &'r RunningTasks,
     owner: usize,
     kind: ShareUnit,
@@ -98,7 +98,7 @@ impl<'r> Count<'r> {
         let less = |free: u64| free.checked_sub(wanted);
         // The group's cache counts as taken. While the taken amount is within the share, so is any
         // use of the cache.
-        let is_within = self.taken.load(Relaxed) <= most;
+        let is_within = self.acquired.load(Relaxed) <= most;
         (is_within && self.spare(group).fetch_update(Relaxed, Relaxed, less).is_ok())
             || self.take_more(group, wanted, most)
     }
@@ -115,9 +115,9 @@ impl<'r> Count<'r> {
         for _ in 0..ROUNDS {
             let mut gathered = 0;
             for of_group in 0..self.of.groups {
-                let kept = self.spare(of_group).swap(0, Relaxed);
-                self.taken.fetch_sub(kept, Relaxed);
-                gathered += kept;
+                let cached = self.spare(of_group).swap(0, Relaxed);
+                self.acquired.fetch_sub(cached, Relaxed);
+                gathered += cached;
             }
             if self.take_within(wanted, most) {
                 return true;
@@ -130,8 +130,9 @@ impl<'r> Count<'r> {
     }
 
     fn take_within(&self, wanted: u64, most: u64) -> bool {
-        let more = |taken: u64| taken.checked_add(wanted).filter(|taken| *taken <= most);
-        self.taken.fetch_update(Relaxed, Relaxed, more).is_ok()
+        let more =
+            |acquired: u64| acquired.checked_add(wanted).filter(|acquired| *acquired <= most);
+        self.acquired.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
 
     /// Returns an unused amount of a group; `most` is the owner's share.
@@ -140,9 +141,9 @@ impl<'r> Count<'r> {
         let portion = self.portion(most);
         let spare = self.spare(group);
         if spare.fetch_add(amount, Relaxed) + amount > 2 * portion {
-            let kept = |free: u64| (free > 2 * portion).then_some(portion);
-            if let Ok(free) = spare.fetch_update(Relaxed, Relaxed, kept) {
-                self.taken.fetch_sub(free - portion, Relaxed);
+            let retained = |free: u64| (free > 2 * portion).then_some(portion);
+            if let Ok(free) = spare.fetch_update(Relaxed, Relaxed, retained) {
+                self.acquired.fetch_sub(free - portion, Relaxed);
             }
         }
     }
@@ -150,9 +151,9 @@ impl<'r> Count<'r> {
     /// The used amount.
     fn used(&self) -> u64 {
         // In this order, an amount that is taken from a cache between the two reads counts as used.
-        let taken = self.taken.load(Relaxed);
-        let kept = (0..self.of.groups).map(|group| self.spare(group).load(Relaxed));
-        taken.saturating_sub(kept.sum())
+        let acquired = self.acquired.load(Relaxed);
+        let cached = (0..self.of.groups).map(|group| self.spare(group).load(Relaxed));
+        acquired.saturating_sub(cached.sum())
     }
 }
 
@@ -202,7 +203,7 @@ impl RunningTasks {
     /// Counts a task of an owner with this share, in a group.
     ///
     /// # Errors
-    /// [`Refused::ShareTaken`], [`Refused::ShareBytesTaken`].
+    /// [`Refused::ShareExhausted`], [`Refused::ShareBytesExhausted`].
     pub fn take(
         &self,
         group: usize,
@@ -212,19 +213,19 @@ impl RunningTasks {
         let Some(of_owner) = self.of(owner) else { return Ok(()) };
         let any = RunningShare::of_owner(RunningShare::ANY);
         let RunningShare { most, own_most, begin_kib_max, kib_max, .. } = *share.unwrap_or(&any);
-        for (known, of_share) in [(&of_owner.own_most, own_most), (&of_owner.kib_max, kib_max)] {
-            if known.load(Relaxed) != of_share {
-                known.store(of_share, Relaxed);
+        for (stored, of_share) in [(&of_owner.own_most, own_most), (&of_owner.kib_max, kib_max)] {
+            if stored.load(Relaxed) != of_share {
+                stored.store(of_share, Relaxed);
             }
         }
         let begin_max = bytes_of(begin_kib_max);
         let bytes = self.bytes(owner);
-        if bytes.taken.load(Relaxed) >= begin_max && bytes.used() >= begin_max {
-            return Err(Refused::ShareBytesTaken(begin_kib_max));
+        if bytes.acquired.load(Relaxed) >= begin_max && bytes.used() >= begin_max {
+            return Err(Refused::ShareBytesExhausted(begin_kib_max));
         }
         match self.tasks(owner).take(group, 1, tasks_of(most)) {
             true => Ok(()),
-            false => Err(Refused::ShareTaken(most)),
+            false => Err(Refused::ShareExhausted(most)),
         }
     }
 
@@ -232,13 +233,13 @@ impl RunningTasks {
     /// last new task.
     ///
     /// # Errors
-    /// [`Refused::ShareTaken`].
+    /// [`Refused::ShareExhausted`].
     pub fn take_again(&self, group: usize, owner: OwnerIndex) -> Result<(), Refused> {
         let Some(of_owner) = self.of(owner) else { return Ok(()) };
         let most = of_owner.own_most.load(Relaxed);
         match self.tasks(owner).take(group, 1, tasks_of(most)) {
             true => Ok(()),
-            false => Err(Refused::ShareTaken(most)),
+            false => Err(Refused::ShareExhausted(most)),
         }
     }
 
@@ -253,7 +254,7 @@ impl RunningTasks {
     /// Takes bytes for a running task of a group.
     ///
     /// # Errors
-    /// [`Refused::ShareBytesTaken`].
+    /// [`Refused::ShareBytesExhausted`].
     #[inline(never)]
     pub fn take_bytes(
         &self,
@@ -261,7 +262,7 @@ impl RunningTasks {
         counted_for: CountedFor<'_>,
         bytes: usize,
     ) -> Result<(), Refused> {
-        let (is_taken, kib_max) = match counted_for {
+        let (is_acquired, kib_max) = match counted_for {
             CountedFor::Owner(owner) => {
                 let Some(of_owner) = self.of(owner) else { return Ok(()) };
                 let kib_max = of_owner.kib_max.load(Relaxed);
@@ -272,7 +273,7 @@ impl RunningTasks {
                 (held.take(bytes, kib_max), kib_max)
             }
         };
-        if is_taken { Ok(()) } else { Err(Refused::ShareBytesTaken(kib_max)) }
+        if is_acquired { Ok(()) } else { Err(Refused::ShareBytesExhausted(kib_max)) }
     }
 
     /// Returns bytes of a task to a group.
@@ -300,9 +301,9 @@ impl RunningTasks {
     /// Whether an owner has a count above 0.
     pub fn is_counted(&self, owner: OwnerIndex) -> bool {
         self.of(owner).is_some_and(|of_owner| {
-            let is_taken = of_owner.taken.iter().any(|taken| taken.load(Relaxed) > 0);
+            let has_acquired = of_owner.acquired.iter().any(|acquired| acquired.load(Relaxed) > 0);
             let used = |kind| self.counted(owner, kind).used();
-            is_taken && (used(ShareUnit::Tasks) > 0 || used(ShareUnit::Bytes) > 0)
+            has_acquired && (used(ShareUnit::Tasks) > 0 || used(ShareUnit::Bytes) > 0)
         })
     }
 
@@ -330,8 +331,8 @@ impl RunningTasks {
     #[inline]
     fn counted(&self, owner: OwnerIndex, kind: ShareUnit) -> Count<'_> {
         let owner = owner.0 as usize;
-        let taken = &self.owners[owner].taken[kind as usize];
-        Count { taken, of: self, owner, kind }
+        let acquired = &self.owners[owner].acquired[kind as usize];
+        Count { acquired, of: self, owner, kind }
     }
 
     fn of(&self, owner: OwnerIndex) -> Option<&RunningOfOwner> {
@@ -351,30 +352,31 @@ mod tests {
     fn concurrent_threads_cannot_exceed_the_task_share() {
         for (most, groups) in [(500, 1), (500, 4), (4_000, 4), (3, 2)] {
             let (running, owner) = (RunningTasks::new(3, groups), OwnerIndex(2));
-            let took = AtomicU32::new(0);
+            let held = AtomicU32::new(0);
             std::thread::scope(|scope| {
                 for group in 0..4 {
-                    let (running, took) = (&running, &took);
+                    let (running, held) = (&running, &held);
                     scope.spawn(move || {
                         for round in 0..2_000 {
-                            let taken = running.take(group % groups, owner, Some(&share(most)));
-                            if taken.is_ok() && round % 3 == 0 {
+                            let outcome = running.take(group % groups, owner, Some(&share(most)));
+                            if outcome.is_ok() && round % 3 == 0 {
                                 running.give_back(group % groups, owner);
-                            } else if taken.is_ok() {
-                                took.fetch_add(1, Relaxed);
+                            } else if outcome.is_ok() {
+                                held.fetch_add(1, Relaxed);
                             }
-                            assert!(took.load(Relaxed) <= most);
+                            assert!(held.load(Relaxed) <= most);
                         }
                     });
                 }
             });
-            let took = took.into_inner();
-            assert_eq!(running.count(owner), u64::from(took));
+            let held = held.into_inner();
+            assert_eq!(running.count(owner), u64::from(held));
             // The caches of other groups do not cause a refusal.
-            let left = (0..).take_while(|_| running.take(0, owner, Some(&share(most))).is_ok());
-            assert_eq!(left.count() as u32, most - took);
+            let remaining =
+                (0..).take_while(|_| running.take(0, owner, Some(&share(most))).is_ok());
+            assert_eq!(remaining.count() as u32, most - held);
             let refused = running.take(groups - 1, owner, Some(&share(most)));
-            assert_eq!(refused, Err(Refused::ShareTaken(most)));
+            assert_eq!(refused, Err(Refused::ShareExhausted(most)));
             (0..most).for_each(|_| running.give_back(groups - 1, owner));
             assert_eq!(running.count(owner), 0);
             let mut counted = Vec::new();
@@ -390,7 +392,7 @@ mod tests {
         running.take(0, owner, Some(&share(10_000))).unwrap();
         // The first group caches a portion, which counts as unused.
         assert_eq!(running.take(3, owner, Some(&few)), Ok(()));
-        assert_eq!(running.take(0, owner, Some(&few)), Err(Refused::ShareTaken(2)));
+        assert_eq!(running.take(0, owner, Some(&few)), Err(Refused::ShareExhausted(2)));
         assert_eq!(running.take(0, owner, Some(&share(10_000))), Ok(()));
         assert_eq!(running.count(owner), 3);
         // Tasks without an owner are not counted.
@@ -403,7 +405,7 @@ mod tests {
         let of_kib = |kib_max| RunningShare { begin_kib_max: kib_max, kib_max, ..share(100) };
         running.take(0, owner, Some(&of_kib(1_024))).unwrap();
         let take = |group, bytes| running.take_bytes(group, CountedFor::Owner(owner), bytes);
-        let (half, refused) = (512 * 1024, Err(Refused::ShareBytesTaken(1_024)));
+        let (half, refused) = (512 * 1024, Err(Refused::ShareBytesExhausted(1_024)));
         assert_eq!((take(0, half), take(1, half), take(0, 1)), (Ok(()), Ok(()), refused));
         assert_eq!(running.take(1, owner, Some(&of_kib(1_024))), refused);
         running.give_back_bytes(1, CountedFor::Owner(owner), half);

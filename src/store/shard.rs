@@ -54,7 +54,7 @@ impl Hasher for Hashed {
 }
 
 /// Entries up to which a list or a map releases no memory.
-pub(super) const KEPT: usize = 256;
+pub(super) const RETAINED_CAPACITY: usize = 256;
 
 /// The bits of a scope mixed into all positions, for maps and hashes; unique for each scope.
 #[inline]
@@ -70,7 +70,7 @@ pub(super) type HashedMap<V = u32> = HashMap<u64, V, BuildHasherDefault<Hashed>>
 /// Removes a hash from a map, and releases the memory of earlier entries.
 pub(super) fn remove<V>(map: &mut HashedMap<V>, hash: u64) {
     map.remove(&hash);
-    if map.capacity() > KEPT && map.len() < map.capacity() / 8 {
+    if map.capacity() > RETAINED_CAPACITY && map.len() < map.capacity() / 8 {
         map.shrink_to(2 * map.len());
     }
 }
@@ -339,13 +339,13 @@ impl Shard {
         let scope_bytes = self.scopes.leave(scope);
         self.leave(index);
         self.end_waits(index, wakes);
-        let kept_bytes = self.slab[index].kept_bytes();
+        let private_bytes = self.slab[index].private_heap_bytes();
         let watch = self.slab[index].watch.take();
         let task = door.evict(slot_at, &mut self.slab);
         let is_chosen = self.slab[index].is_chosen;
         let slots = self.slab.release(index);
-        self.survivors.left(&mut self.slab, stamp);
-        let task_bytes = task.as_ref().map_or(0, Task::heap_bytes) + kept_bytes;
+        self.survivors.evicted(&mut self.slab, stamp);
+        let task_bytes = task.as_ref().map_or(0, Task::heap_bytes) + private_bytes;
         let of_owner = if scope.owner == OwnerIndex(0) { 0 } else { scope_bytes };
         self.charged.leave(charge, task_bytes + of_owner, charges);
         let chosen = task.as_ref().filter(|_| is_chosen).map(|task| (scope, task.id().into()));
@@ -374,7 +374,7 @@ impl Shard {
         if let Some(mut waiters) = slot.waiters.take() {
             waiters.wake(wakes);
             self.waiting -= waiters.len();
-            if !waiters.kept.is_empty() {
+            if !waiters.private_bytes.is_empty() {
                 waiters.end();
                 slot.waiters = Some(waiters);
             }

@@ -75,14 +75,14 @@ pub(super) struct Slot {
 
 impl Slot {
     /// The agent's private bytes.
-    pub fn kept(&self) -> &[u8] {
-        self.waiters.as_ref().map_or(&[], |waiters| &waiters.kept)
+    pub fn private_bytes(&self) -> &[u8] {
+        self.waiters.as_ref().map_or(&[], |waiters| &waiters.private_bytes)
     }
 
     /// Memory of the agent's private bytes.
     #[inline]
-    pub fn kept_bytes(&self) -> usize {
-        self.waiters.as_ref().map_or(0, |waiters| kept_bytes(&waiters.kept))
+    pub fn private_heap_bytes(&self) -> usize {
+        self.waiters.as_ref().map_or(0, |waiters| private_heap_bytes(&waiters.private_bytes))
     }
 
     /// Whether a watcher needs the task.
@@ -134,9 +134,9 @@ impl Slot {
 
 /// Memory of an agent's private bytes, with the [`Waiters`] that hold them: after the end of the
 /// task these hold nothing else.
-pub(super) fn kept_bytes(kept: &[u8]) -> usize {
+pub(super) fn private_heap_bytes(private_bytes: &[u8]) -> usize {
     // Two allocated blocks, each with 16 bytes of the allocator.
-    if kept.is_empty() { 0 } else { kept.len() + size_of::<Waiters>() + 32 }
+    if private_bytes.is_empty() { 0 } else { private_bytes.len() + size_of::<Waiters>() + 32 }
 }
 
 /// A task under its shard's lock, with the number of its last record.
@@ -171,7 +171,7 @@ struct Chunk {
     slots: [Slot; CHUNK],
     /// The first free slot.
     free: u32,
-    taken: u32,
+    used: u32,
     /// Neighbours among the chunks with a free slot.
     before: u32,
     after: u32,
@@ -219,7 +219,7 @@ impl Slab {
             |at: u32| if at == last || at + 1 == first + CHUNK as u32 { NONE } else { at + 1 };
         let slots = std::array::from_fn(|at| Slot::free(check, next(first + at as u32)));
         let (before, after) = (NONE, NONE);
-        let chunk = Chunk { slots, free: first, taken: 0, before, after, records: None };
+        let chunk = Chunk { slots, free: first, used: 0, before, after, records: None };
         if gap.is_none() {
             if self.chunks.len() == self.chunks.capacity() {
                 // Only by a sixteenth: the list shrinks only when three quarters of it are unused.
@@ -244,8 +244,8 @@ impl Slab {
         let slot = &mut chunk.slots[index as usize % CHUNK];
         let check = slot.check;
         chunk.free = std::mem::replace(&mut slot.next, NONE);
-        self.spare -= u32::from(chunk.taken == 0);
-        chunk.taken += 1;
+        self.spare -= u32::from(chunk.used == 0);
+        chunk.used += 1;
         if chunk.free == NONE {
             self.unlink(number);
         }
@@ -260,8 +260,8 @@ impl Slab {
         let slot = &mut chunk.slots[index as usize % CHUNK];
         let was_full = chunk.free == NONE;
         *slot = Slot::free(slot.check.wrapping_add(1), std::mem::replace(&mut chunk.free, index));
-        chunk.taken -= 1;
-        let is_spare = chunk.taken == 0;
+        chunk.used -= 1;
+        let is_spare = chunk.used == 0;
         if was_full {
             self.link(number);
         }
@@ -395,9 +395,9 @@ mod tests {
     #[test]
     fn freed_slot_is_reused_with_a_new_check() {
         let mut slab = Slab::new(300);
-        let taken: Vec<u32> =
+        let indexes: Vec<u32> =
             std::iter::from_fn(|| take(&mut slab)).map(|(index, _)| index).collect();
-        assert_eq!(taken, (0..300).collect::<Vec<_>>());
+        assert_eq!(indexes, (0..300).collect::<Vec<_>>());
         let check = slab[7].check;
         slab.release(7);
         assert_ne!(slab[7].check, check);
@@ -409,7 +409,7 @@ mod tests {
     #[test]
     fn free_chunks_are_released_and_keys_never_repeat() {
         let (mut slab, mut random) = (Slab::new(2_000), 1u64);
-        let (mut taken, mut keys) = (HashMap::new(), HashSet::new());
+        let (mut used, mut keys) = (HashMap::new(), HashSet::new());
         let mut counted = 0;
         for round in 0..40_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -418,22 +418,22 @@ mod tests {
             if is_filling {
                 counted += if slab.has_free() || !slab.grow() { 0 } else { CHUNK };
                 let Some((index, check)) = slab.take() else { continue };
-                assert!(keys.insert((index, check)) && taken.insert(index, check).is_none());
+                assert!(keys.insert((index, check)) && used.insert(index, check).is_none());
                 assert_eq!(slab[index].check, check);
-            } else if let Some(index) = taken.keys().nth((random >> 40) as usize % 64).copied() {
-                taken.remove(&index);
+            } else if let Some(index) = used.keys().nth((random >> 40) as usize % 64).copied() {
+                used.remove(&index);
                 counted -= slab.release(index);
             }
             if round % 16 > 0 {
                 continue;
             }
             assert_eq!(slab.slots(), counted);
-            let chunks: HashSet<u32> = taken.keys().map(|index| index / CHUNK as u32).collect();
+            let chunks: HashSet<u32> = used.keys().map(|index| index / CHUNK as u32).collect();
             assert!(slab.slots() <= (chunks.len() + SPARE_CHUNKS as usize) * CHUNK);
             assert!(slab.chunks.last().is_none_or(Option::is_some));
             assert!(slab.chunks.iter().take(slab.first_gap).all(Option::is_some));
         }
-        for index in taken.into_keys() {
+        for index in used.into_keys() {
             slab.release(index);
         }
         assert!(slab.slots() == SPARE_CHUNKS as usize * CHUNK);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::{
     Store, TaskKey,
     displace::{NeverDisplaced, OwnerUses},
-    names::{NoNumber, Number, NumberSet, SaidName, SpaceNames},
+    names::{NoNumber, Number, NumberSet, RequestedName, SpaceNames},
     running::RunningTasks,
     waiters::Wakes,
 };
@@ -86,22 +86,22 @@ pub struct SpaceName<'a> {
     pub owner_hint: Option<&'a NumberHint>,
     /// True: the server authenticates callers, so a call without an owner is from an anonymous
     /// caller.
-    pub knows_callers: bool,
+    pub authenticates_callers: bool,
 }
 
 impl<'a> SpaceName<'a> {
-    fn tenant(&self) -> Option<SaidName<'a>> {
-        self.tenant.map(|name| SaidName { maker: self.maker(), ..SaidName::plain(name) })
+    fn tenant(&self) -> Option<RequestedName<'a>> {
+        self.tenant.map(|name| RequestedName { maker: self.maker(), ..RequestedName::plain(name) })
     }
 
     /// The creator of the tenant's name. All anonymous callers are one creator, under a name that
     /// no owner has, so that they cannot create more than half of the names.
     fn maker(&self) -> Option<&'a str> {
-        self.owner.or(self.knows_callers.then_some(""))
+        self.owner.or(self.authenticates_callers.then_some(""))
     }
 
-    fn owner(&self) -> Option<SaidName<'a>> {
-        self.owner.map(|name| SaidName { hint: self.owner_hint, ..SaidName::plain(name) })
+    fn owner(&self) -> Option<RequestedName<'a>> {
+        self.owner.map(|name| RequestedName { hint: self.owner_hint, ..RequestedName::plain(name) })
     }
 }
 
@@ -173,13 +173,13 @@ impl Store {
         forget: &dyn Fn(Holder),
     ) -> Result<Space<'_>, Fault> {
         let (mut tenant, mut owner) = (None, None);
-        if let Some(said) = named.tenant() {
+        if let Some(name) = named.tenant() {
             let note = |set: &mut NumberSet| self.note_tenants(set);
-            let entered = self.spaces.tenants.enter(worker, said, now, NeverDisplaced(note));
+            let entered = self.spaces.tenants.enter(worker, name, now, NeverDisplaced(note));
             tenant = Some(entered.map_err(|why| match why {
                 NoNumber::Full => Fault::at_limit("tenants_max"),
                 NoNumber::Claimed => Fault::param("tenant", "is reserved for an agent"),
-                NoNumber::ShareTaken(most) => share_taken(named.owner, most),
+                NoNumber::ShareExhausted(most) => share_exhausted(named.owner, most),
             })?);
         }
         if let Some(named) = named.owner() {
@@ -245,7 +245,7 @@ impl Store {
 
 /// The error for an owner that created half of the tenants; `None`: for anonymous callers.
 #[cold]
-fn share_taken(owner: Option<&str>, most: u32) -> Fault {
+fn share_exhausted(owner: Option<&str>, most: u32) -> Fault {
     let holder = owner.map_or("anonymous callers have", |_| "the caller has");
     let detail = format!("{holder} named too many tenants that have tasks ({most})");
     Fault::because(FaultKind::RateLimited, detail).of_limit("tenants_max")

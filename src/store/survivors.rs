@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::{shard::KEPT, slab::Slab};
+use super::{shard::RETAINED_CAPACITY, slab::Slab};
 
 /// Maximum tasks that one eviction moves.
 const MOVES: usize = 8;
@@ -42,10 +42,12 @@ impl Survivors {
 
     /// Moves older unfinished tasks after a task with this stamp was evicted.
     #[inline]
-    pub fn left(&mut self, slab: &mut Slab, stamp: u64) {
+    pub fn evicted(&mut self, slab: &mut Slab, stamp: u64) {
         if self.queue.front().is_some_and(|first| first.stamp < stamp) {
             self.move_some(slab, stamp);
-            if self.queue.capacity() > KEPT && self.queue.len() < self.queue.capacity() / 8 {
+            if self.queue.capacity() > RETAINED_CAPACITY
+                && self.queue.len() < self.queue.capacity() / 8
+            {
                 self.queue.shrink_to(2 * self.queue.len());
             }
         }

@@ -37,7 +37,7 @@ fn status(state: TaskState) -> TaskEvent<'static> {
     TaskEvent::Status { state, at_ms: 1_000, message: None, metadata: None }
 }
 
-fn said(length: usize) -> MessageBuf {
+fn text_message(length: usize) -> MessageBuf {
     MessageBuf::agent(&PartsBuf::new().text(&"x".repeat(length))).id("m")
 }
 
@@ -67,7 +67,7 @@ fn make(store: &Store, bits: u128, state: TaskState, now: Now) -> Result<TaskKey
             metadata: None,
         });
     }
-    store.commit_new(&reserved, Generation::V1, said(9).view(), &events, now, |_| key)
+    store.commit_new(&reserved, Generation::V1, text_message(9).view(), &events, now, |_| key)
 }
 
 fn apply(store: &Store, key: TaskKey, event: &TaskEvent<'_>) -> Option<Result<u64, Refused>> {
@@ -115,7 +115,9 @@ fn task_is_found_only_by_its_full_id_at_its_agent() {
     let (key, mut id) = (reserved.key(), reserved.id().to_vec());
     assert_eq!(store.find(AGENT, &id), None);
     let none = EventBuf::default();
-    store.commit_new(&reserved, Generation::V1, said(9).view(), &none, NOW, |_| ()).unwrap();
+    store
+        .commit_new(&reserved, Generation::V1, text_message(9).view(), &none, NOW, |_| ())
+        .unwrap();
     assert_eq!(store.find(AGENT, &id), Some(key));
     assert_eq!(store.find(Scope::of(AgentIndex(1)), &id), None);
     id[35] ^= 1;
@@ -150,7 +152,7 @@ fn chosen_task_id_is_unique_per_agent() {
             assert_eq!(reserved.id(), id);
             assert_eq!(store.reserve(chosen, NOW).err(), Some(Refused::Taken));
             let key = reserved.key();
-            let made = said(1);
+            let made = text_message(1);
             store.commit_new(&reserved, Generation::V01, made.view(), &none, NOW, |_| ()).unwrap();
             assert_eq!(store.find(agent, id), Some(key));
             assert_eq!(store.reserve(chosen, NOW).err(), Some(Refused::Taken));
@@ -164,7 +166,7 @@ fn chosen_task_id_is_unique_per_agent() {
 #[test]
 fn an_evicted_id_can_be_chosen_again() {
     let store = Store::new(&Limits { tasks_max: 1, ..Limits::default() }, 7);
-    let (chosen, said) = (NewTask { chosen_id: Some(b"mine"), ..new(3) }, said(1));
+    let (chosen, message) = (NewTask { chosen_id: Some(b"mine"), ..new(3) }, text_message(1));
     let mut events = EventBuf::default();
     events.push(&status(TaskState::Completed));
     let mut last = None;
@@ -173,7 +175,7 @@ fn an_evicted_id_can_be_chosen_again() {
         let _ = store.reserve(new(4), NOW).unwrap();
         let reserved = store.reserve(chosen, NOW).unwrap();
         let key = reserved.key();
-        store.commit_new(&reserved, Generation::V01, said.view(), &events, NOW, |_| ()).unwrap();
+        store.commit_new(&reserved, Generation::V01, message.view(), &events, NOW, |_| ()).unwrap();
         assert_eq!(store.find(AGENT, b"mine"), Some(key));
         assert_ne!(last.replace(key), Some(key));
     }
@@ -216,7 +218,9 @@ fn tasks_of_other_scopes_are_neither_found_nor_listed() {
         let reserved = store.reserve(new, NOW).unwrap();
         let none = EventBuf::default();
         let key = reserved.key();
-        store.commit_new(&reserved, Generation::V1, said(9).view(), &none, NOW, |_| ()).unwrap();
+        store
+            .commit_new(&reserved, Generation::V1, text_message(9).view(), &none, NOW, |_| ())
+            .unwrap();
         ids.push(key);
     }
     for (at, scope) in scopes.into_iter().enumerate() {
@@ -283,7 +287,10 @@ fn stream_ends_at_input_required_but_not_at_auth_required() {
     let mut stays = Cursor { ends_at_input: false, ..cursor(key, 2, false) };
     assert_eq!(follow(&store, &mut stays, waker), (Follow::Pending, vec![3], false));
     // The client answers. A stream that is opened now waits for later events.
-    store.update(key, NOW, |edit| edit.user_message(said(1).view(), None)).unwrap().unwrap();
+    store
+        .update(key, NOW, |edit| edit.user_message(text_message(1).view(), None))
+        .unwrap()
+        .unwrap();
     let mut next = cursor(key, 3, true);
     assert_eq!(follow(&store, &mut next, waker), (Follow::Pending, vec![-3], false));
     apply(&store, key, &status(TaskState::Completed)).unwrap().unwrap();
@@ -316,8 +323,8 @@ fn event_burst_wakes_subscribers_once_and_eviction_ends_them() {
     assert_eq!(store.poll(&mut wait, &cursors[0].1, &mut |_| ()), Poll::Ready(Ok(())));
     make(&store, 2, TaskState::Working, NOW).unwrap();
     assert_eq!(follow(&store, &mut cursors[0].0, Waker::noop()).0, Follow::Gone);
-    let gone = store.poll(&mut wait, &cursors[0].1, &mut |_| ());
-    assert!(matches!(gone, Poll::Ready(Err(fault)) if fault.kind == FaultKind::TaskNotFound));
+    let outcome = store.poll(&mut wait, &cursors[0].1, &mut |_| ());
+    assert!(matches!(outcome, Poll::Ready(Err(fault)) if fault.kind == FaultKind::TaskNotFound));
 }
 
 #[test]
@@ -325,7 +332,10 @@ fn waiting_call_returns_only_at_a_new_interruption() {
     let (store, counter) = (Store::new(&Limits::default(), 7), Arc::<Counter>::default());
     let waker = Waker::from(Arc::clone(&counter));
     let key = make(&store, 1, TaskState::InputRequired, NOW).unwrap();
-    store.update(key, NOW, |edit| edit.user_message(said(1).view(), None)).unwrap().unwrap();
+    store
+        .update(key, NOW, |edit| edit.user_message(text_message(1).view(), None))
+        .unwrap()
+        .unwrap();
     let mut wait =
         WaitHandle { handle: key.handle(), after: 2, history: Some(0), ..WaitHandle::default() };
     assert_eq!(store.poll(&mut wait, &waker, &mut |_| ()), Poll::Pending);

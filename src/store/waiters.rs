@@ -24,7 +24,7 @@ pub(super) struct Waiters {
     /// Awaited wakers when abandoned ones were last dropped.
     awaited: usize,
     /// The agent's private bytes, until the task is evicted.
-    pub kept: Box<[u8]>,
+    pub private_bytes: Box<[u8]>,
     /// A running slot of a caller without an owner number: returned when the task or its
     /// reservation ends.
     pub running: Option<RunningPermit>,

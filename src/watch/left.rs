@@ -25,19 +25,19 @@ const TASKS_MAX: usize = 1_024;
 
 /// The retained tasks, see the module.
 #[derive(Default)]
-pub struct LeftTasks(Mutex<Left>);
+pub struct RetainedTasks(Mutex<Retained>);
 
 #[derive(Default)]
-struct Left {
+struct Retained {
     bytes_max: usize,
     bytes: usize,
-    tasks: HashMap<u64, LeftTask>,
-    owners: HashMap<Holder, OwnerLeft>,
-    /// Keys of tasks dropped since [`LeftTasks::take_dropped`].
+    tasks: HashMap<u64, RetainedTask>,
+    owners: HashMap<Holder, OwnerTasks>,
+    /// Keys of tasks dropped since [`RetainedTasks::take_dropped`].
     dropped: Vec<u64>,
 }
 
-struct LeftTask {
+struct RetainedTask {
     holder: Holder,
     bytes: usize,
     task: Arc<Task>,
@@ -45,20 +45,20 @@ struct LeftTask {
 
 /// The tasks of one owner.
 #[derive(Default)]
-struct OwnerLeft {
+struct OwnerTasks {
     bytes: usize,
     /// The oldest first; some of these tasks are not retained any more.
     keys: VecDeque<u64>,
     tasks: usize,
 }
 
-impl LeftTasks {
+impl RetainedTasks {
     /// An empty set, with this limit on the bytes of its tasks.
-    pub fn new(bytes_max: usize) -> LeftTasks {
-        LeftTasks(Mutex::new(Left { bytes_max, ..Left::default() }))
+    pub fn new(bytes_max: usize) -> RetainedTasks {
+        RetainedTasks(Mutex::new(Retained { bytes_max, ..Retained::default() }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Left> {
+    fn lock(&self) -> MutexGuard<'_, Retained> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -66,27 +66,27 @@ impl LeftTasks {
     pub fn keep(&self, key: u64, holder: Holder, task: Task) {
         // Without a copy, a small log would keep a whole page of the store's memory allocated.
         let task = if task.heap_bytes() <= SMALL_BYTES { task.clone() } else { task };
-        let mut left = self.lock();
-        let most = left.bytes_max;
+        let mut retained = self.lock();
+        let most = retained.bytes_max;
         let bytes = (task.heap_bytes() + size_of::<Task>() + ENTRY_BYTES).max(most / TASKS_MAX);
-        while !left.has_room(holder, bytes) {
-            let held = left.owners.iter().map(|(holder, owner)| (*holder, owner.bytes));
+        while !retained.has_room(holder, bytes) {
+            let held = retained.owners.iter().map(|(holder, owner)| (*holder, owner.bytes));
             let victim = Newcomer { holder, more: bytes, most }.victim(held);
-            if bytes > most || !victim.is_some_and(|victim| left.drop_oldest(victim)) {
-                left.dropped.push(key);
+            if bytes > most || !victim.is_some_and(|victim| retained.drop_oldest(victim)) {
+                retained.dropped.push(key);
                 return;
             }
         }
-        left.bytes += bytes;
-        let owner = left.owners.entry(holder).or_default();
+        retained.bytes += bytes;
+        let owner = retained.owners.entry(holder).or_default();
         (owner.bytes, owner.tasks) = (owner.bytes + bytes, owner.tasks + 1);
         owner.keys.push_back(key);
-        left.tasks.insert(key, LeftTask { holder, bytes, task: Arc::new(task) });
+        retained.tasks.insert(key, RetainedTask { holder, bytes, task: Arc::new(task) });
     }
 
     /// The task with a key, if it is retained.
     pub fn get(&self, key: u64) -> Option<Arc<Task>> {
-        self.lock().tasks.get(&key).map(|left| Arc::clone(&left.task))
+        self.lock().tasks.get(&key).map(|retained| Arc::clone(&retained.task))
     }
 
     /// Whether the task with a key is retained.
@@ -110,7 +110,7 @@ impl LeftTasks {
     }
 }
 
-impl Left {
+impl Retained {
     fn has_room(&self, holder: Holder, bytes: usize) -> bool {
         let strangers = || {
             let all = self.owners.iter().filter(|(holder, _)| holder.is_stranger());
@@ -123,7 +123,7 @@ impl Left {
     /// Drops the oldest task of an owner; false: it has none.
     fn drop_oldest(&mut self, holder: Holder) -> bool {
         while let Some(key) = self.owners.get_mut(&holder).and_then(|own| own.keys.pop_front()) {
-            if self.tasks.get(&key).is_some_and(|left| left.holder == holder) {
+            if self.tasks.get(&key).is_some_and(|retained| retained.holder == holder) {
                 self.remove(key);
                 self.dropped.push(key);
                 return true;
@@ -133,7 +133,7 @@ impl Left {
     }
 
     fn remove(&mut self, key: u64) {
-        let Some(LeftTask { holder, bytes, .. }) = self.tasks.remove(&key) else { return };
+        let Some(RetainedTask { holder, bytes, .. }) = self.tasks.remove(&key) else { return };
         self.bytes -= bytes;
         let Some(owner) = self.owners.get_mut(&holder) else { return };
         (owner.bytes, owner.tasks) = (owner.bytes - bytes, owner.tasks - 1);
@@ -162,31 +162,31 @@ mod tests {
     #[test]
     fn retained_task_flood_spares_an_owner_within_its_share() {
         let bytes = task().clone().heap_bytes() + size_of::<Task>() + ENTRY_BYTES;
-        let left = LeftTasks::new(10 * bytes);
+        let retained = RetainedTasks::new(10 * bytes);
         let (a, v) = (Holder::owner(1), Holder::owner(2));
-        (0..5).for_each(|key| left.keep(key, v, task()));
-        (100..200).for_each(|key| left.keep(key, a, task()));
-        assert!((0..5).chain(195..200).all(|key| left.has(key)));
-        assert_eq!((left.bytes(), left.take_dropped()), (10 * bytes, (100..195).collect()));
+        (0..5).for_each(|key| retained.keep(key, v, task()));
+        (100..200).for_each(|key| retained.keep(key, a, task()));
+        assert!((0..5).chain(195..200).all(|key| retained.has(key)));
+        assert_eq!((retained.bytes(), retained.take_dropped()), (10 * bytes, (100..195).collect()));
         // Above its share an owner loses its own oldest task.
-        left.keep(5, v, task());
-        assert_eq!((left.take_dropped(), left.get(1).is_some()), (vec![0], true));
-        (0..200).for_each(|key| left.forget(key));
-        assert!(left.bytes() == 0 && left.lock().owners.is_empty());
+        retained.keep(5, v, task());
+        assert_eq!((retained.take_dropped(), retained.get(1).is_some()), (vec![0], true));
+        (0..200).for_each(|key| retained.forget(key));
+        assert!(retained.bytes() == 0 && retained.lock().owners.is_empty());
         // A task larger than the limit is not retained.
-        let left = LeftTasks::new(bytes - 1);
-        left.keep(7, v, task());
-        assert_eq!((left.take_dropped(), left.bytes()), (vec![7], 0));
+        let retained = RetainedTasks::new(bytes - 1);
+        retained.keep(7, v, task());
+        assert_eq!((retained.take_dropped(), retained.bytes()), (vec![7], 0));
     }
 
     #[test]
     fn anonymous_callers_retain_at_most_half_of_the_bytes() {
         let bytes = task().clone().heap_bytes() + size_of::<Task>() + ENTRY_BYTES;
-        let left = LeftTasks::new(10 * bytes);
+        let retained = RetainedTasks::new(10 * bytes);
         let stranger = |last| Holder::peer(Some([192, 0, 2, last].into()), true);
-        (0..20).for_each(|key| left.keep(key, stranger(1), task()));
-        left.keep(20, stranger(2), task());
-        assert_eq!(left.bytes(), 5 * bytes);
-        assert!((16..21).all(|key| left.has(key)));
+        (0..20).for_each(|key| retained.keep(key, stranger(1), task()));
+        retained.keep(20, stranger(2), task());
+        assert_eq!(retained.bytes(), 5 * bytes);
+        assert!((16..21).all(|key| retained.has(key)));
     }
 }

@@ -59,7 +59,7 @@ enum MessageKind {
 #[derive(Clone, Copy, Debug)]
 struct OpenFrame {
     /// Missing bytes of the payload.
-    left: u64,
+    remaining: u64,
     key: MaskingKey,
     fin: bool,
 }
@@ -114,7 +114,8 @@ impl Reader {
                 return Ok((ate + header.header_len + length, kind.event()));
             }
             self.kind = Some(kind);
-            self.frame = Some(OpenFrame { left: header.length, key: header.key, fin: header.fin });
+            self.frame =
+                Some(OpenFrame { remaining: header.length, key: header.key, fin: header.fin });
             ate += header.header_len;
         }
     }
@@ -162,7 +163,8 @@ impl Reader {
         frame: OpenFrame,
         rules: &ReaderRules,
     ) -> Result<(usize, bool), WsError> {
-        let count = usize::try_from(frame.left).map_or(rest.len(), |left| left.min(rest.len()));
+        let count = usize::try_from(frame.remaining)
+            .map_or(rest.len(), |remaining| remaining.min(rest.len()));
         let gathered = self.message.len();
         if gathered + count > self.message.capacity() {
             // The buffer doubles, and never exceeds the largest message.
@@ -170,13 +172,13 @@ impl Reader {
             self.message.reserve_exact(room.saturating_sub(gathered));
         }
         frame.key.append(&mut self.message, &rest[..count]);
-        let left = frame.left - count as u64;
-        let is_whole = left == 0 && frame.fin;
+        let remaining = frame.remaining - count as u64;
+        let is_whole = remaining == 0 && frame.fin;
         if self.kind == Some(MessageKind::Text) {
             self.check(is_whole)?;
         }
         let key = frame.key.after(count);
-        self.frame = (left > 0).then_some(OpenFrame { left, key, ..frame });
+        self.frame = (remaining > 0).then_some(OpenFrame { remaining, key, ..frame });
         Ok((count, is_whole))
     }
 

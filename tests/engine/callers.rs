@@ -599,7 +599,7 @@ fn tenant_granted_by_name_is_valid_in_each_tenant_mode() {
 #[test]
 fn calls_require_the_scopes_of_the_server_and_agent() {
     let by = Arc::new(ByName::default());
-    let mut lab = Lab::new(Setup { asks_scopes: true, ..setup(&by) });
+    let mut lab = Lab::new(Setup { requires_scopes: true, ..setup(&by) });
     let send = V1.params(say("hi"));
     let none = json!({ "id": "none" });
     for (scopes, allowed) in [

@@ -182,7 +182,7 @@ fn observer_records_a_stream_at_its_end_with_the_reason() {
     let stream = call.stream.unwrap();
     assert_eq!((call.op, call.end), (Some(Op::Stream), CallEnd::Complete));
     assert!(stream.events >= 3 && stream.first_event_ns.unwrap() > call.began_ns);
-    assert!(!stream.resumed && stream.behind_max > 0 && call.bytes_out > 0);
+    assert!(!stream.resumed && stream.lag_max > 0 && call.bytes_out > 0);
 
     let peer = lab.stream("SendStreamingMessage", &V1.params(say("hold:60000:1")));
     lab.settle();

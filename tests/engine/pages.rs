@@ -26,7 +26,7 @@ use crate::support::{Lab, echo};
 struct Said;
 
 impl PageSource for Said {
-    fn are_beside_agents(&self) -> bool {
+    fn are_on_agent_listeners(&self) -> bool {
         true
     }
 
@@ -88,8 +88,8 @@ impl Authenticator for ByScopes {
     }
 }
 
-fn lab(knows_callers: bool) -> Lab {
-    let authenticator = knows_callers.then(|| Arc::new(ByScopes) as Arc<dyn Authenticator>);
+fn lab(authenticates_callers: bool) -> Lab {
+    let authenticator = authenticates_callers.then(|| Arc::new(ByScopes) as Arc<dyn Authenticator>);
     let pages: Option<Arc<dyn PageSource>> = Some(Arc::new(Said));
     Lab::new(Setup { authenticator, pages, ..Setup::default() })
 }
@@ -114,7 +114,7 @@ fn metrics_and_details_require_loopback_or_admin_access() {
     let wrong = "Authorization: Bearer wrong\r\n";
     let forwarded = "X-Forwarded-For: 192.0.2.7\r\n";
     let listener = Peer { is_admin: true, ..from("192.0.2.1") };
-    for (knows_callers, peer, lines, metrics, details) in [
+    for (authenticates_callers, peer, lines, metrics, details) in [
         (false, from("127.0.0.1"), "", 200, true),
         (false, from("::1"), "", 200, true),
         (false, from("::ffff:127.0.0.1"), "", 200, true),
@@ -131,8 +131,8 @@ fn metrics_and_details_require_loopback_or_admin_access() {
         (true, listener, "", 200, true),
         (true, listener, wrong, 200, true),
     ] {
-        let mut lab = lab(knows_callers);
-        let what = format!("{knows_callers} {peer:?} {lines}");
+        let mut lab = lab(authenticates_callers);
+        let what = format!("{authenticates_callers} {peer:?} {lines}");
         assert_eq!(ask(&mut lab, peer, "/metrics", lines).0, metrics, "{what}");
         let ready = (200, format!("Ready {details}"));
         assert_eq!(ask(&mut lab, peer, "/readyz", lines), ready, "{what}");

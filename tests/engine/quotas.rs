@@ -562,10 +562,10 @@ fn agent_quota_limits_each_caller_of_the_agent() {
     let few = Quota { calls: calls(2), running_tasks: Some(1), ..Quota::default() };
     let known = Quota { calls: calls(600), running_tasks: Some(9), ..Quota::default() };
     let named = BTreeMap::from([("few".to_owned(), few)]);
-    for knows_callers in [true, false] {
+    for authenticates_callers in [true, false] {
         let quotas = Quotas { known, named: named.clone(), ..Quotas::default() };
         let mut setup = setup(quotas);
-        if !knows_callers {
+        if !authenticates_callers {
             setup.authenticator = None;
         }
         for (profile, _) in setup.agents.iter_mut().skip(1) {
@@ -587,7 +587,7 @@ fn agent_quota_limits_each_caller_of_the_agent() {
         assert_eq!(list("alice", "/agents/works", json!({})), (429, policy.clone()));
         assert_eq!(list("alice", "/", json!({ "tenant": "works" })), (429, policy));
         assert_eq!(list("alice", "/", json!({})).0, 200);
-        if knows_callers {
+        if authenticates_callers {
             assert_eq!(list("bob", "/agents/works", json!({})).0, 200);
         }
     }

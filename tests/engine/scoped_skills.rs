@@ -192,7 +192,7 @@ fn extended_card_path_requires_the_scopes_of_its_call() {
     let authenticator = Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
     let special = Profile { scopes: vec!["special".to_owned()], ..profile() };
     let agents: Vec<(Profile, Arc<dyn peregrine::agent::Agent>)> = vec![(special, Arc::new(Echo))];
-    let mut lab = Lab::new(Setup { authenticator, asks_scopes: true, agents, ..setup() });
+    let mut lab = Lab::new(Setup { authenticator, requires_scopes: true, agents, ..setup() });
     for (token, status) in
         [("alice a2a:read,special", 200), ("alice a2a:send,special", 403), ("alice a2a:read", 403)]
     {

@@ -92,20 +92,20 @@ pub fn heads_mean_what_the_rfc_says(bytes: &[u8]) {
 /// One cache reads `heads`, cut at `cut` and whole, then all of them again, and once more byte by
 /// byte; each time the result must be that of a fresh reader.
 pub fn memoised_heads_equal_fresh_ones(heads: &[Vec<u8>], cut: usize) {
-    for (limits, knows_hosts) in [(LIMITS, true), (SMALL, false)] {
+    for (limits, has_known_hosts) in [(LIMITS, true), (SMALL, false)] {
         let mut memo = HeadMemo::new(limits);
         for bytes in heads.iter().chain(heads) {
             let begun = &bytes[..cut.min(bytes.len())];
-            let scanned = same_as_fresh(&mut memo, &limits, begun, 0, knows_hosts);
+            let scanned = same_as_fresh(&mut memo, &limits, begun, 0, has_known_hosts);
             for scanned in [scanned.unwrap_or(0), 0, 0] {
-                same_as_fresh(&mut memo, &limits, bytes, scanned, knows_hosts);
+                same_as_fresh(&mut memo, &limits, bytes, scanned, has_known_hosts);
             }
         }
-        for bytes in heads.iter().filter(|_| knows_hosts) {
+        for bytes in heads.iter().filter(|_| has_known_hosts) {
             let mut scanned = Some(0);
             for end in 0..=bytes.len() {
                 let Some(upto) = scanned else { break };
-                scanned = same_as_fresh(&mut memo, &limits, &bytes[..end], upto, knows_hosts);
+                scanned = same_as_fresh(&mut memo, &limits, &bytes[..end], upto, has_known_hosts);
             }
         }
     }
@@ -118,9 +118,9 @@ fn same_as_fresh(
     limits: &HeadLimits,
     bytes: &[u8],
     scanned: usize,
-    knows_hosts: bool,
+    has_known_hosts: bool,
 ) -> Option<usize> {
-    let knows = |head: &Head<'_>| knows_hosts && knows_hosts_of(head);
+    let knows = |head: &Head<'_>| has_known_hosts && knows_hosts_of(head);
     let got = memo.read(bytes, scanned, |head, _| knows(head));
     let fresh = match find_head(bytes, 0, limits) {
         Ok(Scan::Partial { scanned }) => {
@@ -132,11 +132,12 @@ fn same_as_fresh(
     };
     let want = fresh.as_ref().map(Found::Complete).map_err(|reject| *reject);
     if let (Ok(Found::Complete(got)), Ok(want)) = (&got, &fresh) {
-        assert_eq!(got.knows_hosts(), knows(&want.head(bytes)), "{}", bytes.escape_ascii());
+        assert_eq!(got.has_known_hosts(), knows(&want.head(bytes)), "{}", bytes.escape_ascii());
     }
     if got != want {
         // The fresh reader does not check hosts.
-        let said = |found| format!("{found:?}").replace("knows_hosts: true", "knows_hosts: false");
+        let said =
+            |found| format!("{found:?}").replace("has_known_hosts: true", "has_known_hosts: false");
         assert_eq!(said(got), said(want), "{}", bytes.escape_ascii());
     }
     None

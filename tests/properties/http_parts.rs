@@ -52,7 +52,7 @@ pub fn a_head_in_parts_means_what_it_means_in_text(parts: &Parts) {
         Ok(Scan::Partial { .. }) => panic!("a whole head is not all: {parts:?}"),
         Err(reject) => Err(reject),
     };
-    let read = HeadMemo::new(LIMITS).read_parts(parts.request(parts.each()), knows_hosts);
+    let read = HeadMemo::new(LIMITS).read_parts(parts.request(parts.each()), has_known_hosts);
     let read = read.map(|head| words(&head.head())).map_err(|refused| refused.reject);
     match (&read, &whole) {
         (Err(Reject::HeadTooLarge), Err(_)) => assert!(text.len() > LIMITS.head_bytes_max),
@@ -105,7 +105,7 @@ fn words(head: &Head<'_>) -> String {
     )
 }
 
-fn knows_hosts(head: &Head<'_>, _: bool) -> bool {
+fn has_known_hosts(head: &Head<'_>, _: bool) -> bool {
     let forwarded = head.value(Field::XForwardedHost);
     head.host().is_some_and(|host| host.starts_with('a')) && forwarded != Some(b"evil")
 }
@@ -113,8 +113,8 @@ fn knows_hosts(head: &Head<'_>, _: bool) -> bool {
 /// All results of reading a head.
 fn read(memo: &mut HeadMemo, parts: &Parts) -> String {
     let read = match parts.is_uncounted {
-        true => memo.read_parts(parts.request(parts.each().filter(|_| true)), knows_hosts),
-        false => memo.read_parts(parts.request(parts.each()), knows_hosts),
+        true => memo.read_parts(parts.request(parts.each().filter(|_| true)), has_known_hosts),
+        false => memo.read_parts(parts.request(parts.each()), has_known_hosts),
     };
     let said = format!("{read:?}");
     read.into_iter().for_each(|head| memo.reuse(head));

@@ -141,9 +141,9 @@ fn build_rejects_service_with_agents_or_invalid_names() {
     };
     let mut both = setup(&["a"]);
     both.agents.push((Echo::profile(), Arc::new(Echo)));
-    assert_eq!(build(both), Some(BuildError::AgentsBesideService));
+    assert_eq!(build(both), Some(BuildError::AgentsWithService));
     let numbered = Setup { node: Some(1), ..setup(&["a"]) };
-    assert_eq!(build(numbered), Some(BuildError::AgentsBesideService));
+    assert_eq!(build(numbered), Some(BuildError::AgentsWithService));
     assert_eq!(build(setup(&[])), Some(BuildError::NoAgent));
     assert_eq!(build(setup(&["a", "b", "a"])), Some(BuildError::SameName("a".to_owned())));
     assert_eq!(build(setup(&["a b"])), Some(BuildError::Name("a b".to_owned())));

@@ -124,16 +124,16 @@ impl Script {
         });
         let text = texts.next().map(|text| text.to_str());
         let payload = data.or(text.as_ref().map(|text| text.as_bytes()));
-        let said = match (self.reader, payload) {
+        let output = match (self.reader, payload) {
             (Some(reader), Some(payload)) => reader(&words, payload),
             (Some(_), None) => {
                 "the message has neither a data part nor a second text part".to_owned()
             }
             (None, _) => "the script has no reader".to_owned(),
         };
-        let parts = match Json::parse(&said) {
+        let parts = match Json::parse(&output) {
             Ok(json) => PartsBuf::new().data(json),
-            Err(_) => PartsBuf::new().text(&said),
+            Err(_) => PartsBuf::new().text(&output),
         };
         Parsed { parts, is_acts: data.is_some_and(is_acts) }
     }
@@ -157,8 +157,8 @@ impl Script {
             waited = false;
             let seq = before + turn.events.len() as u64 + 1;
             match &step.act {
-                Act::Status { state, says: None } => turn.status(*state),
-                Act::Status { state, says: Some(says) } => {
+                Act::Status { state, message: None } => turn.status(*state),
+                Act::Status { state, message: Some(message) } => {
                     let (task_id, at_ms) = (turn.task_id, turn.now.unix_ms);
                     turn.events.push_status_with(*state, at_ms, |packer| {
                         let id = packer.open(message_tag::MESSAGE_ID);
@@ -166,7 +166,7 @@ impl Script {
                         packer.0.push(b'-');
                         push_u64(packer.0, seq);
                         packer.close(id);
-                        packer.0.extend_from_slice(says);
+                        packer.0.extend_from_slice(message);
                     });
                 }
                 Act::Artifact { artifact, append, last_chunk } => {

@@ -122,7 +122,7 @@ const TABLE: &str = "a table";
 fn sentence(path: &Path, message: &str) -> String {
     let mut steps: Vec<&Segment> = path.iter().filter(|step| !is_wrapper(step)).collect();
     if let Some(key) = message.strip_prefix("missing field ") {
-        return prefixed(&place(&steps), &format!("{key} must be a non-empty string"));
+        return prefixed(&location(&steps), &format!("{key} must be a non-empty string"));
     }
     let in_array = matches!(steps.last(), Some(Segment::Seq { .. }));
     if in_array {
@@ -132,11 +132,11 @@ fn sentence(path: &Path, message: &str) -> String {
         Some(Segment::Map { key }) => key.as_str(),
         Some(_) | None => return message.to_owned(),
     };
-    let place = place(&steps);
+    let location = location(&steps);
     if message.starts_with("unknown field ") {
         // The first quoted name is the unknown key.
         let known: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
-        return prefixed(&place, &unknown(key, &known));
+        return prefixed(&location, &unknown(key, &known));
     }
     let what = match message.rsplit_once(", expected ") {
         Some((_, TABLE)) if in_array => "must be an array of tables".to_owned(),
@@ -146,7 +146,7 @@ fn sentence(path: &Path, message: &str) -> String {
         Some((_, other)) => format!("must be {other}"),
         None => message.to_owned(),
     };
-    prefixed(&place, &format!("`{key}` {what}"))
+    prefixed(&location, &format!("`{key}` {what}"))
 }
 
 /// Whether [`Spanned`] has inserted this step between a key and its value.
@@ -155,7 +155,7 @@ fn is_wrapper(step: &Segment) -> bool {
 }
 
 /// `rule 1, step 2` for `rule[0].step[1]`.
-fn place(steps: &[&Segment]) -> String {
+fn location(steps: &[&Segment]) -> String {
     let mut name = String::new();
     for (at, step) in steps.iter().enumerate() {
         let Segment::Map { key } = step else { continue };
@@ -177,12 +177,12 @@ fn unknown(key: &str, known: &[&str]) -> String {
     format!("unknown key `{key}`; {}", suggest(key, known))
 }
 
-fn join(place: &str, name: &str) -> String {
-    if place.is_empty() { name.to_owned() } else { format!("{place}, {name}") }
+fn join(location: &str, name: &str) -> String {
+    if location.is_empty() { name.to_owned() } else { format!("{location}, {name}") }
 }
 
-fn prefixed(place: &str, message: &str) -> String {
-    if place.is_empty() { message.to_owned() } else { format!("{place}: {message}") }
+fn prefixed(location: &str, message: &str) -> String {
+    if location.is_empty() { message.to_owned() } else { format!("{location}: {message}") }
 }
 
 fn line_of(source: &str, offset: usize) -> usize {

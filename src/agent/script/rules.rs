@@ -41,7 +41,7 @@ pub(super) enum Act {
     Status {
         state: TaskState,
         /// Packed fields of the message, except its id.
-        says: Option<Vec<u8>>,
+        message: Option<Vec<u8>>,
     },
     Artifact {
         artifact: ArtifactBuf,
@@ -176,10 +176,14 @@ fn step(at: &Location<'_>, table: StepTable, index: usize) -> Result<ScriptStep,
             return Err(at.wrong("parse", &table.parse, why));
         }
     }
-    let asked = table.repeat.clone();
+    let repeat_value = table.repeat.clone();
     let act = act(at, table)?;
     if repeat > 1 && act.ends() {
-        return Err(at.wrong("repeat", &asked, "is not allowed on a step that ends the task"));
+        return Err(at.wrong(
+            "repeat",
+            &repeat_value,
+            "is not allowed on a step that ends the task",
+        ));
     }
     Ok(ScriptStep { delay_ms, repeat, act })
 }
@@ -189,7 +193,7 @@ fn foreign(table: &StepTable, own: &[&str]) -> Option<(&'static str, usize)> {
     fn start<T>(key: &OptionalKey<T>) -> Option<usize> {
         key.as_ref().map(|value| value.span().start)
     }
-    let given = [
+    let present = [
         ("text", start(&table.text)),
         ("payload_bytes", start(&table.payload_bytes)),
         ("name", start(&table.name)),
@@ -199,8 +203,8 @@ fn foreign(table: &StepTable, own: &[&str]) -> Option<(&'static str, usize)> {
         ("append", start(&table.append)),
         ("last_chunk", start(&table.last_chunk)),
     ];
-    let given = given.into_iter().filter_map(|(key, start)| Some((key, start?)));
-    given.filter(|(key, _)| !own.contains(key)).min_by_key(|(_, start)| *start)
+    let present = present.into_iter().filter_map(|(key, start)| Some((key, start?)));
+    present.filter(|(key, _)| !own.contains(key)).min_by_key(|(_, start)| *start)
 }
 
 /// The action of a step; exactly one kind is present.
@@ -237,14 +241,14 @@ fn act(at: &Location<'_>, table: StepTable) -> Result<Act, ScriptError> {
 }
 
 fn status(state: TaskState, text: Option<&str>, filler: Option<&str>) -> Act {
-    let mut says = Vec::new();
-    let mut packer = Packer(&mut says);
+    let mut message = Vec::new();
+    let mut packer = Packer(&mut message);
     packer.put(message_tag::ROLE, &[Role::Agent as u8]);
     for text in [text, filler].into_iter().flatten() {
         packer.put(message_tag::PART, PartBuf::text(text).view().packed());
     }
-    let says = (text.is_some() || filler.is_some()).then_some(says);
-    Act::Status { state, says }
+    let message = (text.is_some() || filler.is_some()).then_some(message);
+    Act::Status { state, message }
 }
 
 fn parts(

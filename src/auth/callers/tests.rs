@@ -19,7 +19,7 @@ struct Fields(Vec<(&'static str, &'static [u8])>);
 
 impl FieldSource for Fields {
     fn each_value<'s>(&'s self, name: &str, each: &mut dyn FnMut(&'s [u8])) {
-        let named = self.0.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        let named = self.0.iter().filter(|(field_name, _)| field_name.eq_ignore_ascii_case(name));
         named.for_each(|(_, value)| each(value));
     }
 }
@@ -72,7 +72,7 @@ fn source(fields: &Fields) -> CredentialSource<'_> {
     }
 }
 
-fn ask(
+fn authenticate(
     callers: &Callers,
     authorization: Option<&str>,
     fields: &Fields,
@@ -107,7 +107,7 @@ fn highest_priority_credential_is_checked() {
     let jwt = format!("bEARER  {} ", token(&issuer));
     let all = Fields(vec![key, user]);
     let kind = |authorization, fields: &Fields, address, identity| {
-        let (kind, checked) = ask(&callers, authorization, fields, address, identity)?;
+        let (kind, checked) = authenticate(&callers, authorization, fields, address, identity)?;
         Some((kind, checked.map(|admitted| admitted.principal.name().to_owned())))
     };
     let wrong = |kind, reason| Some((kind, Err(AuthRefusal::Wrong(reason))));
@@ -123,13 +123,17 @@ fn highest_priority_credential_is_checked() {
     assert_eq!(kind(Some("Basic eA=="), &all, "10.1.2.3", Some("c")), ok(ApiKey, "robot"));
     assert_eq!(kind(None, &Fields(vec![("x-api-key", b"")]), "", None), wrong(ApiKey, KEY_UNKNOWN));
     // The proxy's fields count only from the proxy.
-    let said = Fields(vec![user]);
+    let user_fields = Fields(vec![user]);
     for address in ["10.1.2.3", "::ffff:10.1.2.3", "::1"] {
-        assert_eq!(kind(None, &said, address, Some("c")), ok(Proxy, "Doe, Jane"), "{address}");
+        assert_eq!(
+            kind(None, &user_fields, address, Some("c")),
+            ok(Proxy, "Doe, Jane"),
+            "{address}"
+        );
     }
     for address in ["11.0.0.1", "127.0.0.1", "::2", "::ffff:11.0.0.1", ""] {
-        assert_eq!(kind(None, &said, address, Some("c")), ok(Certificate, "c"), "{address}");
-        assert_eq!(kind(None, &said, address, None), None);
+        assert_eq!(kind(None, &user_fields, address, Some("c")), ok(Certificate, "c"), "{address}");
+        assert_eq!(kind(None, &user_fields, address, None), None);
     }
     let none = Fields(vec![("X-User", b"")]);
     assert_eq!(kind(None, &none, "10.1.2.3", None), None);
@@ -142,16 +146,19 @@ fn highest_priority_credential_is_checked() {
 #[test]
 fn proxy_scopes_are_part_of_the_credential() {
     let callers = Callers::new(rules(&Issuer::new())).unwrap();
-    let said = |scopes: &[&'static [u8]]| {
+    let scopes_of = |scopes: &[&'static [u8]]| {
         let mut fields = Fields(vec![("x-user", b"jane")]);
         fields.0.extend(scopes.iter().map(|scopes| ("x-scopes", *scopes)));
-        let (_, checked) = ask(&callers, None, &fields, "::1", None).unwrap();
+        let (_, checked) = authenticate(&callers, None, &fields, "::1", None).unwrap();
         checked.map(|admitted| admitted.principal.scopes().clone())
     };
-    assert_eq!(said(&[]), Ok(ScopeSet::default()));
-    assert_eq!(said(&[b"a2a:read, a2a:send x"]), Ok(ScopeSet::new(["a2a:read", "a2a:send", "x"])));
+    assert_eq!(scopes_of(&[]), Ok(ScopeSet::default()));
+    assert_eq!(
+        scopes_of(&[b"a2a:read, a2a:send x"]),
+        Ok(ScopeSet::new(["a2a:read", "a2a:send", "x"]))
+    );
     // The client has sent one of the two fields.
-    assert_eq!(said(&[b"a2a:admin", b"a2a:read"]), Err(AuthRefusal::Wrong(NAME_REFUSED)));
+    assert_eq!(scopes_of(&[b"a2a:admin", b"a2a:read"]), Err(AuthRefusal::Wrong(NAME_REFUSED)));
     let of = |scopes: &'static [u8]| {
         let fields = Fields(vec![("x-user", b"jane"), ("x-scopes", scopes)]);
         let remote = Some("::1".parse().unwrap());
@@ -323,8 +330,8 @@ fn card_lists_security_schemes_of_configured_auth() {
     let all = rules(&Issuer::new());
     let of = |rules: &AuthRules| {
         let security = Callers::new(rules.clone()).unwrap().security();
-        let asked = security.requirements.iter().map(|one| one.schemes[0].0.clone());
-        assert!(asked.eq(security.schemes.iter().map(|scheme| scheme.name.clone())));
+        let required = security.requirements.iter().map(|one| one.schemes[0].0.clone());
+        assert!(required.eq(security.schemes.iter().map(|scheme| scheme.name.clone())));
         security.schemes
     };
     assert_eq!(

@@ -98,9 +98,9 @@ fn tenants(claims: &Claims, rules: &TokenRules) -> Result<TenantGrant, &'static 
 fn scopes(claims: &Claims, rules: &TokenRules) -> Result<ScopeSet, &'static str> {
     let mut names = Vec::new();
     for claim in rules.scope_claims.iter().filter_map(|name| claims.get(name)) {
-        let said =
+        let values =
             texts(claim).ok_or("the token's scopes must be a string or an array of strings")?;
-        names.extend(said.into_iter().flat_map(|said| said.split(' ')));
+        names.extend(values.into_iter().flat_map(|value| value.split(' ')));
     }
     Ok(ScopeSet::new(names.into_iter().filter(|name| !name.is_empty())))
 }

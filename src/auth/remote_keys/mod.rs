@@ -64,7 +64,7 @@ struct RemoteState {
     /// When an unknown `kid` may cause a fetch again.
     kid_due_ms: u64,
     /// Unknown kids that the next fetch decides.
-    kids_asked: Vec<SecretDigest>,
+    kids_pending: Vec<SecretDigest>,
     /// Kids that the last fetch did not contain.
     kids_refused: Vec<SecretDigest>,
     /// The wakers of waiting requests, each with its peer as the bits of its address.
@@ -241,17 +241,17 @@ impl RemoteKeys {
         }
         match state.newer_until_ms {
             Some(until_ms) if now.mono_ms < until_ms => {
-                state.ask_for(kid);
+                state.add_pending_kid(kid);
                 return state.wait(waiter);
             }
-            None if now.mono_ms >= state.kid_due_ms => state.ask_for(kid),
+            None if now.mono_ms >= state.kid_due_ms => state.add_pending_kid(kid),
             None if state.kids_refused.contains(&kid) => {
                 return Poll::Ready(Err(AuthRefusal::Wrong(UNKNOWN_KID)));
             }
             Some(_) => return Poll::Ready(Err(state.unreadable(now))),
             None if state.failures > 0 => return Poll::Ready(Err(state.unreadable(now))),
             None => {
-                state.ask_for(kid);
+                state.add_pending_kid(kid);
                 let next_ms = state.due_ms.min(state.kid_due_ms);
                 let (why, retry_s) = (LATER_KID, seconds_until(next_ms, now));
                 return Poll::Ready(Err(AuthRefusal::Unavailable { why, retry_s }));
@@ -272,7 +272,7 @@ impl RemoteKeys {
     /// The fetch to start now; `wake` is woken when the answer changes.
     pub fn next_fetch(self: &Arc<RemoteKeys>, now: Now, wake: &Waker) -> NextFetch {
         let mut state = self.state();
-        if !state.fetcher.as_ref().is_some_and(|known| known.will_wake(wake)) {
+        if !state.fetcher.as_ref().is_some_and(|fetcher| fetcher.will_wake(wake)) {
             state.fetcher = Some(wake.clone());
         }
         if let Some((number, until_ms)) = state.under_way {
@@ -314,9 +314,9 @@ impl RemoteKeys {
             }
             // Names of current keys are found before this list is checked. Names of keys that the
             // issuer has removed are wrong as well.
-            let gone = old.iter().flat_map(|old| old.names()).filter(|kid| !keys.has_name(kid));
-            let gone = gone.map(|kid| SecretDigest::of(kid.as_bytes()));
-            state.kids_refused = state.kids_asked.drain(..).chain(gone).collect();
+            let removed = old.iter().flat_map(|old| old.names()).filter(|kid| !keys.has_name(kid));
+            let removed = removed.map(|kid| SecretDigest::of(kid.as_bytes()));
+            state.kids_refused = state.kids_pending.drain(..).chain(removed).collect();
             state.keys = Some(Arc::new(keys));
             state.fetched_unix_ms = Some(now.unix_ms);
             (state.failures, state.problem) = (0, None);
@@ -330,9 +330,9 @@ impl RemoteKeys {
 impl RemoteState {
     /// Records an unknown `kid` until the next fetch. Beyond [`ISSUER_KIDS_ASKED_MAX`] kids, it
     /// stays undecided, and its tokens are [`AuthRefusal::Unavailable`].
-    fn ask_for(&mut self, kid: SecretDigest) {
-        if self.kids_asked.len() < ISSUER_KIDS_ASKED_MAX && !self.kids_asked.contains(&kid) {
-            self.kids_asked.push(kid);
+    fn add_pending_kid(&mut self, kid: SecretDigest) {
+        if self.kids_pending.len() < ISSUER_KIDS_ASKED_MAX && !self.kids_pending.contains(&kid) {
+            self.kids_pending.push(kid);
         }
     }
 
@@ -343,7 +343,7 @@ impl RemoteState {
 
     fn wait<T>(&mut self, waiter: KeyWaiter<'_>) -> Poll<Result<T, AuthRefusal>> {
         let KeyWaiter { wake, address } = waiter;
-        if !self.waiters.iter().any(|(known, _)| known.will_wake(wake)) {
+        if !self.waiters.iter().any(|(waker, _)| waker.will_wake(wake)) {
             let peer = address.map(peer_bits);
             let of_peer = || self.waiters.iter().filter(|(_, of)| *of == peer).count();
             if self.waiters.len() >= ISSUER_WAITERS_MAX

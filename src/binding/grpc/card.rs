@@ -10,7 +10,7 @@ use crate::{
     },
     dialect::{
         card::{self, AgentInterface, CardForm},
-        card_security::asked_by_skill,
+        card_security::skill_requirements,
     },
     fault::{Fault, FaultKind},
     model::{Call, CardSecurity, Generation, Op, Profile},
@@ -27,8 +27,8 @@ use super::{
 /// Answers with the card (A2A 1.0 §3.1.11). 0.3 clients request all cards by this operation.
 pub(super) fn answer(cx: &mut CallContext<'_>, format: &AnswerFormat<'_>) -> Handled {
     let mut card = Vec::new();
-    let asked = cx.authorize(Op::ExtendedCard);
-    match asked.and_then(|()| push(&mut card, cx, format)) {
+    let authorized = cx.authorize(Op::ExtendedCard);
+    match authorized.and_then(|()| push(&mut card, cx, format)) {
         Ok(()) => {
             cx.writer.whole(format, &card);
             let details = cx.details(&Call::ExtendedCard);
@@ -203,8 +203,8 @@ impl Skills<'_> {
             texts(writer, field::EXAMPLES, &skill.examples);
             texts(writer, field::INPUT_MODES, input_modes);
             texts(writer, field::OUTPUT_MODES, output_modes);
-            let asked = asked_by_skill(skill, Some(self.security));
-            card_security::push_of_skill(writer.0, &asked, generation);
+            let required = skill_requirements(skill, Some(self.security));
+            card_security::push_of_skill(writer.0, &required, generation);
             writer.close(nested);
         }
     }

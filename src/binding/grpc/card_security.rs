@@ -25,10 +25,14 @@ pub(super) fn push(out: &mut Vec<u8>, security: &CardSecurity, generation: Gener
 }
 
 /// Appends the security requirements of a skill.
-pub(super) fn push_of_skill(out: &mut Vec<u8>, asked: &[CardRequirement], generation: Generation) {
+pub(super) fn push_of_skill(
+    out: &mut Vec<u8>,
+    required: &[CardRequirement],
+    generation: Generation,
+) {
     let (_, skill, requirements) = words(generation);
-    if !asked.is_empty() {
-        push_json(out, skill, &proto_json(&[], asked, requirements));
+    if !required.is_empty() {
+        push_json(out, skill, &proto_json(&[], required, requirements));
     }
 }
 

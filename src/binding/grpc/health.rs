@@ -22,8 +22,8 @@ pub enum Serving {
 
 impl Serving {
     /// The status of a service.
-    pub fn of(is_known: bool, is_draining: bool) -> Serving {
-        match (is_known, is_draining) {
+    pub fn of(exists: bool, is_draining: bool) -> Serving {
+        match (exists, is_draining) {
             (false, _) => Serving::Unknown,
             (true, true) => Serving::No,
             (true, false) => Serving::Yes,
@@ -66,14 +66,14 @@ mod tests {
 
     #[test]
     fn health_check_finds_service_by_name() {
-        let ask = |name: &str| {
+        let check = |name: &str| {
             let mut message = Vec::new();
             Writer(&mut message).bytes(health_check_request::SERVICE, name.as_bytes());
             is_known(&message)
         };
-        assert_eq!(ask(""), Ok(true));
-        assert_eq!(ask("lf.a2a.v1.A2AService"), Ok(true));
-        assert_eq!(ask("x"), Ok(false));
+        assert_eq!(check(""), Ok(true));
+        assert_eq!(check("lf.a2a.v1.A2AService"), Ok(true));
+        assert_eq!(check("x"), Ok(false));
         assert_eq!(is_known(b"\x08").unwrap_err().code, Code::InvalidArgument);
     }
 

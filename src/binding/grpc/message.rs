@@ -189,10 +189,10 @@ fn strings(
     repeated: RepeatedString,
     packer: &mut Packer<'_>,
 ) -> Result<(), Fault> {
-    let RepeatedString { number: wanted, name, tag, has_ids } = repeated;
+    let RepeatedString { number: wanted_number, name, tag, has_ids } = repeated;
     let limits = cx.limits;
     let bytes_max = if has_ids { limits.identifier_bytes_max } else { limits.string_bytes_max };
-    let all = Fields(message).filter_map(Result::ok).filter(|(number, _)| *number == wanted);
+    let all = Fields(message).filter_map(Result::ok).filter(|(number, _)| *number == wanted_number);
     for (index, (_, value)) in all.enumerate() {
         if index >= limits.references_max {
             let most = limits.references_max;

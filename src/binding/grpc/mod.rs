@@ -125,7 +125,7 @@ pub fn handle<'x>(
         && let Err(fault) = cx.take_request(body.len())
     {
         cx.begin_call(body.len());
-        cx.tell_refused(Some(method.op), &format(method), &fault);
+        cx.report_refused(Some(method.op), &format(method), &fault);
         return refuse_unread(&mut cx.writer, head, &fault);
     }
     let limits = &cx.config.limits;
@@ -162,7 +162,7 @@ pub fn handle<'x>(
     cx.extensions = extensions::joined(head).map(Cow::Owned);
     match rpc {
         Rpc::A2a(method) => {
-            cx.tell_admitted();
+            cx.report_admitted();
             call(cx, method, buffers, message)
         }
         Rpc::HealthCheck => check_health(cx, message),
@@ -177,14 +177,14 @@ pub fn handle<'x>(
 fn refuse_message(cx: &mut CallContext<'_>, status: &Status) -> Handled {
     let is_too_large = status.code == Code::ResourceExhausted;
     let limit = is_too_large.then_some("body_bytes_max");
-    cx.config.tell_limit(cx.scratch.worker, limit, None);
-    cx.tell_request_refused(if is_too_large { 413 } else { 400 }, &status.message, limit);
+    cx.config.report_limit(cx.scratch.worker, limit, None);
+    cx.report_request_refused(if is_too_large { 413 } else { 400 }, &status.message, limit);
     refuse(&mut cx.writer, status)
 }
 
 /// Rejects a request that is not a call, and reports it under the HTTP status.
 fn refuse_request(cx: &mut CallContext<'_>, http: u16, status: &Status) -> Handled {
-    cx.tell_request_refused(http, &status.message, None);
+    cx.report_request_refused(http, &status.message, None);
     refuse(&mut cx.writer, status)
 }
 
@@ -221,7 +221,7 @@ pub fn refuse_unread(writer: &mut ResponseWriter<'_>, head: &Head<'_>, fault: &F
 }
 
 fn check_health(cx: &mut CallContext<'_>, message: &[u8]) -> Handled {
-    match health::is_known(message).map(|is_known| Serving::of(is_known, cx.closes)) {
+    match health::is_known(message).map(|exists| Serving::of(exists, cx.closes)) {
         Ok(Serving::Unknown) => refuse(&mut cx.writer, &health::no_service()),
         Ok(serving) => {
             cx.writer.begin(200, media::GRPC, FieldLines::NONE, Content::Whole);
@@ -259,9 +259,9 @@ pub fn call(
     cx.begin_call(message.len());
     let format = format(method);
     let strict = cx.config.strict_version;
-    let asked = version::check(cx.source.version().as_deref(), method.generation(), strict)
+    let decoded = version::check(cx.source.version().as_deref(), method.generation(), strict)
         .and_then(|()| decode(cx, method, buffers, message));
-    match asked {
+    match decoded {
         Ok(ref call) => {
             cx.endpoint = Endpoint::own(&STANDARD, cx.agent);
             name_extensions(cx);
@@ -286,14 +286,14 @@ fn decode<'p>(
 ) -> Result<Call<'p>, Fault> {
     let mut tenant = "";
     let call = cx.decode_by(method.op, method.generation(), None, |read_cx| {
-        let asked = (method.wire.decode)(read_cx, message, buffers)?;
-        tenant = asked.tenant;
-        Ok(asked.call)
+        let request = (method.wire.decode)(read_cx, message, buffers)?;
+        tenant = request.tenant;
+        Ok(request.call)
     })?;
     // A2A 1.0 §8.3.2: clients send the tenant of the interface that they have chosen; over gRPC it
     // names the agent.
     if let RequestSource::Grpc(metadata) = cx.source {
-        cx.named_beside = metadata.tenant;
+        cx.outside_tenant = metadata.tenant;
     }
     cx.address(Some(tenant))?;
     Ok(call)
@@ -303,8 +303,8 @@ fn decode<'p>(
 fn name_extensions(cx: &mut CallContext<'_>) {
     let Some(named) = &cx.extensions else { return };
     let Some(profile) = cx.service.profile(cx.endpoint.agent) else { return };
-    let is_known = cx.admission.is_some();
-    let declared = DeclaredExtensions { profile: &profile, config: cx.config, is_known };
+    let is_authenticated = cx.admission.is_some();
+    let declared = DeclaredExtensions { profile: &profile, config: cx.config, is_authenticated };
     let uris = extensions::in_effect(declared, named);
     if !uris.is_empty() {
         cx.writer.fields.push("a2a-extensions", &uris.join(", "));

@@ -14,7 +14,7 @@ use super::{
     fields::{v1, v03},
     from_json::text_field,
     message::{canonical, missing},
-    read::{Asked, malformed},
+    read::{DecodedRequest, malformed},
 };
 
 /// The fields of a request or a configuration; each text is escaped as in JSON.
@@ -37,14 +37,14 @@ pub(super) fn read<'p>(
     generation: Generation,
     body: &'p [u8],
     pack: &'p mut Vec<u8>,
-) -> Result<Asked<'p>, Fault> {
-    let mut said = PushFields::default();
+) -> Result<DecodedRequest<'p>, Fault> {
+    let mut fields = PushFields::default();
     match generation {
-        Generation::V1 => request_v1(cx, body, &mut said)?,
-        Generation::V01 | Generation::V03 => request_v03(cx, body, &mut said)?,
+        Generation::V1 => request_v1(cx, body, &mut fields)?,
+        Generation::V01 | Generation::V03 => request_v03(cx, body, &mut fields)?,
     }
     let is_v1 = generation == Generation::V1;
-    if said.task_id.is_empty() {
+    if fields.task_id.is_empty() {
         return Err(missing(match (is_v1, cx.op) {
             (true, _) => "taskId",
             (false, Op::PushSet | Op::PushList) => "parent",
@@ -53,23 +53,24 @@ pub(super) fn read<'p>(
     }
     let form = PushForm::of(generation);
     if cx.op == Op::PushSet {
-        if said.url.is_empty() {
+        if fields.url.is_empty() {
             return Err(missing("url"));
         }
-        said.pack(pack);
+        fields.pack(pack);
         let call = Call::Push(PushRequest { call: PushCall::Set(PushConfig(pack)), form });
-        return Ok(Asked { call, tenant: said.tenant });
+        return Ok(DecodedRequest { call, tenant: fields.tenant });
     }
-    let page_size = u32::try_from(said.page_size)
+    let page_size = u32::try_from(fields.page_size)
         .map_err(|_| Fault::param("pageSize", format!("must be from 0 to {}", i32::MAX)))?;
-    if said.id.is_empty() && (cx.op == Op::PushDelete || cx.op == Op::PushGet && is_v1) {
+    if fields.id.is_empty() && (cx.op == Op::PushDelete || cx.op == Op::PushGet && is_v1) {
         return Err(missing(if is_v1 { "id" } else { "name" }));
     }
     let mut put = |text: &[u8]| {
         pack.extend_from_slice(text);
         pack.len()
     };
-    let (task_end, id_end, token_end) = (put(&said.task_id), put(&said.id), put(&said.page_token));
+    let (task_end, id_end, token_end) =
+        (put(&fields.task_id), put(&fields.id), put(&fields.page_token));
     let pack: &'p [u8] = pack;
     let some = |text: &'p [u8]| Some(RawText::known(text)).filter(|text| !text.is_empty());
     let (task_id, id) = (RawText::known(&pack[..task_end]), some(&pack[task_end..id_end]));
@@ -82,7 +83,7 @@ pub(super) fn read<'p>(
         Op::PushDelete => PushCall::Delete { task_id, id },
         _ => PushCall::Get { task_id, id },
     };
-    Ok(Asked { call: Call::Push(PushRequest { call, form }), tenant: said.tenant })
+    Ok(DecodedRequest { call: Call::Push(PushRequest { call, form }), tenant: fields.tenant })
 }
 
 /// Reads the configuration of a send, and returns its position in the pack; `None`: the
@@ -93,17 +94,17 @@ pub(super) fn of_send(
     config: &[u8],
     pack: &mut Vec<u8>,
 ) -> Result<Option<(usize, usize)>, Fault> {
-    let mut said = PushFields::default();
+    let mut fields = PushFields::default();
     match generation {
-        Generation::V1 => config_v1(cx, config, &mut said)?,
-        Generation::V01 | Generation::V03 => config_v03(cx, config, &mut said)?,
+        Generation::V1 => config_v1(cx, config, &mut fields)?,
+        Generation::V01 | Generation::V03 => config_v03(cx, config, &mut fields)?,
     }
-    if said.url.is_empty() {
+    if fields.url.is_empty() {
         return Ok(None);
     }
-    said.task_id.clear();
+    fields.task_id.clear();
     let start = pack.len();
-    said.pack(pack);
+    fields.pack(pack);
     Ok(Some((start, pack.len())))
 }
 
@@ -132,28 +133,32 @@ fn text(
 }
 
 /// Reads a request of 1.0; for `PushSet` the message is the configuration.
-fn request_v1<'p>(cx: &ReadCx<'_>, body: &'p [u8], said: &mut PushFields<'p>) -> Result<(), Fault> {
+fn request_v1<'p>(
+    cx: &ReadCx<'_>,
+    body: &'p [u8],
+    fields: &mut PushFields<'p>,
+) -> Result<(), Fault> {
     use v1::{
         get_task_push_notification_config_request as one,
         list_task_push_notification_configs_request as list,
     };
     let most = cx.limits.identifier_bytes_max;
     let is_list = match cx.op {
-        Op::PushSet => return config_v1(cx, body, said),
+        Op::PushSet => return config_v1(cx, body, fields),
         op => op == Op::PushList,
     };
     for found in Fields(body) {
         let (number, value) = found.map_err(malformed)?;
         match (is_list, number) {
             (false, one::TENANT) | (true, list::TENANT) => {
-                said.tenant = value.text().map_err(malformed)?;
+                fields.tenant = value.text().map_err(malformed)?;
             }
             (false, one::TASK_ID) | (true, list::TASK_ID) => {
-                text("taskId", value, most, &mut said.task_id)?;
+                text("taskId", value, most, &mut fields.task_id)?;
             }
-            (false, one::ID) => text("id", value, most, &mut said.id)?,
-            (true, list::PAGE_SIZE) => said.page_size = value.int32().map_err(malformed)?,
-            (true, list::PAGE_TOKEN) => text("pageToken", value, most, &mut said.page_token)?,
+            (false, one::ID) => text("id", value, most, &mut fields.id)?,
+            (true, list::PAGE_SIZE) => fields.page_size = value.int32().map_err(malformed)?,
+            (true, list::PAGE_TOKEN) => text("pageToken", value, most, &mut fields.page_token)?,
             _ => {}
         }
     }
@@ -163,21 +168,21 @@ fn request_v1<'p>(cx: &ReadCx<'_>, body: &'p [u8], said: &mut PushFields<'p>) ->
 fn config_v1<'p>(
     cx: &ReadCx<'_>,
     config: &'p [u8],
-    said: &mut PushFields<'p>,
+    fields: &mut PushFields<'p>,
 ) -> Result<(), Fault> {
     use v1::task_push_notification_config as field;
     let (id_most, most) = (cx.limits.identifier_bytes_max, cx.limits.string_bytes_max);
     for found in Fields(config) {
         let (number, value) = found.map_err(malformed)?;
         match number {
-            field::TENANT => said.tenant = value.text().map_err(malformed)?,
-            field::ID => text("id", value, id_most, &mut said.id)?,
-            field::TASK_ID => text("taskId", value, id_most, &mut said.task_id)?,
-            field::URL => text("url", value, most, &mut said.url)?,
-            field::TOKEN => text("token", value, most, &mut said.token)?,
+            field::TENANT => fields.tenant = value.text().map_err(malformed)?,
+            field::ID => text("id", value, id_most, &mut fields.id)?,
+            field::TASK_ID => text("taskId", value, id_most, &mut fields.task_id)?,
+            field::URL => text("url", value, most, &mut fields.url)?,
+            field::TOKEN => text("token", value, most, &mut fields.token)?,
             field::AUTHENTICATION => {
                 let value = value.bytes().map_err(malformed)?;
-                authentication(cx, value, v1::authentication_info::CREDENTIALS, said)?;
+                authentication(cx, value, v1::authentication_info::CREDENTIALS, fields)?;
             }
             _ => {}
         }
@@ -186,7 +191,7 @@ fn config_v1<'p>(
 }
 
 /// Reads a request of 0.3, which contains resource names.
-fn request_v03(cx: &ReadCx<'_>, body: &[u8], said: &mut PushFields<'_>) -> Result<(), Fault> {
+fn request_v03(cx: &ReadCx<'_>, body: &[u8], fields: &mut PushFields<'_>) -> Result<(), Fault> {
     use v03::{
         create_task_push_notification_config_request as create,
         get_task_push_notification_config_request as one,
@@ -196,14 +201,14 @@ fn request_v03(cx: &ReadCx<'_>, body: &[u8], said: &mut PushFields<'_>) -> Resul
     for found in Fields(body) {
         let (number, value) = found.map_err(malformed)?;
         match (cx.op, number) {
-            (Op::PushSet, create::CONFIG_ID) => text("configId", value, most, &mut said.id)?,
+            (Op::PushSet, create::CONFIG_ID) => text("configId", value, most, &mut fields.id)?,
             (Op::PushSet, create::CONFIG) => {
                 for found in Fields(value.bytes().map_err(malformed)?) {
                     let (number, value) = found.map_err(malformed)?;
                     match number {
-                        named::NAME => resource(cx, value, said)?,
+                        named::NAME => resource(cx, value, fields)?,
                         named::PUSH_NOTIFICATION_CONFIG => {
-                            config_v03(cx, value.bytes().map_err(malformed)?, said)?;
+                            config_v03(cx, value.bytes().map_err(malformed)?, fields)?;
                         }
                         _ => {}
                     }
@@ -211,10 +216,12 @@ fn request_v03(cx: &ReadCx<'_>, body: &[u8], said: &mut PushFields<'_>) -> Resul
             }
             (Op::PushSet, create::PARENT)
             | (Op::PushGet | Op::PushDelete, one::NAME)
-            | (Op::PushList, list::PARENT) => resource(cx, value, said)?,
-            (Op::PushList, list::PAGE_SIZE) => said.page_size = value.int32().map_err(malformed)?,
+            | (Op::PushList, list::PARENT) => resource(cx, value, fields)?,
+            (Op::PushList, list::PAGE_SIZE) => {
+                fields.page_size = value.int32().map_err(malformed)?
+            }
             (Op::PushList, list::PAGE_TOKEN) => {
-                text("pageToken", value, most, &mut said.page_token)?;
+                text("pageToken", value, most, &mut fields.page_token)?;
             }
             _ => {}
         }
@@ -222,20 +229,20 @@ fn request_v03(cx: &ReadCx<'_>, body: &[u8], said: &mut PushFields<'_>) -> Resul
     Ok(())
 }
 
-fn config_v03(cx: &ReadCx<'_>, config: &[u8], said: &mut PushFields<'_>) -> Result<(), Fault> {
+fn config_v03(cx: &ReadCx<'_>, config: &[u8], fields: &mut PushFields<'_>) -> Result<(), Fault> {
     use v03::push_notification_config as field;
     let most = cx.limits.string_bytes_max;
     for found in Fields(config) {
         let (number, value) = found.map_err(malformed)?;
         match number {
             field::ID if !value.bytes().map_err(malformed)?.is_empty() => {
-                text("id", value, cx.limits.identifier_bytes_max, &mut said.id)?;
+                text("id", value, cx.limits.identifier_bytes_max, &mut fields.id)?;
             }
-            field::URL => text("url", value, most, &mut said.url)?,
-            field::TOKEN => text("token", value, most, &mut said.token)?,
+            field::URL => text("url", value, most, &mut fields.url)?,
+            field::TOKEN => text("token", value, most, &mut fields.token)?,
             field::AUTHENTICATION => {
                 let value = value.bytes().map_err(malformed)?;
-                authentication(cx, value, v03::authentication_info::CREDENTIALS, said)?;
+                authentication(cx, value, v03::authentication_info::CREDENTIALS, fields)?;
             }
             _ => {}
         }
@@ -248,31 +255,31 @@ fn authentication(
     cx: &ReadCx<'_>,
     message: &[u8],
     credentials: u32,
-    said: &mut PushFields<'_>,
+    fields: &mut PushFields<'_>,
 ) -> Result<(), Fault> {
     // Both generations use the same number for the scheme or schemes.
     use v1::authentication_info::SCHEME;
     let most = cx.limits.string_bytes_max;
-    said.scheme.clear();
+    fields.scheme.clear();
     for found in Fields(message) {
         let (number, value) = found.map_err(malformed)?;
-        if number == SCHEME && said.scheme.is_empty() {
-            text("authentication.scheme", value, most, &mut said.scheme)?;
+        if number == SCHEME && fields.scheme.is_empty() {
+            text("authentication.scheme", value, most, &mut fields.scheme)?;
         } else if number == credentials {
-            text("authentication.credentials", value, most, &mut said.credentials)?;
+            text("authentication.credentials", value, most, &mut fields.credentials)?;
         }
     }
     Ok(())
 }
 
 /// Reads the ids in the resource name of a configuration or a task.
-fn resource(cx: &ReadCx<'_>, value: Value<'_>, said: &mut PushFields<'_>) -> Result<(), Fault> {
+fn resource(cx: &ReadCx<'_>, value: Value<'_>, fields: &mut PushFields<'_>) -> Result<(), Fault> {
     let (task_id, id) = push_ids(value.bytes().map_err(malformed)?);
     let most = cx.limits.identifier_bytes_max;
-    text("name", Value::Bytes(task_id), most, &mut said.task_id)?;
+    text("name", Value::Bytes(task_id), most, &mut fields.task_id)?;
     // A separate id takes precedence.
-    if !id.is_empty() && said.id.is_empty() {
-        text("name", Value::Bytes(id), most, &mut said.id)?;
+    if !id.is_empty() && fields.id.is_empty() {
+        text("name", Value::Bytes(id), most, &mut fields.id)?;
     }
     Ok(())
 }
@@ -356,7 +363,7 @@ mod tests {
     }
 
     /// Reads a request, and formats the call or the error.
-    fn said(generation: Generation, op: Op, body: &[u8]) -> String {
+    fn decoded(generation: Generation, op: Op, body: &[u8]) -> String {
         let (limits, mut pack) = (Limits::default(), Vec::new());
         let cx = ReadCx {
             op,
@@ -368,7 +375,7 @@ mod tests {
             tenant: Cell::default(),
         };
         match read(&cx, generation, body, &mut pack) {
-            Ok(Asked { call: Call::Push(push), tenant }) => match push.call {
+            Ok(DecodedRequest { call: Call::Push(push), tenant }) => match push.call {
                 PushCall::Set(config) => {
                     let ids = (config.task_id().unwrap(), config.id());
                     let secrets = (config.token(), config.scheme(), config.credentials());
@@ -386,54 +393,54 @@ mod tests {
 
     #[test]
     fn push_requests_of_1_0_are_read_from_flat_fields() {
-        let said = |op, fields: &[(u32, &[u8])]| said(Generation::V1, op, &message(fields));
+        let decoded = |op, fields: &[(u32, &[u8])]| decoded(Generation::V1, op, &message(fields));
         let scheme = message(&[(1, b"Bearer"), (2, b"s")]);
         let config: &[(u32, &[u8])] =
             &[(1, b"x"), (2, b"p\""), (3, b"t"), (4, b"https://h"), (5, b"k"), (6, &scheme)];
         let expected = r#"x ("t", Some("p\"")) https://h (Some("k"), Some("Bearer"), Some("s"))"#;
-        assert_eq!(said(Op::PushSet, config), expected);
-        assert_eq!(said(Op::PushSet, &config[..3]), "url");
-        assert_eq!(said(Op::PushSet, &config[3..]), "taskId");
+        assert_eq!(decoded(Op::PushSet, config), expected);
+        assert_eq!(decoded(Op::PushSet, &config[..3]), "url");
+        assert_eq!(decoded(Op::PushSet, &config[3..]), "taskId");
         let one: &[(u32, &[u8])] = &[(1, b"x"), (2, b"t"), (3, b"p")];
-        assert_eq!(said(Op::PushGet, one), r#"x Get { task_id: "t", id: Some("p") }"#);
-        assert_eq!(said(Op::PushDelete, one), r#"x Delete { task_id: "t", id: Some("p") }"#);
-        assert_eq!((said(Op::PushGet, &one[..2]), said(Op::PushDelete, &one[..2])), {
+        assert_eq!(decoded(Op::PushGet, one), r#"x Get { task_id: "t", id: Some("p") }"#);
+        assert_eq!(decoded(Op::PushDelete, one), r#"x Delete { task_id: "t", id: Some("p") }"#);
+        assert_eq!((decoded(Op::PushGet, &one[..2]), decoded(Op::PushDelete, &one[..2])), {
             ("id".to_owned(), "id".to_owned())
         });
-        assert_eq!(said(Op::PushGet, &one[2..]), "taskId");
-        let list = said(Op::PushList, &[(1, b"t"), (3, b"more"), (4, b"x")]);
+        assert_eq!(decoded(Op::PushGet, &one[2..]), "taskId");
+        let list = decoded(Op::PushList, &[(1, b"t"), (3, b"more"), (4, b"x")]);
         let expected = r#"x List { task_id: "t", page_size: None, page_token: Some("more") }"#;
         assert_eq!(list, expected);
-        assert_eq!(said(Op::PushList, &[(2, b"t")]), "InvalidRequest");
+        assert_eq!(decoded(Op::PushList, &[(2, b"t")]), "InvalidRequest");
         let mut sized = message(&[(1, b"t")]);
         Writer(&mut sized).number(2, 7);
-        let listed = self::said(Generation::V1, Op::PushList, &sized);
+        let listed = self::decoded(Generation::V1, Op::PushList, &sized);
         assert_eq!(listed, r#" List { task_id: "t", page_size: Some(7), page_token: None }"#);
         let mut negative = message(&[(1, b"t")]);
         Writer(&mut negative).number(2, u64::MAX);
-        assert_eq!(self::said(Generation::V1, Op::PushList, &negative), "pageSize");
+        assert_eq!(self::decoded(Generation::V1, Op::PushList, &negative), "pageSize");
     }
 
     #[test]
     fn push_requests_of_0_3_are_read_from_resource_names() {
-        let said = |op, fields: &[(u32, &[u8])]| said(Generation::V03, op, &message(fields));
+        let decoded = |op, fields: &[(u32, &[u8])]| decoded(Generation::V03, op, &message(fields));
         let name: &[(u32, &[u8])] = &[(1, b"tasks/t/pushNotificationConfigs/p")];
-        assert_eq!(said(Op::PushGet, name), r#" Get { task_id: "t", id: Some("p") }"#);
-        assert_eq!(said(Op::PushDelete, name), r#" Delete { task_id: "t", id: Some("p") }"#);
-        assert_eq!(said(Op::PushGet, &[(1, b"tasks/t")]), r#" Get { task_id: "t", id: None }"#);
-        assert_eq!(said(Op::PushDelete, &[(1, b"tasks/t")]), "name");
-        assert_eq!(said(Op::PushGet, &[(1, b"t")]), r#" Get { task_id: "t", id: None }"#);
-        let other = said(Op::PushGet, &[(1, b"tasks/t/pushNotificationConfigsX")]);
+        assert_eq!(decoded(Op::PushGet, name), r#" Get { task_id: "t", id: Some("p") }"#);
+        assert_eq!(decoded(Op::PushDelete, name), r#" Delete { task_id: "t", id: Some("p") }"#);
+        assert_eq!(decoded(Op::PushGet, &[(1, b"tasks/t")]), r#" Get { task_id: "t", id: None }"#);
+        assert_eq!(decoded(Op::PushDelete, &[(1, b"tasks/t")]), "name");
+        assert_eq!(decoded(Op::PushGet, &[(1, b"t")]), r#" Get { task_id: "t", id: None }"#);
+        let other = decoded(Op::PushGet, &[(1, b"tasks/t/pushNotificationConfigsX")]);
         assert_eq!(other, r#" Get { task_id: "t/pushNotificationConfigsX", id: None }"#);
-        assert_eq!((said(Op::PushGet, &[]), said(Op::PushList, &[])), {
+        assert_eq!((decoded(Op::PushGet, &[]), decoded(Op::PushList, &[])), {
             ("name".to_owned(), "parent".to_owned())
         });
-        let list = said(Op::PushList, &[(1, b"tasks/t/pushNotificationConfigs")]);
+        let list = decoded(Op::PushList, &[(1, b"tasks/t/pushNotificationConfigs")]);
         assert_eq!(list, r#" List { task_id: "t", page_size: None, page_token: None }"#);
         let inner = message(&[(1, b""), (2, b"https://h"), (4, &message(&[(1, b"a"), (1, b"b")]))]);
         let named = message(&[(1, b"tasks/t/pushNotificationConfigs/q"), (2, &inner)]);
-        let set = said(Op::PushSet, &[(1, b"tasks/t"), (2, b"p"), (3, &named)]);
+        let set = decoded(Op::PushSet, &[(1, b"tasks/t"), (2, b"p"), (3, &named)]);
         assert_eq!(set, r#" ("t", Some("p")) https://h (None, Some("a"), None)"#);
-        assert_eq!(said(Op::PushSet, &[(1, b"tasks/t"), (2, b"p")]), "url");
+        assert_eq!(decoded(Op::PushSet, &[(1, b"tasks/t"), (2, b"p")]), "url");
     }
 }

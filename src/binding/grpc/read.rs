@@ -22,7 +22,7 @@ use super::{
 };
 
 /// The call of a request, and its tenant (1.0; empty: no tenant).
-pub struct Asked<'p> {
+pub struct DecodedRequest<'p> {
     /// The call.
     pub call: Call<'p>,
     /// `tenant`, unchecked.
@@ -43,7 +43,7 @@ pub fn call<'p>(
     generation: Generation,
     body: &'p [u8],
     pack: &'p mut Vec<u8>,
-) -> Result<Asked<'p>, Fault> {
+) -> Result<DecodedRequest<'p>, Fault> {
     pack.clear();
     let is_v1 = generation == Generation::V1;
     match cx.op.params() {
@@ -53,7 +53,7 @@ pub fn call<'p>(
         Params::List => list(cx, body, pack),
         Params::Target(call) => {
             let (target, tenant) = target(cx, generation, body, pack)?;
-            Ok(Asked { call: call(target), tenant })
+            Ok(DecodedRequest { call: call(target), tenant })
         }
         Params::Push => push::read(cx, generation, body, pack),
         Params::Nothing => {
@@ -67,7 +67,11 @@ pub fn call<'p>(
 const NONE: u32 = 0;
 
 /// Reads a request of which only the tenant is used.
-fn only_tenant<'p>(call: Call<'p>, number: u32, body: &'p [u8]) -> Result<Asked<'p>, Fault> {
+fn only_tenant<'p>(
+    call: Call<'p>,
+    number: u32,
+    body: &'p [u8],
+) -> Result<DecodedRequest<'p>, Fault> {
     let mut tenant = "";
     for field in Fields(body) {
         let (found, value) = field.map_err(malformed)?;
@@ -75,7 +79,7 @@ fn only_tenant<'p>(call: Call<'p>, number: u32, body: &'p [u8]) -> Result<Asked<
             tenant = value.text().map_err(malformed)?;
         }
     }
-    Ok(Asked { call, tenant })
+    Ok(DecodedRequest { call, tenant })
 }
 
 /// Reads a `SendMessageRequest`.
@@ -84,10 +88,10 @@ fn send<'p>(
     generation: Generation,
     body: &'p [u8],
     pack: &'p mut Vec<u8>,
-) -> Result<Asked<'p>, Fault> {
+) -> Result<DecodedRequest<'p>, Fault> {
     use v1::send_message_request as new;
     use v03::send_message_request as old;
-    let (mut tenant, mut said, mut configuration, mut metadata) = ("", None, None, None);
+    let (mut tenant, mut message_bytes, mut configuration, mut metadata) = ("", None, None, None);
     let numbers = match generation {
         Generation::V1 => [new::TENANT, new::MESSAGE, new::CONFIGURATION, new::METADATA],
         Generation::V01 | Generation::V03 => {
@@ -96,16 +100,16 @@ fn send<'p>(
     };
     for field in Fields(body) {
         let (number, value) = field.map_err(malformed)?;
-        match numbers.iter().position(|known| *known == number) {
+        match numbers.iter().position(|field_number| *field_number == number) {
             Some(0) => tenant = value.text().map_err(malformed)?,
-            Some(1) => said = Some(value.bytes().map_err(malformed)?),
+            Some(1) => message_bytes = Some(value.bytes().map_err(malformed)?),
             Some(2) => configuration = Some(value.bytes().map_err(malformed)?),
             Some(_) => metadata = Some(value.bytes().map_err(malformed)?),
             None => {}
         }
     }
-    let said = said.ok_or_else(|| missing("message"))?;
-    let ids = message::read(cx, generation, said, pack)?;
+    let message_bytes = message_bytes.ok_or_else(|| missing("message"))?;
+    let ids = message::read(cx, generation, message_bytes, pack)?;
     let message_end = pack.len();
     let mut options = send_options(cx, generation, configuration, pack)?;
     if options.has_generation && ids.task_id.is_some() {
@@ -124,7 +128,7 @@ fn send<'p>(
         None => None,
     };
     let pack: &'p [u8] = pack;
-    let at = |place: Option<(usize, usize)>| place.and_then(|(start, end)| pack.get(start..end));
+    let at = |range: Option<(usize, usize)>| range.and_then(|(start, end)| pack.get(start..end));
     let send = Send {
         message: Message(&pack[..message_end]),
         has_own_id: true,
@@ -138,7 +142,7 @@ fn send<'p>(
         push: at(push).map(PushConfig),
         generation,
     };
-    Ok(Asked { call: Call::Send(send), tenant })
+    Ok(DecodedRequest { call: Call::Send(send), tenant })
 }
 
 /// The options for the answer.
@@ -232,7 +236,11 @@ fn id<'p>(
     if pack.len() == start { Err(missing(field)) } else { Ok(&pack[start..]) }
 }
 
-fn get_v1<'p>(cx: &ReadCx<'_>, body: &'p [u8], pack: &'p mut Vec<u8>) -> Result<Asked<'p>, Fault> {
+fn get_v1<'p>(
+    cx: &ReadCx<'_>,
+    body: &'p [u8],
+    pack: &'p mut Vec<u8>,
+) -> Result<DecodedRequest<'p>, Fault> {
     use v1::get_task_request as field;
     let (mut tenant, mut named, mut most) = ("", None, None);
     for found in Fields(body) {
@@ -247,7 +255,7 @@ fn get_v1<'p>(cx: &ReadCx<'_>, body: &'p [u8], pack: &'p mut Vec<u8>) -> Result<
         }
     }
     let id = id(cx, "id", named, pack)?;
-    Ok(Asked {
+    Ok(DecodedRequest {
         call: Call::Get(Get {
             id: RawText::known(id),
             context_id: None,
@@ -258,7 +266,11 @@ fn get_v1<'p>(cx: &ReadCx<'_>, body: &'p [u8], pack: &'p mut Vec<u8>) -> Result<
     })
 }
 
-fn get_v03<'p>(cx: &ReadCx<'_>, body: &'p [u8], pack: &'p mut Vec<u8>) -> Result<Asked<'p>, Fault> {
+fn get_v03<'p>(
+    cx: &ReadCx<'_>,
+    body: &'p [u8],
+    pack: &'p mut Vec<u8>,
+) -> Result<DecodedRequest<'p>, Fault> {
     use v03::get_task_request as field;
     let (mut named, mut most) = (None, None);
     for found in Fields(body) {
@@ -272,7 +284,7 @@ fn get_v03<'p>(cx: &ReadCx<'_>, body: &'p [u8], pack: &'p mut Vec<u8>) -> Result
         }
     }
     let id = id(cx, "name", named, pack)?;
-    Ok(Asked {
+    Ok(DecodedRequest {
         call: Call::Get(Get {
             id: RawText::known(id),
             context_id: None,
@@ -327,7 +339,11 @@ fn target<'p>(
     Ok((target, tenant))
 }
 
-fn list<'p>(cx: &ReadCx<'_>, body: &'p [u8], pack: &'p mut Vec<u8>) -> Result<Asked<'p>, Fault> {
+fn list<'p>(
+    cx: &ReadCx<'_>,
+    body: &'p [u8],
+    pack: &'p mut Vec<u8>,
+) -> Result<DecodedRequest<'p>, Fault> {
     use v1::list_tasks_request as field;
     let (mut tenant, mut context, mut token, mut list) = ("", None, None, List::default());
     for found in Fields(body) {
@@ -372,7 +388,7 @@ fn list<'p>(cx: &ReadCx<'_>, body: &'p [u8], pack: &'p mut Vec<u8>) -> Result<As
     let (context, token) = pack.split_at(context_end);
     list.context_id = Some(RawText::known(context)).filter(|context| !context.is_empty());
     list.page_token = Some(token).filter(|token| !token.is_empty());
-    Ok(Asked { call: Call::List(list), tenant })
+    Ok(DecodedRequest { call: Call::List(list), tenant })
 }
 
 /// `google.protobuf.Timestamp` in milliseconds, rounded up so that the filter "at or after" stays

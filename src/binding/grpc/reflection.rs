@@ -83,8 +83,8 @@ fn list(writer: &mut Writer<'_>) {
     writer.close(list);
 }
 
-fn file(writer: &mut Writer<'_>, is_wanted: impl Fn(&[u8]) -> bool) {
-    match all(DESCRIPTORS, descriptor::SET_FILE).find(|file| is_wanted(file)) {
+fn file(writer: &mut Writer<'_>, matches: impl Fn(&[u8]) -> bool) {
+    match all(DESCRIPTORS, descriptor::SET_FILE).find(|file| matches(file)) {
         Some(file) => {
             let nested = writer.open(response::FILE_DESCRIPTOR_RESPONSE, file.len());
             writer.bytes(file_descriptor_response::FILE_DESCRIPTOR_PROTO, file);

@@ -103,7 +103,7 @@ fn push_open<'a>(
     stack.push(top);
     while let Some(open) = stack.last_mut() {
         let is_object = open.is_object;
-        let wanted = if is_object { structure::FIELDS } else { list_value::VALUES };
+        let entries_field = if is_object { structure::FIELDS } else { list_value::VALUES };
         let item = match open.fields.next() {
             None => {
                 out.push(if is_object { b'}' } else { b']' });
@@ -111,7 +111,7 @@ fn push_open<'a>(
                 continue;
             }
             Some(field) => match field? {
-                (number, item) if number == wanted => item.bytes()?,
+                (number, item) if number == entries_field => item.bytes()?,
                 _ => continue,
             },
         };

@@ -57,7 +57,7 @@ pub fn noting<R>(write: impl FnOnce() -> R, push_json: impl FnOnce(&mut Vec<u8>)
 fn note(push_json: impl FnOnce(&mut Vec<u8>)) {
     let (mut json, mut parser) = (Vec::new(), Parser::new());
     push_json(&mut json);
-    parser.take_lone_surrogates(true);
+    parser.accept_lone_surrogates(true);
     let mut path = String::new();
     // A piece of a page is not a JSON document; the error then names the whole answer.
     if let Ok(value) = parser.parse(&json, DEPTH_CAP) {

@@ -15,7 +15,7 @@ use crate::{
 
 use super::{
     fields::other::json_payload,
-    read::{self, Asked, malformed},
+    read::{self, DecodedRequest, malformed},
     status, unwritable, write,
 };
 
@@ -23,7 +23,7 @@ use super::{
 ///
 /// Errors: as [`dialect::Decode`], and `InvalidRequest` when the bytes are not a message.
 pub type DecodeMessage =
-    for<'p> fn(&ReadCx<'_>, &'p [u8], &'p mut DecodeBuffers) -> Result<Asked<'p>, Fault>;
+    for<'p> fn(&ReadCx<'_>, &'p [u8], &'p mut DecodeBuffers) -> Result<DecodedRequest<'p>, Fault>;
 
 /// `lf.a2a.v1`: 1.0.
 pub(super) static V1: Wire<DecodeMessage> = Wire {
@@ -97,7 +97,7 @@ fn in_json<'p>(
     cx: &ReadCx<'_>,
     message: &'p [u8],
     buffers: &'p mut DecodeBuffers,
-) -> Result<Asked<'p>, Fault> {
+) -> Result<DecodedRequest<'p>, Fault> {
     let DecodeBuffers { parser, pack, .. } = buffers;
     // As in JSON-RPC, where the envelope adds a level around the params.
     let depth_max = cx.limits.json_depth_max + 1;
@@ -105,7 +105,7 @@ fn in_json<'p>(
     let call = (dialect::V1.decode)(cx, Some(payload), pack)?;
     let tenant = payload.at(cx.tenant.get()).map(|tenant| tenant.string_raw_str());
     let tenant = tenant.map(|tenant| tenant.ok_or_else(tenant::no_string)).transpose()?;
-    Ok(Asked { call, tenant: tenant.unwrap_or_default() })
+    Ok(DecodedRequest { call, tenant: tenant.unwrap_or_default() })
 }
 
 /// The JSON in a `JsonPayload`; an empty object if the field is not set.

@@ -44,9 +44,9 @@ pub fn reply(out: &mut Vec<u8>, generation: Generation, op: Op, reply: &Reply<'_
             }
             _ => task(&mut writer, generation, &view, history, true),
         },
-        Reply::Message { message: said, context_id } => {
+        Reply::Message { message: agent_message, context_id } => {
             let ids = ShownIds { task_id: b"", context_id: context_id.raw() };
-            message(&mut writer, generation, field::MESSAGE, said, ids);
+            message(&mut writer, generation, field::MESSAGE, agent_message, ids);
         }
         Reply::PageStart => {}
         Reply::PageTask { view, history, artifacts } => {
@@ -60,7 +60,7 @@ pub fn reply(out: &mut Vec<u8>, generation: Generation, op: Op, reply: &Reply<'_
             writer.number(field::PAGE_SIZE, u64::from(page_size));
             writer.number(field::TOTAL_SIZE, total.min(i32::MAX as u64));
         }
-        Reply::Push(ref said) => push::reply(&mut writer, generation, said),
+        Reply::Push(ref push_reply) => push::reply(&mut writer, generation, push_reply),
     }
 }
 
@@ -80,9 +80,9 @@ pub fn event(
         StreamResponse::Snapshot(view) => {
             nested_task(&mut writer, generation, field::TASK, &view, history, true);
         }
-        StreamResponse::Message { message: said, context_id } => {
+        StreamResponse::Message { message: agent_message, context_id } => {
             let ids = ShownIds { task_id: b"", context_id: context_id.raw() };
-            message(&mut writer, generation, field::MESSAGE, said, ids);
+            message(&mut writer, generation, field::MESSAGE, agent_message, ids);
         }
         StreamResponse::Event { ref event, task_id, context_id, last, .. } => {
             let ids = ShownIds { task_id: task_id.raw(), context_id: context_id.raw() };
@@ -106,14 +106,14 @@ pub fn event(
 #[cfg(feature = "embed")]
 pub fn send_request(
     out: &mut Vec<u8>,
-    said: Message<'_>,
+    user_message: Message<'_>,
     accepted_output_modes: Option<&str>,
     metadata: Option<&str>,
 ) {
     use v1::{send_message_configuration as configuration, send_message_request as field};
     let mut writer = Writer(out);
     let ids = ShownIds { task_id: b"", context_id: b"" };
-    message(&mut writer, Generation::V1, field::MESSAGE, said, ids);
+    message(&mut writer, Generation::V1, field::MESSAGE, user_message, ids);
     let modes = accepted_output_modes.unwrap_or_default();
     let modes: Vec<String> = serde_json::from_str(modes).unwrap_or_default();
     if !modes.is_empty() {
@@ -136,8 +136,8 @@ fn status_update(
     last: bool,
 ) {
     use v1::task_status_update_event as field;
-    let said = now.message.map_or(0, |said| said.0.len() + FRAME_GUESS);
-    let update = writer.open(v1::stream_response::STATUS_UPDATE, 100 + said);
+    let message_len = now.message.map_or(0, |message| message.0.len() + FRAME_GUESS);
+    let update = writer.open(v1::stream_response::STATUS_UPDATE, 100 + message_len);
     writer.bytes(field::TASK_ID, ids.task_id);
     writer.bytes(field::CONTEXT_ID, ids.context_id);
     status(writer, generation, field::STATUS, now, ids);
@@ -207,8 +207,8 @@ fn task(
         }
     }
     if history != Some(0) {
-        for said in view.history(history) {
-            message(writer, generation, field::HISTORY, said, ids);
+        for entry in view.history(history) {
+            message(writer, generation, field::HISTORY, entry, ids);
         }
     }
 }
@@ -222,10 +222,11 @@ fn status(
 ) {
     // Both generations use the same field numbers.
     use v1::task_status as field;
-    let status = writer.open(number, now.message.map_or(0, |said| said.0.len() + FRAME_GUESS));
+    let status =
+        writer.open(number, now.message.map_or(0, |message| message.0.len() + FRAME_GUESS));
     writer.number(field::STATE, now.state as u64);
-    if let Some(said) = now.message {
-        message(writer, generation, field::MESSAGE, said, ids);
+    if let Some(status_message) = now.message {
+        message(writer, generation, field::MESSAGE, status_message, ids);
     }
     if now.at_ms != 0 {
         let time = writer.open(field::TIMESTAMP, 0);
@@ -243,15 +244,15 @@ fn message(
     writer: &mut Writer<'_>,
     generation: Generation,
     number: u32,
-    said: Message<'_>,
+    message: Message<'_>,
     ids: ShownIds<'_>,
 ) {
     // Both generations use the same numbers for their common fields.
     use v1::message as field;
-    let nested = writer.open(number, said.0.len());
-    let role = said.role();
+    let nested = writer.open(number, message.0.len());
+    let role = message.role();
     let (mut context_id, mut task_id) = (None, None);
-    for (tag, bytes) in said.fields() {
+    for (tag, bytes) in message.fields() {
         match tag {
             message_tag::MESSAGE_ID => text_field(writer, field::MESSAGE_ID, bytes),
             message_tag::CONTEXT_ID => context_id = Some(bytes),
@@ -267,7 +268,7 @@ fn message(
     some_text(writer, field::CONTEXT_ID, context_id);
     some_text(writer, field::TASK_ID, task_id);
     writer.number(field::ROLE, role as u64);
-    for (tag, bytes) in said.fields() {
+    for (tag, bytes) in message.fields() {
         match tag {
             message_tag::PART => part(writer, generation, field::PARTS, Part(bytes)),
             message_tag::METADATA => struct_field(writer.0, field::METADATA, bytes),

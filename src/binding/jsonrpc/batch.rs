@@ -124,7 +124,7 @@ fn element(
             let (op, format, fault) = *refused;
             cx.writer.out.truncate(at);
             format.push_fault(cx.writer.out, &fault);
-            cx.tell_refused_member(op, &format, &fault);
+            cx.report_refused_member(op, &format, &fault);
             Element::Written
         }
     }

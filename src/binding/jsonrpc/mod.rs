@@ -28,7 +28,7 @@ pub fn handle(cx: &mut CallContext<'_>, buffers: &mut DecodeBuffers, body: Sourc
     cx.begin_call(body.bytes().len());
     if let Err(fault) = cx.take_request(body.bytes().len()) {
         refuse_unread(cx, &fault);
-        cx.tell_refused(None, &unknown(cx.endpoint), &fault);
+        cx.report_refused(None, &unknown(cx.endpoint), &fault);
         return Handled::Answered;
     }
     if let RequestSource::Http(head) = cx.source
@@ -38,7 +38,7 @@ pub fn handle(cx: &mut CallContext<'_>, buffers: &mut DecodeBuffers, body: Sourc
         let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
         let status = cx.endpoint.dialect.quirks.media_http;
         cx.writer.refuse_under(status, &unknown(cx.endpoint), &fault);
-        cx.tell_refused(None, &unknown(cx.endpoint), &fault);
+        cx.report_refused(None, &unknown(cx.endpoint), &fault);
         return Handled::Answered;
     }
     let version = cx.source.version();
@@ -107,13 +107,13 @@ pub fn refuse_coding(
     match (cx.take_request(body_bytes), refusal.status) {
         (Err(fault), _) => {
             refuse_unread(cx, &fault);
-            cx.tell_refused(None, &format, &fault);
+            cx.report_refused(None, &format, &fault);
             return Handled::Answered;
         }
         (Ok(()), Some(status)) => cx.writer.refuse_under(status, &format, &refusal.fault),
         (Ok(()), None) => cx.writer.refuse(&format, &refusal.fault),
     }
-    cx.tell_refused(None, &format, &refusal.fault);
+    cx.report_refused(None, &format, &refusal.fault);
     Handled::Answered
 }
 
@@ -174,7 +174,7 @@ fn not_read(cx: &mut CallContext<'_>, error: JsonError) -> Handled {
         | JsonError::Utf8
         | JsonError::Depth => cx.writer.refuse(&format, &fault),
     }
-    cx.tell_refused(None, &format, &fault);
+    cx.report_refused(None, &format, &fault);
     Handled::Answered
 }
 

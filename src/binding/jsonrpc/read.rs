@@ -117,8 +117,8 @@ fn unknown_method<'p>(
     let format = format(endpoint, id_of(request), encode, Op::Send);
     let kind = FaultKind::MethodNotFound;
     let fault = match endpoint.dialect.method_of_any_case(&request.method) {
-        Some(meant) => {
-            Fault::because(kind, ["Method not found: did you mean ", meant.name, "?"].concat())
+        Some(suggested) => {
+            Fault::because(kind, ["Method not found: did you mean ", suggested.name, "?"].concat())
         }
         None => kind.into(),
     };

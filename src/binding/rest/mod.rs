@@ -73,7 +73,7 @@ pub fn handle(
     cx.writer.is_head = head.method() == http::Method::Head;
     if let Err(fault) = cx.take_request(body.bytes().len()) {
         let handled = refuse_unread(cx, head, target, fault.clone());
-        cx.tell_refused_rest(None, target.form.generation, 429, &fault);
+        cx.report_refused_rest(None, target.form.generation, 429, &fault);
         return handled;
     }
     let (form, method) = match row(cx, head, &target, body.bytes().is_empty()) {
@@ -152,7 +152,7 @@ fn refuse_call(
 ) -> Handled {
     let (form, status, fault) = (refusal.form, refusal.status, refusal.fault.clone());
     let handled = refuse(cx, head, media::media(head), refusal);
-    cx.tell_refused_rest(op, form.generation, status, &fault);
+    cx.report_refused_rest(op, form.generation, status, &fault);
     handled
 }
 
@@ -175,9 +175,10 @@ pub fn refuse_unread(
     target: RestTarget<'_>,
     fault: Fault,
 ) -> Handled {
-    let (asked, forms) = (version_of(head), target.at.endpoint.dialect.routes.rest);
+    let (requested, forms) = (version_of(head), target.at.endpoint.dialect.routes.rest);
     // An unsupported version is ignored here, since `fault` takes precedence.
-    let form = version::rest(asked.as_deref(), target.form, forms, false).unwrap_or(target.form);
+    let form =
+        version::rest(requested.as_deref(), target.form, forms, false).unwrap_or(target.form);
     cx.writer.is_head = head.method() == http::Method::Head;
     refuse(cx, head, media::media(head), plain(form, fault))
 }
@@ -197,8 +198,9 @@ pub fn refuse_coding(
     if let Err(refused) = cx.take_request(body_bytes) {
         (fault, status) = (refused, None);
     }
-    let (asked, forms) = (version_of(head), target.at.endpoint.dialect.routes.rest);
-    let form = version::rest(asked.as_deref(), target.form, forms, false).unwrap_or(target.form);
+    let (requested, forms) = (version_of(head), target.at.endpoint.dialect.routes.rest);
+    let form =
+        version::rest(requested.as_deref(), target.form, forms, false).unwrap_or(target.form);
     let status = status.unwrap_or_else(|| (form.status)(&fault));
     let fields = FieldLines::NONE;
     refuse_call(cx, head, None, RestRefusal { form, fault, status, fields })
@@ -247,8 +249,8 @@ fn row(
         let (form, fields) = (target.form, target.resource.allow());
         return Err(Box::new(RestRefusal { form, fault, status: 405, fields }));
     };
-    let (asked, forms) = (version_of(head), target.at.endpoint.dialect.routes.rest);
-    let form = version::rest(asked.as_deref(), target.form, forms, cx.config.strict_version)
+    let (requested, forms) = (version_of(head), target.at.endpoint.dialect.routes.rest);
+    let form = version::rest(requested.as_deref(), target.form, forms, cx.config.strict_version)
         .map_err(|fault| Box::new(plain(target.form, fault)))?;
     // The media type is irrelevant if the request has no body, except for a POST of a web page,
     // which may be sent without a preflight.
@@ -287,9 +289,9 @@ fn decode<'p>(
         let pairs = http::query::pairs(head.query().unwrap_or_default());
         pairs.flatten().for_each(|(name, _)| cx.note_filter(name));
     }
-    let is_left_out = body.bytes().is_empty() && matches!(op.params(), Params::Target(_));
+    let has_no_body = body.bytes().is_empty() && matches!(op.params(), Params::Target(_));
     let (text, is_optional) = match head.method() {
-        http::Method::Post if !is_left_out => (body, false),
+        http::Method::Post if !has_no_body => (body, false),
         _ if query::params(params, op, head.query())? => (Source::from(&*params), false),
         _ => (Source::from(&[][..]), true),
     };

@@ -132,7 +132,7 @@ pub fn find<'r>(forms: &[&'static HttpJson], rest: &'r str) -> RouteMatch<'r> {
     let Some(new) = new else { return RouteMatch::Other };
     for prefix in ["/tenants/", "/"] {
         let Some(named) = rest.strip_prefix(prefix) else { continue };
-        let tail = behind_segment(named);
+        let tail = after_segment(named);
         if let Some(resource) = resource(tail, "/extendedAgentCard") {
             let tenant = &named[..named.len() - tail.len()];
             // If the endpoint supports 0.3, `v1` is the prefix of its paths and not a tenant.
@@ -142,7 +142,9 @@ pub fn find<'r>(forms: &[&'static HttpJson], rest: &'r str) -> RouteMatch<'r> {
     }
     match old {
         Some(old) if rest.starts_with("/v1/") => RouteMatch::NotFound(old),
-        _ if is_meant(rest) || is_meant(behind_segment(rest.get(1..).unwrap_or_default())) => {
+        _ if is_rest_path(rest)
+            || is_rest_path(after_segment(rest.get(1..).unwrap_or_default())) =>
+        {
             RouteMatch::NotFound(new)
         }
         _ => RouteMatch::Other,
@@ -150,7 +152,7 @@ pub fn find<'r>(forms: &[&'static HttpJson], rest: &'r str) -> RouteMatch<'r> {
 }
 
 /// The path after the first segment, with its leading slash; empty if the segment is empty.
-fn behind_segment(rest: &str) -> &str {
+fn after_segment(rest: &str) -> &str {
     match rest.find('/') {
         None | Some(0) => "",
         Some(at) => &rest[at..],
@@ -158,7 +160,7 @@ fn behind_segment(rest: &str) -> &str {
 }
 
 /// Whether a path begins like a path of HTTP+JSON.
-fn is_meant(rest: &str) -> bool {
+fn is_rest_path(rest: &str) -> bool {
     ["/tasks/", "/message:", "/extendedAgentCard/"].iter().any(|start| rest.starts_with(start))
 }
 

@@ -69,7 +69,7 @@ const PAGE: &[(&str, Type)] = &[
 /// `InvalidParams` when the query is not percent-encoded UTF-8.
 pub fn params(out: &mut Vec<u8>, op: Op, query: Option<&str>) -> Result<bool, Fault> {
     out.clear();
-    let known = match op.params() {
+    let accepted = match op.params() {
         Params::Get => GET,
         Params::List => LIST,
         Params::Push if op == Op::PushList => PAGE,
@@ -78,7 +78,9 @@ pub fn params(out: &mut Vec<u8>, op: Op, query: Option<&str>) -> Result<bool, Fa
     for pair in http::query::pairs(query.unwrap_or_default()) {
         let broken = |_| Fault::param("query", "must be percent-encoded UTF-8");
         let (name, value) = pair.map_err(broken)?;
-        let Some((name, kind)) = known.iter().find(|(known, _)| *known == name) else { continue };
+        let Some((name, kind)) = accepted.iter().find(|(parameter, _)| *parameter == name) else {
+            continue;
+        };
         out.extend_from_slice(if out.is_empty() { b"{\"" } else { b",\"" });
         push_escaped(out, name);
         out.extend_from_slice(b"\":");

@@ -23,13 +23,13 @@ pub use handshake::{is_origin, is_upgrade, upgrade};
 pub use session::{Session, SessionCx};
 
 /// Name and value of a header field.
-type KeptField = (Box<str>, Box<[u8]>);
+type StoredField = (Box<str>, Box<[u8]>);
 
 /// The data in the head of the upgrade, which applies to all messages.
 pub struct Upgrade {
     endpoint: Endpoint,
     tenant: Option<Box<str>>,
-    asked: Option<Box<[u8]>>,
+    version: Option<Box<[u8]>>,
     extensions: Option<Box<str>>,
     path: Box<str>,
     is_secure: bool,
@@ -38,7 +38,7 @@ pub struct Upgrade {
     prefix: Box<str>,
     event_ids: bool,
     /// Header fields that the agent's profile names.
-    fields: Box<[KeptField]>,
+    fields: Box<[StoredField]>,
     /// The client address, if trusted proxies forwarded it.
     forwarded: Option<IpAddr>,
     /// The caller that opened the WebSocket.
@@ -53,8 +53,8 @@ impl Upgrade {
         let Origin { is_secure, host, port, prefix } = Origin::of(cx.config, cx.peer, head);
         Upgrade {
             endpoint: cx.endpoint,
-            tenant: cx.named_beside.map(Into::into),
-            asked: version_of(head).map(Into::into),
+            tenant: cx.outside_tenant.map(Into::into),
+            version: version_of(head).map(Into::into),
             extensions: extensions::joined(head).map(Into::into),
             path: head.path().into(),
             is_secure,
@@ -75,7 +75,7 @@ impl Upgrade {
 
     /// The requested version.
     pub fn version_of(&self) -> Option<&[u8]> {
-        self.asked.as_deref()
+        self.version.as_deref()
     }
 
     /// The requested extensions, comma separated.
@@ -116,19 +116,19 @@ impl Upgrade {
 
     /// Bytes on the heap.
     fn held_bytes(&self) -> usize {
-        let asked = self.asked.as_ref().map_or(0, |text| text.len());
+        let version = self.version.as_ref().map_or(0, |text| text.len());
         let extensions = self.extensions.as_ref().map_or(0, |text| text.len());
         let host = self.host.as_ref().map_or(0, |text| text.len());
-        let field = |(name, value): &KeptField| name.len() + value.len();
+        let field = |(name, value): &StoredField| name.len() + value.len();
         let fields: usize = self.fields.iter().map(field).sum();
-        asked + extensions + host + self.prefix.len() + self.path.len() + fields
+        version + extensions + host + self.prefix.len() + self.path.len() + fields
     }
 }
 
 /// The header fields that the agent sees with every message.
-fn agent_fields(cx: &CallContext<'_>, head: &Head<'_>) -> Box<[KeptField]> {
+fn agent_fields(cx: &CallContext<'_>, head: &Head<'_>) -> Box<[StoredField]> {
     let Some(profile) = cx.service.profile(cx.endpoint.agent) else { return Box::default() };
-    let values = |name: &String| -> Vec<KeptField> {
+    let values = |name: &String| -> Vec<StoredField> {
         head.values(name).map(|value| (name.as_str().into(), value.into())).collect()
     };
     profile.fields.iter().flat_map(values).collect()
@@ -136,7 +136,7 @@ fn agent_fields(cx: &CallContext<'_>, head: &Head<'_>) -> Box<[KeptField]> {
 
 impl FieldSource for Upgrade {
     fn each_value<'s>(&'s self, name: &str, each: &mut dyn FnMut(&'s [u8])) {
-        let named = self.fields.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        let named = self.fields.iter().filter(|(stored, _)| stored.eq_ignore_ascii_case(name));
         named.for_each(|(_, value)| each(value));
     }
 

@@ -58,7 +58,7 @@ pub struct SessionCx<'a> {
 }
 
 /// The capacity of the list of waiting calls that an idle session retains.
-const PENDING_KEPT: usize = 4;
+const PENDING_CAPACITY_MAX: usize = 4;
 
 impl Session {
     pub(super) fn new(upgrade: Upgrade) -> Session {
@@ -154,7 +154,7 @@ impl Session {
             peer,
             endpoint: upgrade.endpoint(),
             base: upgrade.base(),
-            named_beside: upgrade.tenant(),
+            outside_tenant: upgrade.tenant(),
             agent: upgrade.endpoint().agent,
             source: RequestSource::WebSocket { upgrade, is_full },
             closes: false,
@@ -214,7 +214,7 @@ impl Session {
                 at += 1;
             }
         }
-        if self.pending.is_empty() && self.pending.capacity() > PENDING_KEPT {
+        if self.pending.is_empty() && self.pending.capacity() > PENDING_CAPACITY_MAX {
             self.pending = Vec::new();
         }
         writer.record

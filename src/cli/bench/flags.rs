@@ -241,11 +241,11 @@ fn excluded(on: &Invocation<'_>) -> Result<(), CommandFailure> {
         ("concurrency", "find-max"),
         ("ramp", "find-max"),
     ];
-    let is_said = |name: &str| match name {
+    let is_set = |name: &str| match name {
         "find-max" => on.flags.get_flag(name),
         _ => on.flag(name).is_some(),
     };
-    match PAIRS.into_iter().find(|(one, other)| is_said(one) && is_said(other)) {
+    match PAIRS.into_iter().find(|(one, other)| is_set(one) && is_set(other)) {
         Some((one, other)) => Err(wrong(one, &format!("cannot be combined with --{other}"))),
         None => Ok(()),
     }
@@ -261,9 +261,9 @@ fn pids(on: &Invocation<'_>) -> Result<Vec<u32>, CommandFailure> {
 
 /// Rejects operations that the minimal server does not have.
 fn floor_can(phases: &[LoadPlan]) -> Result<(), CommandFailure> {
-    let knows =
+    let is_supported =
         |call: &PlannedCall| matches!(call.operation, LoadOperation::Send | LoadOperation::Get);
-    match phases.iter().flat_map(|plan| &plan.calls).find(|call| !knows(call)) {
+    match phases.iter().flat_map(|plan| &plan.calls).find(|call| !is_supported(call)) {
         Some(call) => {
             let name = call.operation.name();
             Err(wrong("floor", &format!("supports send and get, not {name}")))
@@ -298,12 +298,12 @@ fn phases(on: &Invocation<'_>, base: LoadPlan) -> Result<Vec<LoadPlan>, CommandF
         return Err(wrong(other, "the --workload file defines it"));
     }
     let workload = match Workload::known(name) {
-        Some(known) => known,
+        Some(workload) => workload,
         None => match read_text(name) {
             Ok(text) => Workload::parse(&text),
             Err(error) => {
-                let known: Vec<&str> = Workload::names().collect();
-                let why = format!("{name:?} must be {} or a file: {error}", known.join(", "));
+                let names: Vec<&str> = Workload::names().collect();
+                let why = format!("{name:?} must be {} or a file: {error}", names.join(", "));
                 return Err(wrong("workload", &why));
             }
         },
@@ -311,18 +311,18 @@ fn phases(on: &Invocation<'_>, base: LoadPlan) -> Result<Vec<LoadPlan>, CommandF
     let plans = workload.and_then(|workload| workload.plans(&base));
     let mut plans = plans.map_err(|why| wrong("workload", &format!("{name}: {why}")))?;
     // Flags apply to all phases.
-    let is_said = |name: &str| on.flag(name).is_some();
+    let is_set = |name: &str| on.flag(name).is_some();
     for plan in &mut plans {
-        if ["rate", "ramp", "concurrency"].into_iter().any(is_said) {
+        if ["rate", "ramp", "concurrency"].into_iter().any(is_set) {
             plan.pace = base.pace;
         }
-        if ["in-flight", "concurrency"].into_iter().any(is_said) {
+        if ["in-flight", "concurrency"].into_iter().any(is_set) {
             plan.in_flight_max = base.in_flight_max;
         }
-        if is_said("duration") {
+        if is_set("duration") {
             plan.duration = base.duration;
         }
-        if is_said("warmup") {
+        if is_set("warmup") {
             plan.warmup = base.warmup;
         }
     }

@@ -23,11 +23,11 @@ use peregrine::load::{
 
 use super::{
     calls::{Invocation, runtime},
+    eprint,
     failure::{CommandFailure, FailureCode},
     json_line::json_lines,
-    say,
+    print,
     settings::{OutputFormat, Settings},
-    tell,
 };
 use flags::BenchPlan;
 use target::{BenchTarget, TargetAddress};
@@ -46,33 +46,33 @@ pub fn command(command: Command) -> Command {
 /// A [`CommandFailure`]: the agent cannot be called, a report cannot be written, or an assertion
 /// does not hold.
 pub fn run(on: &Invocation<'_>) -> Result<(), CommandFailure> {
-    let asked = flags::plan(on)?;
-    can_be_written(&asked.reports)?;
+    let bench = flags::plan(on)?;
+    can_be_written(&bench.reports)?;
     let runtime = runtime()?;
     let url = on.settings.text("agent-card").or_else(|| on.settings.text("endpoint"));
     let url = url.unwrap_or_default();
-    if let Some(path) = asked.record {
-        record(&asked, path)?;
+    if let Some(path) = bench.record {
+        record(&bench, path)?;
     }
-    let address = TargetAddress { url, pid: asked.pids.first().copied() };
-    let target = runtime.block_on(BenchTarget::of(on, address, &asked))?;
+    let address = TargetAddress { url, pid: bench.pids.first().copied() };
+    let target = runtime.block_on(BenchTarget::of(on, address, &bench))?;
     let started_at = SystemTime::now();
-    let (reports, comparisons) = match asked.sweep {
-        Some(sweep) => (vec![sweep.run(&target, &asked, &runtime)?], Vec::new()),
-        None if asked.has_floor || !asked.compared.is_empty() => {
-            rounds::compare_in_rounds(on, target, &asked, &runtime)?
+    let (reports, comparisons) = match bench.sweep {
+        Some(sweep) => (vec![sweep.run(&target, &bench, &runtime)?], Vec::new()),
+        None if bench.has_floor || !bench.compared.is_empty() => {
+            rounds::compare_in_rounds(on, target, &bench, &runtime)?
         }
-        None => (phases(&target, &asked, &runtime)?, Vec::new()),
+        None => (phases(&target, &bench, &runtime)?, Vec::new()),
     };
     let mut report = LoadReport::new(reports, started_at, &command_line(&on.settings));
     report.comparisons = comparisons;
-    write(&report, &asked.reports, on.format)?;
-    asserted(&report, &asked)
+    write(&report, &bench.reports, on.format)?;
+    asserted(&report, &bench)
 }
 
 /// Writes the calls of the single phase to a file.
-fn record(asked: &BenchPlan<'_>, path: &Path) -> Result<(), CommandFailure> {
-    let [plan] = &asked.phases[..] else {
+fn record(bench: &BenchPlan<'_>, path: &Path) -> Result<(), CommandFailure> {
+    let [plan] = &bench.phases[..] else {
         let line = "--record supports one phase, and the workload has several";
         return Err(CommandFailure::usage(line));
     };
@@ -87,7 +87,7 @@ fn record(asked: &BenchPlan<'_>, path: &Path) -> Result<(), CommandFailure> {
 /// A [`CommandFailure`]: no threads or sockets are available.
 pub fn run_self_test() -> Result<(), CommandFailure> {
     let heads = ["what", "true ms", "reported", "error"];
-    say(&format!("{:<58}{:>10}{:>10}{:>10}\n", heads[0], heads[1], heads[2], heads[3]));
+    print(&format!("{:<58}{:>10}{:>10}{:>10}\n", heads[0], heads[1], heads[2], heads[3]));
     let mut verdict = SelfTestVerdict::default();
     self_test(&mut |line: &SelfTestLine| {
         verdict.add(line);
@@ -97,10 +97,10 @@ pub fn run_self_test() -> Result<(), CommandFailure> {
             Some(_) | None => String::new(),
         };
         let reported = line.reported_us / 1e3;
-        say(&format!("{:<58}{truth:>10}{reported:>10.3}{error:>10}\n", line.what));
+        print(&format!("{:<58}{truth:>10}{reported:>10.3}{error:>10}\n", line.what));
     })
     .map_err(internal)?;
-    say(&format!("{verdict}\n"));
+    print(&format!("{verdict}\n"));
     Ok(())
 }
 
@@ -118,7 +118,7 @@ pub fn run_floor(flags: &ArgMatches) -> Result<(), String> {
     });
     let served = runtime.block_on(async {
         let server = FloorServer::bind(bytes.unwrap_or_default(), None, Instant::now()).await?;
-        say(&format!("http://{}\n", server.addr()?));
+        print(&format!("http://{}\n", server.addr()?));
         server.serve().await
     });
     served.map_err(|error| error.to_string())
@@ -127,13 +127,13 @@ pub fn run_floor(flags: &ArgMatches) -> Result<(), String> {
 /// Runs the plans in order.
 fn phases(
     target: &BenchTarget<'_>,
-    asked: &BenchPlan<'_>,
+    bench: &BenchPlan<'_>,
     runtime: &tokio::runtime::Runtime,
 ) -> Result<Vec<TargetReport>, CommandFailure> {
     let mut reports = Vec::new();
-    for plan in &asked.phases {
-        if asked.phases.len() > 1 {
-            tell(&format!("{}\n", plan.name));
+    for plan in &bench.phases {
+        if bench.phases.len() > 1 {
+            eprint(&format!("{}\n", plan.name));
         }
         let Some(loaded) = runtime.block_on(target.load(plan))? else { break };
         reports.push(TargetReport::of(&loaded));
@@ -159,8 +159,8 @@ fn can_be_written(files: &[&Path]) -> Result<(), CommandFailure> {
 /// Writes a report to stdout and to the files; an unwritable file does not prevent the others.
 fn write(report: &LoadReport, files: &[&Path], format: OutputFormat) -> Result<(), CommandFailure> {
     match format {
-        OutputFormat::Json => say(&json_lines(&report.json())),
-        OutputFormat::Text => say(&report.text()),
+        OutputFormat::Json => print(&json_lines(&report.json())),
+        OutputFormat::Text => print(&report.text()),
     }
     let mut failed = Ok(());
     for path in files {
@@ -182,12 +182,12 @@ fn write(report: &LoadReport, files: &[&Path], format: OutputFormat) -> Result<(
 /// # Errors
 /// A [`CommandFailure`]: an assertion fails or was not measured, because no call counted or the
 /// user ended the run early.
-fn asserted(report: &LoadReport, asked: &BenchPlan<'_>) -> Result<(), CommandFailure> {
-    if asked.assertions.is_empty() {
+fn asserted(report: &LoadReport, bench: &BenchPlan<'_>) -> Result<(), CommandFailure> {
+    if bench.assertions.is_empty() {
         return Ok(());
     }
     let mut broken = Vec::new();
-    let is_whole = asked.sweep.is_some() || report.targets.len() >= asked.phases.len();
+    let is_whole = bench.sweep.is_some() || report.targets.len() >= bench.phases.len();
     if !is_whole || report.targets.iter().any(|target| target.interrupted) {
         broken.push("the run was ended early".to_owned());
     }
@@ -195,7 +195,7 @@ fn asserted(report: &LoadReport, asked: &BenchPlan<'_>) -> Result<(), CommandFai
         if target.requests == 0 {
             broken.push(format!("{}: no call was counted", target.plan.name));
         }
-        let failed = asked.assertions.iter().filter_map(|assertion| assertion.check(target).err());
+        let failed = bench.assertions.iter().filter_map(|assertion| assertion.check(target).err());
         broken.extend(failed.map(|line| format!("{}: {line}", target.plan.name)));
     }
     match broken.is_empty() {

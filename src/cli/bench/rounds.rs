@@ -13,7 +13,7 @@ use peregrine::load::{
 };
 
 use super::{
-    super::{calls::Invocation, failure::CommandFailure, tell},
+    super::{calls::Invocation, eprint, failure::CommandFailure},
     BenchPlan, BenchTarget, internal,
     target::TargetAddress,
 };
@@ -65,26 +65,26 @@ impl Drop for FloorProcess {
 pub fn compare_in_rounds(
     on: &Invocation<'_>,
     first: BenchTarget<'_>,
-    asked: &BenchPlan<'_>,
+    bench: &BenchPlan<'_>,
     runtime: &tokio::runtime::Runtime,
 ) -> Result<(Vec<TargetReport>, Vec<ComparisonReport>), CommandFailure> {
-    let plan = asked.phases.first().ok_or_else(|| internal("nothing to do".to_owned()))?;
-    let floor = match asked.has_floor {
+    let plan = bench.phases.first().ok_or_else(|| internal("nothing to do".to_owned()))?;
+    let floor = match bench.has_floor {
         true => Some(FloorProcess::start(runtime.block_on(first.answer_bytes(plan))?)?),
         false => None,
     };
     let mut targets = vec![first];
-    for (index, url) in asked.compared.iter().enumerate() {
-        let address = TargetAddress { url, pid: asked.pids.get(index + 1).copied() };
-        targets.push(runtime.block_on(BenchTarget::of(on, address, asked))?);
+    for (index, url) in bench.compared.iter().enumerate() {
+        let address = TargetAddress { url, pid: bench.pids.get(index + 1).copied() };
+        targets.push(runtime.block_on(BenchTarget::of(on, address, bench))?);
     }
     if let Some(floor) = &floor {
         let address = TargetAddress { url: &floor.url, pid: Some(floor.child.id()) };
-        targets.push(runtime.block_on(BenchTarget::of(on, address, asked))?);
+        targets.push(runtime.block_on(BenchTarget::of(on, address, bench))?);
     }
     let (mut reports, mut comparisons) = (Vec::new(), Vec::new());
-    for plan in &asked.phases {
-        let rounds = rounds(&targets, plan, asked.rounds, runtime)?;
+    for plan in &bench.phases {
+        let rounds = rounds(&targets, plan, bench.rounds, runtime)?;
         let of_rounds: Vec<Vec<TargetReport>> =
             rounds.iter().map(|rounds| rounds.iter().map(TargetReport::of).collect()).collect();
         for other in of_rounds.iter().skip(1) {
@@ -113,7 +113,7 @@ fn rounds(
     };
     let mut measured: Vec<Vec<LoadedTarget>> = targets.iter().map(|_| Vec::new()).collect();
     for round in 0..rounds {
-        tell(&format!("{}: round {} of {rounds}\n", plan.name, round + 1));
+        eprint(&format!("{}: round {} of {rounds}\n", plan.name, round + 1));
         for (target, of_target) in targets.iter().zip(&mut measured) {
             // Each round has its own calls, the same for all targets.
             let plan = LoadPlan { duration, seed: plan.seed + round as u64, ..plan.clone() };

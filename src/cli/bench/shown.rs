@@ -65,10 +65,10 @@ impl ShownRun {
         if self.elapsed > self.length {
             return "waiting for the last answers".to_owned();
         }
-        let left = self.length.saturating_sub(self.elapsed).as_secs_f64().ceil();
+        let remaining = self.length.saturating_sub(self.elapsed).as_secs_f64().ceil();
         let phase = if self.elapsed < self.warmup { "warm-up, " } else { "" };
         let (at, length) = (self.elapsed.as_secs(), self.length.as_secs_f64());
-        format!("{phase}{at} s of {length:.0} s, {left:.0} s left")
+        format!("{phase}{at} s of {length:.0} s, {remaining:.0} s left")
     }
 
     /// Rates and counts.

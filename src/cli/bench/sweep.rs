@@ -7,7 +7,7 @@ use peregrine::load::{
 };
 
 use super::{
-    super::{failure::CommandFailure, tell},
+    super::{eprint, failure::CommandFailure},
     BenchPlan, BenchTarget,
 };
 
@@ -86,10 +86,10 @@ impl Sweep {
     pub fn run(
         self,
         target: &BenchTarget<'_>,
-        asked: &BenchPlan<'_>,
+        bench: &BenchPlan<'_>,
         runtime: &tokio::runtime::Runtime,
     ) -> Result<TargetReport, CommandFailure> {
-        let Some(plan) = asked.phases.first() else {
+        let Some(plan) = bench.phases.first() else {
             return Err(CommandFailure::usage("nothing to do"));
         };
         let (mut points, mut best): (Vec<SweepPoint>, Option<TargetReport>) = (Vec::new(), None);
@@ -101,9 +101,9 @@ impl Sweep {
                 break;
             };
             let report = TargetReport::of(&loaded);
-            let broken = broken_objective(&report, &asked.objectives);
+            let broken = broken_objective(&report, &bench.objectives);
             points.push(point(wanted, &report));
-            tell(&line(wanted, &report, broken.as_deref()));
+            eprint(&line(wanted, &report, broken.as_deref()));
             let holds = broken.is_none();
             if best.is_none() || (holds && (!best_holds || is_better(&report, best.as_ref()))) {
                 (best, best_holds) = (Some(report), holds);
@@ -116,7 +116,7 @@ impl Sweep {
             };
         }
         if let (Sweep::FindMax { .. }, Some(best)) = (self, &best) {
-            tell(&found(best, best_holds));
+            eprint(&found(best, best_holds));
         }
         points.sort_by(|one, other| one.wanted.total_cmp(&other.wanted));
         let mut report = best.ok_or_else(|| CommandFailure::usage("no rate was tried"))?;

@@ -19,8 +19,9 @@ use peregrine::{
 use super::{
     super::{
         calls::{CalledAgent, Invocation, explained, http_options},
+        eprint,
         failure::{CommandFailure, FailureCode},
-        tell, warn,
+        warn,
     },
     flags::{self, BenchPlan},
     internal,
@@ -67,14 +68,14 @@ impl<'i> BenchTarget<'i> {
     pub async fn of(
         on: &'i Invocation<'i>,
         at: TargetAddress<'_>,
-        asked: &BenchPlan<'_>,
+        bench: &BenchPlan<'_>,
     ) -> Result<BenchTarget<'i>, CommandFailure> {
         let TargetAddress { url, pid } = at;
         let agent = match on.settings.text("endpoint") == Some(url) {
             true => CalledAgent::of(on).await?,
             false => CalledAgent::at(on, url).await?,
         };
-        let calls = || asked.phases.iter().flat_map(|plan| &plan.calls);
+        let calls = || bench.phases.iter().flat_map(|plan| &plan.calls);
         let seen = AgentBehaviour::of(&agent.client, calls());
         let seen = tokio::time::timeout(FIRST_CALLS, seen).await.map_err(|_| {
             let line = format!("the agent did not respond within {FIRST_CALLS:?}");
@@ -92,8 +93,8 @@ impl<'i> BenchTarget<'i> {
             interface,
             behaviour,
             pid,
-            webhooks: asked.webhooks.clone().filter(|_| has_push),
-            is_live: asked.is_live,
+            webhooks: bench.webhooks.clone().filter(|_| has_push),
+            is_live: bench.is_live,
         })
     }
 
@@ -177,7 +178,7 @@ fn can_do<'p>(
 /// Waits for the end of a run and shows its progress.
 async fn watch(run: &mut LoadRun, mut shown: ShownRun, mut view: Option<LiveView>) {
     let mut interrupted = pin!(end_signal());
-    let mut told: Option<Instant> = None;
+    let mut updated_at: Option<Instant> = None;
     while !run.is_over() {
         let mut pause = pin!(tokio::time::sleep(Duration::from_millis(50)));
         let is_interrupted = poll_fn(|cx| match interrupted.as_mut().poll(cx) {
@@ -192,17 +193,17 @@ async fn watch(run: &mut LoadRun, mut shown: ShownRun, mut view: Option<LiveView
         run.sample_when_due();
         match &mut view {
             Some(view) => {
-                if told.is_none_or(|told| told.elapsed() >= VIEW_EVERY) {
-                    told = Some(Instant::now());
+                if updated_at.is_none_or(|updated_at| updated_at.elapsed() >= VIEW_EVERY) {
+                    updated_at = Some(Instant::now());
                     shown.update(run);
                     view.show(&shown);
                 }
             }
             None => {
-                if told.get_or_insert_with(Instant::now).elapsed() >= LINE_EVERY {
-                    told = Some(Instant::now());
+                if updated_at.get_or_insert_with(Instant::now).elapsed() >= LINE_EVERY {
+                    updated_at = Some(Instant::now());
                     shown.update(run);
-                    tell(&shown.line());
+                    eprint(&shown.line());
                 }
             }
         }

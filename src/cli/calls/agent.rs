@@ -22,7 +22,7 @@ use super::{
         warn,
     },
     Invocation,
-    card_cache::{CachingTransport, KeptCards},
+    card_cache::{AgentCardCache, CachingTransport},
     endpoint::endpoint_card,
     explain::failure,
     login,
@@ -87,16 +87,16 @@ impl CalledAgent {
     async fn with(
         on: &Invocation<'_>,
         reference: &str,
-        is_nobody: bool,
+        is_anonymous: bool,
     ) -> Result<CalledAgent, CommandFailure> {
         let settings = &on.settings;
         let reference = CardReference::parse(reference)?;
-        let transport = transport(settings, KeptCards::of(on)?)?;
+        let transport = transport(settings, AgentCardCache::of(on)?)?;
         let mut credentials = credentials(settings)?;
-        if is_nobody {
+        if is_anonymous {
             credentials = Credentials::default();
         } else if credentials.bearer.is_none() && credentials.oauth.is_none() {
-            credentials.bearer = login::kept(settings, &reference, &transport).await?;
+            credentials.bearer = login::stored_token(settings, &reference, &transport).await?;
         }
         let builder = builder(settings, judges(on))?.credentials(credentials.clone());
         let client = match reference {
@@ -110,7 +110,7 @@ impl CalledAgent {
             }
         };
         let client = client.map_err(|error| failure(on, error))?;
-        on.know_card(client.card());
+        on.set_card(client.card());
         unused::warn_of(on.path, settings, &client, &credentials)?;
         Ok(CalledAgent { client })
     }
@@ -123,7 +123,7 @@ impl CalledAgent {
         let builder = builder.floor(ProtocolVersion::V0_1);
         let client = builder.connect_over(transport(&on.settings, None)?, card, None);
         let client = client.map_err(|error| failure(on, error))?;
-        on.know_card(client.card());
+        on.set_card(client.card());
         Ok(CalledAgent { client })
     }
 }
@@ -149,7 +149,7 @@ pub async fn card_json(on: &Invocation<'_>) -> Result<(Vec<u8>, Option<HttpUrl>)
     }
     match CardReference::parse(settings.text("agent-card").unwrap_or_default())? {
         CardReference::Origin(url) | CardReference::Url(url) => {
-            let transport = transport(settings, KeptCards::of(on)?)?;
+            let transport = transport(settings, AgentCardCache::of(on)?)?;
             let found = builder(settings, false)?.find_card_json(&transport, &url).await;
             found.map(|(json, url)| (json, Some(url))).map_err(|error| failure(on, error))
         }
@@ -163,7 +163,7 @@ pub async fn card_json(on: &Invocation<'_>) -> Result<(Vec<u8>, Option<HttpUrl>)
 /// A [`CommandFailure`]: unusable TLS files.
 pub fn transport(
     settings: &Settings,
-    cache: Option<KeptCards>,
+    cache: Option<AgentCardCache>,
 ) -> Result<AgentTransport, CommandFailure> {
     let mut options = http_options(settings)?;
     options.limits.connect_ms = CONNECT_MS;

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
+        eprint,
         failure::{CommandFailure, FailureCode},
-        say,
+        print,
         settings::OutputFormat,
-        tell,
         text::{TextOutput, one_line},
     },
     CalledAgent, Invocation, agent,
@@ -63,7 +63,9 @@ pub async fn check(on: &Invocation<'_>) -> Result<(), CommandFailure> {
                     "message": finding.message, "clause": finding.clause,
                 })
             });
-            on.say_json(json!({ "findings": list.collect::<Vec<Value>>() }).to_string().as_bytes());
+            on.print_json(
+                json!({ "findings": list.collect::<Vec<Value>>() }).to_string().as_bytes(),
+            );
         }
         OutputFormat::Text => {
             let mut output = on.text();
@@ -74,12 +76,12 @@ pub async fn check(on: &Invocation<'_>) -> Result<(), CommandFailure> {
             let errors = count(&findings, FindingLevel::Error);
             output.field("Errors", &errors.to_string());
             output.field("Warnings", &(findings.len() - errors).to_string());
-            say(&output.text);
+            print(&output.text);
         }
     }
     match count(&findings, FindingLevel::Error) {
         0 => Ok(()),
-        _ => Err(CommandFailure::said(FailureCode::CardInvalid)),
+        _ => Err(CommandFailure::reported(FailureCode::CardInvalid)),
     }
 }
 
@@ -92,7 +94,7 @@ pub async fn check_signatures(on: &Invocation<'_>) -> Result<(), CommandFailure>
     let keys = keys(on)?;
     let card = agent::card(on).await?;
     if keys.is_empty() && !card.signatures.is_empty() {
-        tell("Hint: give a key to check the card with: --public-key FILE, or --jwks FILE\n");
+        eprint("Hint: give a key to check the card with: --public-key FILE, or --jwks FILE\n");
     }
     let outcome = verified(&card, &keys);
     let word = match &outcome {
@@ -102,19 +104,21 @@ pub async fn check_signatures(on: &Invocation<'_>) -> Result<(), CommandFailure>
     };
     match on.format {
         OutputFormat::Json => {
-            let said = json!({ "signature": word, "message": outcome.to_string() });
-            on.say_json(said.to_string().as_bytes());
+            let document = json!({ "signature": word, "message": outcome.to_string() });
+            on.print_json(document.to_string().as_bytes());
         }
         OutputFormat::Text => {
             let mut output = on.text();
             output.field("Name", &card.name);
             output.field("Signature", &outcome.to_string());
-            say(&output.text);
+            print(&output.text);
         }
     }
     match outcome {
         SignatureOutcome::Verified { .. } | SignatureOutcome::Absent => Ok(()),
-        SignatureOutcome::Unverifiable(_) => Err(CommandFailure::said(FailureCode::CardInvalid)),
+        SignatureOutcome::Unverifiable(_) => {
+            Err(CommandFailure::reported(FailureCode::CardInvalid))
+        }
     }
 }
 
@@ -189,15 +193,15 @@ fn show(
         // 1.0 is printed as received, so that its signatures stay valid.
         OutputFormat::Json => {
             match card.generation {
-                Generation::V1 => on.say_json(card.raw_json().as_bytes()),
-                Generation::V03 | Generation::V01 => on.say_json(card.to_v1_json().as_bytes()),
+                Generation::V1 => on.print_json(card.raw_json().as_bytes()),
+                Generation::V03 | Generation::V01 => on.print_json(card.to_v1_json().as_bytes()),
             }
             if is_valid {
-                tell("the card is valid\n");
+                eprint("the card is valid\n");
             }
             // The printed card already shows a missing signature.
             if outcome != SignatureOutcome::Absent {
-                tell(&format!("Signature: {}\n", one_line(&signature)));
+                eprint(&format!("Signature: {}\n", one_line(&signature)));
             }
         }
         OutputFormat::Text => {
@@ -207,7 +211,7 @@ fn show(
             if is_valid {
                 output.field("Schema", "valid");
             }
-            say(&output.text);
+            print(&output.text);
         }
     }
     Ok(())
@@ -232,15 +236,15 @@ fn text(output: &mut TextOutput, card: &AgentCard) {
         }
         output.field("Interface", &line);
     }
-    let said = |is: Option<bool>| match is {
+    let yes_or_no = |is: Option<bool>| match is {
         Some(true) => "yes",
         Some(false) => "no",
         None => "not specified",
     };
     let capabilities = &card.capabilities;
-    output.field("Streaming", said(capabilities.streaming));
-    output.field("Push notifications", said(capabilities.push_notifications));
-    output.field("Extended card", said(capabilities.extended_agent_card));
+    output.field("Streaming", yes_or_no(capabilities.streaming));
+    output.field("Push notifications", yes_or_no(capabilities.push_notifications));
+    output.field("Extended card", yes_or_no(capabilities.extended_agent_card));
     for extension in &capabilities.extensions {
         let required = if extension.required { " (required)" } else { "" };
         output.field("Extension", &format!("{}{required}", extension.uri));
@@ -264,12 +268,12 @@ fn text(output: &mut TextOutput, card: &AgentCard) {
 fn scheme_word(scheme: &SecurityScheme) -> String {
     match scheme {
         SecurityScheme::ApiKey(key) => {
-            let place = match key.location {
+            let location = match key.location {
                 ApiKeyLocation::Header => "header",
                 ApiKeyLocation::Query => "query",
                 ApiKeyLocation::Cookie => "cookie",
             };
-            format!("API key in the {place} {}", key.name)
+            format!("API key in the {location} {}", key.name)
         }
         SecurityScheme::Http(http) => format!("HTTP {}", http.scheme),
         SecurityScheme::OAuth2(_) => "OAuth 2".to_owned(),

@@ -29,10 +29,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     super::{
+        eprint,
         failure::CommandFailure,
         redaction::Redaction,
         reference::{CardReference, is_loopback},
-        tell,
     },
     Invocation,
 };
@@ -42,7 +42,7 @@ const FOLDER: &str = "cards";
 /// Maximum number of stored cards; the oldest is removed first.
 const CARDS_MAX: usize = 64;
 /// Fields that a request for a public card may have.
-const ASKED_FIELDS: [&str; 6] = [
+const PUBLIC_FIELDS: [&str; 6] = [
     "accept",
     "accept-encoding",
     "a2a-version",
@@ -53,22 +53,22 @@ const ASKED_FIELDS: [&str; 6] = [
 /// Hex digits of a file's name.
 const NAME_DIGITS: usize = 32;
 /// The response fields that give a card's lifetime and its validators.
-const KEPT_FIELDS: [&str; 5] = ["age", "cache-control", "etag", "expires", "last-modified"];
+const CACHING_FIELDS: [&str; 5] = ["age", "cache-control", "etag", "expires", "last-modified"];
 
 /// The cache entry of one agent's card.
-pub struct KeptCards {
+pub struct AgentCardCache {
     folder: PathBuf,
     /// The possible URLs of the card.
     urls: Vec<HttpUrl>,
     /// True: each use revalidates the card.
-    asks: bool,
+    revalidates: bool,
     /// The trusted authorities and the client's certificate; the card may depend on them.
     identity: String,
     /// `Some`: each use of the cache is reported on stderr, redacted by this value.
     shown: Option<Redaction>,
 }
 
-impl KeptCards {
+impl AgentCardCache {
     /// The cache for the agent of a call; `None`: its card is a file, or caching is off. A command
     /// that requests the card itself, checks the agent or sends credentials to it revalidates the
     /// card each time. So does a call to this machine, where different agents may use the same
@@ -76,7 +76,7 @@ impl KeptCards {
     ///
     /// # Errors
     /// A [`CommandFailure`] of usage: an invalid setting.
-    pub fn of(on: &Invocation<'_>) -> Result<Option<KeptCards>, CommandFailure> {
+    pub fn of(on: &Invocation<'_>) -> Result<Option<AgentCardCache>, CommandFailure> {
         let settings = &on.settings;
         let reference = CardReference::parse(settings.text("agent-card").unwrap_or_default())?;
         let (CardReference::Origin(url) | CardReference::Url(url)) = reference else {
@@ -89,27 +89,28 @@ impl KeptCards {
         if !settings.is_on("card-cache")? || settings.is_on("insecure")? {
             return Ok(None);
         }
-        let asks = on.path.starts_with("card ")
+        let revalidates = on.path.starts_with("card ")
             || matches!(on.path, "conformance" | "auth login")
             || is_loopback(url.origin.host());
         let files = ["ca", "cert"].into_iter().flat_map(|name| settings.list(name).chain([""]));
         let identity: String = files.flat_map(|file| [file, "\0"]).collect();
         let shown = settings.is_on("debug")?.then(|| settings.redaction());
         let (folder, urls) = (folder.join(FOLDER), card_urls(&url));
-        Ok(Some(KeptCards { folder, urls, asks, identity, shown }))
+        Ok(Some(AgentCardCache { folder, urls, revalidates, identity, shown }))
     }
 
     /// The URL and the file of the requested card, if a request is for a card.
-    fn place(&self, request: &HttpRequest<'_>) -> Option<(String, PathBuf)> {
+    fn locate(&self, request: &HttpRequest<'_>) -> Option<(String, PathBuf)> {
         let mut urls = self.urls.iter();
-        let is_asked = |url: &&HttpUrl| url.origin == *request.origin && url.path == request.target;
+        let is_requested =
+            |url: &&HttpUrl| url.origin == *request.origin && url.path == request.target;
         // The card for authenticated callers may be at the same URL.
-        let is_plain = |name: &str| ASKED_FIELDS.iter().any(|one| one.eq_ignore_ascii_case(name));
+        let is_plain = |name: &str| PUBLIC_FIELDS.iter().any(|one| one.eq_ignore_ascii_case(name));
         let is_public = request.fields.iter().all(|(name, _)| is_plain(name));
         let is_get = request.method == HttpMethod::Get;
-        let url = urls.find(is_asked).filter(|_| is_get && is_public)?.to_string();
-        let place = format!("{url}\0{}", self.identity);
-        let digest = digest::digest(&digest::SHA256, place.as_bytes());
+        let url = urls.find(is_requested).filter(|_| is_get && is_public)?.to_string();
+        let key = format!("{url}\0{}", self.identity);
+        let digest = digest::digest(&digest::SHA256, key.as_bytes());
         let bytes = digest.as_ref().iter().take(NAME_DIGITS / 2);
         let name: String = bytes.map(|byte| format!("{byte:02x}")).collect();
         Some((url, self.folder.join(format!("{name}.json"))))
@@ -118,7 +119,7 @@ impl KeptCards {
 
 /// A cached card.
 #[derive(Clone, Deserialize, Serialize)]
-pub struct KeptCard {
+pub struct CachedCard {
     /// The URL of the card.
     url: String,
     /// When the server sent the card, in ms since the Unix epoch.
@@ -129,13 +130,13 @@ pub struct KeptCard {
     card: String,
 }
 
-impl KeptCard {
-    fn read(path: &Path, url: &str) -> Option<KeptCard> {
+impl CachedCard {
+    fn read(path: &Path, url: &str) -> Option<CachedCard> {
         // JSON escapes can make the file several times as long as the card.
         let is_ours = fs::metadata(path).ok()?.len() <= 8 * CARD_BYTES_MAX as u64;
-        let kept: KeptCard =
+        let cached: CachedCard =
             serde_json::from_slice(&fs::read(path).ok().filter(|_| is_ours)?).ok()?;
-        (kept.url == url && kept.is_card()).then_some(kept)
+        (cached.url == url && cached.is_card()).then_some(cached)
     }
 
     fn is_card(&self) -> bool {
@@ -143,8 +144,8 @@ impl KeptCard {
     }
 
     fn freshness(&self) -> CardFreshness {
-        let said = Now { mono_ms: 0, unix_ms: self.said_at_unix_ms };
-        CardFreshness::of(|name| self.fields.get(name).map(String::as_bytes), said)
+        let sent_at = Now { mono_ms: 0, unix_ms: self.said_at_unix_ms };
+        CardFreshness::of(|name| self.fields.get(name).map(String::as_bytes), sent_at)
     }
 
     /// Stores the card, and removes the oldest card if there are too many.
@@ -164,7 +165,7 @@ impl KeptCard {
         fs::rename(&draft, path)?;
         let mut all: Vec<_> = fs::read_dir(folder)?
             .flatten()
-            .filter(|entry| is_kept_name(&entry.file_name()))
+            .filter(|entry| is_cache_file_name(&entry.file_name()))
             .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
             .collect();
         all.sort_unstable();
@@ -174,7 +175,7 @@ impl KeptCard {
 }
 
 /// Whether a file of this name belongs to the cache.
-fn is_kept_name(name: &OsStr) -> bool {
+fn is_cache_file_name(name: &OsStr) -> bool {
     let stem = name.to_str().and_then(|name| name.strip_suffix(".json"));
     stem.is_some_and(|stem| {
         stem.len() == NAME_DIGITS && stem.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -184,12 +185,12 @@ fn is_kept_name(name: &OsStr) -> bool {
 /// A transport that caches cards.
 pub struct CachingTransport<T> {
     inner: T,
-    cache: Option<KeptCards>,
+    cache: Option<AgentCardCache>,
 }
 
 impl<T> CachingTransport<T> {
     /// Caches cards received by `inner`, if there is a cache.
-    pub fn new(inner: T, cache: Option<KeptCards>) -> CachingTransport<T> {
+    pub fn new(inner: T, cache: Option<AgentCardCache>) -> CachingTransport<T> {
         CachingTransport { inner, cache }
     }
 }
@@ -201,51 +202,55 @@ impl<T: Transport> Transport for CachingTransport<T> {
         &self,
         request: HttpRequest<'_>,
     ) -> Result<CachedResponse<T::Response>, TransportError> {
-        let place = self.cache.as_ref().and_then(|cache| Some((cache, cache.place(&request)?)));
-        let Some((cache, (url, path))) = place else {
+        let located = self.cache.as_ref().and_then(|cache| Some((cache, cache.locate(&request)?)));
+        let Some((cache, (url, path))) = located else {
             return Ok(CachedResponse::Sent(self.inner.request(request).await?, None));
         };
-        let kept = KeptCard::read(&path, &url);
+        let cached = CachedCard::read(&path, &url);
         let now = self.inner.now();
-        let say = |what: &str| {
+        let log = |what: &str| {
             if let Some(redaction) = &cache.shown {
-                tell(&format!("= {}: {what}\n", redaction.clean(&url)));
+                eprint(&format!("= {}: {what}\n", redaction.clean(&url)));
             }
         };
         let mut fields = Default::default();
-        if let Some(kept) = &kept {
-            let freshness = kept.freshness();
-            if freshness.is_fresh(now) && !cache.asks {
-                say("the cached card is fresh");
-                return Ok(CachedResponse::Kept(kept.clone(), 0));
+        if let Some(cached) = &cached {
+            let freshness = cached.freshness();
+            if freshness.is_fresh(now) && !cache.revalidates {
+                log("the cached card is fresh");
+                return Ok(CachedResponse::Cached(cached.clone(), 0));
             }
             freshness.ask(&mut fields);
         }
         fields.extend(request.fields);
         let response = self.inner.request(HttpRequest { fields: fields.get(), ..request }).await?;
-        let said = said(&response);
-        let keeps = |card: String, fields| KeptCard {
+        let caching_fields = caching_fields(&response);
+        let entry = |card: String, fields| CachedCard {
             url: url.clone(),
             said_at_unix_ms: now.unix_ms,
             fields,
             card,
         };
-        match (response.status(), kept) {
-            (304, Some(kept)) => {
-                say("the cached card has not changed");
+        match (response.status(), cached) {
+            (304, Some(cached)) => {
+                log("the cached card has not changed");
                 // RFC 9111 §4.3.4: fields of the 304 replace the stored fields.
-                let mut fields = kept.fields;
-                fields.extend(said);
-                let kept = keeps(kept.card, fields);
-                let _ = match kept.freshness().may_be_kept() {
-                    true => kept.write(&path),
+                let mut fields = cached.fields;
+                fields.extend(caching_fields);
+                let cached = entry(cached.card, fields);
+                let _ = match cached.freshness().may_be_stored() {
+                    true => cached.write(&path),
                     false => fs::remove_file(&path),
                 };
-                Ok(CachedResponse::Kept(kept, 0))
+                Ok(CachedResponse::Cached(cached, 0))
             }
-            (200, _) if may_be_kept(&response, now) => {
-                let keeping = Keeping { kept: keeps(String::new(), said), bytes: Vec::new(), path };
-                Ok(CachedResponse::Sent(response, Some(keeping)))
+            (200, _) if may_be_stored(&response, now) => {
+                let pending = PendingCard {
+                    entry: entry(String::new(), caching_fields),
+                    bytes: Vec::new(),
+                    path,
+                };
+                Ok(CachedResponse::Sent(response, Some(pending)))
             }
             _ => Ok(CachedResponse::Sent(response, None)),
         }
@@ -269,8 +274,8 @@ impl<T: Transport> Transport for CachingTransport<T> {
 }
 
 /// The caching fields of a response.
-fn said<R: HttpResponse>(response: &R) -> BTreeMap<String, String> {
-    let fields = KEPT_FIELDS.iter().filter_map(|name| {
+fn caching_fields<R: HttpResponse>(response: &R) -> BTreeMap<String, String> {
+    let fields = CACHING_FIELDS.iter().filter_map(|name| {
         let value = str::from_utf8(response.field(name)?).ok()?;
         Some(((*name).to_owned(), value.to_owned()))
     });
@@ -278,29 +283,29 @@ fn said<R: HttpResponse>(response: &R) -> BTreeMap<String, String> {
 }
 
 /// RFC 9111 §3: whether a response may be stored, and whether that is useful.
-fn may_be_kept<R: HttpResponse>(response: &R, now: Now) -> bool {
+fn may_be_stored<R: HttpResponse>(response: &R, now: Now) -> bool {
     let freshness = CardFreshness::of(|name| response.field(name), now);
     let has_validator = ["etag", "last-modified"].iter().any(|name| response.field(name).is_some());
     // Any other field of `Vary` is the same in every request for a card.
     let varies = response.field("vary").is_some_and(|vary| vary.contains(&b'*'));
-    freshness.may_be_kept() && !varies && (has_validator || freshness.is_fresh(now))
+    freshness.may_be_stored() && !varies && (has_validator || freshness.is_fresh(now))
 }
 
 /// A card that is being received into the cache.
-pub struct Keeping {
-    kept: KeptCard,
+pub struct PendingCard {
+    entry: CachedCard,
     bytes: Vec<u8>,
     path: PathBuf,
 }
 
-impl Keeping {
+impl PendingCard {
     /// Stores the complete card.
     fn end(self) {
-        let Keeping { mut kept, bytes, path } = self;
+        let PendingCard { mut entry, bytes, path } = self;
         let Ok(card) = String::from_utf8(bytes) else { return };
-        kept.card = card;
-        if kept.is_card() {
-            let _ = kept.write(&path);
+        entry.card = card;
+        if entry.is_card() {
+            let _ = entry.write(&path);
         }
     }
 }
@@ -308,30 +313,30 @@ impl Keeping {
 /// A response from the server, or a cached card with the number of bytes already read.
 pub enum CachedResponse<R> {
     /// From the server.
-    Sent(R, Option<Keeping>),
+    Sent(R, Option<PendingCard>),
     /// A cached card.
-    Kept(KeptCard, usize),
+    Cached(CachedCard, usize),
 }
 
 impl<R: HttpResponse> HttpResponse for CachedResponse<R> {
     fn status(&self) -> u16 {
         match self {
             CachedResponse::Sent(inner, _) => inner.status(),
-            CachedResponse::Kept(..) => 200,
+            CachedResponse::Cached(..) => 200,
         }
     }
 
     fn field(&self, name: &str) -> Option<&[u8]> {
         match self {
             CachedResponse::Sent(inner, _) => inner.field(name),
-            CachedResponse::Kept(kept, _) => kept.fields.get(name).map(String::as_bytes),
+            CachedResponse::Cached(cached, _) => cached.fields.get(name).map(String::as_bytes),
         }
     }
 
     fn each_field(&self, name: &str, each: &mut dyn FnMut(&[u8])) {
         match self {
             CachedResponse::Sent(inner, _) => inner.each_field(name, each),
-            CachedResponse::Kept(..) => self.field(name).into_iter().for_each(each),
+            CachedResponse::Cached(..) => self.field(name).into_iter().for_each(each),
         }
     }
 
@@ -342,23 +347,23 @@ impl<R: HttpResponse> HttpResponse for CachedResponse<R> {
         room: usize,
     ) -> Poll<Result<bool, TransportError>> {
         match self {
-            CachedResponse::Kept(kept, at) => {
-                let rest = kept.card.as_bytes().get(*at..).unwrap_or_default();
-                let taken = &rest[..rest.len().min(room)];
-                out.extend_from_slice(taken);
-                *at += taken.len();
-                Poll::Ready(Ok(!taken.is_empty()))
+            CachedResponse::Cached(cached, at) => {
+                let rest = cached.card.as_bytes().get(*at..).unwrap_or_default();
+                let chunk = &rest[..rest.len().min(room)];
+                out.extend_from_slice(chunk);
+                *at += chunk.len();
+                Poll::Ready(Ok(!chunk.is_empty()))
             }
-            CachedResponse::Sent(inner, keeping) => {
+            CachedResponse::Sent(inner, pending) => {
                 let before = out.len();
                 let read = inner.poll_read(cx, out, room);
-                let Some(mut now) = keeping.take() else { return read };
+                let Some(mut now) = pending.take() else { return read };
                 now.bytes.extend_from_slice(out.get(before..).unwrap_or_default());
                 match &read {
                     Poll::Ready(Ok(false)) => now.end(),
                     Poll::Ready(Err(_)) => {}
                     Poll::Ready(Ok(true)) | Poll::Pending if now.bytes.len() > CARD_BYTES_MAX => {}
-                    Poll::Ready(Ok(true)) | Poll::Pending => *keeping = Some(now),
+                    Poll::Ready(Ok(true)) | Poll::Pending => *pending = Some(now),
                 }
                 read
             }
@@ -372,7 +377,7 @@ impl<R: HttpResponse> HttpResponse for CachedResponse<R> {
     ) -> Poll<Result<usize, TransportError>> {
         match self {
             CachedResponse::Sent(inner, _) => inner.poll_write(cx, bytes),
-            CachedResponse::Kept(..) => Poll::Ready(Ok(0)),
+            CachedResponse::Cached(..) => Poll::Ready(Ok(0)),
         }
     }
 }
@@ -387,7 +392,7 @@ mod tests {
     struct Server {
         fields: &'static [(&'static str, &'static str)],
         unix_ms: u64,
-        heard: Mutex<Vec<String>>,
+        received: Mutex<Vec<String>>,
     }
 
     struct Reply(u16, &'static [(&'static str, &'static str)], RefCell<&'static [u8]>);
@@ -400,7 +405,7 @@ mod tests {
         }
 
         fn field(&self, name: &str) -> Option<&[u8]> {
-            let field = self.1.iter().find(|(known, _)| *known == name);
+            let field = self.1.iter().find(|(other, _)| *other == name);
             field.map(|(_, value)| value.as_bytes())
         }
 
@@ -433,7 +438,7 @@ mod tests {
             let fields = request.fields.iter().map(|(name, value)| format!("{name}: {value}"));
             let fields: Vec<String> = fields.collect();
             let is_same = fields.iter().any(|field| field.contains("\"e-1\""));
-            self.heard.lock().unwrap().push(fields.join(", "));
+            self.received.lock().unwrap().push(fields.join(", "));
             let body = if is_same { &b""[..] } else { CARD.as_bytes() };
             Ok(Reply(if is_same { 304 } else { 200 }, self.fields, RefCell::new(body)))
         }
@@ -451,22 +456,23 @@ mod tests {
 
     /// Requests the card `times` times, a second apart; returns the validators that the server
     /// received.
-    fn asked(
+    fn requested_validators(
         name: &str,
         fields: &'static [(&'static str, &'static str)],
-        asks: bool,
+        revalidates: bool,
         times: u64,
     ) -> Vec<String> {
         let folder = format!("peregrine-cards-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(folder);
         let url = HttpOrigin::parse("https://a.example/card.json").unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for unix_ms in (0..times).map(|n| 1_000_000 + n * 1000) {
             let urls = card_urls(&url);
             let folder = folder.clone();
-            let cache = KeptCards { folder, urls, asks, identity: String::new(), shown: None };
-            let server = Server { fields, unix_ms, heard: Mutex::default() };
+            let cache =
+                AgentCardCache { folder, urls, revalidates, identity: String::new(), shown: None };
+            let server = Server { fields, unix_ms, received: Mutex::default() };
             let transport = CachingTransport::new(server, Some(cache));
             let request = HttpRequest {
                 method: HttpMethod::Get,
@@ -489,20 +495,20 @@ mod tests {
                 body
             });
             assert_eq!(body, CARD.as_bytes());
-            heard.append(&mut transport.inner.heard.lock().unwrap());
+            received.append(&mut transport.inner.received.lock().unwrap());
         }
         let _ = fs::remove_dir_all(folder);
-        heard
+        received
     }
 
     #[test]
     fn fresh_card_is_used_and_stale_card_is_revalidated() {
         let fields = &[("cache-control", "max-age=2"), ("etag", "\"e-1\"")];
-        let heard = asked("fresh", fields, false, 4);
+        let received = requested_validators("fresh", fields, false, 4);
         // In the third second the client revalidates; the 304 makes the card fresh for two more.
-        assert_eq!(heard, ["", "If-None-Match: \"e-1\""]);
-        let heard = asked("asks", fields, true, 3);
-        assert_eq!(heard, ["", "If-None-Match: \"e-1\"", "If-None-Match: \"e-1\""]);
+        assert_eq!(received, ["", "If-None-Match: \"e-1\""]);
+        let received = requested_validators("asks", fields, true, 3);
+        assert_eq!(received, ["", "If-None-Match: \"e-1\"", "If-None-Match: \"e-1\""]);
     }
 
     #[test]
@@ -512,21 +518,26 @@ mod tests {
             ("vary", &[("vary", "*"), ("etag", "\"e-1\"")]),
             ("nothing", &[]),
         ] {
-            assert_eq!(asked(name, fields, false, 2), ["", ""], "{name}");
+            assert_eq!(requested_validators(name, fields, false, 2), ["", ""], "{name}");
         }
     }
 
-    fn a_cache(identity: &str) -> (HttpUrl, KeptCards) {
+    fn a_cache(identity: &str) -> (HttpUrl, AgentCardCache) {
         let url = HttpOrigin::parse("https://a.example/card.json").unwrap();
         let (urls, identity) = (card_urls(&url), identity.to_owned());
-        let cache =
-            KeptCards { folder: std::env::temp_dir(), urls, asks: false, identity, shown: None };
+        let cache = AgentCardCache {
+            folder: std::env::temp_dir(),
+            urls,
+            revalidates: false,
+            identity,
+            shown: None,
+        };
         (url, cache)
     }
 
     #[test]
     fn card_requested_with_credentials_is_not_cached() {
-        let place = |identity: &str, name: &str| {
+        let path_of = |identity: &str, name: &str| {
             let (url, cache) = a_cache(identity);
             let mut fields = peregrine::http::FieldLinesBuf::default();
             fields.push(name, "x");
@@ -541,40 +552,40 @@ mod tests {
                 body_idle_ms: u64::MAX,
                 is_repeatable: true,
             };
-            cache.place(&request).map(|(_, path)| path)
+            cache.locate(&request).map(|(_, path)| path)
         };
-        let public = place("", "Accept");
+        let public = path_of("", "Accept");
         assert!(public.is_some());
         for name in ["Authorization", "X-Api-Key", "Cookie"] {
-            assert_eq!(place("", name), None, "{name}");
+            assert_eq!(path_of("", name), None, "{name}");
         }
         // The card may depend on the certificate and the authorities.
-        assert_ne!(place("mine.pem", "Accept"), public);
+        assert_ne!(path_of("mine.pem", "Accept"), public);
     }
 
     #[test]
     fn invalid_card_is_neither_stored_nor_read() {
         let folder = std::env::temp_dir().join(format!("peregrine-broken-{}", std::process::id()));
         let (path, url) = (folder.join(format!("{:032x}.json", 1)), "https://a.example/x");
-        let kept = |card: &str| KeptCard {
+        let cached = |card: &str| CachedCard {
             url: url.to_owned(),
             said_at_unix_ms: 0,
             fields: BTreeMap::new(),
             card: card.to_owned(),
         };
-        let keeping = |card: &str| {
+        let receive = |card: &str| {
             let bytes = card.as_bytes().to_vec();
-            Keeping { kept: kept(""), bytes, path: path.clone() }.end();
+            PendingCard { entry: cached(""), bytes, path: path.clone() }.end();
         };
         for broken in ["{\"name\":\"ke", "<html>sign in</html>", ""] {
-            keeping(broken);
+            receive(broken);
             assert!(!path.exists(), "{broken}");
-            kept(broken).write(&path).unwrap();
-            assert!(KeptCard::read(&path, url).is_none(), "{broken}");
+            cached(broken).write(&path).unwrap();
+            assert!(CachedCard::read(&path, url).is_none(), "{broken}");
             fs::remove_file(&path).unwrap();
         }
-        keeping(CARD);
-        assert!(KeptCard::read(&path, url).is_some_and(|kept| kept.card == CARD));
+        receive(CARD);
+        assert!(CachedCard::read(&path, url).is_some_and(|cached| cached.card == CARD));
         fs::remove_dir_all(folder).unwrap();
     }
 
@@ -582,13 +593,13 @@ mod tests {
     fn cache_holds_at_most_cards_max_cards() {
         let folder = std::env::temp_dir().join(format!("peregrine-many-{}", std::process::id()));
         for n in 0..CARDS_MAX + 3 {
-            let kept = KeptCard {
+            let cached = CachedCard {
                 url: n.to_string(),
                 said_at_unix_ms: 0,
                 fields: BTreeMap::new(),
                 card: String::new(),
             };
-            kept.write(&folder.join(format!("{n:032x}.json"))).unwrap();
+            cached.write(&folder.join(format!("{n:032x}.json"))).unwrap();
             fs::write(folder.join("of-the-user.json"), "{}").unwrap();
         }
         assert_eq!(fs::read_dir(&folder).unwrap().count(), CARDS_MAX + 1);

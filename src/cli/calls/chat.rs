@@ -19,7 +19,7 @@ use peregrine::{client::SendRequest, fault::FaultKind, model::TaskState};
 use rustyline::{DefaultEditor, error::ReadlineError};
 
 use super::{
-    super::{failure::CommandFailure, say, settings::OutputFormat, tell, text::one_line, warn},
+    super::{eprint, failure::CommandFailure, print, settings::OutputFormat, text::one_line, warn},
     CalledAgent, Ended, Invocation, interruption,
     invocation::flag,
     late, send,
@@ -39,19 +39,19 @@ const PROMPT: &str = "> ";
 /// A [`CommandFailure`]: there is no terminal, a line cannot be read, or, from a pipe, a turn
 /// failed.
 pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), CommandFailure> {
-    let is_asked = io::stdin().is_terminal();
-    if is_asked && !io::stdout().is_terminal() {
+    let is_interactive = io::stdin().is_terminal();
+    if is_interactive && !io::stdout().is_terminal() {
         let line = "chat needs a terminal, and its output is not one";
         return Err(CommandFailure::usage(line).hint("peregrine send"));
     }
     on.is_streaming = true;
-    on.is_talk |= is_asked && on.format == OutputFormat::Text && !on.is_verbose;
+    on.is_talk |= is_interactive && on.format == OutputFormat::Text && !on.is_verbose;
     let mut lines = ChatLines::Pipe;
-    if is_asked {
+    if is_interactive {
         lines = ChatLines::Terminal(Box::new(DefaultEditor::new().map_err(unread)?));
-        on.hears_interrupts.set(true);
+        on.handles_interrupts.set(true);
         let name = one_line(&agent.client.card().name);
-        tell(&format!("Chat with {name}; Ctrl-C ends a turn, Ctrl-D ends the chat\n"));
+        eprint(&format!("Chat with {name}; Ctrl-C ends a turn, Ctrl-D ends the chat\n"));
     }
     let timeout = on.settings.time("timeout")?;
     let mut has_turned = false;
@@ -63,7 +63,7 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
             ChatLine::Line(line) => line,
             ChatLine::Cleared => continue,
             ChatLine::End => {
-                if is_asked {
+                if is_interactive {
                     goodbye(on);
                 }
                 return Ok(());
@@ -75,15 +75,15 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
             && failed.is_over(on)
         {
             warn("the task accepts no more messages; this line starts a new task in its context");
-            on.settings.say("task-id", "");
+            on.settings.set("task-id", "");
             turned = turn_within(agent, on, &line, timeout).await;
         }
         match turned {
             Ok(()) => has_turned = true,
-            Err(failed) if is_asked => {
-                tell(&failed.failure.text());
+            Err(failed) if is_interactive => {
+                eprint(&failed.failure.text());
                 // An unfinished turn that reached the agent is part of the conversation.
-                has_turned |= !failed.is_unheard;
+                has_turned |= !failed.is_unanswered;
                 remember(on);
             }
             Err(failed) => return Err(failed.failure),
@@ -115,7 +115,7 @@ async fn next_line(mut lines: ChatLines) -> Result<(ChatLine, ChatLines), Comman
         // A terminal without line editing discards the line itself and sends the signal.
         while is_terminal && matches!(interrupt.as_mut().poll(cx), Poll::Ready(Ok(()))) {
             interrupt.set(tokio::signal::ctrl_c());
-            say(&format!("\n{PROMPT}"));
+            print(&format!("\n{PROMPT}"));
         }
         read.as_mut().poll(cx)
     });
@@ -155,8 +155,8 @@ fn unread(error: impl std::fmt::Display) -> CommandFailure {
 /// Shows the command that continues the conversation, because this command stores nothing (the
 /// command line's specification, §6.3).
 pub fn goodbye(on: &Invocation<'_>) {
-    on.say_known();
-    let Some(task) = on.known().filter(|_| on.format == OutputFormat::Text) else { return };
+    on.print_task();
+    let Some(task) = on.task().filter(|_| on.format == OutputFormat::Text) else { return };
     let mut output = on.text();
     if task.state.is_interrupted() {
         output.field("Next", &on.resume(&task.id));
@@ -164,14 +164,14 @@ pub fn goodbye(on: &Invocation<'_>) {
         let rest = flag("context-id", &task.context_id);
         output.field("Next", &on.command("chat", &rest));
     }
-    say(&output.text);
+    print(&output.text);
 }
 
 /// A failed turn.
 struct FailedTurn {
     failure: CommandFailure,
     /// True: the agent has not reacted to the line.
-    is_unheard: bool,
+    is_unanswered: bool,
 }
 
 impl FailedTurn {
@@ -179,8 +179,9 @@ impl FailedTurn {
     fn is_over(&self, on: &Invocation<'_>) -> bool {
         use FaultKind::{TaskNotFound, TaskTerminal, UnsupportedOperation};
         let is_named = |kind: FaultKind| self.failure.code.name() == kind.error_name();
-        let is_gone = [TaskTerminal, TaskNotFound, UnsupportedOperation].into_iter().any(is_named);
-        self.is_unheard && is_gone && on.settings.text("task-id").is_some()
+        let is_closed =
+            [TaskTerminal, TaskNotFound, UnsupportedOperation].into_iter().any(is_named);
+        self.is_unanswered && is_closed && on.settings.text("task-id").is_some()
     }
 }
 
@@ -191,41 +192,41 @@ async fn turn_within(
     line: &str,
     timeout: Option<Duration>,
 ) -> Result<(), FailedTurn> {
-    let before = on.known();
-    let is_left = Cell::new(!on.hears_interrupts.get());
-    let ended = until(pin!(turn(agent, on, line)), timeout, &is_left).await;
+    let before = on.task();
+    let is_interrupt_handled = Cell::new(!on.handles_interrupts.get());
+    let ended = until(pin!(turn(agent, on, line)), timeout, &is_interrupt_handled).await;
     let failure = match ended {
         Ended::Itself(turned) => return turned,
         Ended::Late => late(on, timeout.unwrap_or_default()),
         Ended::Interrupted => {
             // Ends the line of the received text and of the ^C that the terminal echoes.
-            tell("\n");
-            interruption(on, on.known().filter(|_| on.known() != before))
+            eprint("\n");
+            interruption(on, on.task().filter(|_| on.task() != before))
         }
     };
-    Err(FailedTurn { failure, is_unheard: false })
+    Err(FailedTurn { failure, is_unanswered: false })
 }
 
 /// One turn. It continues the conversation, and its task if the task waits for an answer.
 async fn turn(agent: &CalledAgent, on: &mut Invocation<'_>, line: &str) -> Result<(), FailedTurn> {
-    let failed = |failure, is_unheard| FailedTurn { failure, is_unheard };
+    let failed = |failure, is_unanswered| FailedTurn { failure, is_unanswered };
     let request = send::addressed(on, SendRequest::text(line));
     let request = request.map_err(|failure| failed(failure, false))?;
     let mut followed = FollowedStream::after_message(on);
     if agent.client.card().streams() {
-        let before = on.known();
+        let before = on.task();
         let sent = send::send_and_follow(agent, on, &request, &mut followed).await;
         if let Err(failure) = sent {
             // Without a stream the answer names the task; before the answer, only the command line
             // does.
-            let is_answered = on.known() != before
-                && on.known().is_some_and(|task| task.state != TaskState::Unspecified);
+            let is_answered = on.task() != before
+                && on.task().is_some_and(|task| task.state != TaskState::Unspecified);
             return Err(failed(failure, followed.task_id.is_empty() && !is_answered));
         }
     } else if let Err(failure) = send::send(agent, on, &request).await {
         // The state is unspecified until an answer has arrived.
-        let is_unheard = on.known().is_some_and(|task| task.state == TaskState::Unspecified);
-        return Err(failed(failure, is_unheard));
+        let is_unanswered = on.task().is_some_and(|task| task.state == TaskState::Unspecified);
+        return Err(failed(failure, is_unanswered));
     }
     remember(on);
     Ok(())
@@ -233,10 +234,10 @@ async fn turn(agent: &CalledAgent, on: &mut Invocation<'_>, line: &str) -> Resul
 
 /// Makes the next line continue the conversation, and the task if it waits for an answer.
 fn remember(on: &mut Invocation<'_>) {
-    let Some(task) = on.known() else { return };
+    let Some(task) = on.task() else { return };
     if !task.context_id.is_empty() {
-        on.settings.say("context-id", &task.context_id);
+        on.settings.set("context-id", &task.context_id);
     }
     let id = if task.state.is_interrupted() { task.id.as_str() } else { "" };
-    on.settings.say("task-id", id);
+    on.settings.set("task-id", id);
 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::{
     super::{
         failure::{CommandFailure, FailureCode},
-        say,
+        print,
         settings::OutputFormat,
         text::state_word,
     },
@@ -80,7 +80,7 @@ pub async fn check(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     report.streams(&agent, on, made.as_ref()).await;
     report.show(on);
     match report.0.iter().any(|(.., outcome)| matches!(outcome, Fail(_))) {
-        true => Err(CommandFailure::said(FailureCode::Internal)),
+        true => Err(CommandFailure::reported(FailureCode::Internal)),
         false => Ok(()),
     }
 }
@@ -92,7 +92,7 @@ async fn by_kit(on: &Invocation<'_>, folder: &str) -> Result<(), CommandFailure>
     let outcome = if is_pass { Pass } else { Fail("see the TCK's output".to_owned()) };
     report.note("TCK", "the requirements of level MUST", outcome);
     report.show(on);
-    if is_pass { Ok(()) } else { Err(CommandFailure::said(FailureCode::Internal)) }
+    if is_pass { Ok(()) } else { Err(CommandFailure::reported(FailureCode::Internal)) }
 }
 
 impl ConformanceReport {
@@ -113,7 +113,7 @@ impl ConformanceReport {
         let answer = answer.ok()?;
         let view = answer.task()?;
         let (id, state) = (view.id().to_str().into_owned(), view.status().state);
-        on.know(&id, &view.context_id().to_str(), state);
+        on.note_task(&id, &view.context_id().to_str(), state);
         let is_whole = !id.is_empty() && state != TaskState::Unspecified;
         let outcome = match is_whole {
             true => Pass,
@@ -288,7 +288,7 @@ impl ConformanceReport {
             for (name, count) in sums {
                 document[name] = json!(count);
             }
-            on.say_json(document.to_string().as_bytes());
+            on.print_json(document.to_string().as_bytes());
             return;
         }
         let mut output = on.text();
@@ -304,7 +304,7 @@ impl ConformanceReport {
         for ((_, count), label) in sums.into_iter().zip(["Passed", "Failed", "Skipped"]) {
             output.field(label, &count.to_string());
         }
-        say(&output.text);
+        print(&output.text);
     }
 }
 

@@ -18,10 +18,10 @@ use peregrine::{
 
 use super::{
     super::{
+        eprint,
         failure::{CommandFailure, FailureCode},
-        say,
+        print,
         settings::OutputFormat,
-        tell,
         text::{TextOutput, one_line},
     },
     CalledAgent, Invocation,
@@ -53,11 +53,11 @@ pub async fn download(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Co
     };
     let folder = Path::new(on.flag("dir").unwrap_or("."));
     let wanted = on.flag_list("artifact");
-    known(view, &wanted)?;
+    check_artifacts(view, &wanted)?;
     let (files, elsewhere) = files(view, folder, &wanted);
     let overwrites = on.flags.get_flag("overwrite");
-    if let Some(taken) = files.iter().find(|file| !overwrites && file.path.exists()) {
-        let line = format!("{} already exists", taken.path.display());
+    if let Some(existing) = files.iter().find(|file| !overwrites && file.path.exists()) {
+        let line = format!("{} already exists", existing.path.display());
         return Err(CommandFailure::usage(line).hint("--overwrite, or --dir DIR"));
     }
     fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
@@ -73,11 +73,11 @@ pub async fn download(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Co
         output.field("URL", &url);
     }
     match on.format {
-        OutputFormat::Text => say(&output.text),
+        OutputFormat::Text => print(&output.text),
         OutputFormat::Json => {
             show::answer(on, &answer, AnswerShape::AsItIs, false);
             for file in &files {
-                tell(&format!("saved {}\n", one_line(&file.path.display().to_string())));
+                eprint(&format!("saved {}\n", one_line(&file.path.display().to_string())));
             }
         }
     }
@@ -85,7 +85,7 @@ pub async fn download(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Co
 }
 
 /// Rejects the name of an artifact that the task does not have.
-fn known(view: TaskView<'_>, wanted: &[&str]) -> Result<(), CommandFailure> {
+fn check_artifacts(view: TaskView<'_>, wanted: &[&str]) -> Result<(), CommandFailure> {
     let ids = view.artifacts().map(|one| one.head().artifact_id().to_str().into_owned());
     let ids: Vec<String> = ids.collect();
     let Some(other) = wanted.iter().find(|one| !ids.iter().any(|id| id == *one)) else {
@@ -101,7 +101,7 @@ fn known(view: TaskView<'_>, wanted: &[&str]) -> Result<(), CommandFailure> {
 /// The files of the artifacts in `wanted` (empty: all), and the URLs of files that the task only
 /// links.
 fn files(view: TaskView<'_>, folder: &Path, wanted: &[&str]) -> (Vec<SavedFile>, Vec<String>) {
-    let (mut files, mut elsewhere, mut taken) = (Vec::new(), Vec::new(), HashMap::new());
+    let (mut files, mut elsewhere, mut used) = (Vec::new(), Vec::new(), HashMap::new());
     for artifact in view.artifacts() {
         let head = artifact.head();
         let id = head.artifact_id().to_str();
@@ -118,7 +118,7 @@ fn files(view: TaskView<'_>, folder: &Path, wanted: &[&str]) -> (Vec<SavedFile>,
             };
             let own = part.filename().map(|name| safe_name(&name.to_str()));
             let own = own.unwrap_or_else(|| format!("{}{ending}", safe_name(&name)));
-            let path = folder.join(fresh(own, &mut taken));
+            let path = folder.join(fresh(own, &mut used));
             files.push(SavedFile { path, bytes });
         }
     }
@@ -171,28 +171,28 @@ fn safe_name(name: &str) -> String {
     if name.is_empty() { "artifact".to_owned() } else { name.to_owned() }
 }
 
-/// Returns `name`, with a number if it is taken. `taken` maps each taken name in lower case to the
+/// Returns `name`, with a number if it is used. `used` maps each used name in lower case to the
 /// last number tried, so that many files of one name do not try all numbers.
-fn fresh(name: String, taken: &mut HashMap<String, u64>) -> String {
+fn fresh(name: String, used: &mut HashMap<String, u64>) -> String {
     let (stem, ending) = match name.rfind('.').filter(|at| *at > 0) {
         Some(at) => name.split_at(at),
         None => (name.as_str(), ""),
     };
     // Names that differ only in case are the same on some file systems.
     let lower = name.to_lowercase();
-    let Some(mut number) = taken.get(&lower).copied() else {
-        taken.insert(lower, 1);
+    let Some(mut number) = used.get(&lower).copied() else {
+        used.insert(lower, 1);
         return name;
     };
     let own = loop {
         number += 1;
         let own = format!("{stem}-{number}{ending}");
-        if !taken.contains_key(&own.to_lowercase()) {
+        if !used.contains_key(&own.to_lowercase()) {
             break own;
         }
     };
-    taken.insert(own.to_lowercase(), 1);
-    taken.insert(lower, number);
+    used.insert(own.to_lowercase(), 1);
+    used.insert(lower, number);
     own
 }
 
@@ -253,12 +253,12 @@ mod tests {
     #[test]
     fn parts_with_equal_names_get_distinct_names_quickly() {
         // Trying each taken number would take hours for so many files.
-        let mut taken = Default::default();
-        let all = (0..200_000).map(|_| fresh("a.txt".to_owned(), &mut taken));
+        let mut used = Default::default();
+        let all = (0..200_000).map(|_| fresh("a.txt".to_owned(), &mut used));
         assert_eq!(all.last().unwrap(), "a-200000.txt");
-        let mut taken = Default::default();
+        let mut used = Default::default();
         let mut names = ["a", "A-2", "a", "a-2", "a", "a-2"].map(str::to_owned);
-        names.iter_mut().for_each(|name| *name = fresh(std::mem::take(name), &mut taken));
+        names.iter_mut().for_each(|name| *name = fresh(std::mem::take(name), &mut used));
         assert_eq!(names, ["a", "A-2", "a-3", "a-2-2", "a-4", "a-2-3"]);
     }
 

@@ -64,7 +64,7 @@ pub fn failure(on: &Invocation<'_>, error: ClientError) -> CommandFailure {
 /// option of the command line.
 fn message(on: &Invocation<'_>, error: &ClientError) -> String {
     match &error.kind {
-        ClientErrorKind::Fault(fault) => said(fault),
+        ClientErrorKind::Fault(fault) => fault_text(fault),
         ClientErrorKind::BelowFloor { newest, floor } => format!(
             "the agent speaks A2A {newest}; versions below {floor} must be requested: \
              --a2a-version {newest}"
@@ -91,7 +91,7 @@ fn reference(on: &Invocation<'_>) -> Option<CardReference> {
     CardReference::parse(on.settings.text("agent-card")?).ok()
 }
 
-fn said(fault: &PeerFault) -> String {
+fn fault_text(fault: &PeerFault) -> String {
     let mut text = fault.message.trim();
     // gRPC of 0.3 begins the message with the name (wire §2.3), and some servers repeat it.
     while let Some(rest) = fault.name.and_then(|name| text.strip_prefix(name.0)) {
@@ -299,8 +299,8 @@ fn of_status(on: &Invocation<'_>, status: u16) -> Option<FaultKind> {
 
 /// The hint for a missing or incomplete answer, which some servers also use to reject a task.
 fn cut_hint(on: &Invocation<'_>) -> Option<String> {
-    let is_asked = names_task(on) && on.card().is_some();
-    is_asked.then(|| format!("no new task was requested; {DEBUG}"))
+    let is_applicable = names_task(on) && on.card().is_some();
+    is_applicable.then(|| format!("no new task was requested; {DEBUG}"))
 }
 
 /// Whether the command sends a message to a task that the user named.

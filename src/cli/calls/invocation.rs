@@ -17,7 +17,7 @@ use super::super::{
     failure::CommandFailure,
     json_line::json_line,
     parts::{self, WORDS},
-    say,
+    print,
     settings::{OutputFormat, SettingSource, Settings},
     text::{TextOutput, one_line, state_word},
     warn,
@@ -63,18 +63,18 @@ pub struct Invocation<'a> {
     /// True: only the agent's text is shown, as in a `chat` at a terminal.
     pub is_talk: bool,
     /// True: the command handles Ctrl-C itself.
-    pub hears_interrupts: Rc<Cell<bool>>,
+    pub handles_interrupts: Rc<Cell<bool>>,
     /// True: the command waits for a task that the agent has named.
     waits: Cell<bool>,
     /// The task, once its id was received.
-    known: RefCell<Option<KnownTask>>,
+    task: RefCell<Option<ObservedTask>>,
     /// The card of the agent, once it was read.
     card: RefCell<Option<Arc<AgentCard>>>,
 }
 
 /// The last observed state of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KnownTask {
+pub struct ObservedTask {
     /// Its id.
     pub id: String,
     /// Its conversation.
@@ -110,12 +110,12 @@ impl<'a> Invocation<'a> {
                 let line = format!("two agents are given: by {flag} and by {:?}", words[0]);
                 return Err(CommandFailure::usage(line).hint(form.usage()));
             }
-            settings.say("agent-card", &words.remove(0));
+            settings.set("agent-card", &words.remove(0));
         } else if !is_named {
             let line = match words.last() {
                 Some(word) => {
-                    let place = form.words[words.len() - 1].trim_matches('"');
-                    format!("missing agent: {word:?} is used as the {place}")
+                    let argument = form.words[words.len() - 1].trim_matches('"');
+                    format!("missing agent: {word:?} is used as the {argument}")
                 }
                 None => "missing agent".to_owned(),
             };
@@ -137,7 +137,7 @@ impl<'a> Invocation<'a> {
         let (is_streaming, is_verbose) = (settings.is_on("stream")?, settings.is_on("verbose")?);
         let is_text = format == OutputFormat::Text && !is_verbose;
         let is_talk = is_text && settings.is_on("quiet")?;
-        let (path, known, card) = (form.path, RefCell::new(None), RefCell::new(None));
+        let (path, task, card) = (form.path, RefCell::new(None), RefCell::new(None));
         let waits = Cell::new(false);
         Ok(Invocation {
             path,
@@ -148,9 +148,9 @@ impl<'a> Invocation<'a> {
             is_streaming,
             is_verbose,
             is_talk,
-            hears_interrupts: Rc::default(),
+            handles_interrupts: Rc::default(),
             waits,
-            known,
+            task,
             card,
         })
     }
@@ -193,9 +193,9 @@ impl<'a> Invocation<'a> {
     }
 
     /// Remembers the task, and prints its state on a terminal.
-    pub fn know(&self, id: &str, context_id: &str, state: TaskState) {
-        let task = KnownTask { id: id.to_owned(), context_id: context_id.to_owned(), state };
-        let before = self.known.replace(Some(task));
+    pub fn note_task(&self, id: &str, context_id: &str, state: TaskState) {
+        let task = ObservedTask { id: id.to_owned(), context_id: context_id.to_owned(), state };
+        let before = self.task.replace(Some(task));
         let is_new = before.is_none_or(|before| before.id != id || before.state != state);
         if is_new && !self.is_streaming && !state.is_terminal() && io::stderr().is_terminal() {
             let line = format!("task {} {}\n", one_line(id), state_word(state));
@@ -216,12 +216,12 @@ impl<'a> Invocation<'a> {
     }
 
     /// The task, if its id was received.
-    pub fn known(&self) -> Option<KnownTask> {
-        self.known.borrow().clone()
+    pub fn task(&self) -> Option<ObservedTask> {
+        self.task.borrow().clone()
     }
 
     /// Remembers the card of the agent.
-    pub fn know_card(&self, card: Arc<AgentCard>) {
+    pub fn set_card(&self, card: Arc<AgentCard>) {
         *self.card.borrow_mut() = Some(card);
     }
 
@@ -232,17 +232,17 @@ impl<'a> Invocation<'a> {
 
     /// Shows the task of a wait that ends before the task does (the command line's specification,
     /// §8.2). In JSON a failure is the only document, and its message names the task.
-    pub fn say_known(&self) {
-        if let Some(task) = self.known().filter(|_| self.format == OutputFormat::Text) {
+    pub fn print_task(&self) {
+        if let Some(task) = self.task().filter(|_| self.format == OutputFormat::Text) {
             let mut output = self.text();
             output.ids(&task.id, &task.context_id, task.state);
-            say(&output.text);
+            print(&output.text);
         }
     }
 
     /// The task in a sentence, with everything that is needed to find the task again, unless the
     /// output already has it.
-    pub fn named(&self, task: &KnownTask) -> String {
+    pub fn named(&self, task: &ObservedTask) -> String {
         let state = state_word(task.state);
         match (self.format, task.context_id.is_empty()) {
             (OutputFormat::Text, _) => format!("task {}", task.id),
@@ -284,8 +284,8 @@ impl<'a> Invocation<'a> {
     }
 
     /// Writes a document: the given JSON on one line, with terminal control characters escaped.
-    pub fn say_json(&self, json: &[u8]) {
-        say(&json_line(&String::from_utf8_lossy(json)));
+    pub fn print_json(&self, json: &[u8]) {
+        print(&json_line(&String::from_utf8_lossy(json)));
     }
 
     /// An empty text that shows everything if the command does.
@@ -342,9 +342,9 @@ impl CommandForm {
     }
 
     fn usage(&self) -> String {
-        let behind: String = self.words.iter().map(|word| format!(" {word}")).collect();
+        let suffix: String = self.words.iter().map(|word| format!(" {word}")).collect();
         let path = self.path;
-        format!("peregrine {path} -a REF{behind}, or peregrine {path} REF{behind}")
+        format!("peregrine {path} -a REF{suffix}, or peregrine {path} REF{suffix}")
     }
 }
 

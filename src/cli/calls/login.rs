@@ -18,17 +18,17 @@ use serde_json::json;
 
 use super::{
     super::{
+        eprint,
         failure::{CommandFailure, FailureCode},
+        print,
         reference::{CardReference, shown},
-        say,
         settings::{OutputFormat, Settings},
-        tell,
         text::one_line,
     },
     Invocation,
     agent::{self, AgentTransport},
-    tokens::{KeptToken, TokenFile, agent_key},
-    unused::takes,
+    tokens::{StoredToken, TokenFile, agent_key},
+    unused::accepts,
 };
 
 /// Gets a token and stores it.
@@ -72,10 +72,10 @@ pub async fn login(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     };
     let token = token.map_err(refused)?;
     let (token_url, client_id) = (server.token_url.to_string(), client.id.clone());
-    let kept = KeptToken { token, token_url, is_named_by_user, client_id };
+    let stored = StoredToken { token, token_url, is_named_by_user, client_id };
     let (file, key) = (TokenFile::of(folder), agent_key(&reference)?);
-    file.put(&key, &kept)?;
-    report(on, &file, &key, &kept.token);
+    file.put(&key, &stored)?;
+    report(on, &file, &key, &stored.token);
     Ok(())
 }
 
@@ -85,8 +85,8 @@ fn report(on: &Invocation<'_>, file: &TokenFile, key: &str, token: &Token) {
     let expires = expires.map(|text| String::from_utf8_lossy(&text).into_owned());
     match on.format {
         OutputFormat::Json => {
-            let said = json!({ "agent": key, "file": path, "expiresAt": expires });
-            on.say_json(said.to_string().as_bytes());
+            let document = json!({ "agent": key, "file": path, "expiresAt": expires });
+            on.print_json(document.to_string().as_bytes());
         }
         OutputFormat::Text => {
             let mut output = on.text();
@@ -94,7 +94,7 @@ fn report(on: &Invocation<'_>, file: &TokenFile, key: &str, token: &Token) {
             output.field("Token", "kept");
             output.field("File", &path);
             output.field("Expires", expires.as_deref().unwrap_or("not specified"));
-            say(&output.text);
+            print(&output.text);
         }
     }
 }
@@ -107,10 +107,10 @@ async fn by_device(
     limits: &ClientLimits,
 ) -> Result<Token, OAuthError> {
     let code = fetch_device_code(transport, client, server, limits).await?;
-    tell(&format!("Open: {}\n", one_line(&code.verification_url)));
-    tell(&format!("Code: {}\n", one_line(&code.user_code)));
+    eprint(&format!("Open: {}\n", one_line(&code.verification_url)));
+    eprint(&format!("Code: {}\n", one_line(&code.user_code)));
     if let Some(url) = &code.verification_url_complete {
-        tell(&format!("Or open: {}\n", one_line(url)));
+        eprint(&format!("Or open: {}\n", one_line(url)));
     }
     poll_device(transport, client, server, &code, limits).await
 }
@@ -124,7 +124,7 @@ pub fn oauth_client(settings: &Settings) -> Result<Option<OAuthClient>, CommandF
         let Some(text) = settings.text(name) else { return Ok(None) };
         let parsed = HttpOrigin::parse(text);
         let wrong = |error| {
-            let line = format!("{}: {:?}: {error}", settings.said(name), shown(text));
+            let line = format!("{}: {:?}: {error}", settings.label(name), shown(text));
             CommandFailure::usage(line)
         };
         parsed.map(Some).map_err(wrong)
@@ -171,14 +171,14 @@ fn of_card(on: &Invocation<'_>, card: &AgentCard) -> Result<OAuthClient, Command
     let mut flows = flows.filter(|flow| flow.kind == OAuthFlowKind::DeviceCode);
     let server = flows.find_map(server).ok_or_else(|| {
         let line = "the card has no device flow, and the source of the token is missing";
-        let keys = ["api-key", "bearer", "basic"].into_iter().filter(|name| takes(card, name));
+        let keys = ["api-key", "bearer", "basic"].into_iter().filter(|name| accepts(card, name));
         let keys: Vec<String> = keys.map(|name| format!("--{name}")).collect();
-        let known = match keys.is_empty() || card.security_schemes.is_empty() {
+        let accepted = match keys.is_empty() || card.security_schemes.is_empty() {
             true => String::new(),
             false => format!("the card accepts {} without a login; otherwise ", keys.join(" or ")),
         };
         let urls = "--token-url URL --device-url URL, or --issuer URL";
-        CommandFailure::usage(line).hint(format!("{known}{urls}"))
+        CommandFailure::usage(line).hint(format!("{accepted}{urls}"))
     })?;
     client_of(&on.settings, OAuthSource::Server(server))
 }
@@ -187,39 +187,39 @@ fn of_card(on: &Invocation<'_>, card: &AgentCard) -> Result<OAuthClient, Command
 ///
 /// # Errors
 /// A [`CommandFailure`]: the token has expired and cannot be renewed, or the file cannot be used.
-pub async fn kept(
+pub async fn stored_token(
     settings: &Settings,
     reference: &CardReference,
     transport: &AgentTransport,
 ) -> Result<Option<Secret>, CommandFailure> {
     let Some(folder) = &settings.folder else { return Ok(None) };
     let (file, key) = (TokenFile::of(folder), agent_key(reference)?);
-    let Some(kept) = file.get(&key)? else { return Ok(None) };
-    if kept.token.is_fresh(transport.now()) {
-        return Ok(Some(kept.token.access));
+    let Some(stored) = file.get(&key)? else { return Ok(None) };
+    if stored.token.is_fresh(transport.now()) {
+        return Ok(Some(stored.token.access));
     }
-    let Some(refresh) = kept.token.refresh.clone() else {
+    let Some(refresh) = stored.token.refresh.clone() else {
         let line = "the token of auth login has expired";
         let failure = CommandFailure::new(FailureCode::CredentialsMissing, line);
         return Err(failure.hint("peregrine auth login"));
     };
-    let token_url = HttpOrigin::parse(&kept.token_url);
+    let token_url = HttpOrigin::parse(&stored.token_url);
     let token_url = token_url.map_err(|error| CommandFailure::usage(error.to_string()))?;
     let server = AuthorizationServer { token_url, device_url: None };
-    let mut client = OAuthClient::new(&*kept.client_id, OAuthSource::Server(server.clone()));
-    client.secret = secret_for(&kept, settings.text("client-secret"));
+    let mut client = OAuthClient::new(&*stored.client_id, OAuthSource::Server(server.clone()));
+    client.secret = secret_for(&stored, settings.text("client-secret"));
     client.allows_plain_http = settings.is_on("allow-http-credentials")?;
     let limits = ClientLimits::default();
     let renewed = refresh_token(transport, &client, &server, refresh, &limits).await;
     let token = renewed.map_err(refused)?;
-    let kept = KeptToken { token, ..kept };
-    file.put(&key, &kept)?;
-    Ok(Some(kept.token.access))
+    let stored = StoredToken { token, ..stored };
+    file.put(&key, &stored)?;
+    Ok(Some(stored.token.access))
 }
 
 /// The client secret, if the token URL may receive it.
-fn secret_for(kept: &KeptToken, secret: Option<&str>) -> Option<Secret> {
-    secret.filter(|_| kept.is_named_by_user).map(Secret::new)
+fn secret_for(stored: &StoredToken, secret: Option<&str>) -> Option<Secret> {
+    secret.filter(|_| stored.is_named_by_user).map(Secret::new)
 }
 
 fn refused(error: OAuthError) -> CommandFailure {
@@ -257,9 +257,9 @@ mod tests {
             renew_at_unix_ms: None,
         };
         let (token_url, client_id) = ("https://t".to_owned(), "me".to_owned());
-        let mut kept = KeptToken { token, token_url, is_named_by_user: false, client_id };
-        assert_eq!(secret_for(&kept, Some("hidden")), None);
-        kept.is_named_by_user = true;
-        assert_eq!(secret_for(&kept, Some("hidden")), Some(Secret::new("hidden")));
+        let mut stored = StoredToken { token, token_url, is_named_by_user: false, client_id };
+        assert_eq!(secret_for(&stored, Some("hidden")), None);
+        stored.is_named_by_user = true;
+        assert_eq!(secret_for(&stored, Some("hidden")), Some(Secret::new("hidden")));
     }
 }

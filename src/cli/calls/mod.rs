@@ -44,7 +44,7 @@ use super::{
 pub use agent::{CalledAgent, client_tls, file, http_options};
 pub use explain::failure as explained;
 pub use invocation::Invocation;
-use invocation::{CommandForm, KnownTask, last_word};
+use invocation::{CommandForm, ObservedTask, last_word};
 
 /// The commands, and the words of each after the agent.
 const FORMS: &[CommandForm] = &[
@@ -94,9 +94,10 @@ pub fn run(
     let runtime = runtime()?;
     // The timeout of a chat applies to each turn.
     let whole = timeout.filter(|_| path != "chat");
-    let is_left = Rc::clone(&on.hears_interrupts);
-    let ended =
-        runtime.block_on(async { until(pin!(call(form.path, &mut on)), whole, &is_left).await });
+    let is_interrupt_handled = Rc::clone(&on.handles_interrupts);
+    let ended = runtime.block_on(async {
+        until(pin!(call(form.path, &mut on)), whole, &is_interrupt_handled).await
+    });
     // Stops waiting for a line.
     runtime.shutdown_background();
     match ended {
@@ -171,12 +172,12 @@ enum Ended<R> {
     Interrupted,
 }
 
-/// Runs a command until it ends, times out or is interrupted. `is_left`: while true, other code
-/// handles Ctrl-C.
+/// Runs a command until it ends, times out or is interrupted. `is_interrupt_handled`: while true,
+/// other code handles Ctrl-C.
 async fn until<R>(
     mut call: Pin<&mut impl Future<Output = R>>,
     timeout: Option<Duration>,
-    is_left: &Cell<bool>,
+    is_interrupt_handled: &Cell<bool>,
 ) -> Ended<R> {
     // Longer than any timeout that can be set.
     let forever = Duration::from_secs(10 * 366 * 24 * 3600);
@@ -188,7 +189,7 @@ async fn until<R>(
         }
         // If signals cannot be handled, the default action ends the process.
         while let Poll::Ready(Ok(())) = interrupted.as_mut().poll(cx) {
-            if !is_left.get() {
+            if !is_interrupt_handled.get() {
                 return Poll::Ready(Ended::Interrupted);
             }
             interrupted.set(tokio::signal::ctrl_c());
@@ -201,11 +202,11 @@ async fn until<R>(
 /// Adds the task to a failure: the task may continue although the wait for it failed or its agent
 /// became unreachable.
 fn lost(on: &Invocation<'_>, failed: CommandFailure) -> CommandFailure {
-    let is_gone = failed.code == FailureCode::Unreachable && failed.hint.is_none();
-    let is_left = is_gone || on.is_waiting();
-    match on.known().filter(|task| is_left && !task.state.is_terminal()) {
+    let is_unreachable = failed.code == FailureCode::Unreachable && failed.hint.is_none();
+    let may_continue = is_unreachable || on.is_waiting();
+    match on.task().filter(|task| may_continue && !task.state.is_terminal()) {
         Some(task) if !task.id.is_empty() => {
-            on.say_known();
+            on.print_task();
             let next = on.command("task get", &format!("--wait {}", last_word(&task.id)));
             let first = failed.hint.clone().filter(|hint| hint != explain::DEBUG);
             failed.hint(first.map_or(next.clone(), |first| format!("{first}; then {next}")))
@@ -217,9 +218,9 @@ fn lost(on: &Invocation<'_>, failed: CommandFailure) -> CommandFailure {
 /// The failure of a timeout.
 fn late(on: &Invocation<'_>, timeout: Duration) -> CommandFailure {
     let seconds = timeout.as_secs_f64();
-    match on.known() {
+    match on.task() {
         Some(task) if !task.state.is_terminal() => {
-            on.say_known();
+            on.print_task();
             let line = format!("{} is still running after {seconds} s", on.named(&task));
             let hint = on.command("task get", &format!("--wait {}", last_word(&task.id)));
             CommandFailure::new(FailureCode::Timeout, line).hint(hint)
@@ -235,17 +236,17 @@ fn late(on: &Invocation<'_>, timeout: Duration) -> CommandFailure {
 }
 
 fn interrupted(on: &Invocation<'_>) -> CommandFailure {
-    let unfinished = on.known().filter(|task| !task.state.is_terminal());
+    let unfinished = on.task().filter(|task| !task.state.is_terminal());
     match (on.path, &unfinished) {
         ("chat", _) => chat::goodbye(on),
-        (_, Some(_)) => on.say_known(),
+        (_, Some(_)) => on.print_task(),
         (_, None) => {}
     }
     interruption(on, unfinished)
 }
 
 /// The failure for Ctrl-C. `task`: the task that continues; `None`: no task does.
-fn interruption(on: &Invocation<'_>, task: Option<KnownTask>) -> CommandFailure {
+fn interruption(on: &Invocation<'_>, task: Option<ObservedTask>) -> CommandFailure {
     match task.filter(|task| !task.state.is_terminal()) {
         Some(task) => {
             let line = format!("interrupted; {} is still running", on.named(&task));

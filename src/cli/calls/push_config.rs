@@ -6,7 +6,7 @@ use peregrine::{
 };
 
 use super::{
-    super::{failure::CommandFailure, say, settings::OutputFormat, text::TextOutput},
+    super::{failure::CommandFailure, print, settings::OutputFormat, text::TextOutput},
     CalledAgent, Invocation,
     explain::failure,
     invocation::{flag, quoted},
@@ -139,12 +139,12 @@ pub async fn delete(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Comm
     answer.map_err(|error| failure(on, error))?;
     match on.format {
         // The operation has an empty answer (A2A 1.0 §3.1.10).
-        OutputFormat::Json => on.say_json(b"{}"),
+        OutputFormat::Json => on.print_json(b"{}"),
         OutputFormat::Text => {
             let mut output = on.text();
             output.field("Task", task);
             output.field("Deleted", id);
-            say(&output.text);
+            print(&output.text);
         }
     }
     Ok(())
@@ -158,7 +158,7 @@ fn shown(
     if on.format == OutputFormat::Json {
         let mut json = Vec::new();
         answer.write_json(&mut json);
-        on.say_json(&json);
+        on.print_json(&json);
         return Ok(());
     }
     let mut output = on.text();
@@ -173,7 +173,7 @@ fn shown(
         }
         output.field("Next", &on.command("task push-config list", &rest));
     }
-    say(&output.text);
+    print(&output.text);
     Ok(())
 }
 

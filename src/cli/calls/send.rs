@@ -95,7 +95,7 @@ pub async fn send(
     if !on.is_streaming && !waits {
         let answer = agent.client.send(&request.clone().return_immediately()).await;
         let answer = answer.map_err(|error| failure(on, error))?;
-        wait::know(on, &answer);
+        wait::note_answer(on, &answer);
         show::answer(on, &answer, AnswerShape::AsItIs, on.flag("history").is_some());
         return Ok(());
     }
@@ -130,7 +130,7 @@ pub async fn send_and_follow(
     {
         return send_and_poll(agent, on, request).await;
     }
-    followed.has_lost = left(on, ended, &followed.task_id)?;
+    followed.has_lost = check_stream_lost(on, ended, &followed.task_id)?;
     finish(agent, on, followed, AnswerShape::Wrapped).await
 }
 
@@ -139,7 +139,7 @@ pub async fn send_and_follow(
 ///
 /// # Errors
 /// The error of the stream in all other cases.
-pub fn left(
+pub fn check_stream_lost(
     on: &Invocation<'_>,
     ended: Result<(), ClientError>,
     task_id: &str,
@@ -173,20 +173,20 @@ pub async fn finish(
         return Ok(());
     }
     let history = on.flag_number::<u32>("history")?;
-    let lost_max = match (followed.has_lost, followed.has_told()) {
+    let lost_max = match (followed.has_lost, followed.has_collected()) {
         (true, _) => Duration::ZERO,
-        (false, true) => wait::TOLD_LOST_MAX,
+        (false, true) => wait::COLLECTED_LOST_MAX,
         (false, false) => wait::LOST_MAX,
     };
     let answer = match wait::poll(agent, on, &followed.task_id, lost_max).await {
         Ok(answer) => answer,
         // Some agents store no tasks, or have no operation to read them.
-        Err(failure) if followed.has_told() => {
+        Err(failure) if followed.has_collected() => {
             let (name, line) = (failure.code.name(), failure.message);
             warn(&format!(
                 "the task cannot be read ({name}: {line}); the content of its stream is shown"
             ));
-            followed.show_told(on, shape, history.is_some());
+            followed.show_collected(on, shape, history.is_some());
             return Ok(());
         }
         Err(failure) => return Err(failure),
@@ -205,7 +205,7 @@ async fn send_and_poll(
     let answer = match on.settings.text("task-id") {
         // The first snapshot of the task may be older than the message.
         Some(id) => {
-            on.know(id, "", TaskState::Unspecified);
+            on.note_task(id, "", TaskState::Unspecified);
             agent.client.send(request).await
         }
         None => agent.client.send(&agent.client.early(request)).await,
@@ -213,11 +213,11 @@ async fn send_and_poll(
     let mut answer = answer.map_err(|error| failure(on, error))?;
     let history = on.flag_number::<u32>("history")?;
     let mut shape = AnswerShape::AsItIs;
-    if !wait::know(on, &answer) {
+    if !wait::note_answer(on, &answer) {
         if on.is_streaming && on.format == OutputFormat::Json {
             let mut json = Vec::new();
             answer.write_json(&mut json);
-            on.say_json(&json);
+            on.print_json(&json);
         }
         let id = answer.task_id().map(|id| id.to_str().into_owned()).unwrap_or_default();
         answer = wait::poll(agent, on, &id, wait::LOST_MAX).await?;

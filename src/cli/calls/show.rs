@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     super::{
-        say,
+        print,
         settings::OutputFormat,
         text::{ShownStatus, TextOutput},
         warn,
@@ -34,7 +34,7 @@ pub fn answer(on: &Invocation<'_>, answer: &Answer, shape: AnswerShape, shows_hi
         let mut text = task.map(|view| talk.task(view)).unwrap_or_default();
         text.push_str(&answer.message().map(|message| talk.message(message)).unwrap_or_default());
         text.push_str(&talk.end());
-        say(&text);
+        print(&text);
         if let Some(view) = task {
             on.outcome(&view.id().to_str(), view.status().state);
         }
@@ -49,7 +49,7 @@ pub fn answer(on: &Invocation<'_>, answer: &Answer, shape: AnswerShape, shows_hi
         if shape == AnswerShape::Wrapped && task.is_some() {
             json.push(b'}');
         }
-        on.say_json(&json);
+        on.print_json(&json);
     }
     let mut output = on.text();
     for uri in answer.activated_extensions().filter(|_| on.is_verbose) {
@@ -61,7 +61,7 @@ pub fn answer(on: &Invocation<'_>, answer: &Answer, shape: AnswerShape, shows_hi
         output.direct_message(message);
     }
     if on.format == OutputFormat::Text {
-        say(&output.text);
+        print(&output.text);
     }
 }
 
@@ -74,23 +74,28 @@ fn add_task(on: &Invocation<'_>, output: &mut TextOutput, view: TaskView<'_>, hi
 }
 
 /// Shows a task collected from its stream.
-fn told_task(on: &Invocation<'_>, view: TaskView<'_>, shape: AnswerShape, shows_history: bool) {
+fn collected_task(
+    on: &Invocation<'_>,
+    view: TaskView<'_>,
+    shape: AnswerShape,
+    shows_history: bool,
+) {
     if on.is_talk {
         let mut talk = Talk::default();
-        say(&(talk.task(view) + &talk.end()));
+        print(&(talk.task(view) + &talk.end()));
         on.outcome(&view.id().to_str(), view.status().state);
         return;
     }
     let mut output = on.text();
     add_task(on, &mut output, view, shows_history);
     if on.format == OutputFormat::Text {
-        say(&output.text);
+        print(&output.text);
         return;
     }
     let mut json = Vec::new();
     StreamEvent::of_task(view).write_json(&mut json);
     let bare = json.strip_prefix(b"{\"task\":").and_then(|json| json.strip_suffix(b"}"));
-    on.say_json(bare.filter(|_| shape == AnswerShape::AsItIs).unwrap_or(&json));
+    on.print_json(bare.filter(|_| shape == AnswerShape::AsItIs).unwrap_or(&json));
 }
 
 /// The state of a task as collected from its stream.
@@ -107,7 +112,7 @@ pub struct FollowedStream {
     pub is_message: bool,
     /// True: the message goes to an existing task. The first snapshot of the task may be older than
     /// the message.
-    goes_on: bool,
+    continues_task: bool,
     /// True: the wait is over.
     pub is_settled: bool,
     /// True: the stream broke, and its server could not be reached again.
@@ -116,9 +121,9 @@ pub struct FollowedStream {
     /// The direct message that becomes the single document.
     message: Option<Vec<u8>>,
     /// The collected task, if its events are not shown.
-    told: Option<TaskBuf>,
+    collected: Option<TaskBuf>,
     /// True: the collected task is incomplete.
-    has_untold: bool,
+    is_incomplete: bool,
 }
 
 impl FollowedStream {
@@ -129,8 +134,8 @@ impl FollowedStream {
 
     /// The stream after a message, which may name its task.
     pub fn after_message(on: &Invocation<'_>) -> FollowedStream {
-        let goes_on = on.settings.text("task-id").is_some();
-        FollowedStream { goes_on, ..FollowedStream::default() }
+        let continues_task = on.settings.text("task-id").is_some();
+        FollowedStream { continues_task, ..FollowedStream::default() }
     }
 
     /// Notes an event. A message is shown, because it is the whole answer; other events if
@@ -150,20 +155,20 @@ impl FollowedStream {
         let mut is_old = false;
         if let Some(state) = event.state() {
             let is_first = self.state.replace(state).is_none();
-            is_old = is_first && self.goes_on && matches!(event.kind(), EventKind::Task(_));
+            is_old = is_first && self.continues_task && matches!(event.kind(), EventKind::Task(_));
             self.is_settled = state.is_terminal() || (state.is_interrupted() && !is_old);
         }
         self.is_message &= self.state.is_none();
         if !self.task_id.is_empty() && !self.is_message {
             let state = self.state.unwrap_or(TaskState::Unspecified);
-            on.know(&self.task_id, &self.context_id, state);
+            on.note_task(&self.task_id, &self.context_id, state);
         }
         if !on.is_streaming {
-            self.tell(event);
+            self.collect(event);
         }
         if on.is_talk {
             if on.is_streaming || self.is_message {
-                say(&self.talk.event(event, is_old));
+                print(&self.talk.event(event, is_old));
             }
         } else if self.is_message && !on.is_streaming && on.format == OutputFormat::Json {
             // One document, even for several messages.
@@ -175,10 +180,10 @@ impl FollowedStream {
 
     /// Applies an event to the collected task. A task above the size limit is not collected
     /// further.
-    fn tell(&mut self, event: &StreamEvent<'_>) {
-        let told = match event.kind() {
+    fn collect(&mut self, event: &StreamEvent<'_>) {
+        let collected = match event.kind() {
             EventKind::Task(view) => {
-                self.told = Some(TaskBuf::of(view));
+                self.collected = Some(TaskBuf::of(view));
                 return;
             }
             EventKind::Change { task_id, context_id, change } => {
@@ -189,31 +194,31 @@ impl FollowedStream {
                     task.status(TaskState::Working, 0, None)?;
                     Ok(task)
                 };
-                let task = self.told.take().map_or_else(new, Ok);
+                let task = self.collected.take().map_or_else(new, Ok);
                 task.and_then(|mut task| match task.apply(&change) {
                     Ok(()) | Err(Refusal::Terminal) => Ok(task),
                     Err(refusal) => Err(refusal),
                 })
             }
             EventKind::Gap { may_repeat, .. } => {
-                self.has_untold |= may_repeat;
+                self.is_incomplete |= may_repeat;
                 return;
             }
             EventKind::Message(_) => return,
         };
-        self.has_untold |= told.is_err();
-        self.told = told.ok();
+        self.is_incomplete |= collected.is_err();
+        self.collected = collected.ok();
     }
 
     /// Whether the collected task is complete, and has ended or needs input from its client.
-    pub fn has_told(&self) -> bool {
-        self.is_settled && !self.has_untold && self.told.is_some()
+    pub fn has_collected(&self) -> bool {
+        self.is_settled && !self.is_incomplete && self.collected.is_some()
     }
 
     /// Shows the collected task, which cannot be read from the agent.
-    pub fn show_told(&self, on: &Invocation<'_>, shape: AnswerShape, shows_history: bool) {
-        if let Some(told) = &self.told {
-            told_task(on, told.view(), shape, shows_history);
+    pub fn show_collected(&self, on: &Invocation<'_>, shape: AnswerShape, shows_history: bool) {
+        if let Some(collected) = &self.collected {
+            collected_task(on, collected.view(), shape, shows_history);
         }
     }
 
@@ -225,7 +230,7 @@ impl FollowedStream {
         if on.format == OutputFormat::Json {
             let mut json = Vec::new();
             if event.write_json(&mut json) {
-                on.say_json(&json);
+                on.print_json(&json);
             }
             return;
         }
@@ -251,7 +256,7 @@ impl FollowedStream {
             },
             EventKind::Gap { .. } => {}
         }
-        say(&output.text);
+        print(&output.text);
     }
 
     /// Appends the parts of a direct message to those of earlier messages.
@@ -278,10 +283,10 @@ impl FollowedStream {
     /// them.
     pub fn end(&mut self, on: &Invocation<'_>) {
         if on.is_talk {
-            say(&self.talk.end());
+            print(&self.talk.end());
         }
         if let Some(json) = self.message.take() {
-            on.say_json(&json);
+            on.print_json(&json);
         }
         if self.is_message || self.task_id.is_empty() {
             return;
@@ -296,7 +301,7 @@ impl FollowedStream {
             if let Some(next) = next {
                 output.field("Next", &next);
             }
-            say(&output.text);
+            print(&output.text);
         }
     }
 }

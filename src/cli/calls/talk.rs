@@ -121,8 +121,8 @@ mod tests {
             .part(&PartBuf::url("https://a.example/x"));
         task.artifact(&ArtifactBuf::new("a-1", &parts)).unwrap();
         task.artifact(&ArtifactBuf::new("a-2", &PartsBuf::new().text("two"))).unwrap();
-        let asked = MessageBuf::agent(&PartsBuf::new().text("Size?")).id("m-1");
-        task.status(TaskState::InputRequired, 1, Some(&asked)).unwrap();
+        let question = MessageBuf::agent(&PartsBuf::new().text("Size?")).id("m-1");
+        task.status(TaskState::InputRequired, 1, Some(&question)).unwrap();
         let mut talk = Talk::default();
         let text = talk.task(task.view()) + &talk.end();
         assert_eq!(

@@ -9,7 +9,7 @@ use peregrine::{
 use serde_json::value::RawValue;
 
 use super::{
-    super::{failure::CommandFailure, say, settings::OutputFormat, tell, text::state_word},
+    super::{eprint, failure::CommandFailure, print, settings::OutputFormat, text::state_word},
     CalledAgent, Invocation,
     explain::failure,
     invocation::flag,
@@ -32,7 +32,7 @@ pub async fn get(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Command
             answer.map_err(|error| failure(on, error))?
         }
     };
-    wait::know(on, &answer);
+    wait::note_answer(on, &answer);
     show::answer(on, &answer, AnswerShape::AsItIs, history.is_some());
     Ok(())
 }
@@ -60,8 +60,8 @@ pub async fn subscribe(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), C
     };
     let mut followed = FollowedStream::of(&on.words[0]);
     let ended = wait::follow(on, &mut stream, &mut followed).await;
-    let known = if followed.state.is_some() { followed.task_id.as_str() } else { "" };
-    followed.has_lost = send::left(on, ended, known)?;
+    let task_id = if followed.state.is_some() { followed.task_id.as_str() } else { "" };
+    followed.has_lost = send::check_stream_lost(on, ended, task_id)?;
     send::finish(agent, on, &mut followed, AnswerShape::AsItIs).await
 }
 
@@ -84,7 +84,7 @@ pub async fn list(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Comman
             if !page.next_page_token.is_empty() {
                 output.field("Next", &next_page(on, &page.next_page_token.to_str()));
             }
-            say(&output.text);
+            print(&output.text);
             Ok(())
         }
     }
@@ -137,9 +137,9 @@ fn state_of(text: &str) -> Result<TaskState, CommandFailure> {
     let word = text.to_ascii_uppercase().replace('-', "_");
     let word = word.strip_prefix("TASK_STATE_").unwrap_or(&word);
     // No task has this state: an agent would ignore such a filter.
-    let said = || TaskState::ALL.into_iter().filter(|state| *state != TaskState::Unspecified);
-    said().find(|state| state_word(*state) == word).ok_or_else(|| {
-        let words = said().map(state_word).collect::<Vec<_>>().join(", ");
+    let states = || TaskState::ALL.into_iter().filter(|state| *state != TaskState::Unspecified);
+    states().find(|state| state_word(*state) == word).ok_or_else(|| {
+        let words = states().map(state_word).collect::<Vec<_>>().join(", ");
         CommandFailure::usage(format!("--status {text:?} must be one of {words}"))
     })
 }
@@ -148,7 +148,7 @@ fn list_json(on: &Invocation<'_>, answer: &Answer) -> Result<(), CommandFailure>
     let mut json = Vec::new();
     answer.write_json(&mut json);
     if !on.is_streaming {
-        on.say_json(&json);
+        on.print_json(&json);
         return Ok(());
     }
     // Cut out, not parsed, because the content between the brackets is printed as received.
@@ -156,12 +156,12 @@ fn list_json(on: &Invocation<'_>, answer: &Answer) -> Result<(), CommandFailure>
     let tasks = members.get("tasks").map_or("[]", |tasks| tasks.get());
     let tasks: Vec<&RawValue> = serde_json::from_str(tasks).unwrap_or_default();
     for task in tasks {
-        on.say_json(task.get().as_bytes());
+        on.print_json(task.get().as_bytes());
     }
     // A line is only a task, so the next command does not appear among the lines.
     let token = answer.page().map(|page| page.next_page_token.to_str());
     if let Some(token) = token.filter(|token| !token.is_empty()) {
-        tell(&format!("Next: {}\n", next_page(on, &token)));
+        eprint(&format!("Next: {}\n", next_page(on, &token)));
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A token, and the data to renew it.
 #[derive(Clone, Debug)]
-pub struct KeptToken {
+pub struct StoredToken {
     /// The token.
     pub token: Token,
     /// The token endpoint for renewals.
@@ -62,7 +62,7 @@ impl TokenFile {
     ///
     /// # Errors
     /// A [`CommandFailure`]: other users can read the file, or it is not a token file.
-    pub fn get(&self, agent: &str) -> Result<Option<KeptToken>, CommandFailure> {
+    pub fn get(&self, agent: &str) -> Result<Option<StoredToken>, CommandFailure> {
         let all = self.read()?;
         Ok(all.get(agent).and_then(token_of))
     }
@@ -71,18 +71,18 @@ impl TokenFile {
     ///
     /// # Errors
     /// A [`CommandFailure`]: the file cannot be written.
-    pub fn put(&self, agent: &str, kept: &KeptToken) -> Result<(), CommandFailure> {
+    pub fn put(&self, agent: &str, stored: &StoredToken) -> Result<(), CommandFailure> {
         let mut all = self.read()?;
         all.insert(
             agent.to_owned(),
             json!({
-                "access_token": kept.token.access.expose(),
-                "refresh_token": kept.token.refresh.as_ref().map(Secret::expose),
-                "expires_at_unix_ms": kept.token.expires_at_unix_ms,
-                "renew_at_unix_ms": kept.token.renew_at_unix_ms,
-                "token_url": kept.token_url,
-                "token_url_is_named_by_user": kept.is_named_by_user,
-                "client_id": kept.client_id,
+                "access_token": stored.token.access.expose(),
+                "refresh_token": stored.token.refresh.as_ref().map(Secret::expose),
+                "expires_at_unix_ms": stored.token.expires_at_unix_ms,
+                "renew_at_unix_ms": stored.token.renew_at_unix_ms,
+                "token_url": stored.token_url,
+                "token_url_is_named_by_user": stored.is_named_by_user,
+                "client_id": stored.client_id,
             }),
         );
         let text = serde_json::to_string_pretty(&all).unwrap_or_default();
@@ -132,9 +132,9 @@ impl TokenFile {
     }
 }
 
-fn token_of(value: &Value) -> Option<KeptToken> {
+fn token_of(value: &Value) -> Option<StoredToken> {
     let text = |name: &str| value[name].as_str().map(str::to_owned);
-    Some(KeptToken {
+    Some(StoredToken {
         token: Token {
             access: Secret::new(text("access_token")?),
             refresh: text("refresh_token").map(Secret::new),
@@ -171,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    fn kept(access: &str) -> KeptToken {
+    fn stored(access: &str) -> StoredToken {
         let token = Token {
             access: Secret::new(access),
             refresh: None,
@@ -179,7 +179,7 @@ mod tests {
             renew_at_unix_ms: None,
         };
         let (token_url, client_id) = ("https://t".to_owned(), "me".to_owned());
-        KeptToken { token, token_url, is_named_by_user: true, client_id }
+        StoredToken { token, token_url, is_named_by_user: true, client_id }
     }
 
     #[test]
@@ -188,8 +188,8 @@ mod tests {
         let folder = std::env::temp_dir().join(name);
         let file = TokenFile::of(&folder);
         assert!(file.get("a").unwrap().is_none());
-        file.put("a", &kept("hidden-1")).unwrap();
-        file.put("b", &kept("hidden-2")).unwrap();
+        file.put("a", &stored("hidden-1")).unwrap();
+        file.put("b", &stored("hidden-2")).unwrap();
         let mode = fs::metadata(file.path()).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let read = file.get("a").unwrap().unwrap();

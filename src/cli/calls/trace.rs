@@ -17,8 +17,8 @@ use peregrine::{
 };
 
 use super::super::{
+    eprint,
     redaction::{MASK, Redaction},
-    tell,
     text::one_line,
 };
 use line::{OpenLine, shown};
@@ -81,10 +81,10 @@ impl<T: Transport> Transport for TracedTransport<T> {
         if let Some(redaction) = &redaction {
             let ms = began.elapsed().as_millis();
             match &response {
-                Ok(response) => tell(&shown_head(redaction, response, ms)),
+                Ok(response) => eprint(&shown_head(redaction, response, ms)),
                 Err(error) => {
                     let why = redaction.clean(&error.to_string());
-                    tell(&format!("< no response after {ms} ms: {why}\n"));
+                    eprint(&format!("< no response after {ms} ms: {why}\n"));
                 }
             }
         }
@@ -132,7 +132,7 @@ fn show_request(redaction: &Redaction, request: &HttpRequest<'_>) {
             text.push_str(&format!("> {}\n", shown(redaction, line, 0)));
         }
     }
-    tell(&text);
+    eprint(&text);
 }
 
 /// The response fields that matter to A2A, one by one: a transport returns fields only by their
@@ -162,7 +162,7 @@ impl<R> TracedResponse<R> {
         for (index, piece) in bytes.split(|byte| *byte == b'\n').enumerate() {
             if index > 0 {
                 let line = std::mem::take(&mut self.line);
-                tell(&format!("< {}\n", line.shown(redaction)));
+                eprint(&format!("< {}\n", line.shown(redaction)));
             }
             self.line.push(piece);
         }
@@ -174,8 +174,8 @@ impl<R> TracedResponse<R> {
         let line = std::mem::take(&mut self.line);
         match (line.len(), self.is_hidden) {
             (0, _) => {}
-            (count, true) => tell(&format!("< {MASK} {count} bytes\n")),
-            (_, false) => tell(&format!("< {}\n", line.shown(redaction))),
+            (count, true) => eprint(&format!("< {MASK} {count} bytes\n")),
+            (_, false) => eprint(&format!("< {}\n", line.shown(redaction))),
         }
     }
 }
@@ -225,8 +225,8 @@ impl<R: HttpResponse> HttpResponse for TracedResponse<R> {
         if let (Some(redaction), Poll::Ready(Ok(count))) = (&self.redaction, &written) {
             let bytes = bytes.get(..*count).unwrap_or_default();
             match unmasked(bytes) {
-                Some(message) => tell(&format!("> {}\n", shown(redaction, &message, 0))),
-                None => tell(&format!("> {MASK} {count} bytes\n")),
+                Some(message) => eprint(&format!("> {}\n", shown(redaction, &message, 0))),
+                None => eprint(&format!("> {MASK} {count} bytes\n")),
             }
         }
         written

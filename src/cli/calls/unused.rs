@@ -20,8 +20,8 @@ use super::{
     agent::CREDENTIALS,
 };
 
-/// Warns about options without effect on the command at `path`. `given`: the credentials of the
-/// client.
+/// Warns about options without effect on the command at `path`. `credentials`: the credentials of
+/// the client.
 ///
 /// # Errors
 /// A [`CommandFailure`] of usage.
@@ -29,7 +29,7 @@ pub fn warn_of<T: Transport>(
     path: &str,
     settings: &Settings,
     client: &Client<T>,
-    given: &Credentials,
+    credentials: &Credentials,
 ) -> Result<(), CommandFailure> {
     let (card, interface) = (client.card(), client.interface());
     if path == "chat" && settings.is_on("async")? {
@@ -38,7 +38,7 @@ pub fn warn_of<T: Transport>(
     if let Some(line) = transport_line(settings, &interface)? {
         warn(&line);
     }
-    for line in credential_lines(settings, &card, &interface, given)? {
+    for line in credential_lines(settings, &card, &interface, credentials)? {
         warn(&line);
     }
     Ok(())
@@ -58,7 +58,7 @@ pub fn warn_of_tenant(on: &Invocation<'_>) {
         _ => return,
     };
     if settings.text("tenant").is_some() {
-        warn(&format!("{} has no effect: {why}", settings.said("tenant")));
+        warn(&format!("{} has no effect: {why}", settings.label("tenant")));
     }
 }
 
@@ -74,8 +74,8 @@ fn transport_line(
     if passed.is_empty() || (is_standing && passed.len() < wanted.len()) {
         return Ok(None);
     }
-    let (said, passed) = (settings.said("transport"), passed.join(", "));
-    Ok(Some(format!("{said}: the card has no {passed} that can be called here; {chosen} is used")))
+    let (label, passed) = (settings.label("transport"), passed.join(", "));
+    Ok(Some(format!("{label}: the card has no {passed} that can be called here; {chosen} is used")))
 }
 
 /// Warnings about credentials that are not sent.
@@ -83,33 +83,33 @@ fn credential_lines(
     settings: &Settings,
     card: &AgentCard,
     interface: &ChosenInterface,
-    given: &Credentials,
+    credentials: &Credentials,
 ) -> Result<Vec<String>, CommandFailure> {
     let mut warnings = Vec::new();
-    let plan = plan(card, given, &interface.url.origin, interface.is_card_origin);
+    let plan = plan(card, credentials, &interface.url.origin, interface.is_card_origin);
     // If no credential may be sent, the call fails with the reason.
     let Ok(plan) = plan else { return Ok(warnings) };
     let own = settings.service_parameters()?;
     for name in CREDENTIALS.iter().copied() {
         let Some(value) = settings.text(name) else { continue };
-        let place = place(&plan, name, value);
+        let field = credential_field(&plan, name, value);
         let own =
-            place.and_then(|place| own.iter().find(|(own, _)| own.eq_ignore_ascii_case(place)));
-        let why = match (place, own) {
+            field.and_then(|field| own.iter().find(|(own, _)| own.eq_ignore_ascii_case(field)));
+        let why = match (field, own) {
             (Some(_), Some((own, _))) => format!("--svc-param {own} replaces it"),
             (Some(_), None) => continue,
-            (None, _) if takes(card, name) && !plan.is_empty() => {
+            (None, _) if accepts(card, name) && !plan.is_empty() => {
                 "another credential is sent, which the card accepts as well".to_owned()
             }
             (None, _) => "the card has no scheme for it".to_owned(),
         };
-        warnings.push(format!("{} is not sent: {why}", settings.said(name)));
+        warnings.push(format!("{} is not sent: {why}", settings.label(name)));
     }
     Ok(warnings)
 }
 
 /// The field that carries a credential, empty for the query; `None`: the credential is not sent.
-fn place<'p>(plan: &'p CredentialPlan, name: &str, value: &str) -> Option<&'p str> {
+fn credential_field<'p>(plan: &'p CredentialPlan, name: &str, value: &str) -> Option<&'p str> {
     let mut fields = plan.fields().iter();
     let found = match name {
         "bearer" => fields.find(|(_, field)| field.strip_prefix("Bearer ") == Some(value.trim())),
@@ -130,7 +130,7 @@ fn place<'p>(plan: &'p CredentialPlan, name: &str, value: &str) -> Option<&'p st
 
 /// Whether a card has a scheme that takes a credential. A card without schemes takes credentials
 /// that have a single position.
-pub fn takes(card: &AgentCard, name: &str) -> bool {
+pub fn accepts(card: &AgentCard, name: &str) -> bool {
     const TOKENS: &[&str] = &["bearer", "client-secret"];
     let mut schemes = card.security_schemes.values().map(|scheme| match scheme {
         SecurityScheme::ApiKey(_) => &["api-key"][..],
@@ -142,6 +142,6 @@ pub fn takes(card: &AgentCard, name: &str) -> bool {
     });
     match card.security_schemes.is_empty() {
         true => name != "api-key",
-        false => schemes.any(|taken| taken.contains(&name)),
+        false => schemes.any(|names| names.contains(&name)),
     }
 }

@@ -15,7 +15,7 @@ use peregrine::{
 use super::{
     super::{
         failure::CommandFailure,
-        say,
+        print,
         settings::{OutputFormat, SettingSource},
     },
     CalledAgent, Invocation,
@@ -31,7 +31,7 @@ const LOST_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Maximum time in which only errors occur, so that a dead server is reported within 10 s.
 pub const LOST_MAX: Duration = Duration::from_secs(8);
 /// As [`LOST_MAX`], for a task that its stream has sent completely.
-pub const TOLD_LOST_MAX: Duration = Duration::from_secs(1);
+pub const COLLECTED_LOST_MAX: Duration = Duration::from_secs(1);
 
 /// Polls a task until it has ended or needs input. Temporary errors are retried for `lost_max`;
 /// until the agent has named the task, only connection errors are retried.
@@ -45,14 +45,15 @@ pub async fn poll(
     lost_max: Duration,
 ) -> Result<Answer, CommandFailure> {
     let history = on.flag_number("history")?;
-    let is_named =
-        |task: super::invocation::KnownTask| task.id == id && task.state != TaskState::Unspecified;
-    if on.known().is_some_and(is_named) {
+    let is_named = |task: super::invocation::ObservedTask| {
+        task.id == id && task.state != TaskState::Unspecified
+    };
+    if on.task().is_some_and(is_named) {
         on.begin_wait();
     }
     let interval = on.settings.time("poll-interval")?.unwrap_or(Duration::from_secs(2));
-    let is_given = *on.settings.source("poll-interval") != SettingSource::BuiltIn;
-    let mut pause = if is_given { interval } else { FIRST_PAUSE.min(interval) };
+    let is_configured = *on.settings.source("poll-interval") != SettingSource::BuiltIn;
+    let mut pause = if is_configured { interval } else { FIRST_PAUSE.min(interval) };
     // The time of the first of consecutive errors, and the pause after the last one.
     let mut lost: Option<(Instant, Duration)> = None;
     loop {
@@ -60,7 +61,7 @@ pub async fn poll(
         match get(agent, on, id, history).await {
             Ok(answer) => {
                 lost = None;
-                if know(on, &answer) {
+                if note_answer(on, &answer) {
                     return Ok(answer);
                 }
                 on.begin_wait();
@@ -70,8 +71,8 @@ pub async fn poll(
             Err(error) => {
                 let may_pass = error.is_connection_lost() || (on.is_waiting() && error.may_pass());
                 let (since, before) = lost.unwrap_or((begun, FIRST_PAUSE));
-                let asked = Duration::from_millis(error.retry_after_ms.unwrap_or(0));
-                let next = (before * 2).min(LOST_PAUSE_MAX).max(asked);
+                let requested = Duration::from_millis(error.retry_after_ms.unwrap_or(0));
+                let next = (before * 2).min(LOST_PAUSE_MAX).max(requested);
                 if !may_pass || since.elapsed() + next > lost_max {
                     return Err(failure(on, error));
                 }
@@ -92,19 +93,19 @@ pub async fn get(
     id: &str,
     history: Option<u32>,
 ) -> Result<Answer, ClientError> {
-    let known = on.known().filter(|task| task.id == id).map(|task| task.context_id);
-    let known = known.filter(|context_id| !context_id.is_empty());
-    let context_id = known.as_deref().or(on.settings.text("context-id"));
+    let task_context = on.task().filter(|task| task.id == id).map(|task| task.context_id);
+    let task_context = task_context.filter(|context_id| !context_id.is_empty());
+    let context_id = task_context.as_deref().or(on.settings.text("context-id"));
     let task = TaskAddress::new(id);
     let task = context_id.map_or(task, |context_id| task.within(context_id));
     agent.client.get_task(task, history).await
 }
 
 /// Remembers the task of an answer; true: the wait is over.
-pub fn know(on: &Invocation<'_>, answer: &Answer) -> bool {
+pub fn note_answer(on: &Invocation<'_>, answer: &Answer) -> bool {
     let Some(view) = answer.task() else { return true };
     let state = view.status().state;
-    on.know(&view.id().to_str(), &view.context_id().to_str(), state);
+    on.note_task(&view.id().to_str(), &view.context_id().to_str(), state);
     state.is_terminal() || state.is_interrupted()
 }
 
@@ -121,7 +122,7 @@ pub async fn follow(
     if on.is_streaming && on.is_verbose && is_text {
         let mut output = on.text();
         stream.activated_extensions().for_each(|uri| output.field("Activated extension", uri));
-        say(&output.text);
+        print(&output.text);
     }
     while let Some(event) = stream.next().await {
         let event = event?;

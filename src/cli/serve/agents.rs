@@ -56,7 +56,7 @@ pub struct ServedRemote {
     /// The agent.
     pub agent: Arc<RemoteAgent>,
     /// The name from the configuration.
-    given_name: Option<String>,
+    configured_name: Option<String>,
     made_of: String,
     card: CardOverrides,
     streaming: bool,
@@ -114,13 +114,13 @@ pub fn load<'s>(
 
 /// Gives agents without a configured name a number (`-2` and so on) if their names are taken.
 fn number_names(specs: &[AgentSpec], agents: &mut [Loaded]) {
-    let mut taken: HashSet<String> = specs.iter().filter_map(|spec| spec.name.clone()).collect();
+    let mut used: HashSet<String> = specs.iter().filter_map(|spec| spec.name.clone()).collect();
     for (_, loaded) in specs.iter().zip(agents).filter(|(spec, _)| spec.name.is_none()) {
         let own = loaded.profile.name.clone();
         let numbered = (2..).map(|number| format!("{own}-{number}"));
-        let free = [own.clone()].into_iter().chain(numbered).find(|name| !taken.contains(name));
+        let free = [own.clone()].into_iter().chain(numbered).find(|name| !used.contains(name));
         loaded.profile.name = free.unwrap_or(own);
-        taken.insert(loaded.profile.name.clone());
+        used.insert(loaded.profile.name.clone());
     }
 }
 
@@ -215,7 +215,7 @@ fn remote(
     let url = HttpOrigin::parse(&upstream.url);
     let url = url.map_err(|error| format!("{:?}: {error}", upstream.url))?;
     let made_of = upstream.made_of();
-    let is_same = |one: &&ServedRemote| one.given_name == spec.name && one.made_of == made_of;
+    let is_same = |one: &&ServedRemote| one.configured_name == spec.name && one.made_of == made_of;
     let agent = match running.iter().find(is_same) {
         Some(one) => Arc::clone(&one.agent),
         None => Arc::new(upstream.agent()?),
@@ -232,7 +232,7 @@ fn remote(
     };
     let remote = ServedRemote {
         agent: Arc::clone(&agent),
-        given_name: spec.name.clone(),
+        configured_name: spec.name.clone(),
         made_of: made_of.clone(),
         card: spec.card.clone(),
         streaming,

@@ -58,7 +58,7 @@ pub fn start_embedded(
         config.serve.listen = listen;
     }
     let own = own(agents, &config);
-    let all = origin.agents_behind(&own, &config, &[]).map_err(line)?;
+    let all = origin.agents_with_own(&own, &config, &[]).map_err(line)?;
     let cards = Arc::new(RemoteCards::of(&all));
     let mut reloader = Reloader::new(&origin, &config, &all, &cards, stamp).with_own(own);
     let Made { server, banner, callers, .. } = make(&origin, config, all).map_err(line)?;
@@ -115,7 +115,7 @@ pub fn engine_parts(
             return Err(line(origin.line(&wrong)));
         }
     }
-    let all = origin.agents_behind(&own(agents, &config), &config, &[]).map_err(line)?;
+    let all = origin.agents_with_own(&own(agents, &config), &config, &[]).map_err(line)?;
     let callers = settle(&origin, &config.root, &mut config.serve, all).map_err(line)?;
     let (mut setup, workers) = (config.serve.setup, config.serve.workers);
     (setup.push, setup.webhook_signer) = (None, None);

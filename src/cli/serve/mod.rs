@@ -23,11 +23,11 @@ use peregrine::{
     net::{HttpClientOptions, Running, Server, ServerError},
 };
 
-use super::{nearest, say, usage::UsageError, warn};
+use super::{nearest, print, usage::UsageError, warn};
 use agents::Loaded;
 use banner::Banner;
 use config::{Config, ConfigOrigin, ConfigSection, Reloader, Serve, Stamp, TlsFiles};
-use places::Places;
+use places::ServedPaths;
 use remote_cards::RemoteCards;
 
 #[cfg(feature = "embed")]
@@ -113,7 +113,7 @@ fn serve(origin: &ConfigOrigin, config: Config, stamp: Stamp) -> Result<(), (u8,
             ));
         }
         begin_background_work(running, made.callers, &cards);
-        say(&made.banner.text(running));
+        print(&made.banner.text(running));
     };
     server.run_then(greet).map_err(|error| (code(&error), error.to_string()))
 }
@@ -186,12 +186,14 @@ fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Ma
     let callers = settle(origin, &root, &mut serve, agents)?;
     let Serve { setup, listen, workers, anonymous, tls, shows_memory, admin, .. } = serve;
     let (logs, counts_calls, traces) = (serve.logs, serve.counts_calls, serve.traces);
-    let asks_clients = tls.as_ref().is_some_and(|files| files.client_ca.is_some());
-    let places = Places::of(&setup, asks_clients);
-    let (connections_max, is_extended) =
-        (setup.limits.connections_max, setup.extended_card && callers.is_none() && !asks_clients);
+    let requests_certificates = tls.as_ref().is_some_and(|files| files.client_ca.is_some());
+    let paths = ServedPaths::of(&setup, requests_certificates);
+    let (connections_max, is_extended) = (
+        setup.limits.connections_max,
+        setup.extended_card && callers.is_none() && !requests_certificates,
+    );
     let has_push = setup.push.is_some();
-    let banner = Banner { places, connections_max, has_push, shows_memory };
+    let banner = Banner { paths, connections_max, has_push, shows_memory };
     let mut server = Server::with(setup).workers(workers).logs(logs.level, logs.access);
     server = server.logged_principal(logs.principal);
     if counts_calls {

@@ -29,10 +29,10 @@ impl OwnCredential {
     /// The credential for the agent at the root. A header precedes a certificate, because a server
     /// that accepts other credentials does not require the certificate. `None`: the agent needs no
     /// credential.
-    fn of(setup: &Setup, first: usize, asks_clients: bool) -> Option<OwnCredential> {
+    fn of(setup: &Setup, first: usize, requests_certificates: bool) -> Option<OwnCredential> {
         let agent = setup.agents.get(first).map(|(profile, _)| profile);
         let Some(authenticator) = &setup.authenticator else {
-            return asks_clients.then(OwnCredential::certificate);
+            return requests_certificates.then(OwnCredential::certificate);
         };
         if agent.is_some_and(|profile| profile.anonymous) {
             return None;
@@ -51,7 +51,7 @@ impl OwnCredential {
             }
             CardSchemeKind::Http { .. } | CardSchemeKind::MutualTls => None,
         });
-        let certificate = || asks_clients.then(OwnCredential::certificate);
+        let certificate = || requests_certificates.then(OwnCredential::certificate);
         Some(header.or_else(certificate).unwrap_or_else(|| OwnCredential {
             flags: String::new(),
             note: "with a credential that the server accepts ([auth])",
@@ -67,7 +67,7 @@ impl OwnCredential {
 }
 
 /// The paths of agents and mounts, as configured.
-pub struct Places {
+pub struct ServedPaths {
     /// The rows of the banner: label and path.
     rows: Vec<(String, String)>,
     /// The call that sends a message to `/`.
@@ -78,9 +78,9 @@ pub struct Places {
     credential: Option<OwnCredential>,
 }
 
-impl Places {
-    /// The paths of a setup and its agents; `asks_clients`: clients need a certificate.
-    pub fn of(setup: &Setup, asks_clients: bool) -> Places {
+impl ServedPaths {
+    /// The paths of a setup and its agents; `requests_certificates`: clients need a certificate.
+    pub fn of(setup: &Setup, requests_certificates: bool) -> ServedPaths {
         let names = setup.agents.iter().map(|(profile, _)| &profile.name);
         let mut rows: Vec<(String, String)> =
             names.map(|name| (format!("agent   {name}"), format!("/agents/{name}"))).collect();
@@ -94,7 +94,7 @@ impl Places {
                 first = index.unwrap_or(0);
             }
             // A mount takes precedence over the agent's default path.
-            rows.retain(|(_, taken)| taken != path);
+            rows.retain(|(_, other)| other != path);
             let name = index.and_then(|index| setup.agents.get(index));
             let name = name.map_or("", |(profile, _)| &profile.name);
             rows.push((format!("mount   {} {name}", mount.dialect), format!("{path}/")));
@@ -102,8 +102,8 @@ impl Places {
         let extensions = setup.agents.get(first).map(|(profile, _)| &profile.extensions[..]);
         let required = extensions.unwrap_or_default().iter().filter(|it| it.required);
         let required = required.map(|Extension { uri, .. }| uri.clone()).collect();
-        let credential = OwnCredential::of(setup, first, asks_clients);
-        Places { rows, root, required, credential }
+        let credential = OwnCredential::of(setup, first, requests_certificates);
+        ServedPaths { rows, root, required, credential }
     }
 
     /// The rows as lines of the banner, with paths below `url`. `socket`: the path of the Unix
@@ -197,7 +197,7 @@ mod tests {
         };
         let mounts = vec![mount("/x/", Some("a1")), mount("/agents/a0", None)];
         let setup = Setup { agents: agents(2), mounts, ..Setup::default() };
-        let text = Places::of(&setup, false).lines("http://h:1", None);
+        let text = ServedPaths::of(&setup, false).lines("http://h:1", None);
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         assert_eq!(lines[0], "agent   a1            http://h:1/agents/a1");
         assert_eq!(lines[1], "mount   langsmith a1  http://h:1/x/");
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn agents_beyond_shown_max_are_counted() {
         let setup = Setup { agents: agents(SHOWN_MAX + 2), ..Setup::default() };
-        let text = Places::of(&setup, false).lines("http://h:1", None);
+        let text = ServedPaths::of(&setup, false).lines("http://h:1", None);
         assert!(text.contains("and 2 more") && text.lines().count() == SHOWN_MAX + 3, "{text}");
     }
 }

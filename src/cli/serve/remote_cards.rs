@@ -14,7 +14,7 @@ use peregrine::{
 use tokio::{task::JoinSet, time::sleep};
 
 use super::{
-    super::{tell, warn},
+    super::{eprint, warn},
     agents::{Loaded, ServedRemote},
 };
 
@@ -118,7 +118,7 @@ impl ServedCards {
     }
 
     /// Notes that these agents run now.
-    pub fn took(&mut self, agents: &[Loaded]) {
+    pub fn note_running(&mut self, agents: &[Loaded]) {
         *self = ServedCards::of(agents);
     }
 
@@ -139,7 +139,7 @@ impl ServedCards {
             }
             let profile = served.remote.profile(&served.name);
             match agents.change(vec![AgentChange::Describe(profile)]) {
-                Ok(()) => tell(&format!("peregrine: the card of {} has changed\n", served.name)),
+                Ok(()) => eprint(&format!("peregrine: the card of {} has changed\n", served.name)),
                 Err(error) => {
                     warn(&format!("the card of {} cannot be served: {error}", served.name))
                 }

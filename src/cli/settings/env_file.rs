@@ -30,12 +30,12 @@ pub struct EnvFile {
 /// # Errors
 /// One line: the file is unreadable or too long, or has an invalid line, with its number.
 pub fn read(path: &Path) -> Result<EnvFile, String> {
-    let said = |error: io::Error| format!("cannot read {}: {error}", path.display());
-    let metadata = fs::metadata(path).map_err(said)?;
+    let cannot_read = |error: io::Error| format!("cannot read {}: {error}", path.display());
+    let metadata = fs::metadata(path).map_err(cannot_read)?;
     if metadata.len() > FILE_BYTES_MAX {
         return Err(format!("{} is longer than {FILE_BYTES_MAX} bytes", path.display()));
     }
-    let text = fs::read_to_string(path).map_err(said)?;
+    let text = fs::read_to_string(path).map_err(cannot_read)?;
     // PowerShell writes a byte order mark.
     let text = text.trim_start_matches('\u{feff}');
     let values =
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn invalid_a2acli_line_error_has_line_number() {
-        for (text, line, said) in [
+        for (text, line, expected) in [
             ("A=1\nA2ACLI_A", 2, "A2ACLI_NAME=value"),
             ("A2ACLI_a=1", 1, "not a variable name"),
             ("A2ACLI_A=1\n\nA2ACLI_A=2", 3, "set twice"),
@@ -164,7 +164,7 @@ mod tests {
             ("A2ACLI_A=\"\\x\"", 1, "an escape"),
         ] {
             let (at, what) = parse(text).unwrap_err();
-            assert!(at == line && what.contains(said), "{text}: {at}: {what}");
+            assert!(at == line && what.contains(expected), "{text}: {at}: {what}");
         }
     }
 }

@@ -152,7 +152,7 @@ impl Settings {
     }
 
     /// Sets a value as a flag would.
-    pub fn say(&mut self, name: &str, value: &str) {
+    pub fn set(&mut self, name: &str, value: &str) {
         let index = SETTINGS.iter().position(|setting| setting.name == name);
         if let Some(held) = index.and_then(|index| self.held.get_mut(index)) {
             *held = HeldSetting { values: vec![value.to_owned()], source: SettingSource::Flag };
@@ -186,11 +186,11 @@ fn by_hand(
     flags: &[&ArgMatches],
     around: &Surroundings<'_>,
 ) -> Option<HeldSetting> {
-    let said = |flags: &&ArgMatches| -> Option<Vec<String>> {
+    let values_of = |flags: &&ArgMatches| -> Option<Vec<String>> {
         let values = flags.try_get_many::<String>(setting.name).ok().flatten()?;
         Some(values.cloned().collect())
     };
-    if let Some(values) = flags.iter().find_map(said) {
+    if let Some(values) = flags.iter().find_map(values_of) {
         return Some(HeldSetting { values, source: SettingSource::Flag });
     }
     if setting.kind == SettingKind::FlagOnly {
@@ -215,14 +215,14 @@ fn in_files(setting: &Setting, files: &[(EnvFile, FileRank)]) -> Option<HeldSett
 /// The secret parts of a value: servers repeat a password without the user name, and a token
 /// without its scheme.
 fn secrets_in<'v>(setting: &str, value: &'v str) -> [&'v str; 2] {
-    let behind = |text: &'v str, sign| text.split_once(sign).map_or("", |(_, behind)| behind);
+    let after = |text: &'v str, sign| text.split_once(sign).map_or("", |(_, rest)| rest);
     match setting {
-        "basic" => [value, behind(value, ':')],
+        "basic" => [value, after(value, ':')],
         "svc-param" => {
-            let said = behind(value, ':').trim();
+            let content = after(value, ':').trim();
             let name = value.split(':').next().unwrap_or_default().trim().to_ascii_lowercase();
             let has_scheme = name.ends_with("authorization");
-            [said, if has_scheme { behind(said, ' ') } else { "" }]
+            [content, if has_scheme { after(content, ' ') } else { "" }]
         }
         _ => [value, ""],
     }
@@ -247,11 +247,11 @@ fn read_file(path: PathBuf) -> Result<EnvFile, CommandFailure> {
 /// Warnings about the environment: settings that only a flag can set.
 fn ignored(around: &Surroundings<'_>) -> Vec<String> {
     let flags = SETTINGS.iter().filter(|setting| setting.kind == SettingKind::FlagOnly);
-    let said = flags.filter(|setting| (around.variable)(&variable(setting)).is_some());
+    let present = flags.filter(|setting| (around.variable)(&variable(setting)).is_some());
     let line = |setting: &Setting| {
         format!("{} has no effect: --{} can only be a flag", variable(setting), setting.name)
     };
-    said.map(line).collect()
+    present.map(line).collect()
 }
 
 /// Warnings about a file: unknown lines, and secrets that every user can read.

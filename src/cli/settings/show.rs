@@ -27,9 +27,9 @@ pub fn show(settings: &Settings, format: OutputFormat) -> String {
                 // Writing to a String never fails.
                 let _ = writeln!(text, "{}: {value} ({source})", setting.name);
             }
-            for (name, whose, place) in kept(settings) {
-                let whose = if whose.is_empty() { "-".to_owned() } else { whose.join(", ") };
-                let _ = writeln!(text, "{name}: {} ({})", one_line(&whose), one_line(&place));
+            for (name, names, path) in stored(settings) {
+                let names = if names.is_empty() { "-".to_owned() } else { names.join(", ") };
+                let _ = writeln!(text, "{name}: {} ({})", one_line(&names), one_line(&path));
             }
             text
         }
@@ -41,13 +41,13 @@ pub fn show(settings: &Settings, format: OutputFormat) -> String {
                 };
                 // The command line's specification, §7.2: `stream` is only a flag.
                 let variable = (setting.name != "stream").then(|| variable(setting));
-                let said = json!({"value": value, "source": source, "variable": variable});
-                (setting.name.to_owned(), said)
+                let content = json!({"value": value, "source": source, "variable": variable});
+                (setting.name.to_owned(), content)
             };
             let mut rows: serde_json::Map<String, Value> = rows.map(row).collect();
-            for (name, whose, place) in kept(settings) {
-                let said = json!({"value": whose, "source": place, "variable": null});
-                rows.insert(name.to_owned(), said);
+            for (name, names, path) in stored(settings) {
+                let content = json!({"value": names, "source": path, "variable": null});
+                rows.insert(name.to_owned(), content);
             }
             format!("{}\n", Value::Object(rows))
         }
@@ -55,7 +55,7 @@ pub fn show(settings: &Settings, format: OutputFormat) -> String {
 }
 
 /// The stored tokens and cards, and their paths.
-fn kept(settings: &Settings) -> Vec<(&'static str, Vec<String>, String)> {
+fn stored(settings: &Settings) -> Vec<(&'static str, Vec<String>, String)> {
     #[derive(Deserialize)]
     struct CardFile {
         url: String,
@@ -72,10 +72,10 @@ fn kept(settings: &Settings) -> Vec<(&'static str, Vec<String>, String)> {
     let bare = |url: String| url.split('?').next().unwrap_or_default().to_owned();
     let mut urls: Vec<String> = urls.map(|card| bare(card.url)).collect();
     urls.sort_unstable();
-    let place = |path: &Path| path.display().to_string();
+    let shown_path = |path: &Path| path.display().to_string();
     vec![
-        ("kept-tokens", agents.into_keys().collect(), place(&tokens)),
-        ("kept-cards", urls, place(&cards)),
+        ("kept-tokens", agents.into_keys().collect(), shown_path(&tokens)),
+        ("kept-cards", urls, shown_path(&cards)),
     ]
 }
 

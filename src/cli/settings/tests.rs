@@ -59,8 +59,8 @@ fn sources_have_a_fixed_precedence() {
     assert_eq!(show("config show", &[]).0, "3s");
     fs::remove_file(near).unwrap();
     let named = folder.write("project/inner/other.env", &format!("{name}=5s\n"));
-    let said = show("config show --config other.env", &[]);
-    assert_eq!(said, ("5s".to_owned(), SettingSource::Local(named)));
+    let selected = show("config show --config other.env", &[]);
+    assert_eq!(selected, ("5s".to_owned(), SettingSource::Local(named)));
     assert_eq!(show("config show", &[("A2ACLI_CONFIG", "other.env")]).0, "5s");
     let environment = show("config show --config other.env", &[(name, "6s")]);
     assert_eq!(environment, ("6s".to_owned(), SettingSource::Environment));
@@ -78,9 +78,11 @@ fn stream_is_set_by_flag_only() {
     let settings = folder.resolve("config show", &[("A2ACLI_STREAM", "true")]).unwrap();
     assert_eq!(settings.is_on("stream"), Ok(false));
     assert_eq!(settings.source("stream"), &SettingSource::BuiltIn);
-    let said = settings.warnings.join("\n");
-    assert!(said.contains("A2ACLI_STREAM has no effect in a file"), "{said}");
-    assert!(said.contains("A2ACLI_CONFIG has no effect") && said.contains("A2ACLI_NONE is no"));
+    let warnings = settings.warnings.join("\n");
+    assert!(warnings.contains("A2ACLI_STREAM has no effect in a file"), "{warnings}");
+    assert!(
+        warnings.contains("A2ACLI_CONFIG has no effect") && warnings.contains("A2ACLI_NONE is no")
+    );
     assert_eq!(folder.resolve("config show --stream", &[]).unwrap().is_on("stream"), Ok(true));
 }
 
@@ -112,15 +114,15 @@ fn wait_flag_overrides_async_from_environment() {
     let waits = |words: &str, variables: &[(&str, &str)]| {
         folder.resolve(words, variables).unwrap().waits().map_err(|failure| failure.message)
     };
-    let told = &[("A2ACLI_ASYNC", "true")][..];
+    let variables = &[("A2ACLI_ASYNC", "true")][..];
     assert_eq!(waits("send x", &[]), Ok(true));
     assert_eq!(waits("send x --async", &[]), Ok(false));
     assert_eq!(waits("send x --no-wait", &[]), Ok(false));
     assert_eq!(waits("send x --return-immediately", &[]), Ok(false));
-    assert_eq!(waits("send x", told), Ok(false));
-    assert_eq!(waits("send x --wait", told), Ok(true));
-    assert_eq!(waits("send x --watch", told), Ok(true));
-    assert_eq!(waits("send x --async=false", told), Ok(true));
+    assert_eq!(waits("send x", variables), Ok(false));
+    assert_eq!(waits("send x --wait", variables), Ok(true));
+    assert_eq!(waits("send x --watch", variables), Ok(true));
+    assert_eq!(waits("send x --async=false", variables), Ok(true));
     assert!(waits("send x --async --wait", &[]).is_err());
 }
 
@@ -131,9 +133,9 @@ fn transport_lists_keep_their_order() {
         folder.resolve(words, variables).unwrap().transports().unwrap()
     };
     assert_eq!(list("send x --transport GRPC --transport rest", &[]), ["grpc", "http+json"]);
-    let told = &[("A2ACLI_TRANSPORT", "ws, jsonrpc")][..];
-    assert_eq!(list("send x", told), ["websocket", "jsonrpc"]);
-    assert_eq!(list("send x --transport grpc", told), ["grpc"]);
+    let variables = &[("A2ACLI_TRANSPORT", "ws, jsonrpc")][..];
+    assert_eq!(list("send x", variables), ["websocket", "jsonrpc"]);
+    assert_eq!(list("send x --transport grpc", variables), ["grpc"]);
 }
 
 #[test]

@@ -69,8 +69,8 @@ impl Settings {
                 "ws" => "websocket",
                 other => other,
             };
-            let known = BINDINGS.into_iter().find(|binding| *binding == word);
-            known.ok_or_else(|| match nearest(word, BINDINGS.into_iter()) {
+            let found = BINDINGS.into_iter().find(|binding| *binding == word);
+            found.ok_or_else(|| match nearest(word, BINDINGS.into_iter()) {
                 Some(near) => {
                     self.wrong("transport", text, &format!("not a binding; did you mean {near}?"))
                 }
@@ -136,11 +136,11 @@ impl Settings {
 
     /// The failure of an invalid value, with its source.
     pub fn wrong(&self, name: &str, value: &str, what: &str) -> CommandFailure {
-        CommandFailure::usage(format!("{}: {value:?} is {what}", self.said(name)))
+        CommandFailure::usage(format!("{}: {value:?} is {what}", self.label(name)))
     }
 
     /// The name and the source of a setting, for messages.
-    pub fn said(&self, name: &str) -> String {
+    pub fn label(&self, name: &str) -> String {
         let variable = SETTINGS.iter().find(|setting| setting.name == name).map(variable);
         let variable = variable.unwrap_or_default();
         match self.source(name) {

@@ -174,7 +174,7 @@ impl AgentCard {
     /// Whether the server handles a message with the same id once, even if it arrives several times
     /// ([`Extension::IDEMPOTENT_SEND`](crate::model::Extension::IDEMPOTENT_SEND)): for all callers,
     /// or for authenticated callers if the card requires authentication.
-    pub fn knows_sends_again(&self, has_credentials: bool) -> bool {
+    pub fn deduplicates_sends(&self, has_credentials: bool) -> bool {
         let mut extensions = self.capabilities.extensions.iter();
         let declared = extensions.find(|one| one.uri == Extension::IDEMPOTENT_SEND);
         let params = declared.and_then(|one| one.params.as_ref());

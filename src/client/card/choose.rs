@@ -224,7 +224,7 @@ fn callable(
         None => interface.version()?.spoken()?,
     };
     let generation = version.generation()?;
-    if !is_spoken(binding, generation) {
+    if !is_binding_of(binding, generation) {
         return None;
     }
     let url = interface.target(card_url).ok()?;
@@ -273,15 +273,15 @@ fn path_with_tenant(path: &str, tenant: &str) -> Option<String> {
 /// Returns `wanted` if the interface speaks it. A card of 0.2 or 0.3 may name either, because they
 /// are one generation; a card of 0.x without a version matches every 0.x.
 fn wanted_version(interface: &CardInterface, wanted: ProtocolVersion) -> Option<ProtocolVersion> {
-    let said = interface.version()?.spoken();
-    let is_same = said.and_then(ProtocolVersion::generation) == wanted.generation();
-    let is_open =
-        interface.is_version_assumed && said.is_some_and(|said| said.major == wanted.major);
+    let declared = interface.version()?.spoken();
+    let is_same = declared.and_then(ProtocolVersion::generation) == wanted.generation();
+    let is_open = interface.is_version_assumed
+        && declared.is_some_and(|declared| declared.major == wanted.major);
     (is_same || is_open).then_some(wanted)
 }
 
 /// Whether the binding exists in the generation. 0.1 has only JSON-RPC, over HTTP or WebSocket.
-fn is_spoken(binding: Binding, generation: Generation) -> bool {
+fn is_binding_of(binding: Binding, generation: Generation) -> bool {
     match (binding, generation) {
         (Binding::JsonRpc | Binding::WebSocket, _) => true,
         (Binding::HttpJson | Binding::Grpc, Generation::V03 | Generation::V1) => true,
@@ -351,22 +351,22 @@ fn offered(card: &AgentCard, card_url: Option<&HttpUrl>) -> String {
     }
 }
 
-/// The version in which to repeat a call after VersionNotSupported for `asked`: the newest version
-/// in `named` that the caller's options allow. `named` are texts that contain versions: the error's
-/// message, or entries of its data.
+/// The version in which to repeat a call after VersionNotSupported for `rejected`: the newest
+/// version in `named` that the caller's options allow. `named` are texts that contain versions: the
+/// error's message, or entries of its data.
 ///
 /// # Errors
 /// [`ChooseError::BelowFloor`] if only versions below the floor remain, and
 /// [`ChooseError::NoInterface`] if none remains.
 pub fn next_version<'t>(
-    asked: ProtocolVersion,
+    rejected: ProtocolVersion,
     named: impl IntoIterator<Item = &'t str>,
     wants: &Preferences,
 ) -> Result<ProtocolVersion, ChooseError> {
     let versions: Vec<ProtocolVersion> = named.into_iter().flat_map(versions_in).collect();
     let usable = |one: &ProtocolVersion| {
         one.generation().is_some()
-            && *one != asked
+            && *one != rejected
             && wants.version.is_none_or(|wanted| wanted.generation() == one.generation())
     };
     let newest = versions.iter().copied().filter(usable).max();
@@ -379,7 +379,7 @@ pub fn next_version<'t>(
                 [] => "no other version".to_owned(),
                 _ => listed.join(", "),
             };
-            Err(ChooseError::NoInterface { wanted: wants.version.or(Some(asked)), offered })
+            Err(ChooseError::NoInterface { wanted: wants.version.or(Some(rejected)), offered })
         }
     }
 }
@@ -471,8 +471,11 @@ mod tests {
         let error = choose(&old, None, &Preferences::default()).unwrap_err();
         let (newest, floor) = (version("0.3"), version("1.0"));
         assert_eq!(error, ChooseError::BelowFloor { newest, floor });
-        let said = error.to_string();
-        assert!(said.contains("A2A 0.3") && said.contains("ClientBuilder::floor"), "{said}");
+        let message = error.to_string();
+        assert!(
+            message.contains("A2A 0.3") && message.contains("ClientBuilder::floor"),
+            "{message}"
+        );
         let allowed = chosen(&old, &wants(&[], None, "0.2"));
         assert_eq!(allowed, "https://h:443/b grpc 0.3".replace(":443", ""));
     }
@@ -507,17 +510,17 @@ mod tests {
         assert_eq!(chosen(&card, &wants(&[], None, "0.1")), "https://h/a jsonrpc 0.3");
         assert_eq!(chosen(&card, &wants(&[], Some("0.1"), "1.0")), "https://h/a jsonrpc 0.1");
         assert!(choose(&card, None, &wants(&[], Some("1.0"), "1.0")).is_err());
-        let said = r#"{"name":"A","url":"https://h/a","protocolVersion":"0.3.0"}"#;
-        let said = AgentCard::read(said.as_bytes()).unwrap();
-        assert!(choose(&said, None, &wants(&[], Some("0.1"), "1.0")).is_err());
+        let versioned = r#"{"name":"A","url":"https://h/a","protocolVersion":"0.3.0"}"#;
+        let versioned = AgentCard::read(versioned.as_bytes()).unwrap();
+        assert!(choose(&versioned, None, &wants(&[], Some("0.1"), "1.0")).is_err());
     }
 
     #[test]
     fn requested_tenant_is_set_in_field_or_url_path() {
-        let address = |url: &str, own: &str, binding: &str, spoken: &str, named: &str| {
+        let address = |url: &str, own: &str, binding: &str, protocol_version: &str, named: &str| {
             let json = format!(
                 r#"{{"name":"A","supportedInterfaces":[{{"url":"{url}","tenant":"{own}",
-                "protocolBinding":"{binding}","protocolVersion":"{spoken}"}}]}}"#
+                "protocolBinding":"{binding}","protocolVersion":"{protocol_version}"}}]}}"#
             );
             let card = AgentCard::read(json.as_bytes()).unwrap();
             let floor = version("0.1");
@@ -525,7 +528,7 @@ mod tests {
             let one = choose(&card, None, &Preferences { floor, tenant, ..Preferences::default() });
             one.map(|one| format!("{} {}", one.url.path, one.tenant.unwrap_or_default()))
         };
-        for (url, own, binding, spoken, named, called) in [
+        for (url, own, binding, protocol_version, named, called) in [
             ("https://h/a", "", "JSONRPC", "1.0", "t/1", Some("/a t/1")),
             ("https://h/a", "own", "HTTP+JSON", "1.0", "t", Some("/a t")),
             ("https://h/tenants/x", "own", "JSONRPC", "1.0", "t", Some("/tenants/x t")),
@@ -541,8 +544,8 @@ mod tests {
             ("https://h/", "A", "GRPC", "1.0", "t", None),
             ("https://h/", "A", "GRPC", "1.0", "A", Some("/ A")),
         ] {
-            let got = address(url, own, binding, spoken, named);
-            assert_eq!(got.as_deref().ok(), called, "{url} {binding} {spoken}");
+            let got = address(url, own, binding, protocol_version, named);
+            assert_eq!(got.as_deref().ok(), called, "{url} {binding} {protocol_version}");
             let refused = matches!(got, Err(ChooseError::NoTenant { .. }));
             assert_eq!(refused, called.is_none(), "{got:?}");
         }
@@ -572,13 +575,14 @@ mod tests {
 
     #[test]
     fn dialect_is_chosen_by_url_path_unless_configured() {
-        let dialect = |path: &str, version: &str, card_path: &str, said: Option<&'static str>| {
-            let card = card(&[(&format!("https://h{path}"), "JSONRPC", version)]);
-            let url = HttpOrigin::parse(&format!("https://h{card_path}")).unwrap();
-            let floor = ProtocolVersion::V0_1;
-            let wants = Preferences { floor, dialect: said, ..Preferences::default() };
-            choose(&card, Some(&url), &wants).unwrap().dialect
-        };
+        let dialect =
+            |path: &str, version: &str, card_path: &str, configured: Option<&'static str>| {
+                let card = card(&[(&format!("https://h{path}"), "JSONRPC", version)]);
+                let url = HttpOrigin::parse(&format!("https://h{card_path}")).unwrap();
+                let floor = ProtocolVersion::V0_1;
+                let wants = Preferences { floor, dialect: configured, ..Preferences::default() };
+                choose(&card, Some(&url), &wants).unwrap().dialect
+            };
         let langsmith = format!("/a2a/{UUID}");
         assert_eq!(dialect(&langsmith, "0.3", "/", None), "langsmith");
         assert_eq!(dialect("/a2a/x", "0.3", "/card?assistant_id=x", None), "langsmith");

@@ -104,13 +104,13 @@ impl CardFreshness {
     /// Whether the card is used without a request.
     pub fn is_fresh(&self, now: Now) -> bool {
         // A clock that was set back must not keep a card fresh for ever.
-        let left_ms = self.fresh_until_unix_ms.saturating_sub(now.unix_ms);
-        left_ms > 0 && left_ms <= FRESH_MS_MAX
+        let remaining_ms = self.fresh_until_unix_ms.saturating_sub(now.unix_ms);
+        remaining_ms > 0 && remaining_ms <= FRESH_MS_MAX
     }
 
     /// Milliseconds for which the card is still fresh.
     #[cfg(feature = "gateway")]
-    pub(crate) fn left_ms(&self, now: Now) -> u64 {
+    pub(crate) fn remaining_ms(&self, now: Now) -> u64 {
         if self.is_fresh(now) { self.fresh_until_unix_ms - now.unix_ms } else { 0 }
     }
 
@@ -121,7 +121,7 @@ impl CardFreshness {
     }
 
     /// Whether the server allows storing the card.
-    pub fn may_be_kept(&self) -> bool {
+    pub fn may_be_stored(&self) -> bool {
         !self.is_private
     }
 
@@ -140,13 +140,13 @@ impl CardFreshness {
     /// (RFC 9111 §4.3.4).
     #[must_use]
     pub fn renewed<'f>(self, field: impl Fn(&str) -> Option<&'f [u8]>, now: Now) -> CardFreshness {
-        let is_said = field("cache-control").is_some();
+        let has_cache_control = field("cache-control").is_some();
         let new = CardFreshness::of(field, now);
         CardFreshness {
             etag: new.etag.or(self.etag),
             last_modified: new.last_modified.or(self.last_modified),
             // A 304 without `Cache-Control` leaves `no-store` in force.
-            is_private: if is_said { new.is_private } else { self.is_private },
+            is_private: if has_cache_control { new.is_private } else { self.is_private },
             ..new
         }
     }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     fn head<'f>(fields: &'f [(&'f str, &'f str)]) -> impl Fn(&str) -> Option<&'f [u8]> {
-        |name| fields.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_bytes())
+        |name| fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value.as_bytes())
     }
 
     #[test]
@@ -204,11 +204,11 @@ mod tests {
     fn card_freshness_follows_response_cache_fields() {
         let fresh_ms = |fields: &[(&str, &str)]| {
             let card = CardFreshness::of(head(fields), NOW);
-            let left = card.fresh_until_unix_ms - NOW.unix_ms;
-            assert_eq!(card.is_fresh(NOW), left > 0);
-            assert!(left == 0 || card.is_fresh(later(left - 1)));
-            assert!(!card.is_fresh(later(left)));
-            left
+            let lifetime_ms = card.fresh_until_unix_ms - NOW.unix_ms;
+            assert_eq!(card.is_fresh(NOW), lifetime_ms > 0);
+            assert!(lifetime_ms == 0 || card.is_fresh(later(lifetime_ms - 1)));
+            assert!(!card.is_fresh(later(lifetime_ms)));
+            lifetime_ms
         };
         let date = "Sun, 06 Nov 1994 08:49:40 GMT";
         assert_eq!(fresh_ms(&[]), 0);
@@ -223,7 +223,7 @@ mod tests {
         let card = CardFreshness::of(head(&[("cache-control", "max-age=60")]), NOW);
         assert!(!card.is_fresh(set_back));
         let stored = CardFreshness::of(head(&[("cache-control", "no-store")]), NOW);
-        assert!(!stored.may_be_kept() && card.may_be_kept());
+        assert!(!stored.may_be_stored() && card.may_be_stored());
     }
 
     #[test]
@@ -231,23 +231,23 @@ mod tests {
         let modified = "Sun, 06 Nov 1994 08:49:37 GMT";
         let fields = [("etag", "W/\"a\""), ("last-modified", modified)];
         let card = CardFreshness::of(head(&fields), NOW);
-        let asked = |card: &CardFreshness| {
+        let condition_fields = |card: &CardFreshness| {
             let mut fields = FieldLinesBuf::default();
             card.ask(&mut fields);
             String::from_utf8(fields.get().lines().to_vec()).unwrap()
         };
         let both = format!("If-None-Match: W/\"a\"\r\nIf-Modified-Since: {modified}\r\n");
-        assert_eq!(asked(&card), both);
+        assert_eq!(condition_fields(&card), both);
         let renewed = card.renewed(head(&[("cache-control", "max-age=5")]), later(9));
-        assert_eq!(asked(&renewed), both);
+        assert_eq!(condition_fields(&renewed), both);
         assert!(renewed.is_fresh(later(10)));
         let stored = CardFreshness::of(head(&[("cache-control", "no-store")]), NOW);
-        assert!(!stored.clone().renewed(head(&[]), NOW).may_be_kept());
-        assert!(stored.renewed(head(&[("cache-control", "max-age=5")]), NOW).may_be_kept());
+        assert!(!stored.clone().renewed(head(&[]), NOW).may_be_stored());
+        assert!(stored.renewed(head(&[("cache-control", "max-age=5")]), NOW).may_be_stored());
         // HTTP/2 would reject a request with such a field.
         for etag in ["a\u{1}b", "\"\u{e9}\"", "a\tb"] {
             let fields = [("etag", etag), ("last-modified", "")];
-            assert_eq!(asked(&CardFreshness::of(head(&fields), NOW)), "", "{etag:?}");
+            assert_eq!(condition_fields(&CardFreshness::of(head(&fields), NOW)), "", "{etag:?}");
         }
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn read(json: &[u8], bytes_max: usize, depth_max: usize) -> Result<Va
 
 fn read_bounded(json: &[u8], depth_max: usize) -> Result<Value, CardError> {
     let found = Cell::new(None);
-    let seed = BoundedValue { depth_left: depth_max, found: &found };
+    let seed = BoundedValue { depth_remaining: depth_max, found: &found };
     let mut reader = serde_json::Deserializer::from_slice(json);
     let value = seed.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
     value.map_err(|error| match found.into_inner() {
@@ -48,21 +48,21 @@ enum RefusedJson {
     Twice(String),
 }
 
-/// Reads a value with at most `depth_left` nested levels.
+/// Reads a value with at most `depth_remaining` nested levels.
 #[derive(Clone, Copy)]
 struct BoundedValue<'f> {
-    depth_left: usize,
+    depth_remaining: usize,
     found: &'f Cell<Option<RefusedJson>>,
 }
 
 impl<'f> BoundedValue<'f> {
     fn inner<E: Error>(self) -> Result<BoundedValue<'f>, E> {
-        let depth_left = self.depth_left.checked_sub(1);
-        let Some(depth_left) = depth_left else {
+        let depth_remaining = self.depth_remaining.checked_sub(1);
+        let Some(depth_remaining) = depth_remaining else {
             self.found.set(Some(RefusedJson::TooDeep));
             return Err(E::custom("too deep"));
         };
-        Ok(BoundedValue { depth_left, ..self })
+        Ok(BoundedValue { depth_remaining, ..self })
     }
 }
 

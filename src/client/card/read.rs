@@ -115,13 +115,13 @@ fn v1_interfaces(
     for (member, value) in listed {
         let one = CardObject::of(member, value).ok_or_else(|| not_an_object(member));
         let one = one.and_then(|one| {
-            let said = one.text("protocolVersion").filter(|said| !said.is_empty());
+            let declared = one.text("protocolVersion").filter(|declared| !declared.is_empty());
             Ok(CardInterface {
                 url: one.required_text("url")?,
                 binding_name: one.text_of(&["protocolBinding", "transport"]).unwrap_or_default(),
                 tenant: one.text("tenant").unwrap_or_default(),
-                is_version_assumed: said.is_none(),
-                version_text: said.unwrap_or_else(|| of_card.clone()),
+                is_version_assumed: declared.is_none(),
+                version_text: declared.unwrap_or_else(|| of_card.clone()),
             })
         });
         match one {
@@ -142,14 +142,14 @@ const V01_VERSION: &str = "0.1";
 
 /// `url` first, then the entries of `additionalInterfaces` (A2A 0.3 §5.5.5).
 fn v0_interfaces(card: &CardObject<'_>) -> Result<(Generation, Vec<CardInterface>), CardError> {
-    let said = card.text("protocolVersion").filter(|said| !said.is_empty());
-    let is_v01 = said.is_none()
+    let declared = card.text("protocolVersion").filter(|declared| !declared.is_empty());
+    let is_v01 = declared.is_none()
         && card.get("authentication").is_some()
         && card.get("securitySchemes").is_none()
         && card.get("preferredTransport").is_none();
     let assumed = if is_v01 { V01_VERSION } else { V0_VERSION };
-    let is_version_assumed = said.is_none();
-    let version_text = said.unwrap_or_else(|| assumed.to_owned());
+    let is_version_assumed = declared.is_none();
+    let version_text = declared.unwrap_or_else(|| assumed.to_owned());
     let of = |url: String, binding_name: String| CardInterface {
         url,
         binding_name,
@@ -181,13 +181,13 @@ fn capabilities(card: &CardObject<'_>) -> Result<CardCapabilities, CardError> {
     // 0.3 and the snapshots before 1.0 had this flag in the card, under these two names.
     let names = ["supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard"];
     let of_card = names.into_iter().find_map(|name| card.flag(name));
-    let Some(said) = card.object("capabilities") else {
+    let Some(object) = card.object("capabilities") else {
         return Ok(CardCapabilities {
             extended_agent_card: of_card,
             ..CardCapabilities::default()
         });
     };
-    let extensions = said.list("extensions")?.into_iter().filter_map(|(member, value)| {
+    let extensions = object.list("extensions")?.into_iter().filter_map(|(member, value)| {
         let one = CardObject::of(&member, value)?;
         Some(CardExtension {
             uri: one.text("uri").unwrap_or_default(),
@@ -198,10 +198,10 @@ fn capabilities(card: &CardObject<'_>) -> Result<CardCapabilities, CardError> {
     });
     let extensions: Vec<CardExtension> = extensions.collect();
     Ok(CardCapabilities {
-        streaming: said.flag("streaming"),
-        push_notifications: said.flag("pushNotifications"),
+        streaming: object.flag("streaming"),
+        push_notifications: object.flag("pushNotifications"),
         extensions,
-        extended_agent_card: said.flag("extendedAgentCard").or(of_card),
+        extended_agent_card: object.flag("extendedAgentCard").or(of_card),
     })
 }
 
@@ -477,8 +477,8 @@ mod tests {
             assert_eq!(error(json), (member.to_owned(), problem), "{json}");
         }
         let error = AgentCard::read(br#"{"name":"A","url":"u","securitySchemes":7}"#).unwrap_err();
-        let said = "the agent card's member securitySchemes is not an object";
-        assert_eq!(error.to_string(), said);
+        let message = "the agent card's member securitySchemes is not an object";
+        assert_eq!(error.to_string(), message);
     }
 
     #[test]

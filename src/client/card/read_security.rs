@@ -18,18 +18,18 @@ use super::{
 
 /// The schemes by their names.
 pub(super) fn schemes(card: &CardObject<'_>) -> Result<SecuritySchemes, CardError> {
-    let Some(said) = card.get("securitySchemes") else { return Ok(SecuritySchemes::new()) };
-    let Some(said) = CardObject::of("securitySchemes", said) else {
+    let Some(declared) = card.get("securitySchemes") else { return Ok(SecuritySchemes::new()) };
+    let Some(declared) = CardObject::of("securitySchemes", declared) else {
         return Err(card.wrong_type("securitySchemes", "an object"));
     };
     let mut schemes = SecuritySchemes::new();
-    for (name, value) in said.members() {
+    for (name, value) in declared.members() {
         if schemes.len() == CARD_ENTRIES_MAX {
             let problem = CardProblem::TooMany(CARD_ENTRIES_MAX);
             return Err(CardError::of("securitySchemes", problem));
         }
-        let one = CardObject::of(&said.path(name), value);
-        let one = one.ok_or_else(|| said.wrong_type(name, "an object"))?;
+        let one = CardObject::of(&declared.path(name), value);
+        let one = one.ok_or_else(|| declared.wrong_type(name, "an object"))?;
         schemes.insert(name.clone(), scheme(&one)?);
     }
     Ok(schemes)
@@ -53,43 +53,44 @@ const KINDS: &[(SchemeKind, &str, &str)] = &[
     (SchemeKind::MutualTls, "mtlsSecurityScheme", "mutualTLS"),
 ];
 
-fn scheme(said: &CardObject<'_>) -> Result<SecurityScheme, CardError> {
-    let wrapped = KINDS.iter().find_map(|(kind, wrapper, _)| Some((*kind, said.object(wrapper)?)));
+fn scheme(object: &CardObject<'_>) -> Result<SecurityScheme, CardError> {
+    let wrapped =
+        KINDS.iter().find_map(|(kind, wrapper, _)| Some((*kind, object.object(wrapper)?)));
     if let Some((kind, inner)) = wrapped {
         return of_kind(kind, &inner);
     }
-    if let Some((case, inner)) = one_of(said, "scheme") {
+    if let Some((case, inner)) = one_of(object, "scheme") {
         return match KINDS.iter().find(|(_, wrapper, _)| *wrapper == case) {
             Some((kind, _, _)) => of_kind(*kind, &inner),
             None => Ok(SecurityScheme::Unknown(case)),
         };
     }
-    let name = said.text("type").unwrap_or_default();
+    let name = object.text("type").unwrap_or_default();
     match KINDS.iter().find(|(_, _, of_type)| of_type.eq_ignore_ascii_case(&name)) {
-        Some((kind, _, _)) => of_kind(*kind, said),
+        Some((kind, _, _)) => of_kind(*kind, object),
         None => Ok(SecurityScheme::Unknown(name)),
     }
 }
 
 /// The case and the value of a proto oneof, as the JavaScript SDK stores it.
-fn one_of<'v>(said: &CardObject<'v>, name: &str) -> Option<(String, CardObject<'v>)> {
-    let kept = said.object(name)?;
-    Some((kept.text("$case")?, kept.object("value")?))
+fn one_of<'v>(object: &CardObject<'v>, name: &str) -> Option<(String, CardObject<'v>)> {
+    let oneof = object.object(name)?;
+    Some((oneof.text("$case")?, oneof.object("value")?))
 }
 
-fn of_kind(kind: SchemeKind, said: &CardObject<'_>) -> Result<SecurityScheme, CardError> {
-    let text = |name: &str| said.text(name).unwrap_or_default();
+fn of_kind(kind: SchemeKind, object: &CardObject<'_>) -> Result<SecurityScheme, CardError> {
+    let text = |name: &str| object.text(name).unwrap_or_default();
     let description = text("description");
     Ok(match kind {
         SchemeKind::ApiKey => {
-            let location = said.text_of(&["location", "in"]).unwrap_or_default();
+            let location = object.text_of(&["location", "in"]).unwrap_or_default();
             let location = match location.to_ascii_lowercase().as_str() {
                 "header" => ApiKeyLocation::Header,
                 "query" => ApiKeyLocation::Query,
                 "cookie" => ApiKeyLocation::Cookie,
                 _ => return Ok(SecurityScheme::Unknown("apiKey".to_owned())),
             };
-            match said.text("name").filter(|name| !name.is_empty()) {
+            match object.text("name").filter(|name| !name.is_empty()) {
                 Some(name) => SecurityScheme::ApiKey(ApiKeyScheme { description, location, name }),
                 None => SecurityScheme::Unknown("apiKey".to_owned()),
             }
@@ -101,7 +102,7 @@ fn of_kind(kind: SchemeKind, said: &CardObject<'_>) -> Result<SecurityScheme, Ca
         }),
         SchemeKind::OAuth2 => SecurityScheme::OAuth2(OAuth2Scheme {
             description,
-            flows: said.object("flows").map_or_else(Vec::new, |flows| of_flows(&flows)),
+            flows: object.object("flows").map_or_else(Vec::new, |flows| of_flows(&flows)),
             // The proto's name, `oauth2_metadata_url`, as JSON libraries convert it.
             metadata_url: text("oauth2MetadataUrl"),
         }),
@@ -113,20 +114,20 @@ fn of_kind(kind: SchemeKind, said: &CardObject<'_>) -> Result<SecurityScheme, Ca
     })
 }
 
-fn of_flows(said: &CardObject<'_>) -> Vec<OAuthFlow> {
-    if let Some((case, inner)) = one_of(said, "flow") {
+fn of_flows(object: &CardObject<'_>) -> Vec<OAuthFlow> {
+    if let Some((case, inner)) = one_of(object, "flow") {
         let kind = OAuthFlowKind::ALL.into_iter().find(|kind| kind.name() == case);
         return kind.map(|kind| of_flow(kind, &inner)).into_iter().collect();
     }
-    let of_kind = |kind: OAuthFlowKind| Some(of_flow(kind, &said.object(kind.name())?));
+    let of_kind = |kind: OAuthFlowKind| Some(of_flow(kind, &object.object(kind.name())?));
     OAuthFlowKind::ALL.into_iter().filter_map(of_kind).collect()
 }
 
-fn of_flow(kind: OAuthFlowKind, said: &CardObject<'_>) -> OAuthFlow {
+fn of_flow(kind: OAuthFlowKind, object: &CardObject<'_>) -> OAuthFlow {
     use OAuthFlowKind::{AuthorizationCode, ClientCredentials, DeviceCode, Implicit, Password};
-    let required = |name: &str| Some(said.text(name).unwrap_or_default());
-    let optional = |name: &str| said.text(name).filter(|text| !text.is_empty());
-    let scopes = said.object("scopes").map_or_else(BTreeMap::new, |scopes| {
+    let required = |name: &str| Some(object.text(name).unwrap_or_default());
+    let optional = |name: &str| object.text(name).filter(|text| !text.is_empty());
+    let scopes = object.object("scopes").map_or_else(BTreeMap::new, |scopes| {
         let texts = scopes
             .members()
             .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()));
@@ -148,42 +149,42 @@ fn of_flow(kind: OAuthFlowKind, said: &CardObject<'_>) -> OAuthFlow {
             Password => optional("tokenUrl"),
             Implicit => None,
         },
-        refresh_url: said.text("refreshUrl").unwrap_or_default(),
+        refresh_url: object.text("refreshUrl").unwrap_or_default(),
         scopes,
         pkce_required: match kind {
-            AuthorizationCode => said.flag("pkceRequired").unwrap_or_default(),
+            AuthorizationCode => object.flag("pkceRequired").unwrap_or_default(),
             ClientCredentials | Implicit | Password | DeviceCode => false,
         },
     }
 }
 
 /// The requirements of the card, or of a skill.
-pub(super) fn requirements(said: &CardObject<'_>) -> Result<Vec<SecurityRequirement>, CardError> {
+pub(super) fn requirements(object: &CardObject<'_>) -> Result<Vec<SecurityRequirement>, CardError> {
     // 0.3 has the name `security`, as have cards of 1.0 that follow its guide (wire §10, trap 22).
     let named = ["securityRequirements", "security"];
-    let Some(name) = named.into_iter().find(|name| said.get(name).is_some()) else {
+    let Some(name) = named.into_iter().find(|name| object.get(name).is_some()) else {
         return Ok(Vec::new());
     };
     // Lua writes an empty array as an empty object.
     let is_list = |value: &Value| value.is_array() || value.as_object().is_some_and(Map::is_empty);
-    if said.get(name).is_some_and(|value| !is_list(value)) {
-        return Err(said.wrong_type(name, "an array"));
+    if object.get(name).is_some_and(|value| !is_list(value)) {
+        return Err(object.wrong_type(name, "an array"));
     }
     let is_v1 = name == named[0];
-    let all = said.list(name)?.into_iter();
+    let all = object.list(name)?.into_iter();
     all.map(|(member, value)| requirement(&member, value, is_v1)).collect()
 }
 
 fn requirement(member: &str, value: &Value, is_v1: bool) -> Result<SecurityRequirement, CardError> {
     let wrong_type = |member: &str| CardError::of(member, CardProblem::Type("an object"));
-    let said = CardObject::of(member, value).ok_or_else(|| wrong_type(member))?;
+    let object = CardObject::of(member, value).ok_or_else(|| wrong_type(member))?;
     // A scheme of 0.3 may have the name `schemes`, but its scopes are an array.
-    let schemes = match said.get("schemes") {
-        Some(Value::Object(_)) => said.object("schemes").unwrap_or(said),
+    let schemes = match object.get("schemes") {
+        Some(Value::Object(_)) => object.object("schemes").unwrap_or(object),
         Some(Value::Array(list)) if is_v1 && list.is_empty() => {
-            said.object("schemes").unwrap_or(said)
+            object.object("schemes").unwrap_or(object)
         }
-        Some(_) | None => said,
+        Some(_) | None => object,
     };
     let scopes = schemes.members().map(|(name, value)| {
         let list = match value {

@@ -63,7 +63,7 @@ pub(super) fn names_credential(name: &str) -> bool {
 pub(in crate::client) fn check_fields(
     fields: FieldLines<'_>,
     card: &AgentCard,
-    given: &Credentials,
+    credentials: &Credentials,
     to: &HttpOrigin,
     is_card_origin: bool,
 ) -> Result<(), CredentialsError> {
@@ -80,7 +80,7 @@ pub(in crate::client) fn check_fields(
         })
     };
     match fields.iter().any(|(name, _)| names_credential(name) || is_key_of_card(name)) {
-        true => may_go(given, to, is_card_origin),
+        true => may_go(credentials, to, is_card_origin),
         false => Ok(()),
     }
 }

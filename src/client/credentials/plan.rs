@@ -94,25 +94,25 @@ impl CredentialPlan {
 /// [`CredentialsError`]
 pub fn plan(
     card: &AgentCard,
-    given: &Credentials,
+    credentials: &Credentials,
     to: &HttpOrigin,
     is_card_origin: bool,
 ) -> Result<CredentialPlan, CredentialsError> {
     let requirements = card.security_requirements.as_slice();
-    let mut met = requirements.iter().filter_map(|one| met(card, given, one));
+    let mut met = requirements.iter().filter_map(|one| met(card, credentials, one));
     // An empty requirement is used last, so that a client with credentials sends them.
     let is_free = requirements.is_empty() || requirements.iter().any(|one| one.schemes.is_empty());
     let uses = match met.find(|uses| !uses.is_empty()) {
         Some(uses) => uses,
-        None if is_free => optional(card, given),
+        None if is_free => optional(card, credentials),
         None => return Err(CredentialsError::Missing(alternatives(card))),
     };
-    let plan = write(given, &uses)?;
+    let plan = write(credentials, &uses)?;
     if plan.passes_on && !is_card_origin {
         return Err(CredentialsError::OtherOrigin(to.clone()));
     }
     if !plan.is_empty() {
-        may_go(given, to, is_card_origin)?;
+        may_go(credentials, to, is_card_origin)?;
     }
     Ok(plan)
 }
@@ -124,30 +124,30 @@ pub fn plan(
 /// [`CredentialsError::PlainHttp`], [`CredentialsError::Value`].
 #[cfg(feature = "gateway")]
 pub(crate) fn plan_without_card(
-    given: &Credentials,
+    credentials: &Credentials,
     to: &HttpOrigin,
 ) -> Result<CredentialPlan, CredentialsError> {
     let key =
         Use::ApiKey { name: "X-API-Key", location: ApiKeyLocation::Header, scheme: "api_key" };
-    let key = given.api_key.as_ref().map(|_| key);
-    let uses: Vec<_> = key.into_iter().chain(of_authorization(given)).collect();
-    let plan = write(given, &uses)?;
+    let key = credentials.api_key.as_ref().map(|_| key);
+    let uses: Vec<_> = key.into_iter().chain(of_authorization(credentials)).collect();
+    let plan = write(credentials, &uses)?;
     if !plan.is_empty() {
-        may_go(given, to, true)?;
+        may_go(credentials, to, true)?;
     }
     Ok(plan)
 }
 
 /// Whether credentials may be sent to `to`.
 pub(super) fn may_go(
-    given: &Credentials,
+    credentials: &Credentials,
     to: &HttpOrigin,
     is_card_origin: bool,
 ) -> Result<(), CredentialsError> {
-    if !is_card_origin && !given.allows_other_origins {
+    if !is_card_origin && !credentials.allows_other_origins {
         return Err(CredentialsError::OtherOrigin(to.clone()));
     }
-    if !to.is_secure() && !to.is_loopback() && !given.allows_plain_http {
+    if !to.is_secure() && !to.is_loopback() && !credentials.allows_plain_http {
         return Err(CredentialsError::PlainHttp(to.clone()));
     }
     Ok(())
@@ -171,39 +171,41 @@ enum Use<'c> {
 /// The credentials that meet a requirement; `None`: the caller lacks one.
 fn met<'c>(
     card: &'c AgentCard,
-    given: &Credentials,
+    credentials: &Credentials,
     requirement: &'c SecurityRequirement,
 ) -> Option<Vec<Use<'c>>> {
     let names = requirement.schemes.keys();
-    names.map(|name| fitting(name, card.security_schemes.get(name), given)).collect()
+    names.map(|name| fitting(name, card.security_schemes.get(name), credentials)).collect()
 }
 
 /// The caller's credential for a scheme; a scheme that the card does not declare counts as unknown.
 fn fitting<'c>(
     name: &'c str,
     scheme: Option<&'c SecurityScheme>,
-    given: &Credentials,
+    credentials: &Credentials,
 ) -> Option<Use<'c>> {
-    let token = || match given.passes_authorization {
+    let token = || match credentials.passes_authorization {
         true => Some(Use::Passed),
         false => {
-            let own = given.bearer.as_ref().map(|_| Use::Bearer(name));
-            own.or_else(|| given.oauth.as_ref().map(|_| Use::Token))
+            let own = credentials.bearer.as_ref().map(|_| Use::Bearer(name));
+            own.or_else(|| credentials.oauth.as_ref().map(|_| Use::Token))
         }
     };
     match scheme {
         Some(SecurityScheme::ApiKey(key)) => {
-            let place = Use::ApiKey { name: &key.name, location: key.location, scheme: name };
-            given.api_key.as_ref().map(|_| place)
+            let api_key = Use::ApiKey { name: &key.name, location: key.location, scheme: name };
+            credentials.api_key.as_ref().map(|_| api_key)
         }
         Some(SecurityScheme::Http(http)) if http.scheme.eq_ignore_ascii_case("bearer") => token(),
         Some(SecurityScheme::Http(http)) if http.scheme.eq_ignore_ascii_case("basic") => {
-            let own = || given.basic.as_ref().map(|_| Use::Basic(name));
-            given.passes_authorization.then_some(Use::Passed).or_else(own)
+            let own = || credentials.basic.as_ref().map(|_| Use::Basic(name));
+            credentials.passes_authorization.then_some(Use::Passed).or_else(own)
         }
         Some(SecurityScheme::Http(_)) => None,
         Some(SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_)) => token(),
-        Some(SecurityScheme::MutualTls(_)) => given.has_certificate.then_some(Use::Certificate),
+        Some(SecurityScheme::MutualTls(_)) => {
+            credentials.has_certificate.then_some(Use::Certificate)
+        }
         // The card does not state the position of this API key.
         Some(SecurityScheme::Unknown(kind)) if kind == "apiKey" => None,
         // Schemes of 0.1 have only names; a token is always sent in `Authorization`.
@@ -213,22 +215,22 @@ fn fitting<'c>(
 
 /// The credential to use if nothing is required: the first one for a declared scheme, or that for
 /// `Authorization` if no scheme is declared.
-fn optional<'c>(card: &'c AgentCard, given: &Credentials) -> Vec<Use<'c>> {
+fn optional<'c>(card: &'c AgentCard, credentials: &Credentials) -> Vec<Use<'c>> {
     let schemes = card.security_schemes.iter();
-    let mut fitting = schemes.filter_map(|(name, scheme)| fitting(name, Some(scheme), given));
+    let mut fitting = schemes.filter_map(|(name, scheme)| fitting(name, Some(scheme), credentials));
     let first = fitting.find(|one| !matches!(one, Use::Certificate));
     if first.is_some() || !card.security_schemes.is_empty() {
         return first.into_iter().collect();
     }
-    of_authorization(given).into_iter().collect()
+    of_authorization(credentials).into_iter().collect()
 }
 
 /// The content of `Authorization` without a card.
-fn of_authorization(given: &Credentials) -> Option<Use<'static>> {
-    let passed = given.passes_authorization.then_some(Use::Passed);
-    let bearer = || given.bearer.as_ref().map(|_| Use::Bearer("bearer"));
-    let token = || given.oauth.as_ref().map(|_| Use::Token);
-    let basic = || given.basic.as_ref().map(|_| Use::Basic("basic"));
+fn of_authorization(credentials: &Credentials) -> Option<Use<'static>> {
+    let passed = credentials.passes_authorization.then_some(Use::Passed);
+    let bearer = || credentials.bearer.as_ref().map(|_| Use::Bearer("bearer"));
+    let token = || credentials.oauth.as_ref().map(|_| Use::Token);
+    let basic = || credentials.basic.as_ref().map(|_| Use::Basic("basic"));
     passed.or_else(bearer).or_else(token).or_else(basic)
 }
 
@@ -241,14 +243,14 @@ fn alternatives(card: &AgentCard) -> Vec<Vec<(String, String)>> {
     requirements.map(|one| one.schemes.keys().map(kind).collect()).collect()
 }
 
-fn write(given: &Credentials, uses: &[Use<'_>]) -> Result<CredentialPlan, CredentialsError> {
+fn write(credentials: &Credentials, uses: &[Use<'_>]) -> Result<CredentialPlan, CredentialsError> {
     let mut plan = CredentialPlan::default();
     let mut cookies: Vec<String> = Vec::new();
     let mut authorization: Option<String> = None;
     for one in uses {
         match one {
             Use::ApiKey { name, location, scheme } => {
-                let key = given.api_key.as_ref().map_or("", Secret::expose);
+                let key = credentials.api_key.as_ref().map_or("", Secret::expose);
                 let is_value = |is_allowed: fn(u8) -> bool| match key.bytes().all(is_allowed) {
                     true if !key.is_empty() => Ok(()),
                     true | false => Err(CredentialsError::Value((*scheme).to_owned())),
@@ -274,10 +276,10 @@ fn write(given: &Credentials, uses: &[Use<'_>]) -> Result<CredentialPlan, Creden
                 }
             }
             Use::Bearer(scheme) => {
-                let token = given.bearer.as_ref().map_or("", Secret::expose).trim();
+                let token = credentials.bearer.as_ref().map_or("", Secret::expose).trim();
                 authorization = Some(bearer(token, scheme)?);
             }
-            Use::Basic(scheme) => authorization = Some(basic(given, scheme)?),
+            Use::Basic(scheme) => authorization = Some(basic(credentials, scheme)?),
             Use::Token => plan.needs_token = true,
             Use::Passed => plan.passes_on = true,
             Use::Certificate => {}
@@ -299,9 +301,9 @@ pub(super) fn bearer(token: &str, scheme: &str) -> Result<String, CredentialsErr
     value.ok_or_else(|| CredentialsError::Value(scheme.to_owned()))
 }
 
-fn basic(given: &Credentials, scheme: &str) -> Result<String, CredentialsError> {
+fn basic(credentials: &Credentials, scheme: &str) -> Result<String, CredentialsError> {
     let value = || {
-        let (user, password) = given.basic.as_ref()?;
+        let (user, password) = credentials.basic.as_ref()?;
         // RFC 7617 §2: no colon in the user name, no control characters in name and password.
         let is_text = !user.contains(':')
             && !user.chars().chain(password.expose().chars()).any(char::is_control);
@@ -312,7 +314,7 @@ fn basic(given: &Credentials, scheme: &str) -> Result<String, CredentialsError> 
 }
 
 /// Fields with a meaning in HTTP, in A2A or for a proxy.
-const TAKEN: &[&str] = &[
+const RESERVED: &[&str] = &[
     "host",
     "connection",
     "keep-alive",
@@ -329,15 +331,15 @@ const TAKEN: &[&str] = &[
     "via",
     "forwarded",
 ];
-const TAKEN_PREFIXES: &[&str] = &["content-", "proxy-", "a2a-", "sec-", "grpc-", "if-"];
+const RESERVED_PREFIXES: &[&str] = &["content-", "proxy-", "a2a-", "sec-", "grpc-", "if-"];
 
 fn check_name(name: &str, location: ApiKeyLocation) -> Result<(), CredentialsError> {
     let is_token = !name.is_empty() && name.bytes().all(is_token_byte);
     let lower = name.to_ascii_lowercase();
-    let is_taken =
-        TAKEN.contains(&&*lower) || TAKEN_PREFIXES.iter().any(|prefix| lower.starts_with(prefix));
+    let is_reserved = RESERVED.contains(&&*lower)
+        || RESERVED_PREFIXES.iter().any(|prefix| lower.starts_with(prefix));
     let is_fine = match location {
-        ApiKeyLocation::Header => is_token && !is_taken,
+        ApiKeyLocation::Header => is_token && !is_reserved,
         ApiKeyLocation::Cookie => is_token,
         // A2A 1.0 §3.6.1: the query may hold `A2A-Version`.
         ApiKeyLocation::Query => !name.is_empty() && !lower.starts_with("a2a-"),
@@ -398,8 +400,8 @@ mod tests {
         HttpOrigin::parse(url).unwrap().origin
     }
 
-    fn planned(requirements: &str, given: &Credentials) -> Result<String, CredentialsError> {
-        let plan = plan(&card("", requirements), given, &origin("https://h"), true)?;
+    fn planned(requirements: &str, credentials: &Credentials) -> Result<String, CredentialsError> {
+        let plan = plan(&card("", requirements), credentials, &origin("https://h"), true)?;
         let mut target = "/a".to_owned();
         plan.add_query(&mut target);
         let fields = str::from_utf8(plan.fields().lines()).unwrap().replace("\r\n", "|");
@@ -437,9 +439,9 @@ mod tests {
         let none = Credentials::default();
         let error = planned(r#"[{"key":[],"oauth":[]},{"mtls":[]},{"gone":[]}]"#, &none);
         let error = error.unwrap_err().to_string();
-        let said = "missing credentials required by the agent: key (apiKey) and oauth \
+        let message = "missing credentials required by the agent: key (apiKey) and oauth \
                     (oauth2), or mtls (mutualTLS), or gone (not declared)";
-        assert_eq!(error, said);
+        assert_eq!(error, message);
         assert!(planned(r#"[{"digest":[]}]"#, &all()).is_err());
         assert_eq!(planned(r#"[{"key":[]},{}]"#, &none).as_deref(), Ok("/a "));
         assert_eq!(planned("[]", &none).as_deref(), Ok("/a "));
@@ -458,8 +460,8 @@ mod tests {
     #[test]
     fn credentials_are_not_sent_to_disallowed_origins() {
         let needed = card("", r#"[{"bearer":[]}]"#);
-        let to = |url: &str, is_card_origin: bool, given: &Credentials| {
-            plan(&needed, given, &origin(url), is_card_origin).map(|plan| plan.is_empty())
+        let to = |url: &str, is_card_origin: bool, credentials: &Credentials| {
+            plan(&needed, credentials, &origin(url), is_card_origin).map(|plan| plan.is_empty())
         };
         let (plain, far) = (origin("http://h"), origin("https://far"));
         assert_eq!(to("http://h", true, &all()), Err(CredentialsError::PlainHttp(plain)));
@@ -489,34 +491,35 @@ mod tests {
             (r#"[{"cookie":[]}]"#, "a; b=c"),
             (r#"[{"query":[]}]"#, ""),
         ] {
-            let given = Credentials { api_key: Some(Secret::new(key)), ..all() };
-            let error = planned(requirements, &given).unwrap_err();
+            let credentials = Credentials { api_key: Some(Secret::new(key)), ..all() };
+            let error = planned(requirements, &credentials).unwrap_err();
             assert!(matches!(error, CredentialsError::Value(_)), "{key:?}");
         }
-        let given = Credentials { bearer: Some(Secret::new("a b")), ..all() };
-        assert!(planned(r#"[{"bearer":[]}]"#, &given).is_err());
-        let given = Credentials { basic: Some(("a:b".to_owned(), Secret::new(""))), ..all() };
-        assert!(planned(r#"[{"basic":[]}]"#, &given).is_err());
+        let credentials = Credentials { bearer: Some(Secret::new("a b")), ..all() };
+        assert!(planned(r#"[{"bearer":[]}]"#, &credentials).is_err());
+        let credentials = Credentials { basic: Some(("a:b".to_owned(), Secret::new(""))), ..all() };
+        assert!(planned(r#"[{"basic":[]}]"#, &credentials).is_err());
     }
 
     #[test]
     fn plan_debug_and_errors_contain_no_secret() {
         let oauth = OAuthClient { secret: Some(Secret::new("hunter2")), ..oauth() };
-        let given = Credentials {
+        let credentials = Credentials {
             api_key: Some(Secret::new("hunter2")),
             bearer: Some(Secret::new("hunter2")),
             basic: Some(("me".to_owned(), Secret::new("hunter2"))),
             oauth: Some(oauth),
             ..Credentials::default()
         };
-        let mut shown = format!("{given:?}");
+        let mut shown = format!("{credentials:?}");
         for requirements in [r#"[{"key":[],"bearer":[]}]"#, r#"[{"query":[],"cookie":[]}]"#] {
             let card = card("", requirements);
-            shown += &format!("{:?}", plan(&card, &given, &origin("https://h"), true).unwrap());
-            let error = plan(&card, &given, &origin("http://h"), true).unwrap_err();
+            shown +=
+                &format!("{:?}", plan(&card, &credentials, &origin("https://h"), true).unwrap());
+            let error = plan(&card, &credentials, &origin("http://h"), true).unwrap_err();
             shown += &format!("{error:?} {error}");
         }
-        let broken = Credentials { api_key: Some(Secret::new("hunter2\r")), ..given };
+        let broken = Credentials { api_key: Some(Secret::new("hunter2\r")), ..credentials };
         let error = planned(r#"[{"key":[]}]"#, &broken).unwrap_err();
         shown += &format!("{error:?} {error}");
         assert!(!shown.contains("hunter2") && shown.contains("[secret]"), "{shown}");
@@ -524,13 +527,13 @@ mod tests {
 
     #[test]
     fn forwarded_authorization_stays_at_card_origin() {
-        let given = Credentials {
+        let credentials = Credentials {
             passes_authorization: true,
             allows_other_origins: true,
             ..Credentials::default()
         };
         let passes = |requirements: &str, to: &str, is_card_origin: bool| {
-            let plan = plan(&card("", requirements), &given, &origin(to), is_card_origin)?;
+            let plan = plan(&card("", requirements), &credentials, &origin(to), is_card_origin)?;
             Ok(plan.passes_on())
         };
         for scheme in ["[]", r#"[{"basic":[]}]"#, r#"[{"bearer":[]}]"#] {

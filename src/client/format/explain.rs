@@ -82,7 +82,7 @@ fn read(words: &str, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Unexplaine
             "HTTP+JSON" => binding = Binding::HttpJson,
             "JSONRPC" => binding = Binding::JsonRpc,
             _ => match Op::ALL.iter().copied().find(|op| op.name() == word) {
-                Some(known) => op = known,
+                Some(named) => op = named,
                 None => generation = version(word)?,
             },
         }
@@ -111,7 +111,7 @@ fn read(words: &str, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Unexplaine
         }
         PayloadKind::Fault => {
             let fault = dialect::read_fault(value, generation, None);
-            if !says_anything(&fault) {
+            if !has_content(&fault) {
                 return Err(no_fault(value));
             }
             push_fault(out, &fault);
@@ -144,7 +144,7 @@ fn client_response(
     };
     if let Some(error) = wire.get("error").filter(|error| !error.is_null()) {
         let fault = dialect::read_fault(error, cx.generation, None);
-        if !says_anything(&fault) {
+        if !has_content(&fault) {
             return Err(no_fault(error));
         }
         out.extend_from_slice(b"{\"error\":");
@@ -180,13 +180,13 @@ fn card(payload: &[u8], out: &mut Vec<u8>) -> Result<(), Unexplained> {
 
 fn version(word: &str) -> Result<Generation, Unexplained> {
     dialect::version::generation(word).ok_or_else(|| {
-        let known = "card, result, event, fault, a version, an operation or HTTP+JSON";
-        ("UnknownWord", word.to_owned(), format!("{word} is not {known}"))
+        let valid = "card, result, event, fault, a version, an operation or HTTP+JSON";
+        ("UnknownWord", word.to_owned(), format!("{word} is not {valid}"))
     })
 }
 
 /// Whether a fault has any content: a client accepts anything in the position of a fault.
-fn says_anything(fault: &PeerFault) -> bool {
+fn has_content(fault: &PeerFault) -> bool {
     let texts = [&fault.reason, &fault.status];
     fault.kind.is_some()
         || fault.code.is_some()
@@ -263,8 +263,8 @@ mod tests {
             ("result GetExtendedAgentCard", "{}", "\"name\":\"CardError\",\"path\":\"name\""),
             ("tea", "{}", "\"name\":\"UnknownWord\",\"path\":\"tea\""),
         ] {
-            let said = explain(words, payload.as_bytes());
-            assert!(said.starts_with("{\"error\":{") && said.contains(error), "{said}");
+            let output = explain(words, payload.as_bytes());
+            assert!(output.starts_with("{\"error\":{") && output.contains(error), "{output}");
         }
     }
 }

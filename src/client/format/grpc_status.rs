@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn retry_info_delay_is_read_or_ignored_if_invalid() {
-        const ASKED: &[u8] = b"type.googleapis.com/google.rpc.RetryInfo";
+        const RETRY_INFO: &[u8] = b"type.googleapis.com/google.rpc.RetryInfo";
         let read = |type_url: &[u8], seconds: i64, nanos: i64| {
             let mut bytes = Vec::new();
             let mut writer = Writer(&mut bytes);
@@ -230,7 +230,7 @@ mod tests {
             (0, -1, None),
             (0, 1_000_000_000, None),
         ] {
-            assert_eq!(read(ASKED, seconds, nanos), expected, "{seconds} {nanos}");
+            assert_eq!(read(RETRY_INFO, seconds, nanos), expected, "{seconds} {nanos}");
         }
         assert_eq!(read(b"type.googleapis.com/google.rpc.ErrorInfo", 2, 0), None);
         for details in [None, Some(&b"*"[..]), Some(b""), Some(b"Gv8")] {

@@ -124,7 +124,7 @@ impl FormatBuffers {
             ..Limits::default()
         };
         let mut parser = Parser::bounded(limits.json_tokens_max);
-        parser.take_lone_surrogates(true);
+        parser.accept_lone_surrogates(true);
         FormatBuffers {
             parser,
             depth_max: limits.json_depth_max,
@@ -144,7 +144,7 @@ impl FormatBuffers {
     /// [`CallOptions::is_strict`](super::CallOptions::is_strict).
     pub(super) fn strict(mut self, is_strict: bool) -> FormatBuffers {
         self.values.is_strict = is_strict;
-        self.parser.take_lone_surrogates(!is_strict);
+        self.parser.accept_lone_surrogates(!is_strict);
         self
     }
 

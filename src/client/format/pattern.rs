@@ -154,12 +154,12 @@ impl AnswerPatterns {
             true => patterns.get(latest).map_or(0, |pattern| pattern.next),
             false => latest,
         };
-        let is_known = |at: &usize| {
+        let is_match = |at: &usize| {
             // An item that occurs twice in a row usually occurs again.
             let last_item = (is_item && *at == latest).then_some(&mut *last_item);
             patterns[*at].read(source, data, values, received, last_item).is_some()
         };
-        let found = (first..count).chain(0..first).find(is_known);
+        let found = (first..count).chain(0..first).find(is_match);
         if let Some(found) = found {
             if is_item {
                 patterns[latest].next = found;
@@ -247,9 +247,9 @@ impl AnswerPattern {
             return None;
         }
         // Most texts are inside the result, and few before or after it.
-        let [(start, before), (end, behind)] = self.span;
+        let [(start, before), (end, after)] = self.span;
         let len = |gaps: &[TextGap]| gaps.iter().map(|gap| gap.len).sum::<usize>();
-        let end = end + (data.len() - self.around.len()) - len(self.gaps.get(behind..)?);
+        let end = end + (data.len() - self.around.len()) - len(self.gaps.get(after..)?);
         let span = start + len(self.gaps.get(..before)?)..end;
         Some(FoundTexts { texts, at_ms, span, text_at })
     }
@@ -270,8 +270,8 @@ fn string_of<'d>(
     };
     let limits = &values.limits;
     let most = limits.identifier_bytes_max.min(limits.string_bytes_max);
-    let is_taken = rule == TextRule::Any || (1..=most).contains(&string.len());
-    is_taken.then_some(string)
+    let is_accepted = rule == TextRule::Any || (1..=most).contains(&string.len());
+    is_accepted.then_some(string)
 }
 
 /// The same for a string of another length.
@@ -293,20 +293,20 @@ fn odd_string(rest: &[u8], plain: usize, rule: TextRule) -> Option<&[u8]> {
         is_end
     };
     let string = &rest[..plain + rest[plain..].iter().position(is_end)?];
-    let is_taken = rule == TextRule::Any || !string.contains(&b'\\');
-    (is_taken && json::is_text(string)).then_some(string)
+    let is_accepted = rule == TextRule::Any || !string.contains(&b'\\');
+    (is_accepted && json::is_text(string)).then_some(string)
 }
 
 /// The id of a call as the client writes it, if these bytes begin with it.
 #[inline]
 fn rpc_id_of(rest: &[u8], rpc_id: u64) -> Option<&[u8]> {
     let len = rest.iter().take(20).take_while(|byte| byte.is_ascii_digit()).count();
-    let (id, behind) = rest.split_at(len);
+    let (id, after) = rest.split_at(len);
     let number = id.iter().try_fold(0_u64, |number, digit| {
         number.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
     });
-    let is_spelled = id.first().is_some_and(|first| *first != b'0') || id == b"0";
-    (is_spelled && number == Some(rpc_id) && behind.first() == Some(&b'"')).then_some(id)
+    let is_canonical = id.first().is_some_and(|first| *first != b'0') || id == b"0";
+    (is_canonical && number == Some(rpc_id) && after.first() == Some(&b'"')).then_some(id)
 }
 
 #[cfg(test)]

@@ -56,8 +56,8 @@ impl ReplyHead<'_> {
     /// Whether answers of A2A 1.0 have this media type (§9.1, §11.1).
     #[cfg(feature = "load")]
     pub(crate) fn is_of_a2a(self) -> bool {
-        let is_known = self.is_json() || self.is_event_stream() || self.may_be_grpc();
-        is_known && !self.media().is_empty()
+        let is_supported = self.is_json() || self.is_event_stream() || self.may_be_grpc();
+        is_supported && !self.media().is_empty()
     }
 
     fn media(&self) -> &[u8] {
@@ -285,8 +285,8 @@ impl Format {
         // HTTP the exchange identifies the call, so a missing id is accepted.
         let is_exchange = self.binding == Binding::JsonRpc && !values.is_strict;
         let may_lack = error.is_some() || is_exchange;
-        let is_known = is_ours || (may_lack && id.is_none_or(|id| id.is_null()));
-        if !is_known {
+        let is_valid = is_ours || (may_lack && id.is_none_or(|id| id.is_null()));
+        if !is_valid {
             return Err(ReadError::at("id", "must be the id of the call").into());
         }
         if let Some(error) = error {

@@ -25,10 +25,10 @@ struct Client {
 
 impl Client {
     /// A connection after its first request.
-    fn asking() -> Client {
+    fn with_request() -> Client {
         let (http1, response) = (Http1Connection::default(), ResponseBuf::default());
         let mut client = Client { http1, response, body: Vec::new(), seen: Vec::new() };
-        client.ask("/");
+        client.send_request("/");
         client
     }
 
@@ -50,7 +50,7 @@ impl Client {
         String::from_utf8(out).unwrap()
     }
 
-    fn ask(&mut self, target: &str) -> String {
+    fn send_request(&mut self, target: &str) -> String {
         let head = self.begin(HttpMethod::Post, target, FieldLines::NONE);
         self.http1.sent();
         head
@@ -99,7 +99,7 @@ impl Http1Connection {
 /// Checks one response, split in several ways; the connection is not closed.
 fn check(wire: &str, expected: &[Seen]) {
     for (size, room) in [(1, 1), (1, 9), (3, 2), (7, 100), (wire.len(), 3), (wire.len(), 999)] {
-        let mut client = Client::asking();
+        let mut client = Client::with_request();
         for piece in wire.as_bytes().chunks(size) {
             client.read(piece, room).unwrap();
         }
@@ -110,7 +110,7 @@ fn check(wire: &str, expected: &[Seen]) {
 /// The error of one response, which is the same for every split.
 fn refusal(wire: &str) -> TransportError {
     let errors = [1, 3, wire.len()].map(|size| {
-        let mut client = Client::asking();
+        let mut client = Client::with_request();
         let error = wire.as_bytes().chunks(size).find_map(|piece| client.read(piece, 9).err());
         assert!(!client.http1.is_idle() && !client.http1.is_open(), "{wire:?}");
         error.unwrap()
@@ -125,11 +125,11 @@ fn end(body: &str, is_reusable: bool) -> Seen {
 
 #[test]
 fn request_with_content_has_content_length() {
-    let mut client = Client::asking();
+    let mut client = Client::with_request();
     let refused = client.http1.begin_connect("a:1", FieldLines::NONE, &mut Vec::new());
     assert_eq!(refused, Err(RequestRefused::Busy));
     client.http1 = Http1Connection::default();
-    let post = client.ask("/x?y");
+    let post = client.send_request("/x?y");
     assert_eq!(post, "POST /x?y HTTP/1.1\r\nHost: h:81\r\nContent-Length: 2\r\n\r\n");
     client.http1 = Http1Connection::default();
     let get = client.begin(HttpMethod::Get, "/x", FieldLines::NONE);
@@ -161,7 +161,7 @@ fn response_bodies_of_every_framing_are_read() {
 #[test]
 fn a_body_without_length_ends_with_the_connection() {
     for version in ["1.0", "1.1"] {
-        let mut client = Client::asking();
+        let mut client = Client::with_request();
         let wire = format!("HTTP/{version} 200 OK\r\nConnection: keep-alive\r\n\r\nall of it");
         assert_eq!(client.read(wire.as_bytes(), 4), Ok(0));
         assert_eq!(client.eof(), Ok(()));
@@ -178,7 +178,7 @@ fn interim_responses_are_skipped_up_to_a_limit() {
     check(&(interim.repeat(4) + last), &[Seen::Head(200), end("x", true)]);
     let many = interim.repeat(4) + "HTTP/1.1 102 Processing\r\n\r\n";
     assert_eq!(refusal(&many), TransportError::TooLarge("INTERIM_RESPONSES_MAX"));
-    let mut client = Client::asking();
+    let mut client = Client::with_request();
     client.read(interim.as_bytes(), 9).unwrap();
     assert_eq!(client.eof(), Err(TransportError::Closed { before_response: false }));
 }
@@ -188,7 +188,7 @@ fn status_101_is_accepted_only_if_requested() {
     let switch = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
     let unasked = TransportError::Malformed("A 101 arrived that was not requested.");
     assert_eq!(refusal(switch), unasked);
-    let mut client = Client::asking();
+    let mut client = Client::with_request();
     client.http1 = Http1Connection::default();
     let mut fields = FieldLinesBuf::default();
     fields.push("Upgrade", "websocket");
@@ -205,13 +205,13 @@ fn status_101_is_accepted_only_if_requested() {
 
 #[test]
 fn connect_opens_tunnel_or_returns_proxy_response() {
-    let mut client = Client::asking();
+    let mut client = Client::with_request();
     client.http1 = Http1Connection::default();
     client.http1.begin_connect("a:1", FieldLines::NONE, &mut Vec::new()).unwrap();
     client.http1.sent();
     assert_eq!(client.read(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nTLS...", 9), Ok(0));
     assert_eq!(client.body, b"TLS...");
-    let mut client = Client::asking();
+    let mut client = Client::with_request();
     client.http1 = Http1Connection::default();
     client.http1.begin_connect("a:1", FieldLines::NONE, &mut Vec::new()).unwrap();
     client.http1.sent();
@@ -224,7 +224,7 @@ fn connection_is_reused_if_response_allows_it() {
     let ok = |fields: &str| format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 1\r\n\r\nx");
     check(&ok("Connection: close\r\n"), &[Seen::Head(200), end("x", false)]);
     // Bytes after the end belong to no request.
-    let mut client = Client::asking();
+    let mut client = Client::with_request();
     assert_eq!(client.read((ok("") + "y").as_bytes(), 99), Ok(1));
     assert_eq!(client.seen, [Seen::Head(200), end("x", false)]);
     let old = "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\nx";
@@ -234,7 +234,7 @@ fn connection_is_reused_if_response_allows_it() {
 
 #[test]
 fn early_response_ends_request_and_connection() {
-    let mut client = Client::asking();
+    let mut client = Client::with_request();
     client.http1 = Http1Connection::default();
     client.begin(HttpMethod::Post, "/", FieldLines::NONE);
     assert!(client.http1.needs_request());
@@ -259,7 +259,7 @@ fn bytes_before_a_request_are_refused() {
 #[test]
 fn close_error_reports_if_response_had_begun() {
     let closed = |wire: &str| {
-        let mut client = Client::asking();
+        let mut client = Client::with_request();
         client.read(wire.as_bytes(), 99).unwrap();
         client.eof()
     };
@@ -270,9 +270,9 @@ fn close_error_reports_if_response_had_begun() {
     assert_eq!(closed("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nx"), inside);
     assert_eq!(closed("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"), inside);
     // The previous response left its head in the buffer.
-    let mut client = Client::asking();
+    let mut client = Client::with_request();
     client.read(b"HTTP/1.1 204 x\r\n\r\n", 9).unwrap();
-    client.ask("/");
+    client.send_request("/");
     assert_eq!(client.eof(), Err(TransportError::Closed { before_response: true }));
 }
 
@@ -296,12 +296,12 @@ fn invalid_response_is_malformed_or_names_the_limit() {
 
 #[test]
 fn trailers_are_read_without_replacing_header_fields() {
-    let mut client = Client::asking();
+    let mut client = Client::with_request();
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nA: head\r\n\r\n";
     client.read(format!("{head}0\r\nA: trailer\r\nB: b\r\n\r\n").as_bytes(), 9).unwrap();
     let field = |name| client.response.field(name);
     assert_eq!((field("a"), field("b"), field("c")), (Some(&b"head"[..]), Some(&b"b"[..]), None));
-    client.ask("/");
+    client.send_request("/");
     client.read(b"HTTP/1.1 204 x\r\n\r\n", 9).unwrap();
     assert_eq!(client.response.field("b"), None);
 }

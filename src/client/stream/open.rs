@@ -16,9 +16,9 @@ use super::{
         grpc::{self, GrpcStream},
         outgoing_terms::{CallTerms, merged},
         scratch::{CallBuffers, LentBuffers},
-        seen::{SaidOfTask, Seen},
+        seen::{Seen, TaskChange},
     },
-    Caught, ClientStream, FollowedTask, StreamState, TakingUp,
+    Caught, ClientStream, FollowedTask, Resumption, StreamState,
     source::{EventOrigin, EventSource},
 };
 
@@ -81,10 +81,10 @@ impl<T: Transport> Client<T> {
         self.open(self.terms.clone(), OpeningCall::Subscribe { after }, &id).await
     }
 
-    /// Continues to follow a task from the state `known`, even if the agent does not stream. The
+    /// Continues to follow a task from the state `start`, even if the agent does not stream. The
     /// changes since this state come first, as after a break. [`ClientStream::next`] sends the
     /// first request.
-    pub fn follow_task(&self, task_id: RawText<'_>, known: TaskView<'_>) -> ClientStream<T> {
+    pub fn follow_task(&self, task_id: RawText<'_>, start: TaskView<'_>) -> ClientStream<T> {
         let mut scratch = self.inner.stash.lend();
         scratch.terms.clone_from(&self.terms);
         let streams = self.check_streaming().is_ok();
@@ -92,9 +92,9 @@ impl<T: Transport> Client<T> {
         let written = Written { op, rpc_id: 0, after: None };
         let mut stream = StreamState::closed(self, scratch, written);
         stream.task.id.extend_from_slice(task_id.raw());
-        stream.seen.note(SaidOfTask::Task(known), None);
+        stream.seen.note(TaskChange::Task(start), None);
         match streams {
-            true => stream.taking_up = Some(TakingUp::new(None)),
+            true => stream.resumption = Some(Resumption::new(None)),
             false => {
                 stream.source = EventOrigin::Polling;
                 stream.pause_due_ms = Some(stream.opened_ms);
@@ -176,11 +176,11 @@ impl<T: Transport> StreamState<T> {
             put_back: None,
             attempts: 0,
             opened_ms: inner.transport.mono_ms(),
-            taking_up: None,
+            resumption: None,
             pause_due_ms: None,
             is_over: false,
             is_final: false,
-            goes_through_logins: false,
+            continues_through_logins: false,
             login_reads: 0,
             repeats: 0,
             has_message: false,
@@ -360,9 +360,9 @@ impl FollowedTask {
         id: RawText<'_>,
         context_id: RawText<'_>,
     ) -> Result<(), ClientError> {
-        let asked = if self.id.is_empty() { &self.named } else { &self.id };
-        let is_known = !asked.is_empty() && !id.is_empty();
-        if is_known && RawText::known(asked) != id {
+        let expected = if self.id.is_empty() { &self.named } else { &self.id };
+        let has_ids = !expected.is_empty() && !id.is_empty();
+        if has_ids && RawText::known(expected) != id {
             return Err(ClientError::of_another_task());
         }
         if self.context_id.is_empty() {

@@ -30,7 +30,7 @@ const LAGS_MAX: u32 = 2;
 const LASTED_MS: u64 = 5_000;
 
 /// The progress of a resumption, stored because the future of `next` may be dropped at any wait.
-pub(super) struct TakingUp {
+pub(super) struct Resumption {
     /// Why the stream, or the last attempt, failed.
     last: Option<ClientError>,
     /// When the next attempt begins, once computed.
@@ -41,19 +41,19 @@ pub(super) struct TakingUp {
     has_new_token: bool,
 }
 
-impl TakingUp {
+impl Resumption {
     /// The start for a stream that broke for this reason or, with `None`, ended too early.
-    pub fn new(cause: Option<ClientError>) -> TakingUp {
-        TakingUp { last: cause, due_ms: None, is_open: false, has_new_token: false }
+    pub fn new(cause: Option<ClientError>) -> Resumption {
+        Resumption { last: cause, due_ms: None, is_open: false, has_new_token: false }
     }
 }
 
 /// The result of one attempt.
-pub(super) enum Taken {
+pub(super) enum ResumeOutcome {
     /// The stream is resumed, or the missed changes were read.
-    Goes,
+    Resumed,
     /// A later attempt may succeed.
-    NotNow(ClientError),
+    Retry(ClientError),
 }
 
 impl<T: Transport> StreamState<T> {
@@ -77,31 +77,31 @@ impl<T: Transport> StreamState<T> {
             self.source = EventOrigin::Polling;
             return Ok(());
         }
-        self.taking_up = Some(TakingUp::new(cause));
+        self.resumption = Some(Resumption::new(cause));
         Ok(())
     }
 
     /// Resumes the stream. A dropped attempt is repeated; its subscription is retained.
-    pub(super) async fn take_up(&mut self) -> Result<(), ClientError> {
+    pub(super) async fn try_resume(&mut self) -> Result<(), ClientError> {
         while self.attempts < ATTEMPTS_MAX {
             self.pause().await?;
-            let taken = self.attempt().await?;
+            let outcome = self.attempt().await?;
             self.attempts += 1;
-            match taken {
-                Taken::Goes => {
-                    self.taking_up = None;
+            match outcome {
+                ResumeOutcome::Resumed => {
+                    self.resumption = None;
                     self.opened_ms = self.client.inner.transport.mono_ms();
                     return Ok(());
                 }
-                Taken::NotNow(error) => {
-                    if let Some(taking_up) = &mut self.taking_up {
-                        (taking_up.last, taking_up.due_ms) = (Some(error), None);
-                        taking_up.is_open = false;
+                ResumeOutcome::Retry(error) => {
+                    if let Some(resumption) = &mut self.resumption {
+                        (resumption.last, resumption.due_ms) = (Some(error), None);
+                        resumption.is_open = false;
                     }
                 }
             }
         }
-        let last = self.taking_up.take().and_then(|taking_up| taking_up.last);
+        let last = self.resumption.take().and_then(|resumption| resumption.last);
         Err(last.unwrap_or_else(ClientError::stream_lost))
     }
 
@@ -111,34 +111,34 @@ impl<T: Transport> StreamState<T> {
     /// # Errors
     /// The server's error, if the requested wait is too long.
     async fn pause(&mut self) -> Result<(), ClientError> {
-        let Some(taking_up) = &mut self.taking_up else { return Ok(()) };
-        let asked_ms = taking_up.last.as_ref().and_then(|error| error.retry_after_ms);
-        if self.attempts == 0 && asked_ms.is_none() {
+        let Some(resumption) = &mut self.resumption else { return Ok(()) };
+        let requested_ms = resumption.last.as_ref().and_then(|error| error.retry_after_ms);
+        if self.attempts == 0 && requested_ms.is_none() {
             return Ok(());
         }
         let transport = &self.client.inner.transport;
-        let due_ms = taking_up.due_ms.or_else(|| {
+        let due_ms = resumption.due_ms.or_else(|| {
             let options = &self.client.inner.built.options;
             let backoff = Backoff { attempts_max: u32::MAX, ..options.backoff };
             let (now, random) = (transport.now(), transport.random());
-            backoff.next_ms(self.attempts.max(1), asked_ms, random, now, None)
+            backoff.next_ms(self.attempts.max(1), requested_ms, random, now, None)
         });
         let Some(due_ms) = due_ms else {
-            return Err(taking_up.last.take().unwrap_or_else(ClientError::stream_lost));
+            return Err(resumption.last.take().unwrap_or_else(ClientError::stream_lost));
         };
-        taking_up.due_ms = Some(due_ms);
+        resumption.due_ms = Some(due_ms);
         transport.sleep_until(due_ms).await;
         Ok(())
     }
 
     /// Sets whether the next attempt can use an open subscription.
     fn set_open(&mut self, is_open: bool) {
-        if let Some(taking_up) = &mut self.taking_up {
-            taking_up.is_open = is_open;
+        if let Some(resumption) = &mut self.resumption {
+            resumption.is_open = is_open;
         }
     }
 
-    async fn attempt(&mut self) -> Result<Taken, ClientError> {
+    async fn attempt(&mut self) -> Result<ResumeOutcome, ClientError> {
         let (mut first, mut is_open) = self.first_item().await;
         let is_refused = |first: &Result<SourceRead, ClientError>| {
             first.as_ref().is_err_and(|error| error.kind == ClientErrorKind::Unauthorized)
@@ -147,7 +147,7 @@ impl<T: Transport> StreamState<T> {
             (first, is_open) = self.first_item().await;
         }
         match first {
-            Ok(SourceRead::Item(number)) => self.go_on(number).await,
+            Ok(SourceRead::Item(number)) => self.continue_from(number).await,
             // Stray events were skipped.
             Ok(SourceRead::End | SourceRead::Poll | SourceRead::Stray(_)) => self.read_task().await,
             // The Python SDK of 0.3 refuses a subscription over HTTP+JSON by closing the
@@ -159,9 +159,9 @@ impl<T: Transport> StreamState<T> {
                 self.source = EventOrigin::Nowhere;
                 read
             }
-            Err(error) if error.is_for_now() => Ok(Taken::NotNow(error)),
+            Err(error) if error.is_for_now() => Ok(ResumeOutcome::Retry(error)),
             // The task has ended meanwhile, or the server supports no subscriptions.
-            Err(error) if says_no_stream(&error) => self.read_task().await,
+            Err(error) if rejects_streaming(&error) => self.read_task().await,
             Err(error) => Err(error),
         }
     }
@@ -169,7 +169,7 @@ impl<T: Transport> StreamState<T> {
     /// Waits for the first item of the subscription, and opens one if none is open. The flag tells
     /// whether a subscription is open now.
     async fn first_item(&mut self) -> (Result<SourceRead, ClientError>, bool) {
-        if self.taking_up.as_ref().is_none_or(|taking_up| !taking_up.is_open) {
+        if self.resumption.as_ref().is_none_or(|resumption| !resumption.is_open) {
             if let Err(error) = self.subscribe().await {
                 return (Err(error), false);
             }
@@ -187,35 +187,35 @@ impl<T: Transport> StreamState<T> {
     /// Drops a rejected token, because it may have been revoked. False: the call had no token, or
     /// the previous token was rejected, too.
     fn forgets_token(&mut self) -> bool {
-        let Some(taking_up) = &mut self.taking_up else { return false };
-        if taking_up.has_new_token || !self.client.inner.forgets_token(&mut self.scratch) {
+        let Some(resumption) = &mut self.resumption else { return false };
+        if resumption.has_new_token || !self.client.inner.forgets_token(&mut self.scratch) {
             return false;
         }
-        (taking_up.has_new_token, taking_up.is_open) = (true, false);
+        (resumption.has_new_token, resumption.is_open) = (true, false);
         self.source = EventOrigin::Nowhere;
         true
     }
 
     /// Continues with the first item of a new subscription.
-    async fn go_on(&mut self, number: Option<u64>) -> Result<Taken, ClientError> {
-        let is_task = self.scratch.said.received.kind() == ReceivedKind::Task;
+    async fn continue_from(&mut self, number: Option<u64>) -> Result<ResumeOutcome, ClientError> {
+        let is_task = self.scratch.reply.received.kind() == ReceivedKind::Task;
         match number {
             // A server that repeats its events after the task may send known ones.
-            _ if is_task => self.catch_up(number, self.seen.is_behind(number))?,
+            _ if is_task => self.catch_up(number, self.seen.has_newer(number))?,
             // The server numbers its events, and continues at the right number.
-            Some(next) if self.seen.goes_on_with(next) => self.put_back = Some(number),
-            _ => return self.catch_up_beside(number).await,
+            Some(next) if self.seen.continues_at(next) => self.put_back = Some(number),
+            _ => return self.catch_up_by_get(number).await,
         }
-        Ok(Taken::Goes)
+        Ok(ResumeOutcome::Resumed)
     }
 
     /// Turns the difference between the received task and the earlier state into events.
     fn catch_up(&mut self, number: Option<u64>, may_repeat: bool) -> Result<(), ClientError> {
-        let received = &self.scratch.said.received;
+        let received = &self.scratch.reply.received;
         let (id, context_id) = (received.task_id(), received.context_id());
         self.task.check(id.unwrap_or_default(), context_id.unwrap_or_default())?;
         let after = self.seen.number();
-        let Some(view) = self.scratch.said.received.task() else { return Ok(()) };
+        let Some(view) = self.scratch.reply.received.task() else { return Ok(()) };
         self.caught.clear();
         if self.seen.catch_up(view, &mut self.caught.events) || may_repeat {
             self.caught.gap = Some(MissedEvents { after, may_repeat });
@@ -226,25 +226,25 @@ impl<T: Transport> StreamState<T> {
 
     /// Reads the task while a subscription is open that began with an event of an unexpected
     /// number: the client cannot know whether the task includes this event.
-    async fn catch_up_beside(&mut self, number: Option<u64>) -> Result<Taken, ClientError> {
+    async fn catch_up_by_get(&mut self, number: Option<u64>) -> Result<ResumeOutcome, ClientError> {
         // If this future is dropped, the subscription is lost, and a new one is opened.
         self.set_open(false);
-        let first = std::mem::take(&mut self.scratch.said);
+        let first = std::mem::take(&mut self.scratch.reply);
         let (source, written) =
             (std::mem::replace(&mut self.source, EventOrigin::Nowhere), self.written);
         let read = self.get_task().await;
         if let Err(error) = read {
-            return if error.is_for_now() { Ok(Taken::NotNow(error)) } else { Err(error) };
+            return if error.is_for_now() { Ok(ResumeOutcome::Retry(error)) } else { Err(error) };
         }
         self.catch_up(None, true)?;
         self.seen.count_from(number);
-        (self.scratch.said, self.source, self.written) = (first, source, written);
+        (self.scratch.reply, self.source, self.written) = (first, source, written);
         self.put_back = Some(number);
-        Ok(Taken::Goes)
+        Ok(ResumeOutcome::Resumed)
     }
 
     /// Reads the task if no stream is available; polls it until it has ended.
-    pub(super) async fn read_task(&mut self) -> Result<Taken, ClientError> {
+    pub(super) async fn read_task(&mut self) -> Result<ResumeOutcome, ClientError> {
         if !matches!(self.source, EventOrigin::Polling) {
             self.source = EventOrigin::Nowhere;
         }
@@ -253,19 +253,19 @@ impl<T: Transport> StreamState<T> {
             // A replica may lag, but not for long.
             Err(error) if error.fault_kind() == Some(FaultKind::TaskNotFound) => {
                 return if self.seen.state().is_some() && self.attempts < LAGS_MAX {
-                    Ok(Taken::NotNow(error))
+                    Ok(ResumeOutcome::Retry(error))
                 } else {
                     Err(error)
                 };
             }
-            Err(error) if error.may_pass() => return Ok(Taken::NotNow(error)),
+            Err(error) if error.may_pass() => return Ok(ResumeOutcome::Retry(error)),
             Err(error) => return Err(error),
         }
         self.catch_up(None, false)?;
         let is_complete = self.is_complete();
         self.is_final |= is_complete;
         self.source = if is_complete { EventOrigin::Nowhere } else { EventOrigin::Polling };
-        Ok(Taken::Goes)
+        Ok(ResumeOutcome::Resumed)
     }
 
     /// Polls the task after a pause; the pauses grow while the task waits for a login, which may
@@ -277,17 +277,17 @@ impl<T: Transport> StreamState<T> {
         let due_ms = transport.mono_ms().saturating_add(pause_ms);
         let due_ms = *self.pause_due_ms.get_or_insert(due_ms);
         transport.sleep_until(due_ms).await;
-        let taken = self.read_task().await?;
+        let outcome = self.read_task().await?;
         self.pause_due_ms = None;
         self.login_reads = if self.waits_for_login() { self.login_reads + 1 } else { 0 };
-        match taken {
-            Taken::Goes => {
+        match outcome {
+            ResumeOutcome::Resumed => {
                 self.attempts = 0;
                 Ok(())
             }
             // The task can be neither streamed nor read.
-            Taken::NotNow(error) if self.attempts >= ATTEMPTS_MAX => Err(error),
-            Taken::NotNow(error) => {
+            ResumeOutcome::Retry(error) if self.attempts >= ATTEMPTS_MAX => Err(error),
+            ResumeOutcome::Retry(error) => {
                 self.opened_ms = self.client.inner.transport.mono_ms();
                 self.resume(Some(error))
             }
@@ -297,7 +297,7 @@ impl<T: Transport> StreamState<T> {
 
 /// Whether the server refused to stream: the task has ended (A2A 1.0 §3.1.6), or the server has no
 /// streams.
-fn says_no_stream(error: &ClientError) -> bool {
+fn rejects_streaming(error: &ClientError) -> bool {
     match error.kind {
         ClientErrorKind::NotDeclared(_) | ClientErrorKind::NotExpressible(_) => true,
         _ => matches!(

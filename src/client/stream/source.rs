@@ -146,9 +146,9 @@ impl<R: HttpResponse> EventSource<R> {
         let Some(event) = step.event else { return Ok(None) };
         let mut number = None;
         if event.is_new_id {
-            let said = decimal_number(event.id);
-            number = said.filter(|_| said != self.last_number);
-            self.last_number = said;
+            let id_number = decimal_number(event.id);
+            number = id_number.filter(|_| id_number != self.last_number);
+            self.last_number = id_number;
         }
         data.clear();
         data.extend_from_slice(event.data);
@@ -191,8 +191,8 @@ impl<T: Transport> EventOrigin<T> {
                 Ok(SourceRead::Item(None))
             }
             EventOrigin::Messages(session) => {
-                let CallBuffers { buffers, said, .. } = scratch;
-                let ReplyBuf { body, received, .. } = &mut **said;
+                let CallBuffers { buffers, reply, .. } = scratch;
+                let ReplyBuf { body, received, .. } = &mut **reply;
                 let bytes_max = inner.built.limits.event_bytes_max;
                 let idle_ms = Some(inner.built.limits.stream_idle_ms);
                 match session.next(body, bytes_max, &inner.transport, idle_ms).await? {
@@ -210,8 +210,8 @@ impl<T: Transport> EventOrigin<T> {
                 }
             }
             EventOrigin::Rpc(messages) => {
-                let CallBuffers { buffers, said, .. } = scratch;
-                let ReplyBuf { body, received, .. } = &mut **said;
+                let CallBuffers { buffers, reply, .. } = scratch;
+                let ReplyBuf { body, received, .. } = &mut **reply;
                 let bytes_max = inner.built.limits.event_bytes_max;
                 match messages.next(endpoint, body, bytes_max).await? {
                     GrpcRead::End => {
@@ -232,8 +232,8 @@ impl<T: Transport> EventOrigin<T> {
                 }
             }
             EventOrigin::Events(events) => {
-                let CallBuffers { said, input, .. } = scratch;
-                let next = poll_fn(|cx| events.poll_next(cx, input, &mut said.body));
+                let CallBuffers { reply, input, .. } = scratch;
+                let next = poll_fn(|cx| events.poll_next(cx, input, &mut reply.body));
                 match next.await? {
                     Some(event) => read_event(&event, endpoint, written, scratch),
                     None => {
@@ -255,7 +255,7 @@ impl<T: Transport> EventOrigin<T> {
         scratch: &mut CallBuffers,
     ) -> Option<Result<SourceRead, ClientError>> {
         let EventOrigin::Events(events) = self else { return None };
-        match events.next_of(&scratch.input, &mut scratch.said.body) {
+        match events.next_of(&scratch.input, &mut scratch.reply.body) {
             Ok(event) => event.map(|event| read_event(&event, endpoint, written, scratch)),
             Err(error) => Some(Err(error)),
         }
@@ -270,8 +270,8 @@ fn read_event(
     written: Written,
     scratch: &mut CallBuffers,
 ) -> Result<SourceRead, ClientError> {
-    let CallBuffers { buffers, said, .. } = scratch;
-    let ReplyBuf { body, received, .. } = &mut **said;
+    let CallBuffers { buffers, reply, .. } = scratch;
+    let ReplyBuf { body, received, .. } = &mut **reply;
     let is_error = event.name == EventName::Error;
     match endpoint.format.read_item(buffers, written.rpc_id, body, is_error, received) {
         Ok(()) => Ok(SourceRead::Item(event.number)),
@@ -292,9 +292,9 @@ fn stray(
     name: &str,
     scratch: &mut CallBuffers,
 ) -> Result<SourceRead, ClientError> {
-    let CallBuffers { buffers, said, .. } = scratch;
+    let CallBuffers { buffers, reply, .. } = scratch;
     let stray = match error {
-        CallError::Unreadable(_) => endpoint.format.stray_event(buffers, name, &said.body),
+        CallError::Unreadable(_) => endpoint.format.stray_event(buffers, name, &reply.body),
         CallError::Fault(_) | CallError::NotA2a { .. } => None,
     };
     stray.map_or_else(|| Err(error.into()), |stray| Ok(SourceRead::Stray(stray)))

@@ -159,9 +159,9 @@ mod tests {
             idle.give(session(number), number, 100);
         }
         // The last sessions exceed the limit, and are closed.
-        let kept: Vec<u64> =
+        let retained: Vec<u64> =
             std::iter::from_fn(|| idle.take(40, 100)).map(|session| session.response.0).collect();
-        assert_eq!(kept, (0..IDLE_MAX as u64).rev().collect::<Vec<_>>());
+        assert_eq!(retained, (0..IDLE_MAX as u64).rev().collect::<Vec<_>>());
         for since_ms in [0, 1, 2] {
             idle.give(session(since_ms), since_ms, 100);
         }

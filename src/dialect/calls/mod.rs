@@ -143,20 +143,20 @@ fn message_with_ids(
 ) {
     let start = out.len();
     write(out);
-    let mut beside = Vec::new();
+    let mut extra = Vec::new();
     for (key, id, own) in [
         (&b"\"contextId\":\""[..], context_id, message.context_id()),
         (b"\"taskId\":\"", task_id, message.task_id()),
     ] {
         if let (Some(id), None) = (id, own) {
-            beside.extend_from_slice(key);
-            beside.extend_from_slice(id);
-            beside.extend_from_slice(b"\",");
+            extra.extend_from_slice(key);
+            extra.extend_from_slice(id);
+            extra.extend_from_slice(b"\",");
         }
     }
-    if !beside.is_empty() {
+    if !extra.is_empty() {
         // After the opening brace; a message always has members.
-        out.splice(start + 1..start + 1, beside);
+        out.splice(start + 1..start + 1, extra);
     }
 }
 

@@ -26,7 +26,7 @@ pub struct CallRules {
     /// True: a send has a `configuration`, with `blocking` and the other members.
     pub configuration: bool,
     /// True: the context id is part of the params, not of the message.
-    pub context_beside: bool,
+    pub context_in_params: bool,
     /// True: get and cancel also name the context id, if it is known.
     pub threads: bool,
     /// Largest `historyLength` of a get.
@@ -42,7 +42,7 @@ impl CallRules {
             spelling,
             by,
             configuration: true,
-            context_beside: false,
+            context_in_params: false,
             threads: false,
             history_max: i32::MAX as u32,
             push_headers: false,
@@ -134,12 +134,12 @@ fn send_v03(
     check(send.message, rules)?;
     let message = send.message;
     let context_id = send.context_id.map(RawText::raw);
-    let inside = context_id.filter(|_| !rules.context_beside);
+    let inside = context_id.filter(|_| !rules.context_in_params);
     let ids = [inside, send.task_id.map(RawText::raw)];
     message_with_ids(params.key("message"), message, ids, |out| {
         pre_v1::message(out, rules.spelling, message, NO_TASK);
     });
-    if rules.context_beside {
+    if rules.context_in_params {
         params.raw_some("contextId", send.context_id.or(message.context_id()));
     }
     if rules.configuration {

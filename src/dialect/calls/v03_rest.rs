@@ -94,8 +94,8 @@ mod tests {
         let call = OutgoingCall::Push(PushCall::Set(config.view()));
         let cx = CallOut { tenant: None, event_id: false };
         let error = params(&mut Vec::new(), &call, cx).err().map(|error| error.to_string());
-        let said = "a push configuration without its id does not exist in A2A 0.3 over HTTP+JSON \
+        let text = "a push configuration without its id does not exist in A2A 0.3 over HTTP+JSON \
                     or gRPC";
-        assert_eq!(error.as_deref(), Some(said));
+        assert_eq!(error.as_deref(), Some(text));
     }
 }

@@ -59,8 +59,8 @@ fn read_object(value: Value<'_>, mut fault: PeerFault, generation: Generation) -
     let mut slots = FaultSlots::default();
     slots.fill(value);
     let at = |slot| value.at(slot);
-    let say = [slots.message, slots.detail, slots.title].into_iter().find_map(at);
-    fault.message = say.map(cut).unwrap_or_default();
+    let text = [slots.message, slots.detail, slots.title].into_iter().find_map(at);
+    fault.message = text.map(cut).unwrap_or_default();
     let status = at(slots.status).filter(Value::is_string);
     fault.status = status.map(cut);
     // The code of AIP-193 is the HTTP status; codes of JSON-RPC are negative.
@@ -69,8 +69,8 @@ fn read_object(value: Value<'_>, mut fault: PeerFault, generation: Generation) -
     let details = at(slots.details).or(at(slots.data));
     fault.reason = details.and_then(reason);
     fault.name = at(slots.kind).and_then(problem);
-    let kept = details.map(|details| details.raw_str());
-    fault.data = kept.filter(|data| data.len() <= DATA_BYTES_MAX).map(str::to_owned);
+    let raw = details.map(|details| details.raw_str());
+    fault.data = raw.filter(|data| data.len() <= DATA_BYTES_MAX).map(str::to_owned);
     fault.decided(generation == Generation::V01)
 }
 

@@ -9,7 +9,7 @@ use crate::{
 };
 
 use super::{
-    INT32_MAX, Kept, RawString, ReadCx, boolean, canonical, count, identifier, keep, slots,
+    INT32_MAX, RawString, ReadCx, TextRef, boolean, canonical, count, identifier, keep, slots,
 };
 
 slots!(ListSlots {
@@ -74,10 +74,10 @@ pub(super) fn read<'p>(
     let after_ms = timestamp(params.at(slots.after))?;
     let include_artifacts =
         boolean(params.at(slots.artifacts), "includeArtifacts")?.unwrap_or(false);
-    let mut kept = |text: Option<RawString<'p>>| text.map(|text| keep(pack, text));
-    let (context_id, page_token) = (kept(context_id), kept(page_token));
+    let mut pack_text = |text: Option<RawString<'p>>| text.map(|text| keep(pack, text));
+    let (context_id, page_token) = (pack_text(context_id), pack_text(page_token));
     let pack: &'p [u8] = pack;
-    let bytes = |kept: Option<Kept<'p>>| kept.map(|kept| kept.bytes(pack));
+    let bytes = |text: Option<TextRef<'p>>| text.map(|text| text.bytes(pack));
     Ok(List {
         context_id: bytes(context_id).map(RawText::known),
         status,

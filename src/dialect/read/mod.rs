@@ -273,28 +273,28 @@ fn whole_number(
 }
 
 /// Text that remains valid after reading: in the body, or at a position in the pack.
-enum Kept<'p> {
+enum TextRef<'p> {
     Body(&'p [u8]),
     Pack(usize, usize),
 }
 
 /// Copies text that is not in the body to the end of `pack`.
-fn keep<'p>(pack: &mut Vec<u8>, text: RawString<'p>) -> Kept<'p> {
+fn keep<'p>(pack: &mut Vec<u8>, text: RawString<'p>) -> TextRef<'p> {
     match text {
-        Cow::Borrowed(text) => Kept::Body(text),
+        Cow::Borrowed(text) => TextRef::Body(text),
         Cow::Owned(text) => {
             let start = pack.len();
             pack.extend_from_slice(&text);
-            Kept::Pack(start, pack.len())
+            TextRef::Pack(start, pack.len())
         }
     }
 }
 
-impl<'p> Kept<'p> {
+impl<'p> TextRef<'p> {
     fn bytes(&self, pack: &'p [u8]) -> &'p [u8] {
         match *self {
-            Kept::Body(text) => text,
-            Kept::Pack(start, end) => pack.get(start..end).unwrap_or_default(),
+            TextRef::Body(text) => text,
+            TextRef::Pack(start, end) => pack.get(start..end).unwrap_or_default(),
         }
     }
 }

@@ -199,8 +199,8 @@ fn put_names<const REPLY: bool>(
     packer: &mut Packer<'_>,
 ) -> Result<(), PartError> {
     // Servers write fields that ProtoJSON omits (wire §1.5).
-    let said = |value: &Value<'_>| !REPLY || !value.str_eq("");
-    let (filename, media_type) = (filename.filter(said), media_type.filter(said));
+    let is_present = |value: &Value<'_>| !REPLY || !value.str_eq("");
+    let (filename, media_type) = (filename.filter(is_present), media_type.filter(is_present));
     put_string(cx, part_tag::FILENAME, filename, "filename", packer)?;
     put_string(cx, part_tag::MEDIA_TYPE, media_type, "mediaType", packer)
 }

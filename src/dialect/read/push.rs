@@ -10,7 +10,7 @@ use crate::{
 };
 
 use super::{
-    Kept, ReadCx, Rules, count, identifier, keep, missing, object,
+    ReadCx, Rules, TextRef, count, identifier, keep, missing, object,
     push_config::{ConfigFields, fields, nameless, pack_headers},
     slots,
     target::named,
@@ -136,7 +136,7 @@ fn reference<'p>(
     cx: &ReadCx<'_>,
     params: Option<Value<'p>>,
     pack: &mut Vec<u8>,
-) -> Result<(Kept<'p>, Option<Kept<'p>>), Fault> {
+) -> Result<(TextRef<'p>, Option<TextRef<'p>>), Fault> {
     let mut slots = RefSlots::default();
     if let Some(params) = params {
         slots.fill(params);

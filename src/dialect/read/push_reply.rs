@@ -17,7 +17,7 @@ slots!(ConfigListSlots {
 });
 
 /// Errors name the members as in 1.0.
-const PLACE: ConfigPosition = ConfigPosition::of_set(PushForm::StreamResponse);
+const POSITION: ConfigPosition = ConfigPosition::of_set(PushForm::StreamResponse);
 
 /// Reads the configuration of a set or a get.
 pub(super) fn one(
@@ -70,7 +70,7 @@ fn config(cx: &ReplyCx<'_>, value: Value<'_>, received: &mut Received) -> Result
     if value.kind() != Kind::Object {
         return Err(ReadError::new("must be an object"));
     }
-    let fields = fields(&cx.read_cx(), value, PLACE).map_err(wrong)?;
+    let fields = fields(&cx.read_cx(), value, POSITION).map_err(wrong)?;
     if fields.url.is_none() {
         return Ok(false);
     }

@@ -266,11 +266,11 @@ fn shape<'p>(
 
 /// Reads a direct message.
 fn direct(cx: &ReplyCx<'_>, value: Value<'_>, received: &mut Received) -> Result<(), ReadError> {
-    received.pack_message(|pack| said(cx, value, pack))
+    received.pack_message(|pack| read_message(cx, value, pack))
 }
 
 /// Packs a message.
-pub(super) fn said(
+pub(super) fn read_message(
     cx: &ReplyCx<'_>,
     value: Value<'_>,
     pack: &mut Vec<u8>,

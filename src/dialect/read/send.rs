@@ -10,8 +10,8 @@ use crate::{
 };
 
 use super::{
-    INT32_MAX, Kept, RawString, ReadCx, Rules, boolean, count, identifier, is_list, keep, message,
-    missing, object, proto_slot, push_config, slots, target::split_thread,
+    INT32_MAX, RawString, ReadCx, Rules, TextRef, boolean, count, identifier, is_list, keep,
+    message, missing, object, proto_slot, push_config, slots, target::split_thread,
 };
 
 slots!(SendSlots {
@@ -49,10 +49,10 @@ pub const NO_GENERATIONS: (&str, &str) = (
 
 impl Rules {
     /// The value for an absent `historyLength`: in 0.1 it means none, while `None` means all.
-    pub(super) fn history(&self, asked: Option<u32>) -> Option<u32> {
+    pub(super) fn history(&self, requested: Option<u32>) -> Option<u32> {
         match self.generation {
-            Generation::V01 => Some(asked.unwrap_or(0)),
-            Generation::V03 | Generation::V1 => asked,
+            Generation::V01 => Some(requested.unwrap_or(0)),
+            Generation::V03 | Generation::V1 => requested,
         }
     }
 }
@@ -91,7 +91,7 @@ pub(super) fn read<'p>(
         None => None,
     };
     let pack: &'p [u8] = pack;
-    let bytes = |kept: Option<Kept<'p>>| kept.map(|kept| kept.bytes(pack));
+    let bytes = |text: Option<TextRef<'p>>| text.map(|text| text.bytes(pack));
     Ok(Call::Send(Send {
         message: Message(pack.get(..message_end).unwrap_or_default()),
         has_own_id,
@@ -194,13 +194,13 @@ fn send_options<'p>(
     } else {
         SendMode::Wait
     };
-    if let Some(given) = modes {
-        let is_array = given.kind() == Kind::Array;
-        if !is_list(given) || given.elements().any(|mode| !mode.is_string()) {
+    if let Some(list) = modes {
+        let is_array = list.kind() == Kind::Array;
+        if !is_list(list) || list.elements().any(|mode| !mode.is_string()) {
             let field = "configuration.acceptedOutputModes";
             return Err(Fault::param(field, "must be an array of strings"));
         }
-        modes = Some(given).filter(|_| is_array);
+        modes = Some(list).filter(|_| is_array);
     }
     Ok(SendOptions { mode, history: rules.history(history), modes, push, has_generation })
 }

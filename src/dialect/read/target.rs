@@ -9,7 +9,7 @@ use crate::{
 };
 
 use super::{
-    Kept, RawString, ReadCx, Rules, count, identifier, keep, missing, object, slots, too_long,
+    RawString, ReadCx, Rules, TextRef, count, identifier, keep, missing, object, slots, too_long,
 };
 
 slots!(TargetSlots {
@@ -25,8 +25,8 @@ slots!(TargetSlots {
 });
 
 struct TargetIds<'p> {
-    id: Kept<'p>,
-    context_id: Option<Kept<'p>>,
+    id: TextRef<'p>,
+    context_id: Option<TextRef<'p>>,
 }
 
 /// Reads the params of cancel and subscribe.
@@ -120,14 +120,14 @@ fn wait(seconds: Option<Value<'_>>, after: Option<Value<'_>>) -> Result<Option<T
 }
 
 /// The task id in the path.
-pub(super) fn named<'p>(cx: &ReadCx<'_>, pack: &mut Vec<u8>) -> Result<Option<Kept<'p>>, Fault> {
+pub(super) fn named<'p>(cx: &ReadCx<'_>, pack: &mut Vec<u8>) -> Result<Option<TextRef<'p>>, Fault> {
     let Some(id) = cx.task else { return Ok(None) };
     if id.len() > cx.limits.identifier_bytes_max {
         return Err(too_long("id", cx.limits.identifier_bytes_max));
     }
     let start = pack.len();
     pack.extend_from_slice(id);
-    Ok(Some(Kept::Pack(start, pack.len())))
+    Ok(Some(TextRef::Pack(start, pack.len())))
 }
 
 fn ids<'p>(

@@ -10,7 +10,7 @@ use crate::{
 
 use super::{
     artifact, count, identifier, is_list, list, object,
-    reply::{ReplyCx, refused, said, wrong},
+    reply::{ReplyCx, read_message, refused, wrong},
     slots,
 };
 
@@ -65,7 +65,7 @@ pub(super) fn read(
     let filled = filled.and_then(|mut task| {
         each(history, "history", |message| {
             scratch.clear();
-            said(cx, message, &mut scratch)?;
+            read_message(cx, message, &mut scratch)?;
             task.message(Message(&scratch)).map_err(refused)
         })?;
         let mut index = 0;
@@ -121,10 +121,12 @@ pub(super) fn status(
     let state = state(cx, value.at(slots.state))?;
     let at_ms = timestamp(value.at(slots.timestamp))?;
     // Some servers write an empty message: an empty text, object or list.
-    let is_said = |said: &Value<'_>| !(said.raw() == b"\"\"" || is_list(*said) && said.is_empty());
-    let message = value.at(slots.message).filter(is_said);
+    let is_present = |message: &Value<'_>| {
+        !(message.raw() == b"\"\"" || is_list(*message) && message.is_empty())
+    };
+    let message = value.at(slots.message).filter(is_present);
     if let Some(message) = message {
-        said(cx, message, pack).map_err(|error| error.within("message"))?;
+        read_message(cx, message, pack).map_err(|error| error.within("message"))?;
     }
     Ok(ReadStatus { state, at_ms, has_message: message.is_some() })
 }

@@ -19,17 +19,17 @@ pub(in crate::engine) struct LateRefusal {
 }
 
 impl Conn {
-    /// Refuses a request, or lets it wait until [`ADMISSION_MS_MAX`] after `asked_ms`.
+    /// Refuses a request, or lets it wait until [`ADMISSION_MS_MAX`] after `admitting_ms`.
     #[inline(never)]
     pub(super) fn not_admitted(
         &mut self,
         cx: &mut Cx<'_>,
         head: &Head<'_>,
-        asked: Poll<Result<Admitted, NotAdmitted>>,
-        asked_ms: Option<u64>,
+        admission: Poll<Result<Admitted, NotAdmitted>>,
+        admitting_ms: Option<u64>,
     ) -> Step {
-        let since_ms = asked_ms.unwrap_or(cx.now.mono_ms);
-        match asked {
+        let since_ms = admitting_ms.unwrap_or(cx.now.mono_ms);
+        match admission {
             Poll::Ready(Err(NotAdmitted { refusal, delay: Some(delay), .. })) => {
                 self.state = State::Refusing(Box::new(LateRefusal { refusal, delay }));
                 Step::Wait

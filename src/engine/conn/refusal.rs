@@ -10,7 +10,7 @@ use crate::{
         body_limit::RequestRefusal,
         cors::CorsAnswer,
         hosts, http_error,
-        responder::{Http1, Http1Kept, Transport},
+        responder::{Http1, Http1ResponseState, Transport},
     },
     engine::{Engine, request},
     http::{FieldLines, Head, Method, Reject},
@@ -50,9 +50,9 @@ impl Conn {
         engine: &Engine,
         peer: Peer<'_>,
         head: &Head<'_>,
-        knows_hosts: bool,
+        hosts_known: bool,
     ) -> Option<HeadRefusal> {
-        if !knows_hosts && !hosts::are_served(&engine.config, peer, head) {
+        if !hosts_known && !hosts::are_served(&engine.config, peer, head) {
             self.cors = CorsAnswer::NONE;
             let to_head = head.method() == Method::Head;
             let refusal = RequestRefusal::new(hosts::MISDIRECTED, hosts::REFUSAL);
@@ -89,11 +89,15 @@ impl Conn {
     #[cold]
     pub(super) fn refuse(&mut self, cx: &mut Cx<'_>, refusal: HeadRefusal) -> Step {
         let HeadRefusal { refusal: RequestRefusal { status, why, limit }, to_head, from } = refusal;
-        cx.engine.config.tell_limit(cx.worker.scratch.call.worker, limit, None);
+        cx.engine.config.report_limit(cx.worker.scratch.call.worker, limit, None);
         let refused = RefusedRequest { peer: from, principal: None, status, reason: why, limit };
-        cx.engine.config.tell_refused(&refused);
-        let kept = Http1Kept { closes: true, head_only: to_head, ..Http1Kept::default() };
-        let http = Http1::resume(kept, cx.worker.scratch.date.at(cx.now));
+        cx.engine.config.report_refused(&refused);
+        let retained = Http1ResponseState {
+            closes: true,
+            head_only: to_head,
+            ..Http1ResponseState::default()
+        };
+        let http = Http1::resume(retained, cx.worker.scratch.date.at(cx.now));
         let mut writer = ResponseWriter::new(cx.out, Transport::Http1(http));
         writer.fields = cx.engine.config.cors.fields(self.cors);
         http_error::write(&mut writer, status, why, FieldLines::NONE);

@@ -23,19 +23,19 @@ impl Conn {
         if cx.out.len() >= room && stream.is_admitted(cx.now, cx.wake) {
             return Step::Full;
         }
-        let http = Http1::resume(self.kept, cx.worker.scratch.date.at(cx.now));
+        let http = Http1::resume(self.retained, cx.worker.scratch.date.at(cx.now));
         let mut writer = ResponseWriter::new(cx.out, Transport::Http1(http));
         let round = FollowCx { engine: cx.engine, now: cx.now, wake: cx.wake };
         let followed = follow(stream, round, &mut writer, room);
-        let (mut kept, record) = (writer.responder.kept(), writer.record);
+        let (mut retained, record) = (writer.responder.kept(), writer.record);
         cx.worker.shows(record);
         match followed {
             Followed::Full => Step::Full,
             Followed::Waits => Step::Wait,
             Followed::Cut => Step::Over(Next::Close),
             Followed::Ended => {
-                kept.closes |= cx.engine.is_draining();
-                self.set_state(cx, Handled::Answered, kept);
+                retained.closes |= cx.engine.is_draining();
+                self.set_state(cx, Handled::Answered, retained);
                 Step::Ate(0)
             }
         }

@@ -56,15 +56,15 @@ impl Exchange {
         }
         let length = self.body.len() + piece.len();
         match head.head().body() {
-            BodyFraming::Length(said) if length as u64 > said => {
+            BodyFraming::Length(declared) if length as u64 > declared => {
                 self.state = ExchangeState::Refused(RequestRefusal::new(400, LENGTH_DIFFERS));
             }
             _ if !self.is_grpc && length > self.limit.bytes_max => {
                 self.state = ExchangeState::Refused(self.limit.too_large());
             }
-            BodyFraming::Length(said) => {
+            BodyFraming::Length(declared) => {
                 // The reserved memory grows with the bytes received, up to the declared length.
-                let room = (said as usize).min(2 * length).max(length);
+                let room = (declared as usize).min(2 * length).max(length);
                 self.body.reserve_exact(room - self.body.len());
                 self.body.extend_from_slice(piece);
             }
@@ -82,12 +82,12 @@ impl Exchange {
     }
 
     /// Whether this is the complete body, which can be handled without a copy.
-    pub(super) fn takes_whole(&self, cx: &Cx<'_>, body: &[u8]) -> bool {
+    pub(super) fn accepts_whole(&self, cx: &Cx<'_>, body: &[u8]) -> bool {
         let ExchangeState::Body { head, is_whole: false, caller: Some(_) } = &self.state else {
             return false;
         };
         let fits = match head.head().body() {
-            BodyFraming::Length(said) => said == body.len() as u64,
+            BodyFraming::Length(declared) => declared == body.len() as u64,
             BodyFraming::Chunked => body.len() <= self.limit.bytes_max,
             BodyFraming::None => false,
         };
@@ -114,8 +114,8 @@ impl Exchange {
             return;
         };
         *is_whole = true;
-        if let BodyFraming::Length(said) = head.head().body()
-            && said != self.body.len() as u64
+        if let BodyFraming::Length(declared) = head.head().body()
+            && declared != self.body.len() as u64
         {
             self.state = ExchangeState::Refused(RequestRefusal::new(400, LENGTH_DIFFERS));
         }

@@ -26,7 +26,7 @@ pub(super) fn page(
         return CorsAnswer::NONE;
     }
     match read {
-        Ok(head) if head.knows_hosts() || hosts::are_served(config, peer, &head.head()) => {
+        Ok(head) if head.has_known_hosts() || hosts::are_served(config, peer, &head.head()) => {
             config.cors.of(&head.head())
         }
         Ok(_) => CorsAnswer::NONE,
@@ -39,10 +39,10 @@ impl Exchange {
     #[cold]
     pub(super) fn answer_refused(&mut self, cx: &mut Cx<'_>, refusal: RequestRefusal) {
         let RequestRefusal { status, why, limit } = refusal;
-        cx.engine.config.tell_limit(cx.worker.scratch.call.worker, limit, None);
+        cx.engine.config.report_limit(cx.worker.scratch.call.worker, limit, None);
         let peer = self.forwarded.or(cx.peer.remote);
         let refused = RefusedRequest { peer, principal: None, status, reason: why, limit };
-        cx.engine.config.tell_refused(&refused);
+        cx.engine.config.report_refused(&refused);
         let mut writer = ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
         writer.fields = cx.engine.config.cors.fields(self.cors);
         match self.is_grpc {

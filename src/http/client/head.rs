@@ -316,9 +316,9 @@ impl FieldOffsets {
             Some(b' ' | b'\t') if name_len == 0 => return Err(Reject::FieldFolded),
             Some(_) | None => return Err(Reject::FieldName),
         }
-        let behind = &line[name_len + 1..];
-        let value_len = fields::trim(behind).len();
-        let blanks = behind.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        let after_colon = &line[name_len + 1..];
+        let value_len = fields::trim(after_colon).len();
+        let blanks = after_colon.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
         Ok(FieldOffsets { name_at: at, name_len, value_at: at + name_len + 1 + blanks, value_len })
     }
 
@@ -392,17 +392,17 @@ mod tests {
     use super::*;
     use crate::http::client::TEST_LIMITS as LIMITS;
 
-    /// The result of `ask` for the head read at once, which must equal that of a head read byte by
+    /// The result of `view` for the head read at once, which must equal that of a head read byte by
     /// byte.
     fn read<T: PartialEq + std::fmt::Debug>(
         text: &str,
-        ask: impl Fn(ReceivedHead<'_>) -> T,
+        view: impl Fn(ReceivedHead<'_>) -> T,
     ) -> Result<Option<(usize, T)>, ResponseReject> {
         let bytes = text.as_bytes();
         let mut layout = ResponseLayout::default();
         let one = |buf: &[u8], layout: &mut ResponseLayout| {
             let head_len = layout.read(buf, Method::Get, &LIMITS)?;
-            Ok(head_len.map(|head_len| (head_len, ask(layout.head(&buf[..head_len])))))
+            Ok(head_len.map(|head_len| (head_len, view(layout.head(&buf[..head_len])))))
         };
         let whole = one(bytes, &mut layout);
         layout.clear();
@@ -433,11 +433,11 @@ mod tests {
             let read = layout.read(before.as_bytes(), Method::Get, &LIMITS);
             assert_eq!(read, Ok(Some(before.len())));
             let bytes = text.as_bytes();
-            let known = layout.read_again(before.as_bytes(), bytes, method, &LIMITS);
+            let reused = layout.read_again(before.as_bytes(), bytes, method, &LIMITS);
             let mut anew = ResponseLayout::default();
             let read = anew.read(bytes, method, &LIMITS);
-            if known.is_some() {
-                assert_eq!(read, Ok(known), "{text:?}");
+            if reused.is_some() {
+                assert_eq!(read, Ok(reused), "{text:?}");
                 let [is, should] = [&layout, &anew].map(|layout| layout.head(bytes));
                 assert!(is.fields().eq(should.fields()), "{text:?}");
                 assert_eq!(is.framing(), should.framing());
@@ -446,9 +446,9 @@ mod tests {
                     (should.status(), should.version(), should.keep_alive(), 1_000)
                 );
             }
-            known.is_some()
+            reused.is_some()
         };
-        for known in [
+        for reusable in [
             "A: b\r\nContent-Length: 5\r\nDate: now",
             "A: b\r\nContent-Length: 999\r\nDate: now",
             "A: b\r\ncontent-length:\t6\r\nDate: tomorrow ",
@@ -456,9 +456,12 @@ mod tests {
             "A: b\r\nContent-Length: 5\r\nConnection: close",
             "Transfer-Encoding: chunked\r\nB: c\r\nDate: now",
         ] {
-            assert!(again(&(with(known) + "rest"), Method::Get), "{known:?}");
-            assert!(!again(&with(known), Method::Connect), "{known:?}");
-            assert!(!again(&with(known)[..with(known).len() - 1], Method::Get), "{known:?}");
+            assert!(again(&(with(reusable) + "rest"), Method::Get), "{reusable:?}");
+            assert!(!again(&with(reusable), Method::Connect), "{reusable:?}");
+            assert!(
+                !again(&with(reusable)[..with(reusable).len() - 1], Method::Get),
+                "{reusable:?}"
+            );
         }
         for other in [
             "A: b\r\nContent-Length: 5",
@@ -578,13 +581,13 @@ mod tests {
         assert_eq!(refusal(&fields(10)), None);
         assert_eq!(refusal(&fields(11)), Some(ResponseReject::TooManyFields));
         let long = |len| with(&format!("A: {}", "a".repeat(len)));
-        let beside = long(0).len();
+        let overhead = long(0).len();
         let small = ResponseLimits { head_bytes_max: 100, ..LIMITS };
         let read =
             |text: &str| ResponseLayout::default().read(text.as_bytes(), Method::Get, &small);
-        assert_eq!(read(&long(100 - beside)), Ok(Some(100)));
-        assert_eq!(read(&long(101 - beside)), Err(ResponseReject::HeadTooLarge));
-        assert_eq!(read(&long(100 - beside)[..99]), Ok(None));
+        assert_eq!(read(&long(100 - overhead)), Ok(Some(100)));
+        assert_eq!(read(&long(101 - overhead)), Err(ResponseReject::HeadTooLarge));
+        assert_eq!(read(&long(100 - overhead)[..99]), Ok(None));
         assert_eq!(read(&long(200)[..100]), Err(ResponseReject::HeadTooLarge));
     }
 

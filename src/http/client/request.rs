@@ -61,7 +61,7 @@ impl RequestHead {
         out.reserve(self.bytes.len() + ROOM);
         out.extend_from_slice(&self.bytes);
         write_length(out, body_len);
-        if self.bytes.len() > KEPT_BYTES_MAX {
+        if self.bytes.len() > CACHED_BYTES_MAX {
             self.bytes = Vec::new();
         }
         Ok(())
@@ -90,12 +90,12 @@ impl RequestHead {
             !is_compared || was == Some(part.as_bytes())
         };
         // The other parts are constants, distinguished by their lengths.
-        let [method, prefix, middle, path, behind, authority, _] = parts;
+        let [method, prefix, middle, path, suffix, authority, _] = parts;
         is_same(method, true)
             && is_same(prefix, false)
             && is_same(middle, true)
             && is_same(path, true)
-            && is_same(behind, false)
+            && is_same(suffix, false)
             && is_same(authority, true)
             && self.bytes.ends_with(fields.lines())
     }
@@ -162,7 +162,7 @@ fn write_length(out: &mut Vec<u8>, body_len: Option<usize>) {
 }
 
 /// Maximum bytes of a head that is stored for the next one.
-const KEPT_BYTES_MAX: usize = 16 * 1024;
+const CACHED_BYTES_MAX: usize = 16 * 1024;
 
 /// Bytes of the longest `Content-Length` line, and of line ends.
 const ROOM: usize = 40;
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn cached_request_head_equals_newly_written_head() {
         const OTHERS: FieldLines<'static> = field_lines!("Accept": "*/*", "A2A-Version": "1.1");
-        let mut known = RequestHead::default();
+        let mut cached = RequestHead::default();
         let targets = [
             SentTarget::Origin("/"),
             SentTarget::Origin("/a?b"),
@@ -257,7 +257,7 @@ mod tests {
                     for body_len in [None, Some(0), Some(12_345)] {
                         let line = RequestLine { method, target, authority };
                         let (mut again, mut anew) = (b"x".to_vec(), b"x".to_vec());
-                        let wrote = known.write(&mut again, line, fields, body_len);
+                        let wrote = cached.write(&mut again, line, fields, body_len);
                         assert_eq!(wrote, write_request(&mut anew, line, fields, body_len));
                         assert_eq!(
                             again.escape_ascii().to_string(),

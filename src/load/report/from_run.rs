@@ -226,11 +226,11 @@ fn quantiles(of: &NsHistogram) -> Quantiles {
     let mut curve: Vec<(f64, f64)> = vec![(0.0, micros(of.min()))];
     // Nine steps for each further nine of the share, while the histogram has values for it.
     for step in 1.. {
-        let left = 10_f64.powf(-f64::from(step) / 9.0);
-        if left * (of.len() as f64) < 1.0 {
+        let tail = 10_f64.powf(-f64::from(step) / 9.0);
+        if tail * (of.len() as f64) < 1.0 {
             break;
         }
-        curve.push((1.0 - left, at(1.0 - left)));
+        curve.push((1.0 - tail, at(1.0 - tail)));
     }
     curve.push((1.0, micros(of.max())));
     Quantiles {

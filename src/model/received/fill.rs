@@ -206,9 +206,9 @@ impl TaskFiller<'_> {
         self.held.task.apply(&TaskEvent::Artifact { artifact, append, last_chunk, metadata: None })
     }
 
-    pub fn status(&mut self, status: ReadStatus, said: &[u8]) -> Result<(), Refusal> {
+    pub fn status(&mut self, status: ReadStatus, packed: &[u8]) -> Result<(), Refusal> {
         let ReadStatus { state, at_ms, has_message } = status;
-        let message = has_message.then_some(Message(said));
+        let message = has_message.then_some(Message(packed));
         self.held.task.apply(&TaskEvent::Status { state, at_ms, message, metadata: None })
     }
 

@@ -31,7 +31,7 @@ pub(super) struct Decoder {
     decoded_bytes: u64,
     bounds: DecoderBounds,
     /// The number of decoded bytes that were returned.
-    taken: usize,
+    returned: usize,
 }
 
 /// Limits of the output.
@@ -86,7 +86,7 @@ impl Decoder {
                 bytes_free: limits.decoded_bytes_free as u64,
                 ratio_max: limits.decoded_ratio_max as u64,
             },
-            taken: 0,
+            returned: 0,
         })))
     }
 
@@ -126,11 +126,11 @@ impl Decoder {
     /// Moves decoded bytes into `out`; false: there were no decoded bytes.
     fn take(&mut self, out: &mut Vec<u8>, room: usize) -> bool {
         let decoded = self.inflate.decoded();
-        let count = (decoded.len() - self.taken).min(room.max(1));
-        out.extend_from_slice(&decoded[self.taken..self.taken + count]);
-        self.taken += count;
-        if self.taken == decoded.len() {
-            (self.taken, _) = (0, decoded.clear());
+        let count = (decoded.len() - self.returned).min(room.max(1));
+        out.extend_from_slice(&decoded[self.returned..self.returned + count]);
+        self.returned += count;
+        if self.returned == decoded.len() {
+            (self.returned, _) = (0, decoded.clear());
         }
         count > 0
     }

@@ -96,12 +96,12 @@ async fn resolve(origin: &HttpOrigin) -> Result<Vec<SocketAddr>, TransportError>
 /// family of the system's first address (RFC 8305 §4).
 fn in_turns(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let is_first = |address: &&SocketAddr| address.is_ipv6() == addresses[0].is_ipv6();
-    let mut favourites = addresses.iter().filter(is_first);
+    let mut preferred = addresses.iter().filter(is_first);
     let mut others = addresses.iter().filter(|address| !is_first(address));
     let mut ordered = Vec::new();
     loop {
         let before = ordered.len();
-        ordered.extend(favourites.next());
+        ordered.extend(preferred.next());
         ordered.extend(others.next());
         if ordered.len() == before || ordered.len() >= ADDRESSES_MAX {
             ordered.truncate(ADDRESSES_MAX);
@@ -235,9 +235,9 @@ mod tests {
         let mut many = vec![good; ADDRESSES_MAX];
         many.push(bad);
         for mixed in [vec![bad, good], vec![good, bad], many] {
-            let left = allowed(&origin, mixed.clone(), &guard).unwrap();
-            assert_eq!(left.len(), mixed.len() - 1);
-            assert!(!left.contains(&bad));
+            let remaining = allowed(&origin, mixed.clone(), &guard).unwrap();
+            assert_eq!(remaining.len(), mixed.len() - 1);
+            assert!(!remaining.contains(&bad));
             let refused = allowed(&origin, mixed, &guard.clone().strict()).unwrap_err();
             let why = "10.0.0.1:443: it is private".to_owned();
             assert_eq!(refused, TransportError::Refused(why));

@@ -35,7 +35,7 @@ const READ_BYTES: usize = 64 * 1024;
 const COPIED_BYTES_MAX: usize = 16 * 1024;
 
 /// Bytes of buffers that are retained for the next request.
-const KEPT_BYTES_MAX: usize = 128 * 1024;
+const RETAINED_BYTES_MAX: usize = 128 * 1024;
 
 thread_local! {
     /// The read buffer, which the requests of a thread share, so a waiting request holds no memory.
@@ -54,13 +54,13 @@ pub(super) struct Http1Exchange {
     input: Vec<u8>,
     start: usize,
     /// The head of the previous request, or of this one.
-    known: RequestHead,
+    head: RequestHead,
     /// The head of the request, and short content.
     output: Vec<u8>,
     /// Sent bytes of head and content.
     sent: usize,
     /// True: sending failed, so nothing more is sent.
-    is_deaf: bool,
+    has_send_failed: bool,
     /// True: a byte of a response was received.
     pub(super) is_answered: bool,
     due: Due,
@@ -88,12 +88,12 @@ impl Http1Exchange {
         proxy: FieldLines<'_>,
     ) -> Result<(), TransportError> {
         self.http1 = Http1Connection::default();
-        let (known, out) = (&mut self.known, &mut self.output);
+        let (head, out) = (&mut self.head, &mut self.output);
         let begun = if link.to_proxy && !proxy.is_empty() {
             let fields = FieldLinesBuf::of(&[request.fields, proxy]);
-            self.http1.begin(&HttpRequest { fields: fields.get(), ..*request }, true, known, out)
+            self.http1.begin(&HttpRequest { fields: fields.get(), ..*request }, true, head, out)
         } else {
-            self.http1.begin(request, link.to_proxy, known, out)
+            self.http1.begin(request, link.to_proxy, head, out)
         };
         begun.map_err(|refused| TransportError::Io(refused.to_string()))?;
         if request.body.len() <= COPIED_BYTES_MAX {
@@ -146,7 +146,7 @@ impl Http1Exchange {
         with: ExchangeCx<'_>,
     ) -> Poll<Result<(), TransportError>> {
         loop {
-            if self.http1.needs_request() && !self.is_deaf {
+            if self.http1.needs_request() && !self.has_send_failed {
                 self.send(cx, body);
             }
             // No content is returned before the head is complete, so this buffer stays empty.
@@ -263,13 +263,13 @@ impl Http1Exchange {
         self.input.clear();
         self.output.clear();
         (self.start, self.sent, self.silent_ms) = (0, 0, 0);
-        (self.is_deaf, self.is_answered) = (false, false);
+        (self.has_send_failed, self.is_answered) = (false, false);
         for buffer in [&mut self.input, &mut self.output] {
-            if buffer.capacity() > KEPT_BYTES_MAX {
+            if buffer.capacity() > RETAINED_BYTES_MAX {
                 *buffer = Vec::new();
             }
         }
-        if self.response.held_bytes() > KEPT_BYTES_MAX {
+        if self.response.held_bytes() > RETAINED_BYTES_MAX {
             self.response = ResponseBuf::default();
         }
     }
@@ -296,13 +296,13 @@ impl Http1Exchange {
             };
             match wrote {
                 Poll::Ready(Ok(count)) if count > 0 => self.sent += count,
-                Poll::Ready(Ok(_) | Err(_)) => return self.is_deaf = true,
+                Poll::Ready(Ok(_) | Err(_)) => return self.has_send_failed = true,
                 Poll::Pending => return,
             }
         }
         match Pin::new(link).poll_flush(cx) {
             Poll::Ready(Ok(())) => self.http1.sent(),
-            Poll::Ready(Err(_)) => self.is_deaf = true,
+            Poll::Ready(Err(_)) => self.has_send_failed = true,
             Poll::Pending => {}
         }
     }

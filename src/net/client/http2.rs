@@ -103,11 +103,11 @@ pub(super) async fn start(
 /// Drives a connection to its end. The requests receive the error of the connection.
 async fn drive(connection: impl Future, mut unused: oneshot::Receiver<Infallible>) {
     let mut connection = pin!(connection);
-    let is_left = poll_fn(|cx| match connection.as_mut().poll(cx) {
+    let becomes_unused = poll_fn(|cx| match connection.as_mut().poll(cx) {
         Poll::Ready(_) => Poll::Ready(false),
         Poll::Pending => Pin::new(&mut unused).poll(cx).map(|_| true),
     });
-    if is_left.await {
+    if becomes_unused.await {
         let _ = timeout(GOODBYE, connection).await;
     }
 }
@@ -116,7 +116,7 @@ async fn drive(connection: impl Future, mut unused: oneshot::Receiver<Infallible
 ///
 /// # Errors
 /// [`Http2Failure`].
-pub(super) async fn ask(
+pub(super) async fn send_request(
     sender: Http2Sender,
     request: &HttpRequest<'_>,
     clock: ClientClock,

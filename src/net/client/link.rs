@@ -89,7 +89,7 @@ impl Link {
 /// The error of a session that accepts no more bytes. Its server may have sent an alert (RFC 8446
 /// §6.2) before it closed, such as a missing client certificate. After a reset, the alert is lost.
 #[cold]
-fn alert_behind(session: &mut TlsStream<TcpStream>, error: io::Error) -> io::Error {
+fn alert_or(session: &mut TlsStream<TcpStream>, error: io::Error) -> io::Error {
     let mut bytes = [0; 1024];
     let cx = &mut Context::from_waker(Waker::noop());
     match Pin::new(session).poll_read(cx, &mut ReadBuf::new(&mut bytes)) {
@@ -128,7 +128,7 @@ impl AsyncWrite for Link {
             },
             LinkStream::Tls(session) => {
                 let sent = Pin::new(&mut **session).poll_write(cx, bytes);
-                sent.map_err(|error| alert_behind(session, error))
+                sent.map_err(|error| alert_or(session, error))
             }
             LinkStream::Unix(socket) => Pin::new(socket).poll_write(cx, bytes),
         }
@@ -143,7 +143,7 @@ impl AsyncWrite for Link {
             LinkStream::Plain(socket) => Pin::new(socket).poll_write_vectored(cx, pieces),
             LinkStream::Tls(session) => {
                 let sent = Pin::new(&mut **session).poll_write_vectored(cx, pieces);
-                sent.map_err(|error| alert_behind(session, error))
+                sent.map_err(|error| alert_or(session, error))
             }
             LinkStream::Unix(socket) => Pin::new(socket).poll_write_vectored(cx, pieces),
         }
@@ -158,7 +158,7 @@ impl AsyncWrite for Link {
             LinkStream::Plain(_) | LinkStream::Unix(_) => Poll::Ready(Ok(())),
             LinkStream::Tls(session) => {
                 let flushed = Pin::new(&mut **session).poll_flush(cx);
-                flushed.map_err(|error| alert_behind(session, error))
+                flushed.map_err(|error| alert_or(session, error))
             }
         }
     }

@@ -51,7 +51,7 @@ pub use response::HttpClientResponse;
 pub use tls::ClientTls;
 
 /// Maximum buffers that are retained for later requests.
-const EXCHANGES_KEPT_MAX: usize = 64;
+const EXCHANGES_RETAINED_MAX: usize = 64;
 
 /// How often a request that the server has not processed is repeated.
 const REPEATS_MAX: usize = 2;
@@ -163,7 +163,7 @@ impl HttpClient {
     ///
     /// # Errors
     /// [`TransportError`], but never `Coding`.
-    pub(super) async fn request_as_it_comes(
+    pub(super) async fn request_undecoded(
         &self,
         mut request: HttpRequest<'_>,
     ) -> Result<HttpClientResponse, TransportError> {
@@ -178,15 +178,15 @@ impl HttpClient {
         if request.version != HttpVersion::Http2
             && let Some(link) = state.origins.take(&pool, request.version == HttpVersion::Any)
         {
-            match state.ask(&pool, link, &request).await {
+            match state.request_http1(&pool, link, &request).await {
                 // The request is repeated at most once.
-                Err(AskFailure { may_repeat: true, .. }) => request.is_repeatable = false,
-                Err(AskFailure { error, may_repeat: false }) => return Err(error),
+                Err(RequestFailure { may_repeat: true, .. }) => request.is_repeatable = false,
+                Err(RequestFailure { error, may_repeat: false }) => return Err(error),
                 Ok(response) => return Ok(response),
             }
         }
         // Boxed, because this future is rare and large.
-        Box::pin(state.open_and_ask(&pool, &request)).await
+        Box::pin(state.open_and_request(&pool, &request)).await
     }
 
     /// Adds `User-Agent` to a request; boxed, since few requests lack it.
@@ -196,7 +196,7 @@ impl HttpClient {
     ) -> Pin<Box<dyn Future<Output = Result<HttpClientResponse, TransportError>> + Send + 'a>> {
         let fields = FieldLinesBuf::of(&[self.state.user_agent.get(), request.fields]);
         Box::pin(async move {
-            self.request_as_it_comes(HttpRequest { fields: fields.get(), ..request }).await
+            self.request_undecoded(HttpRequest { fields: fields.get(), ..request }).await
         })
     }
 }
@@ -213,7 +213,7 @@ impl Transport for HttpClient {
         &self,
         request: HttpRequest<'_>,
     ) -> Result<HttpClientResponse, TransportError> {
-        self.request_as_it_comes(request).await?.decoded(&self.state.limits)
+        self.request_undecoded(request).await?.decoded(&self.state.limits)
     }
 
     async fn sleep_until(&self, due_ms: u64) {
@@ -251,7 +251,7 @@ impl Transport for HttpClient {
 }
 
 /// Why there is no response.
-struct AskFailure {
+struct RequestFailure {
     error: TransportError,
     /// True: the request may be repeated once, on a new connection.
     may_repeat: bool,
@@ -259,13 +259,13 @@ struct AskFailure {
 
 impl ClientState {
     /// Makes a request over a connection of HTTP/1.1.
-    async fn ask(
+    async fn request_http1(
         self: &Arc<ClientState>,
         pool: &Arc<OriginPool>,
         link: Link,
         request: &HttpRequest<'_>,
-    ) -> Result<HttpClientResponse, AskFailure> {
-        let fail = |error| AskFailure { error, may_repeat: false };
+    ) -> Result<HttpClientResponse, RequestFailure> {
+        let fail = |error| RequestFailure { error, may_repeat: false };
         let mut exchange = self.take_exchange();
         let proxy = link.to_proxy.then(|| self.proxies.of(request.origin)).flatten();
         let proxy = proxy.map_or(FieldLines::NONE, |proxy| proxy.authorization.get());
@@ -276,13 +276,13 @@ impl ClientState {
             let is_closed = matches!(error, TransportError::Closed { before_response: true });
             let may_repeat = is_closed && exchange.may_repeat(request.is_repeatable);
             self.give_exchange(exchange);
-            return Err(AskFailure { error, may_repeat });
+            return Err(RequestFailure { error, may_repeat });
         }
         Ok(HttpClientResponse::http1(self, pool, exchange, request.body_idle_ms))
     }
 
     /// Makes a request over a new connection, or over the origin's HTTP/2 connection.
-    async fn open_and_ask(
+    async fn open_and_request(
         self: &Arc<ClientState>,
         pool: &Arc<OriginPool>,
         request: &HttpRequest<'_>,
@@ -293,13 +293,15 @@ impl ClientState {
             HttpVersion::Http1 => false,
             HttpVersion::Http2 => true,
         };
-        if may_be_http2 && let Some(response) = self.ask_shared(pool, request).await? {
+        if may_be_http2 && let Some(response) = self.request_http2(pool, request).await? {
             return Ok(response);
         }
         // The server has selected HTTP/1.1, or the request allows only one version.
         let version = if pool.http2.is_http1() { HttpVersion::Http1 } else { version };
         match open(self, origin, version, head_due_ms).await? {
-            OpenedLink::Http1(link) => self.ask(pool, link, request).await.map_err(|f| f.error),
+            OpenedLink::Http1(link) => {
+                self.request_http1(pool, link, request).await.map_err(|f| f.error)
+            }
             OpenedLink::Http2(_) => Err(TransportError::Http2(
                 "the server selected HTTP/2, which was not offered".to_owned(),
             )),
@@ -308,7 +310,7 @@ impl ClientState {
 
     /// Makes a request over the origin's HTTP/2 connection, which may still be opening; `None`: the
     /// server has selected HTTP/1.1.
-    async fn ask_shared(
+    async fn request_http2(
         self: &Arc<ClientState>,
         pool: &Arc<OriginPool>,
         request: &HttpRequest<'_>,
@@ -318,17 +320,21 @@ impl ClientState {
         loop {
             let claim = pool.http2.claim(version == HttpVersion::Http2, self.clock.now_ms());
             let claim = async { Ok(claim.await) };
-            let mut is_kept = false;
+            let mut is_reused = false;
             let sender = match self.clock.within(head_due_ms, "connection", claim).await? {
                 Claim::Http1 => return Ok(None),
                 Claim::Sender(sender) => {
-                    is_kept = true;
+                    is_reused = true;
                     sender
                 }
                 Claim::Opens(opening) => match open(self, origin, version, head_due_ms).await? {
                     OpenedLink::Http1(link) => {
                         opening.found_http1();
-                        return self.ask(pool, link, request).await.map(Some).map_err(|f| f.error);
+                        return self
+                            .request_http1(pool, link, request)
+                            .await
+                            .map(Some)
+                            .map_err(|f| f.error);
                     }
                     OpenedLink::Http2(link) => {
                         let sender = http2::start(link, &self.limits, self.clock).await?;
@@ -341,9 +347,9 @@ impl ClientState {
             let in_use = sender.in_use();
             // As over HTTP/1.1: a request that the server may have seen is repeated once, and only
             // if the connection was not opened for this request.
-            let is_repeatable = request.is_repeatable && is_kept && repeats == 0;
+            let is_repeatable = request.is_repeatable && is_reused && repeats == 0;
             let request = &HttpRequest { is_repeatable, ..*request };
-            match http2::ask(sender, request, self.clock, &self.limits).await {
+            match http2::send_request(sender, request, self.clock, &self.limits).await {
                 Ok(response) => return Ok(Some(HttpClientResponse::http2(response))),
                 Err(failure) => {
                     if failure.is_over {
@@ -366,9 +372,9 @@ impl ClientState {
     /// Retains buffers for the next request.
     fn give_exchange(&self, mut exchange: Box<Http1Exchange>) {
         exchange.clear();
-        let mut kept = lock(&self.exchanges);
-        if kept.len() < EXCHANGES_KEPT_MAX {
-            kept.push(exchange);
+        let mut exchanges = lock(&self.exchanges);
+        if exchanges.len() < EXCHANGES_RETAINED_MAX {
+            exchanges.push(exchange);
         }
     }
 

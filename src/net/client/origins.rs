@@ -30,7 +30,7 @@ pub(super) struct OriginPool {
 
 /// All origins with cached state.
 pub(super) struct Origins {
-    pools: Mutex<Known>,
+    pools: Mutex<OriginTable>,
     clock: ClientClock,
     per_origin_max: usize,
     origins_max: usize,
@@ -38,7 +38,7 @@ pub(super) struct Origins {
 }
 
 #[derive(Default)]
-struct Known {
+struct OriginTable {
     by_origin: HashMap<HttpOrigin, Arc<OriginPool>>,
     /// The origin that was used last, which is usually also the next one.
     latest: Option<Arc<OriginPool>>,
@@ -65,12 +65,12 @@ impl Origins {
 
     /// The state of an origin. Beyond the limit, unused origins are evicted.
     pub(super) fn of(&self, origin: &HttpOrigin) -> Arc<OriginPool> {
-        let mut known = lock(&self.pools);
-        if let Some(latest) = known.latest.as_ref().filter(|latest| latest.origin == *origin) {
+        let mut table = lock(&self.pools);
+        if let Some(latest) = table.latest.as_ref().filter(|latest| latest.origin == *origin) {
             return Arc::clone(latest);
         }
-        let pool = known.find_or_add(origin, self);
-        known.latest = Some(Arc::clone(&pool));
+        let pool = table.find_or_add(origin, self);
+        table.latest = Some(Arc::clone(&pool));
         pool
     }
 
@@ -107,30 +107,30 @@ impl Origins {
 
     /// Starts the task that closes old connections.
     pub(super) fn watch(self: &Arc<Origins>) {
-        let mut known = lock(&self.pools);
+        let mut table = lock(&self.pools);
         // Outside of a runtime there is no timer, and the next request closes old connections.
-        if !known.is_watched
+        if !table.is_watched
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            known.is_watched = true;
+            table.is_watched = true;
             runtime.spawn(close_old(Arc::downgrade(self), self.idle_ms));
         }
     }
 
     /// Closes old connections; false: nothing remains to watch.
     fn close_old(&self) -> bool {
-        let mut known = lock(&self.pools);
-        known.latest = None;
+        let mut table = lock(&self.pools);
+        table.latest = None;
         let (now_ms, mut is_any) = (self.clock.now_ms(), false);
-        for pool in known.by_origin.values() {
+        for pool in table.by_origin.values() {
             is_any |= pool.is_needed(now_ms, self.idle_ms);
         }
-        known.is_watched = is_any;
+        table.is_watched = is_any;
         is_any
     }
 }
 
-impl Known {
+impl OriginTable {
     /// The state of an origin; beyond the limit of origins, others are evicted.
     fn find_or_add(&mut self, origin: &HttpOrigin, origins: &Origins) -> Arc<OriginPool> {
         if let Some(pool) = self.by_origin.get(origin) {
@@ -162,7 +162,7 @@ impl OriginPool {
     fn is_needed(self: &Arc<OriginPool>, now_ms: u64, idle_ms: u64) -> bool {
         let is_old = |since_ms: u64| now_ms.saturating_sub(since_ms) >= idle_ms;
         let mut idle = lock(&self.idle);
-        idle.retain_mut(|kept| !is_old(kept.since_ms) && !kept.link.is_stale());
+        idle.retain_mut(|entry| !is_old(entry.since_ms) && !entry.link.is_stale());
         let has_http2 = self.http2.close_old(now_ms, idle_ms);
         !idle.is_empty() || has_http2 || Arc::strong_count(self) > 1
     }

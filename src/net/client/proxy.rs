@@ -134,18 +134,18 @@ impl ProxyServer {
 fn percent_decoded(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        let digits = behind.get(..2).and_then(|two| str::from_utf8(two).ok());
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..2).and_then(|two| str::from_utf8(two).ok());
         let digits = digits.filter(|two| two.bytes().all(|b| b.is_ascii_hexdigit()));
         let decoded = digits.filter(|_| *first == b'%');
         match decoded.and_then(|two| u8::from_str_radix(two, 16).ok()) {
             Some(byte) => {
                 bytes.push(byte);
-                rest = &behind[2..];
+                rest = &after[2..];
             }
             None => {
                 bytes.push(*first);
-                rest = behind;
+                rest = after;
             }
         }
     }
@@ -158,7 +158,7 @@ mod tests {
 
     fn proxies(variables: &[(&str, &str)]) -> Result<Proxies, HttpClientError> {
         Proxies::from_variables(|name| {
-            let found = variables.iter().find(|(known, _)| *known == name);
+            let found = variables.iter().find(|(variable, _)| *variable == name);
             found.map(|(_, value)| (*value).to_owned())
         })
     }

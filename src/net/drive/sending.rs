@@ -47,10 +47,10 @@ impl<S: Transport + 'static> Io<S> {
         self.output.sent(sent, &mut scratch.outputs);
         // Always flush: the transport may buffer the bytes that it has just accepted.
         let moved = self.flush_transport(cx)? || sent > 0;
-        self.taken = self.taken.saturating_add(sent.min(u32::MAX as usize) as u32);
+        self.window_bytes = self.window_bytes.saturating_add(sent.min(u32::MAX as usize) as u32);
         let is_over = self.waited_ms(now) >= local.bounds.write_stall_ms;
         if is_over && !self.is_drained() {
-            if (self.taken as usize) < local.bounds.write_progress_bytes_min {
+            if (self.window_bytes as usize) < local.bounds.write_progress_bytes_min {
                 return Err(Hangup);
             }
             self.begin_window(now);

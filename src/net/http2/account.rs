@@ -73,7 +73,7 @@ impl Account {
     /// True: a call may start; otherwise `waker` is woken when a call may start. Answers are
     /// released only on the thread of their connection, so none is released between the check and
     /// the registration.
-    pub(super) fn lets_begin(&self, waker: &Waker) -> bool {
+    pub(super) fn may_begin(&self, waker: &Waker) -> bool {
         if self.unsent.load(Relaxed) <= self.unsent_max {
             return true;
         }

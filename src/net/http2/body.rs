@@ -21,7 +21,7 @@ pub(super) struct Body {
     /// The start of the current time window, and the bytes received before it.
     since_ms: u64,
     seen: usize,
-    came: usize,
+    received: usize,
     /// Bytes that were read ahead; the flow-control window was not opened for them.
     ahead: usize,
 }
@@ -68,13 +68,13 @@ pub(super) enum Piece {
     /// The time `due_ms` has passed.
     Late,
     /// The stream has failed, or the peer has reset it.
-    Gone,
+    Failed,
 }
 
 impl Body {
     /// A body without received bytes, and without time limits except those of its call.
     pub(super) fn new(stream: RecvStream) -> Body {
-        Body { stream, since_ms: UNLIMITED, seen: 0, came: 0, ahead: 0 }
+        Body { stream, since_ms: UNLIMITED, seen: 0, received: 0, ahead: 0 }
     }
 
     /// Applies the time limits of an HTTP/1.1 body from now on.
@@ -93,8 +93,8 @@ impl Body {
         self.open_window();
         match self.stream.poll_data(cx) {
             Poll::Ready(Some(Ok(bytes))) => {
-                self.came += bytes.len();
-                if self.came == bytes.len() && self.is_over() {
+                self.received += bytes.len();
+                if self.received == bytes.len() && self.is_over() {
                     self.ahead = bytes.len();
                     return Poll::Ready(Piece::All(bytes));
                 }
@@ -102,7 +102,7 @@ impl Body {
                 let _ = self.stream.flow_control().release_capacity(bytes.len());
                 return Poll::Ready(Piece::Bytes(bytes));
             }
-            Poll::Ready(Some(Err(_))) => return Poll::Ready(Piece::Gone),
+            Poll::Ready(Some(Err(_))) => return Poll::Ready(Piece::Failed),
             Poll::Ready(None) => {
                 self.forget_trailers(cx);
                 return Poll::Ready(Piece::End);
@@ -114,10 +114,10 @@ impl Body {
             return Poll::Ready(Piece::Late);
         }
         if now >= self.since_ms + limits.body_idle_ms {
-            if self.came - self.seen < limits.body_progress_bytes_min {
+            if self.received - self.seen < limits.body_progress_bytes_min {
                 return Poll::Ready(Piece::Slow);
             }
-            (self.since_ms, self.seen) = (now, self.came);
+            (self.since_ms, self.seen) = (now, self.received);
         }
         let due_ms = earlier(due_ms, Some(self.since_ms + limits.body_idle_ms));
         deadline.arm(cx, &shared.local, due_ms);
@@ -137,7 +137,7 @@ impl Body {
     pub(super) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Option<Bytes> {
         match self.stream.poll_data(cx) {
             Poll::Ready(Some(Ok(bytes))) => {
-                self.came += bytes.len();
+                self.received += bytes.len();
                 self.ahead += bytes.len();
                 Some(bytes)
             }

@@ -64,7 +64,7 @@ pub(super) struct Http2Connection<S: Transport> {
     /// When the last call or answer to a ping arrived.
     moved_ms: u64,
     /// When the unanswered ping or the GOAWAY was sent.
-    asked_ms: Option<u64>,
+    probed_ms: Option<u64>,
     /// True: a GOAWAY was sent.
     is_leaving: bool,
     /// When a connection that flooded us is closed, whether or not the peer has read the reason.
@@ -83,7 +83,7 @@ impl<S: Transport> Http2Connection<S> {
         let pings = h2.ping_pong();
         let (deadline, moved_ms) = (Deadline::default(), shared.now_ms());
         let waker = Arc::new(ConnectionWaker { task, begins_calls: AtomicBool::new(false) });
-        let (asked_ms, is_leaving, ends_ms) = (None, false, None);
+        let (probed_ms, is_leaving, ends_ms) = (None, false, None);
         Http2Connection {
             h2,
             pings,
@@ -92,7 +92,7 @@ impl<S: Transport> Http2Connection<S> {
             deadline,
             waker,
             moved_ms,
-            asked_ms,
+            probed_ms,
             is_leaving,
             ends_ms,
             waits_in: WaitRound::default(),
@@ -101,7 +101,7 @@ impl<S: Transport> Http2Connection<S> {
 
     /// Advances as far as possible; ready when the connection has ended.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.shared.local.server.stage() != Stage::Serving || self.shared.leaves.get() {
+        if self.shared.local.server.stage() != Stage::Serving || self.shared.sends_goaway.get() {
             self.leave();
         }
         if self.shared.account.is_cut() {
@@ -180,7 +180,7 @@ impl<S: Transport> Http2Connection<S> {
             if self.is_leaving {
                 // The peer sent these calls before it read the GOAWAY: the connection is no longer
                 // idle.
-                self.asked_ms = None;
+                self.probed_ms = None;
             }
             self.waker.begins_calls.store(true, Relaxed);
             for (head, (body, respond)) in heads.iter().zip(rests.drain(..)) {
@@ -237,23 +237,23 @@ impl<S: Transport> Http2Connection<S> {
             true => (limits.write_stall_ms, limits.keep_alive_idle_ms),
             false => (limits.write_stall_ms, limits.sse_keep_alive_ms),
         };
-        if self.asked_ms.is_some()
+        if self.probed_ms.is_some()
             && let Some(pings) = &mut self.pings
             && let Poll::Ready(answer) = pings.poll_pong(cx)
         {
             if answer.is_err() {
                 return Poll::Ready(());
             }
-            (self.asked_ms, self.moved_ms) = (None, now);
+            (self.probed_ms, self.moved_ms) = (None, now);
         }
-        let due_ms = match self.asked_ms {
-            Some(asked_ms) if now >= asked_ms + stall_ms => {
+        let due_ms = match self.probed_ms {
+            Some(probed_ms) if now >= probed_ms + stall_ms => {
                 return if is_idle { Poll::Ready(()) } else { self.reset() };
             }
-            Some(asked_ms) => asked_ms + stall_ms,
+            Some(probed_ms) => probed_ms + stall_ms,
             None if now < self.moved_ms + quiet_ms => self.moved_ms + quiet_ms,
             None => {
-                self.asked_ms = Some(now);
+                self.probed_ms = Some(now);
                 if is_idle {
                     self.leave();
                 } else if let Some(pings) = &mut self.pings {

@@ -92,19 +92,19 @@ impl Heads {
 
     fn date(&self, now: Now) -> Option<HeaderValue> {
         let second = now.unix_ms / 1000;
-        let mut said = self.date.borrow_mut();
-        if said.as_ref().is_none_or(|(known, _)| *known != second) {
+        let mut cached = self.date.borrow_mut();
+        if cached.as_ref().is_none_or(|(cached_second, _)| *cached_second != second) {
             let value = HeaderValue::from_bytes(&imf_fixdate(second)).ok()?;
-            *said = Some((second, value));
+            *cached = Some((second, value));
         }
-        said.as_ref().map(|(_, value)| value.clone())
+        cached.as_ref().map(|(_, value)| value.clone())
     }
 }
 
 /// Adds the fields of an answer to a map of h2.
 fn put(headers: &mut HeaderMap, fields: FieldLines<'_>) {
     for (name, value) in fields.iter() {
-        let known = match (name, value) {
+        let field = match (name, value) {
             ("grpc-status", "0") => (STATUS, OK),
             (name, value) => {
                 let named = HeaderName::from_bytes(name.as_bytes());
@@ -112,7 +112,7 @@ fn put(headers: &mut HeaderMap, fields: FieldLines<'_>) {
                 (name, value)
             }
         };
-        headers.append(known.0, known.1);
+        headers.append(field.0, field.1);
     }
 }
 

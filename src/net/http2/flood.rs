@@ -55,13 +55,13 @@ pub(in crate::net) struct Frames {
     skip: usize,
     /// The received part of a frame's head.
     head: [u8; HEAD],
-    came: usize,
+    received: usize,
 }
 
 impl Frames {
     /// Starts at the first byte from a client.
     pub(in crate::net) fn new() -> Frames {
-        Frames { skip: PREFACE, head: [0; HEAD], came: 0 }
+        Frames { skip: PREFACE, head: [0; HEAD], received: 0 }
     }
 
     /// Starts at the first byte from a server.
@@ -76,15 +76,15 @@ impl Frames {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
             bytes = &bytes[skipped..];
-            let some = bytes.len().min(HEAD - self.came);
-            self.head[self.came..self.came + some].copy_from_slice(&bytes[..some]);
-            self.came += some;
+            let some = bytes.len().min(HEAD - self.received);
+            self.head[self.received..self.received + some].copy_from_slice(&bytes[..some]);
+            self.received += some;
             bytes = &bytes[some..];
-            if self.came < HEAD {
+            if self.received < HEAD {
                 return;
             }
             let (frame, length) = frame(self.head);
-            (self.came, self.skip) = (0, length);
+            (self.received, self.skip) = (0, length);
             seen(frame);
         }
     }
@@ -94,31 +94,31 @@ impl Frames {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::net) struct Allowance {
     max: u64,
-    left: u64,
+    remaining: u64,
     /// When time last restored a part of the allowance.
     since_ms: u64,
 }
 
 impl Allowance {
     pub(in crate::net) fn new(max: u64, now_ms: u64) -> Allowance {
-        Allowance { max, left: max, since_ms: now_ms }
+        Allowance { max, remaining: max, since_ms: now_ms }
     }
 
     pub(in crate::net) fn grant(&mut self, frames: u64) {
-        self.left = self.left.saturating_add(frames).min(self.max);
+        self.remaining = self.remaining.saturating_add(frames).min(self.max);
     }
 
     /// Takes one frame from the allowance; false: none is left.
     pub(in crate::net) fn spend(&mut self, now_ms: u64) -> bool {
-        if self.left == 0 {
+        if self.remaining == 0 {
             let passed = now_ms.saturating_sub(self.since_ms).min(REFILL_MS);
             let back = passed.saturating_mul(self.max) / REFILL_MS;
             if back == 0 {
                 return false;
             }
-            (self.left, self.since_ms) = (back, now_ms);
+            (self.remaining, self.since_ms) = (back, now_ms);
         }
-        self.left -= 1;
+        self.remaining -= 1;
         true
     }
 }
@@ -297,7 +297,7 @@ mod tests {
                 allowance.grant(grant);
                 spent += (0..wanted).filter(|_| allowance.spend(now)).count() as u64;
                 prop_assert!(spent <= max + granted + now * max / REFILL_MS);
-                prop_assert!(allowance.left <= max);
+                prop_assert!(allowance.remaining <= max);
             }
         }
     }

@@ -41,7 +41,7 @@ pub(super) enum NoMessage {
     /// The call ends with this status.
     Status(Status),
     /// The call ends without a status: the peer has disconnected, or the buffers are full.
-    Gone,
+    Closed,
 }
 
 fn refuse<T>(code: Code, why: &str) -> Result<T, NoMessage> {
@@ -101,7 +101,7 @@ impl Messages {
     }
 
     /// Waits for `sending`, and receives input meanwhile.
-    pub(super) async fn beside<T>(
+    pub(super) async fn receive_during<T>(
         &mut self,
         sending: impl Future<Output = T>,
     ) -> Result<T, NoMessage> {
@@ -167,7 +167,7 @@ impl Messages {
             Piece::End => Ok(false),
             Piece::Slow => refuse(Code::Cancelled, "the message did not arrive in time"),
             Piece::Late => Err(NoMessage::Status(Status::late())),
-            Piece::Gone => Err(NoMessage::Gone),
+            Piece::Failed => Err(NoMessage::Closed),
         }
     }
 
@@ -218,7 +218,7 @@ impl Messages {
         }
         let before = std::mem::replace(&mut self.charged, held);
         let stays = self.shared.account.charge(before, held, self.shared.now_ms());
-        if stays { Ok(()) } else { Err(NoMessage::Gone) }
+        if stays { Ok(()) } else { Err(NoMessage::Closed) }
     }
 }
 

@@ -54,7 +54,7 @@ use fields::Heads;
 use flood::Inflow;
 use permit::Http2Permit;
 use rewind::{Rewind, poll_skip};
-use send::{Gone, Outgoing};
+use send::{Outgoing, StreamFailed};
 
 /// Maximum bytes of one answer that h2 buffers.
 const SEND_BUFFER: usize = 64 * 1024;
@@ -75,7 +75,7 @@ struct Http2Shared {
     /// True: the peer does not respond, and the connection ends by a reset.
     resets: Cell<bool>,
     /// True: the peer sent too many wrong keys, and the connection ends by a GOAWAY.
-    leaves: Cell<bool>,
+    sends_goaway: Cell<bool>,
     heads: Heads,
     /// True: an authenticated call was accepted, or the server has no authentication.
     is_authenticated: Cell<bool>,
@@ -99,7 +99,7 @@ impl Http2Shared {
             inflow: Inflow::new(limits.http2_control_frames_max, now_ms),
             account: Arc::new(Account::new(&local.server, waker)),
             resets: Cell::new(false),
-            leaves: Cell::new(false),
+            sends_goaway: Cell::new(false),
             heads: Heads::default(),
             is_authenticated: Cell::new(false),
             forwarded: Cell::new(None),
@@ -120,7 +120,7 @@ impl Http2Shared {
 
     fn peer(&self) -> Peer<'_> {
         let (is_secure, identity) = (self.is_secure, self.identity.as_deref());
-        self.local_addr.known_to(Peer {
+        self.local_addr.add_to(Peer {
             is_secure,
             identity,
             certificate: self.certificate.as_ref(),
@@ -143,11 +143,11 @@ impl CallGuard {
         CallGuard { shared: Rc::clone(shared), charged: 0 }
     }
 
-    /// Counts `held` bytes; [`Gone`]: the buffers have no room for them.
-    fn charge(&mut self, held: usize) -> Result<(), Gone> {
+    /// Counts `held` bytes; [`StreamFailed`]: the buffers have no room for them.
+    fn charge(&mut self, held: usize) -> Result<(), StreamFailed> {
         let before = std::mem::replace(&mut self.charged, held);
         let (account, now_ms) = (&self.shared.account, self.shared.now_ms());
-        if account.charge(before, held, now_ms) { Ok(()) } else { Err(Gone) }
+        if account.charge(before, held, now_ms) { Ok(()) } else { Err(StreamFailed) }
     }
 
     /// Stops counting the held bytes.

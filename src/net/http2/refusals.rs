@@ -26,16 +26,16 @@ const FLOODS: [(&[u8; 15], &str); 5] = [
 pub(super) struct Refusals {
     /// Payload bytes that are still to be skipped.
     skip: usize,
-    /// The beginning of a frame; `came` of `wanted` bytes are present.
+    /// The beginning of a frame; `received` of `wanted` bytes are present.
     begun: [u8; BEGINNING],
-    came: usize,
+    received: usize,
     wanted: usize,
 }
 
 impl Refusals {
     /// Starts at the first byte from a server.
     pub(super) fn new() -> Refusals {
-        Refusals { skip: 0, begun: [0; BEGINNING], came: 0, wanted: HEAD }
+        Refusals { skip: 0, begun: [0; BEGINNING], received: 0, wanted: HEAD }
     }
 
     /// Calls `refused` with the limit of each refusal that ends in the next bytes.
@@ -44,11 +44,11 @@ impl Refusals {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
             bytes = &bytes[skipped..];
-            let some = bytes.len().min(self.wanted - self.came);
-            self.begun[self.came..self.came + some].copy_from_slice(&bytes[..some]);
-            self.came += some;
+            let some = bytes.len().min(self.wanted - self.received);
+            self.begun[self.received..self.received + some].copy_from_slice(&bytes[..some]);
+            self.received += some;
             bytes = &bytes[some..];
-            if self.came < self.wanted {
+            if self.received < self.wanted {
                 return;
             }
             let [_, a, b, kind, ..] = self.begun;
@@ -57,13 +57,13 @@ impl Refusals {
                 RST_STREAM | GOAWAY => BEGINNING.min(HEAD + length),
                 _ => HEAD,
             };
-            if self.came < looked_at {
+            if self.received < looked_at {
                 self.wanted = looked_at;
                 continue;
             }
             let limit = limit_of(&self.begun[..looked_at]);
             limit.into_iter().for_each(&mut refused);
-            (self.came, self.wanted, self.skip) = (0, HEAD, length + HEAD - looked_at);
+            (self.received, self.wanted, self.skip) = (0, HEAD, length + HEAD - looked_at);
         }
     }
 }

@@ -30,7 +30,7 @@ use super::{
     body::{Body, Piece, Unread},
     deadline::{Deadline, earlier},
     fields::trailers,
-    send::{Gone, Outgoing, Sending, take, take_piece},
+    send::{Outgoing, Sending, StreamFailed, take, take_piece},
     services::{self, ServiceCall},
 };
 
@@ -142,15 +142,15 @@ enum End {
 }
 
 /// The output of one poll of the exchange.
-struct Said<'s> {
+struct ExchangeOutput<'s> {
     shared: &'s Http2Shared,
     head: Option<Response<()>>,
     is_stream: bool,
-    content: Result<Outgoing, Gone>,
+    content: Result<Outgoing, StreamFailed>,
     end: End,
 }
 
-impl ResponseSink for Said<'_> {
+impl ResponseSink for ExchangeOutput<'_> {
     fn head(&mut self, head: &HeadParts) {
         self.is_stream = head.content == Content::Stream;
         self.head = Some(self.shared.heads.response(head, self.shared.local.clock.now()));
@@ -171,7 +171,7 @@ impl ResponseSink for Said<'_> {
     }
 }
 
-impl Said<'_> {
+impl ExchangeOutput<'_> {
     fn is_nothing(&self) -> bool {
         let has_content = !matches!(&self.content, Ok(bytes) if bytes.is_empty());
         self.head.is_none() && !has_content && matches!(self.end, End::Open)
@@ -186,7 +186,7 @@ impl Future for Http2Request {
         if !self.is_answered {
             match self.go_on(cx) {
                 Poll::Ready(Ok(())) => self.is_answered = true,
-                Poll::Ready(Err(Gone)) => return Poll::Ready(()),
+                Poll::Ready(Err(StreamFailed)) => return Poll::Ready(()),
                 Poll::Pending => {}
             }
         }
@@ -217,7 +217,7 @@ impl Http2Request {
     }
 
     /// Runs the exchange and sends its output until it is complete.
-    fn go_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+    fn go_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamFailed>> {
         let shared = Rc::clone(&self.guard.shared);
         loop {
             if !ready!(self.send(&shared, cx))? {
@@ -225,32 +225,37 @@ impl Http2Request {
             }
             let is_stream = self.is_stream;
             let (head, content) = (None, Ok(Outgoing::default()));
-            let mut said = Said { shared: &shared, head, is_stream, content, end: End::Open };
-            ready!(self.turn(&shared, cx, &mut said))?;
+            let mut output =
+                ExchangeOutput { shared: &shared, head, is_stream, content, end: End::Open };
+            ready!(self.turn(&shared, cx, &mut output))?;
             if self.exchange.closes_connection() {
                 // The refusal that is sent below wakes the connection.
-                shared.leaves.set(true);
+                shared.sends_goaway.set(true);
             }
-            self.is_stream = said.is_stream;
-            let content = said.content?;
-            if let Some(head) = said.head {
-                let is_all = content.is_empty() && matches!(said.end, End::Closed);
-                let stream = self.respond.send_response(head, is_all).map_err(|_| Gone)?;
+            self.is_stream = output.is_stream;
+            let content = output.content?;
+            if let Some(head) = output.head {
+                let is_all = content.is_empty() && matches!(output.end, End::Closed);
+                let stream = self.respond.send_response(head, is_all).map_err(|_| StreamFailed)?;
                 if is_all {
                     return Poll::Ready(Ok(()));
                 }
                 self.stream = Some(stream);
             }
-            self.end = said.end;
+            self.end = output.end;
             let is_last = matches!(self.end, End::Closed);
             self.sending = Some(Sending::new(content, is_last, &shared));
         }
     }
 
     /// Sends pending output; false: the answer is complete.
-    fn send(&mut self, shared: &Http2Shared, cx: &mut Context<'_>) -> Poll<Result<bool, Gone>> {
+    fn send(
+        &mut self,
+        shared: &Http2Shared,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<bool, StreamFailed>> {
         let Some(sending) = &mut self.sending else { return Poll::Ready(Ok(true)) };
-        let Some(stream) = &mut self.stream else { return Poll::Ready(Err(Gone)) };
+        let Some(stream) = &mut self.stream else { return Poll::Ready(Err(StreamFailed)) };
         let due_ms = self.exchange.due_ms().unwrap_or(NEVER);
         if !ready!(sending.poll(cx, stream, shared, &mut self.deadline, due_ms))? {
             self.end = End::Trailers(trailers(Status::late().fields().get()));
@@ -259,20 +264,22 @@ impl Http2Request {
         Poll::Ready(match std::mem::take(&mut self.end) {
             End::Open => Ok(true),
             End::Closed => Ok(false),
-            End::Trailers(end) => stream.send_trailers(end).map(|()| false).map_err(|_| Gone),
+            End::Trailers(end) => {
+                stream.send_trailers(end).map(|()| false).map_err(|_| StreamFailed)
+            }
         })
     }
 
-    /// Polls the exchange until it has output, which is stored in `said`.
+    /// Polls the exchange until it has output, which is stored in `output`.
     fn turn(
         &mut self,
         shared: &Http2Shared,
         cx: &mut Context<'_>,
-        said: &mut Said<'_>,
-    ) -> Poll<Result<(), Gone>> {
+        output: &mut ExchangeOutput<'_>,
+    ) -> Poll<Result<(), StreamFailed>> {
         if !self.may_begin {
             let now = shared.local.clock.now();
-            if !self.exchange.is_late(now) && !shared.account.lets_begin(cx.waker()) {
+            if !self.exchange.is_late(now) && !shared.account.may_begin(cx.waker()) {
                 if now.mono_ms < self.waits_until_ms(shared) {
                     return self.wait(shared, cx);
                 }
@@ -287,8 +294,8 @@ impl Http2Request {
         if self.exchange.is_admitting() {
             // The body of a request that is not admitted yet is not read; flow control makes the
             // client retain the rest.
-            let _ = with_cx(shared, cx.waker(), |cx| self.exchange.poll(cx, said));
-            if self.exchange.is_admitting() && said.is_nothing() {
+            let _ = with_cx(shared, cx.waker(), |cx| self.exchange.poll(cx, output));
+            if self.exchange.is_admitting() && output.is_nothing() {
                 return self.wait_admission(shared, cx);
             }
         }
@@ -305,10 +312,10 @@ impl Http2Request {
                 self.guard.give_back();
             }
             let _ = with_cx(shared, cx.waker(), |cx| match whole {
-                Some(body) => self.exchange.poll_whole(cx, &body, said),
-                None => self.exchange.poll(cx, said),
+                Some(body) => self.exchange.poll_whole(cx, &body, output),
+                None => self.exchange.poll(cx, output),
             });
-            if !said.is_nothing() {
+            if !output.is_nothing() {
                 // An answer before the end of the request is a refusal.
                 self.discard_rest(shared);
                 self.guard.give_back();
@@ -321,7 +328,7 @@ impl Http2Request {
             }
             was_late = true;
         }
-        self.hear_reset(cx)?;
+        self.check_reset(cx)?;
         self.guard.charge(self.exchange.held_bytes())?;
         let due_ms = self.exchange.deadline_ms(shared.limits()).unwrap_or(NEVER);
         self.deadline.arm(cx, &shared.local, due_ms);
@@ -336,12 +343,12 @@ impl Http2Request {
     }
 
     /// Fails if the client has reset the stream.
-    fn hear_reset(&mut self, cx: &mut Context<'_>) -> Result<(), Gone> {
-        let left = match &mut self.stream {
+    fn check_reset(&mut self, cx: &mut Context<'_>) -> Result<(), StreamFailed> {
+        let reset = match &mut self.stream {
             Some(stream) => stream.poll_reset(cx),
             None => self.respond.poll_reset(cx),
         };
-        if left.is_ready() { Err(Gone) } else { Ok(()) }
+        if reset.is_ready() { Err(StreamFailed) } else { Ok(()) }
     }
 
     /// Receives the available part of the body, or returns a body that arrived in one piece; true:
@@ -350,7 +357,7 @@ impl Http2Request {
         &mut self,
         shared: &Http2Shared,
         cx: &mut Context<'_>,
-    ) -> Result<(bool, Option<Bytes>), Gone> {
+    ) -> Result<(bool, Option<Bytes>), StreamFailed> {
         while self.exchange.wants_body()
             && let Some(body) = &mut self.body
         {
@@ -368,7 +375,7 @@ impl Http2Request {
                 }
                 Poll::Ready(Piece::End) => self.exchange.end(),
                 Poll::Ready(Piece::Slow | Piece::Late) => return Ok((true, None)),
-                Poll::Ready(Piece::Gone) => return Err(Gone),
+                Poll::Ready(Piece::Failed) => return Err(StreamFailed),
                 Poll::Pending => return Ok((false, None)),
             }
         }
@@ -380,8 +387,8 @@ impl Http2Request {
         &mut self,
         shared: &Http2Shared,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<T, Gone>> {
-        self.hear_reset(cx)?;
+    ) -> Poll<Result<T, StreamFailed>> {
+        self.check_reset(cx)?;
         self.guard.charge(self.exchange.held_bytes())?;
         let due_ms = self.exchange.deadline_ms(shared.limits()).unwrap_or(NEVER);
         self.deadline.arm(cx, &shared.local, due_ms);
@@ -394,8 +401,12 @@ impl Http2Request {
     }
 
     /// Receives input until the call may start: in h2, waiting input would take more memory.
-    fn wait<T>(&mut self, shared: &Http2Shared, cx: &mut Context<'_>) -> Poll<Result<T, Gone>> {
-        self.hear_reset(cx)?;
+    fn wait<T>(
+        &mut self,
+        shared: &Http2Shared,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<T, StreamFailed>> {
+        self.check_reset(cx)?;
         while let Some(body) = &mut self.body
             && let Some(piece) = body.poll_ahead(cx)
         {

@@ -18,7 +18,7 @@ use super::{Http2Shared, flood::Frames, refusals::Refusals};
 /// Returns the bytes that were read before, then the bytes of the stream.
 pub(super) struct Rewind<S: Transport> {
     read: Vec<u8>,
-    given: usize,
+    consumed: usize,
     stream: S,
     shared: Rc<Http2Shared>,
     frames: Frames,
@@ -34,7 +34,7 @@ impl<S: Transport> Rewind<S> {
     pub(super) fn new(read: Vec<u8>, stream: S, shared: &Rc<Http2Shared>) -> Rewind<S> {
         Rewind {
             read,
-            given: 0,
+            consumed: 0,
             stream,
             shared: Rc::clone(shared),
             frames: Frames::new(),
@@ -68,11 +68,11 @@ impl<S: Transport> Rewind<S> {
         if self.read.is_empty() {
             return Pin::new(&mut self.stream).poll_read(cx, buf);
         }
-        let left = &self.read[self.given..];
-        let count = left.len().min(buf.remaining());
-        buf.put_slice(&left[..count]);
-        self.given += count;
-        if self.given == self.read.len() {
+        let unread = &self.read[self.consumed..];
+        let count = unread.len().min(buf.remaining());
+        buf.put_slice(&unread[..count]);
+        self.consumed += count;
+        if self.consumed == self.read.len() {
             self.read = Vec::new();
         }
         Poll::Ready(Ok(()))

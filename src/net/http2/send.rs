@@ -102,20 +102,28 @@ impl Drop for Counted {
     }
 }
 
-/// The stream has ended: the peer has disconnected, or the stream was dropped.
-pub(super) struct Gone;
+/// The stream cannot continue: its client has disconnected, or it was reset or dropped.
+pub(super) struct StreamFailed;
 
-/// Takes a complete answer out of a worker's buffer; [`Gone`]: the buffers have no room for it.
-pub(super) fn take(out: &mut Vec<u8>, shared: &Http2Shared) -> Result<Outgoing, Gone> {
+/// Takes a complete answer out of a worker's buffer; [`StreamFailed`]: the buffers have no room for
+/// it.
+pub(super) fn take(out: &mut Vec<u8>, shared: &Http2Shared) -> Result<Outgoing, StreamFailed> {
     counted(out, shared, true)
 }
 
 /// Takes a piece of a stream, like [`take`].
-pub(super) fn take_piece(out: &mut Vec<u8>, shared: &Http2Shared) -> Result<Outgoing, Gone> {
+pub(super) fn take_piece(
+    out: &mut Vec<u8>,
+    shared: &Http2Shared,
+) -> Result<Outgoing, StreamFailed> {
     counted(out, shared, false)
 }
 
-fn counted(out: &mut Vec<u8>, shared: &Http2Shared, is_answer: bool) -> Result<Outgoing, Gone> {
+fn counted(
+    out: &mut Vec<u8>,
+    shared: &Http2Shared,
+    is_answer: bool,
+) -> Result<Outgoing, StreamFailed> {
     let bytes = match out.len() {
         0 => return Ok(Outgoing::default()),
         // Unused capacity would be counted as long as the answer waits.
@@ -132,7 +140,7 @@ fn counted(out: &mut Vec<u8>, shared: &Http2Shared, is_answer: bool) -> Result<O
         false => account.charge(0, bytes.capacity(), shared.now_ms()),
     };
     let counted = Counted { bytes, sent: 0, is_answer, account };
-    if has_room { Ok(Outgoing::Whole(counted)) } else { Err(Gone) }
+    if has_room { Ok(Outgoing::Whole(counted)) } else { Err(StreamFailed) }
 }
 
 /// Output that is being sent to the peer.
@@ -142,13 +150,13 @@ pub(super) struct Sending {
     is_last: bool,
     /// The start of the peer's current time window, and the bytes sent since then.
     since_ms: u64,
-    taken: usize,
+    window_bytes: usize,
 }
 
 impl Sending {
     /// Starts to send `bytes`.
     pub(super) fn new(bytes: Outgoing, is_last: bool, shared: &Http2Shared) -> Sending {
-        Sending { bytes, is_last, since_ms: shared.now_ms(), taken: 0 }
+        Sending { bytes, is_last, since_ms: shared.now_ms(), window_bytes: 0 }
     }
 
     /// Sends as fast as the peer reads, and then ends the stream if this is the last output.
@@ -161,36 +169,36 @@ impl Sending {
         shared: &Http2Shared,
         deadline: &mut Deadline,
         due_ms: u64,
-    ) -> Poll<Result<bool, Gone>> {
-        let mut left = self.bytes.remaining();
-        if left == 0 {
+    ) -> Poll<Result<bool, StreamFailed>> {
+        let mut remaining = self.bytes.remaining();
+        if remaining == 0 {
             if self.is_last {
-                stream.send_data(Outgoing::default(), true).map_err(|_| Gone)?;
+                stream.send_data(Outgoing::default(), true).map_err(|_| StreamFailed)?;
             }
             return Poll::Ready(Ok(true));
         }
         loop {
-            stream.reserve_capacity(left);
+            stream.reserve_capacity(remaining);
             let room = match stream.poll_capacity(cx) {
-                Poll::Ready(Some(Ok(room))) => room.min(left),
-                Poll::Ready(_) => return Poll::Ready(Err(Gone)),
+                Poll::Ready(Some(Ok(room))) => room.min(remaining),
+                Poll::Ready(_) => return Poll::Ready(Err(StreamFailed)),
                 Poll::Pending => break,
             };
             let piece = self.bytes.split_to(room);
-            (self.taken, left) = (self.taken + room, left - room);
+            (self.window_bytes, remaining) = (self.window_bytes + room, remaining - room);
             shared.inflow.sent(room);
-            stream.send_data(piece, self.is_last && left == 0).map_err(|_| Gone)?;
-            if left == 0 {
+            stream.send_data(piece, self.is_last && remaining == 0).map_err(|_| StreamFailed)?;
+            if remaining == 0 {
                 return Poll::Ready(Ok(true));
             }
         }
         let (now, limits) = (shared.now_ms(), shared.limits());
         if now >= self.since_ms + limits.write_stall_ms {
-            if self.taken < limits.write_progress_bytes_min {
+            if self.window_bytes < limits.write_progress_bytes_min {
                 stream.send_reset(Reason::ENHANCE_YOUR_CALM);
-                return Poll::Ready(Err(Gone));
+                return Poll::Ready(Err(StreamFailed));
             }
-            (self.since_ms, self.taken) = (now, 0);
+            (self.since_ms, self.window_bytes) = (now, 0);
         }
         if now >= due_ms {
             return Poll::Ready(Ok(false));

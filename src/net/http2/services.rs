@@ -30,7 +30,7 @@ use super::{
     deadline::{Deadline, earlier},
     fields::{ACCEPT_ENCODING, trailers},
     message::{Messages, NoMessage},
-    send::{Gone, Outgoing, Sending, take_piece},
+    send::{Outgoing, Sending, StreamFailed, take_piece},
 };
 
 /// A call of these services with a valid head.
@@ -50,12 +50,12 @@ type StreamPermits = (Permit, Option<CallerPermit>);
 /// How a call ends: with a status, or because its client has disconnected.
 enum End {
     Status(Status),
-    Gone,
+    Closed,
 }
 
-impl From<Gone> for End {
-    fn from(_: Gone) -> End {
-        End::Gone
+impl From<StreamFailed> for End {
+    fn from(_: StreamFailed) -> End {
+        End::Closed
     }
 }
 
@@ -64,7 +64,7 @@ impl From<NoMessage> for End {
         match no_message {
             NoMessage::End => End::Status(Status::OK),
             NoMessage::Status(status) => End::Status(status),
-            NoMessage::Gone => End::Gone,
+            NoMessage::Closed => End::Closed,
         }
     }
 }
@@ -103,7 +103,7 @@ impl ServiceCall {
 
     /// Begins the answer.
     fn open(&mut self) -> Result<SendStream<Outgoing>, End> {
-        self.respond.send_response(initial(), false).map_err(|_| End::Gone)
+        self.respond.send_response(initial(), false).map_err(|_| End::Closed)
     }
 
     /// Ends a call that has sent nothing, with a trailers-only response.
@@ -120,7 +120,7 @@ impl ServiceCall {
         let shared = &self.guard.shared;
         let config = &shared.engine().config;
         let full = |limit| {
-            config.tell_limit(shared.local.worker, Some(limit), None);
+            config.report_limit(shared.local.worker, Some(limit), None);
             End::Status(grpc::status_of(&Fault::at_limit(limit)))
         };
         let of_peer = self.address.map(|address| {
@@ -141,7 +141,7 @@ impl ServiceCall {
         stream: &mut SendStream<Outgoing>,
         message: Outgoing,
         due_ms: u64,
-    ) -> Result<bool, Gone> {
+    ) -> Result<bool, StreamFailed> {
         let ServiceCall { guard, deadline, .. } = self;
         let mut sending = Sending::new(message, false, &guard.shared);
         poll_fn(|cx| sending.poll(cx, stream, &guard.shared, deadline, due_ms)).await
@@ -173,7 +173,7 @@ impl ServiceCall {
             self.send(&mut stream, news, due_ms).await?;
             let status = poll_fn(|cx| {
                 if stream.poll_reset(cx).is_ready() {
-                    return Poll::Ready(Err(End::Gone));
+                    return Poll::Ready(Err(End::Closed));
                 }
                 let now = look();
                 if now != serving {
@@ -215,14 +215,14 @@ impl ServiceCall {
                         drop(message);
                         let answer = take_piece(&mut out, &shared)?;
                         let sending = self.send(&mut stream, answer, due_ms);
-                        let _ = messages.beside(sending).await??;
+                        let _ = messages.receive_during(sending).await??;
                         continue;
                     }
                     Err(status) => status,
                 },
                 Err(NoMessage::End) => Status::OK,
                 Err(NoMessage::Status(status)) => status,
-                Err(NoMessage::Gone) => return Err(End::Gone),
+                Err(NoMessage::Closed) => return Err(End::Closed),
             };
             return end(&mut stream, &status);
         }
@@ -240,5 +240,5 @@ fn initial() -> Response<()> {
 
 /// Ends a stream.
 fn end(stream: &mut SendStream<Outgoing>, status: &Status) -> Result<(), End> {
-    stream.send_trailers(trailers(status.fields().get())).map_err(|_| End::Gone)
+    stream.send_trailers(trailers(status.fields().get())).map_err(|_| End::Closed)
 }

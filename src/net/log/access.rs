@@ -91,7 +91,7 @@ impl AccessLog {
     }
 
     /// Whether the next call is logged.
-    pub(in crate::net) fn takes_next(&self) -> bool {
+    pub(in crate::net) fn samples_next(&self) -> bool {
         match self.one_of.load(Relaxed) {
             0 => false,
             one_of => self.seen.fetch_add(1, Relaxed).is_multiple_of(one_of),
@@ -158,14 +158,14 @@ impl AccessLog {
     /// counted.
     fn admits_refused(&self, now: Instant) -> bool {
         let LineVerdict { is_written, skipped } = self.rate().take(now, REFUSED_LINES_MAX);
-        tell_unlogged(skipped);
+        log_unlogged(skipped);
         is_written
     }
 
     /// Writes the number of refused requests without a line, if their second is over or `at_end`.
     pub(in crate::net) fn write_unlogged(&self, at_end: bool) {
         let skipped = self.rate().take_skipped(Instant::now(), at_end);
-        tell_unlogged(skipped);
+        log_unlogged(skipped);
     }
 
     fn rate(&self) -> MutexGuard<'_, LineRate> {
@@ -187,7 +187,7 @@ impl AccessLog {
 }
 
 /// Writes the number of refused requests that had no line in their second.
-fn tell_unlogged(unlogged: u64) {
+fn log_unlogged(unlogged: u64) {
     if unlogged > 0 {
         tracing::info!(
             target: "peregrine::access",
@@ -214,7 +214,7 @@ mod tests {
     fn access_log_samples_one_of_n_calls() {
         for (one_of, lines) in [(0, 0), (1, 12), (4, 3), (5, 3)] {
             let log = AccessLog::new(one_of, Some(7));
-            assert_eq!((0..12).filter(|_| log.takes_next()).count(), lines, "{one_of}");
+            assert_eq!((0..12).filter(|_| log.samples_next()).count(), lines, "{one_of}");
         }
     }
 

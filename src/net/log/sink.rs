@@ -106,9 +106,9 @@ fn write_lines(lines: &Receiver<LogEntry>, mut writer: impl Write) {
 /// Waits until earlier lines are written, at most for `FLUSH`.
 pub(in crate::net) fn flush() {
     let Some(queue) = QUEUE.get() else { return };
-    let (done, hear) = mpsc::sync_channel(1);
+    let (done, flushed) = mpsc::sync_channel(1);
     if queue.try_send(LogEntry::Flush(done)).is_ok() {
-        let _ = hear.recv_timeout(FLUSH);
+        let _ = flushed.recv_timeout(FLUSH);
     }
 }
 
@@ -139,11 +139,11 @@ mod tests {
 
     #[test]
     fn json_log_line_escapes_controls_and_keeps_its_value() {
-        let said = "{\"message\":\"\u{7f}\u{85}\u{202e}\u{2028}\u{e9}\u{1f600}\"}\n";
-        let line = String::from_utf8(plain(said.as_bytes())).unwrap();
+        let json = "{\"message\":\"\u{7f}\u{85}\u{202e}\u{2028}\u{e9}\u{1f600}\"}\n";
+        let line = String::from_utf8(plain(json.as_bytes())).unwrap();
         assert!(line.contains("\\u007f\\u0085\\u202e\\u2028\u{e9}\u{1f600}"), "{line}");
         let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
-        assert_eq!(read(&line), read(said));
+        assert_eq!(read(&line), read(json));
         assert_eq!(plain(b"\x1b[2mINFO\x1b[0m x\n"), b"\x1b[2mINFO\x1b[0m x\n");
     }
 
@@ -160,9 +160,9 @@ mod tests {
         let lost = lost_lines() - before;
         assert!((100..=101).contains(&lost), "{lost}");
         drop(held);
-        let (done, hear) = mpsc::sync_channel(1);
+        let (done, flushed) = mpsc::sync_channel(1);
         sink.0.send(LogEntry::Flush(done)).unwrap();
-        hear.recv().unwrap();
+        flushed.recv().unwrap();
         assert_eq!(*written.lock().unwrap() as u64 + lost, LOG_LINES_MAX as u64 + 101);
     }
 }

@@ -69,7 +69,7 @@ pub(super) struct WorkerCounters {
     refused: Mutex<BTreeMap<RefusalKey, u64>>,
     limits: Mutex<BTreeMap<&'static str, u64>>,
     pub(super) first_event: Histogram<21>,
-    pub(super) behind: Histogram<7>,
+    pub(super) lag: Histogram<7>,
     pub(super) events: AtomicU64,
     pub(super) resumed: AtomicU64,
     pub(super) waited: AtomicU64,
@@ -89,7 +89,7 @@ impl WorkerCounters {
             refused: Mutex::default(),
             limits: Mutex::default(),
             first_event: Histogram::new(&TIMES_NS),
-            behind: Histogram::new(&EVENTS),
+            lag: Histogram::new(&EVENTS),
             events: AtomicU64::default(),
             resumed: AtomicU64::default(),
             waited: AtomicU64::default(),
@@ -102,11 +102,11 @@ impl WorkerCounters {
 
     /// Counts an answered call and its duration.
     #[inline]
-    pub(super) fn count_answered(&self, call: &AnsweredCall, took_ns: u64) {
+    pub(super) fn count_answered(&self, call: &AnsweredCall, elapsed_ns: u64) {
         let numbers = [call.op as usize, call.binding as usize, generation_number(call.generation)];
         self.add_bytes(call.bytes_in, call.bytes_out);
         self.add_answered(call.agent, numbers);
-        self.durations(call.agent)[numbers[0]][numbers[1]].count(took_ns);
+        self.durations(call.agent)[numbers[0]][numbers[1]].count(elapsed_ns);
     }
 
     /// Counts a call that has ended now.
@@ -119,8 +119,8 @@ impl WorkerCounters {
             Some(refusal) => self.count_refused(call, refusal),
         }
         self.add_bytes(call.bytes_in, call.bytes_out);
-        let took_ns = now_ns.saturating_sub(call.began_ns);
-        self.durations(call.agent)[op][binding].count(took_ns);
+        let elapsed_ns = now_ns.saturating_sub(call.began_ns);
+        self.durations(call.agent)[op][binding].count(elapsed_ns);
         if call.waited {
             self.count_waited(call);
         }
@@ -168,11 +168,11 @@ impl WorkerCounters {
     fn count_waited(&self, call: &CallRecord) {
         self.waited.fetch_add(1, Relaxed);
         let Some(stream) = call.stream else { return };
-        let StreamRecord { first_event_ns, events, behind_max, resumed, .. } = stream;
+        let StreamRecord { first_event_ns, events, lag_max, resumed, .. } = stream;
         if let Some(first_ns) = first_event_ns {
             self.first_event.count(first_ns.saturating_sub(call.began_ns));
         }
-        self.behind.count(behind_max);
+        self.lag.count(lag_max);
         self.events.fetch_add(events, Relaxed);
         self.resumed.fetch_add(u64::from(resumed), Relaxed);
         self.ends[call.end as usize].fetch_add(1, Relaxed);

@@ -193,17 +193,17 @@ pub(super) fn of_calls<'m, I: Iterator<Item = &'m WorkerCounters>>(
         ends = ends.with(vec![("reason", end.word().to_owned())], count);
     }
     families.push(ends);
-    let (mut first_event, mut behind) = (Sums::default(), Sums::default());
+    let (mut first_event, mut lag) = (Sums::default(), Sums::default());
     for worker in workers() {
         first_event.add(&worker.first_event);
-        behind.add(&worker.behind);
+        lag.add(&worker.lag);
     }
     let help = "Time from the call to the first event of its stream";
     let family = Family::new(FamilyKind::Times, "peregrine_time_to_first_event_seconds", help);
     families.push(family.with_sums(Vec::new(), first_event));
     let help = "Largest number of events that a stream was behind its task";
     let family = Family::new(FamilyKind::Sizes, "peregrine_stream_lag_events", help);
-    families.push(family.with_sums(Vec::new(), behind));
+    families.push(family.with_sums(Vec::new(), lag));
     families.push(callers(&workers));
     families
 }

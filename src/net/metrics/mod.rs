@@ -55,8 +55,8 @@ impl Metrics {
 
     /// Counts an answered call and its duration.
     #[inline]
-    pub(super) fn count_answered(&self, call: &AnsweredCall, took_ns: u64) {
-        self.of(call.worker).count_answered(call, took_ns);
+    pub(super) fn count_answered(&self, call: &AnsweredCall, elapsed_ns: u64) {
+        self.of(call.worker).count_answered(call, elapsed_ns);
     }
 
     /// Counts a refusal of a request that is not a call.
@@ -254,7 +254,7 @@ mod tests {
         let stream = StreamRecord {
             first_event_ns: Some(30_000),
             events: 7,
-            behind_max: 5,
+            lag_max: 5,
             behind: 0,
             resumed: true,
         };

@@ -61,7 +61,7 @@ pub(super) struct LineProcess {
 struct TurnTable {
     turns: Mutex<HashMap<u64, TurnInFlight>>,
     /// The process has written an event.
-    has_spoken: AtomicBool,
+    has_written: AtomicBool,
 }
 
 struct TurnInFlight {
@@ -111,7 +111,7 @@ impl LineProcess {
 
     /// True when the process has written an event, or has run for a while.
     pub fn has_worked(&self) -> bool {
-        self.turns.has_spoken.load(Relaxed) || self.started.elapsed() > Duration::from_secs(10)
+        self.turns.has_written.load(Relaxed) || self.started.elapsed() > Duration::from_secs(10)
     }
 
     /// Enters a turn; `cancel` is the line that ends it early.
@@ -179,8 +179,9 @@ impl Driver {
         let end = self.serve(stdin, stdout, waiting).await;
         self.group.end().await;
         let reason = self.reason(end);
-        let left: Vec<TurnInFlight> = self.turns.lock().drain().map(|(_, turn)| turn).collect();
-        for turn in left {
+        let unfinished: Vec<TurnInFlight> =
+            self.turns.lock().drain().map(|(_, turn)| turn).collect();
+        for turn in unfinished {
             // A finished turn has dropped its receiver.
             let _ = turn.news.send(TurnNews::Ended(reason.clone())).await;
         }
@@ -256,7 +257,7 @@ impl Driver {
             ProcessEnd::NoOutput => "the program closed its output".to_owned(),
         };
         self.program.log.line(&reason);
-        match self.errors.last_words() {
+        match self.errors.last_output() {
             words if options.show_errors && !words.is_empty() => format!("{reason}: {words}"),
             _ => reason,
         }
@@ -356,7 +357,7 @@ impl TurnTable {
                 return program.log.line(&format!("not an event ({error}): {text}"));
             }
         };
-        self.has_spoken.store(true, Relaxed);
+        self.has_written.store(true, Relaxed);
         let news = self.lock().get(&turn).map(|turn| turn.news.clone());
         if let Some(news) = news {
             // A finished turn has dropped its receiver.

@@ -54,7 +54,7 @@ impl ProcessLog {
             return;
         }
         let plain: String = text.chars().map(|c| if must_escape(c) { ' ' } else { c }).collect();
-        report::say(&format_args!("agent {}: {plain}", self.agent));
+        report::info(&format_args!("agent {}: {plain}", self.agent));
     }
 }
 
@@ -112,7 +112,7 @@ impl ErrorOutput {
     }
 
     /// The last output, at most [`LAST_BYTES_MAX`] bytes.
-    pub fn last_words(&self) -> String {
+    pub fn last_output(&self) -> String {
         String::from_utf8_lossy(&self.last).trim().to_owned()
     }
 }

@@ -123,7 +123,7 @@ impl TextProgram {
         };
         self.meter.start_process();
         let end = self.follow(&mut job, &mut run).await;
-        let errors = run.errors.last_words();
+        let errors = run.errors.last_output();
         run.process.end().await;
         let end = end?;
         call.end(end.outcome());

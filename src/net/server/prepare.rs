@@ -38,10 +38,10 @@ impl Server {
     /// socket, needs authentication or permission for anonymous clients.
     pub(super) fn addresses(&self) -> Result<Vec<SocketAddr>, ServerError> {
         let default = [LISTEN_DEFAULT.to_owned()];
-        let is_told = !self.listen.is_empty() || !self.listeners.is_empty();
-        let texts = if is_told { &self.listen } else { &default[..] };
-        let knows_callers = self.setup.authenticator.is_some() || self.knows_clients();
-        let is_deliberate = self.anonymous || knows_callers;
+        let is_explicit = !self.listen.is_empty() || !self.listeners.is_empty();
+        let texts = if is_explicit { &self.listen } else { &default[..] };
+        let authenticates_callers = self.setup.authenticator.is_some() || self.verifies_clients();
+        let is_deliberate = self.anonymous || authenticates_callers;
         let check = |addr: SocketAddr, text: &str| match is_deliberate || addr.ip().is_loopback() {
             true => Ok(addr),
             false => Err(ServerError::Public(text.to_owned())),
@@ -55,15 +55,15 @@ impl Server {
     }
 
     /// Whether every client must send a certificate.
-    pub(super) fn knows_clients(&self) -> bool {
-        self.tls.as_ref().is_some_and(Tls::knows_clients)
+    pub(super) fn verifies_clients(&self) -> bool {
+        self.tls.as_ref().is_some_and(Tls::verifies_clients)
     }
 
     /// Makes client certificates authenticate clients: in addition to other credentials, or alone.
-    pub(super) fn ask_clients(&mut self) {
+    pub(super) fn authenticate_by_certificate(&mut self) {
         if self.setup.authenticator.is_some() {
-            self.tls = self.tls.take().map(Tls::of_known_callers);
-        } else if self.knows_clients() && !self.anonymous {
+            self.tls = self.tls.take().map(Tls::with_optional_certificates);
+        } else if self.verifies_clients() && !self.anonymous {
             self.setup.authenticator = Some(Arc::new(CertificateCallers::default()));
         }
     }
@@ -74,8 +74,11 @@ impl Server {
     fn bound_push(&mut self, listen: &[SocketAddr]) {
         let sockets = self.listeners.iter().filter_map(|socket| socket.local_addr().ok());
         let is_public = listen.iter().copied().chain(sockets).any(|at| !at.ip().is_loopback());
-        let knows_callers = self.setup.authenticator.is_some() || self.knows_clients();
-        if is_public && !knows_callers && self.setup.push.as_ref().is_some_and(|p| !p.anonymous) {
+        let authenticates_callers = self.setup.authenticator.is_some() || self.verifies_clients();
+        if is_public
+            && !authenticates_callers
+            && self.setup.push.as_ref().is_some_and(|p| !p.anonymous)
+        {
             self.setup.push = None;
             // The signing keys are not used, so they are not published.
             self.setup.webhook_signer = None;
@@ -111,7 +114,7 @@ impl Server {
     /// Checks, binds and builds; returns the sockets of each worker.
     pub(super) fn prepare(mut self) -> Result<(Running, Vec<Vec<TcpListener>>), ServerError> {
         let workers = self.workers.unwrap_or_else(workers_default);
-        self.ask_clients();
+        self.authenticate_by_certificate();
         let Checked { listen, tls, limits } = self.checked(workers)?;
         self.setup.limits = limits;
         #[cfg(feature = "push")]

@@ -54,9 +54,9 @@ fn certified_key(tls: &Tls, provider: &CryptoProvider) -> Result<CertifiedKey, S
     match key.keys_match() {
         Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(key),
         Err(Error::InconsistentKeys(_)) => {
-            let whose =
+            let mismatch =
                 format!("the key does not belong to the certificate in {}", tls.cert.display());
-            Err(unusable(&tls.key, &whose))
+            Err(unusable(&tls.key, &mismatch))
         }
         Err(error) => Err(unusable(&tls.cert, &error)),
     }
@@ -75,7 +75,7 @@ fn client_verifier(
         roots.add(certificate.clone()).map_err(|error| unusable(file, &error))?;
     }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-    let verifier = match tls.are_clients_free {
+    let verifier = match tls.are_certificates_optional {
         true => verifier.allow_unauthenticated(),
         false => verifier,
     };

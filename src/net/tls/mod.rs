@@ -31,7 +31,7 @@ pub struct Tls {
     key: PathBuf,
     client_ca: Option<PathBuf>,
     /// True: a client may send no certificate, since other credentials are accepted.
-    are_clients_free: bool,
+    are_certificates_optional: bool,
 }
 
 impl Tls {
@@ -39,7 +39,12 @@ impl Tls {
     /// holds the private key of the server's certificate (PKCS #8, PKCS #1 or SEC 1, not
     /// encrypted).
     pub fn new(cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Tls {
-        Tls { cert: cert.into(), key: key.into(), client_ca: None, are_clients_free: false }
+        Tls {
+            cert: cert.into(),
+            key: key.into(),
+            client_ca: None,
+            are_certificates_optional: false,
+        }
     }
 
     /// Requires of every client a certificate that an authority in `file` has issued; with a
@@ -53,13 +58,13 @@ impl Tls {
     }
 
     /// Whether every client must send a certificate.
-    pub(super) fn knows_clients(&self) -> bool {
+    pub(super) fn verifies_clients(&self) -> bool {
         self.client_ca.is_some()
     }
 
     /// Makes client certificates optional.
-    pub(super) fn of_known_callers(self) -> Tls {
-        Tls { are_clients_free: true, ..self }
+    pub(super) fn with_optional_certificates(self) -> Tls {
+        Tls { are_certificates_optional: true, ..self }
     }
 
     /// Reads the files.
@@ -111,8 +116,8 @@ impl Current {
     }
 
     /// Whether clients may send no certificate.
-    pub(super) fn are_clients_free(&self) -> bool {
-        self.usable.read().unwrap_or_else(PoisonError::into_inner).files.are_clients_free
+    pub(super) fn are_certificates_optional(&self) -> bool {
+        self.usable.read().unwrap_or_else(PoisonError::into_inner).files.are_certificates_optional
     }
 
     /// Uses these files for new connections.

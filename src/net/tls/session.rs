@@ -147,8 +147,8 @@ impl Transport for TlsConnection {
         Peer { is_secure: true, identity, certificate, ..Peer::default() }
     }
 
-    fn has_left(&self) -> bool {
-        self.stream.get_ref().0.has_left()
+    fn is_read_closed(&self) -> bool {
+        self.stream.get_ref().0.is_read_closed()
     }
 
     fn is_flushed(&self) -> bool {

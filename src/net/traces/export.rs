@@ -143,9 +143,9 @@ pub(super) struct Exporter {
 #[derive(Debug, PartialEq, Eq)]
 enum CollectorAnswer {
     /// The collector has accepted all but `rejected` spans.
-    Taken { rejected: u64 },
+    Accepted { rejected: u64 },
     /// The collector defers the message for `ms` milliseconds.
-    PutOff { ms: u64 },
+    Deferred { ms: u64 },
     /// The collector refuses the message.
     Refused { status: u16 },
 }
@@ -201,7 +201,7 @@ impl Exporter {
         let body = writer.message(batch).encode_to_vec();
         let state = &self.state;
         let failure = match state.until_end(self.send(&body)).await {
-            Some(Ok(CollectorAnswer::Taken { rejected })) => {
+            Some(Ok(CollectorAnswer::Accepted { rejected })) => {
                 let rejected = rejected.min(count);
                 state.sent.fetch_add(count - rejected, Relaxed);
                 state.refused.fetch_add(rejected, Relaxed);
@@ -211,7 +211,7 @@ impl Exporter {
                 state.refused.fetch_add(count, Relaxed);
                 Some(format!("HTTP status {status}"))
             }
-            Some(Ok(CollectorAnswer::PutOff { .. })) => {
+            Some(Ok(CollectorAnswer::Deferred { .. })) => {
                 state.failed.fetch_add(count, Relaxed);
                 Some("the collector asks to retry later".to_owned())
             }
@@ -234,11 +234,11 @@ impl Exporter {
         let mut tries = 1;
         loop {
             match self.post(body).await? {
-                CollectorAnswer::PutOff { ms } if tries < SPANS_TRIES_MAX => {
+                CollectorAnswer::Deferred { ms } if tries < SPANS_TRIES_MAX => {
                     self.state.wait(Duration::from_millis(ms), || false).await;
                     tries += 1;
                 }
-                said => return Ok(said),
+                answer => return Ok(answer),
             }
         }
     }
@@ -267,9 +267,9 @@ impl Exporter {
         Ok(match (status, retry) {
             (200..=299, _) => {
                 read?;
-                CollectorAnswer::Taken { rejected: rejected(&content) }
+                CollectorAnswer::Accepted { rejected: rejected(&content) }
             }
-            (429 | 503, Some(ms)) => CollectorAnswer::PutOff { ms: ms.min(SPANS_RETRY_MS_MAX) },
+            (429 | 503, Some(ms)) => CollectorAnswer::Deferred { ms: ms.min(SPANS_RETRY_MS_MAX) },
             (status, _) => CollectorAnswer::Refused { status },
         })
     }

@@ -177,7 +177,7 @@ impl CallObserver for TracedObservers {
     }
 
     fn call_ended(&self, call: &CallRecord) {
-        self.others.tell(call, self.others.wants_line());
+        self.others.record_call(call, self.others.wants_line());
         if call.details.as_deref().is_some_and(|details| details.span.is_some()) {
             self.traces.push(SpanRecord::Call(Box::new(call.clone())));
         }
@@ -195,8 +195,8 @@ impl CallObserver for TracedObservers {
         self.others.peer_slowed(address);
     }
 
-    fn caller_asked(&self, worker: usize, outcome: AuthOutcome) {
-        self.others.caller_asked(worker, outcome);
+    fn caller_authenticated(&self, worker: usize, outcome: AuthOutcome) {
+        self.others.caller_authenticated(worker, outcome);
     }
 }
 

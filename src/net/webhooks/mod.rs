@@ -55,7 +55,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 const AFTER_PANIC_MS: u64 = 1_000;
 
 /// Buffers that are retained for further deliveries.
-const BUFFERS_KEPT_MAX: usize = 16;
+const BUFFERS_RETAINED_MAX: usize = 16;
 
 /// Sends the deliveries of an outbox. Dropping this value ends them.
 pub struct WebhookWorker {
@@ -93,10 +93,17 @@ impl WebhookWorker {
         mono_ms: impl Fn() -> u64 + Send + Sync + 'static,
     ) -> Result<WebhookWorker, HttpClientError> {
         let client = HttpClient::new(guarded(options, &outbox))?;
-        let (mono_ms, kept) = (Box::new(mono_ms), Mutex::default());
+        let (mono_ms, free_buffers) = (Box::new(mono_ms), Mutex::default());
         let rests = Semaphore::new(WEBHOOK_RESTS_MAX);
-        let worker =
-            move |state| DeliveryWorker { outbox, client, mono_ms, post_ms, state, kept, rests };
+        let worker = move |state| DeliveryWorker {
+            outbox,
+            client,
+            mono_ms,
+            post_ms,
+            state,
+            free_buffers,
+            rests,
+        };
         let work = move |state| run(Arc::new(worker(state)));
         let thread = BackgroundThread::start("peregrine-hooks", work);
         let no_thread = |error: io::Error| HttpClientError::System(error.to_string());
@@ -128,7 +135,7 @@ struct DeliveryWorker {
     mono_ms: Box<dyn Fn() -> u64 + Send + Sync>,
     post_ms: u64,
     state: Arc<BackgroundState>,
-    kept: Mutex<Vec<PostBuffers>>,
+    free_buffers: Mutex<Vec<PostBuffers>>,
     /// Permits to read the rest of an answer after its delivery was reported.
     rests: Semaphore,
 }
@@ -146,7 +153,7 @@ async fn run(worker: Arc<DeliveryWorker>) {
             match worker.next_request(now, cx.waker(), &mut buffers.request) {
                 NextRequest::Post => {
                     let worker = Arc::clone(&worker);
-                    tokio::spawn(PostUnderWay { worker, buffers, is_told: false }.run());
+                    tokio::spawn(PostInFlight { worker, buffers, is_reported: false }.run());
                 }
                 NextRequest::At(until_ms) => {
                     worker.keep_buffers(buffers);
@@ -180,37 +187,37 @@ impl DeliveryWorker {
     }
 
     fn take_buffers(&self) -> PostBuffers {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+        self.free_buffers.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
     fn keep_buffers(&self, buffers: PostBuffers) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < BUFFERS_KEPT_MAX && buffers.are_small() {
-            kept.push(buffers);
+        let mut free_buffers = self.free_buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        if free_buffers.len() < BUFFERS_RETAINED_MAX && buffers.are_small() {
+            free_buffers.push(buffers);
         }
     }
 }
 
 /// A request of the outbox, until its outcome is reported.
-struct PostUnderWay {
+struct PostInFlight {
     worker: Arc<DeliveryWorker>,
     buffers: PostBuffers,
-    is_told: bool,
+    is_reported: bool,
 }
 
-impl PostUnderWay {
+impl PostInFlight {
     async fn run(mut self) {
         let worker = Arc::clone(&self.worker);
         let (outcome, rest) = self.buffers.post(&worker.client, worker.post_ms).await;
-        self.tell(outcome);
+        self.report(outcome);
         drop(self);
         if let (Some(rest), Ok(_permit)) = (rest, worker.rests.try_acquire()) {
             rest.read_away().await;
         }
     }
 
-    fn tell(&mut self, outcome: PostOutcome) {
-        self.is_told = true;
+    fn report(&mut self, outcome: PostOutcome) {
+        self.is_reported = true;
         let worker = &*self.worker;
         let origin = url_origin(&self.buffers.request.url);
         match &outcome {
@@ -229,12 +236,12 @@ impl PostUnderWay {
     }
 }
 
-impl Drop for PostUnderWay {
+impl Drop for PostInFlight {
     /// Also reports an attempt that has panicked: otherwise its webhook would wait for ever.
     fn drop(&mut self) {
-        if !self.is_told && !self.worker.state.is_stopped() {
+        if !self.is_reported && !self.worker.state.is_stopped() {
             let why = "the post was interrupted".to_owned();
-            self.tell(PostOutcome::Failed { why, retry_after_ms: None });
+            self.report(PostOutcome::Failed { why, retry_after_ms: None });
         }
     }
 }

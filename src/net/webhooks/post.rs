@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Maximum bytes of buffers that are retained for another attempt.
-const KEPT_BYTES_MAX: usize = 64 * 1024;
+const RETAINED_BYTES_MAX: usize = 64 * 1024;
 
 /// The buffers of one attempt. The outbox fills in the request.
 #[derive(Default)]
@@ -34,21 +34,21 @@ pub(super) struct PostBuffers {
     /// The receiver's answer.
     answer: Vec<u8>,
     /// The origin of the last attempt; the next attempt usually has the same origin.
-    known: Option<KnownOrigin>,
+    cached: Option<CachedOrigin>,
 }
 
 /// An origin, and the beginning of its URLs.
-struct KnownOrigin {
+struct CachedOrigin {
     /// The URL up to the path; empty if the URL was not in the parser's canonical form.
     text: Box<str>,
     url: HttpUrl,
 }
 
-impl KnownOrigin {
-    fn read(url: &str) -> Result<KnownOrigin, UrlError> {
+impl CachedOrigin {
+    fn read(url: &str) -> Result<CachedOrigin, UrlError> {
         let read = HttpOrigin::parse(url)?;
         let text = url.strip_suffix(&*read.path).unwrap_or_default().into();
-        Ok(KnownOrigin { text, url: read })
+        Ok(CachedOrigin { text, url: read })
     }
 
     /// The request target, if the URL has this origin.
@@ -62,7 +62,7 @@ impl PostBuffers {
     pub(super) fn are_small(&self) -> bool {
         let PostRequest { url, fields, body, .. } = &self.request;
         let request = url.capacity() + fields.held_bytes() + body.capacity();
-        request + self.answer.capacity() <= KEPT_BYTES_MAX
+        request + self.answer.capacity() <= RETAINED_BYTES_MAX
     }
 
     /// Sends the request, and returns its outcome within `post_ms`, and the rest of the answer.
@@ -72,7 +72,7 @@ impl PostBuffers {
         post_ms: u64,
     ) -> (PostOutcome, Option<AnswerRest>) {
         let due = Instant::now() + Duration::from_millis(post_ms);
-        let mut response = match self.ask(client, post_ms).await {
+        let mut response = match self.send_request(client, post_ms).await {
             Err(why) => return (PostOutcome::Failed { why, retry_after_ms: None }, None),
             Ok(response) => response,
         };
@@ -105,21 +105,21 @@ impl PostBuffers {
     }
 
     /// Sends the request, and waits for the head of the answer.
-    async fn ask(
+    async fn send_request(
         &mut self,
         client: &HttpClient,
         post_ms: u64,
     ) -> Result<HttpClientResponse, String> {
         let PostRequest { url, fields, body, expects, .. } = &self.request;
-        let known = match self.known.take().filter(|known| known.target(url).is_some()) {
-            Some(known) => known,
-            None => KnownOrigin::read(url).map_err(|error| error.to_string())?,
+        let cached = match self.cached.take().filter(|cached| cached.target(url).is_some()) {
+            Some(cached) => cached,
+            None => CachedOrigin::read(url).map_err(|error| error.to_string())?,
         };
-        let known = &*self.known.insert(known);
+        let cached = &*self.cached.insert(cached);
         let request = HttpRequest {
             method: if expects.is_empty() { HttpMethod::Post } else { HttpMethod::Get },
-            origin: &known.url.origin,
-            target: known.target(url).unwrap_or(&known.url.path),
+            origin: &cached.url.origin,
+            target: cached.target(url).unwrap_or(&cached.url.path),
             fields: fields.get(),
             body,
             version: HttpVersion::Any,
@@ -130,7 +130,7 @@ impl PostBuffers {
             is_repeatable: true,
         };
         let response = if expects.is_empty() {
-            client.request_as_it_comes(request).await
+            client.request_undecoded(request).await
         } else {
             client.request(request).await
         };
@@ -144,10 +144,11 @@ fn outcome(response: &HttpClientResponse, client: &HttpClient) -> PostOutcome {
         200..=299 => PostOutcome::Delivered,
         410 => PostOutcome::Gone,
         status => {
-            let asked = response.field("retry-after");
-            let asked_ms = asked.and_then(|text| retry_after_ms(text, client.now().unix_ms));
+            let retry_after = response.field("retry-after");
+            let requested_ms =
+                retry_after.and_then(|text| retry_after_ms(text, client.now().unix_ms));
             // A delay of 0 is ignored: the outbox has its own pause.
-            let retry_after_ms = asked_ms.filter(|ms| *ms > 0);
+            let retry_after_ms = requested_ms.filter(|ms| *ms > 0);
             let why = format!("HTTP status {status}");
             match status {
                 408 | 429 => PostOutcome::Unwell { why, retry_after_ms },

@@ -27,13 +27,13 @@ struct FakeOutbox {
     /// True: no address may be connected to.
     is_closed: bool,
     /// The hosts and addresses that `check_address` was called for.
-    asked: Mutex<Vec<(String, IpAddr, bool)>>,
+    checked: Mutex<Vec<(String, IpAddr, bool)>>,
 }
 
 #[derive(Default)]
 struct FakePosts {
     waiting: VecDeque<String>,
-    is_under_way: bool,
+    is_in_flight: bool,
     outcomes: Vec<PostOutcome>,
     waker: Option<Waker>,
     made: usize,
@@ -65,11 +65,11 @@ impl Outbox for FakeOutbox {
     fn next(&self, _: Now, wake: &Waker, request: &mut PostRequest) -> NextRequest {
         let mut posts = self.posts.lock().unwrap();
         posts.waker = Some(wake.clone());
-        if posts.is_under_way {
+        if posts.is_in_flight {
             return NextRequest::Never;
         }
         let Some(url) = posts.waiting.pop_front() else { return NextRequest::Never };
-        posts.is_under_way = true;
+        posts.is_in_flight = true;
         posts.made += 1;
         request.url.replace_range(.., &url);
         request.fields.clear();
@@ -83,7 +83,7 @@ impl Outbox for FakeOutbox {
 
     fn done(&self, request: &PostRequest, outcome: PostOutcome, _: Now, _: u64) {
         let mut posts = self.posts.lock().unwrap();
-        assert!(std::mem::take(&mut posts.is_under_way), "the outcome was reported twice");
+        assert!(std::mem::take(&mut posts.is_in_flight), "the outcome was reported twice");
         assert_eq!(request.upto, posts.made as u64);
         posts.outcomes.push(outcome);
         self.changed.notify_all();
@@ -95,7 +95,7 @@ impl Outbox for FakeOutbox {
         address: IpAddr,
         is_own: &dyn Fn(IpAddr) -> bool,
     ) -> Result<(), TargetError> {
-        self.asked.lock().unwrap().push((host.to_owned(), address, is_own(address)));
+        self.checked.lock().unwrap().push((host.to_owned(), address, is_own(address)));
         if self.is_closed { Err(TargetError::Denied) } else { Ok(()) }
     }
 }
@@ -121,15 +121,15 @@ impl Hook {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let (connected, connections) = mpsc::channel();
-        let (asked, requests) = mpsc::channel();
+        let (request_sender, requests) = mpsc::channel();
         let serve = Arc::new(serve);
         std::thread::spawn(move || {
             for (number, stream) in listener.incoming().enumerate() {
                 if connected.send(number).is_err() {
                     return;
                 }
-                let (serve, asked) = (Arc::clone(&serve), asked.clone());
-                std::thread::spawn(move || serve(number, stream.unwrap(), &asked));
+                let (serve, request_sender) = (Arc::clone(&serve), request_sender.clone());
+                std::thread::spawn(move || serve(number, stream.unwrap(), &request_sender));
             }
         });
         Hook { addr, connections, requests }
@@ -138,15 +138,15 @@ impl Hook {
     /// A receiver that sends these answers in order, over any number of connections, and repeats
     /// the last answer.
     fn answering(answers: &'static [&'static str]) -> Hook {
-        let given = Mutex::new(0);
+        let answered = Mutex::new(0);
         Hook::new(move |_, mut stream, requests| {
             while let Some(request) = read_request(&mut stream) {
-                let mut given = given.lock().unwrap();
+                let mut answered = answered.lock().unwrap();
                 // Reported before the answer, so that the request is present when the client has
                 // the answer.
                 requests.send(request).unwrap();
-                let answer = answers[(*given).min(answers.len() - 1)];
-                *given += 1;
+                let answer = answers[(*answered).min(answers.len() - 1)];
+                *answered += 1;
                 stream.write_all(answer.as_bytes()).unwrap();
             }
         })
@@ -217,7 +217,7 @@ fn deliveries_share_a_connection_and_check_its_address_once() {
     assert!(request.ends_with("\r\n\r\n{\"n\":1}"), "{request}");
     assert_eq!(hook.counts(), (1, 2));
     let own = ("127.0.0.1".to_owned(), hook.addr.ip(), true);
-    assert_eq!(*outbox.asked.lock().unwrap(), [own]);
+    assert_eq!(*outbox.checked.lock().unwrap(), [own]);
 }
 
 #[test]
@@ -229,8 +229,8 @@ fn connection_is_reused_only_for_its_own_host() {
     let urls = [&*by_address, &*by_name, &*by_address, &*by_name];
     assert_eq!(outbox.post(&urls), [Delivered, Delivered, Delivered, Delivered]);
     assert_eq!(hook.counts(), (2, 4));
-    let asked = outbox.asked.lock().unwrap();
-    assert!(asked.iter().any(|(host, address, _)| host == "localhost" && address.is_loopback()));
+    let checked = outbox.checked.lock().unwrap();
+    assert!(checked.iter().any(|(host, address, _)| host == "localhost" && address.is_loopback()));
 }
 
 #[test]
@@ -506,7 +506,7 @@ fn response_with_invalid_framing_fails() {
 
 #[test]
 fn dropped_worker_cancels_delivery_without_an_outcome() {
-    let (sender, came) = mpsc::channel();
+    let (sender, received) = mpsc::channel();
     let hook = Hook::new(move |_, mut stream, _| {
         sender.send(read_request(&mut stream)).unwrap();
         // Until the webhook worker was dropped.
@@ -515,11 +515,11 @@ fn dropped_worker_cancels_delivery_without_an_outcome() {
     let outbox = Arc::new(FakeOutbox::default());
     let worker = worker(&outbox, LONG_MS);
     outbox.put(&hook.url());
-    assert!(came.recv().unwrap().is_some());
+    assert!(received.recv().unwrap().is_some());
     drop(worker);
-    assert!(came.recv().unwrap().is_none());
+    assert!(received.recv().unwrap().is_none());
     let posts = outbox.posts.lock().unwrap();
-    assert!(posts.is_under_way && posts.outcomes.is_empty());
+    assert!(posts.is_in_flight && posts.outcomes.is_empty());
     drop(posts);
     // The webhook worker has released the outbox.
     assert_eq!(Arc::strong_count(&outbox), 1);

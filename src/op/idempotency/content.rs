@@ -97,8 +97,9 @@ impl SendHash {
     #[inline(always)]
     fn space(&self, caller: &Caller<'_>, send: &Send<'_>) -> u64 {
         let owner = caller.owner.unwrap_or_default().as_bytes();
-        let is_known = u64::from(caller.owner.is_some()) << 16;
-        let head = u64::from(caller.scope.agent.0) | is_known | ((owner.len() as u64) << 32);
+        let is_authenticated = u64::from(caller.owner.is_some()) << 16;
+        let head =
+            u64::from(caller.scope.agent.0) | is_authenticated | ((owner.len() as u64) << 32);
         let more = match (caller.tenant, send.task_id, send.context_id) {
             (None, None, None) => 0,
             (tenant, task, context) => self.more([
@@ -300,9 +301,9 @@ fn number(text: &str) -> Cow<'_, [u8]> {
 fn is_plain_part(part: &[u8]) -> bool {
     let mut before = 0;
     PackedFields(part).all(|(tag, _)| {
-        let is_behind = tag >= before;
+        let is_in_order = tag >= before;
         before = tag;
-        is_behind && tag != part_tag::DATA && tag != part_tag::METADATA
+        is_in_order && tag != part_tag::DATA && tag != part_tag::METADATA
     })
 }
 

@@ -28,7 +28,7 @@ pub(super) struct SendOwner {
 #[derive(Default)]
 pub(super) struct SendOwners {
     all: Vec<SendOwner>,
-    places: HashMap<Holder, u32, RandomState>,
+    slots: HashMap<Holder, u32, RandomState>,
     free: Vec<u32>,
     counts: Holders,
     /// The slot of the last lookup: the next send is usually of the same holder.
@@ -49,79 +49,79 @@ impl SendOwners {
 
     #[inline(never)]
     fn enter_other(&mut self, holder: Holder) -> u32 {
-        if let Some(place) = self.places.get(&holder) {
-            self.last = *place;
-            return *place;
+        if let Some(slot) = self.slots.get(&holder) {
+            self.last = *slot;
+            return *slot;
         }
-        let place = self.free.pop().unwrap_or(self.all.len() as u32);
-        if place as usize == self.all.len() {
+        let slot = self.free.pop().unwrap_or(self.all.len() as u32);
+        if slot as usize == self.all.len() {
             self.all.push(SendOwner::default());
         }
-        self.all[place as usize] = SendOwner { holder, ..SendOwner::default() };
-        self.places.insert(holder, place);
+        self.all[slot as usize] = SendOwner { holder, ..SendOwner::default() };
+        self.slots.insert(holder, slot);
         match holder.is_stranger() {
             true => self.counts.strangers += 1,
             false => self.counts.owners += 1,
         }
-        self.last = place;
-        place
+        self.last = slot;
+        slot
     }
 
     /// The slot of a holder that has entries.
     pub fn find(&self, holder: Holder) -> Option<u32> {
-        self.places.get(&holder).copied()
+        self.slots.get(&holder).copied()
     }
 
     #[inline(always)]
-    pub fn get_mut(&mut self, place: u32) -> &mut SendOwner {
-        &mut self.all[place as usize]
+    pub fn get_mut(&mut self, slot: u32) -> &mut SendOwner {
+        &mut self.all[slot as usize]
     }
 
-    pub fn get(&self, place: u32) -> &SendOwner {
-        &self.all[place as usize]
+    pub fn get(&self, slot: u32) -> &SendOwner {
+        &self.all[slot as usize]
     }
 
     /// Adds an undecided entry to a holder.
     #[inline(always)]
-    pub fn count(&mut self, place: u32) {
-        let owner = &mut self.all[place as usize];
+    pub fn count(&mut self, slot: u32) {
+        let owner = &mut self.all[slot as usize];
         (owner.held, owner.undecided) = (owner.held + 1, owner.undecided + 1);
         self.counts.held_by_strangers += usize::from(owner.holder.is_stranger());
         if owner.held > self.all[self.largest as usize].held {
-            self.largest = place;
+            self.largest = slot;
         }
     }
 
     /// Removes an entry of a holder; removing the last one frees the slot.
     #[inline(always)]
-    pub fn discount(&mut self, place: u32) {
-        let owner = &mut self.all[place as usize];
+    pub fn discount(&mut self, slot: u32) {
+        let owner = &mut self.all[slot as usize];
         owner.held -= 1;
         self.counts.held_by_strangers -= usize::from(owner.holder.is_stranger());
         if owner.held == 0 {
-            self.leave_if_empty(place);
+            self.leave_if_empty(slot);
         }
     }
 
     /// Frees the slot of a holder that has no entries.
     #[cold]
-    pub fn leave_if_empty(&mut self, place: u32) {
-        let SendOwner { holder, held: 0, .. } = self.all[place as usize] else { return };
-        if self.places.remove(&holder).is_none() {
+    pub fn leave_if_empty(&mut self, slot: u32) {
+        let SendOwner { holder, held: 0, .. } = self.all[slot as usize] else { return };
+        if self.slots.remove(&holder).is_none() {
             return;
         }
         match holder.is_stranger() {
             true => self.counts.strangers -= 1,
             false => self.counts.owners -= 1,
         }
-        self.all[place as usize].holder = Holder::default();
-        self.free.push(place);
+        self.all[slot as usize].holder = Holder::default();
+        self.free.push(slot);
     }
 
     /// Whether a new entry of this holder must evict an entry of an anonymous caller.
     #[inline(always)]
-    pub fn strangers_full(&self, place: u32, most: usize) -> bool {
-        self.counts.strangers_full(self.all[place as usize].holder, 1, most)
+    pub fn strangers_full(&self, slot: u32, most: usize) -> bool {
+        self.counts.strangers_full(self.all[slot as usize].holder, 1, most)
     }
 
     /// The holder that loses an entry to a new entry of `newcomer`, possibly `newcomer` itself;
@@ -147,15 +147,15 @@ impl SendOwners {
         let candidates = (0..).zip(&self.all).filter(|(_, owner)| {
             owner.held > owner.undecided && (owner.holder.is_stranger() || !strangers_alone)
         });
-        let excess = |(place, owner): &(u32, &SendOwner)| {
-            let held = i64::from(owner.held) + i64::from(*place == newcomer);
-            (held - share.of(owner.holder) as i64, *place == newcomer)
+        let excess = |(slot, owner): &(u32, &SendOwner)| {
+            let held = i64::from(owner.held) + i64::from(*slot == newcomer);
+            (held - share.of(owner.holder) as i64, *slot == newcomer)
         };
-        let (place, owner) = candidates.max_by_key(excess)?;
+        let (slot, owner) = candidates.max_by_key(excess)?;
         let is_above = owner.held as usize > share.of(owner.holder);
-        (is_above || place == newcomer).then(|| {
-            self.largest = place;
-            place
+        (is_above || slot == newcomer).then(|| {
+            self.largest = slot;
+            slot
         })
     }
 
@@ -177,6 +177,6 @@ impl SendOwners {
 
     #[cfg(test)]
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.slots.len()
     }
 }

@@ -31,7 +31,7 @@ pub(super) enum SendStage {
 
 /// The entry of a recognised send.
 #[derive(Clone, Copy)]
-pub(super) struct KnownSend {
+pub(super) struct SendEntry {
     pub send: NamedSend,
     /// The arrival of the send, in ms of the monotonic clock.
     pub since_ms: u64,
@@ -56,7 +56,7 @@ struct Links {
 pub(super) struct SendShard {
     /// The newest entry of each chain.
     heads: Box<[u32]>,
-    pub entries: Vec<KnownSend>,
+    pub entries: Vec<SendEntry>,
     entries_max: usize,
     /// The first free slot.
     free: u32,
@@ -72,7 +72,7 @@ pub(super) struct SendShard {
     pub message_bytes: usize,
 }
 
-impl KnownSend {
+impl SendEntry {
     #[inline(always)]
     fn is_turn(&self, own: u64) -> bool {
         matches!(self.stage, SendStage::Undecided { turn, .. } if turn == own)
@@ -92,12 +92,12 @@ impl SendShard {
     }
 
     #[inline(always)]
-    fn entry(&self, number: u32) -> Option<&KnownSend> {
+    fn entry(&self, number: u32) -> Option<&SendEntry> {
         self.entries.get((number as usize).wrapping_sub(1))
     }
 
     #[inline(always)]
-    pub fn entry_mut(&mut self, number: u32) -> Option<&mut KnownSend> {
+    pub fn entry_mut(&mut self, number: u32) -> Option<&mut SendEntry> {
         self.entries.get_mut((number as usize).wrapping_sub(1))
     }
 
@@ -116,14 +116,14 @@ impl SendShard {
 
     /// The entry of the first of equal sends, while it is undecided.
     #[inline(always)]
-    pub fn own(&mut self, key: SendKey) -> Option<&mut KnownSend> {
+    pub fn own(&mut self, key: SendKey) -> Option<&mut SendEntry> {
         self.entry_mut(key.number).filter(|entry| entry.is_turn(key.turn))
     }
 
     /// The outcome of the entry with a send's name; `None`: the entry has expired.
     #[cold]
     #[inline(never)]
-    pub fn known(
+    pub fn outcome(
         &mut self,
         number: u32,
         send: &NamedSend,
@@ -145,7 +145,7 @@ impl SendShard {
             SendStage::Undecided { .. } if is_of_scope => Some(SendLook::Undecided),
             SendStage::Undecided { .. } => Some(SendLook::Conflict),
             SendStage::Task(task) if is_of_scope => Some(SendLook::Sent(Sent::Task(task))),
-            SendStage::Task(_) => Some(SendLook::Gone),
+            SendStage::Task(_) => Some(SendLook::Evicted),
             SendStage::Message { turn } => {
                 let (_, sent) = self.messages.get(&turn)?;
                 Some(SendLook::Sent(Sent::Message(sent.clone())))
@@ -168,7 +168,7 @@ impl SendShard {
         let older = self.owners.get_mut(owner).newest;
         let links = Links { chain: self.heads[at], owner, older, newer: 0 };
         let stage = SendStage::Undecided { turn, is_awaited: false };
-        let number = self.fill(KnownSend { send, since_ms: now_ms, stage, links });
+        let number = self.fill(SendEntry { send, since_ms: now_ms, stage, links });
         self.heads[at] = number;
         self.append(owner, number);
         self.owners.count(owner);
@@ -178,7 +178,7 @@ impl SendShard {
 
     /// Stores an entry in a free slot, and returns its number.
     #[inline(always)]
-    fn fill(&mut self, entry: KnownSend) -> u32 {
+    fn fill(&mut self, entry: SendEntry) -> u32 {
         let number = self.free;
         if let Some(slot) = self.entry_mut(number) {
             let next = std::mem::replace(slot, entry);
@@ -228,7 +228,7 @@ impl SendShard {
 
     /// Takes an entry out of its chain.
     #[inline(always)]
-    fn unchain(&mut self, number: u32, entry: &KnownSend) {
+    fn unchain(&mut self, number: u32, entry: &SendEntry) {
         let at = self.chain_of(entry.send.name as u64);
         let mut before = self.heads[at];
         if before == number {
@@ -351,7 +351,7 @@ impl SendShard {
     /// oldest first; a message that is too large is not stored.
     pub fn remember(&mut self, number: u32, sent: &SentMessage, bytes_max: usize) {
         let bytes = sent.held_bytes();
-        let Some(KnownSend { stage: SendStage::Undecided { turn, .. }, links, .. }) =
+        let Some(SendEntry { stage: SendStage::Undecided { turn, .. }, links, .. }) =
             self.entry(number).copied()
         else {
             return;

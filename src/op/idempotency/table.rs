@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
-use super::shard::{KnownSend, SendShard, SendStage};
+use super::shard::{SendEntry, SendShard, SendStage};
 use crate::{
     limits::{IDEMPOTENCY_SHARD_BYTES, IDEMPOTENCY_SHARD_ENTRIES, Limits},
     model::{Generation, MessageBuf, SendMode},
@@ -92,7 +92,7 @@ pub(super) enum SendLook {
     /// An equal send had this outcome.
     Sent(Sent),
     /// An equal send has created a task that is no longer stored.
-    Gone,
+    Evicted,
 }
 
 /// All remembered sends.
@@ -131,9 +131,9 @@ impl SendTable {
             shard.expire_messages(self.ttl_ms, now.mono_ms);
         }
         if let Some(number) = shard.find(send.name)
-            && let Some(known) = shard.known(number, &send, self.ttl_ms, now.mono_ms)
+            && let Some(look) = shard.outcome(number, &send, self.ttl_ms, now.mono_ms)
         {
-            return known;
+            return look;
         }
         shard.enter(send, holder, now.mono_ms).map_or(SendLook::Unknown, SendLook::First)
     }
@@ -146,7 +146,7 @@ impl SendTable {
         let entry = number
             .and_then(|number| shard.entry_mut(number))
             .filter(|entry| entry.send.content == send.content && entry.send.scope == send.scope);
-        let Some(KnownSend { stage: SendStage::Undecided { turn, is_awaited }, .. }) = entry else {
+        let Some(SendEntry { stage: SendStage::Undecided { turn, is_awaited }, .. }) = entry else {
             return Err(joined);
         };
         *is_awaited = true;
@@ -248,21 +248,21 @@ mod tests {
         NamedSend { name, content, scope: 0 }
     }
 
-    fn first(known: SendLook) -> SendKey {
-        let SendLook::First(key) = known else { panic!("not the first") };
+    fn first(look: SendLook) -> SendKey {
+        let SendLook::First(key) = look else { panic!("not the first") };
         key
     }
 
     #[test]
     fn idempotency_entry_uses_at_most_its_charged_memory() {
-        assert_eq!(size_of::<KnownSend>(), 112);
+        assert_eq!(size_of::<SendEntry>(), 112);
         let chain = 2 * size_of::<u32>();
         // Growing lists and maps have at most twice the size of their content, and maps a seventh
         // more.
         let owner = 2 * (size_of::<SendOwner>() + size_of::<u32>())
             + 2 * (size_of::<(Holder, u32)>() + 1) * 8 / 7;
         let message = 2 * size_of::<(u64, (u32, SentMessage))>();
-        let all = size_of::<KnownSend>() + chain + owner + message;
+        let all = size_of::<SendEntry>() + chain + owner + message;
         assert!(all as u64 <= IDEMPOTENCY_ENTRY_BYTES, "{all}");
     }
 
@@ -291,9 +291,9 @@ mod tests {
         let joined = JoinedSend { call: CallLink::late().1, mode: SendMode::Wait };
         assert!(table.join(&other, joined).is_err());
         table.settle_task(key, task(7));
-        assert!(matches!(enter(&table, other, 0), SendLook::Gone));
-        let known = enter(&table, own, 0);
-        assert!(matches!(known, SendLook::Sent(Sent::Task(sent)) if sent.key.position == 7));
+        assert!(matches!(enter(&table, other, 0), SendLook::Evicted));
+        let look = enter(&table, own, 0);
+        assert!(matches!(look, SendLook::Sent(Sent::Task(sent)) if sent.key.position == 7));
     }
 
     #[test]
@@ -302,13 +302,13 @@ mod tests {
         let enter = |number, holder| table.enter(numbered(number), holder, at(0));
         (0..3).for_each(|number| send(&table, number, A));
         (10..13).for_each(|number| send(&table, number, V));
-        let told = first(enter(3, A));
-        table.settle(told, Some(&message(9)));
+        let settled = first(enter(3, A));
+        table.settle(settled, Some(&message(9)));
         let open = first(enter(4, A));
         table.forget_all_of(A);
         table.forget_all_of(Holder::owner(7));
-        assert!((0..4).all(|number| !is_known(&table, number)) && is_known(&table, 4));
-        assert!((10..13).all(|number| is_known(&table, number)));
+        assert!((0..4).all(|number| !is_stored(&table, number)) && is_stored(&table, 4));
+        assert!((10..13).all(|number| is_stored(&table, number)));
         assert_eq!(table.counts(), (4, 0));
         // The undecided send is decided later.
         table.settle_task(open, task(4));
@@ -328,9 +328,9 @@ mod tests {
             let key = first(enter(&table, named(name(number), 0), 0));
             table.settle_task(key, task(number));
             for old in number.saturating_sub(18).max(1)..=number {
-                let known = enter(&table, named(name(old), 0), 0);
+                let look = enter(&table, named(name(old), 0), 0);
                 assert!(
-                    matches!(known, SendLook::Sent(Sent::Task(sent)) if sent.key.position == old)
+                    matches!(look, SendLook::Sent(Sent::Task(sent)) if sent.key.position == old)
                 );
             }
             assert!(matches!(enter(&table, named(name(0), 0), 0), SendLook::Undecided));
@@ -347,7 +347,7 @@ mod tests {
         let (mut random, mut open) = (1u64, Vec::new());
         // The last content of each key. The table may have dropped it, but never has another
         // content.
-        let mut said = HashMap::<u128, (u64, usize)>::new();
+        let mut settled = HashMap::<u128, (u64, usize)>::new();
         for step in 0..20_000u64 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let (key, content) = (u128::from(random >> 33) % 40, (random >> 50) % 2);
@@ -355,9 +355,9 @@ mod tests {
                 SendLook::First(turn) if open.len() < 10 => open.push((turn, key, content)),
                 SendLook::First(turn) => _ = table.settle(turn, None),
                 SendLook::Sent(Sent::Message(sent)) => {
-                    assert_eq!(said.get(&key), Some(&(content, sent.message.held_bytes())));
+                    assert_eq!(settled.get(&key), Some(&(content, sent.message.held_bytes())));
                 }
-                SendLook::Sent(Sent::Task(_)) | SendLook::Gone => panic!("there was no task"),
+                SendLook::Sent(Sent::Task(_)) | SendLook::Evicted => panic!("there was no task"),
                 SendLook::Undecided => {
                     assert!(open.iter().any(|one| one.1 == key && one.2 == content))
                 }
@@ -366,7 +366,7 @@ mod tests {
             if random >> 60 < 6 && !open.is_empty() {
                 let (turn, key, content) = open.swap_remove(step as usize % open.len());
                 let sent = message((random >> 40) as usize % 1_000);
-                said.insert(key, (content, sent.message.held_bytes()));
+                settled.insert(key, (content, sent.message.held_bytes()));
                 table.settle(turn, Some(&sent));
             }
             let (entries, bytes) = table.counts();
@@ -389,7 +389,7 @@ mod tests {
     }
 
     /// Whether a send has an entry.
-    fn is_known(table: &SendTable, number: u32) -> bool {
+    fn is_stored(table: &SendTable, number: u32) -> bool {
         let shard = table.shards[0].lock().unwrap();
         shard.find(numbered(number).name).is_some()
     }
@@ -399,16 +399,16 @@ mod tests {
         let table = table(20, 1_000);
         (0..10).for_each(|number| send(&table, number, V));
         (100..1_000).for_each(|number| send(&table, number, A));
-        assert!((0..10).all(|number| is_known(&table, number)));
-        assert!((990..1_000).all(|number| is_known(&table, number)));
+        assert!((0..10).all(|number| is_stored(&table, number)));
+        assert!((990..1_000).all(|number| is_stored(&table, number)));
         // Above its share an owner loses its own entries, the oldest first.
         send(&table, 10, V);
-        assert!(!is_known(&table, 0) && (1..11).all(|number| is_known(&table, number)));
+        assert!(!is_stored(&table, 0) && (1..11).all(|number| is_stored(&table, number)));
         // Other owners take entries up to their share, from the largest holder.
         for (base, owner) in [(2_000, 3), (3_000, 4)] {
             (base..base + 5).for_each(|number| send(&table, number, Holder::owner(owner)));
         }
-        assert!((2_000..2_005).chain(3_000..3_005).all(|number| is_known(&table, number)));
+        assert!((2_000..2_005).chain(3_000..3_005).all(|number| is_stored(&table, number)));
         assert_eq!((table.counts().0, table.shards[0].lock().unwrap().owners.len()), (20, 4));
     }
 
@@ -421,8 +421,8 @@ mod tests {
         (100..150).for_each(|number| send(&table, number, V));
         (200..205).for_each(|number| send(&table, number, stranger(2)));
         (0..50).for_each(|number| send(&table, 300 + number, stranger(1)));
-        assert!((140..150).all(|number| is_known(&table, number)));
-        assert!((200..205).all(|number| is_known(&table, number)));
+        assert!((140..150).all(|number| is_stored(&table, number)));
+        assert!((200..205).all(|number| is_stored(&table, number)));
         assert_eq!(table.counts().0, 20);
     }
 
@@ -436,10 +436,10 @@ mod tests {
         };
         (0..5).for_each(|number| send(number, V));
         (100..150).for_each(|number| send(number, A));
-        assert!((0..5).chain(145..150).all(|number| is_known(&table, number)));
+        assert!((0..5).chain(145..150).all(|number| is_stored(&table, number)));
         // An owner above its share evicts its own entry.
         send(5, V);
-        assert!(!is_known(&table, 0) && (145..150).all(|number| is_known(&table, number)));
+        assert!(!is_stored(&table, 0) && (145..150).all(|number| is_stored(&table, number)));
         assert_eq!(table.counts().0, 10);
     }
 
@@ -456,7 +456,7 @@ mod tests {
             let owner = ((random >> 33) % 8 * ((random >> 40) % 2)) as u32;
             let held = |owner: u32| -> usize {
                 let sends = sent.get(&owner).into_iter().flatten();
-                sends.filter(|number| is_known(&table, **number)).count()
+                sends.filter(|number| is_stored(&table, **number)).count()
             };
             let before: Vec<usize> = (0..8).map(held).collect();
             let owners = (0..8).filter(|one| before[*one as usize] > 0 || *one == owner).count();
@@ -473,18 +473,18 @@ mod tests {
                 let (number, key) = open.swap_remove(0);
                 table.settle_task(key, task(number));
             }
-            assert!(open.iter().all(|(number, _)| is_known(&table, *number)));
+            assert!(open.iter().all(|(number, _)| is_stored(&table, *number)));
             for other in (0..8).filter(|other| *other != owner) {
                 let held = |owner: u32| -> usize {
                     let sends = sent.get(&owner).into_iter().flatten();
-                    sends.filter(|number| is_known(&table, **number)).count()
+                    sends.filter(|number| is_stored(&table, **number)).count()
                 };
                 let (before, after) = (before[other as usize], held(other));
                 assert!(after == before || before > entries_max / owners, "{number}: {other}");
             }
             assert!(table.counts().0 <= entries_max);
             for sends in sent.values_mut() {
-                sends.retain(|number| is_known(&table, *number));
+                sends.retain(|number| is_stored(&table, *number));
             }
         }
     }

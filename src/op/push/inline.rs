@@ -122,7 +122,7 @@ pub(in crate::op) struct InlineWatch<'c> {
 impl Drop for InlineWatch<'_> {
     /// Removes the webhook, unless its task is stored or its slot stays reserved.
     fn drop(&mut self) {
-        if let (false, Some(push)) = (self.reserved.is_kept(), self.core.push.get()) {
+        if let (false, Some(push)) = (self.reserved.is_used_up(), self.core.push.get()) {
             push.webhooks.delete(self.reserved.key().handle().key, Some(&self.id));
         }
     }

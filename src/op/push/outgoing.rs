@@ -53,12 +53,12 @@ impl Core {
     /// The bits of a task ([`ShownPost::bits`]); `None`: the task is evicted.
     pub fn bits_of(&self, task: u64) -> Option<u128> {
         let handle = Handle { key: task, ..Handle::default() };
-        let is_there = self.has_task(task) || self.left_task(task).is_some();
+        let is_there = self.has_task(task) || self.retained_task(task).is_some();
         is_there.then(|| self.store.bits_of(TaskKey::of(&handle), u32::MAX))
     }
 
-    fn left_task(&self, task: u64) -> Option<Arc<Task>> {
-        self.registry()?.left_task(task)
+    fn retained_task(&self, task: u64) -> Option<Arc<Task>> {
+        self.registry()?.retained_task(task)
     }
 
     /// Passes at most one item to `each`, the content of the next delivery: the next event, or the
@@ -79,7 +79,7 @@ impl Core {
             ..show(&task, post, filter, each)
         });
         shown.or_else(|| {
-            let task = self.left_task(post.task)?;
+            let task = self.retained_task(post.task)?;
             Some(ShownPost { bits, ..show(&task, post, filter, each) })
         })
     }
@@ -103,7 +103,7 @@ fn show(
     match post.form {
         PushForm::StreamResponse if !is_coalesced => {
             cursor.show_new(task, &mut |item| {
-                is_news = takes(filter, &item, snapshot);
+                is_news = is_delivered(filter, &item, snapshot);
                 if is_news {
                     each(item);
                 }
@@ -115,7 +115,7 @@ fn show(
         // These forms contain the current task: one delivery covers all lagging events.
         PushForm::StreamResponse | PushForm::Task03 | PushForm::Task01 => {
             cursor.show_new(task, &mut |item| {
-                is_news |= takes(filter, &item, snapshot);
+                is_news |= is_delivered(filter, &item, snapshot);
                 true
             });
         }
@@ -132,7 +132,7 @@ fn show(
 
 /// Whether an item is delivered. A snapshot stands for the first status of a task, or for evicted
 /// events of any kind.
-fn takes(filter: PushFilter, item: &StreamResponse<'_>, is_first: bool) -> bool {
+fn is_delivered(filter: PushFilter, item: &StreamResponse<'_>, is_first: bool) -> bool {
     match item {
         StreamResponse::Snapshot(view) if is_first => filter.takes_status(view.status().state),
         StreamResponse::Snapshot(_) => true,

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Maximum number of deliveries that are resumed at a time.
-const BROUGHT_BACK_MAX: usize = 8;
+const RESUMED_MAX: usize = 8;
 
 /// Maximum number of deferred webhooks that are examined at a time; one without room goes to the
 /// end.
@@ -37,12 +37,12 @@ impl Webhooks {
     }
 
     /// Resumes some of the deferred webhooks that have room now; returns their number.
-    pub fn bring_back(&self, large: &mut LargePosts) -> usize {
+    pub fn resume_deferred(&self, large: &mut LargePosts) -> usize {
         let mut state = self.lock();
         large.review(|slot| state.schedule.is_near(slot));
-        let (mut looks, mut brought_back, mut first) = (0, 0, None);
+        let (mut looks, mut resumed, mut first) = (0, 0, None);
         for _ in 0..state.deferred.len() {
-            if looks == LOOKS_MAX || brought_back == BROUGHT_BACK_MAX {
+            if looks == LOOKS_MAX || resumed == RESUMED_MAX {
                 break;
             }
             let Some((owner, (slot, size))) = state.deferred.pop_front() else { break };
@@ -52,9 +52,9 @@ impl Webhooks {
             looks += 1;
             match large.room(&size) {
                 PostRoom::Free => {
-                    state.schedule.bring_back(slot);
+                    state.schedule.resume_deferred(slot);
                     large.promise(slot, size);
-                    brought_back += 1;
+                    resumed += 1;
                 }
                 PostRoom::AllHeld if first.is_none() => {
                     large.wait(&size);
@@ -69,10 +69,10 @@ impl Webhooks {
             state.deferred.push_front(owner, waits);
         }
         drop(state);
-        if brought_back > 0 {
+        if resumed > 0 {
             self.changes.wake();
         }
-        brought_back
+        resumed
     }
 }
 
@@ -128,11 +128,11 @@ mod tests {
         let mut posts = LargePosts::new(800, 1);
         let slot = WebhookSlot::NONE;
         assert!(posts.begin(slot, &large()));
-        assert_eq!(webhooks.bring_back(&mut posts), 0);
+        assert_eq!(webhooks.resume_deferred(&mut posts), 0);
         posts.leave(&large());
         // In the end all deliveries arrive.
         let mut posted = 0;
-        while webhooks.bring_back(&mut posts) > 0 {
+        while webhooks.resume_deferred(&mut posts) > 0 {
             let post = next(&webhooks, 0).unwrap();
             assert!(posts.begin(post.slot, &large()));
             webhooks.delivered(post.slot, 9, at(0), false);
@@ -159,7 +159,7 @@ mod tests {
             let url = PushConfig(&post.config).url().to_string();
             PostRequest { owner, url, body: vec![0; bytes], ..PostRequest::default() }
         };
-        let mut under_way = VecDeque::new();
+        let mut in_flight = VecDeque::new();
         for round in 0..200 {
             while let Some(post) = next(&webhooks, 0) {
                 let size = posts.size(&of(&post)).unwrap();
@@ -169,17 +169,17 @@ mod tests {
                     assert!((50..70).contains(&round), "{round}");
                     return;
                 } else {
-                    under_way.push_back((post.slot, size));
+                    in_flight.push_back((post.slot, size));
                 }
             }
             if round == 50 {
                 put(100, 1, 100);
                 continue;
             }
-            let (slot, size) = under_way.pop_front().unwrap();
+            let (slot, size) = in_flight.pop_front().unwrap();
             webhooks.delivered(slot, 9, at(0), true);
             posts.leave(&size);
-            webhooks.bring_back(&mut posts);
+            webhooks.resume_deferred(&mut posts);
         }
         panic!("the deferred delivery never started");
     }

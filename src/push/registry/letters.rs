@@ -34,7 +34,7 @@ impl Webhooks {
             // The store has not reported the last event.
             task.watch.leave(u64::MAX);
         }
-        state.end_left(key, now.unix_ms);
+        state.end_evicted(key, now.unix_ms);
         drop(state);
         self.changes.wake();
     }
@@ -51,8 +51,8 @@ impl Webhooks {
 
     /// Sets the function that is called with each letter when its webhook stops. It is called with
     /// the lock held.
-    pub fn tell_of_letters(&self, told: fn(&DeadLetter)) {
-        self.lock().told = Some(told);
+    pub fn set_letter_listener(&self, listener: fn(&DeadLetter)) {
+        self.lock().listener = Some(listener);
     }
 
     /// Dead letters, the oldest first.
@@ -81,17 +81,17 @@ impl Webhooks {
     pub fn replay_all(&self, now_ms: u64) -> (usize, usize) {
         let mut state = self.lock();
         let numbers: Vec<u64> = state.dead.iter().map(|letter| letter.number).collect();
-        let (mut resumed, mut gone) = (0, 0);
+        let (mut resumed, mut remaining) = (0, 0);
         for number in numbers {
             match state.replay(number, now_ms) {
                 ReplayOutcome::Resumed => resumed += 1,
-                ReplayOutcome::Gone => gone += 1,
+                ReplayOutcome::Gone => remaining += 1,
                 ReplayOutcome::Unknown => {}
             }
         }
         drop(state);
         self.changes.wake();
-        (resumed, gone)
+        (resumed, remaining)
     }
 
     /// Removes a dead letter; false: no letter has this number.
@@ -118,7 +118,7 @@ impl PushState {
         if !self.is_replayable(letter) {
             return ReplayOutcome::Gone;
         }
-        if self.has_left(task)
+        if self.is_evicted(task)
             && let Some(webhook) = self.schedule.get_mut(slot)
         {
             webhook.set_replayed();
@@ -137,10 +137,10 @@ impl PushState {
     /// Whether the webhook of a letter exists, and the task of the webhook.
     fn is_replayable(&self, letter: &DeadLetter) -> bool {
         self.schedule.is_stopped(letter.slot)
-            && (!self.has_left(letter.task) || self.changes.left.has(letter.task))
+            && (!self.is_evicted(letter.task) || self.changes.left.has(letter.task))
     }
 
-    fn has_left(&self, task: u64) -> bool {
+    fn is_evicted(&self, task: u64) -> bool {
         self.tasks.get(&task).is_none_or(|task| task.watch.left().is_some())
     }
 
@@ -150,7 +150,7 @@ impl PushState {
         let is_its = |letter: &&DeadLetter| {
             letter.holder == holder
                 && self.schedule.is_stopped(letter.slot)
-                && self.has_left(letter.task)
+                && self.is_evicted(letter.task)
         };
         let found = self.dead.iter().find(is_its).map(|letter| (letter.task, letter.slot));
         if let Some((task, slot)) = found {
@@ -161,7 +161,7 @@ impl PushState {
 
     /// After a letter was removed: removes its webhook, too, if the task was evicted.
     fn release(&mut self, letter: &DeadLetter) {
-        if self.schedule.is_stopped(letter.slot) && self.has_left(letter.task) {
+        if self.schedule.is_stopped(letter.slot) && self.is_evicted(letter.task) {
             self.remove(letter.task, letter.slot);
         }
     }
@@ -169,12 +169,12 @@ impl PushState {
     /// Removes the webhooks of an evicted task, unless the task is retained for them. A webhook
     /// with undelivered events stops and gets a dead letter. A webhook remains until its delivery
     /// in flight, or the delivery that it waits for, has an outcome.
-    pub(super) fn end_left(&mut self, key: u64, unix_ms: u64) {
-        let left = self.tasks.get(&key).and_then(|task| task.watch.left());
-        let Some(last_seq) = left else { return };
+    pub(super) fn end_evicted(&mut self, key: u64, unix_ms: u64) {
+        let last = self.tasks.get(&key).and_then(|task| task.watch.left());
+        let Some(last_seq) = last else { return };
         let is_retained = self.changes.left.has(key);
         for slot in self.slots(key) {
-            if self.schedule.is_posting(slot) || self.schedule.is_behind(slot) {
+            if self.schedule.is_posting(slot) || self.schedule.is_blocked(slot) {
                 continue;
             }
             // The webhook may have been removed together with an evicted letter.
@@ -207,11 +207,11 @@ impl PushState {
             task.map(|task| (task.watch.task_id(), task.watch.holder())).unwrap_or_default();
         let number = self.dead.number();
         let letter = webhook.letter(NewLetter { number, slot, task_id, holder, why, unix_ms });
-        if let Some(told) = self.told {
-            told(&letter);
+        if let Some(listener) = self.listener {
+            listener(&letter);
         }
-        if let Some(gone) = self.dead.push(letter) {
-            self.release(&gone);
+        if let Some(evicted) = self.dead.push(letter) {
+            self.release(&evicted);
         }
     }
 }
@@ -285,16 +285,17 @@ mod tests {
     fn listener_is_called_with_each_new_letter() {
         static NUMBERS: Mutex<Vec<(u64, WhyDead)>> = Mutex::new(Vec::new());
         let webhooks = webhooks();
-        webhooks
-            .tell_of_letters(|letter| NUMBERS.lock().unwrap().push((letter.number, letter.why)));
+        webhooks.set_letter_listener(|letter| {
+            NUMBERS.lock().unwrap().push((letter.number, letter.why))
+        });
         given_up(&webhooks, 7);
         given_up(&webhooks, 8);
         set(&webhooks, 9, 0, "a", URL).unwrap();
         webhooks.note(9);
         let post = next(&webhooks, 0).unwrap();
         webhooks.task_left(post.slot, at(0));
-        let (given_up, left) = (WhyDead::GivenUp, WhyDead::TaskLeft);
-        assert_eq!(*NUMBERS.lock().unwrap(), [(1, given_up), (2, given_up), (3, left)]);
+        let (given_up, evicted) = (WhyDead::GivenUp, WhyDead::TaskLeft);
+        assert_eq!(*NUMBERS.lock().unwrap(), [(1, given_up), (2, given_up), (3, evicted)]);
     }
 
     #[test]
@@ -359,7 +360,7 @@ mod tests {
     #[test]
     fn letter_of_a_retained_task_is_replayed() {
         let webhooks = webhooks();
-        let left_bytes = || webhooks.lock().changes.left.bytes();
+        let retained_bytes = || webhooks.lock().changes.left.bytes();
         // One webhook waits when its task is evicted, another was stopped earlier.
         set(&webhooks, 7, 0, "waits", URL).unwrap();
         set(&webhooks, 7, 0, "b", URL).unwrap();
@@ -370,7 +371,7 @@ mod tests {
         fail(&webhooks, &stops, "refused", 25 * HOUR);
         leave_needed(&webhooks, 7);
         assert_eq!(letters(&webhooks), [(1, WhyDead::GivenUp), (2, WhyDead::TaskLeft)]);
-        assert!(left_bytes() > 0 && webhooks.counted().0 == 2);
+        assert!(retained_bytes() > 0 && webhooks.counted().0 == 2);
         for (number, before) in [(2, &waits), (1, &stops)] {
             assert!(webhooks.dead_letter(number).unwrap().is_replayable);
             assert_eq!(webhooks.replay(number, 30 * HOUR), ReplayOutcome::Resumed);
@@ -381,7 +382,8 @@ mod tests {
             let post = next(&webhooks, 30 * HOUR).unwrap();
             webhooks.delivered(post.slot, 9, at(30 * HOUR), false);
         }
-        assert_eq!((letters(&webhooks).len(), webhooks.counted(), left_bytes()), (0, (0, 0), 0));
+        let counts = (letters(&webhooks).len(), webhooks.counted(), retained_bytes());
+        assert_eq!(counts, (0, (0, 0), 0));
     }
 
     #[test]
@@ -394,14 +396,14 @@ mod tests {
             leave_needed(&webhooks, task);
         }
         assert_eq!((letters(&webhooks).len(), webhooks.counted().0), (3, 3));
-        assert!(webhooks.drop_dead(2) && webhooks.left_task(2).is_none());
-        assert!(webhooks.left_task(1).is_some());
+        assert!(webhooks.drop_dead(2) && webhooks.retained_task(2).is_none());
+        assert!(webhooks.retained_task(1).is_some());
         assert_eq!(webhooks.drop_all_dead(), 2);
         assert_eq!((webhooks.counted(), webhooks.lock().changes.left.bytes()), ((0, 0), 0));
         // A task that no webhook needs is not retained.
         let watch = set(&webhooks, 4, 0, "a", URL).unwrap();
         leave_needed(&webhooks, 4);
-        assert!(watch.is_over() && webhooks.left_task(4).is_none());
+        assert!(watch.is_over() && webhooks.retained_task(4).is_none());
     }
 
     #[test]

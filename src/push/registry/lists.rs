@@ -27,7 +27,7 @@ impl PushState {
 
     /// The webhook of a task with this id; without an id the one with the default id, or else the
     /// first.
-    pub(super) fn meant(&self, task: u64, id: Option<&[u8]>) -> Option<WebhookSlot> {
+    pub(super) fn find_or_default(&self, task: u64, id: Option<&[u8]>) -> Option<WebhookSlot> {
         match id {
             Some(id) => self.find(task, id),
             None => self.find(task, DEFAULT_ID).or_else(|| self.tasks.get(&task)?.first),
@@ -136,9 +136,9 @@ impl PushState {
             return Err(PushRefused::OwnerBytesFull);
         }
         if holder.is_stranger() {
-            let is_theirs = freed.is_some_and(|freed| freed.holder.is_stranger());
-            let freed_bytes = if is_theirs { freed_bytes } else { 0 };
-            if self.stranger_bytes() + bytes + of_new_origin - freed_bytes
+            let was_anonymous = freed.is_some_and(|freed| freed.holder.is_stranger());
+            let freed_bytes = if was_anonymous { freed_bytes } else { 0 };
+            if self.anonymous_bytes() + bytes + of_new_origin - freed_bytes
                 > self.bounds.bytes_max / 2
             {
                 return Err(PushRefused::OwnerBytesFull);
@@ -157,7 +157,7 @@ impl PushState {
         let before = self.find(new.task, new.id);
         let mut webhook = Webhook::new(new);
         if let Some((at, before)) = before.and_then(|at| Some((at, self.schedule.get(at)?))) {
-            webhook.go_on_for(before, self.schedule.is_behind(at));
+            webhook.resume_from(before, self.schedule.is_blocked(at));
         }
         let changes = &self.changes;
         let task = self.tasks.entry(new.task).or_insert_with(|| {
@@ -171,7 +171,7 @@ impl PushState {
         self.counted.enter(new.holder, webhook.bytes());
         let slot = match before {
             Some(before) => {
-                let slot = self.schedule.add_behind(before, &origin, new.holder, webhook);
+                let slot = self.schedule.add_replacement(before, &origin, new.holder, webhook);
                 self.remove(new.task, before);
                 slot
             }

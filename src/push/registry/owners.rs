@@ -44,10 +44,10 @@ impl PushOwners {
                 break;
             }
         }
-        let known: Arc<str> = name.into();
-        self.bytes += known.len() + NAME_BYTES;
-        self.names.insert(self.last, Arc::clone(&known));
-        self.numbers.insert(known, self.last);
+        let shared_name: Arc<str> = name.into();
+        self.bytes += shared_name.len() + NAME_BYTES;
+        self.names.insert(self.last, Arc::clone(&shared_name));
+        self.numbers.insert(shared_name, self.last);
         self.last
     }
 

@@ -145,7 +145,7 @@ impl PushState {
     /// that have waited for the end of a delivery.
     fn settle_task(&mut self, task: u64, now: Now) {
         match self.tasks.get(&task).is_some_and(|task| task.watch.left().is_some()) {
-            true => self.end_left(task, now.unix_ms),
+            true => self.end_evicted(task, now.unix_ms),
             false => self.settle(task),
         }
     }

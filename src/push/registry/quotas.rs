@@ -20,7 +20,7 @@ pub(super) struct PushCounts {
     /// Bytes of all configurations.
     pub bytes: usize,
     /// Bytes of the configurations of anonymous callers.
-    of_strangers: usize,
+    of_anonymous: usize,
     pub by_holder: HashMap<Holder, HolderCount, RandomState>,
 }
 
@@ -34,7 +34,7 @@ impl PushCounts {
     pub fn enter(&mut self, holder: Holder, bytes: usize) {
         self.bytes += bytes;
         if holder.is_stranger() {
-            self.of_strangers += bytes;
+            self.of_anonymous += bytes;
         }
         let held = self.by_holder.entry(holder).or_default();
         (held.configs, held.bytes) = (held.configs + 1, held.bytes + bytes);
@@ -44,7 +44,7 @@ impl PushCounts {
     pub fn leave(&mut self, holder: Holder, bytes: usize) {
         self.bytes -= bytes;
         if holder.is_stranger() {
-            self.of_strangers -= bytes;
+            self.of_anonymous -= bytes;
         }
         let Some(held) = self.by_holder.get_mut(&holder) else { return };
         (held.configs, held.bytes) = (held.configs - 1, held.bytes - bytes);
@@ -61,8 +61,8 @@ impl PushState {
     }
 
     /// The bytes of anonymous callers, with their origins.
-    pub(super) fn stranger_bytes(&self) -> usize {
-        self.counted.of_strangers + self.schedule.origin_bytes_of_strangers()
+    pub(super) fn anonymous_bytes(&self) -> usize {
+        self.counted.of_anonymous + self.schedule.origin_bytes_of_anonymous()
     }
 }
 

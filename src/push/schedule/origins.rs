@@ -113,7 +113,7 @@ impl PostOrigin {
     }
 
     /// Whether a granted delivery may start: the circuit may have opened since.
-    pub fn lets_through(&self) -> bool {
+    pub fn may_start(&self) -> bool {
         match self.circuit {
             Circuit::Closed => true,
             Circuit::Open => false,
@@ -146,7 +146,7 @@ pub(super) struct PostOrigins {
     bytes_by_payer: HashMap<Holder, usize, RandomState>,
     /// Bytes of the origins that anonymous callers registered first, if other callers are
     /// authenticated.
-    bytes_of_strangers: usize,
+    bytes_of_anonymous: usize,
 }
 
 impl PostOrigins {
@@ -176,8 +176,8 @@ impl PostOrigins {
     }
 
     /// Bytes of the origins that anonymous callers were the first to register.
-    pub fn bytes_of_strangers(&self) -> usize {
-        self.bytes_of_strangers
+    pub fn bytes_of_anonymous(&self) -> usize {
+        self.bytes_of_anonymous
     }
 
     #[cfg(test)]
@@ -208,7 +208,7 @@ impl PostOrigins {
         self.bytes += origin_bytes(text);
         *self.bytes_by_payer.entry(payer).or_default() += origin_bytes(text);
         if payer.is_stranger() {
-            self.bytes_of_strangers += origin_bytes(text);
+            self.bytes_of_anonymous += origin_bytes(text);
         }
         let origin = Some(PostOrigin::new(text, host, payer));
         let number = match self.free.pop() {
@@ -418,7 +418,7 @@ impl PostOrigins {
     /// Refunds the charge of a removed origin.
     fn release_payer(&mut self, origin: &PostOrigin) {
         if origin.payer.is_stranger() {
-            self.bytes_of_strangers -= origin_bytes(&origin.text);
+            self.bytes_of_anonymous -= origin_bytes(&origin.text);
         }
         if let Some(bytes) = self.bytes_by_payer.get_mut(&origin.payer) {
             *bytes -= origin_bytes(&origin.text);

@@ -10,20 +10,20 @@ use super::{
 impl<T> Schedule<T> {
     /// Handles a delivery that has arrived; `has_more`: its webhook has newer events.
     pub fn delivered(&mut self, slot: WebhookSlot, now_ms: u64, has_more: bool) {
-        let Some(post) = self.under_way.remove(&slot) else { return };
+        let Some(post) = self.in_flight.remove(&slot) else { return };
         self.note_life(post.queue);
         if let Some(entry) = self.entry(slot) {
             entry.is_limited = false;
         }
-        self.go_on(slot, now_ms, has_more);
+        self.reschedule(slot, now_ms, has_more);
         self.end(post, now_ms);
     }
 
     /// Handles a webhook that had nothing to post, which implies nothing about its origin.
     pub fn passed_over(&mut self, slot: WebhookSlot, now_ms: u64, has_more: bool) {
-        let Some(post) = self.under_way.remove(&slot) else { return };
+        let Some(post) = self.in_flight.remove(&slot) else { return };
         self.give_back_rate(slot);
-        self.go_on(slot, now_ms, has_more);
+        self.reschedule(slot, now_ms, has_more);
         self.end(post, now_ms);
     }
 
@@ -36,7 +36,7 @@ impl<T> Schedule<T> {
 
     /// Handles an unanswered challenge: the webhook's events are posted as before.
     pub fn unanswered(&mut self, slot: WebhookSlot, now_ms: u64) {
-        let Some(post) = self.under_way.remove(&slot) else { return };
+        let Some(post) = self.in_flight.remove(&slot) else { return };
         if let Some(entry) = self.entry(slot) {
             entry.since_ms = now_ms;
             self.make_ready(slot);
@@ -46,7 +46,7 @@ impl<T> Schedule<T> {
 
     /// Defers a delivery, which implies nothing about its origin; false: its webhook was deleted.
     pub fn defer(&mut self, slot: WebhookSlot, now_ms: u64) -> bool {
-        let Some(post) = self.under_way.remove(&slot) else { return false };
+        let Some(post) = self.in_flight.remove(&slot) else { return false };
         self.give_back_rate(slot);
         let entry = self.entry(slot).map(|entry| entry.stage = PostStage::Deferred);
         self.end(post, now_ms);
@@ -68,7 +68,7 @@ impl<T> Schedule<T> {
                 origin.is_some_and(|origin| origin.circuit == Circuit::Closed)
             }
             PostStage::Idle
-            | PostStage::Behind
+            | PostStage::Blocked
             | PostStage::Deferred
             | PostStage::Paused
             | PostStage::Stopped => false,
@@ -76,7 +76,7 @@ impl<T> Schedule<T> {
     }
 
     /// Schedules a deferred webhook.
-    pub fn bring_back(&mut self, slot: WebhookSlot) {
+    pub fn resume_deferred(&mut self, slot: WebhookSlot) {
         if self.is_deferred(slot) {
             self.make_ready(slot);
         }
@@ -92,7 +92,7 @@ impl<T> Schedule<T> {
         retry_after_ms: Option<u64>,
         random: u64,
     ) -> Fate {
-        let Some(post) = self.under_way.remove(&slot) else { return Fate::Repeated };
+        let Some(post) = self.in_flight.remove(&slot) else { return Fate::Repeated };
         let rest_ms_max = match kind {
             FailureKind::Refused => None,
             FailureKind::Unwell => Some(self.pace.rest_ms_max),
@@ -114,7 +114,7 @@ impl<T> Schedule<T> {
     fn end(&mut self, post: OpenPost, now_ms: u64) {
         if let Some(slot) = post.successor
             && let Some(entry) = self.entry(slot)
-            && entry.stage == PostStage::Behind
+            && entry.stage == PostStage::Blocked
         {
             entry.since_ms = now_ms;
             self.make_ready(slot);
@@ -122,7 +122,7 @@ impl<T> Schedule<T> {
         self.release(post.queue);
     }
 
-    fn go_on(&mut self, slot: WebhookSlot, now_ms: u64, has_more: bool) {
+    fn reschedule(&mut self, slot: WebhookSlot, now_ms: u64, has_more: bool) {
         let Some(entry) = self.entry(slot) else { return };
         (entry.failures, entry.since_ms) = (0, now_ms);
         match has_more || entry.stage == PostStage::Posting(true) {

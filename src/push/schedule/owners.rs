@@ -59,8 +59,8 @@ impl OwnerPosts {
     }
 
     /// Adds an owner queue to one of the two queues.
-    pub fn wait(&mut self, turn: QueueTurn, is_kept: bool, queues: &OwnerQueues) {
-        let line = &mut self.lines[usize::from(!is_kept)];
+    pub fn wait(&mut self, turn: QueueTurn, is_reserved: bool, queues: &OwnerQueues) {
+        let line = &mut self.lines[usize::from(!is_reserved)];
         line.turns.push_back(turn);
         line.tidy(queues);
     }

@@ -68,14 +68,14 @@ impl Pace {
         }
     }
 
-    /// Maximum concurrent deliveries of an owner while `taken` slots are in use; 0: all anonymous
+    /// Maximum concurrent deliveries of an owner while `used` slots are in use; 0: all anonymous
     /// callers. An owner uses at most as many slots as remain free, so a few owners with hanging
     /// deliveries cannot use all slots.
-    pub(super) fn posts_of_owner(&self, owner: u32, taken: u32) -> u32 {
+    pub(super) fn posts_of_owner(&self, owner: u32, used: u32) -> u32 {
         let most = match owner {
             0 => self.posts_max - self.posts_max / 4,
             _ if self.first_posts == 0 => self.per_owner,
-            _ => self.per_owner.min(self.posts_max.saturating_sub(taken)),
+            _ => self.per_owner.min(self.posts_max.saturating_sub(used)),
         };
         most.max(1)
     }

@@ -13,7 +13,7 @@ impl<T> Schedule<T> {
                 PostStage::Ready
                 | PostStage::Granted
                 | PostStage::Posting(_)
-                | PostStage::Behind
+                | PostStage::Blocked
                 | PostStage::Deferred
                 | PostStage::Paused => {
                     count += 1;

@@ -30,14 +30,14 @@ impl<T> Schedule<T> {
         self.add(origin, holder(owner), value)
     }
 
-    fn add_behind_owned(
+    fn add_replacement_owned(
         &mut self,
         before: WebhookSlot,
         origin: &str,
         owner: u32,
         value: T,
     ) -> WebhookSlot {
-        self.add_behind(before, origin, holder(owner), value)
+        self.add_replacement(before, origin, holder(owner), value)
     }
 }
 
@@ -75,16 +75,16 @@ fn slow_origin_is_limited_to_eight_deliveries_in_flight() {
     assert_eq!(first.iter().filter(|slot| slow.contains(slot)).count(), 6);
     // The slow deliveries stay in flight.
     let mut delivered = 0;
-    let mut under_way: Vec<_> = first;
-    while let Some(at) = under_way.iter().position(|slot| quick.contains(slot)) {
-        schedule.delivered(under_way.remove(at), 1, false);
+    let mut in_flight: Vec<_> = first;
+    while let Some(at) = in_flight.iter().position(|slot| quick.contains(slot)) {
+        schedule.delivered(in_flight.remove(at), 1, false);
         delivered += 1;
-        under_way.extend(all(&mut schedule, 1));
-        let slow_now = under_way.iter().filter(|slot| slow.contains(slot)).count();
-        assert!(slow_now <= 8 && under_way.len() <= 11);
+        in_flight.extend(all(&mut schedule, 1));
+        let slow_now = in_flight.iter().filter(|slot| slow.contains(slot)).count();
+        assert!(slow_now <= 8 && in_flight.len() <= 11);
     }
     assert_eq!(delivered, 20);
-    assert_eq!(under_way.len(), 8);
+    assert_eq!(in_flight.len(), 8);
 }
 
 #[test]
@@ -108,10 +108,10 @@ fn origins_sharing_a_host_take_turns_and_leave_free_slots() {
         assert_eq!(all(&mut schedule, 0), [next]);
     }
     // If the others have nothing to post, the slow origin has six slots, never all.
-    let mut under_way = vec![quick[0], http[0], quick[1]];
-    while let Some(ended) = under_way.pop() {
+    let mut in_flight = vec![quick[0], http[0], quick[1]];
+    while let Some(ended) = in_flight.pop() {
         schedule.delivered(ended, 0, false);
-        under_way.extend(all(&mut schedule, 0).iter().filter(|slot| !slow.contains(slot)));
+        in_flight.extend(all(&mut schedule, 0).iter().filter(|slot| !slow.contains(slot)));
     }
     let posting = slow.iter().filter(|slot| schedule.is_posting(**slot)).count();
     assert_eq!(posting, 6);
@@ -142,17 +142,17 @@ fn webhook_of_a_full_owner_gets_a_slot_of_a_full_host() {
         for _ in 0..20 {
             add(&mut schedule, "https://h:1", 2);
         }
-        let mut under_way = all(&mut schedule, 0);
+        let mut in_flight = all(&mut schedule, 0);
         let waits =
             [add(&mut schedule, "https://h:1", owner), add(&mut schedule, "https://h:2", owner)];
         let mut numbers = SeededNumbers(7);
         let mut posts = 0;
         // All other webhooks always have new events.
         while !waits.iter().all(|slot| !schedule.is_busy(*slot)) {
-            let slot = under_way.swap_remove(numbers.below(under_way.len()));
+            let slot = in_flight.swap_remove(numbers.below(in_flight.len()));
             schedule.delivered(slot, 0, !waits.contains(&slot));
-            under_way.extend(all(&mut schedule, 0));
-            let of_owner = under_way.iter().filter(|slot| elsewhere.contains(slot)).count();
+            in_flight.extend(all(&mut schedule, 0));
+            let of_owner = in_flight.iter().filter(|slot| elsewhere.contains(slot)).count();
             assert!(of_owner <= most);
             posts += 1;
             assert!(posts < 50_000, "{owner}");
@@ -219,15 +219,15 @@ fn owner_with_many_ports_does_not_starve_another_owner() {
         (0..100).map(|at| add(&mut schedule, &format!("https://h:{}", 1024 + at), 2)).collect();
     // The same if the other owner has registered its port earlier.
     add(&mut schedule, "https://h:443", 2);
-    let mut under_way = all(&mut schedule, 0);
-    assert_eq!(under_way.len(), 8);
+    let mut in_flight = all(&mut schedule, 0);
+    assert_eq!(in_flight.len(), 8);
     let mut good: Vec<_> = (0..20).map(|_| add(&mut schedule, "https://h:443", 1)).collect();
     let mut ends = 0;
     while !good.is_empty() {
-        let slot = under_way.remove(0);
+        let slot = in_flight.remove(0);
         schedule.delivered(slot, 0, slow.contains(&slot));
         good.retain(|at| *at != slot);
-        under_way.extend(all(&mut schedule, 0));
+        in_flight.extend(all(&mut schedule, 0));
         ends += 1;
     }
     // They get at least a third of the slots.
@@ -358,7 +358,7 @@ fn queued_webhooks_of_a_dead_origin_stop_together() {
 #[test]
 fn deleted_waiting_webhooks_use_bounded_memory() {
     let mut schedule = Schedule::new(Pace::default());
-    let stays = schedule.add_owned("https://dead", 0, ());
+    let remaining = schedule.add_owned("https://dead", 0, ());
     let mut now_ms = 0;
     for round in 0..10_000u64 {
         now_ms += 1;
@@ -377,14 +377,14 @@ fn deleted_waiting_webhooks_use_bounded_memory() {
         assert!(queues.sum::<usize>() <= SPARE + 4 && lines.sum::<usize>() <= 2 * SPARE);
         assert!(schedule.timers.len() <= SPARE + 10 && schedule.owners.len() <= 1);
     }
-    schedule.remove(stays);
+    schedule.remove(remaining);
     end_all(&mut schedule);
     assert_eq!(schedule.len(), (0, 0));
 }
 
 /// Ends all deliveries in flight, also of deleted webhooks.
 fn end_all(schedule: &mut Schedule<()>) {
-    let slots: Vec<_> = schedule.under_way.keys().copied().collect();
+    let slots: Vec<_> = schedule.in_flight.keys().copied().collect();
     slots.into_iter().for_each(|slot| {
         schedule.delivered(slot, 0, false);
     });
@@ -419,21 +419,21 @@ fn delivery_of_a_deleted_webhook_counts_until_its_end() {
 fn deleting_webhooks_evades_neither_limits_nor_failures() {
     let pace = Pace { per_host: 3, per_owner: 5, posts_max: 100, ..Pace::default() };
     let mut schedule = Schedule::new(pace);
-    let mut under_way = Vec::new();
+    let mut in_flight = Vec::new();
     for round in 0..100 {
         let slot = schedule.add_owned(&format!("https://h{}", round % 4), 7, ());
         schedule.note(slot, 0);
-        under_way.extend(all(&mut schedule, 0));
+        in_flight.extend(all(&mut schedule, 0));
         schedule.remove(slot);
     }
-    assert_eq!((under_way.len(), schedule.posting()), (5, 5));
-    for slot in under_way {
+    assert_eq!((in_flight.len(), schedule.posting()), (5, 5));
+    for slot in in_flight {
         fail(&mut schedule, slot, 0);
     }
     schedule.give_up(0);
     assert_eq!((schedule.len(), schedule.posting(), schedule.owners.len()), ((0, 0), 0, 0));
     // The circuit opens at an origin that still has a webhook.
-    let stays = schedule.add_owned("https://a", 7, ());
+    let remaining = schedule.add_owned("https://a", 7, ());
     for _ in 0..8 {
         let slot = schedule.add_owned("https://a", 7, ());
         schedule.note(slot, 0);
@@ -441,7 +441,7 @@ fn deleting_webhooks_evades_neither_limits_nor_failures() {
         schedule.remove(slot);
         fail(&mut schedule, slot, 0);
     }
-    schedule.note(stays, 0);
+    schedule.note(remaining, 0);
     assert_eq!(all(&mut schedule, 0), []);
 }
 
@@ -452,7 +452,7 @@ fn replacement_waits_for_the_delivery_in_flight() {
     schedule.note(first, 3);
     assert_eq!(all(&mut schedule, 3), [first]);
     let mut replace = |before, origin| {
-        let slot = schedule.add_behind_owned(before, origin, 7, ());
+        let slot = schedule.add_replacement_owned(before, origin, 7, ());
         schedule.remove(before);
         schedule.note(slot, 4);
         (slot, all(&mut schedule, 4))
@@ -466,13 +466,13 @@ fn replacement_waits_for_the_delivery_in_flight() {
     assert_eq!(all(&mut schedule, 5), [third]);
     schedule.delivered(third, 6, false);
     // An idle webhook is replaced by another idle one.
-    let fourth = schedule.add_behind_owned(third, "https://c", 7, ());
+    let fourth = schedule.add_replacement_owned(third, "https://c", 7, ());
     schedule.remove(third);
     assert!(!schedule.is_busy(fourth) && schedule.len() == (1, 1));
     // A deleted webhook delays no other webhook.
     schedule.note(fourth, 7);
     assert_eq!(all(&mut schedule, 7), [fourth]);
-    let fifth = schedule.add_behind_owned(fourth, "https://c", 7, ());
+    let fifth = schedule.add_replacement_owned(fourth, "https://c", 7, ());
     schedule.remove(fourth);
     schedule.remove(fifth);
     schedule.delivered(fourth, 8, false);
@@ -592,11 +592,11 @@ fn granted_slots_are_revoked_when_the_circuit_opens() {
     }
     assert_eq!((all(&mut schedule, 0), schedule.posting()), (vec![], 0));
     let probe = schedule.due_ms().unwrap();
-    let asked = all(&mut schedule, probe);
-    assert_eq!(asked.len(), 1);
-    schedule.delivered(asked[0], probe, false);
-    let under_way = all(&mut schedule, probe);
-    assert_eq!(under_way.len(), 8);
+    let posted = all(&mut schedule, probe);
+    assert_eq!(posted.len(), 1);
+    schedule.delivered(posted[0], probe, false);
+    let in_flight = all(&mut schedule, probe);
+    assert_eq!(in_flight.len(), 8);
     // A webhook that is deleted at its turn leaves no state.
     for round in 0..100 {
         let slot = schedule.add_owned(&format!("https://h{round}"), 2, ());
@@ -606,7 +606,7 @@ fn granted_slots_are_revoked_when_the_circuit_opens() {
     let other = schedule.add_owned("https://other", 2, ());
     schedule.note(other, probe);
     assert_eq!((schedule.len().1, schedule.next(probe)), (2, None));
-    schedule.delivered(under_way[0], probe, false);
+    schedule.delivered(in_flight[0], probe, false);
     assert_eq!(all(&mut schedule, probe), [other]);
 }
 

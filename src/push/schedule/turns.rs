@@ -163,11 +163,11 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Adds a turn of an owner queue to the queue of its owner; `is_kept`: a slot of the origin is
-    /// reserved.
-    fn wait_for_owner(&mut self, queue: QueueKey, is_kept: bool) {
+    /// Adds a turn of an owner queue to the queue of its owner; `is_reserved`: a slot of the origin
+    /// is reserved.
+    fn wait_for_owner(&mut self, queue: QueueKey, is_reserved: bool) {
         let turn = self.new_turn(queue, true);
-        self.owners.entry(queue.owner).or_default().wait(turn, is_kept, &self.queues);
+        self.owners.entry(queue.owner).or_default().wait(turn, is_reserved, &self.queues);
     }
 
     fn new_turn(&mut self, key: QueueKey, waits_for_owner: bool) -> QueueTurn {
@@ -289,8 +289,8 @@ impl<T> Schedule<T> {
         let owner = self.owners.entry(key.owner).or_default();
         self.origins.unreserve(key);
         if owner.posting >= most {
-            let is_kept = self.origins.reserve(key, &self.pace);
-            return self.wait_for_owner(key, is_kept);
+            let is_reserved = self.origins.reserve(key, &self.pace);
+            return self.wait_for_owner(key, is_reserved);
         }
         let Some(queue) = self.queues.get_mut(&key) else { return };
         let entries = &mut self.entries;
@@ -340,8 +340,8 @@ impl<T> Schedule<T> {
                 self.release(queue);
                 continue;
             }
-            if self.origins.get(queue.origin).is_some_and(PostOrigin::lets_through) {
-                self.under_way.insert(slot, OpenPost { queue, successor: None });
+            if self.origins.get(queue.origin).is_some_and(PostOrigin::may_start) {
+                self.in_flight.insert(slot, OpenPost { queue, successor: None });
                 return Some(slot);
             }
             self.put_back(slot);

@@ -152,32 +152,32 @@ impl Drop for RunningPermit {
 /// A permit for a call for which an agent looks up a task or decides on a cancel, and the bytes of
 /// the call. Dropping it returns both.
 #[derive(Debug)]
-pub struct AskedPermit {
+pub struct DeferredCallPermit {
     account: Arc<CallerAccount>,
     bytes: usize,
 }
 
-impl AskedPermit {
+impl DeferredCallPermit {
     /// Takes a permit of a share on this account, without bytes; `None`: no permit is free.
-    pub fn take(account: &Arc<CallerAccount>, share: &RunningShare) -> Option<AskedPermit> {
-        let take = || AskedPermit { account: Arc::clone(account), bytes: 0 };
-        take_one(&account.asked, share.most).then(take)
+    pub fn take(account: &Arc<CallerAccount>, share: &RunningShare) -> Option<DeferredCallPermit> {
+        let take = || DeferredCallPermit { account: Arc::clone(account), bytes: 0 };
+        take_one(&account.deferred, share.most).then(take)
     }
 
     /// The same permit with `bytes`; `None`: the share has too few bytes left.
-    pub fn with_bytes(mut self, bytes: usize, share: &RunningShare) -> Option<AskedPermit> {
-        let is_taken = self.account.asked_bytes.take(bytes, share.kib_max);
-        is_taken.then(|| {
+    pub fn with_bytes(mut self, bytes: usize, share: &RunningShare) -> Option<DeferredCallPermit> {
+        let is_acquired = self.account.deferred_bytes.take(bytes, share.kib_max);
+        is_acquired.then(|| {
             self.bytes += bytes;
             self
         })
     }
 }
 
-impl Drop for AskedPermit {
+impl Drop for DeferredCallPermit {
     fn drop(&mut self) {
-        self.account.asked_bytes.give_back(self.bytes);
-        self.account.asked.fetch_sub(1, Relaxed);
+        self.account.deferred_bytes.give_back(self.bytes);
+        self.account.deferred.fetch_sub(1, Relaxed);
     }
 }
 
@@ -207,16 +207,16 @@ mod tests {
 
     #[test]
     fn concurrent_threads_cannot_exceed_the_byte_limit() {
-        let (bytes, taken) = (RunningBytes::default(), AtomicU64::new(0));
+        let (bytes, acquired) = (RunningBytes::default(), AtomicU64::new(0));
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let (bytes, taken) = (&bytes, &taken);
+                let (bytes, acquired) = (&bytes, &acquired);
                 scope.spawn(move || {
                     for round in 0..1_000 {
                         if bytes.take(40 + thread, 10) {
                             assert!(bytes.count() <= 10 * 1024);
                             match round % 5 {
-                                0 => drop(taken.fetch_add(40 + thread as u64, Relaxed)),
+                                0 => drop(acquired.fetch_add(40 + thread as u64, Relaxed)),
                                 _ => bytes.give_back(40 + thread),
                             }
                         }
@@ -224,9 +224,9 @@ mod tests {
                 });
             }
         });
-        assert_eq!(bytes.count(), taken.into_inner());
-        let left = usize::try_from(10 * 1024 - bytes.count()).unwrap();
-        assert!(!bytes.take(left + 1, 10) && bytes.take(left, 10));
+        assert_eq!(bytes.count(), acquired.into_inner());
+        let remaining = usize::try_from(10 * 1024 - bytes.count()).unwrap();
+        assert!(!bytes.take(remaining + 1, 10) && bytes.take(remaining, 10));
         assert!(!bytes.has_room(10) && bytes.has_room(11) && bytes.take(0, 10));
         // A caller without a limit may hold more than 10 KiB.
         assert!(bytes.take(1 << 40, RunningShare::ANY) && bytes.has_room(RunningShare::ANY));

@@ -29,7 +29,7 @@ impl Owners {
             tenant: None,
             owner: Some(name),
             owner_hint: None,
-            knows_callers: true,
+            authenticates_callers: true,
         }
     }
 
@@ -50,7 +50,7 @@ impl Owners {
             let reserved = self.store.reserve(task, at(ms)).ok().unwrap();
             let (key, mut events) = (reserved.key(), EventBuf::default());
             events.push(&status_at(state, ms));
-            let (generation, message) = (Generation::V1, said(3));
+            let (generation, message) = (Generation::V1, text_message(3));
             let made = self.store.commit_new(
                 &reserved,
                 generation,
@@ -99,25 +99,25 @@ fn new_owner_displaces_the_least_recently_used_owner() {
 fn owner_with_unfinished_tasks_is_not_displaced() {
     use TaskState::{Completed, InputRequired, Working};
     let mut owners = Owners::new(3, 2);
-    let kept = [owners.make("a", 1, Working), owners.make("b", 2, InputRequired)];
+    let busy = [owners.make("a", 1, Working), owners.make("b", 2, InputRequired)];
     let a = owners.make("a", 1, Completed);
     let c = owners.make("c", 3, Completed);
     for (ms, name) in [(4, "d"), (2_000, "e"), (2_001, "f")] {
         assert!(owners.make(name, ms, Completed).is_some(), "{name}");
     }
-    assert!(!owners.has(c) && owners.has(a) && kept.into_iter().all(|key| owners.has(key)));
+    assert!(!owners.has(c) && owners.has(a) && busy.into_iter().all(|key| owners.has(key)));
     owners.make("f", 2_002, Working);
     for ms in [2_003, 3_003, 9_000] {
         let refused = owners.call("g", ms, |_| ()).err().unwrap();
         assert_eq!((refused.kind, refused.limit), (FaultKind::Overloaded, Some("owners_max")));
     }
     // After the end of its last task an owner can be displaced like others.
-    owners.store.update(kept[0].unwrap(), at(9_001), |edit| {
+    owners.store.update(busy[0].unwrap(), at(9_001), |edit| {
         edit.apply(&status_at(Completed, 9_001)).unwrap();
     });
     assert!(owners.make("g", 9_002, Working).is_none());
     assert!(owners.make("g", 9_999 + 1, Working).is_some());
-    assert!(!owners.has(a) && !owners.has(kept[0]));
+    assert!(!owners.has(a) && !owners.has(busy[0]));
 }
 
 #[test]
@@ -186,7 +186,7 @@ struct OwnerModel {
 fn random_new_owners_displace_the_oldest_idle_owner() {
     const OWNERS: usize = 4;
     let mut owners = Owners::new(OWNERS, 2);
-    let mut known = std::collections::BTreeMap::<String, OwnerModel>::new();
+    let mut model = std::collections::BTreeMap::<String, OwnerModel>::new();
     let (mut random, mut ms, mut refused_ms) = (1u64, 1, None::<u64>);
     let mut refusals = 0;
     for step in 0..5_000 {
@@ -194,7 +194,7 @@ fn random_new_owners_displace_the_oldest_idle_owner() {
         ms += 1 + (random >> 33) % 300;
         let name = ((random >> 40) % 9).to_string();
         // Half of the time a running task of the owner ends, if it has one; else a new task begins.
-        if let Some(owner) = known.get_mut(&name)
+        if let Some(owner) = model.get_mut(&name)
             && (random >> 50).is_multiple_of(2)
             && let Some(key) = owner.running.pop()
         {
@@ -203,29 +203,29 @@ fn random_new_owners_displace_the_oldest_idle_owner() {
             (owner.end, owner.finished) = (step, [&owner.finished[..], &[key]].concat());
             continue;
         }
-        let is_known = known.contains_key(&name);
-        let idle = known.iter().filter(|(_, owner)| owner.running.is_empty());
+        let is_existing = model.contains_key(&name);
+        let idle = model.iter().filter(|(_, owner)| owner.running.is_empty());
         let oldest = idle.min_by_key(|(_, owner)| owner.end).map(|(name, _)| name.clone());
         let is_finished = (random >> 55).is_multiple_of(2);
         let state = if is_finished { TaskState::Completed } else { TaskState::Working };
         let Some(key) = owners.make(&name, ms, state) else {
             // If the last search found no idle owner, the next search runs after a second.
             let has_looked = refused_ms.is_some_and(|before| ms < before + 1_000);
-            assert!(!is_known && known.len() == OWNERS && (oldest.is_none() || has_looked));
+            assert!(!is_existing && model.len() == OWNERS && (oldest.is_none() || has_looked));
             refused_ms = refused_ms.filter(|_| has_looked).or(Some(ms));
             refusals += 1;
             continue;
         };
-        if !is_known && known.len() == OWNERS {
-            let gone = known.remove(&oldest.unwrap()).unwrap();
-            assert!(gone.finished.iter().all(|key| !owners.has(Some(*key))), "{step}");
+        if !is_existing && model.len() == OWNERS {
+            let displaced = model.remove(&oldest.unwrap()).unwrap();
+            assert!(displaced.finished.iter().all(|key| !owners.has(Some(*key))), "{step}");
         }
-        let owner = known.entry(name).or_default();
+        let owner = model.entry(name).or_default();
         match is_finished {
             true => (owner.end, owner.finished) = (step, [&owner.finished[..], &[key]].concat()),
             false => owner.running.push(key),
         }
-        for owner in known.values() {
+        for owner in model.values() {
             let mut all = owner.finished.iter().chain(&owner.running);
             assert!(all.all(|key| owners.has(Some(*key))));
         }

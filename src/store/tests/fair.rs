@@ -42,31 +42,31 @@ impl Fair {
         Fair { store: Store::for_workers(limits, 7, workers), bits: 1, ms: 1_000 }
     }
 
-    fn make(&mut self, who: NewTask<'_>, state: TaskState) -> Result<TaskKey, Refused> {
-        self.make_large(who, state, 9)
+    fn make(&mut self, template: NewTask<'_>, state: TaskState) -> Result<TaskKey, Refused> {
+        self.make_large(template, state, 9)
     }
 
     fn make_large(
         &mut self,
-        who: NewTask<'_>,
+        template: NewTask<'_>,
         state: TaskState,
         length: usize,
     ) -> Result<TaskKey, Refused> {
         (self.bits, self.ms) = (self.bits + 1, self.ms + 1);
-        let new = NewTask { context_id: None, bits: [self.bits, !self.bits], ..who };
+        let new = NewTask { context_id: None, bits: [self.bits, !self.bits], ..template };
         let reserved = self.store.reserve(new, at(self.ms))?;
         let (key, mut events) = (reserved.key(), EventBuf::default());
         if state != TaskState::Submitted {
             let at_ms = self.ms;
             events.push(&TaskEvent::Status { state, at_ms, message: None, metadata: None });
         }
-        let said = said(length);
+        let message = text_message(length);
         let now = at(self.ms);
-        self.store.commit_new(&reserved, Generation::V1, said.view(), &events, now, |_| key)
+        self.store.commit_new(&reserved, Generation::V1, message.view(), &events, now, |_| key)
     }
 
-    fn fill(&mut self, who: NewTask<'_>, state: TaskState, count: usize) -> Vec<TaskKey> {
-        (0..count).map(|_| self.make(who, state).unwrap()).collect()
+    fn fill(&mut self, template: NewTask<'_>, state: TaskState, count: usize) -> Vec<TaskKey> {
+        (0..count).map(|_| self.make(template, state).unwrap()).collect()
     }
 
     fn stored(&self, keys: &[TaskKey]) -> usize {
@@ -78,12 +78,12 @@ impl Fair {
     }
 
     fn words(&self, key: TaskKey) -> Option<String> {
-        let said = self.store.read(key, |task| {
+        let text = self.store.read(key, |task| {
             let status = task.view().status();
-            let said = status.message.filter(|_| status.state == TaskState::Failed);
-            said.map(|said| said.text())
+            let message = status.message.filter(|_| status.state == TaskState::Failed);
+            message.map(|message| message.text())
         });
-        said?
+        text?
     }
 }
 
@@ -100,14 +100,14 @@ fn task_flood_evicts_only_tasks_of_the_flooder() {
     ] {
         let mut fair = Fair::new(30, 1);
         let flood = fair.fill(flooder, Completed, 8);
-        let kept: Vec<TaskKey> =
-            others.iter().flat_map(|who| fair.fill(*who, Completed, 4)).collect();
+        let spared: Vec<TaskKey> =
+            others.iter().flat_map(|template| fair.fill(*template, Completed, 4)).collect();
         let late = fair.fill(flooder, Completed, 500);
-        assert_eq!((fair.stored(&kept), fair.stored(&flood)), (8, 0));
+        assert_eq!((fair.stored(&spared), fair.stored(&flood)), (8, 0));
         // The oldest tasks are evicted first.
-        let left = fair.stored(&late);
-        assert_eq!(fair.stored(&late[500 - left..]), left);
-        assert!(left >= 11, "{left}");
+        let remaining = fair.stored(&late);
+        assert_eq!(fair.stored(&late[500 - remaining..]), remaining);
+        assert!(remaining >= 11, "{remaining}");
     }
 }
 
@@ -223,8 +223,8 @@ fn new_holder_evicts_tasks_of_holders_above_their_share() {
     let more = fair.fill(peer(3), Working, 2);
     assert_eq!((fair.stored(&running), fair.stored(&waiting)), (3, 3));
     // Each holder has its share now; a holder that needs more waits for its own tasks to end.
-    for who in [owner(1), peer(3)] {
-        let Err(Refused::OwnShareFull { retry_s }) = fair.make(who, Working) else { panic!() };
+    for template in [owner(1), peer(3)] {
+        let Err(Refused::OwnShareFull { retry_s }) = fair.make(template, Working) else { panic!() };
         assert!((3_590..=3_601).contains(&retry_s), "{retry_s}");
     }
     assert_eq!((fair.stored(&more), fair.stored(&[first])), (2, 1));
@@ -261,14 +261,14 @@ fn tasks_on_another_worker_are_evicted_only_for_their_holder() {
     let mut fair = Fair::new(200, 2);
     let theirs = NewTask { worker: 1, ..owner(1) };
     let own = NewTask { worker: 1, ..owner(2) };
-    let (kept, moved) = (fair.fill(theirs, Completed, 50), fair.fill(own, Completed, 50));
+    let (spared, moved) = (fair.fill(theirs, Completed, 50), fair.fill(own, Completed, 50));
     fair.ms += 60_000;
     let flood = fair.fill(owner(2), Completed, 1_000);
-    assert_eq!((fair.stored(&kept), fair.stored(&moved)), (50, 0));
+    assert_eq!((fair.stored(&spared), fair.stored(&moved)), (50, 0));
     assert!(fair.stored(&flood) >= 140, "{}", fair.stored(&flood));
     // A new owner in that group gets its share, although the others hold the whole limit.
     let late = fair.fill(NewTask { worker: 1, ..owner(3) }, Working, 30);
-    assert_eq!((fair.stored(&late), fair.stored(&kept)), (30, 50));
+    assert_eq!((fair.stored(&late), fair.stored(&spared)), (30, 50));
 }
 
 #[test]
@@ -277,8 +277,8 @@ fn charges_of_many_peers_are_bounded_and_end_with_their_tasks() {
     let mut fair = Fair::limited(&limits, 1);
     for round in 0..2_000u32 {
         let address = IpAddr::from([10, 0, (round / 256) as u8, round as u8]);
-        let who = NewTask { peer: Holder::peer(Some(address), round % 3 == 0), ..new(0) };
-        _ = fair.make(who, Completed);
+        let template = NewTask { peer: Holder::peer(Some(address), round % 3 == 0), ..new(0) };
+        _ = fair.make(template, Completed);
         assert!(fair.store.groups[0].charges.len() <= 3 * 64);
     }
     fair.ms += 60_000;
@@ -327,13 +327,13 @@ fn holder_below_its_share_never_loses_a_task_or_is_refused() {
         let mut held: Vec<(TaskKey, Holder)> = Vec::new();
         for _ in 0..1_500 {
             let number = next(3) as u8;
-            let who = match next(3) {
+            let template = match next(3) {
                 0 => owner(1 + u32::from(number)),
                 1 => stranger(number),
                 _ => peer(number),
             };
             let state = [Completed, Completed, InputRequired, Working][next(4) as usize];
-            let (length, holder) = (next(900) as usize, who.holder());
+            let (length, holder) = (next(900) as usize, template.holder());
             let charges = &fair.store.groups[0].charges;
             let own = charges.enter(holder);
             let shares = [Resource::Tasks, Resource::Bytes].map(|of| charges.shares(of));
@@ -346,13 +346,16 @@ fn holder_below_its_share_never_loses_a_task_or_is_refused() {
                 shares.iter().any(|shares| shares.is_above(&charge))
             });
             charges.leave(&own);
-            match fair.make_large(who, state, length) {
+            match fair.make_large(template, state, length) {
                 Ok(key) => held.push((key, holder)),
                 Err(refused) => assert!(!fits, "{refused:?} {holder:?}"),
             }
-            for (key, whose) in &held {
-                let may_go = *whose == holder && !fits || above.contains(whose);
-                assert!(may_go || fair.stored(&[*key]) == 1, "{seed}: {whose:?} for {holder:?}");
+            for (key, task_holder) in &held {
+                let may_go = *task_holder == holder && !fits || above.contains(task_holder);
+                assert!(
+                    may_go || fair.stored(&[*key]) == 1,
+                    "{seed}: {task_holder:?} for {holder:?}"
+                );
             }
             if let Some((key, _)) = held.get(next(20) as usize)
                 && next(3) == 0

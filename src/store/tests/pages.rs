@@ -72,8 +72,10 @@ impl Plain {
             events.push(&TaskEvent::Status { state, at_ms: ms, message: None, metadata: None });
         }
         let id = reserved.id().to_vec();
-        let (said, generation) = (said(1), Generation::V1);
-        self.store.commit_new(&reserved, generation, said.view(), &events, at(ms), |_| ()).unwrap();
+        let (message, generation) = (text_message(1), Generation::V1);
+        self.store
+            .commit_new(&reserved, generation, message.view(), &events, at(ms), |_| ())
+            .unwrap();
         if scope == AGENT {
             self.tasks.push((id, state, ms));
         }
@@ -205,9 +207,9 @@ fn server_created_context_lists_its_tasks_through_evictions() {
         events.push(&TaskEvent::Status { state, at_ms: ms, message: None, metadata: None });
         let reserved =
             store.reserve(NewTask { scope: agent, context_id, ..new(bits) }, at(ms)).unwrap();
-        let (made, said) = (reserved.context_id().to_vec(), said(1));
+        let (made, message) = (reserved.context_id().to_vec(), text_message(1));
         let generation = Generation::V1;
-        store.commit_new(&reserved, generation, said.view(), &events, at(ms), |_| ()).unwrap();
+        store.commit_new(&reserved, generation, message.view(), &events, at(ms), |_| ()).unwrap();
         made
     };
     let total = |agent, context_id: &[u8]| {
@@ -226,9 +228,9 @@ fn server_created_context_lists_its_tasks_through_evictions() {
         assert_eq!((total(AGENT, &ours), total(AGENT, &other)), (count as u64, 1));
     }
     // The first task of `ours` is evicted, then the only task of `other`, then all tasks.
-    for (ms, left) in [(1_150, (2, 1)), (1_250, (2, 0)), (1_450, (1, 0)), (9_000, (0, 0))] {
+    for (ms, remaining) in [(1_150, (2, 1)), (1_250, (2, 0)), (1_450, (1, 0)), (9_000, (0, 0))] {
         store.sweep(at(ms));
-        assert_eq!((total(AGENT, &ours), total(AGENT, &other)), left, "{ms}");
+        assert_eq!((total(AGENT, &ours), total(AGENT, &other)), remaining, "{ms}");
     }
     assert_eq!((store.stats().tasks, total(stranger, &ours)), (0, 0));
 }

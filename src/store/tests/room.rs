@@ -6,7 +6,7 @@ use super::*;
 fn store_bytes_stay_within_the_limit() {
     let limits = Limits { store_bytes_max: 20_000, ..Limits::default() };
     let store = Store::new(&limits, 7);
-    let (message, artifact) = (said(2_000), PartsBuf::new().text(&"y".repeat(1_500)));
+    let (message, artifact) = (text_message(2_000), PartsBuf::new().text(&"y".repeat(1_500)));
     let artifact = ArtifactBuf::new("a", &artifact);
     let grow = TaskEvent::Artifact {
         artifact: artifact.view(),
@@ -65,14 +65,14 @@ fn event_beyond_a_limit_fails_its_task_with_a_message() {
 #[test]
 fn final_status_messages_fit_the_reserved_bytes() {
     let store = Store::new(&Limits::default(), 7);
-    for words in &store.last_words {
+    for words in &store.final_messages {
         let event = TaskEvent::Status {
             state: TaskState::Failed,
             at_ms: 0,
             message: Some(words.view()),
             metadata: None,
         };
-        assert!(Task::cost(&event) <= LAST_WORDS, "{}", Task::cost(&event));
+        assert!(Task::cost(&event) <= FINAL_STATUS_BYTES, "{}", Task::cost(&event));
     }
 }
 
@@ -80,7 +80,7 @@ fn final_status_messages_fit_the_reserved_bytes() {
 fn too_large_message_creates_no_task_and_changes_none() {
     let limits = Limits { task_bytes_max: 1_000, ..Limits::default() };
     let store = Store::new(&limits, 7);
-    let (large, none) = (said(1_000), EventBuf::default());
+    let (large, none) = (text_message(1_000), EventBuf::default());
     let reserved = store.reserve(new(1), NOW).unwrap();
     let made = store.commit_new(&reserved, Generation::V1, large.view(), &none, NOW, |_| ());
     drop(reserved);

@@ -5,7 +5,7 @@ use crate::service::{
     RunningShare,
     quota::{CallerAccount, RunningPermit},
 };
-use crate::store::slab::kept_bytes;
+use crate::store::slab::private_heap_bytes;
 
 const OWNER: OwnerIndex = OwnerIndex(3);
 
@@ -17,7 +17,9 @@ fn commit(store: &Store, reserved: &Reserved<'_>, state: TaskState) -> TaskKey {
     let mut events = EventBuf::default();
     events.push(&status(state));
     let key = reserved.key();
-    store.commit_new(reserved, Generation::V1, said(9).view(), &events, NOW, |_| key).unwrap()
+    store
+        .commit_new(reserved, Generation::V1, text_message(9).view(), &events, NOW, |_| key)
+        .unwrap()
 }
 
 #[test]
@@ -26,13 +28,13 @@ fn owner_task_counts_from_reservation_to_end_unless_waiting() {
     let two = RunningShare::of_owner(2);
     let reserve = |bits| store.reserve(of_owner(bits, Some(&two)), NOW);
     let (first, second) = (reserve(1).unwrap(), reserve(2).unwrap());
-    assert_eq!(reserve(3).err(), Some(Refused::ShareTaken(2)));
+    assert_eq!(reserve(3).err(), Some(Refused::ShareExhausted(2)));
     drop(first);
-    let kept = reserve(4).unwrap().keep();
-    assert_eq!(reserve(5).err(), Some(Refused::ShareTaken(2)));
-    store.give_back(kept);
-    let kept = reserve(6).unwrap().keep();
-    let key = store.reopen(kept, |reserved| commit(&store, reserved, TaskState::Working));
+    let retained = reserve(4).unwrap().keep();
+    assert_eq!(reserve(5).err(), Some(Refused::ShareExhausted(2)));
+    store.give_back(retained);
+    let retained = reserve(6).unwrap().keep();
+    let key = store.reopen(retained, |reserved| commit(&store, reserved, TaskState::Working));
     let done = commit(&store, &second, TaskState::Completed);
     drop(second);
     assert_eq!(store.spaces.running.count(OWNER), 1);
@@ -43,9 +45,10 @@ fn owner_task_counts_from_reservation_to_end_unless_waiting() {
         (store.spaces.running.count(OWNER), store.spaces.running.count_bytes(OWNER)),
         (0, 0)
     );
-    let message = |share| store.update(key, NOW, |edit| edit.user_message(said(9).view(), share));
+    let message =
+        |share| store.update(key, NOW, |edit| edit.user_message(text_message(9).view(), share));
     let both = (reserve(11).unwrap(), reserve(12).unwrap());
-    assert_eq!(message(Some(&two)), Some(Err(Refused::ShareTaken(2))));
+    assert_eq!(message(Some(&two)), Some(Err(Refused::ShareExhausted(2))));
     assert_eq!(
         (store.spaces.running.count(OWNER), store.spaces.running.count_bytes(OWNER)),
         (2, 0)
@@ -59,7 +62,7 @@ fn owner_task_counts_from_reservation_to_end_unless_waiting() {
     assert_eq!(store.spaces.running.count(OWNER), 0);
     // Tasks of calls without a share are counted as well: a later call may have a share.
     let all = [store.reserve(of_owner(8, None), NOW), store.reserve(of_owner(9, None), NOW)];
-    assert_eq!(reserve(10).err(), Some(Refused::ShareTaken(2)));
+    assert_eq!(reserve(10).err(), Some(Refused::ShareExhausted(2)));
     drop(all);
     assert_eq!(store.spaces.running.count(OWNER), 0);
 }
@@ -76,7 +79,7 @@ fn refused_reservation_does_not_count_for_its_owner() {
     assert_eq!(store.reserve(of_owner(3, Some(&share)), NOW).err(), Some(Refused::Full));
     assert_eq!(store.spaces.running.count(OWNER), 2);
     let none = EventBuf::default();
-    let large = said(1 << 16);
+    let large = text_message(1 << 16);
     let refused = store.commit_new(&second, Generation::V1, large.view(), &none, NOW, |_| ());
     assert_eq!(refused.err(), Some(Refused::TooLarge));
     drop((first, second));
@@ -91,15 +94,15 @@ fn task_without_an_owner_counts_for_its_caller() {
     let reserve = |bits| store.reserve(NewTask { share: Some(&share), ..new(bits) }, NOW);
     let is_free = || RunningPermit::take(&account, &share).is_some();
     let (first, second) = (reserve(1).unwrap(), reserve(2).unwrap());
-    assert_eq!(reserve(3).err(), Some(Refused::ShareTaken(2)));
+    assert_eq!(reserve(3).err(), Some(Refused::ShareExhausted(2)));
     // A reservation ends when its task is stored, when it is dropped, and when it is retained and
     // dropped.
     commit(&store, &first, TaskState::Completed);
     drop(second);
-    let kept = reserve(4).unwrap().keep();
+    let retained = reserve(4).unwrap().keep();
     let held = reserve(5).unwrap();
     assert!(!is_free());
-    store.give_back(kept);
+    store.give_back(retained);
     assert!(is_free());
     let key = commit(&store, &held, TaskState::Working);
     store.update(key, NOW, |edit| edit.keep(b"of the agent")).unwrap().unwrap();
@@ -122,7 +125,7 @@ fn begin(store: &Store, new: NewTask<'_>, length: usize) -> Result<TaskKey, Refu
     let reserved = store.reserve(new, NOW)?;
     let (key, mut events) = (reserved.key(), EventBuf::default());
     events.push(&status(TaskState::Working));
-    store.commit_new(&reserved, Generation::V1, said(length).view(), &events, NOW, |_| key)
+    store.commit_new(&reserved, Generation::V1, text_message(length).view(), &events, NOW, |_| key)
 }
 
 /// Adds an artifact of this length to a task.
@@ -144,7 +147,7 @@ fn counted(store: &Store, key: TaskKey) -> usize {
 fn held(store: &Store, key: TaskKey) -> usize {
     let held = |edit: &mut Edit<'_>| match edit.task().state().is_terminal() {
         true => 0,
-        false => edit.task().heap_bytes() + kept_bytes(edit.kept()),
+        false => edit.task().heap_bytes() + private_heap_bytes(edit.private_bytes()),
     };
     store.update(key, NOW, held).unwrap_or(0)
 }
@@ -158,24 +161,25 @@ fn caller_at_its_byte_share_can_only_end_its_tasks() {
     assert_eq!(store.spaces.running.count_bytes(OWNER), held_by());
     // The message exceeds the rest of the share; after that the share is used up.
     let third = |length| begin(&store, of_owner(3, Some(&share)), length);
-    assert_eq!(third(6_000), Err(Refused::ShareBytesTaken(16)));
+    assert_eq!(third(6_000), Err(Refused::ShareBytesExhausted(16)));
     assert_eq!(store.spaces.running.count(OWNER), 2);
-    let left = 16 * 1024 - held_by() as usize - kept_bytes(&[0]);
-    store.update(first, NOW, |edit| edit.keep(&vec![0; left + 1])).unwrap().unwrap();
+    let remaining = 16 * 1024 - held_by() as usize - private_heap_bytes(&[0]);
+    store.update(first, NOW, |edit| edit.keep(&vec![0; remaining + 1])).unwrap().unwrap();
     assert_eq!(store.spaces.running.count_bytes(OWNER), 16 * 1024);
     assert_eq!(store.reserve(of_owner(3, Some(&share)), NOW).err(), third(0).err());
-    assert_eq!(third(0), Err(Refused::ShareBytesTaken(16)));
+    assert_eq!(third(0), Err(Refused::ShareBytesExhausted(16)));
     // Other owners have their own shares.
     let scope = Scope { owner: OwnerIndex(4), ..AGENT };
     begin(&store, NewTask { scope, ..of_owner(4, Some(&share)) }, 6_000).unwrap();
     // A refused client message leaves the task unchanged.
-    let refused = store.update(first, NOW, |edit| edit.user_message(said(9_000).view(), None));
-    assert_eq!(refused, Some(Err(Refused::ShareBytesTaken(16))));
+    let refused =
+        store.update(first, NOW, |edit| edit.user_message(text_message(9_000).view(), None));
+    assert_eq!(refused, Some(Err(Refused::ShareBytesExhausted(16))));
     assert_eq!(state(&store, first), Some(TaskState::Working));
-    let kept = store.update(second, NOW, |edit| edit.keep(&[0; 9]));
-    assert_eq!(kept, Some(Err(Refused::ShareBytesTaken(16))));
+    let refused = store.update(second, NOW, |edit| edit.keep(&[0; 9]));
+    assert_eq!(refused, Some(Err(Refused::ShareBytesExhausted(16))));
     // A final status always has room, even with a long message.
-    let words = said(20_000);
+    let words = text_message(20_000);
     let (state, message) = (TaskState::Completed, Some(words.view()));
     let done = TaskEvent::Status { state, at_ms: 1_000, message, metadata: None };
     apply(&store, first, &done).unwrap().unwrap();
@@ -191,12 +195,12 @@ fn event_beyond_the_byte_share_fails_its_task_with_a_reason() {
     let (store, share) = (Store::new(&Limits::default(), 7), of_kib(16));
     let keys = [1, 2].map(|bits| begin(&store, of_owner(bits, Some(&share)), 3_000).unwrap());
     grow(&store, keys[0], 100).unwrap();
-    assert_eq!(grow(&store, keys[0], 20_000), Err(Refused::ShareBytesTaken(16)));
-    let said = store.read(keys[0], |task| {
+    assert_eq!(grow(&store, keys[0], 20_000), Err(Refused::ShareBytesExhausted(16)));
+    let ended = store.read(keys[0], |task| {
         let status = task.view().status();
         (status.state, status.message.map(|message| message.text().to_string()))
     });
-    let (state, text) = said.unwrap();
+    let (state, text) = ended.unwrap();
     assert_eq!(state, TaskState::Failed);
     assert!(text.unwrap().contains("caller"));
     assert_eq!(store.spaces.running.count_bytes(OWNER), held(&store, keys[1]) as u64);
@@ -206,7 +210,7 @@ fn event_beyond_the_byte_share_fails_its_task_with_a_reason() {
     let artifact = ArtifactBuf::new("a", &parts);
     let (artifact, append) = (artifact.view(), false);
     events.push(&TaskEvent::Artifact { artifact, append, last_chunk: true, metadata: None });
-    let (message, key) = (super::said(9), reserved.key());
+    let (message, key) = (text_message(9), reserved.key());
     let stored = store.commit_new(&reserved, Generation::V1, message.view(), &events, NOW, |_| ());
     assert_eq!((stored, self::state(&store, key)), (Ok(()), Some(TaskState::Failed)));
     assert_eq!(store.spaces.running.count(OWNER), 1);
@@ -236,10 +240,10 @@ fn refusal_at_a_byte_share_evicts_no_tasks() {
         .collect();
     for length in [10_000, 30_000, 50_000] {
         let refused = begin(&store, of_owner(1, Some(&share)), length);
-        assert_eq!(refused, Err(Refused::ShareBytesTaken(4)));
+        assert_eq!(refused, Err(Refused::ShareBytesExhausted(4)));
         let (key, owner) = (ended[0], OWNER);
         let held = store.hold_for_task(key, owner, length);
-        assert_eq!(held.err(), Some(Refused::ShareBytesTaken(4)));
+        assert_eq!(held.err(), Some(Refused::ShareBytesExhausted(4)));
     }
     assert_eq!(store.stats().evicted, [0, 0, 0, 0]);
 }
@@ -254,7 +258,7 @@ fn owner_number_is_not_reused_while_an_agent_holds_a_call() {
             tenant: None,
             owner: Some(name),
             owner_hint: None,
-            knows_callers: true,
+            authenticates_callers: true,
         };
         store.enter_space(0, named, at(ms), &|_| ()).map(|space| space.scope).ok()
     };
@@ -315,7 +319,7 @@ impl Maker {
         let ends = [TaskState::Working, TaskState::InputRequired, TaskState::Completed];
         events.push(&status(ends[random(3)]));
         let commit = |reserved: &Reserved<'_>, few: &EventBuf| {
-            let (message, key) = (said(length), reserved.key());
+            let (message, key) = (text_message(length), reserved.key());
             store.commit_new(reserved, Generation::V1, message.view(), few, NOW, |_| key)
         };
         match (random(10), any) {
@@ -325,10 +329,12 @@ impl Maker {
             })),
             (2, _) => drop(store.reserve(new, NOW).map(|new| self.reserved.push(new.keep()))),
             (3, _) => {
-                let Some(kept) = self.reserved.pop() else { return };
+                let Some(reserved) = self.reserved.pop() else { return };
                 match random(3) {
-                    0 => store.give_back(kept),
-                    _ => self.tasks.extend(store.reopen(kept, |kept| commit(kept, &events)).ok()),
+                    0 => store.give_back(reserved),
+                    _ => self
+                        .tasks
+                        .extend(store.reopen(reserved, |reserved| commit(reserved, &events)).ok()),
                 }
             }
             (4, Some(key)) => {
@@ -339,7 +345,8 @@ impl Maker {
             (5, _) => drop(self.held.pop().map(|(held, _)| store.release_held(held))),
             (6, Some(key)) => drop(store.update(key, NOW, |edit| edit.keep(&vec![0; length]))),
             (7, Some(key)) => {
-                let _ = store.update(key, NOW, |edit| edit.user_message(said(length).view(), None));
+                let _ = store
+                    .update(key, NOW, |edit| edit.user_message(text_message(length).view(), None));
             }
             (8, Some(key)) => drop(store.update(key, NOW, |edit| edit.apply_all(&events, None))),
             (9, Some(key)) => drop(apply(store, key, &status(ends[random(3)]))),
@@ -383,7 +390,9 @@ fn counted_bytes_equal_the_bytes_of_running_tasks() {
             std::mem::take(&mut maker.held)
                 .into_iter()
                 .for_each(|(held, _)| store.release_held(held));
-            std::mem::take(&mut maker.reserved).into_iter().for_each(|kept| store.give_back(kept));
+            std::mem::take(&mut maker.reserved)
+                .into_iter()
+                .for_each(|reserved| store.give_back(reserved));
             maker.tasks.retain(|key| held(&store, *key) > 0);
             for key in std::mem::take(&mut maker.tasks) {
                 // The task is canceled, or fails if the store has no room for that status.

@@ -40,8 +40,8 @@ fn needed_task_is_evicted_soon_after_it_is_released() {
     tasks[1].1.set_needed(false);
     sweep(&store, 2 * HOUR);
     sweep(&store, 3 * HOUR);
-    let left = |store: &Store, at: usize| state(store, tasks[at].0).is_none();
-    assert_eq!((0..200).filter(|task| left(&store, *task)).collect::<Vec<_>>(), [1]);
+    let is_evicted = |store: &Store, at: usize| state(store, tasks[at].0).is_none();
+    assert_eq!((0..200).filter(|task| is_evicted(&store, *task)).collect::<Vec<_>>(), [1]);
     assert_eq!((tasks[1].1.left(), tasks[0].1.left()), (Some(2), None));
     for task in [0, 7, 199] {
         tasks[task].1.set_needed(false);
@@ -50,7 +50,10 @@ fn needed_task_is_evicted_soon_after_it_is_released() {
     for second in 0..200 / 64 + 1 {
         sweep(&store, 3 * HOUR + second);
     }
-    assert_eq!((0..200).filter(|task| left(&store, *task)).collect::<Vec<_>>(), [0, 1, 7, 199]);
+    assert_eq!(
+        (0..200).filter(|task| is_evicted(&store, *task)).collect::<Vec<_>>(),
+        [0, 1, 7, 199]
+    );
     assert_eq!(store.stats().tasks, 196);
 }
 

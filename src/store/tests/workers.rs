@@ -19,7 +19,7 @@ fn make_as(
     let (key, mut events) = (reserved.key(), EventBuf::default());
     let at_ms = now.unix_ms;
     events.push(&TaskEvent::Status { state, at_ms, message: None, metadata: None });
-    store.commit_new(&reserved, Generation::V1, said(9).view(), &events, now, |_| key)
+    store.commit_new(&reserved, Generation::V1, text_message(9).view(), &events, now, |_| key)
 }
 
 fn stored(store: &Store, keys: &[TaskKey]) -> usize {
@@ -63,9 +63,9 @@ fn a_tenant_has_tasks_in_one_shard_of_each_worker() {
         let bits = 10_000 + worker as u128 * 3;
         let new = NewTask { scope, context_id, worker, ..new(bits) };
         let reserved = store.reserve(new, at(worker as u64 * 10)).unwrap();
-        let said = said(9);
+        let message = text_message(9);
         let read = |task: StoredTask<'_>| (task.id().to_vec(), task.context_id().to_vec());
-        store.commit_new(&reserved, Generation::V1, said.view(), &none, NOW, read).unwrap()
+        store.commit_new(&reserved, Generation::V1, message.view(), &none, NOW, read).unwrap()
     };
     let mut made: Vec<_> = contexts.iter().enumerate().map(|(at, id)| make(Some(id), at)).collect();
     made.extend((0..500).map(|worker| make(None, worker)));
@@ -123,8 +123,8 @@ fn slots_move_to_the_loaded_worker_within_the_budget() {
     let store = Store::for_workers(&limits, 7, 8);
     let most = budget::slots_max(&limits, store.sharding);
     // The memory budget counts one and a half slots per task, and the spare chunks of the shards.
-    let kept = store.sharding.shards() * slab::CHUNK * (slab::SPARE_CHUNKS as usize + 1);
-    assert_eq!(most, 6_000 + kept);
+    let spare = store.sharding.shards() * slab::CHUNK * (slab::SPARE_CHUNKS as usize + 1);
+    assert_eq!(most, 6_000 + spare);
     for round in 0..16u128 {
         // One worker after the other fills the store, which evicts the earlier tasks.
         for bits in 0..4_000 {
@@ -134,7 +134,7 @@ fn slots_move_to_the_loaded_worker_within_the_budget() {
                 assert!(slots(&store) <= most, "{round}: {}", slots(&store));
             }
         }
-        assert!(slots(&store) <= 4_000 + kept, "{round}: {}", slots(&store));
+        assert!(slots(&store) <= 4_000 + spare, "{round}: {}", slots(&store));
     }
     assert_eq!(store.stats().tasks, 4_000);
 }
@@ -169,7 +169,7 @@ fn running_tasks_keep_slots_within_the_memory_budget() {
 fn worker_can_use_room_cached_by_idle_workers() {
     let limits = Limits { tasks_max: 20_000, store_bytes_max: 400_000, ..Limits::default() };
     let store = Store::for_workers(&limits, 7, 8);
-    let large = said(180_000);
+    let large = text_message(180_000);
     // Every worker has taken room and returned it, and caches some of it.
     for worker in 0..8 {
         for bits in 0..10 {

@@ -42,7 +42,7 @@ pub fn claims_with(others: &[(&str, Option<&str>)]) -> String {
         ("plan", r#""gold""#),
     ];
     for (name, value) in others {
-        members.retain(|(known, _)| known != name);
+        members.retain(|(member, _)| member != name);
         members.extend(value.map(|value| (*name, value)));
     }
     let members: Vec<String> =

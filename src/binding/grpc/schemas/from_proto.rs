@@ -86,7 +86,7 @@ fn push_value(
         FieldType::Int32 => push_i64(out, value.int32()?.into()),
         FieldType::Enum(names) => {
             let number = value.int32()?;
-            match names.iter().find(|(known, _)| *known == number) {
+            match names.iter().find(|(value_number, _)| *value_number == number) {
                 Some((_, name)) => push_string(out, name),
                 None => push_i64(out, number.into()),
             }

@@ -2,7 +2,7 @@
 
 use clap::ArgMatches;
 
-use super::{ConfigOrigin, UsageError, code, make, say, schema, show};
+use super::{ConfigOrigin, UsageError, code, make, print, schema, show};
 
 /// The file with every key, commented out.
 const COMMENTED_FILE: &str = include_str!("../../../../docs/peregrine.toml");
@@ -16,11 +16,11 @@ pub fn run(flags: &ArgMatches, words: &ArgMatches) -> Result<(), (u8, String)> {
     let wrong = |UsageError(line): UsageError| (2, line);
     let word = words.subcommand_name().unwrap_or_default();
     if word == "schema" {
-        say(&format!("{:#}\n", schema::schema()));
+        print(&format!("{:#}\n", schema::schema()));
         return Ok(());
     }
     if word == "init" {
-        say(COMMENTED_FILE);
+        print(COMMENTED_FILE);
         return Ok(());
     }
     let origin = ConfigOrigin::new(flags).map_err(wrong)?;
@@ -35,6 +35,6 @@ pub fn run(flags: &ArgMatches, words: &ArgMatches) -> Result<(), (u8, String)> {
     };
     let made = make(&origin, config, agents).map_err(wrong)?;
     made.server.check().map_err(|error| (code(&error), origin.server_line(&error)))?;
-    say(&text);
+    print(&text);
     Ok(())
 }

@@ -8,7 +8,7 @@ use peregrine::limits::{LimitError, Limits};
 use super::{
     UsageError,
     tree::{
-        ConfigEntry, ConfigSection, ConfigSource, ConfigValue, Item, Key, SaidValue, Shape, hint,
+        ConfigEntry, ConfigSection, ConfigSource, ConfigValue, Item, Key, Shape, SourcedValue, hint,
     },
 };
 
@@ -28,35 +28,37 @@ const SECTIONS: &[&str] = &["tls", "logs", "push"];
 /// # Errors
 /// [`UsageError`].
 pub fn with_flags(root: &mut ConfigSection, flags: &ArgMatches) -> Result<(), UsageError> {
-    said_in(root, flags)?;
+    set_flags(root, flags)?;
     for (at, key) in root.keys.iter().enumerate() {
         if let (Some(ConfigEntry::Section(section)), true) =
             (root.entries[at].as_mut(), SECTIONS.contains(&key.name))
         {
-            said_in(section, flags)?;
+            set_flags(section, flags)?;
         }
     }
     for (flag, section, name, is_on) in SWITCHES {
         if flags.get_flag(flag) {
-            let said =
-                SaidValue { value: ConfigValue::Switch(*is_on), source: ConfigSource::Flag(flag) };
-            let place = root.keys.iter().position(|key| key.name == *section);
-            match place.map(|at| root.entries[at].as_mut()) {
+            let sourced = SourcedValue {
+                value: ConfigValue::Switch(*is_on),
+                source: ConfigSource::Flag(flag),
+            };
+            let index = root.keys.iter().position(|key| key.name == *section);
+            match index.map(|at| root.entries[at].as_mut()) {
                 Some(Some(ConfigEntry::Section(section))) => {
-                    section.set(name, ConfigEntry::Said(said));
+                    section.set(name, ConfigEntry::Value(sourced));
                 }
-                _ => root.set(name, ConfigEntry::Said(said)),
+                _ => root.set(name, ConfigEntry::Value(sourced)),
             }
         }
     }
     all(flags, "limit").try_for_each(|text| limit(root, text))
 }
 
-fn said_in(section: &mut ConfigSection, flags: &ArgMatches) -> Result<(), UsageError> {
+fn set_flags(section: &mut ConfigSection, flags: &ArgMatches) -> Result<(), UsageError> {
     for key in section.keys.iter().filter(|key| !key.flag.is_empty()) {
         if let Some(value) = value(key, flags)? {
             let source = ConfigSource::Flag(key.flag);
-            section.set(key.name, ConfigEntry::Said(SaidValue { value, source }));
+            section.set(key.name, ConfigEntry::Value(SourcedValue { value, source }));
         }
     }
     Ok(())
@@ -100,11 +102,13 @@ fn limit(root: &mut ConfigSection, text: &str) -> Result<(), UsageError> {
         let hint = hint(name, names);
         return Err(UsageError(format!("unknown limit {name:?}{hint}")));
     }
-    let place = root.keys.iter().position(|key| key.name == "limits");
-    if let Some(Some(ConfigEntry::Section(limits))) = place.map(|at| root.entries[at].as_mut()) {
+    let index = root.keys.iter().position(|key| key.name == "limits");
+    if let Some(Some(ConfigEntry::Section(limits))) = index.map(|at| root.entries[at].as_mut()) {
         let value = ConfigValue::Text(value.to_owned());
-        limits
-            .set(name, ConfigEntry::Said(SaidValue { value, source: ConfigSource::Flag("limit") }));
+        limits.set(
+            name,
+            ConfigEntry::Value(SourcedValue { value, source: ConfigSource::Flag("limit") }),
+        );
     }
     Ok(())
 }

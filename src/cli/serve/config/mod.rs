@@ -26,7 +26,7 @@ use super::HostSettings;
 use super::{
     UsageError,
     agents::{self, Loaded, ServedRemote},
-    code, make, nearest, say,
+    code, make, nearest, print,
 };
 use tree::{Variables, Wrong};
 
@@ -144,8 +144,8 @@ impl ConfigOrigin {
     /// The errors of [`ConfigOrigin::read`], and authentication that admits no caller.
     pub fn read_to_start(&self) -> Result<Config, UsageError> {
         let config = self.read()?;
-        let known = sections::check_known(&config.root, config.serve.auth.as_ref());
-        known.map_err(|wrong| self.line(&wrong))?;
+        let checked = sections::check_callers(&config.root, config.serve.auth.as_ref());
+        checked.map_err(|wrong| self.line(&wrong))?;
         Ok(config)
     }
 
@@ -168,7 +168,7 @@ impl ConfigOrigin {
     ///
     /// # Errors
     /// As from [`ConfigOrigin::agents`].
-    pub fn agents_behind(
+    pub fn agents_with_own(
         &self,
         own: &[Loaded],
         config: &Config,

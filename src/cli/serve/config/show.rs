@@ -29,8 +29,9 @@ pub fn show(origin: &ConfigOrigin, config: &Config, agents: &[Loaded]) -> String
     }
     let shares = shares(serve);
     for of in ["known", "anonymous"] {
-        let said = shares.iter().map(|(name, said)| (format!("quotas.{of}.{name}"), said.clone()));
-        built_in.extend(said);
+        let rows =
+            shares.iter().map(|(name, value)| (format!("quotas.{of}.{name}"), value.clone()));
+        built_in.extend(rows);
     }
     if let Some(first) = agents.first() {
         let name = quoted(&first.profile.name);
@@ -38,9 +39,9 @@ pub fn show(origin: &ConfigOrigin, config: &Config, agents: &[Loaded]) -> String
     }
     shown.values(&config.root, "", &built_in);
     match config.root.entry("mounts") {
-        Some(ConfigEntry::Said(said)) => {
+        Some(ConfigEntry::Value(sourced)) => {
             for mount in &serve.setup.mounts {
-                let source = shown.source(&said.source);
+                let source = shown.source(&sourced.source);
                 shown.line("\n[[mounts]]");
                 shown.row("path", &quoted(&mount.path), &source);
                 shown.row("dialect", &quoted(&mount.dialect), &source);
@@ -101,9 +102,9 @@ fn shares(serve: &Serve) -> HashMap<String, BuiltIn> {
         ("running_bytes", share.running_kib, 1024),
         ("waiting_calls", share.waiting_calls, 1),
     ];
-    let said = |most: Option<u32>, unit: u64| u64::from(most.unwrap_or_default()) * unit;
-    let said = |most, unit| (said(most, unit).to_string(), "limits");
-    all.into_iter().map(|(name, most, unit)| (name.to_owned(), said(most, unit))).collect()
+    let total = |most: Option<u32>, unit: u64| u64::from(most.unwrap_or_default()) * unit;
+    let built_in = |most, unit| (total(most, unit).to_string(), "limits");
+    all.into_iter().map(|(name, most, unit)| (name.to_owned(), built_in(most, unit))).collect()
 }
 
 /// Members of an agent's card that the configuration does not set.
@@ -150,10 +151,10 @@ impl ShownConfig {
                 Some(ConfigEntry::Section(inner)) => {
                     self.values(inner, &format!("{name}."), built_in)
                 }
-                Some(ConfigEntry::Said(_)) if is_tables(key) => {}
-                Some(ConfigEntry::Said(said)) => {
-                    let source = self.source(&said.source);
-                    self.value(key, &name, &said.value, &source);
+                Some(ConfigEntry::Value(_)) if is_tables(key) => {}
+                Some(ConfigEntry::Value(sourced)) => {
+                    let source = self.source(&sourced.source);
+                    self.value(key, &name, &sourced.value, &source);
                 }
                 Some(ConfigEntry::Sections(_) | ConfigEntry::Named(_)) => {}
                 None if is_tables(key) => {}
@@ -187,7 +188,7 @@ impl ShownConfig {
                         self.values(inner, "", built_in);
                     }
                 }
-                Some(ConfigEntry::Said(_)) | None => {}
+                Some(ConfigEntry::Value(_)) | None => {}
             }
         }
     }
@@ -218,7 +219,7 @@ impl ShownConfig {
     }
 
     fn agent(&mut self, name: &str, section: &ConfigSection, built_in: &[(&'static str, BuiltIn)]) {
-        let built_in = built_in.iter().map(|(name, said)| ((*name).to_owned(), said.clone()));
+        let built_in = built_in.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
         self.values(section, "", &built_in.collect());
         let path = format!("agents.{}", key_name(name));
         self.tables(&format!("{path}.skills"), section.sections("skills"));
@@ -262,7 +263,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::tree::{SaidValue, key},
+        super::tree::{SourcedValue, key},
         *,
     };
 
@@ -275,13 +276,13 @@ mod tests {
             key("other", Shape::Text, "\"x\"", ""),
         ];
         let mut section = ConfigSection::new(KEYS, "auth.".to_owned(), None);
-        let mut say = |name: &str, value: ConfigValue, source: ConfigSource| {
-            section.set(name, ConfigEntry::Said(SaidValue { value, source }));
+        let mut set = |name: &str, value: ConfigValue, source: ConfigSource| {
+            section.set(name, ConfigEntry::Value(SourcedValue { value, source }));
         };
         let variable = ConfigSource::Variable("PEREGRINE_AUTH_TOKEN".to_owned());
-        say("token", ConfigValue::Text("hidden-1".to_owned()), variable);
-        say("keys", ConfigValue::Texts(vec!["hidden-2".into()]), ConfigSource::File(3));
-        say("name", ConfigValue::Text("a \"$\\\n\u{1}".to_owned()), ConfigSource::Flag("name"));
+        set("token", ConfigValue::Text("hidden-1".to_owned()), variable);
+        set("keys", ConfigValue::Texts(vec!["hidden-2".into()]), ConfigSource::File(3));
+        set("name", ConfigValue::Text("a \"$\\\n\u{1}".to_owned()), ConfigSource::Flag("name"));
         let mut shown = ShownConfig { text: String::new(), file: "p.toml".to_owned() };
         shown.values(&section, "auth.", &HashMap::new());
         let lines: Vec<&str> = shown.text.lines().collect();

@@ -68,7 +68,7 @@ fn serve_flags_are_parsed() {
 
 #[test]
 fn invalid_arguments_give_one_line_errors() {
-    for (words, said) in [
+    for (words, expected) in [
         ("", "nothing to do"),
         ("sevre", "unknown command \"sevre\"; did you mean serve?"),
         ("serve again", "unknown command \"again\""),
@@ -114,7 +114,7 @@ fn invalid_arguments_give_one_line_errors() {
         ("serve --ws-origin https://a.example/", "must be https://host:port or *"),
     ] {
         let line = serve(words).err().unwrap();
-        assert!(line.contains(said) && !line.contains('\n'), "{words}: {line}");
+        assert!(line.contains(expected) && !line.contains('\n'), "{words}: {line}");
     }
 }
 
@@ -240,7 +240,7 @@ fn config_file_sets_server_and_agent_settings() {
 
 #[test]
 fn config_file_error_has_line_number_and_suggestion() {
-    for (text, said) in [
+    for (text, expected) in [
         ("workers = 1\nworkrs = 2", "p.toml:2: unknown key \"workrs\"; did you mean workers?"),
         ("\n[limits]\ntask_max = 1", "p.toml:3: limits: unknown key \"task_max\"; did you mean"),
         ("[limit]", "p.toml:1: unknown key \"limit\"; did you mean limits?"),
@@ -352,7 +352,7 @@ fn config_file_error_has_line_number_and_suggestion() {
         ),
     ] {
         let line = of_file(text, &[]).err().unwrap_or_else(|| panic!("{text} is good"));
-        assert!(line.contains(said) && !line.contains('\n'), "{text}: {line}");
+        assert!(line.contains(expected) && !line.contains('\n'), "{text}: {line}");
     }
 }
 
@@ -396,25 +396,25 @@ fn cors_headers_and_max_age_are_read_from_file() {
     let cors = of_file(text, &[]).unwrap().1.setup.cors;
     assert_eq!((cors.headers, cors.max_age_s), (vec!["X-Trace".to_owned(), "X-A".to_owned()], 60));
     assert_eq!(of_file("", &[]).unwrap().1.setup.cors.max_age_s, 7_200);
-    for (from, to, said) in [
+    for (from, to, expected) in [
         ("X-A", "X A", "p.toml:3: cors_headers: \"X A\" is not the name of a header field"),
         ("= 60", "= -1", "p.toml:4: cors_max_age_s: -1 is not a number from 0"),
         ("a.example\"", "a.example\",\n\"x\"", "p.toml:2: cors_origins: the CORS origin \"x\""),
     ] {
         let line = of_file(&text.replace(from, to), &[]).err().unwrap();
-        assert!(line.starts_with(said), "{line}");
+        assert!(line.starts_with(expected), "{line}");
     }
 }
 
 #[test]
 fn idempotent_send_is_read_from_config_file() {
     let of = |text: &str| of_file(text, &[]).map(|(_, serve)| serve.setup.idempotency);
-    for (word, meant) in [
+    for (word, expected) in [
         ("off", Idempotency::Off),
         ("authenticated", Idempotency::Authenticated),
         ("everybody", Idempotency::Everybody),
     ] {
-        assert_eq!(of(&format!("idempotent_send = \"{word}\"")), Ok(meant));
+        assert_eq!(of(&format!("idempotent_send = \"{word}\"")), Ok(expected));
     }
     assert_eq!(of(""), Ok(Idempotency::Authenticated));
     let line = of("idempotent_send = \"every\"").unwrap_err();
@@ -478,7 +478,7 @@ fn environment_overrides_config_file() {
 
 #[test]
 fn invalid_environment_variable_is_named_in_error() {
-    for (variable, said) in [
+    for (variable, expected) in [
         ("PEREGRINE_WORKRS=1", "PEREGRINE_WORKRS: unknown key; did you mean PEREGRINE_WO"),
         ("PEREGRINE_LIMITS_TASK_MAX=1", "did you mean PEREGRINE_LIMITS_TASKS_MAX?"),
         ("PEREGRINE_LIMITS_XYZ=1", "PEREGRINE_LIMITS_XYZ: unknown key"),
@@ -490,7 +490,7 @@ fn invalid_environment_variable_is_named_in_error() {
     ] {
         let text = "[agents.a-b]\nkind = \"echo\"\n[agents.a_b]\nkind = \"echo\"\n";
         let line = of_file(text, &[variable]).err().unwrap_or_else(|| panic!("{variable} is good"));
-        assert!(line.contains(said) && !line.contains('\n'), "{variable}: {line}");
+        assert!(line.contains(expected) && !line.contains('\n'), "{variable}: {line}");
     }
 }
 
@@ -503,7 +503,7 @@ fn engine_build_error_is_mapped_to_config_line() {
         agent = \"eve\"\n[agents.bob]\nkind = \"echo\"\nfields = [\"a\",\n\"te\"]\n";
     let (root, _) = of_file(text, &[]).unwrap();
     let own = |text: &str| text.to_owned();
-    for (error, place) in [
+    for (error, prefix) in [
         (BuildError::PublicUrl(own("x")), "p.toml:1: public_url: "),
         (BuildError::Host(own("b")), "p.toml:3: allow_hosts: "),
         (BuildError::Dialect(own("v9")), "p.toml:6: mounts.1.dialect: "),
@@ -512,7 +512,7 @@ fn engine_build_error_is_mapped_to_config_line() {
         (BuildError::Field(own("te")), "p.toml:14: agents.bob.fields: "),
     ] {
         let line = blame(&root, &error).unwrap().line("p.toml");
-        assert!(line.starts_with(place), "{error:?}: {line}");
+        assert!(line.starts_with(prefix), "{error:?}: {line}");
     }
 }
 
@@ -555,7 +555,7 @@ fn each_key_of_an_upstream_agent_is_read() {
         assert!(!made_of.contains("secret"), "{line}");
         seen.push(made_of);
     }
-    for (line, said) in [
+    for (line, expected) in [
         (
             "[agents.b]\nkind = \"a2a\"",
             "p.toml:3: agents.b.upstream: is missing: the agent kind a2a",
@@ -599,7 +599,7 @@ fn each_key_of_an_upstream_agent_is_read() {
         ("call_ms = 0", "p.toml:3: agents.a.upstream.call_ms: \"0\" must be a time above zero"),
     ] {
         let wrong = of(line).unwrap_err();
-        assert!(wrong.starts_with(said), "{line}: {wrong}");
+        assert!(wrong.starts_with(expected), "{line}: {wrong}");
     }
 }
 
@@ -686,8 +686,9 @@ fn flags_and_keys_in_messages_exist() {
     flags.push("unix-socket".to_owned());
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_.[]-".contains(c);
     // `--tls-*` stands for several flags.
-    let is_flag =
-        |known: &str, flag: &str| known == flag || flag.ends_with('-') && known.starts_with(flag);
+    let is_flag = |existing: &str, flag: &str| {
+        existing == flag || flag.ends_with('-') && existing.starts_with(flag)
+    };
     let mut count = 0;
     for file in files {
         for text in literals(&std::fs::read_to_string(&file).unwrap()) {
@@ -702,7 +703,7 @@ fn flags_and_keys_in_messages_exist() {
                     && !word.ends_with(".toml");
                 if let Some(flag) = word.strip_prefix("--").filter(|flag| !flag.is_empty()) {
                     assert!(
-                        flags.iter().any(|known| is_flag(known, flag)),
+                        flags.iter().any(|existing| is_flag(existing, flag)),
                         "--{flag}: {file:?}: {text}"
                     );
                     count += 1;

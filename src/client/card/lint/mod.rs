@@ -119,7 +119,7 @@ impl LintForm {
 #[derive(Default)]
 struct Findings {
     list: Vec<CardFinding>,
-    said: BTreeSet<(String, String)>,
+    reported: BTreeSet<(String, String)>,
     errors: usize,
 }
 
@@ -129,8 +129,8 @@ impl Findings {
             FindingLevel::Error => self.errors,
             FindingLevel::Warning => self.list.len() - self.errors,
         };
-        let said = (finding.member.clone(), finding.message.clone());
-        if count < FINDINGS_MAX && self.said.insert(said) {
+        let key = (finding.member.clone(), finding.message.clone());
+        if count < FINDINGS_MAX && self.reported.insert(key) {
             self.errors += usize::from(finding.level == FindingLevel::Error);
             self.list.push(finding);
         }

@@ -65,10 +65,10 @@ const V1_INTERFACE: &str = "A2A 1.0 §4.4.6";
 fn interfaces_v1(card: &Map<String, Value>, card_url: Option<&HttpUrl>, findings: &mut Findings) {
     let mut seen = BTreeSet::new();
     for (at, one) in entries(card, "supportedInterfaces") {
-        let said = |name: &str| text(one, name).unwrap_or_default();
+        let field = |name: &str| text(one, name).unwrap_or_default();
         let (url, binding, version) =
-            (said("url"), said("protocolBinding"), said("protocolVersion"));
-        if !seen.insert((url, binding, version, said("tenant"))) {
+            (field("url"), field("protocolBinding"), field("protocolVersion"));
+        if !seen.insert((url, binding, version, field("tenant"))) {
             findings.warn(&at, V1_INTERFACE, "listed twice");
         }
         if !version.is_empty() {
@@ -179,11 +179,11 @@ fn interface(
     findings: &mut Findings,
 ) {
     let InterfaceMembers { url: url_member, binding: binding_member, .. } = members;
-    let known = binding_of(binding);
-    if !binding.is_empty() && !Binding::ALL.iter().any(|known| known.name() == binding) {
-        match known {
-            Some(known) if !binding.contains("://") => {
-                let message = format!("{binding:?} should be {:?}", known.name());
+    let parsed = binding_of(binding);
+    if !binding.is_empty() && !Binding::ALL.iter().any(|one| one.name() == binding) {
+        match parsed {
+            Some(parsed) if !binding.contains("://") => {
+                let message = format!("{binding:?} should be {:?}", parsed.name());
                 findings.error(binding_member, members.binding_clause, message);
             }
             // A2A 1.0 §5.8: custom bindings are named by URIs.
@@ -198,16 +198,16 @@ fn interface(
         return;
     }
     let clause = members.url_clause;
-    if known == Some(Binding::Grpc) && url.contains("://") {
+    if parsed == Some(Binding::Grpc) && url.contains("://") {
         let message = "gRPC needs host:port, without a scheme";
         findings.warn(url_member, clause, message);
     }
-    let said = CardInterface {
+    let interface = CardInterface {
         url: url.to_owned(),
         binding_name: binding.to_owned(),
         ..CardInterface::default()
     };
-    let target = match (known, said.target(card_url)) {
+    let target = match (parsed, interface.target(card_url)) {
         (_, Ok(target)) => target,
         // An unknown binding may have its own form of URLs.
         (None, Err(_)) => return,
@@ -215,11 +215,11 @@ fn interface(
             return findings.error(url_member, clause, problem(&error));
         }
     };
-    if known != Some(Binding::Grpc) && said.target(None).is_err() {
+    if parsed != Some(Binding::Grpc) && interface.target(None).is_err() {
         let message = "a relative URL: clients that do not resolve it against the card's URL fail";
         findings.warn(url_member, clause, message);
     }
-    if let Some(operation) = known.and_then(|binding| operation_of(&target, binding)) {
+    if let Some(operation) = parsed.and_then(|binding| operation_of(&target, binding)) {
         let message = format!(
             "its path ends with {operation}, the name of an operation: clients append such paths \
              to the url"
@@ -237,7 +237,7 @@ fn interface(
         findings.warn(url_member, clause, "is this machine, but the card came from another host");
     }
     let is_ws = ["ws://", "wss://"].iter().any(|scheme| url.starts_with(scheme));
-    if known.is_some() && is_ws != (known == Some(Binding::WebSocket)) {
+    if parsed.is_some() && is_ws != (parsed == Some(Binding::WebSocket)) {
         findings.warn(url_member, clause, format!("the scheme does not fit {binding}"));
     }
 }

@@ -71,11 +71,11 @@ fn schemes(card: &Map<String, Value>) -> impl Iterator<Item = (String, &Value)> 
 /// Checks schemes in the wrappers of 1.0.
 pub(super) fn schemes_v1(card: &Map<String, Value>, form: LintForm, findings: &mut Findings) {
     for (at, value) in schemes(card) {
-        let Some(said) = CardObject::of(&at, value).filter(CardObject::is_object) else {
+        let Some(object) = CardObject::of(&at, value).filter(CardObject::is_object) else {
             findings.schema(&at, V1, format!("{}, not an object", kind(value)));
             continue;
         };
-        let wrapped = SCHEMES.iter().filter(|scheme| said.get(scheme.wrapper).is_some());
+        let wrapped = SCHEMES.iter().filter(|scheme| object.get(scheme.wrapper).is_some());
         let wrapped: Vec<&Scheme> = wrapped.collect();
         let [scheme] = wrapped.as_slice() else {
             let message = match wrapped.is_empty() {
@@ -85,11 +85,11 @@ pub(super) fn schemes_v1(card: &Map<String, Value>, form: LintForm, findings: &m
             findings.schema(&at, V1, message);
             continue;
         };
-        if form == LintForm::V1 && said.get("type").is_some() {
-            findings.warn(&said.path("type"), V1, "not a member in A2A 1.0");
+        if form == LintForm::V1 && object.get("type").is_some() {
+            findings.warn(&object.path("type"), V1, "not a member in A2A 1.0");
         }
-        let Some(inner) = said.object(scheme.wrapper).filter(CardObject::is_object) else {
-            let at = said.path(scheme.wrapper);
+        let Some(inner) = object.object(scheme.wrapper).filter(CardObject::is_object) else {
+            let at = object.path(scheme.wrapper);
             findings.schema(&at, scheme.clause, "not an object");
             continue;
         };
@@ -104,19 +104,19 @@ pub(super) fn schemes_v1(card: &Map<String, Value>, form: LintForm, findings: &m
 /// Checks schemes with a `type`. On a card of 0.3, wrappers as in its proto give a warning.
 pub(super) fn schemes_v0(card: &Map<String, Value>, form: LintForm, findings: &mut Findings) {
     for (at, value) in schemes(card) {
-        let Some(said) = CardObject::of(&at, value).filter(CardObject::is_object) else {
+        let Some(object) = CardObject::of(&at, value).filter(CardObject::is_object) else {
             findings.schema(&at, V03, format!("{}, not an object", kind(value)));
             continue;
         };
-        let is_wrapped = SCHEMES.iter().any(|scheme| said.get(scheme.wrapper).is_some());
-        let name = said.text("type");
-        let known = SCHEMES.iter().find(|scheme| Some(scheme.of_type) == name.as_deref());
-        match (known, is_wrapped) {
+        let is_wrapped = SCHEMES.iter().any(|scheme| object.get(scheme.wrapper).is_some());
+        let name = object.text("type");
+        let typed = SCHEMES.iter().find(|scheme| Some(scheme.of_type) == name.as_deref());
+        match (typed, is_wrapped) {
             (Some(scheme), _) => {
-                required(&said, scheme.v03_required, V03, findings);
-                location(&said, "in", V03, findings);
+                required(&object, scheme.v03_required, V03, findings);
+                location(&object, "in", V03, findings);
                 if scheme.of_type == "oauth2" {
-                    flows(&said, V03, false, findings);
+                    flows(&object, V03, false, findings);
                 }
             }
             // Clients of 0.3 cannot read the scheme, clients of 1.0 can.
@@ -135,26 +135,31 @@ pub(super) fn schemes_v0(card: &Map<String, Value>, form: LintForm, findings: &m
     }
 }
 
-fn required(said: &CardObject<'_>, names: &[&str], clause: &'static str, findings: &mut Findings) {
+fn required(
+    object: &CardObject<'_>,
+    names: &[&str],
+    clause: &'static str,
+    findings: &mut Findings,
+) {
     for name in names {
-        if said.text(name).is_none_or(|text| text.trim().is_empty()) {
-            findings.schema(&said.path(name), clause, "required, and missing or empty");
+        if object.text(name).is_none_or(|text| text.trim().is_empty()) {
+            findings.schema(&object.path(name), clause, "required, and missing or empty");
         }
     }
 }
 
-fn location(said: &CardObject<'_>, name: &str, clause: &'static str, findings: &mut Findings) {
-    let text = said.text(name).filter(|text| !text.is_empty());
+fn location(object: &CardObject<'_>, name: &str, clause: &'static str, findings: &mut Findings) {
+    let text = object.text(name).filter(|text| !text.is_empty());
     if let Some(text) = text.filter(|text| !["header", "query", "cookie"].contains(&&**text)) {
         let message = format!("{text:?} must be header, query or cookie");
-        findings.error(&said.path(name), clause, message);
+        findings.error(&object.path(name), clause, message);
     }
 }
 
 /// Checks the flows of OAuth 2.0: 1.0 allows one flow, and discourages implicit and password.
-fn flows(said: &CardObject<'_>, clause: &'static str, is_v1: bool, findings: &mut Findings) {
-    let at = said.path("flows");
-    let Some(flows) = said.object("flows") else {
+fn flows(object: &CardObject<'_>, clause: &'static str, is_v1: bool, findings: &mut Findings) {
+    let at = object.path("flows");
+    let Some(flows) = object.object("flows") else {
         return findings.schema(&at, clause, "required, and missing or not an object");
     };
     let named = OAuthFlowKind::ALL.into_iter();
@@ -193,14 +198,14 @@ fn flows(said: &CardObject<'_>, clause: &'static str, is_v1: bool, findings: &mu
 /// Checks that every required scheme is declared.
 pub(super) fn requirements(card: &Map<String, Value>, form: LintForm, findings: &mut Findings) {
     let of_skill = card.get("skills").and_then(Value::as_array).into_iter().flatten().enumerate();
-    let mut places = vec![(String::new(), card)];
-    places.extend(
+    let mut objects = vec![(String::new(), card)];
+    objects.extend(
         of_skill
             .filter_map(|(index, skill)| Some((format!("skills[{index}]"), skill.as_object()?))),
     );
     let declared = card.get("securitySchemes").or_else(|| card.get("security_schemes"));
     let declared = declared.and_then(Value::as_object);
-    for (base, members) in places {
+    for (base, members) in objects {
         for (name, clause) in [("securityRequirements", V1), ("security", V03)] {
             let Some(Value::Array(list)) = members.get(name) else { continue };
             for (index, one) in list.iter().enumerate() {

@@ -11,13 +11,15 @@ pub(super) fn all(card: &Map<String, Value>, form: LintForm, findings: &mut Find
     let list = card.get("signatures").and_then(Value::as_array).into_iter().flatten();
     for (index, value) in list.enumerate() {
         let at = format!("signatures[{index}]");
-        let Some(said) = CardObject::of(&at, value) else { continue };
-        let bytes = |name: &str| said.text(name).and_then(|text| decode(&text));
-        if said.get("signature").is_some() && bytes("signature").is_none() {
-            findings.error(&said.path("signature"), clause, "not base64url");
+        let Some(signature) = CardObject::of(&at, value) else { continue };
+        let bytes = |name: &str| signature.text(name).and_then(|text| decode(&text));
+        if signature.get("signature").is_some() && bytes("signature").is_none() {
+            findings.error(&signature.path("signature"), clause, "not base64url");
         }
-        let Some(text) = said.text("protected").filter(|text| !text.is_empty()) else { continue };
-        let member = said.path("protected");
+        let Some(text) = signature.text("protected").filter(|text| !text.is_empty()) else {
+            continue;
+        };
+        let member = signature.path("protected");
         let header = decode(&text).and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
         let Some(header) = header.filter(Value::is_object) else {
             findings.error(&member, clause, "not base64url of a JSON object");

@@ -54,13 +54,16 @@ fn lint_errors_match_a2a_lint() {
         let ours = errors(&findings);
         for member in &theirs {
             // a2a-lint names the list, we name the entry.
-            let is_said = |one: &&str| one == member || one.starts_with(&format!("{member}["));
-            assert!(ours.iter().any(is_said), "{member} is missing in {ours:?} of {card}");
+            let is_match = |one: &&str| one == member || one.starts_with(&format!("{member}["));
+            assert!(ours.iter().any(is_match), "{member} is missing in {ours:?} of {card}");
         }
         for member in &ours {
-            let is_said = |one: &&str| one == member || member.starts_with(&format!("{one}["));
+            let is_match = |one: &&str| one == member || member.starts_with(&format!("{one}["));
             let is_ours = ours_alone.contains(member);
-            assert!(is_ours || theirs.iter().any(is_said), "{member} is not in {theirs:?}: {card}");
+            assert!(
+                is_ours || theirs.iter().any(is_match),
+                "{member} is not in {theirs:?}: {card}"
+            );
         }
     }
 }

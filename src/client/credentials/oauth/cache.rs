@@ -172,12 +172,12 @@ impl TokenCache {
         client: &OAuthClient,
         limits: &ClientLimits,
     ) -> Result<Token, OAuthError> {
-        let (known, refresh) = {
+        let (cached, refresh) = {
             let state = self.lock();
             let refresh = state.held.as_ref().and_then(|held| held.token.refresh.clone());
             (state.server.clone(), refresh)
         };
-        let server = match known {
+        let server = match cached {
             Some(server) => server,
             None => resolve_server(transport, client, limits).await?,
         };

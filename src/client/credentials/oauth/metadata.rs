@@ -27,15 +27,17 @@ pub fn metadata_urls(issuer: &HttpUrl) -> [HttpUrl; 2] {
 /// [`OAuthError::PlainHttp`] if an `https` issuer names an `http` endpoint,
 /// [`OAuthError::Unreadable`].
 pub fn read_metadata(body: &[u8], issuer: &HttpUrl) -> Result<AuthorizationServer, OAuthError> {
-    let said = serde_json::from_slice::<Value>(without_mark(body)).ok().filter(Value::is_object);
-    let said = said.ok_or(OAuthError::Unreadable("the metadata is not a JSON object"))?;
-    let text = |name: &str| said.get(name).and_then(Value::as_str);
+    let metadata =
+        serde_json::from_slice::<Value>(without_mark(body)).ok().filter(Value::is_object);
+    let metadata = metadata.ok_or(OAuthError::Unreadable("the metadata is not a JSON object"))?;
+    let text = |name: &str| metadata.get(name).and_then(Value::as_str);
     let named = text("issuer").ok_or(OAuthError::Unreadable("issuer is missing"))?;
-    let asked = issuer.to_string();
+    let requested = issuer.to_string();
     // A trailing slash makes no difference: callers type either form.
-    let is_asked = HttpOrigin::parse(named)
-        .is_ok_and(|named| named.to_string().trim_end_matches('/') == asked.trim_end_matches('/'));
-    if !is_asked {
+    let is_requested = HttpOrigin::parse(named).is_ok_and(|named| {
+        named.to_string().trim_end_matches('/') == requested.trim_end_matches('/')
+    });
+    if !is_requested {
         return Err(OAuthError::Issuer(named.chars().take(256).collect()));
     }
     let endpoint = |name: &str| {

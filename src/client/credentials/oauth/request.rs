@@ -63,7 +63,10 @@ impl OAuthClient {
     ///
     /// # Errors
     /// [`OAuthError::NoDeviceFlow`], [`OAuthError::PlainHttp`].
-    pub fn ask_device(&self, server: &AuthorizationServer) -> Result<OAuthRequest, OAuthError> {
+    pub fn device_authorization(
+        &self,
+        server: &AuthorizationServer,
+    ) -> Result<OAuthRequest, OAuthError> {
         let url = server.device_url.as_ref().ok_or(OAuthError::NoDeviceFlow)?;
         let scopes = self.scopes.join(" ");
         let scope = (!scopes.is_empty()).then_some(("scope", scopes.as_str()));

@@ -37,8 +37,8 @@ const RENEW_MS: u64 = 30_000;
 /// # Errors
 /// [`OAuthError`]
 pub fn read_token(status: u16, body: &[u8], now: Now) -> Result<Token, OAuthError> {
-    let said = read(status, body)?;
-    let text = |name: &str| said.get(name).and_then(Value::as_str);
+    let object = read(status, body)?;
+    let text = |name: &str| object.get(name).and_then(Value::as_str);
     let access = text("access_token").filter(|token| !token.is_empty());
     let access = access.ok_or(OAuthError::Unreadable("access_token is missing"))?;
     if !access.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -48,7 +48,7 @@ pub fn read_token(status: u16, body: &[u8], now: Now) -> Result<Token, OAuthErro
     if !text("token_type").unwrap_or("bearer").eq_ignore_ascii_case("bearer") {
         return Err(OAuthError::Unreadable("token_type is not Bearer"));
     }
-    let life_ms = seconds(&said, "expires_in").map(|seconds| seconds.saturating_mul(1_000));
+    let life_ms = seconds(&object, "expires_in").map(|seconds| seconds.saturating_mul(1_000));
     let renew_at = |life_ms: u64| now.unix_ms.saturating_add(life_ms - RENEW_MS.min(life_ms / 2));
     Ok(Token {
         access: Secret::new(access),
@@ -81,9 +81,9 @@ pub struct DeviceCode {
 /// [`OAuthError`]
 pub fn read_device_code(status: u16, body: &[u8]) -> Result<DeviceCode, OAuthError> {
     const LIFE_S_MAX: u64 = 30 * 60;
-    let said = read(status, body)?;
+    let object = read(status, body)?;
     let text = |names: &[&str]| {
-        let found = names.iter().find_map(|name| said.get(*name).and_then(Value::as_str));
+        let found = names.iter().find_map(|name| object.get(*name).and_then(Value::as_str));
         found.filter(|text| !text.is_empty() && !text.chars().any(char::is_control))
     };
     let device_code = text(&["device_code"]);
@@ -100,9 +100,9 @@ pub fn read_device_code(status: u16, body: &[u8]) -> Result<DeviceCode, OAuthErr
         verification_url_complete: text(&["verification_uri_complete"])
             .filter(|url| HttpOrigin::parse(url).is_ok())
             .map(str::to_owned),
-        life_ms: seconds(&said, "expires_in").unwrap_or(LIFE_S_MAX).min(LIFE_S_MAX) * 1_000,
+        life_ms: seconds(&object, "expires_in").unwrap_or(LIFE_S_MAX).min(LIFE_S_MAX) * 1_000,
         // RFC 8628 §3.2: the default is five seconds.
-        interval_ms: seconds(&said, "interval").unwrap_or(5).clamp(1, 60) * 1_000,
+        interval_ms: seconds(&object, "interval").unwrap_or(5).clamp(1, 60) * 1_000,
     })
 }
 
@@ -142,23 +142,23 @@ impl DevicePoll {
 
 /// The JSON object of a successful response.
 fn read(status: u16, body: &[u8]) -> Result<Value, OAuthError> {
-    let said = serde_json::from_slice::<Value>(without_mark(body)).ok().filter(Value::is_object);
-    let code = said.as_ref().and_then(|said| said.get("error")).and_then(Value::as_str);
-    match (said.as_ref(), code, status) {
-        (Some(said), Some(code), _) => Err(refused(code, said)),
-        (_, _, 200 | 201) => said.ok_or(OAuthError::Unreadable("the body is not a JSON object")),
+    let object = serde_json::from_slice::<Value>(without_mark(body)).ok().filter(Value::is_object);
+    let code = object.as_ref().and_then(|object| object.get("error")).and_then(Value::as_str);
+    match (object.as_ref(), code, status) {
+        (Some(object), Some(code), _) => Err(refused(code, object)),
+        (_, _, 200 | 201) => object.ok_or(OAuthError::Unreadable("the body is not a JSON object")),
         _ => Err(OAuthError::Status(status)),
     }
 }
 
-fn refused(code: &str, said: &Value) -> OAuthError {
+fn refused(code: &str, object: &Value) -> OAuthError {
     match code {
         "authorization_pending" => OAuthError::Pending,
         "slow_down" => OAuthError::SlowDown,
         "access_denied" => OAuthError::Denied,
         "expired_token" => OAuthError::Expired,
         _ => {
-            let description = said.get("error_description").and_then(Value::as_str);
+            let description = object.get("error_description").and_then(Value::as_str);
             let description = plain(description.unwrap_or_default(), 256);
             OAuthError::Refused { code: plain(code, 64), description }
         }
@@ -170,8 +170,8 @@ fn plain(text: &str, chars_max: usize) -> String {
 }
 
 /// A number of seconds, which some servers write as text.
-fn seconds(said: &Value, name: &str) -> Option<u64> {
-    match said.get(name)? {
+fn seconds(object: &Value, name: &str) -> Option<u64> {
+    match object.get(name)? {
         Value::Number(number) => number.as_u64().or_else(|| {
             let seconds = number.as_f64().filter(|seconds| (0.0..1e12).contains(seconds))?;
             format!("{seconds:.0}").parse().ok()

@@ -47,7 +47,7 @@ pub async fn resolve_server<T: Transport>(
     let mut fields = FieldLinesBuf::default();
     fields.push("Accept", "application/json");
     let [of_oauth, of_openid] = metadata_urls(issuer);
-    let get = |url| ask(transport, HttpMethod::Get, url, fields.get(), b"", limits);
+    let get = |url| send_request(transport, HttpMethod::Get, url, fields.get(), b"", limits);
     let (mut status, mut body) = get(&of_oauth).await?;
     if status != 200 {
         (status, body) = get(&of_openid).await?;
@@ -103,7 +103,7 @@ pub async fn fetch_device_code<T: Transport>(
     server: &AuthorizationServer,
     limits: &ClientLimits,
 ) -> Result<DeviceCode, OAuthError> {
-    let request = client.ask_device(server)?;
+    let request = client.device_authorization(server)?;
     let (status, body) = oauth_exchange(transport, &request, limits).await?;
     read_device_code(status, &body).map_err(|error| client.hide(error, None))
 }
@@ -145,10 +145,10 @@ pub async fn oauth_exchange<T: Transport>(
     limits: &ClientLimits,
 ) -> Result<(u16, Vec<u8>), TransportError> {
     let (url, fields, body) = (&request.url, request.fields.get(), request.body.as_bytes());
-    ask(transport, HttpMethod::Post, url, fields, body, limits).await
+    send_request(transport, HttpMethod::Post, url, fields, body, limits).await
 }
 
-async fn ask<T: Transport>(
+async fn send_request<T: Transport>(
     transport: &T,
     method: HttpMethod,
     url: &HttpUrl,

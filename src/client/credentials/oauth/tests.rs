@@ -21,7 +21,7 @@ use crate::{
 #[derive(Default)]
 struct Script {
     answers: Mutex<VecDeque<(u16, String)>>,
-    asked: Mutex<Vec<String>>,
+    requests: Mutex<Vec<String>>,
     now_ms: AtomicU64,
     /// While true, requests get no answer.
     is_held: AtomicBool,
@@ -65,8 +65,8 @@ impl Script {
         Script { answers: Mutex::new(answers.collect()), ..Script::default() }
     }
 
-    fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
@@ -80,7 +80,7 @@ impl Transport for Script {
         let method = if method == HttpMethod::Post { "POST" } else { "GET" };
         let body = str::from_utf8(body).unwrap();
         let line = format!("{method} {origin}{target} {} {body}", fields.join(" "));
-        self.asked.lock().unwrap().push(line);
+        self.requests.lock().unwrap().push(line);
         std::future::poll_fn(|_| match self.is_held.load(Ordering::Relaxed) {
             true => Poll::Pending,
             false => Poll::Ready(()),
@@ -152,7 +152,7 @@ fn client_authenticates_in_header_or_body() {
     assert!(!format!("{request:?} {in_body:?}").contains("s e:c"));
     let public = OAuthClient { secret: None, ..client() };
     assert_eq!(public.client_credentials(&server()), Err(OAuthError::NoSecret));
-    let request = public.ask_device(&server()).unwrap();
+    let request = public.device_authorization(&server()).unwrap();
     assert_eq!(
         (request.url, request.body.as_str()),
         (url("https://as/device"), "scope=a+b&client_id=i+d")
@@ -162,7 +162,7 @@ fn client_authenticates_in_header_or_body() {
     let grant = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Adevice_code&device_code=dc";
     assert_eq!(request.body, format!("{grant}&client_id=i+d"));
     let without = AuthorizationServer { device_url: None, ..server() };
-    assert_eq!(public.ask_device(&without), Err(OAuthError::NoDeviceFlow));
+    assert_eq!(public.device_authorization(&without), Err(OAuthError::NoDeviceFlow));
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn client_secret_over_remote_http_needs_permission() {
     let plain = OAuthClient { source, ..client() };
     let script = Script::new(&[]);
     let error = run(resolve_server(&script, &plain, &limits())).unwrap_err();
-    assert!(matches!(error, OAuthError::PlainHttp(_)) && script.asked().is_empty());
+    assert!(matches!(error, OAuthError::PlainHttp(_)) && script.requests().is_empty());
 }
 
 #[test]
@@ -230,9 +230,9 @@ fn issuer_metadata_is_read_from_either_well_known_url() {
     let found = run(resolve_server(&script, &client, &limits())).unwrap();
     assert_eq!(found.token_url, url("https://t/token"));
     assert_eq!(found.device_url, Some(url("https://t/device")));
-    let asked = script.asked();
-    assert!(asked[0].contains(" https://as/.well-known/oauth-authorization-server/realms/x "));
-    assert!(asked[1].contains(" https://as/realms/x/.well-known/openid-configuration "));
+    let requests = script.requests();
+    assert!(requests[0].contains(" https://as/.well-known/oauth-authorization-server/realms/x "));
+    assert!(requests[1].contains(" https://as/realms/x/.well-known/openid-configuration "));
     let read = |body: &str| read_metadata(body.as_bytes(), &issuer).unwrap_err();
     let other = r#"{"issuer":"https://evil/","token_endpoint":"https://t/"}"#;
     assert_eq!(read(other), OAuthError::Issuer("https://evil/".to_owned()));
@@ -269,7 +269,7 @@ fn device_flow_polls_until_token_denial_or_expiry() {
     let script = Script::new(&[]);
     let expired = run(poll_device(&script, &client(), &server(), &code, &limits()));
     assert_eq!(expired.unwrap_err(), OAuthError::Expired);
-    assert!(script.asked().len() < 20);
+    assert!(script.requests().len() < 20);
     for body in ["{}", r#"{"device_code":"d","user_code":"u","verification_uri":"javascript:x"}"#] {
         assert!(read_device_code(200, body.as_bytes()).is_err());
     }
@@ -290,12 +290,12 @@ fn concurrent_callers_share_one_token_request() {
     assert!(first.as_mut().poll(&mut cx).is_ready());
     let Poll::Ready(Ok(held)) = second.as_mut().poll(&mut cx) else { panic!("no token") };
     assert_eq!(held.fields().lines(), b"Authorization: Bearer t\r\n");
-    assert_eq!(script.asked().len(), 1);
+    assert_eq!(script.requests().len(), 1);
     // The token is used until shortly before it expires, or until the server rejects it.
     assert!(run(cache.token(&script, &client, &limits)).is_ok());
     cache.forget(&held);
     assert!(run(cache.token(&script, &client, &limits)).is_err());
-    assert_eq!(script.asked().len(), 2);
+    assert_eq!(script.requests().len(), 2);
 }
 
 #[test]
@@ -332,9 +332,9 @@ fn a_token_is_renewed_before_it_expires() {
     assert_eq!(token().expose(), "2");
     script.now_ms.store(150_000, Ordering::Relaxed);
     assert_eq!(token().expose(), "3");
-    let asked = script.asked();
-    assert!(asked[1].contains("refresh_token=r1") && asked[2].contains("refresh_token=r1"));
-    assert!(asked[3].contains("client_credentials"));
+    let requests = script.requests();
+    assert!(requests[1].contains("refresh_token=r1") && requests[2].contains("refresh_token=r1"));
+    assert!(requests[3].contains("client_credentials"));
 }
 
 #[test]
@@ -355,8 +355,9 @@ fn error_hides_truncated_or_encoded_secret() {
     let client = OAuthClient { secret: Some(Secret::new(secret)), ..client() };
     let basic = crate::json::base64::encode(format!("{}:{secret}", client.id).as_bytes());
     let cut = format!("{}{secret}", "x".repeat(232));
-    let said = [cut, format!("the field was Basic {basic}"), format!("{}{basic}", "x".repeat(230))];
-    for description in said {
+    let descriptions =
+        [cut, format!("the field was Basic {basic}"), format!("{}{basic}", "x".repeat(230))];
+    for description in descriptions {
         let echo = serde_json::json!({"error": "invalid_client", "error_description": description});
         let script = Script::new(&[(401, &echo.to_string())]);
         let error = run(fetch_token(&script, &client, &limits())).unwrap_err();

@@ -16,9 +16,9 @@ pub(super) struct LastItem {
     /// The bytes before the text; `after` holds the bytes after the text.
     before: Vec<u8>,
     after: Vec<u8>,
-    /// The number of bytes before the result; `behind`: after the result.
+    /// The number of bytes before the result; `suffix_len`: after the result.
     start: usize,
-    behind: usize,
+    suffix_len: usize,
     received: ReceivedAround,
 }
 
@@ -39,7 +39,7 @@ impl LastItem {
         }
         let text = data.strip_prefix(&*self.before)?.strip_suffix(&*self.after)?;
         json::is_text(text).then_some(())?;
-        received.fill_around(&self.received, text, self.start..data.len() - self.behind);
+        received.fill_around(&self.received, text, self.start..data.len() - self.suffix_len);
         Some(())
     }
 
@@ -57,9 +57,9 @@ impl LastItem {
         self.of = None;
         let len = found.texts[usize::from(text) % found.texts.len()].len();
         let (before, rest) = data.split_at(found.text_at);
-        let behind = data.len() - found.span.end;
+        let suffix_len = data.len() - found.span.end;
         // The text must be inside the result.
-        let is_inside = found.span.start <= before.len() && rest.len() >= len + behind;
+        let is_inside = found.span.start <= before.len() && rest.len() >= len + suffix_len;
         if !is_inside || !pattern.received.around(text, received, &mut self.received) {
             return;
         }
@@ -67,7 +67,7 @@ impl LastItem {
         self.before.extend_from_slice(before);
         self.after.clear();
         self.after.extend_from_slice(&rest[len..]);
-        (self.start, self.behind) = (found.span.start, behind);
+        (self.start, self.suffix_len) = (found.span.start, suffix_len);
         self.of = Some((*source.format, source.rpc_id));
     }
 }

@@ -202,7 +202,7 @@ impl AnswerPattern {
         self.around.clear();
         self.gaps.clear();
         let span = received.span();
-        let (mut from, mut is_known) = (0, [false; TEXTS_MAX]);
+        let (mut from, mut has_occurred) = (0, [false; TEXTS_MAX]);
         self.span = [(span.start, 0), (span.end, 0)];
         for FoundString { at, string, role, .. } in found {
             let text = match role {
@@ -212,7 +212,9 @@ impl AnswerPattern {
                 StringRole::Text(rule) => {
                     match number(string).filter(|text| self.received.uses(*text)) {
                         None => continue,
-                        Some(text) if std::mem::replace(&mut is_known[usize::from(text)], true) => {
+                        Some(text)
+                            if std::mem::replace(&mut has_occurred[usize::from(text)], true) =>
+                        {
                             GapText::Again(text)
                         }
                         Some(text) => GapText::First(text, *rule),
@@ -222,9 +224,9 @@ impl AnswerPattern {
             self.around.extend_from_slice(&data[from..*at]);
             from = at + string.len();
             self.gaps.push(TextGap { at: self.around.len(), text, len: string.len() });
-            for (edge, place) in [span.start, span.end].into_iter().zip(&mut self.span) {
+            for (edge, offset) in [span.start, span.end].into_iter().zip(&mut self.span) {
                 if from <= edge {
-                    *place = (place.0 - string.len(), place.1 + 1);
+                    *offset = (offset.0 - string.len(), offset.1 + 1);
                 }
             }
         }

@@ -44,7 +44,7 @@ fn after_answer(answer: &str) -> FormatBuffers {
     buffers
 }
 
-fn is_known(buffers: &mut FormatBuffers, answer: &str, received: &mut Received) -> bool {
+fn is_matched(buffers: &mut FormatBuffers, answer: &str, received: &mut Received) -> bool {
     let FormatBuffers { patterns, values, .. } = buffers;
     let about = AnswerSource { format: &REST, answers: Answers::Call(Op::Get), rpc_id: 1 };
     patterns.read(about, answer.as_bytes(), values, received)
@@ -70,17 +70,17 @@ fn event_with_another_text_is_read_by_its_pattern() {
 fn event_differing_beyond_text_is_not_read_by_pattern() {
     let FormatBuffers { mut patterns, values, .. } = after_event("one");
     let mut received = Received::new();
-    let mut is_known = |format: &Format, rpc_id, data: &[u8]| {
+    let mut is_matched = |format: &Format, rpc_id, data: &[u8]| {
         let about = AnswerSource { format, answers: Answers::Item, rpc_id };
         patterns.read(about, data, &values, &mut received)
     };
     for text in ["\"", "\\", "\n", "\\x", "\",\"text\":\"two"] {
-        assert!(!is_known(&V1, 7, &event(text)), "{text}");
+        assert!(!is_matched(&V1, 7, &event(text)), "{text}");
     }
-    assert!(!is_known(&V1, 8, &event("two")));
-    assert!(!is_known(&Format { generation: Generation::V03, ..V1 }, 7, &event("two")));
+    assert!(!is_matched(&V1, 8, &event("two")));
+    assert!(!is_matched(&Format { generation: Generation::V03, ..V1 }, 7, &event("two")));
     let other = String::from_utf8(event("two")).unwrap().replace("true", "false");
-    assert!(!is_known(&V1, 7, other.as_bytes()));
+    assert!(!is_matched(&V1, 7, other.as_bytes()));
     let FormatBuffers { mut patterns, values, .. } = after_event("a");
     let about = AnswerSource { format: &V1, answers: Answers::Item, rpc_id: 7 };
     assert!(!patterns.read(about, &event("two"), &values, &mut Received::new()));
@@ -94,7 +94,7 @@ fn answer_with_other_texts_is_read_by_its_pattern() {
         [("t-2", LATER, "two"), ("x", LATER, &"long ".repeat(99)), ("y", LATER, "")]
     {
         let (answer, mut received) = (task(id, at, text), Received::new());
-        assert!(is_known(&mut buffers, &answer, &mut received), "{id} {text}");
+        assert!(is_matched(&mut buffers, &answer, &mut received), "{id} {text}");
         let task = received.task().unwrap();
         assert_eq!((task.id().raw(), task.context_id().raw()), (id.as_bytes(), &b"c"[..]));
         assert_eq!(task.status().at_ms, time::parse_rfc3339(LATER).unwrap());
@@ -109,15 +109,15 @@ fn invalid_or_differing_answer_is_not_read_by_pattern() {
     let mut received = Received::new();
     let long = "x".repeat(buffers.values.limits.identifier_bytes_max + 1);
     for id in ["", "a\\n", "\\u0061", "a\n", "a\u{0}", &long] {
-        assert!(!is_known(&mut buffers, &task(id, AT, "two"), &mut received), "{id}");
+        assert!(!is_matched(&mut buffers, &task(id, AT, "two"), &mut received), "{id}");
     }
     for at in ["", "2026", "2026-13-01T00:00:00Z", "2026-01-01T00:00:00"] {
-        assert!(!is_known(&mut buffers, &task("t-2", at, "two"), &mut received), "{at}");
+        assert!(!is_matched(&mut buffers, &task("t-2", at, "two"), &mut received), "{at}");
     }
     let other_task = task("t-2", AT, "two").replacen("t-2", "t-3", 1);
-    assert!(!is_known(&mut buffers, &other_task, &mut received));
+    assert!(!is_matched(&mut buffers, &other_task, &mut received));
     let more = task("t-2", AT, "two") + " ";
-    assert!(!is_known(&mut buffers, &more, &mut received));
+    assert!(!is_matched(&mut buffers, &more, &mut received));
 }
 
 #[test]

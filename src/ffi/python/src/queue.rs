@@ -59,7 +59,7 @@ impl PyQueue {
     ) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
         check_process(self.process)?;
         let wait = Duration::from_secs_f64(wait_s.clamp(0.0, WAIT_S_MAX));
-        let taken = match wait.is_zero() {
+        let received = match wait.is_zero() {
             true => self.queue.take(wait, most),
             false => py.detach(|| self.queue.take(wait, most)),
         };
@@ -70,7 +70,7 @@ impl PyQueue {
             HostItem::Cancel(cancel) => PyCancel::new(cancel).into_bound_py_any(py),
             HostItem::Ended(number) => number.into_bound_py_any(py),
         };
-        taken.map(|items| items.into_iter().map(object).collect()).transpose()
+        received.map(|items| items.into_iter().map(object).collect()).transpose()
     }
 
     /// Closes the queue: waiting turns fail.

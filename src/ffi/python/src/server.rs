@@ -37,11 +37,11 @@ impl PyServer {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask<R>(&self, ask: impl FnOnce(&HostServer) -> R) -> PyResult<R> {
+    fn with_server<R>(&self, call: impl FnOnce(&HostServer) -> R) -> PyResult<R> {
         check_process(self.process)?;
         let server = self.lock();
         let server = server.as_ref().ok_or_else(|| Error::new_err("the server has ended"))?;
-        Ok(ask(server))
+        Ok(call(server))
     }
 }
 
@@ -56,58 +56,61 @@ impl PyServer {
         config_file: Option<PathBuf>,
         config_text: Option<String>,
     ) -> PyResult<PyServer> {
-        let mut made = Vec::new();
+        let mut host_agents = Vec::new();
         for ServedAgent { card, headers, queue, decides_cancels } in agents {
             let profile = HostAgent::profile_of_card(&card).map_err(error)?;
             let queue = Arc::clone(&queue.get().queue);
-            made.push(HostAgent::new(profile, queue, decides_cancels).fields(headers));
+            host_agents.push(HostAgent::new(profile, queue, decides_cancels).fields(headers));
         }
         let settings = match (config_file, config_text) {
             (_, Some(text)) => HostSettings::Text(text),
             (Some(file), None) => HostSettings::File(file),
             (None, None) => HostSettings::Default,
         };
-        let server = py.detach(|| HostServer::start(settings, listen, made)).map_err(error)?;
+        let server =
+            py.detach(|| HostServer::start(settings, listen, host_agents)).map_err(error)?;
         Ok(PyServer { server: Mutex::new(Some(server)), process: std::process::id() })
     }
 
     /// The listening addresses, such as `127.0.0.1:3000`.
     #[getter]
     fn addresses(&self) -> PyResult<Vec<String>> {
-        self.ask(|server| server.running().addrs().iter().map(ToString::to_string).collect())
+        self.with_server(|server| {
+            server.running().addrs().iter().map(ToString::to_string).collect()
+        })
     }
 
     #[getter]
     fn port(&self) -> PyResult<u16> {
-        self.ask(HostServer::port)
+        self.with_server(HostServer::port)
     }
 
     #[getter]
     fn url(&self) -> PyResult<String> {
-        self.ask(|server| server.running().base_url().to_owned())
+        self.with_server(|server| server.running().base_url().to_owned())
     }
 
     #[getter]
     fn banner(&self) -> PyResult<String> {
-        self.ask(|server| server.banner().to_owned())
+        self.with_server(|server| server.banner().to_owned())
     }
 
     /// True: clients receive the texts of exceptions.
     #[getter]
     fn shows_errors(&self) -> PyResult<bool> {
-        self.ask(|server| server.running().shows_errors())
+        self.with_server(|server| server.running().shows_errors())
     }
 
     /// Reloads the configuration, or replaces it with this text.
     fn reload(&self, py: Python<'_>, text: Option<String>) -> PyResult<()> {
-        let reloader = self.ask(HostServer::reloader)?;
+        let reloader = self.with_server(HostServer::reloader)?;
         py.detach(|| reloader.reload(text.as_deref())).map_err(error)
     }
 
     /// Stops accepting connections, gives running calls `drain_ms` to end, then ends. Returns at
     /// once.
     fn shutdown(&self) -> PyResult<()> {
-        self.ask(HostServer::shutdown)
+        self.with_server(HostServer::shutdown)
     }
 
     /// Waits for the end, at most `wait_s` seconds; returns true if the server has ended.
@@ -128,11 +131,11 @@ impl PyServer {
                     Some(false) => {}
                 }
                 drop(server);
-                let left = until.saturating_duration_since(Instant::now());
-                if left.is_zero() {
+                let remaining = until.saturating_duration_since(Instant::now());
+                if remaining.is_zero() {
                     return Ok(false);
                 }
-                std::thread::sleep(left.min(LOOK_EVERY));
+                std::thread::sleep(remaining.min(LOOK_EVERY));
             }
         })
     }

@@ -32,7 +32,7 @@ pub(crate) struct Http2Response {
     trailers: Option<HeaderMap>,
     is_over: bool,
     /// Bytes of content that may still arrive; `None` for a stream of events.
-    left: Option<u64>,
+    remaining: Option<u64>,
     idle: IdleTimer,
     silent_ms: u64,
     /// The connection's count of reads at the start of the silence.
@@ -54,7 +54,7 @@ impl Http2Response {
         let is_stream = [&b"text/event-stream"[..], b"application/grpc"]
             .iter()
             .any(|name| media.get(..name.len()).is_some_and(|m| m.eq_ignore_ascii_case(name)));
-        let left = (!is_stream).then_some(limits.body_bytes_max as u64);
+        let remaining = (!is_stream).then_some(limits.body_bytes_max as u64);
         let (piece, trailers, is_over) = (Bytes::new(), None, false);
         Http2Response {
             head,
@@ -62,7 +62,7 @@ impl Http2Response {
             piece,
             trailers,
             is_over,
-            left,
+            remaining,
             idle,
             silent_ms: 0,
             silent_reads: 0,
@@ -125,9 +125,9 @@ impl Http2Response {
     }
 
     fn take_in(&mut self, piece: Bytes) -> Result<(), TransportError> {
-        if let Some(left) = &mut self.left {
-            let rest = left.checked_sub(piece.len() as u64);
-            *left = rest.ok_or(TransportError::TooLarge("body_bytes_max"))?;
+        if let Some(remaining) = &mut self.remaining {
+            let rest = remaining.checked_sub(piece.len() as u64);
+            *remaining = rest.ok_or(TransportError::TooLarge("body_bytes_max"))?;
         }
         self.piece = piece;
         Ok(())

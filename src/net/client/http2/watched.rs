@@ -104,7 +104,7 @@ pub(super) struct WatchedLink {
     seen: Arc<LinkSeen>,
     clock: ClientClock,
     allowance: Allowance,
-    came: Frames,
+    received: Frames,
     sent: Frames,
     /// Received bytes that match the beginning of HTTP/1.x.
     alike: usize,
@@ -114,8 +114,8 @@ impl WatchedLink {
     /// Watches a link that is unused so far.
     pub(super) fn new(link: Link, seen: Arc<LinkSeen>, clock: ClientClock) -> WatchedLink {
         let allowance = Allowance::new(CONTROL_FRAMES_MAX, clock.now_ms());
-        let (came, sent) = (Frames::of_server(), Frames::new());
-        WatchedLink { link, seen, clock, allowance, came, sent, alike: 0 }
+        let (received, sent) = (Frames::of_server(), Frames::new());
+        WatchedLink { link, seen, clock, allowance, received, sent, alike: 0 }
     }
 
     fn watch(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -130,7 +130,7 @@ impl WatchedLink {
         }
         let (allowance, now_ms) = (&mut self.allowance, self.clock.now_ms());
         let mut is_flooded = false;
-        self.came.scan(bytes, |frame| match frame {
+        self.received.scan(bytes, |frame| match frame {
             FrameKind::Data => {}
             FrameKind::Headers | FrameKind::Control => is_flooded |= !allowance.spend(now_ms),
         });
@@ -182,11 +182,11 @@ impl AsyncWrite for WatchedLink {
     ) -> Poll<io::Result<usize>> {
         let link = self.get_mut();
         let count = ready!(Pin::new(&mut link.link).poll_write_vectored(cx, pieces))?;
-        let mut left = count;
+        let mut remaining = count;
         for piece in pieces {
-            let some = piece.len().min(left);
+            let some = piece.len().min(remaining);
             link.note_sent(piece.get(..some).unwrap_or_default());
-            left -= some;
+            remaining -= some;
         }
         Poll::Ready(Ok(count))
     }

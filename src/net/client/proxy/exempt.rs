@@ -8,7 +8,7 @@ const ENTRIES_MAX: usize = 1_024;
 /// A list of hosts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Exempt {
-    is_everybody: bool,
+    matches_all: bool,
     /// Names in lower case, each including all names below it.
     names: Vec<String>,
     /// Networks: an address, and the number of significant bits.
@@ -22,7 +22,7 @@ impl Exempt {
         let entries = list.split(|c: char| c == ',' || c.is_whitespace());
         for entry in entries.filter(|entry| !entry.is_empty()).take(ENTRIES_MAX) {
             match entry {
-                "*" => exempt.is_everybody = true,
+                "*" => exempt.matches_all = true,
                 _ => match network(entry) {
                     Some(network) => exempt.networks.push(network),
                     None => {
@@ -37,7 +37,7 @@ impl Exempt {
 
     /// Whether `host`, in lower case, is on the list.
     pub(super) fn has(&self, host: &str) -> bool {
-        if self.is_everybody {
+        if self.matches_all {
             return true;
         }
         if let Ok(address) = host.parse::<IpAddr>() {

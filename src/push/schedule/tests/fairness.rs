@@ -6,12 +6,12 @@ use super::{model::SeededNumbers, *};
 struct ScheduleRun {
     schedule: Schedule<()>,
     now_ms: u64,
-    under_way: Vec<WebhookSlot>,
+    in_flight: Vec<WebhookSlot>,
 }
 
 impl ScheduleRun {
     fn new(pace: Pace) -> ScheduleRun {
-        ScheduleRun { schedule: Schedule::new(pace), now_ms: 0, under_way: Vec::new() }
+        ScheduleRun { schedule: Schedule::new(pace), now_ms: 0, in_flight: Vec::new() }
     }
 
     /// Adds `count` webhooks of an owner, each with something to post.
@@ -30,13 +30,13 @@ impl ScheduleRun {
     fn one_tried(&mut self, origin: &str, owner: u32) -> WebhookSlot {
         let slot = self.one(origin, owner);
         self.begin();
-        self.under_way.clear();
+        self.in_flight.clear();
         self.refuse(slot);
         slot
     }
 
     fn begin(&mut self) {
-        self.under_way.extend(all(&mut self.schedule, self.now_ms));
+        self.in_flight.extend(all(&mut self.schedule, self.now_ms));
     }
 
     /// Refuses a delivery with a `Retry-After` of a second.
@@ -50,11 +50,11 @@ impl ScheduleRun {
     fn wait(&mut self, slot: WebhookSlot, refusing: &[WebhookSlot]) -> Option<usize> {
         for ends in 0..10_000 {
             self.begin();
-            if self.under_way.contains(&slot) {
+            if self.in_flight.contains(&slot) {
                 return Some(ends);
             }
             self.now_ms += 100;
-            let ended = self.under_way.remove(0);
+            let ended = self.in_flight.remove(0);
             match refusing.contains(&ended) {
                 true => self.refuse(ended),
                 false => self.schedule.delivered(ended, self.now_ms, true),
@@ -65,7 +65,7 @@ impl ScheduleRun {
 
     /// As `wait`, with a small bound on the number.
     #[track_caller]
-    fn wait_little(&mut self, slot: WebhookSlot, refusing: &[WebhookSlot]) {
+    fn wait_briefly(&mut self, slot: WebhookSlot, refusing: &[WebhookSlot]) {
         let ends = self.wait(slot, refusing).expect("it has its turn");
         assert!(ends <= 30, "{ends}");
     }
@@ -76,14 +76,14 @@ fn owners_take_turns_at_an_origin_that_recovers() {
     let mut run = ScheduleRun::new(Pace::default());
     let (one, two) = (run.put(100, "https://a", 1), run.put(100, "https://a", 2));
     run.begin();
-    for slot in std::mem::take(&mut run.under_way) {
+    for slot in std::mem::take(&mut run.in_flight) {
         fail(&mut run.schedule, slot, 0);
     }
     run.now_ms = run.schedule.due_ms().unwrap();
     let mut counts = [0; 2];
     for _ in 0..2_000 {
         run.begin();
-        let ended = run.under_way.remove(0);
+        let ended = run.in_flight.remove(0);
         counts[usize::from(two.contains(&ended))] += 1;
         run.now_ms += 10;
         run.schedule.delivered(ended, run.now_ms, true);
@@ -100,8 +100,8 @@ fn failed_and_untried_webhooks_of_an_owner_both_get_turns() {
     let untried = run.one("https://a", 2);
     run.now_ms = 1_000;
     run.begin();
-    run.wait_little(tried, &[]);
-    run.wait_little(untried, &[]);
+    run.wait_briefly(tried, &[]);
+    run.wait_briefly(untried, &[]);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn refused_webhooks_do_not_starve_a_new_one_of_their_owner() {
     run.now_ms = 1_000;
     run.begin();
     let newcomer = run.one("https://h", 0);
-    run.wait_little(newcomer, &failing);
+    run.wait_briefly(newcomer, &failing);
 }
 
 #[test]
@@ -126,12 +126,12 @@ fn webhook_at_a_full_port_soon_gets_a_free_slot() {
     run.schedule.add_owned("https://h:2", 3, ());
     run.put(40, "https://h:1", 1);
     run.begin();
-    assert_eq!(run.under_way.len(), 6);
+    assert_eq!(run.in_flight.len(), 6);
     let victim = run.one("https://h:1", 2);
     // These deliveries hang.
     run.put(2, "https://h:2", 3);
     assert_eq!(all(&mut run.schedule, 0).len(), 2);
-    run.wait_little(victim, &[]);
+    run.wait_briefly(victim, &[]);
 }
 
 #[test]
@@ -140,13 +140,13 @@ fn many_ports_and_a_retry_give_an_owner_no_extra_turns() {
     run.one_tried("https://h:443", 9);
     run.put(40, "https://h:443", 1);
     run.begin();
-    assert_eq!(run.under_way.len(), 8);
+    assert_eq!(run.in_flight.len(), 8);
     for port in 1_000..2_000 {
         run.one(&format!("https://h:{port}"), 9);
     }
     let victim = run.one("https://h:443", 2);
     run.now_ms = 1_000;
-    run.wait_little(victim, &[]);
+    run.wait_briefly(victim, &[]);
 }
 
 #[test]
@@ -161,16 +161,16 @@ fn slot_is_not_reserved_for_long_for_a_busy_owner() {
         }
         run.one("https://h:1", 4);
         let victim = run.one("https://h:1", 3);
-        run.wait_little(victim, &[]);
-        let (mut kept, mut numbers) = (0, SeededNumbers(9));
+        run.wait_briefly(victim, &[]);
+        let (mut reserved_count, mut numbers) = (0, SeededNumbers(9));
         for _ in 0..4_000 {
             run.begin();
-            let ended = run.under_way.swap_remove(numbers.below(run.under_way.len()));
+            let ended = run.in_flight.swap_remove(numbers.below(run.in_flight.len()));
             run.schedule.delivered(ended, 0, true);
             let mut hosts = run.schedule.origins.hosts().all();
-            kept += usize::from(hosts.any(|host| host.reserved.is_some()));
+            reserved_count += usize::from(hosts.any(|host| host.reserved.is_some()));
         }
-        assert!(kept < 1_000, "{kept}");
+        assert!(reserved_count < 1_000, "{reserved_count}");
     }
 }
 
@@ -215,13 +215,13 @@ fn no_owner_waits_forever_in_random_runs() {
         for ends in 0..5_000 {
             run.now_ms += 3;
             run.begin();
-            since.retain(|slot, _| !run.under_way.contains(slot));
+            since.retain(|slot, _| !run.in_flight.contains(slot));
             let longest = since.values().map(|at| ends - at).max().unwrap_or(0);
             assert!(longest < 200, "seed {seed}: {longest}");
-            if run.under_way.is_empty() {
+            if run.in_flight.is_empty() {
                 continue;
             }
-            let ended = run.under_way.swap_remove(numbers.below(run.under_way.len()));
+            let ended = run.in_flight.swap_remove(numbers.below(run.in_flight.len()));
             match (kinds[&ended], numbers.below(40)) {
                 (0, _) => drop(run.schedule.failed(ended, Refused, run.now_ms, Some(1), 0)),
                 (1, 0..10) => drop(run.schedule.failed(ended, Unwell, run.now_ms, None, 0)),

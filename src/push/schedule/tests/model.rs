@@ -15,19 +15,19 @@ impl SeededNumbers {
 
 /// The model of a webhook.
 #[derive(Clone, Copy, Default)]
-struct KnownWebhook {
+struct ModelWebhook {
     origin: usize,
     owner: u32,
     /// Undelivered events.
     waiting: u32,
     /// The webhook that it replaces, while a delivery of that webhook is in flight.
-    behind: Option<WebhookSlot>,
+    replaced: Option<WebhookSlot>,
 }
 
 #[derive(Default)]
 struct ScheduleModel {
-    slots: HashMap<WebhookSlot, KnownWebhook>,
-    under_way: HashMap<WebhookSlot, KnownWebhook>,
+    slots: HashMap<WebhookSlot, ModelWebhook>,
+    in_flight: HashMap<WebhookSlot, ModelWebhook>,
     /// Webhooks with deliveries that were deferred as too large, including deleted webhooks.
     deferred: Vec<WebhookSlot>,
 }
@@ -44,10 +44,10 @@ impl ScheduleModel {
     }
 
     fn change(&mut self, schedule: &mut Schedule<()>, numbers: &mut SeededNumbers, now_ms: u64) {
-        let new = KnownWebhook {
+        let new = ModelWebhook {
             origin: numbers.below(ORIGINS.len()),
             owner: numbers.below(4) as u32,
-            ..KnownWebhook::default()
+            ..ModelWebhook::default()
         };
         match (numbers.below(12), self.some(numbers)) {
             (0, _) | (_, None) => {
@@ -58,19 +58,20 @@ impl ScheduleModel {
                 self.slots.remove(&slot);
             }
             (3, Some(before)) => {
-                let known = self.slots.remove(&before).unwrap();
-                let slot = schedule.add_behind_owned(before, ORIGINS[new.origin], new.owner, ());
+                let webhook = self.slots.remove(&before).unwrap();
+                let slot =
+                    schedule.add_replacement_owned(before, ORIGINS[new.origin], new.owner, ());
                 schedule.remove(before);
-                let is_posting = self.under_way.contains_key(&before);
-                let behind = if is_posting { Some(before) } else { known.behind };
-                self.slots.insert(slot, KnownWebhook { waiting: 1, behind, ..new });
+                let is_posting = self.in_flight.contains_key(&before);
+                let replaced = if is_posting { Some(before) } else { webhook.replaced };
+                self.slots.insert(slot, ModelWebhook { waiting: 1, replaced, ..new });
                 schedule.note(slot, now_ms);
             }
             (4..=7, Some(slot)) => {
                 schedule.note(slot, now_ms);
                 self.slots.get_mut(&slot).unwrap().waiting += 1;
             }
-            (8, _) => self.deferred.drain(..).for_each(|slot| schedule.bring_back(slot)),
+            (8, _) => self.deferred.drain(..).for_each(|slot| schedule.resume_deferred(slot)),
             (9, _) if numbers.below(10) == 0 => {
                 let stopped = schedule.give_up(now_ms);
                 stopped.into_iter().for_each(|slot| schedule.resume(slot, now_ms));
@@ -82,27 +83,27 @@ impl ScheduleModel {
     /// Starts all deliveries that may start; checks the limits and the order of each webhook.
     fn post(&mut self, schedule: &mut Schedule<()>, now_ms: u64) {
         while let Some(slot) = schedule.next(now_ms) {
-            let known = self.slots.get_mut(&slot).unwrap();
-            known.waiting = 0;
-            assert!(known.behind.is_none_or(|before| !self.under_way.contains_key(&before)));
-            assert!(self.under_way.insert(slot, *known).is_none());
+            let webhook = self.slots.get_mut(&slot).unwrap();
+            webhook.waiting = 0;
+            assert!(webhook.replaced.is_none_or(|before| !self.in_flight.contains_key(&before)));
+            assert!(self.in_flight.insert(slot, *webhook).is_none());
         }
-        let count = |is_its: &dyn Fn(&KnownWebhook) -> bool| {
-            self.under_way.values().filter(|known| is_its(known)).count()
+        let count = |is_its: &dyn Fn(&ModelWebhook) -> bool| {
+            self.in_flight.values().filter(|webhook| is_its(webhook)).count()
         };
         for host in ["https://a", "https://d", "https://e"] {
-            assert!(count(&|known| ORIGINS[known.origin].starts_with(host)) <= 4);
+            assert!(count(&|webhook| ORIGINS[webhook.origin].starts_with(host)) <= 4);
         }
-        assert!((1..4).all(|owner| count(&|known| known.owner == owner) <= 4));
-        assert!(count(&|known| known.owner == 0) <= 8 && self.under_way.len() <= 10);
-        assert_eq!(schedule.posting() as usize, self.under_way.len());
+        assert!((1..4).all(|owner| count(&|webhook| webhook.owner == owner) <= 4));
+        assert!(count(&|webhook| webhook.owner == 0) <= 8 && self.in_flight.len() <= 10);
+        assert_eq!(schedule.posting() as usize, self.in_flight.len());
     }
 
     fn end(&mut self, schedule: &mut Schedule<()>, numbers: &mut SeededNumbers, now_ms: u64) {
-        let mut slots: Vec<_> = self.under_way.keys().copied().collect();
+        let mut slots: Vec<_> = self.in_flight.keys().copied().collect();
         slots.sort_unstable_by_key(|slot| slot.check);
         let Some(slot) = slots.get(numbers.below(slots.len().max(1))).copied() else { return };
-        self.under_way.remove(&slot);
+        self.in_flight.remove(&slot);
         let deferred = match numbers.below(6) {
             0 | 1 => {
                 schedule.delivered(slot, now_ms, false);
@@ -111,8 +112,8 @@ impl ScheduleModel {
             2 => return schedule.passed_over(slot, now_ms, false),
             kind => kind == 3,
         };
-        if let Some(known) = self.slots.get_mut(&slot) {
-            known.waiting += 1;
+        if let Some(webhook) = self.slots.get_mut(&slot) {
+            webhook.waiting += 1;
         }
         if deferred {
             let is_there = schedule.defer(slot, now_ms);
@@ -136,12 +137,12 @@ impl ScheduleModel {
         let granted = entries.filter(|entry| entry.stage == PostStage::Granted).count();
         let hosts = || schedule.origins.hosts().all();
         let reserved = hosts().filter(|host| host.reserved.is_some()).count();
-        let taken = hosts().map(|host| host.posting as usize).sum::<usize>();
-        assert_eq!(taken, self.under_way.len() + granted + reserved);
+        let used = hosts().map(|host| host.posting as usize).sum::<usize>();
+        assert_eq!(used, self.in_flight.len() + granted + reserved);
         let of_origins = schedule.origins.all().map(|origin| origin.posting as usize);
-        assert_eq!(of_origins.sum::<usize>(), taken);
+        assert_eq!(of_origins.sum::<usize>(), used);
         let of_owners = schedule.owners.values().map(|owner| owner.posting as usize);
-        assert_eq!(of_owners.sum::<usize>(), self.under_way.len() + granted);
+        assert_eq!(of_owners.sum::<usize>(), self.in_flight.len() + granted);
         let lines = schedule.origins.all().flat_map(|origin| &origin.lines);
         let lines = lines.chain(schedule.owners.values().flat_map(|owner| owner.lines()));
         let is_live = |turn: &&QueueTurn| {
@@ -188,18 +189,18 @@ fn happens(seed: u64) {
     }
     for _ in 0..1_000 {
         now_ms += HOUR;
-        model.deferred.drain(..).for_each(|slot| schedule.bring_back(slot));
+        model.deferred.drain(..).for_each(|slot| schedule.resume_deferred(slot));
         model.post(&mut schedule, now_ms);
-        let ended: Vec<_> = model.under_way.drain().map(|(slot, _)| slot).collect();
+        let ended: Vec<_> = model.in_flight.drain().map(|(slot, _)| slot).collect();
         ended.into_iter().for_each(|slot| {
             schedule.delivered(slot, now_ms, false);
         });
     }
-    assert!(model.slots.values().all(|known| known.waiting == 0));
+    assert!(model.slots.values().all(|webhook| webhook.waiting == 0));
     schedule.give_up(now_ms);
     assert!(schedule.queues.is_empty() && schedule.owners.is_empty() && schedule.posting() == 0);
     let origins: std::collections::HashSet<_> =
-        model.slots.values().map(|known| known.origin).collect();
+        model.slots.values().map(|webhook| webhook.origin).collect();
     assert_eq!(schedule.len(), (model.slots.len(), origins.len()));
     assert_eq!(schedule.origin_bytes(), origins.len() * origin_bytes(ORIGINS[0]));
     let hosts: std::collections::HashSet<_> =
@@ -207,7 +208,7 @@ fn happens(seed: u64) {
     let all_hosts = schedule.origins.hosts();
     assert_eq!(all_hosts.len(), hosts.len());
     assert_eq!(all_hosts.entries("a"), {
-        model.slots.values().filter(|known| known.origin < 3).count()
+        model.slots.values().filter(|webhook| webhook.origin < 3).count()
     });
     assert!(all_hosts.all().all(|host| host.posting == 0 && host.line.is_empty()));
 }

@@ -41,7 +41,7 @@ impl AgentChanges {
     /// has another agent at the root, the key is added to `held`.
     pub fn to(&self, next: &[Loaded], held: &mut Vec<String>) -> (Vec<AgentChange>, String) {
         let first = self.0.first();
-        if first.map(|known| &known.name) != next.first().map(|loaded| &loaded.profile.name)
+        if first.map(|running| &running.name) != next.first().map(|loaded| &loaded.profile.name)
             && !held.iter().any(|key| key == "default_agent")
         {
             held.push("default_agent".to_owned());
@@ -50,29 +50,29 @@ impl AgentChanges {
         let mut changes = Vec::new();
         for Loaded { profile, agent, made_of, is_script, .. } in next {
             let (name, profile, agent) = (profile.name.clone(), profile.clone(), agent.clone());
-            match self.0.iter().find(|known| known.name == name) {
+            match self.0.iter().find(|running| running.name == name) {
                 None => {
                     added.push(name);
                     changes.push(AgentChange::Add(profile, agent));
                 }
-                Some(known) if known.made_of != *made_of => {
+                Some(running) if running.made_of != *made_of => {
                     replaced.push(name);
-                    changes.push(match known.is_script && *is_script {
+                    changes.push(match running.is_script && *is_script {
                         true => AgentChange::Renew(profile, agent),
                         false => AgentChange::Replace(profile, agent),
                     });
                 }
-                Some(known) if known.card != card(&profile) => {
+                Some(running) if running.card != card(&profile) => {
                     described.push(name);
                     changes.push(AgentChange::Describe(profile));
                 }
                 Some(_) => {}
             }
         }
-        for known in self.0.iter().skip(1) {
-            if !next.iter().any(|loaded| loaded.profile.name == known.name) {
-                removed.push(known.name.clone());
-                changes.push(AgentChange::Remove(known.name.clone()));
+        for running in self.0.iter().skip(1) {
+            if !next.iter().any(|loaded| loaded.profile.name == running.name) {
+                removed.push(running.name.clone());
+                changes.push(AgentChange::Remove(running.name.clone()));
             }
         }
         let words = [
@@ -84,22 +84,22 @@ impl AgentChanges {
         let words = words.into_iter().filter(|(_, names)| !names.is_empty());
         let words: Vec<String> =
             words.map(|(word, names)| format!("{word} {}", names.join(", "))).collect();
-        let said = match words.as_slice() {
+        let description = match words.as_slice() {
             [] => "the agents are unchanged".to_owned(),
             words => format!("agents {}", words.join("; ")),
         };
-        (changes, said)
+        (changes, description)
     }
 
     /// Notes that these agents run now; the agent at the root remains.
-    pub fn took(&mut self, next: &[Loaded]) {
-        let mut known: Vec<RunningAgent> = next.iter().map(RunningAgent::of).collect();
+    pub fn note_running(&mut self, next: &[Loaded]) {
+        let mut running: Vec<RunningAgent> = next.iter().map(RunningAgent::of).collect();
         if let Some(first) = self.0.drain(..).next() {
-            let at = known.iter().position(|other| other.name == first.name);
-            let first = at.map_or(first, |at| known.remove(at));
-            known.insert(0, first);
+            let at = running.iter().position(|other| other.name == first.name);
+            let first = at.map_or(first, |at| running.remove(at));
+            running.insert(0, first);
         }
-        self.0 = known;
+        self.0 = running;
     }
 }
 
@@ -117,23 +117,23 @@ mod tests {
         Loaded::new(profile, Arc::new(Echo), made_of.to_owned())
     }
 
-    fn said(agents: &AgentChanges, next: &[Loaded]) -> (usize, String, Vec<String>) {
+    fn outcome(agents: &AgentChanges, next: &[Loaded]) -> (usize, String, Vec<String>) {
         let mut held = Vec::new();
-        let (changes, said) = agents.to(next, &mut held);
-        (changes.len(), said, held)
+        let (changes, description) = agents.to(next, &mut held);
+        (changes.len(), description, held)
     }
 
     #[test]
     fn reload_changes_only_differing_agents() {
         let mut agents = AgentChanges::of(&[loaded("a", "1", "1"), loaded("b", "1", "1")]);
         let same = [loaded("a", "1", "1"), loaded("b", "1", "1")];
-        assert_eq!(said(&agents, &same), (0, "the agents are unchanged".to_owned(), vec![]));
+        assert_eq!(outcome(&agents, &same), (0, "the agents are unchanged".to_owned(), vec![]));
         let next = [loaded("a", "2", "2"), loaded("c", "1", "1")];
         let words = "agents added c; replaced a; removed b";
-        assert_eq!(said(&agents, &next), (3, words.to_owned(), vec![]));
-        agents.took(&next);
+        assert_eq!(outcome(&agents, &next), (3, words.to_owned(), vec![]));
+        agents.note_running(&next);
         let next = [loaded("a", "2", "3"), loaded("c", "1", "1")];
-        assert_eq!(said(&agents, &next), (1, "agents with a changed card a".to_owned(), vec![]));
+        assert_eq!(outcome(&agents, &next), (1, "agents with a changed card a".to_owned(), vec![]));
     }
 
     #[test]
@@ -141,11 +141,14 @@ mod tests {
         let mut agents = AgentChanges::of(&[loaded("a", "1", "1"), loaded("b", "1", "1")]);
         let next = [loaded("b", "1", "1")];
         let held = vec!["default_agent".to_owned()];
-        assert_eq!(said(&agents, &next), (0, "the agents are unchanged".to_owned(), held.clone()));
-        agents.took(&next);
-        assert_eq!(said(&agents, &next).2, held);
+        assert_eq!(
+            outcome(&agents, &next),
+            (0, "the agents are unchanged".to_owned(), held.clone())
+        );
+        agents.note_running(&next);
+        assert_eq!(outcome(&agents, &next).2, held);
         // Agent `b` is configured again, and is not added a second time.
         let again = [loaded("a", "1", "1"), loaded("b", "1", "1")];
-        assert_eq!(said(&agents, &again), (0, "the agents are unchanged".to_owned(), vec![]));
+        assert_eq!(outcome(&agents, &again), (0, "the agents are unchanged".to_owned(), vec![]));
     }
 }

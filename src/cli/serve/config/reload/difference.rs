@@ -10,8 +10,8 @@ pub fn held_back(started: &ConfigSection, next: &ConfigSection) -> Vec<String> {
     let mut held = Vec::new();
     note(started, next, &mut held);
     // The listening sockets decide whether the server speaks TLS.
-    let speaks = |root: &ConfigSection| root.section("tls").is_some_and(|tls| !tls.is_empty());
-    if speaks(started) != speaks(next) {
+    let has_tls = |root: &ConfigSection| root.section("tls").is_some_and(|tls| !tls.is_empty());
+    if has_tls(started) != has_tls(next) {
         held.push("tls".to_owned());
     }
     held
@@ -33,7 +33,7 @@ fn note(started: &ConfigSection, next: &ConfigSection, held: &mut Vec<String>) {
 pub fn is_same(one: Option<&ConfigEntry>, other: Option<&ConfigEntry>) -> bool {
     match (one, other) {
         (None, None) => true,
-        (Some(ConfigEntry::Said(one)), Some(ConfigEntry::Said(other))) => {
+        (Some(ConfigEntry::Value(one)), Some(ConfigEntry::Value(other))) => {
             is_same_value(&one.value, &other.value)
         }
         (Some(ConfigEntry::Section(one)), Some(ConfigEntry::Section(other))) => {

@@ -118,7 +118,7 @@ impl Reloader {
             let line = format!("{name}: the file is empty now; restart to run without a file");
             return Err(UsageError(line));
         }
-        let agents = self.origin.agents_behind(&self.own, &config, &self.cards.remotes())?;
+        let agents = self.origin.agents_with_own(&self.own, &config, &self.cards.remotes())?;
         let commits = APPLIERS.iter().map(|applier| applier(&self.origin, &config, server));
         let commits = commits.collect::<Result<Vec<Commit>, _>>()?;
         let mut held = held_back(&self.started, &config.root);
@@ -134,7 +134,7 @@ impl Reloader {
         // A configuration with which the server could not start is rejected.
         let made = make(&self.origin, config, agents.clone())?;
         made.server.check().map_err(|error| UsageError(self.origin.server_line(&error)))?;
-        let (changes, said) = self.agents.to(&agents, &mut held);
+        let (changes, description) = self.agents.to(&agents, &mut held);
         let callers = self.callers.clone();
         // Callers are replaced before agents, so that a removed caller cannot reach an agent that
         // was not meant for it. The rules are valid, since callers were built from them just now.
@@ -148,14 +148,14 @@ impl Reloader {
         let mut cards = self.cards.lock();
         match server.agents() {
             Some(running) => {
-                let said = |error| UsageError(format!("{}: agents: {error}", self.origin.name()));
-                running.change_after(changes, admit).map_err(said)?;
+                let wrong = |error| UsageError(format!("{}: agents: {error}", self.origin.name()));
+                running.change_after(changes, admit).map_err(wrong)?;
             }
             None => admit(),
         }
         commits.into_iter().for_each(|commit| commit(server));
-        self.agents.took(&agents);
-        cards.took(&agents);
+        self.agents.note_running(&agents);
+        cards.note_running(&agents);
         drop(cards);
         if let Some(running) = server.agents() {
             self.cards.watch(running);
@@ -166,13 +166,13 @@ impl Reloader {
             _ => true,
         };
         let changed = self.live.changed(&live, can_change);
-        let said = match changed.is_empty() {
-            true => said,
-            false => format!("{} changed; {said}", parts::list(&changed)),
+        let description = match changed.is_empty() {
+            true => description,
+            false => format!("{} changed; {description}", parts::list(&changed)),
         };
         (self.live, self.is_blank) = (live, is_blank);
         let name = self.origin.name();
-        let mut lines = vec![format!("{name} was read again: {said}")];
+        let mut lines = vec![format!("{name} was read again: {description}")];
         if !held.is_empty() {
             let held = held.join(", ");
             lines.push(format!("{name}: these keys changed and need a restart: {held}"));
@@ -211,7 +211,7 @@ fn quotas(_: &ConfigOrigin, config: &Config, _: &Controls) -> Result<Commit, Usa
 #[cfg(feature = "tls")]
 fn tls(origin: &ConfigOrigin, config: &Config, server: &Controls) -> Result<Commit, UsageError> {
     let Some(files) = config.serve.tls.clone() else { return Ok(Box::new(|_| ())) };
-    let said = |error| UsageError(origin.server_line(&error));
-    let usable = server.read_tls(&files.into()).map_err(said)?;
+    let wrong = |error| UsageError(origin.server_line(&error));
+    let usable = server.read_tls(&files.into()).map_err(wrong)?;
     Ok(Box::new(move |server| server.set_tls(usable)))
 }

@@ -53,7 +53,7 @@ fn is_other(before: &ConfigSection, after: &ConfigSection) -> bool {
     let mut entries = after.keys.iter().zip(&before.entries).zip(&after.entries);
     entries.any(|((key, before), after)| match (before, after) {
         (Some(ConfigEntry::Section(before)), Some(ConfigEntry::Section(after))) => {
-            before.is_said() != after.is_said() || is_other(before, after)
+            before.is_set() != after.is_set() || is_other(before, after)
         }
         (before, after) => key.is_live && !is_same(before.as_ref(), after.as_ref()),
     })
@@ -62,10 +62,10 @@ fn is_other(before: &ConfigSection, after: &ConfigSection) -> bool {
 fn note_files(section: &ConfigSection, stamps: &mut Vec<Stamp>) {
     for (key, entry) in section.keys.iter().zip(&section.entries) {
         match entry {
-            Some(ConfigEntry::Said(_)) if matches!(key.shape, Shape::Path) => {
+            Some(ConfigEntry::Value(_)) if matches!(key.shape, Shape::Path) => {
                 stamps.extend(section.path(key.name).map(|file| Stamp::of_file(&file)));
             }
-            Some(ConfigEntry::Said(_)) | None => {}
+            Some(ConfigEntry::Value(_)) | None => {}
             Some(ConfigEntry::Section(inner)) => note_files(inner, stamps),
             Some(ConfigEntry::Sections(all)) => all.iter().for_each(|one| note_files(one, stamps)),
             Some(ConfigEntry::Named(all)) => {
@@ -106,7 +106,7 @@ mod tests {
         let (folder, any) = (Path::new("none"), |_: &str| true);
         let key = "[[auth.api_keys]]\nname = \"a\"\nkey = \"sixteen-bytes-ok\"\n";
         let one = parts(&format!("workers = 1\n{key}"), folder);
-        for (text, said) in [
+        for (text, expected) in [
             (format!("\n\nworkers = 2\n{key}"), ""),
             (format!("{key}tenants = [\"x\"]\n"), "callers"),
             (format!("{key}[auth.certificates]\n"), "callers"),
@@ -119,7 +119,7 @@ mod tests {
                 "callers, quotas and logs",
             ),
         ] {
-            assert_eq!(list(&one.changed(&parts(&text, folder), any)), said, "{text}");
+            assert_eq!(list(&one.changed(&parts(&text, folder), any)), expected, "{text}");
         }
         let next = parts("", folder);
         assert!(one.changed(&next, |name| name != "auth").is_empty());

@@ -210,7 +210,7 @@ pub enum Program {
 /// [`Wrong`].
 pub fn read(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
     let mut agents = match root.entry("agents") {
-        Some(ConfigEntry::Said(_)) => of_flags(root)?,
+        Some(ConfigEntry::Value(_)) => of_flags(root)?,
         _ => root
             .named("agents")
             .iter()
@@ -249,7 +249,7 @@ fn of_file(name: &str, section: &ConfigSection) -> Result<AgentSpec, Wrong> {
 
 /// The program of an agent, except a function.
 fn program(section: &ConfigSection, kind: Option<&str>) -> Result<Program, Wrong> {
-    let remote = section.section("upstream").filter(|section| section.is_said());
+    let remote = section.section("upstream").filter(|section| section.is_set());
     let remote = remote.map(RemoteSpec::read).transpose()?;
     let script = section.path("script");
     Ok(match (kind, script, processes::read(section)?) {

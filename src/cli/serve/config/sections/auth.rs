@@ -138,18 +138,18 @@ pub fn keys() -> &'static [Key] {
 ///
 /// # Errors
 /// [`Wrong`].
-pub fn read(root: &ConfigSection, asks_clients: bool) -> Result<Option<AuthRules>, Wrong> {
+pub fn read(root: &ConfigSection, requests_certificates: bool) -> Result<Option<AuthRules>, Wrong> {
     let Some(auth) = root.section("auth") else { return Ok(None) };
     let field = auth.text("api_key_header").map(str::to_owned);
     let keys = |name, secret| auth.sections(name).iter().map(move |one| key_rule(one, secret));
     let certificates = auth.section("certificates");
-    if !asks_clients && certificates.is_some_and(ConfigSection::is_said) {
+    if !requests_certificates && certificates.is_some_and(ConfigSection::is_set) {
         let line = "no certificate is requested from clients: add --tls-client-ca, or \
                     tls.client_ca";
         return Err(auth.wrong("certificates", line));
     }
-    let asks = names_callers(auth);
-    let certificates = certificates.filter(|_| asks && asks_clients);
+    let is_enabled = names_callers(auth);
+    let certificates = certificates.filter(|_| is_enabled && requests_certificates);
     let certificates = certificates.map(|section| {
         Ok(CertificateRule {
             tenants: tenants(section)?,
@@ -167,18 +167,18 @@ pub fn read(root: &ConfigSection, asks_clients: bool) -> Result<Option<AuthRules
     };
     rules.api_key_field = field.unwrap_or(rules.api_key_field);
     rules.check().map_err(|error| blame(auth, &error))?;
-    Ok(Some(rules).filter(|_| asks))
+    Ok(Some(rules).filter(|_| is_enabled))
 }
 
 /// Whether `[auth]` turns authentication on: with `ask_scopes`, or with a key for callers, even an
 /// empty one.
 fn names_callers(auth: &ConfigSection) -> bool {
     let names = |name: &&str| match auth.entry(name) {
-        Some(ConfigEntry::Section(section)) => section.is_said(),
+        Some(ConfigEntry::Section(section)) => section.is_set(),
         entry => entry.is_some(),
     };
-    let asks_scopes = auth.switch("ask_scopes").unwrap_or(false);
-    asks_scopes
+    let requires_scopes = auth.switch("ask_scopes").unwrap_or(false);
+    requires_scopes
         || ["api_keys", "bearer_tokens", "issuers", "proxy", "certificates"].iter().any(names)
 }
 
@@ -187,12 +187,12 @@ fn names_callers(auth: &ConfigSection) -> bool {
 ///
 /// # Errors
 /// [`Wrong`].
-pub fn check_known(root: &ConfigSection, rules: Option<&AuthRules>) -> Result<(), Wrong> {
+pub fn check_callers(root: &ConfigSection, rules: Option<&AuthRules>) -> Result<(), Wrong> {
     match rules.is_some_and(AuthRules::is_empty) {
         false => Ok(()),
         true => {
-            let known = "api_keys, bearer_tokens, issuers, proxy or tls.client_ca";
-            Err(root.wrong("auth", format!("no caller can be authenticated: add {known}")))
+            let keys = "api_keys, bearer_tokens, issuers, proxy or tls.client_ca";
+            Err(root.wrong("auth", format!("no caller can be authenticated: add {keys}")))
         }
     }
 }
@@ -221,7 +221,7 @@ fn blame(auth: &ConfigSection, error: &AuthRulesError) -> Wrong {
 }
 
 /// Whether each operation requires its scope.
-pub fn asks_scopes(root: &ConfigSection) -> bool {
+pub fn requires_scopes(root: &ConfigSection) -> bool {
     root.section("auth").and_then(|auth| auth.switch("ask_scopes")).unwrap_or(false)
 }
 
@@ -361,8 +361,8 @@ fn issuer(section: &ConfigSection) -> Result<IssuerRule, Wrong> {
         issuer: default.issuer,
     };
     check_algorithms(section, &tokens.algorithms)?;
-    let said = ["keys_file", "keys_url", "secret"].map(|name| section.said(name).is_some());
-    if said.iter().filter(|is_said| **is_said).count() > 1 {
+    let sources = ["keys_file", "keys_url", "secret"].map(|name| section.value(name).is_some());
+    if sources.iter().filter(|is_set| **is_set).count() > 1 {
         return Err(section.wrong("issuer", "needs at most one of keys_file, keys_url and secret"));
     }
     let keys = if let Some(path) = section.path("keys_file") {
@@ -405,7 +405,7 @@ fn check_algorithms(section: &ConfigSection, algorithms: &[JwsAlgorithm]) -> Res
 }
 
 fn proxy(auth: &ConfigSection) -> Result<Option<ProxyRule>, Wrong> {
-    let Some(section) = auth.section("proxy").filter(|section| section.is_said()) else {
+    let Some(section) = auth.section("proxy").filter(|section| section.is_set()) else {
         return Ok(None);
     };
     Ok(Some(ProxyRule {

@@ -93,9 +93,9 @@ impl CardOverrides {
 
     /// Replaces the members of a profile that have an override.
     pub fn over(&self, profile: &mut Profile) {
-        fn put<T: Clone>(said: &Option<T>, place: &mut T) {
-            if let Some(said) = said {
-                place.clone_from(said);
+        fn put<T: Clone>(value: &Option<T>, member: &mut T) {
+            if let Some(value) = value {
+                member.clone_from(value);
             }
         }
         put(&self.description, &mut profile.description);

@@ -73,15 +73,15 @@ impl FunctionSpec {
     /// [`Wrong`].
     pub fn read(agent: &ConfigSection) -> Result<FunctionSpec, Wrong> {
         for key in ["script", "command", "environment", "chunk", "processes"] {
-            if agent.said(key).is_some() {
+            if agent.value(key).is_some() {
                 return Err(agent.wrong(key, "is not for the agent kind http"));
             }
         }
-        let upstream = agent.section("upstream").filter(|section| section.is_said());
+        let upstream = agent.section("upstream").filter(|section| section.is_set());
         let missing = || agent.wrong("upstream", "is missing: the agent kind http needs its url");
         let upstream = upstream.ok_or_else(missing)?;
         for key in OF_REMOTE {
-            if upstream.said(key).is_some() {
+            if upstream.value(key).is_some() {
                 return Err(upstream.wrong(key, "is only for remote A2A agents"));
             }
         }

@@ -48,8 +48,8 @@ pub fn read(
     let (mut limits, mut fixed) = (Limits::default(), Vec::new());
     for key in root.section("limits").into_iter().flat_map(|section| section.keys) {
         let Some(section) = root.section("limits") else { continue };
-        let Some(said) = section.said(key.name) else { continue };
-        let ConfigValue::Text(text) = &said.value else { continue };
+        let Some(sourced) = section.value(key.name) else { continue };
+        let ConfigValue::Text(text) = &sourced.value else { continue };
         limits.set(key.name, text).map_err(|error| {
             section.wrong(
                 key.name,

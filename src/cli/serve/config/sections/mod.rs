@@ -31,7 +31,7 @@ use peregrine::{
 use super::tree::{ConfigSection, Wrong};
 
 pub use agents::{AgentSpec, Program};
-pub use auth::check_known;
+pub use auth::check_callers;
 pub use cards::CardOverrides;
 pub use functions::FunctionSpec;
 pub use logs::Logs;
@@ -82,7 +82,7 @@ pub struct Serve {
 pub fn read(root: &ConfigSection, workers_default: usize) -> Result<Serve, Wrong> {
     let mut setup = server::setup(root)?;
     setup.mounts = mounts::read(root)?;
-    setup.asks_scopes = auth::asks_scopes(root);
+    setup.requires_scopes = auth::requires_scopes(root);
     setup.quotas = quotas::read(root)?;
     setup.push = push::read(root)?;
     let tls = tls::read(root)?;
@@ -140,7 +140,7 @@ pub fn blame(root: &ConfigSection, error: &BuildError) -> Option<Wrong> {
         }
         // The readers of the sections have already detected these errors.
         BuildError::NoAgent
-        | BuildError::AgentsBesideService
+        | BuildError::AgentsWithService
         | BuildError::Cors(_)
         | BuildError::Security(_) => None,
     }

@@ -48,7 +48,7 @@ pub fn read(root: &ConfigSection) -> Result<Vec<Mount>, Wrong> {
 /// The position of the mount with this text under a key. Of several mounts, the last one is the
 /// duplicate.
 pub fn blame(root: &ConfigSection, name: &str, text: &str, error: &BuildError) -> Option<Wrong> {
-    if let Some(ConfigEntry::Said(_)) = root.entry("mounts") {
+    if let Some(ConfigEntry::Value(_)) = root.entry("mounts") {
         return Some(root.wrong("mounts", error.to_string()));
     }
     let has = |mount: &&ConfigSection| {

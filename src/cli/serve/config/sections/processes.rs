@@ -60,7 +60,7 @@ const OPTIONS: &[&str] = &[
 /// [`Wrong`].
 pub fn read(agent: &ConfigSection) -> Result<Option<ProcessSpec>, Wrong> {
     let Some(command) = agent.text("command") else {
-        return match OPTIONS.iter().find(|key| agent.said(key).is_some()) {
+        return match OPTIONS.iter().find(|key| agent.value(key).is_some()) {
             Some(key) => Err(agent.wrong(key, "is only for agents with a command")),
             None => Ok(None),
         };
@@ -70,7 +70,7 @@ pub fn read(agent: &ConfigSection) -> Result<Option<ProcessSpec>, Wrong> {
         Some(_) | None => ProcessSpec::text(command),
     };
     let foreign: &[&str] = if spec.is_lines { &["chunk"] } else { &["turns", "history"] };
-    if let Some(key) = foreign.iter().find(|key| agent.said(key).is_some()) {
+    if let Some(key) = foreign.iter().find(|key| agent.value(key).is_some()) {
         let kind = if spec.is_lines { "exec" } else { LINES };
         return Err(agent.wrong(key, format!("is only for the agent kind {kind}")));
     }

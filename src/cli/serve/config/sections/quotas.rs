@@ -103,7 +103,7 @@ fn check_section(section: &ConfigSection, named: &[(String, ConfigSection)]) -> 
         return Err(section.wrong("quota", line));
     }
     section.entries.iter().flatten().try_for_each(|entry| match entry {
-        ConfigEntry::Said(_) => Ok(()),
+        ConfigEntry::Value(_) => Ok(()),
         ConfigEntry::Section(inner) => check_section(inner, named),
         ConfigEntry::Sections(all) => all.iter().try_for_each(|one| check_section(one, named)),
         ConfigEntry::Named(all) => all.iter().try_for_each(|(_, one)| check_section(one, named)),

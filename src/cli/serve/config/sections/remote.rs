@@ -312,8 +312,8 @@ fn origins(section: &ConfigSection) -> Result<Vec<String>, Wrong> {
 fn transports(section: &ConfigSection) -> Result<Vec<Binding>, Wrong> {
     let items = section.texts("transports").unwrap_or_default();
     let of = |(index, word): (usize, &str)| {
-        let known = Binding::ALL.into_iter().find(|binding| binding.word() == word);
-        known.ok_or_else(|| {
+        let found = Binding::ALL.into_iter().find(|binding| binding.word() == word);
+        found.ok_or_else(|| {
             let all = Binding::ALL.map(Binding::word).join(", ");
             section.wrong_item("transports", index, format!("{word:?} must be one of {all}"))
         })

@@ -350,8 +350,8 @@ fn interfaces(root: &ConfigSection) -> Result<Option<Vec<Interface>>, Wrong> {
             Some((word, url)) => (word, Some(url.to_owned())),
             None => (item.text.as_str(), None),
         };
-        let mut known = Binding::ALL.into_iter();
-        let found = known.find(|binding| binding.word().eq_ignore_ascii_case(word));
+        let mut bindings = Binding::ALL.into_iter();
+        let found = bindings.find(|binding| binding.word().eq_ignore_ascii_case(word));
         found.map(|binding| Interface { binding, url }).ok_or_else(|| {
             let words = Binding::ALL.map(Binding::word);
             let hint = match hint(word, words.into_iter()) {

@@ -116,7 +116,7 @@ fn passes_authorization(section: &ConfigSection) -> Result<bool, Wrong> {
         return Ok(false);
     }
     let names = ["bearer", "basic", "token_url", "issuer"];
-    if let Some(name) = names.into_iter().find(|name| section.said(name).is_some()) {
+    if let Some(name) = names.into_iter().find(|name| section.value(name).is_some()) {
         return Err(section.wrong(NAME, format!("cannot be combined with {name}")));
     }
     url(section, "url")?;
@@ -135,14 +135,14 @@ fn oauth(section: &ConfigSection) -> Result<Option<OAuthClient>, Wrong> {
         }
         (None, None) => {
             let names = ["client_id", "client_secret", "scopes"];
-            return match names.into_iter().find(|name| section.said(name).is_some()) {
+            return match names.into_iter().find(|name| section.value(name).is_some()) {
                 Some(name) => Err(section.wrong(name, "needs token_url or issuer")),
                 None => Ok(None),
             };
         }
     };
     // A token would replace these credentials.
-    if let Some(name) = ["bearer", "basic"].into_iter().find(|name| section.said(name).is_some()) {
+    if let Some(name) = ["bearer", "basic"].into_iter().find(|name| section.value(name).is_some()) {
         return Err(section.wrong(name, "cannot be combined with token_url and issuer"));
     }
     let required = |name| match section.text(name) {

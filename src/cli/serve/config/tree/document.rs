@@ -16,7 +16,7 @@ use super::{
     environment::Variables,
     expand::Expander,
     hint,
-    section::{ConfigEntry, ConfigSection, ConfigSource, ConfigValue, Item, SaidValue, Wrong},
+    section::{ConfigEntry, ConfigSection, ConfigSource, ConfigValue, Item, SourcedValue, Wrong},
     shape::{Key, Shape, choice},
 };
 
@@ -143,7 +143,7 @@ impl FileReader<'_> {
             Shape::Named(keys) => self.named(keys(), at),
             _ => {
                 let value = self.value(&key.shape, at)?;
-                Ok(ConfigEntry::Said(SaidValue { value, source: ConfigSource::File(at.line) }))
+                Ok(ConfigEntry::Value(SourcedValue { value, source: ConfigSource::File(at.line) }))
             }
         }
     }
@@ -262,7 +262,7 @@ impl FileReader<'_> {
     /// The error for an unknown key. Another section is suggested only if it accepts the value.
     fn unknown(&self, section: &ConfigSection, name: &str, at: &At<'_, '_>) -> Wrong {
         let value = at.value.get_ref();
-        let takes = |keys: &[Key], name: &str| {
+        let accepts = |keys: &[Key], name: &str| {
             keys.iter().any(|key| key.name == name && may_take(&key.shape, value))
         };
         let sections = |keys: &'static [Key], path: &str| -> Vec<(String, &'static [Key])> {
@@ -274,7 +274,7 @@ impl FileReader<'_> {
         };
         // `exec` is a kind of agent, as in `--agent exec:COMMAND`.
         let near = match name {
-            "exec" if takes(section.keys, "command") => "; did you mean command?".to_owned(),
+            "exec" if accepts(section.keys, "command") => "; did you mean command?".to_owned(),
             _ => hint(name, section.keys.iter().map(|key| key.name)),
         };
         let is_root = section.path.is_empty();
@@ -282,30 +282,30 @@ impl FileReader<'_> {
         let own = sections(section.keys, &section.path);
         let others = if is_root { Vec::new() } else { sections(self.root, "") };
         let is_of = |all: &[(String, &'static [Key])]| -> Vec<String> {
-            let having = all.iter().filter(|(_, keys)| takes(keys, name));
-            having.map(|(place, _)| format!("[{place}]")).collect()
+            let having = all.iter().filter(|(_, keys)| accepts(keys, name));
+            having.map(|(path, _)| format!("[{path}]")).collect()
         };
-        let joined = own.iter().chain(&others).find_map(|(place, keys)| {
-            let last = place.rsplit('.').next().unwrap_or_default();
+        let joined = own.iter().chain(&others).find_map(|(path, keys)| {
+            let last = path.rsplit('.').next().unwrap_or_default();
             let key = name.strip_prefix(last)?.strip_prefix(['_', '-', '.'])?;
-            takes(keys, key).then(|| format!("; it is the key {key} of [{place}]"))
+            accepts(keys, key).then(|| format!("; it is the key {key} of [{path}]"))
         });
-        let places = [is_of(&own), is_of(&others)].into_iter().find(|found| !found.is_empty());
+        let owners = [is_of(&own), is_of(&others)].into_iter().find(|found| !found.is_empty());
         let is_value = !matches!(value, DeValue::Table(_));
         let hint = if !near.is_empty() {
             near
-        } else if !is_root && is_value && takes(self.root, name) {
+        } else if !is_root && is_value && accepts(self.root, name) {
             "; it belongs above the first section".to_owned()
-        } else if !is_root && takes(self.root, name) {
+        } else if !is_root && accepts(self.root, name) {
             format!("; it is a separate section: [{name}]")
         } else if let Some(joined) = joined {
             joined
         } else {
-            places.map_or(String::new(), |all| format!("; it belongs to {}", all.join(" or ")))
+            owners.map_or(String::new(), |all| format!("; it belongs to {}", all.join(" or ")))
         };
         let line = at.line;
-        let place = section.path.trim_end_matches('.').to_owned();
+        let path = section.path.trim_end_matches('.').to_owned();
         let message = format!("unknown key {name:?}{hint}");
-        Wrong { source: ConfigSource::File(line), key: place, message }
+        Wrong { source: ConfigSource::File(line), key: path, message }
     }
 }

@@ -7,7 +7,7 @@
 
 use super::{
     hint,
-    section::{ConfigEntry, ConfigSection, ConfigSource, SaidValue, Wrong},
+    section::{ConfigEntry, ConfigSection, ConfigSource, SourcedValue, Wrong},
     shape::Shape,
 };
 
@@ -53,7 +53,7 @@ fn capitals(path: &str) -> String {
 /// fit the shape.
 pub fn with_variables(root: &mut ConfigSection, variables: &Variables) -> Result<(), Wrong> {
     let mut all = Vec::new();
-    leaves(root, &mut Vec::new(), &mut all);
+    value_paths(root, &mut Vec::new(), &mut all);
     for (name, value) in &variables.0 {
         let Some(rest) = name.strip_prefix(PREFIX) else { continue };
         if rest == CONFIG {
@@ -62,8 +62,8 @@ pub fn with_variables(root: &mut ConfigSection, variables: &Variables) -> Result
         let source = ConfigSource::Variable(name.clone());
         let wrong = |message| Wrong { source: source.clone(), key: String::new(), message };
         let mut found = all.iter().filter(|(other, _)| other == rest);
-        let place = match (found.next(), found.next()) {
-            (Some((_, place)), None) => place,
+        let path = match (found.next(), found.next()) {
+            (Some((_, path)), None) => path,
             (Some(_), Some(_)) => {
                 return Err(wrong("it is the variable of two keys; set them in the file".into()));
             }
@@ -78,7 +78,7 @@ pub fn with_variables(root: &mut ConfigSection, variables: &Variables) -> Result
         if value.is_empty() {
             continue;
         }
-        set(root, place, value, &source).map_err(wrong)?;
+        set(root, path, value, &source).map_err(wrong)?;
     }
     Ok(())
 }
@@ -103,33 +103,37 @@ fn is_near(root: &ConfigSection, rest: &str, all: &[(String, Vec<usize>)]) -> bo
 
 /// The names of all values that can be set, and the path to each value: indexes of keys. For named
 /// sections, the index of the section follows the index of the key.
-fn leaves(section: &ConfigSection, way: &mut Vec<usize>, all: &mut Vec<(String, Vec<usize>)>) {
+fn value_paths(
+    section: &ConfigSection,
+    path: &mut Vec<usize>,
+    all: &mut Vec<(String, Vec<usize>)>,
+) {
     for (index, key) in section.keys.iter().enumerate() {
-        way.push(index);
+        path.push(index);
         match (&key.shape, &section.entries[index]) {
-            (_, Some(ConfigEntry::Section(inner))) => leaves(inner, way, all),
+            (_, Some(ConfigEntry::Section(inner))) => value_paths(inner, path, all),
             (_, Some(ConfigEntry::Named(inner))) => {
                 for (at, (_, inner)) in inner.iter().enumerate() {
-                    way.push(at);
-                    leaves(inner, way, all);
-                    way.pop();
+                    path.push(at);
+                    value_paths(inner, path, all);
+                    path.pop();
                 }
             }
             (Shape::Section(_) | Shape::Sections(_) | Shape::Named(_), _) => {}
-            (_, _) => all.push((capitals(&format!("{}{}", section.path, key.name)), way.clone())),
+            (_, _) => all.push((capitals(&format!("{}{}", section.path, key.name)), path.clone())),
         }
-        way.pop();
+        path.pop();
     }
 }
 
 /// Sets the value at the end of a path.
 fn set(
     section: &mut ConfigSection,
-    way: &[usize],
+    path: &[usize],
     text: &str,
     source: &ConfigSource,
 ) -> Result<(), String> {
-    let Some((index, rest)) = way.split_first() else { return Ok(()) };
+    let Some((index, rest)) = path.split_first() else { return Ok(()) };
     section.source.get_or_insert_with(|| source.clone());
     let keys = section.keys;
     match section.entries.get_mut(*index) {
@@ -140,7 +144,7 @@ fn set(
         }
         Some(slot) => {
             let value = keys[*index].shape.read(text)?;
-            *slot = Some(ConfigEntry::Said(SaidValue { value, source: source.clone() }));
+            *slot = Some(ConfigEntry::Value(SourcedValue { value, source: source.clone() }));
             Ok(())
         }
         None => Ok(()),

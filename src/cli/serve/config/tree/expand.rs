@@ -9,13 +9,13 @@ const EXPANDED_BYTES_MAX: usize = 1 << 20;
 /// Expands variables in strings.
 pub struct Expander<'v> {
     variables: &'v Variables,
-    left: usize,
+    remaining: usize,
 }
 
 impl<'v> Expander<'v> {
     /// An expander with these variables.
     pub fn new(variables: &'v Variables) -> Expander<'v> {
-        Expander { variables, left: EXPANDED_BYTES_MAX }
+        Expander { variables, remaining: EXPANDED_BYTES_MAX }
     }
 
     /// The string with its variables replaced by their values.
@@ -24,26 +24,26 @@ impl<'v> Expander<'v> {
     /// One sentence: an invalid `$`, an unset variable, or too many bytes.
     pub fn expand(&mut self, text: &str) -> Result<String, String> {
         let (mut whole, mut rest) = (String::new(), text);
-        while let Some((before, behind)) = rest.split_once('$') {
+        while let Some((before, after)) = rest.split_once('$') {
             whole.push_str(before);
-            if let Some(behind) = behind.strip_prefix('$') {
+            if let Some(after) = after.strip_prefix('$') {
                 whole.push('$');
-                rest = behind;
+                rest = after;
                 continue;
             }
-            let name = behind.strip_prefix('{').and_then(|inner| inner.split_once('}'));
-            let Some((name, behind)) = name.filter(|(name, _)| is_name(name)) else {
+            let name = after.strip_prefix('{').and_then(|inner| inner.split_once('}'));
+            let Some((name, after)) = name.filter(|(name, _)| is_name(name)) else {
                 return Err("$ must begin ${NAME}; write a dollar sign as $$".to_owned());
             };
             let value = self.variables.value(name);
             let value = value.ok_or_else(|| format!("the variable {name} is not set"))?;
-            let Some(left) = self.left.checked_sub(value.len()) else {
+            let Some(remaining) = self.remaining.checked_sub(value.len()) else {
                 let most = EXPANDED_BYTES_MAX;
                 return Err(format!("the variables of this file have more than {most} bytes"));
             };
-            self.left = left;
+            self.remaining = remaining;
             whole.push_str(value);
-            rest = behind;
+            rest = after;
         }
         whole.push_str(rest);
         Ok(whole)
@@ -76,7 +76,7 @@ mod tests {
         ] {
             assert_eq!(expand(text), Ok(whole), "{text}");
         }
-        for (text, said) in [
+        for (text, expected) in [
             ("${NONE}", "the variable NONE is not set"),
             ("$A", "$ must begin ${NAME}"),
             ("${A", "$ must begin ${NAME}"),
@@ -86,7 +86,7 @@ mod tests {
             ("5$", "as $$"),
         ] {
             let error = expand(text).unwrap_err();
-            assert!(error.contains(said), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 

@@ -11,12 +11,14 @@ mod shape;
 
 pub use document::read;
 pub use environment::{Variables, with_variables};
-pub use section::{ConfigEntry, ConfigSection, ConfigSource, ConfigValue, Item, SaidValue, Wrong};
+pub use section::{
+    ConfigEntry, ConfigSection, ConfigSource, ConfigValue, Item, SourcedValue, Wrong,
+};
 pub use shape::{Key, Shape, key};
 
 use super::nearest::nearest;
 
 /// The text `; did you mean …?`; empty if no known word is similar.
-pub fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
-    nearest(word, known).map_or(String::new(), |near| format!("; did you mean {near}?"))
+pub fn hint<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> String {
+    nearest(word, candidates).map_or(String::new(), |near| format!("; did you mean {near}?"))
 }

@@ -86,7 +86,7 @@ impl From<&str> for Item {
 
 /// A value and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SaidValue {
+pub struct SourcedValue {
     /// The value.
     pub value: ConfigValue,
     /// The source of the value.
@@ -97,7 +97,7 @@ pub struct SaidValue {
 #[derive(Clone, Debug)]
 pub enum ConfigEntry {
     /// A value.
-    Said(SaidValue),
+    Value(SourcedValue),
     /// A section.
     Section(ConfigSection),
     /// Several sections.
@@ -147,9 +147,9 @@ impl ConfigSection {
     }
 
     /// The value of a key.
-    pub fn said(&self, name: &str) -> Option<&SaidValue> {
+    pub fn value(&self, name: &str) -> Option<&SourcedValue> {
         match self.entry(name)? {
-            ConfigEntry::Said(said) => Some(said),
+            ConfigEntry::Value(sourced) => Some(sourced),
             ConfigEntry::Section(_) | ConfigEntry::Sections(_) | ConfigEntry::Named(_) => None,
         }
     }
@@ -158,7 +158,7 @@ impl ConfigSection {
     pub fn section(&self, name: &str) -> Option<&ConfigSection> {
         match self.entry(name)? {
             ConfigEntry::Section(section) => Some(section),
-            ConfigEntry::Said(_) | ConfigEntry::Sections(_) | ConfigEntry::Named(_) => None,
+            ConfigEntry::Value(_) | ConfigEntry::Sections(_) | ConfigEntry::Named(_) => None,
         }
     }
 
@@ -180,7 +180,7 @@ impl ConfigSection {
 
     /// The value of a switch.
     pub fn switch(&self, name: &str) -> Option<bool> {
-        match self.said(name)?.value {
+        match self.value(name)?.value {
             ConfigValue::Switch(is_on) => Some(is_on),
             _ => None,
         }
@@ -188,7 +188,7 @@ impl ConfigSection {
 
     /// The value of a number.
     pub fn whole(&self, name: &str) -> Option<u64> {
-        match self.said(name)?.value {
+        match self.value(name)?.value {
             ConfigValue::Whole(number) => Some(number),
             _ => None,
         }
@@ -196,7 +196,7 @@ impl ConfigSection {
 
     /// The value of a string.
     pub fn text(&self, name: &str) -> Option<&str> {
-        match &self.said(name)?.value {
+        match &self.value(name)?.value {
             ConfigValue::Text(text) => Some(text),
             _ => None,
         }
@@ -215,7 +215,7 @@ impl ConfigSection {
 
     /// The value of a path.
     pub fn path(&self, name: &str) -> Option<PathBuf> {
-        match &self.said(name)?.value {
+        match &self.value(name)?.value {
             ConfigValue::Path(path) => Some(path.clone()),
             ConfigValue::Text(text) => Some(PathBuf::from(text)),
             _ => None,
@@ -224,7 +224,7 @@ impl ConfigSection {
 
     /// The items of a list.
     pub fn texts(&self, name: &str) -> Option<&[Item]> {
-        match &self.said(name)?.value {
+        match &self.value(name)?.value {
             ConfigValue::Texts(items) => Some(items),
             _ => None,
         }
@@ -239,7 +239,7 @@ impl ConfigSection {
     pub fn forget_secrets(&mut self) {
         for (key, entry) in self.keys.iter().zip(&mut self.entries) {
             match entry {
-                Some(ConfigEntry::Said(said)) if key.is_secret => forget(&mut said.value),
+                Some(ConfigEntry::Value(sourced)) if key.is_secret => forget(&mut sourced.value),
                 Some(ConfigEntry::Section(section)) => section.forget_secrets(),
                 Some(ConfigEntry::Sections(all)) => {
                     all.iter_mut().for_each(ConfigSection::forget_secrets);
@@ -247,28 +247,28 @@ impl ConfigSection {
                 Some(ConfigEntry::Named(all)) => {
                     all.iter_mut().for_each(|(_, section)| section.forget_secrets());
                 }
-                Some(ConfigEntry::Said(_)) | None => {}
+                Some(ConfigEntry::Value(_)) | None => {}
             }
         }
     }
 
     /// Whether the section was set, even if it is empty.
-    pub fn is_said(&self) -> bool {
+    pub fn is_set(&self) -> bool {
         self.source.is_some() || !self.is_empty()
     }
 
     /// True if no key and no inner section was set.
     pub fn is_empty(&self) -> bool {
         self.entries.iter().flatten().all(|entry| match entry {
-            ConfigEntry::Section(section) => !section.is_said(),
-            ConfigEntry::Said(_) | ConfigEntry::Sections(_) | ConfigEntry::Named(_) => false,
+            ConfigEntry::Section(section) => !section.is_set(),
+            ConfigEntry::Value(_) | ConfigEntry::Sections(_) | ConfigEntry::Named(_) => false,
         })
     }
 
     /// An error of a key, or of the section if the key was not set.
     pub fn wrong(&self, name: &str, message: impl Into<String>) -> Wrong {
         let source = match self.entry(name) {
-            Some(ConfigEntry::Said(said)) => Some(said.source.clone()),
+            Some(ConfigEntry::Value(sourced)) => Some(sourced.source.clone()),
             Some(ConfigEntry::Section(section)) => section.source.clone(),
             Some(ConfigEntry::Sections(all)) => all.first().and_then(|first| first.source.clone()),
             Some(ConfigEntry::Named(all)) => {
@@ -322,13 +322,13 @@ mod tests {
         ];
         let forgotten = |token: &str, header: &str| {
             let mut section = ConfigSection::new(KEYS, String::new(), None);
-            let mut say = |name: &str, value: ConfigValue| {
+            let mut set = |name: &str, value: ConfigValue| {
                 let source = ConfigSource::File(1);
-                section.set(name, ConfigEntry::Said(SaidValue { value, source }));
+                section.set(name, ConfigEntry::Value(SourcedValue { value, source }));
             };
-            say("token", ConfigValue::Text(token.to_owned()));
-            say("headers", ConfigValue::Texts(vec![header.into(), "hush-2".into()]));
-            say("name", ConfigValue::Text("plain".to_owned()));
+            set("token", ConfigValue::Text(token.to_owned()));
+            set("headers", ConfigValue::Texts(vec![header.into(), "hush-2".into()]));
+            set("name", ConfigValue::Text("plain".to_owned()));
             section.forget_secrets();
             format!("{:?}", section.entries)
         };
